@@ -1,4 +1,4 @@
-"""What holds for every test."""
+"""Settings of every test."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-# A machine may be busy: how long an example takes proves nothing.
+# A machine can be busy, so the duration of an example proves nothing.
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Modules and tests stay: to look for garbage among them while they come up takes each worker nine seconds."""
+    """Disable garbage collection: modules and tests stay in memory, and a search among them costs each worker nine
+    seconds."""
     gc.disable()
     try:
         yield
@@ -24,6 +25,6 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_runtest_teardown() -> None:
-    """Nothing stays frozen, as a peer's snapshots leave what there is: of what is frozen in between, files go before
-    those who would have closed them."""
+    """Unfreeze all objects. A peer's snapshots freeze what exists, and of frozen garbage, files are finalized before
+    the objects that would close them."""
     gc.unfreeze()

@@ -1,4 +1,4 @@
-"""An HTTP server on a thread, for tests of what asks servers."""
+"""HTTP server on a thread, for tests of HTTP clients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 @contextmanager
 def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """The URL of a server on loopback that answers with this handler."""
+    """Serve on loopback with this handler, and yield the URL."""
     server = HTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

@@ -1,10 +1,10 @@
-"""Runs what is marked `long`, from one command to its end, and keeps the result where everybody can read it.
+"""Run all tests marked `long`, and keep the result in the documentation.
 
-`python -m tests.long_run` (or `make test-long`).  A run of everything writes docs/internals/long-run.md, with the date
-and the commit; a run with arguments, which are pytest's, only prints it.
+`python -m tests.long_run` (or `make test-long`). A complete run writes docs/internals/long-run.md, with the date and
+the commit; a run with arguments, which are pytest's, only prints it.
 
-A run of everything keeps what became of each file as it ends: one that was stopped goes on where it was, if the same
-commit is checked out and no file differs from it.
+A complete run stores the outcome of each file as it finishes: a run that was stopped continues there if the same commit
+is checked out without changed files.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ Maven, Go, kcat) is skipped, and the reason is below the table.
 OUTCOMES = ("passed", "failed", "skipped")
 REASON_MAX = 100
 KEPT = ROOT / ".long-run"
-"""Where a run of everything keeps what it knows until it ends, a file for each commit."""
+"""Folder of the results of unfinished complete runs, with a file for each commit."""
 
 
 class Tally:
-    """A pytest plugin: what became of the tests of each file, how long they took, and why some were skipped.
+    """Pytest plugin that records the outcomes and duration of each file's tests, and why some were skipped.
 
-    With a file it keeps a line there for each part that has ended, and knows those that it finds there.
+    With a file, it stores a line for each finished part there, and loads the lines of an earlier run.
     """
 
     def __init__(self, kept: Path | None = None) -> None:
@@ -80,7 +80,7 @@ class Tally:
             out.write(json.dumps(known) + "\n")
 
     def table(self) -> str:
-        """A line for each file, and one for each reason."""
+        """Return a line for each file, and one for each reason."""
         lines = [f"| part | {' | '.join(OUTCOMES)} | minutes |", "|---|--:|--:|--:|--:|"]
         for part, outcomes in sorted(self.outcomes.items()):
             lines.append(_line(f"`{part}`", outcomes, self.seconds[part]))
@@ -101,20 +101,21 @@ def result(tally: Tally, commit: str, today: str) -> str:
 
 
 def commit() -> str:
-    """What is checked out, and whether files differ from it."""
-    said = subprocess.run(
+    """Return the checked-out commit, with a mark if files differ from it."""
+    output = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    return said.stdout.strip() or "unknown"
+    return output.stdout.strip() or "unknown"
 
 
 def kept_of(name: str) -> Path | None:
-    """Where a run of that commit keeps what it knows; nowhere, if nobody could tell whether it is still true."""
+    """Return the file for the results of that commit, or None if the tree can have changes."""
     return None if name == "unknown" or name.endswith("-dirty") else KEPT / f"{name}.jsonl"
 
 
 def everything() -> int:
-    """All that is long and has not ended yet, and the table of it all; 1 where a test failed, else pytest's code."""
+    """Run the long tests that have not finished yet, and print the whole table. Return 1 if a test failed, else
+    pytest's code."""
     of = commit()
     kept = kept_of(of)
     tally = Tally(kept)
@@ -124,12 +125,12 @@ def everything() -> int:
         )
     ended = [f"--ignore={part}" for part in tally.outcomes]
     status = int(pytest.main(["-m", "long", *ended], plugins=[tally]))
-    said = result(tally, of, datetime.now(UTC).date().isoformat())
-    sys.stdout.write(said + "\n")
+    output = result(tally, of, datetime.now(UTC).date().isoformat())
+    sys.stdout.write(output + "\n")
     if status == pytest.ExitCode.NO_TESTS_COLLECTED and ended:
         status = 0
     if status in (0, 1):
-        PAGE.write_text(f"{HEAD}{said}\n")
+        PAGE.write_text(f"{HEAD}{output}\n")
         if kept is not None:
             kept.unlink(missing_ok=True)
         return int(any(outcomes["failed"] for outcomes in tally.outcomes.values()))
@@ -137,7 +138,7 @@ def everything() -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """The exit code."""
+    """Run the command, and return the exit code."""
     if not arguments:
         return everything()
     tally = Tally()

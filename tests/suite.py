@@ -1,6 +1,6 @@
-"""Runs the suite: what needs no clock on all cores, then what starts servers, and last what goes by real time.
+"""Run the suite: tests without a clock on all cores, then tests that start servers, and last tests in real time.
 
-`python -m tests.suite` (or `make test`).  With arguments, which are pytest's, it is one run of these.
+`python -m tests.suite` (or `make test`). With arguments, which are pytest's, it is a single run of these.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ SIDE_BY_SIDE = (
     "kafka", "mutation", "pipeline", "simulation", "cli/test_search.py", "cli/test_simulate.py",
     "cli/test_whole_seeds.py", "cli/test_why.py",
 )  # fmt: skip
-"""Rooms, and files of others, whose tests go by virtual time, or wait for as long as it takes.  The others start
-clusters, whose sessions end in real time: there are no more of them at a time than cores."""
+"""Folders and files whose tests use virtual time, or wait without a limit.  The other tests start clusters, whose
+sessions expire in real time; there are at most as many of them at a time as cores."""
 ALONE = ("api/test_bounded_http.py", "browser/test_live.py", "browser/test_load.py")
-"""Files that share the machine with nobody."""
+"""Files that run alone on the machine."""
 
 
 def runs(arguments: Sequence[str], cores: int) -> list[list[str]]:
-    """What pytest is called with, once for each run."""
+    """Return the arguments of each pytest run."""
     if arguments:
         return [list(arguments)]
-    rooms = [f"tests/{place}" for room in SIDE_BY_SIDE for place in _without_those_alone(room)]
+    places = [f"tests/{place}" for folder in SIDE_BY_SIDE for place in _without_those_alone(folder)]
     alone = [f"tests/{file}" for file in ALONE]
     return [
-        [f"--numprocesses={cores}", "--dist=loadfile", *rooms],
-        [f"--numprocesses={cores}", "--dist=loadfile", "tests", *(f"--ignore={place}" for place in (*rooms, *alone))],
+        [f"--numprocesses={cores}", "--dist=loadfile", *places],
+        [f"--numprocesses={cores}", "--dist=loadfile", "tests", *(f"--ignore={place}" for place in (*places, *alone))],
         alone,
     ]
 
 
-def _without_those_alone(room: str) -> list[str]:
-    """The room itself, or its files where one of them is not to run beside others."""
-    if not any(file.startswith(f"{room}/") for file in ALONE):
-        return [room]
-    files = sorted(str(path.relative_to(HERE)) for path in (HERE / room).rglob("test_*.py"))
+def _without_those_alone(folder: str) -> list[str]:
+    """Return the folder itself, or its files if one of them must run alone."""
+    if not any(file.startswith(f"{folder}/") for file in ALONE):
+        return [folder]
+    files = sorted(str(path.relative_to(HERE)) for path in (HERE / folder).rglob("test_*.py"))
     return [file for file in files if file not in ALONE]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The first exit code that tells of a failure, after all runs."""
+    """Run the suite; return the first exit code of a failure, after all runs."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     codes = [subprocess.call([sys.executable, "-m", "pytest", *run], cwd=HERE.parent) for run in runs(arguments, cores)]
     return next((code for code in codes if code), 0)

@@ -1,4 +1,4 @@
-"""Whole brokers over a fake ensemble: virtual time, no sockets, requests carried from broker to broker in order."""
+"""Whole brokers over a fake ensemble: virtual time, no sockets, requests between brokers delivered in order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LANES = {ApiKey.FETCH: 0, ApiKey.LEADER_AND_ISR: 1, ApiKey.STOP_REPLICA: 1, Api
 
 
 class Node:
-    """One broker's machine."""
+    """The machine of one broker."""
 
     def __init__(self, cluster: Cluster, broker_id: int, keys: dict[str, str]) -> None:
         self.cluster = cluster
@@ -36,9 +36,9 @@ class Node:
         self.keys = keys
         self.directory = MemoryLogDirectory()
         self.events: list[Event] = []
-        self.said: list[str] = []
+        self.logged: list[str] = []
         self.more_ports: dict[str, Any] = {}
-        """Ports of the next `Broker` that are not as usual."""
+        """Ports of the next `Broker` that replace the default ones."""
         self.runtime: SimRuntime
         self.session: FakeSession
         self.broker: Broker
@@ -56,22 +56,22 @@ class Node:
         )
 
     def boot(self) -> Broker:
-        """A fresh process, not started yet."""
+        """Create a new broker process without starting it."""
         self.runtime = SimRuntime(self.cluster.scheduler, Random(self.broker_id))
         self.session = FakeSession(self.cluster.ensemble, self.runtime)
-        surroundings: dict[str, Any] = {
+        ports: dict[str, Any] = {
             "runtime": self.runtime,
             "coordination": lambda: self.session,
             "channel": Channel(self.cluster, self.runtime),
             "log_directories": [self.directory],
             "emit": self.events.append,
-            "say": self.said.append,
+            "say": self.logged.append,
         }
-        self.broker = Broker(self.config(), BrokerPorts(**surroundings | self.more_ports))
+        self.broker = Broker(self.config(), BrokerPorts(**ports | self.more_ports))
         return self.broker
 
     def kill(self) -> None:
-        """SIGKILL: the session stays until it expires."""
+        """Kill the process (SIGKILL); its session stays until it expires."""
         self.runtime.stop()
 
     def of(self, kind: type[Event]) -> list[Any]:
@@ -79,7 +79,7 @@ class Node:
 
 
 class Channel:
-    """`BrokerChannel` by calling the other broker, one request of a lane after the other."""
+    """`BrokerChannel` that calls the other broker directly, one request per lane at a time."""
 
     def __init__(self, cluster: Cluster, runtime: SimRuntime) -> None:
         self._cluster = cluster
@@ -121,7 +121,7 @@ class Channel:
                 queue.popleft()
 
     def _break(self, key: tuple[int, int], reason: str) -> None:
-        """The connection is lost, and with it whatever is on it."""
+        """Fail every request on the lost connection."""
         for answer, timer, _ in self._lanes.pop(key, ()):
             timer.cancel()
             if not answer.done():
@@ -133,7 +133,7 @@ class Channel:
 
 
 class Cluster:
-    """Some brokers, and a client's machine."""
+    """Some brokers and the machine of a client."""
 
     def __init__(self, brokers: int = 3, **keys: str) -> None:
         self.scheduler = Scheduler()
@@ -155,7 +155,7 @@ class Cluster:
         return run_task(self.scheduler, self.runtime, work, limit_ms)
 
     def refused(self, work: Coroutine[Any, Any, Any]) -> tuple[ErrorCode, str] | None:
-        """The error and text that the client's request is refused with; None where it is not."""
+        """Return the error and text of a refused client request, or None if it succeeded."""
 
         async def attempt() -> tuple[ErrorCode, str] | None:
             try:
@@ -180,11 +180,11 @@ class Cluster:
         return self
 
     def on(self, node: Node, work: Coroutine[Any, Any, Any], limit_ms: int = 120_000) -> Any:
-        """Run something as that node."""
+        """Run a coroutine on that node."""
         return run_task(self.scheduler, node.runtime, work, limit_ms)
 
     def expire(self, node: Node) -> None:
-        """Its session ends."""
+        """Expire the session of this node."""
         self.ensemble.end_session(node.session.session_id)
 
     @property

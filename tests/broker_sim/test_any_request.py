@@ -1,4 +1,4 @@
-"""No request, however odd, is an error of ours: every schema served, filled at random, at a live broker."""
+"""Random requests of every supported schema to a live broker: none causes an internal error."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def a_message(random: Random, schema: Any, topic_ids: list[Any]) -> Any:
     )
 
 
-# Control requests from nobody change what a broker does, as they would change Kafka's: they come last.
+# Control requests from a client change a broker's state, as they would change Kafka's, so they come last.
 ORDER = sorted(SUPPORTED, key=lambda key: (key in (4, 5, 6, 7), key))
 
 

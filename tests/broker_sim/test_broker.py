@@ -41,7 +41,7 @@ def epoch_of(cluster: Cluster, broker_id: int) -> int:
 # ---- start ----------------------------------------------------------------------------------------------------
 
 
-def test_a_broker_registers_and_its_epoch_is_the_czxid(cluster: Cluster) -> None:
+def test_broker_registers_and_its_epoch_is_the_czxid(cluster: Cluster) -> None:
     cluster.start()
     for broker_id, node in cluster.nodes.items():
         assert node.broker.controller.broker_epoch == epoch_of(cluster, broker_id)
@@ -52,7 +52,7 @@ def test_a_broker_registers_and_its_epoch_is_the_czxid(cluster: Cluster) -> None
         assert path in cluster.ensemble.nodes
 
 
-def test_the_port_that_was_picked_is_the_one_advertised(cluster: Cluster) -> None:
+def test_port_chosen_by_the_system_is_advertised(cluster: Cluster) -> None:
     from zabka.broker_sim.configs.broker_config import Listener
 
     node = cluster.nodes[1]
@@ -61,7 +61,7 @@ def test_the_port_that_was_picked_is_the_one_advertised(cluster: Cluster) -> Non
     assert registered is not None and registered.endpoints[0].port == 41234
 
 
-def test_an_id_held_by_a_dead_session_is_waited_for(cluster: Cluster) -> None:
+def test_broker_waits_for_an_id_held_by_a_dead_session(cluster: Cluster) -> None:
     cluster.start()
     node = cluster.nodes[3]
     before = epoch_of(cluster, 3)
@@ -70,10 +70,10 @@ def test_an_id_held_by_a_dead_session_is_waited_for(cluster: Cluster) -> None:
     cluster.scheduler.after(4_000_000, lambda: cluster.ensemble.end_session(old_session))
     cluster.on(node, node.boot().start())
     assert epoch_of(cluster, 3) > before
-    assert len(node.said) == 1 and "still registered" in node.said[0]
+    assert len(node.logged) == 1 and "still registered" in node.logged[0]
 
 
-def test_an_id_held_by_a_live_broker_is_given_up_on_in_the_end(cluster: Cluster) -> None:
+def test_broker_gives_up_on_an_id_held_by_a_live_broker(cluster: Cluster) -> None:
     cluster.start()
     twin = Cluster(1)
     twin.scheduler, twin.ensemble = cluster.scheduler, cluster.ensemble
@@ -103,13 +103,15 @@ def test_meta_properties_keep_cluster_and_broker_id(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stored", "says"),
+    ("stored", "expected_text"),
     [
         ("cluster.id=another\nbroker.id=1\n", "doesn't match stored clusterId another"),
         ("broker.id=7\n", "doesn't match stored broker.id 7"),
     ],
 )
-def test_a_log_directory_of_another_cluster_or_broker_is_refused(cluster: Cluster, stored: str, says: str) -> None:
+def test_log_directory_of_another_cluster_or_broker_is_refused(
+    cluster: Cluster, stored: str, expected_text: str
+) -> None:
     node = cluster.nodes[1]
     node.directory.write_text("", "meta.properties", stored)
     failures: list[str] = []
@@ -122,11 +124,11 @@ def test_a_log_directory_of_another_cluster_or_broker_is_refused(cluster: Cluste
 
     node.boot()
     cluster.on(node, start())
-    assert len(failures) == 1 and says in failures[0]
+    assert len(failures) == 1 and expected_text in failures[0]
     assert "/brokers/ids/1" not in cluster.ensemble.nodes
 
 
-def test_a_broker_that_is_not_up_answers_nothing(cluster: Cluster) -> None:
+def test_broker_that_is_not_started_answers_nothing(cluster: Cluster) -> None:
     node = cluster.nodes[1]
     node.boot()
     refused: list[bool] = []
@@ -141,7 +143,7 @@ def test_a_broker_that_is_not_up_answers_nothing(cluster: Cluster) -> None:
     assert refused == [True]
 
 
-def test_a_broker_whose_id_is_still_registered_takes_no_orders_meant_for_the_process_before_it(
+def test_restarting_broker_ignores_requests_for_its_old_process(
     cluster: Cluster,
 ) -> None:
     cluster.start()
@@ -167,7 +169,7 @@ def test_a_broker_whose_id_is_still_registered_takes_no_orders_meant_for_the_pro
 # ---- session --------------------------------------------------------------------------------------------------
 
 
-def test_after_expiry_a_broker_resigns_registers_anew_and_takes_part_again(cluster: Cluster) -> None:
+def test_expired_broker_resigns_and_registers_again(cluster: Cluster) -> None:
     cluster.start()
     first = cluster.controller
     before = epoch_of(cluster, first.broker_id)
@@ -181,7 +183,7 @@ def test_after_expiry_a_broker_resigns_registers_anew_and_takes_part_again(clust
     assert names.index("ControllerResigned") < len(names) - names[::-1].index("BrokerRegistered")
 
 
-def test_config_changes_made_while_there_was_no_session_are_read_with_the_next_one(cluster: Cluster) -> None:
+def test_config_changes_during_an_expired_session_are_read_later(cluster: Cluster) -> None:
     cluster.start()
     cluster.run(cluster.client.create_topic("orders", 1, 3))
     node = next(n for n in cluster.nodes.values() if n is not cluster.controller)
@@ -196,7 +198,7 @@ def test_config_changes_made_while_there_was_no_session_are_read_with_the_next_o
 # ---- belief and status ----------------------------------------------------------------------------------------
 
 
-def test_a_log_follows_its_topic_before_its_broker_is_told_to_lead_or_follow() -> None:
+def test_topic_config_reaches_a_log_before_its_leadership() -> None:
     cluster = Cluster(1).start()
     cluster.run(cluster.client.create_topic("orders", 1, 1))
     node = cluster.nodes[1]
@@ -210,7 +212,7 @@ def test_a_log_follows_its_topic_before_its_broker_is_told_to_lead_or_follow() -
     cluster.stop_all()
 
 
-def test_every_broker_journals_whom_it_believes_in(cluster: Cluster) -> None:
+def test_brokers_journal_their_belief_in_a_controller(cluster: Cluster) -> None:
     cluster.start()
     first = cluster.controller
     for node in cluster.nodes.values():
@@ -219,7 +221,7 @@ def test_every_broker_journals_whom_it_believes_in(cluster: Cluster) -> None:
         assert believed.is_controller == (node is first)
 
 
-def test_status_is_the_brokers_own_word(cluster: Cluster) -> None:
+def test_status_shows_the_brokers_own_state(cluster: Cluster) -> None:
     cluster.start()
     cluster.run(cluster.client.create_topic("orders", 1, 3, assignment={0: [2, 1, 3]}))
     cluster.run(cluster.client.produce(P0, [Record(None, b"x")] * 3))
@@ -236,7 +238,7 @@ def test_status_is_the_brokers_own_word(cluster: Cluster) -> None:
     assert cluster.nodes[2].broker.status()["partitions"] == [{**row, "min_isr": 1}]
 
 
-def test_the_age_of_a_belief_grows_until_it_is_confirmed(cluster: Cluster) -> None:
+def test_age_of_a_belief_grows_until_it_is_confirmed(cluster: Cluster) -> None:
     cluster.start()
     node = next(n for n in cluster.nodes.values() if n is not cluster.controller)
     cluster.wait(5_000)
@@ -263,7 +265,7 @@ def update_metadata(**values: int) -> object:
     ],
 )
 @pytest.mark.parametrize("key", [ApiKey.UPDATE_METADATA, ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA])
-def test_control_requests_are_fenced_by_broker_epoch_and_controller_epoch(
+def test_control_requests_are_fenced_by_both_epochs(
     cluster: Cluster, key: ApiKey, fields: dict[str, int], error: ErrorCode
 ) -> None:
     cluster.start()
@@ -281,7 +283,7 @@ def test_control_requests_are_fenced_by_broker_epoch_and_controller_epoch(
 # ---- shutdown -------------------------------------------------------------------------------------------------
 
 
-def test_a_clean_stop_hands_leaderships_over_first(cluster: Cluster) -> None:
+def test_clean_stop_moves_leaderships_first(cluster: Cluster) -> None:
     cluster.start()
     cluster.run(cluster.client.create_topic("orders", 6, 3))
     node = next(n for n in cluster.nodes.values() if n is not cluster.controller)
@@ -295,7 +297,7 @@ def test_a_clean_stop_hands_leaderships_over_first(cluster: Cluster) -> None:
     assert all(row.leader > 0 and node.broker_id not in row.isr for row in described.partitions)
 
 
-def test_without_a_controlled_shutdown_a_stop_asks_nobody() -> None:
+def test_stop_without_controlled_shutdown_moves_no_leadership() -> None:
     cluster = Cluster(2, controlled_shutdown_enable="false").start()
     cluster.run(cluster.client.create_topic("orders", 4, 2))
     node = next(n for n in cluster.nodes.values() if n is not cluster.controller)
@@ -306,7 +308,7 @@ def test_without_a_controlled_shutdown_a_stop_asks_nobody() -> None:
     cluster.stop_all()
 
 
-def test_the_controller_hands_its_own_leaderships_over_and_resigns(cluster: Cluster) -> None:
+def test_stopping_controller_moves_its_leaderships_and_resigns(cluster: Cluster) -> None:
     cluster.start()
     cluster.run(cluster.client.create_topic("orders", 6, 3))
     first = cluster.controller
@@ -318,7 +320,7 @@ def test_the_controller_hands_its_own_leaderships_over_and_resigns(cluster: Clus
     assert all(row.leader not in (-1, first.broker_id) for row in described.partitions)
 
 
-def test_the_last_broker_to_stop_does_not_wait_for_a_successor(cluster: Cluster) -> None:
+def test_last_broker_to_stop_does_not_wait_for_a_successor(cluster: Cluster) -> None:
     cluster.start()
     cluster.run(cluster.client.create_topic("orders", 3, 3))
     for broker_id in (1, 2, 3):
@@ -330,7 +332,7 @@ def test_the_last_broker_to_stop_does_not_wait_for_a_successor(cluster: Cluster)
         assert cluster.scheduler.now_us - before_us < 2_000_000
 
 
-def test_everybody_stopping_at_once_is_over_soon(cluster: Cluster) -> None:
+def test_all_brokers_can_stop_at_the_same_time(cluster: Cluster) -> None:
     cluster.start()
     cluster.run(cluster.client.create_topic("orders", 3, 3))
     before_us = cluster.scheduler.now_us
@@ -341,13 +343,11 @@ def test_everybody_stopping_at_once_is_over_soon(cluster: Cluster) -> None:
         cluster.wait(100)
 
 
-# ---- topics made because somebody asked -----------------------------------------------------------------------
+# ---- automatic topic creation ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("asks_controller", [True, False])
-def test_asking_any_broker_for_a_topic_creates_it_where_auto_create_topics_enable_is_on(
-    cluster: Cluster, asks_controller: bool
-) -> None:
+def test_metadata_request_creates_a_topic_if_enabled(cluster: Cluster, asks_controller: bool) -> None:
     cluster.start()
     node = next(n for n in cluster.nodes.values() if (n is cluster.controller) == asks_controller)
     asked = request(ApiKey.METADATA, 12, topics=[{"name": "fresh"}], allow_auto_topic_creation=True)
@@ -360,9 +360,7 @@ def test_asking_any_broker_for_a_topic_creates_it_where_auto_create_topics_enabl
 
 
 @pytest.mark.parametrize("asks_controller", [True, False])
-def test_asking_any_broker_for_a_coordinator_makes_the_topic_of_the_offsets(
-    cluster: Cluster, asks_controller: bool
-) -> None:
+def test_find_coordinator_creates_the_offsets_topic(cluster: Cluster, asks_controller: bool) -> None:
     cluster.start()
     node = next(n for n in cluster.nodes.values() if (n is cluster.controller) == asks_controller)
     asked = request(ApiKey.FIND_COORDINATOR, 3, key="group", key_type=0)
@@ -380,7 +378,7 @@ def test_asking_any_broker_for_a_coordinator_makes_the_topic_of_the_offsets(
         ("fresh", {"default_replication_factor": "5"}, ErrorCode.invalid_replication_factor),
     ],
 )
-def test_asking_for_a_topic_that_cannot_be_made_says_why(name: str, keys: dict[str, str], error: ErrorCode) -> None:
+def test_automatic_creation_that_fails_returns_the_reason(name: str, keys: dict[str, str], error: ErrorCode) -> None:
     cluster = Cluster(1, **keys).start()
     node = cluster.nodes[1]
     asked = request(ApiKey.METADATA, 12, topics=[{"name": name}], allow_auto_topic_creation=True)
@@ -388,10 +386,10 @@ def test_asking_for_a_topic_that_cannot_be_made_says_why(name: str, keys: dict[s
     cluster.stop_all()
 
 
-# ---- configuration takes effect -------------------------------------------------------------------------------
+# ---- configuration changes ------------------------------------------------------------------------------------
 
 
-def test_min_insync_replicas_of_a_topic_holds_from_its_first_record(cluster: Cluster) -> None:
+def test_topics_min_insync_replicas_applies_to_its_first_record(cluster: Cluster) -> None:
     cluster.start()
     cluster.run(cluster.client.create_topic("orders", 1, 3, configs={"min.insync.replicas": "3"}))
     follower = cluster.nodes[cluster.run(cluster.client.metadata(["orders"])).topics["orders"].partitions[0].isr[1]]
@@ -406,7 +404,7 @@ def test_min_insync_replicas_of_a_topic_holds_from_its_first_record(cluster: Clu
 
 
 @pytest.mark.scenario(45)
-def test_turning_unclean_election_on_for_an_offline_partition_elects_at_once(cluster: Cluster) -> None:
+def test_enabling_unclean_election_for_a_topic_elects_at_once(cluster: Cluster) -> None:
     cluster.start()
     survivor = cluster.controller
     leader, follower = (n for n in cluster.nodes.values() if n is not survivor)
@@ -427,7 +425,7 @@ def test_turning_unclean_election_on_for_an_offline_partition_elects_at_once(clu
     assert survivor.of(LeaderElected)[-1].unclean
 
 
-def test_turning_unclean_election_on_for_all_brokers_elects_at_once(cluster: Cluster) -> None:
+def test_enabling_unclean_election_for_brokers_elects_at_once(cluster: Cluster) -> None:
     cluster.start()
     survivor = cluster.controller
     leader, follower = (n for n in cluster.nodes.values() if n is not survivor)
@@ -445,7 +443,7 @@ def test_turning_unclean_election_on_for_all_brokers_elects_at_once(cluster: Clu
     assert described.partitions[0].leader == follower.broker_id
 
 
-def test_metadata_is_the_same_object_until_something_changes(cluster: Cluster) -> None:
+def test_metadata_is_cached_until_it_changes(cluster: Cluster) -> None:
     cluster.start()
     node = cluster.nodes[1]
     asked = request(ApiKey.METADATA, 12, topics=None)
@@ -455,7 +453,7 @@ def test_metadata_is_the_same_object_until_something_changes(cluster: Cluster) -
     assert cluster.on(node, node.broker.handle(asked)) is not first
 
 
-def test_a_session_that_expires_while_the_broker_starts_is_replaced(cluster: Cluster) -> None:
+def test_session_that_expires_during_the_start_is_replaced(cluster: Cluster) -> None:
     cluster.start()
     node = cluster.nodes[3]
     old_session = node.session.session_id
@@ -470,7 +468,7 @@ def test_a_session_that_expires_while_the_broker_starts_is_replaced(cluster: Clu
     assert cluster.ensemble.nodes["/brokers/ids/3"].owner == node.session.session_id
 
 
-def test_a_stop_before_the_logs_are_open_leaves_them_as_they_are(cluster: Cluster) -> None:
+def test_stop_before_the_logs_are_open_leaves_them_unchanged(cluster: Cluster) -> None:
     node = cluster.nodes[1]
     node.directory.write_text("", "replication-offset-checkpoint", "0\n1\norders 0 7\n")
     node.boot()

@@ -1,4 +1,4 @@
-"""Control requests, the broker epoch they are meant for (BrokerEpochIntegrationTest), and who is controller by now."""
+"""The broker epoch of control requests (BrokerEpochIntegrationTest), and requests of a former controller."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def send(cluster: Cluster, key: ApiKey, version: int, off_by: int) -> KafkaMessage:
-    """Broker 2 gets a control request, meant for its epoch plus that much."""
+    """Send broker 2 a control request for its epoch plus `off_by`."""
     node = cluster.nodes[2]
     epoch = int(node.broker.controller.broker_epoch) + off_by
     sent = request(key, version, controller_id=9, controller_epoch=1, broker_epoch=epoch)
@@ -38,15 +38,13 @@ def send(cluster: Cluster, key: ApiKey, version: int, off_by: int) -> KafkaMessa
 
 @pytest.mark.scenario(17)
 @KINDS
-def test_a_request_for_the_brokers_own_epoch_is_accepted(cluster: Cluster, key: ApiKey, version: int) -> None:
+def test_request_for_the_brokers_epoch_is_accepted(cluster: Cluster, key: ApiKey, version: int) -> None:
     assert send(cluster, key, version, 0).error_code is ErrorCode.none
 
 
 @pytest.mark.scenario(18)
 @KINDS
-def test_a_request_for_an_earlier_epoch_is_refused_and_changes_nothing(
-    cluster: Cluster, key: ApiKey, version: int
-) -> None:
+def test_request_for_an_earlier_epoch_is_refused(cluster: Cluster, key: ApiKey, version: int) -> None:
     node = cluster.nodes[2]
     before = node.broker.metadata.generation
     assert send(cluster, key, version, -1).error_code is ErrorCode.stale_broker_epoch
@@ -56,15 +54,15 @@ def test_a_request_for_an_earlier_epoch_is_refused_and_changes_nothing(
 
 @pytest.mark.scenario(19)
 @KINDS
-def test_a_request_for_a_later_epoch_is_accepted(cluster: Cluster, key: ApiKey, version: int) -> None:
-    # KAFKA-9839: the controller may know of a registration before the broker does.
+def test_request_for_a_later_epoch_is_accepted(cluster: Cluster, key: ApiKey, version: int) -> None:
+    # KAFKA-9839: the controller can read a registration before the broker receives its response.
     assert send(cluster, key, version, 1).error_code is ErrorCode.none
 
 
 @KINDS
-def test_a_broker_refuses_whoever_was_deposed_before_it_registered(cluster: Cluster, key: ApiKey, version: int) -> None:
-    # Kafka's broker takes the first request it gets, from whomever (seed 400039): the controller of epoch 8 had not
-    # heard of its successor, and made a broker lead on that had been restarted since.
+def test_new_broker_refuses_controllers_replaced_earlier(cluster: Cluster, key: ApiKey, version: int) -> None:
+    # Kafka's broker accepts the first request from any controller (seed 400039): the controller of epoch 8 had not
+    # noticed its successor, and made a restarted broker a leader again.
     cluster.ensemble.put(znodes.CONTROLLER_EPOCH, b"9")
     node = cluster.nodes[2]
     node.kill()
@@ -72,7 +70,7 @@ def test_a_broker_refuses_whoever_was_deposed_before_it_registered(cluster: Clus
     broker = node.boot()
     node.runtime.spawn(broker.start(), "start")
     while broker.controller.broker_epoch < 0:
-        # Nobody is served before, so that there is nothing to refuse.
+        # No request is served before that, so there is nothing to refuse.
         cluster.scheduler.step()
     assert broker.replicas.controller_epoch == 0
     sent = request(key, version, controller_id=1, controller_epoch=8, broker_epoch=int(broker.controller.broker_epoch))
@@ -82,9 +80,7 @@ def test_a_broker_refuses_whoever_was_deposed_before_it_registered(cluster: Clus
 
 
 @KINDS
-def test_what_still_arrives_on_a_connection_that_the_controller_has_given_up_is_refused(
-    cluster: Cluster, key: ApiKey, version: int
-) -> None:
+def test_late_request_on_a_closed_controller_connection_fails(cluster: Cluster, key: ApiKey, version: int) -> None:
     node = cluster.nodes[2]
 
     def obeys(connection: int, controller_epoch: int = 1) -> bool:
@@ -107,9 +103,9 @@ def test_what_still_arrives_on_a_connection_that_the_controller_has_given_up_is_
     assert not obeys(second, controller_epoch=1)
 
 
-def test_a_late_leader_and_isr_of_a_deleted_topic_does_not_stand_in_its_successors_way(cluster: Cluster) -> None:
-    # It passes every fence of Kafka's, and the replica that it brings back is of another topic id than the successor:
-    # INCONSISTENT_TOPIC_ID, until somebody removes the directory.
+def test_late_leader_and_isr_does_not_block_a_recreated_topic(cluster: Cluster) -> None:
+    # It passes every check of Kafka's. The replica that it creates has another topic id than the new topic:
+    # INCONSISTENT_TOPIC_ID, until an administrator removes the directory.
     node = next(node for node in cluster.nodes.values() if node is not cluster.controller)
     sent: list[KafkaMessage] = []
 
@@ -139,18 +135,18 @@ def test_a_late_leader_and_isr_of_a_deleted_topic_does_not_stand_in_its_successo
     assert (partition.is_leader, partition.topic_id) == (True, topic_id)
 
 
-def test_a_broker_that_wins_the_election_refuses_its_predecessor_before_it_has_sent_anything(cluster: Cluster) -> None:
+def test_newly_elected_controller_refuses_its_predecessor(cluster: Cluster) -> None:
     former = cluster.controller
     former.runtime.pause()
     cluster.expire(former)
-    heir = next(node for node in cluster.nodes.values() if node is not former)
-    while heir.broker.controller.controller_epoch < 2:
+    successor = next(node for node in cluster.nodes.values() if node is not former)
+    while successor.broker.controller.controller_epoch < 2:
         cluster.scheduler.step()
     sent = request(ApiKey.UPDATE_METADATA, 8, controller_id=former.broker_id, controller_epoch=1, broker_epoch=-1)
-    assert cluster.on(heir, heir.broker.handle(sent)).error_code is ErrorCode.stale_controller_epoch
+    assert cluster.on(successor, successor.broker.handle(sent)).error_code is ErrorCode.stale_controller_epoch
 
 
-def test_a_controller_epoch_that_cannot_be_read_fences_nobody() -> None:
+def test_unreadable_controller_epoch_fences_no_controller() -> None:
     cluster = Cluster(1)
     cluster.start()
     cluster.expire(cluster.nodes[1])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOM = Path(__file__).resolve().parents[2] / "broker_sim"
+BROKER_SIM = Path(__file__).resolve().parents[2] / "broker_sim"
 ORDER = ("configs", "quotas", "logs", "replication", "groups", "handlers")
 
 
@@ -20,9 +20,9 @@ def imported(module: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("folder", ORDER)
-def test_a_folder_imports_only_those_before_it(folder: str) -> None:
+def test_folder_imports_only_earlier_folders(folder: str) -> None:
     later = [f"zabka.broker_sim.{name}" for name in ORDER[ORDER.index(folder) + 1 :]]
-    modules = list((ROOM / folder).glob("*.py"))
+    modules = list((BROKER_SIM / folder).glob("*.py"))
     assert len(modules) > 1
     upward = [(each.name, name) for each in modules for name in imported(each) if name.startswith(tuple(later))]
     assert upward == []

@@ -1,7 +1,8 @@
-"""Hostile values in znodes: whatever somebody writes there, the controller goes on and everybody else is served.
+"""Invalid values in znodes: whatever a client writes there, the controller keeps running and all other topics are
+served.
 
-A whole cluster of brokers over a fake ensemble.  A stranger writes what nobody should; then the controller's session
-ends, so that a new one has to read it all.
+A whole cluster of brokers over a fake ensemble. A client writes an invalid value, then the controller's session
+expires, so that a new controller reads everything.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from zabka.kafka.record_batch import Record
 from zabka.kafka.zk import znodes
 
 GOOD = TopicPartition("good", 0)
-STRANGER = 0x666
-"""Owns the ephemerals that the stranger makes."""
+FOREIGN_SESSION = 0x666
+"""Session that owns the ephemeral znodes of the foreign client."""
 
 LAWFUL: dict[str, object] = {
     "/brokers/ids/9": {
@@ -75,7 +76,7 @@ RAW = (None, b"", b"\xff\xfe", b"{", b"[]", b"null", b"5", b"9" * 40, b"[" * 100
 
 
 def made_odd(lawful: object, random: Random) -> bytes | None:
-    """Bytes that are no JSON, or that znode's JSON with one or two of its values removed or replaced."""
+    """Return bytes that are no JSON, or that znode's JSON with one or two of its values removed or replaced."""
     if random.random() < 0.15:
         return random.choice(RAW)
     value = json.loads(json.dumps(lawful))
@@ -115,7 +116,7 @@ def failures(cluster: Cluster) -> list[str]:
     return [event.problem for node in cluster.nodes.values() for event in node.of(ControllerEventFailed)]
 
 
-def assert_everybody_else_is_served(cluster: Cluster) -> None:
+def assert_others_are_served(cluster: Cluster) -> None:
     assert [node.broker.state for node in cluster.nodes.values()] == ["running"] * 3
     assert cluster.controller is not None
     assert cluster.run(cluster.client.produce(GOOD, [Record(None, b"x")])) >= 0
@@ -123,21 +124,21 @@ def assert_everybody_else_is_served(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_odd_values_in_znodes_harm_only_what_they_are_about(cluster: Cluster, seed: int) -> None:
+def test_invalid_znode_affects_only_its_own_entity(cluster: Cluster, seed: int) -> None:
     random = Random(seed)
     for _ in range(random.choice((1, 1, 2, 3))):
         path = random.choice(list(LAWFUL))
-        owner = STRANGER if path.startswith("/brokers/ids") else 0
+        owner = FOREIGN_SESSION if path.startswith("/brokers/ids") else 0
         cluster.ensemble.put(path, made_odd(LAWFUL[path], random), owner=owner)
         cluster.wait(random.choice((0, 5, 300)))
     if random.random() < 0.7:
         change_controller(cluster)
     cluster.wait(1_500)
-    # A /controller that names nobody is an administrator's to remove; with it gone an election follows.
+    # Only an administrator can remove a /controller znode without a valid id; an election follows its removal.
     if znodes.CONTROLLER in cluster.ensemble.nodes:
         cluster.ensemble.delete(znodes.CONTROLLER)
     cluster.wait(1_500)
-    assert_everybody_else_is_served(cluster)
+    assert_others_are_served(cluster)
 
 
 @pytest.mark.parametrize(
@@ -152,15 +153,15 @@ def test_odd_values_in_znodes_harm_only_what_they_are_about(cluster: Cluster, se
         ),
     ],
 )
-def test_numbers_that_no_request_can_carry_do_not_end_a_reign(cluster: Cluster, path: str, value: object) -> None:
+def test_numbers_out_of_range_do_not_stop_the_controller(cluster: Cluster, path: str, value: object) -> None:
     cluster.ensemble.put(path, json.dumps(value).encode())
     change_controller(cluster)
     assert any("not readable" in problem for problem in failures(cluster))
-    assert_everybody_else_is_served(cluster)
+    assert_others_are_served(cluster)
 
 
 HALF_A_PAIR = "\ud800"
-"""Text that JSON can hold and no request and no znode can."""
+"""Text that JSON can represent, but neither a request nor a znode."""
 
 
 @pytest.mark.parametrize(
@@ -181,15 +182,15 @@ HALF_A_PAIR = "\ud800"
         ),
     ],
 )
-def test_text_that_nobody_can_be_told_does_not_end_a_reign(cluster: Cluster, path: str, value: object) -> None:
-    cluster.ensemble.put(path, json.dumps(value).encode(), owner=STRANGER if "ids" in path else 0)
+def test_text_that_cannot_be_sent_does_not_stop_the_controller(cluster: Cluster, path: str, value: object) -> None:
+    cluster.ensemble.put(path, json.dumps(value).encode(), owner=FOREIGN_SESSION if "ids" in path else 0)
     change_controller(cluster)
     assert any(f"{path} is not readable" in problem for problem in failures(cluster))
-    assert_everybody_else_is_served(cluster)
+    assert_others_are_served(cluster)
 
 
 LONG = "a" * 32_768
-"""One more than a string in a request has bytes."""
+"""One byte more than the longest string in a request."""
 
 
 @pytest.mark.parametrize(
@@ -202,37 +203,37 @@ LONG = "a" * 32_768
         (f"/brokers/topics/{LONG}", {"version": 2, "partitions": {"0": [1]}}),
     ],
 )
-def test_text_longer_than_a_request_carries_is_told_to_nobody(cluster: Cluster, path: str, value: object) -> None:
-    cluster.ensemble.put(path, json.dumps(value).encode(), owner=STRANGER if "ids" in path else 0)
+def test_text_longer_than_a_protocol_string_is_not_sent(cluster: Cluster, path: str, value: object) -> None:
+    cluster.ensemble.put(path, json.dumps(value).encode(), owner=FOREIGN_SESSION if "ids" in path else 0)
     change_controller(cluster)
     for node in cluster.nodes.values():
         assert [broker.broker_id for broker in node.broker.metadata.brokers()] == [1, 2, 3]
         assert node.broker.metadata.topics() == ["bad", "good"]
-    assert_everybody_else_is_served(cluster)
+    assert_others_are_served(cluster)
 
 
 @pytest.mark.parametrize("name", [str(2**31), "9" * 5_000, "\N{ARABIC-INDIC DIGIT THREE}", "x"])
-def test_a_registration_under_a_name_that_is_no_broker_id_is_passed_over(cluster: Cluster, name: str) -> None:
-    cluster.ensemble.put(f"/brokers/ids/{name}", json.dumps(LAWFUL["/brokers/ids/9"]).encode(), owner=STRANGER)
+def test_registration_whose_name_is_no_broker_id_is_ignored(cluster: Cluster, name: str) -> None:
+    cluster.ensemble.put(f"/brokers/ids/{name}", json.dumps(LAWFUL["/brokers/ids/9"]).encode(), owner=FOREIGN_SESSION)
     change_controller(cluster)
     assert failures(cluster) == []
-    assert_everybody_else_is_served(cluster)
+    assert_others_are_served(cluster)
 
 
 @pytest.mark.parametrize("epoch", [b"null", b"-5", b"9" * 40, b"\xff", str(2**31 - 1).encode()])
-def test_an_unreadable_controller_epoch_is_named_and_mended_by_a_number(cluster: Cluster, epoch: bytes) -> None:
+def test_invalid_controller_epoch_is_reported_until_corrected(cluster: Cluster, epoch: bytes) -> None:
     cluster.ensemble.put(znodes.CONTROLLER_EPOCH, epoch)
     change_controller(cluster)
     assert any("/controller_epoch holds no number" in problem for problem in failures(cluster))
     cluster.ensemble.put(znodes.CONTROLLER_EPOCH, b"7")
     cluster.wait(5_000)
     assert cluster.controller.broker.controller.controller_epoch == 8
-    assert_everybody_else_is_served(cluster)
+    assert_others_are_served(cluster)
 
 
 @pytest.mark.parametrize("block", [b"{}", b"garbage", znodes.encode_producer_id_block(1, 2**63 - 1000, 2**63 - 1)])
-def test_a_producer_id_is_never_given_twice_because_the_block_cannot_be_read(cluster: Cluster, block: bytes) -> None:
+def test_producer_id_is_never_reused_if_its_block_is_unreadable(cluster: Cluster, block: bytes) -> None:
     cluster.ensemble.put(znodes.LATEST_PRODUCER_ID_BLOCK, block)
     refused = cluster.refused(cluster.client.init_producer_id())
     assert refused is not None and refused[0] is ErrorCode.unknown_server_error
-    assert_everybody_else_is_served(cluster)
+    assert_others_are_served(cluster)

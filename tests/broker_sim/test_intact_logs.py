@@ -1,4 +1,4 @@
-"""What a broker says of its log when it registers: is it what it was when it was last registered? (KIP-966)"""
+"""The log state in a broker's registration: whether the log is the one it last registered with (KIP-966)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def kill(cluster: Cluster, node: Node) -> None:
 
 
 def lose_power_and_wait_in_vain(cluster: Cluster, node: Node) -> None:
-    """Another process waits for the session of the one before, so that no controller tells it its part."""
+    """Start a process after a power loss; it waits for its predecessor's session, so no controller sends it its
+    role."""
     node.kill()
     node.directory.power_loss()
     starting = node.boot().start()
@@ -57,11 +58,11 @@ def lose_power_and_wait_in_vain(cluster: Cluster, node: Node) -> None:
     task.cancel()
 
 
-def test_a_broker_that_was_never_stopped_does_not_claim_an_intact_log(cluster: Cluster) -> None:
+def test_new_broker_does_not_register_an_intact_log(cluster: Cluster) -> None:
     assert [is_intact(cluster, node) for node in cluster.nodes.values()] == [False, False, False]
 
 
-def test_after_a_clean_stop_the_log_is_intact(cluster: Cluster) -> None:
+def test_log_is_intact_after_a_clean_stop(cluster: Cluster) -> None:
     node = cluster.nodes[3]
     epoch = node.broker.controller.broker_epoch
     cluster.on(node, node.broker.stop())
@@ -70,7 +71,7 @@ def test_after_a_clean_stop_the_log_is_intact(cluster: Cluster) -> None:
     assert is_intact(cluster, node)
 
 
-def test_after_a_kill_the_log_is_intact_for_the_kernel_has_what_the_process_wrote(cluster: Cluster) -> None:
+def test_log_is_intact_after_a_kill(cluster: Cluster) -> None:
     node = cluster.nodes[3]
     kill(cluster, node)
     restart(cluster, node)
@@ -80,7 +81,7 @@ def test_after_a_kill_the_log_is_intact_for_the_kernel_has_what_the_process_wrot
     assert is_intact(cluster, node)
 
 
-def test_after_a_power_loss_the_log_may_not_be_intact_until_a_controller_has_told_the_broker_its_part(
+def test_log_is_intact_after_power_loss_once_roles_are_assigned(
     cluster: Cluster,
 ) -> None:
     node = cluster.nodes[3]
@@ -93,7 +94,7 @@ def test_after_a_power_loss_the_log_may_not_be_intact_until_a_controller_has_tol
     assert is_intact(cluster, node)
 
 
-def test_a_kill_before_a_controller_has_told_it_its_part_passes_on_what_the_process_found(cluster: Cluster) -> None:
+def test_kill_before_role_assignment_keeps_the_previous_state(cluster: Cluster) -> None:
     node = cluster.nodes[3]
     first_session = node.session.session_id
     lose_power_and_wait_in_vain(cluster, node)
@@ -113,7 +114,7 @@ def take_records_away(directory: MemoryLogDirectory) -> None:
 
 
 @pytest.mark.parametrize("damage", [tear, take_records_away])
-def test_after_a_kill_the_log_is_not_intact_where_it_is_shorter_or_damaged(
+def test_shorter_or_damaged_log_is_not_intact_after_a_kill(
     cluster: Cluster, damage: Callable[[MemoryLogDirectory], None]
 ) -> None:
     node = cluster.nodes[3]
@@ -123,7 +124,7 @@ def test_after_a_kill_the_log_is_not_intact_where_it_is_shorter_or_damaged(
     assert not is_intact(cluster, node)
 
 
-def test_after_a_kill_the_log_is_not_intact_where_a_disk_was_replaced(cluster: Cluster) -> None:
+def test_log_is_not_intact_after_a_disk_was_replaced(cluster: Cluster) -> None:
     node = cluster.nodes[3]
     kill(cluster, node)
     node.directory.wipe()
@@ -131,7 +132,7 @@ def test_after_a_kill_the_log_is_not_intact_where_a_disk_was_replaced(cluster: C
     assert not is_intact(cluster, node)
 
 
-def test_a_new_session_of_a_process_that_was_told_its_part_says_that_it_is(cluster: Cluster) -> None:
+def test_new_session_of_a_process_with_roles_has_an_intact_log(cluster: Cluster) -> None:
     node = cluster.nodes[3]
     assert not is_intact(cluster, node)
     cluster.expire(node)
@@ -139,8 +140,9 @@ def test_a_new_session_of_a_process_that_was_told_its_part_says_that_it_is(clust
     assert is_intact(cluster, node)
 
 
-def test_a_clean_stop_of_a_process_that_nobody_told_its_part_passes_on_what_it_found(cluster: Cluster) -> None:
-    """It has waited in vain for the session of the process before; what that one lost is lost all the same."""
+def test_clean_stop_before_role_assignment_keeps_previous_state(cluster: Cluster) -> None:
+    """The process waited in vain for the session of its predecessor; records that the predecessor lost are still
+    lost."""
     node = cluster.nodes[3]
     lose_power_and_wait_in_vain(cluster, node)
     cluster.on(node, node.broker.stop())
@@ -150,25 +152,25 @@ def test_a_clean_stop_of_a_process_that_nobody_told_its_part_passes_on_what_it_f
 @pytest.mark.parametrize(
     "text", [None, "", "{}", '{"version":0}', "[]", '{"brokerEpoch":true}', "{", '{"brokerEpoch":"7"}']
 )
-def test_a_mark_that_names_no_registration_claims_no_intact_log(text: str | None) -> None:
+def test_mark_without_a_registration_is_not_an_intact_log(text: str | None) -> None:
     assert broker_epoch_of(text) == -1
 
 
 @pytest.mark.parametrize(
     "text", [None, "", "{}", '{"version":0,"brokerEpoch":7}', alive(7, "before"), alive(-1, "now")]
 )
-def test_a_mark_from_before_a_reboot_claims_no_intact_log(text: str | None) -> None:
+def test_mark_from_before_a_reboot_is_not_an_intact_log(text: str | None) -> None:
     assert broker_epoch_alive(text, "now") == -1
     assert broker_epoch_alive(alive(7, "now"), "now") == 7
     assert broker_epoch_alive(alive(7, ""), "") == -1
 
 
-def test_the_boot_id_stays_the_same_while_the_system_runs(tmp_path: Path) -> None:
+def test_boot_id_stays_the_same_while_the_system_runs(tmp_path: Path) -> None:
     assert FileLogDirectory(tmp_path).boot_id == FileLogDirectory(tmp_path).boot_id
     if sys.platform == "linux":
         assert len(FileLogDirectory(tmp_path).boot_id) == 36
 
 
-def test_the_mark_of_a_clean_shutdown_is_written_as_kafka_writes_it() -> None:
+def test_clean_shutdown_mark_has_kafkas_format() -> None:
     assert clean_shutdown(7) == '{"version":0,"brokerEpoch":7}'
     assert broker_epoch_of(clean_shutdown(7)) == 7

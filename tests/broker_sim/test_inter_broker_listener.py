@@ -1,4 +1,4 @@
-"""Brokers reach each other by inter.broker.listener.name, wherever it stands among their listeners."""
+"""Brokers connect to each other through inter.broker.listener.name, whatever its position among their listeners."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TP = TopicPartition("orders", 0)
 
 @pytest.fixture(params=[{"inter.broker.listener.name": "PLAINTEXT"}, {}], ids=["named", "that of the protocol"])
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """Brokers whose first listener leads to an address that no broker reaches."""
+    """Brokers whose first listener has an address that no broker reaches."""
     made = Cluster(min_insync_replicas="3", controlled_shutdown_retry_backoff_ms="0")
     for node in made.nodes.values():
         node.keys |= {
@@ -31,7 +31,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     made.stop_all()
 
 
-def test_replicas_are_fetched_and_changes_of_the_isr_asked_for_by_it(cluster: Cluster) -> None:
+def test_inter_broker_listener_is_used_for_fetches_and_the_isr(cluster: Cluster) -> None:
     cluster.run(cluster.client.create_topic("orders", assignment={0: [1, 2, 3]}))
     leader = cluster.nodes[1].broker
 
@@ -40,7 +40,7 @@ def test_replicas_are_fetched_and_changes_of_the_isr_asked_for_by_it(cluster: Cl
         return int(produced.error)
 
     assert cluster.on(cluster.nodes[1], produce(acks=-1)) == 0
-    # Lagging, and back again: both by way of the controller.
+    # The replica lags and catches up again; the controller changes the ISR both times.
     lagging = next(node for node in (cluster.nodes[2], cluster.nodes[3]) if not node.broker.controller.is_active)
     lagging.runtime.pause()
     assert cluster.on(cluster.nodes[1], produce(acks=1)) == 0
@@ -51,16 +51,16 @@ def test_replicas_are_fetched_and_changes_of_the_isr_asked_for_by_it(cluster: Cl
     assert sorted(leader.replicas.partitions[TP].isr_state.isr) == [1, 2, 3]
 
 
-def test_a_broker_that_leaves_asks_the_controller_by_it(cluster: Cluster) -> None:
+def test_inter_broker_listener_is_used_for_controlled_shutdown(cluster: Cluster) -> None:
     leaving, other = (node for node in cluster.nodes.values() if not node.broker.controller.is_active)
     replicas = [leaving.broker_id, other.broker_id]
     cluster.run(cluster.client.create_topic("orders", assignment={0: replicas}))
     cluster.on(leaving, leaving.broker.leaving.leave())
     cluster.wait(100)
-    assert not leaving.said and other.broker.replicas.partitions[TP].is_leader
+    assert not leaving.logged and other.broker.replicas.partitions[TP].is_leader
 
 
-def test_clients_are_told_of_the_listener_that_they_came_by(cluster: Cluster) -> None:
+def test_metadata_has_the_endpoints_of_the_clients_listener(cluster: Cluster) -> None:
     node = cluster.nodes[1]
     asked = request(ApiKey.METADATA, 12, topics=[])
     for listener, host in (("OUTSIDE", "outside"), ("PLAINTEXT", "broker")):
@@ -68,8 +68,8 @@ def test_clients_are_told_of_the_listener_that_they_came_by(cluster: Cluster) ->
         assert [broker.host for broker in answer.brokers] == [f"{host}-{number}" for number in (1, 2, 3)]
 
 
-def test_a_client_hears_nothing_of_a_broker_that_lacks_its_listener(cluster: Cluster) -> None:
-    # KIP-103: another listener's address may be of no use to it.
+def test_metadata_omits_brokers_without_the_clients_listener(cluster: Cluster) -> None:
+    # KIP-103: the address of another listener can be useless to the client.
     cluster.run(cluster.client.create_topic("orders", assignment={0: [3, 1], 1: [1, 3]}))
     lacking = cluster.nodes[3]
     lacking.kill()
@@ -81,7 +81,7 @@ def test_a_client_hears_nothing_of_a_broker_that_lacks_its_listener(cluster: Clu
     cluster.run(cluster.client.elect_leaders(0, [TP]))
     node = cluster.nodes[1]
 
-    def told(version: int, listener: str) -> tuple[list[int], list[tuple[ErrorCode, int, list[int]]]]:
+    def described(version: int, listener: str) -> tuple[list[int], list[tuple[ErrorCode, int, list[int]]]]:
         asked: Any = request(ApiKey.METADATA, version, topics=[{"name": "orders"}])
         answer = cluster.on(node, node.broker.handle(asked, "c", listener))
         rows = answer.topics[0].partitions
@@ -89,8 +89,8 @@ def test_a_client_hears_nothing_of_a_broker_that_lacks_its_listener(cluster: Clu
         return brokers, [(row.error_code, row.leader_id, list(row.replica_nodes)) for row in rows]
 
     none = ErrorCode.none
-    assert told(12, "PLAINTEXT") == ([1, 2, 3], [(none, 3, [3, 1]), (none, 1, [1, 3])])
-    assert told(12, "OUTSIDE") == ([1, 2], [(ErrorCode.listener_not_found, -1, [3, 1]), (none, 1, [1, 3])])
-    assert told(5, "OUTSIDE") == ([1, 2], [(ErrorCode.leader_not_available, -1, [3, 1]), (none, 1, [1, 3])])
+    assert described(12, "PLAINTEXT") == ([1, 2, 3], [(none, 3, [3, 1]), (none, 1, [1, 3])])
+    assert described(12, "OUTSIDE") == ([1, 2], [(ErrorCode.listener_not_found, -1, [3, 1]), (none, 1, [1, 3])])
+    assert described(5, "OUTSIDE") == ([1, 2], [(ErrorCode.leader_not_available, -1, [3, 1]), (none, 1, [1, 3])])
     missing = (ErrorCode.replica_not_available, 1, [1])
-    assert told(0, "OUTSIDE") == ([1, 2], [(ErrorCode.leader_not_available, -1, [1]), missing])
+    assert described(0, "OUTSIDE") == ([1, 2], [(ErrorCode.leader_not_available, -1, [1]), missing])

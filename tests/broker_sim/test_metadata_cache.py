@@ -1,4 +1,4 @@
-"""What a broker believes of partitions it does not host: the last that a controller told it."""
+"""The metadata cache of a broker: the latest state of other partitions that a controller sent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def cache() -> MetadataCache:
     return MetadataCache(SimRuntime(Scheduler(), Random(1)), "PLAINTEXT")
 
 
-def told(
+def update(
     leader: int, partition_epoch: int, topic_id: UUID = FIRST, partitions: int = 1, live: tuple[int, ...] = ()
 ) -> KafkaMessage:
     row = {
@@ -55,83 +55,82 @@ def leader(cache: MetadataCache) -> int | None:
     return None if found is None else found.leader
 
 
-def test_a_request_that_arrives_behind_its_successors_changes_nothing(cache: MetadataCache) -> None:
-    cache.apply(told(1, 7))
-    cache.apply(told(2, 8))
-    cache.apply(told(1, 7))
+def test_late_update_metadata_changes_nothing(cache: MetadataCache) -> None:
+    cache.apply(update(1, 7))
+    cache.apply(update(2, 8))
+    cache.apply(update(1, 7))
     assert leader(cache) == 2
 
 
-def test_who_lives_is_not_taken_from_a_request_that_names_an_older_state(cache: MetadataCache) -> None:
-    cache.apply(told(1, 7, live=(1, 2, 3)))
-    cache.apply(told(1, 8, live=(1, 2)))
-    cache.apply(told(1, 7, live=(1, 2, 3)))
+def test_live_brokers_of_an_older_update_are_ignored(cache: MetadataCache) -> None:
+    cache.apply(update(1, 7, live=(1, 2, 3)))
+    cache.apply(update(1, 8, live=(1, 2)))
+    cache.apply(update(1, 7, live=(1, 2, 3)))
     assert [broker.broker_id for broker in cache.brokers()] == [1, 2]
-    cache.apply(told(1, 8, live=(1, 2, 4)))
-    assert [broker.broker_id for broker in cache.brokers()] == [1, 2, 4], "what is as it was is told again, too"
+    cache.apply(update(1, 8, live=(1, 2, 4)))
+    assert [broker.broker_id for broker in cache.brokers()] == [1, 2, 4], "an unchanged state is applied, too"
 
 
-def test_a_topic_made_again_under_the_same_name_begins_anew(cache: MetadataCache) -> None:
-    cache.apply(told(2, 8))
-    cache.apply(told(1, 0, SECOND))
+def test_recreated_topic_starts_with_new_epochs(cache: MetadataCache) -> None:
+    cache.apply(update(2, 8))
+    cache.apply(update(1, 0, SECOND))
     assert leader(cache) == 1
 
 
-def test_a_deletion_removes_a_partition_whatever_epoch_is_known(cache: MetadataCache) -> None:
-    cache.apply(told(2, 8))
-    assert cache.apply(told(-2, 0)) == [P0]
+def test_deletion_removes_a_partition_of_any_epoch(cache: MetadataCache) -> None:
+    cache.apply(update(2, 8))
+    assert cache.apply(update(-2, 0)) == [P0]
     assert leader(cache) is None
 
 
-def test_a_deletion_of_the_former_topic_that_comes_late_harms_the_present_one_nothing(cache: MetadataCache) -> None:
-    cache.apply(told(2, 8))
-    cache.apply(told(-2, 0))
-    cache.apply(told(1, 0, SECOND))
-    assert cache.apply(told(-2, 0)) == [], "or what groups have committed since would be forgotten"
+def test_late_deletion_of_a_former_topic_keeps_the_current_one(cache: MetadataCache) -> None:
+    cache.apply(update(2, 8))
+    cache.apply(update(-2, 0))
+    cache.apply(update(1, 0, SECOND))
+    assert cache.apply(update(-2, 0)) == [], "otherwise newer commits of groups would be removed"
     assert (leader(cache), cache.topic_of_id(SECOND)) == (1, "orders")
 
 
-@pytest.mark.parametrize("heard_of_deletion", [False, True])
-def test_what_comes_late_of_a_former_topic_does_not_take_the_present_ones_place(
-    cache: MetadataCache, heard_of_deletion: bool
-) -> None:
-    cache.apply(told(2, 8))
-    if heard_of_deletion:
-        cache.apply(told(-2, 0))
-    cache.apply(told(1, 0, SECOND))
-    cache.apply(told(2, 9))
+@pytest.mark.parametrize("deletion_received", [False, True])
+def test_late_update_of_a_former_topic_is_ignored(cache: MetadataCache, deletion_received: bool) -> None:
+    cache.apply(update(2, 8))
+    if deletion_received:
+        cache.apply(update(-2, 0))
+    cache.apply(update(1, 0, SECOND))
+    cache.apply(update(2, 9))
     assert (leader(cache), cache.topic_id("orders")) == (1, SECOND)
 
 
-def test_a_topic_that_was_deleted_is_not_brought_back_by_what_comes_late(cache: MetadataCache) -> None:
-    cache.apply(told(2, 8))
-    cache.apply(told(-2, 0))
-    cache.apply(told(2, 8))
+def test_late_update_does_not_restore_a_deleted_topic(cache: MetadataCache) -> None:
+    cache.apply(update(2, 8))
+    cache.apply(update(-2, 0))
+    cache.apply(update(2, 8))
     assert leader(cache) is None
-    cache.apply(told(-2, 0, SECOND))
-    cache.apply(told(2, 8, SECOND))
-    assert leader(cache) is None, "nor one of which it hears by its deletion first"
+    cache.apply(update(-2, 0, SECOND))
+    cache.apply(update(2, 8, SECOND))
+    assert leader(cache) is None, "nor a topic whose deletion arrives first"
 
 
-def test_a_topic_made_anew_has_none_of_the_former_ones_partitions(cache: MetadataCache) -> None:
-    cache.apply(told(2, 8, partitions=4))
-    cache.apply(told(1, 0, SECOND, partitions=2))
+def test_recreated_topic_has_only_its_own_partitions(cache: MetadataCache) -> None:
+    cache.apply(update(2, 8, partitions=4))
+    cache.apply(update(1, 0, SECOND, partitions=2))
     assert [partition.partition for partition in cache.partitions("orders")] == [0, 1]
     assert cache.topic_of_id(FIRST) is None
 
 
-def test_a_topic_of_which_the_end_was_never_told_ends_with_the_next_one_of_its_name(cache: MetadataCache) -> None:
-    # Its controller died with the word, and this broker was out of reach while the next one of that name was made.
-    cache.apply(told(1, 7, partitions=3))
-    assert cache.apply(told(-2, 0, SECOND, partitions=2)) == [P0, TopicPartition("orders", 1)]
+def test_topic_with_a_missed_deletion_is_replaced_by_the_next(cache: MetadataCache) -> None:
+    # Its controller failed before it announced the deletion, and this broker was unreachable while the next topic of
+    # that name was created.
+    cache.apply(update(1, 7, partitions=3))
+    assert cache.apply(update(-2, 0, SECOND, partitions=2)) == [P0, TopicPartition("orders", 1)]
     assert "orders" not in cache and cache.topic_id("orders") is None
-    for late in (told(1, 8), told(1, 0, SECOND)):
+    for late in (update(1, 8), update(1, 0, SECOND)):
         cache.apply(late)
         assert "orders" not in cache
 
 
 @pytest.mark.parametrize("version", range(9))
-def test_update_metadata_of_every_version_names_leader_and_endpoint(version: int) -> None:
+def test_update_metadata_of_any_version_sets_leader_and_endpoint(version: int) -> None:
     """Versions 0 to 4 list partitions without their topics, and version 0 has one plaintext endpoint per broker."""
     state = {"partition_index": 0, "leader": 3, "leader_epoch": 5, "isr": [3], "replicas": [3, 4], "zk_version": 1}
     endpoint = {"host": "h", "port": 9092, "listener": "PLAINTEXT", "security_protocol": 0}

@@ -31,7 +31,7 @@ FRAME_BYTES_MAX = 100_000
 
 
 class Served:
-    """A port whose handler can be held, and what became of its connections."""
+    """A port whose handler can be paused, and the state of its connections."""
 
     def __init__(self) -> None:
         self.broken: list[str] = []
@@ -85,13 +85,13 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop turn until something holds; the test's own time-out bounds it."""
+    """Run the event loop until the condition holds; the timeout of the test limits the wait."""
     while not condition():  # noqa: ASYNC110
         await asyncio.sleep(0)
 
 
 async def talk(port: int, data: bytes) -> bytes:
-    """Send, and read until the broker closes."""
+    """Send the data, and read until the broker closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(data)
     try:
@@ -110,8 +110,8 @@ async def ask(port: int, message: KafkaMessage) -> KafkaMessage:
         channel.close()
 
 
-def test_clients_leave_descriptors_for_the_other_brokers_where_these_have_a_listener_of_their_own() -> None:
-    """As max.connections does: replicas that cannot fetch leave the ISR, and producers wait for nothing."""
+def test_clients_leave_descriptors_for_brokers_on_their_listener() -> None:
+    """As max.connections: without it, replicas that cannot fetch leave the ISR, and producers fail."""
 
     async def test() -> None:
         async with serving() as (served, port):
@@ -124,8 +124,8 @@ def test_clients_leave_descriptors_for_the_other_brokers_where_these_have_a_list
     run(test)
 
 
-def test_a_connection_that_would_take_the_last_descriptors_is_closed() -> None:
-    """They are for logs and checkpoints: a broker that cannot open one loses the directory."""
+def test_connection_that_needs_the_last_descriptors_is_closed() -> None:
+    """They are reserved for logs and checkpoints: a broker that cannot open one takes the directory offline."""
 
     async def test() -> None:
         async with serving() as (served, _):
@@ -155,7 +155,7 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("kind", GARBAGE)
-def test_garbage_closes_that_connection_alone(kind: str) -> None:
+def test_invalid_bytes_close_only_their_connection(kind: str) -> None:
     async def test() -> None:
         async with serving() as (served, port):
             other = AsyncioChannel("other")
@@ -170,7 +170,7 @@ def test_garbage_closes_that_connection_alone(kind: str) -> None:
     run(test)
 
 
-def test_half_a_frame_waits_and_harms_nobody() -> None:
+def test_half_a_frame_does_not_affect_other_connections() -> None:
     async def test() -> None:
         async with serving() as (served, _port):
             frame = encode_request(1, "c", request(ApiKey.METADATA, 12))
@@ -185,7 +185,7 @@ def test_half_a_frame_waits_and_harms_nobody() -> None:
     run(test)
 
 
-def test_a_client_has_the_whole_idle_time_from_a_late_answer_on() -> None:
+def test_idle_time_starts_again_after_a_late_response() -> None:
     async def test() -> None:
         loop = cast(Any, asyncio.get_running_loop())
         async with serving(idle_ms_max=40_000) as (served, port):
@@ -198,7 +198,7 @@ def test_a_client_has_the_whole_idle_time_from_a_late_answer_on() -> None:
             ahead_s = 100.0
             port._close_idle()
             served.held.set()
-            assert await reader.read(4), "who waits for an answer is not idle"
+            assert await reader.read(4), "a client that waits for a response is not idle"
             await until(lambda: not any(each._busy for each in port.connections.values()))
             ahead_s = 139.0
             port._close_idle()
@@ -213,7 +213,7 @@ def test_a_client_has_the_whole_idle_time_from_a_late_answer_on() -> None:
     asyncio.run(asyncio.wait_for(test(), 600))
 
 
-def test_a_silent_connection_is_closed_after_the_idle_time() -> None:
+def test_silent_connection_is_closed_after_the_idle_time() -> None:
     async def test() -> None:
         async with serving(idle_ms_max=100) as (served, _port):
             assert await talk(served.number, b"\x00\x00") == b""
@@ -222,8 +222,8 @@ def test_a_silent_connection_is_closed_after_the_idle_time() -> None:
 
 
 @pytest.mark.parametrize("requests", [1, 3])
-def test_a_client_that_is_muted_for_long_is_closed_after_the_idle_time_and_leaves_nothing_behind(requests: int) -> None:
-    """As in Kafka, whose IdleExpiryManager does not ask why nothing was heard."""
+def test_client_muted_for_long_is_closed_after_the_idle_time(requests: int) -> None:
+    """As in Kafka: IdleExpiryManager does not distinguish why a connection was silent."""
 
     async def test() -> None:
         async with serving(idle_ms_max=100) as (served, port):
@@ -246,7 +246,7 @@ def test_a_client_that_is_muted_for_long_is_closed_after_the_idle_time_and_leave
     run(test)
 
 
-def test_answers_come_in_the_order_of_the_requests() -> None:
+def test_responses_are_sent_in_the_order_of_the_requests() -> None:
     async def test() -> None:
         async with serving() as (served, _port):
             served.held = asyncio.Event()
@@ -255,7 +255,7 @@ def test_answers_come_in_the_order_of_the_requests() -> None:
             reader, writer = await asyncio.open_connection("127.0.0.1", served.number)
             writer.write(frames)
             await asyncio.sleep(0.05)
-            assert len(served.requests) == 1  # the next one waits for the answer to this one
+            assert len(served.requests) == 1  # the next request waits for this response
             served.held.set()
             for number in range(300):
                 (size,) = FRAME_SIZE.unpack(await reader.readexactly(4))
@@ -267,7 +267,7 @@ def test_answers_come_in_the_order_of_the_requests() -> None:
     run(test)
 
 
-def test_an_unknown_version_of_api_versions_is_answered_on_the_same_connection() -> None:
+def test_unknown_api_versions_version_keeps_the_connection_open() -> None:
     async def test() -> None:
         async with serving() as (served, _port):
             reader, writer = await asyncio.open_connection("127.0.0.1", served.number)
@@ -283,8 +283,8 @@ def test_an_unknown_version_of_api_versions_is_answered_on_the_same_connection()
     run(test)
 
 
-def test_connections_are_told_apart_by_their_order_whatever_the_clock_says() -> None:
-    # A process that stood still accepts all that came meanwhile in one turn, for which uvloop's clock shows one moment.
+def test_connections_are_ordered_even_if_the_clock_stands_still() -> None:
+    # A process that was suspended accepts all pending connections in one iteration, at a single time of uvloop's clock.
     async def test() -> None:
         loop = asyncio.get_running_loop()
         precise = loop.time
@@ -310,7 +310,7 @@ def test_connections_are_told_apart_by_their_order_whatever_the_clock_says() -> 
         link.close()
 
 
-def test_acks_0_gets_no_answer_and_a_refusal_closes_the_connection() -> None:
+def test_acks_0_gets_no_response_and_a_refusal_closes() -> None:
     async def test() -> None:
         async with serving() as (served, _port):
             nothing = encode_request(1, "c", request(ApiKey.PRODUCE, 9, acks=0))
@@ -324,7 +324,7 @@ def test_acks_0_gets_no_answer_and_a_refusal_closes_the_connection() -> None:
     run(test)
 
 
-def test_an_error_of_ours_closes_that_connection_and_is_told() -> None:
+def test_internal_error_closes_its_connection_and_is_reported() -> None:
     async def test() -> None:
         async with serving() as (served, _port):
             frame = encode_request(1, "c", request(ApiKey.FIND_COORDINATOR, 4))
@@ -335,7 +335,7 @@ def test_an_error_of_ours_closes_that_connection_and_is_told() -> None:
     run(test)
 
 
-def test_a_connection_beyond_max_connections_is_heard_once_another_ends() -> None:
+def test_connection_over_max_connections_waits_for_a_free_one() -> None:
     async def test() -> None:
         async with serving(ConnectionLimits(max_connections=1)) as (served, port):
             _reader, writer = await asyncio.open_connection("127.0.0.1", served.number)
@@ -350,7 +350,7 @@ def test_a_connection_beyond_max_connections_is_heard_once_another_ends() -> Non
     run(test)
 
 
-def test_an_address_with_as_many_connections_as_it_may_have_gets_no_more() -> None:
+def test_connection_over_the_address_limit_is_closed() -> None:
     async def test() -> None:
         async with serving(ConnectionLimits(per_address=5, overrides={"127.0.0.1": 1})) as (served, port):
             _reader, writer = await asyncio.open_connection("127.0.0.1", served.number)
@@ -363,7 +363,7 @@ def test_an_address_with_as_many_connections_as_it_may_have_gets_no_more() -> No
     run(test)
 
 
-def test_a_request_s_time_is_what_the_thread_works_on_it() -> None:
+def test_request_time_excludes_waiting() -> None:
     async def test() -> None:
         quota = RequestTime(AsyncioRuntime(asyncio.get_running_loop(), on_failure=print), 11, 1)
         async with serving(times=RequestTimes(quota)) as (served, port):
@@ -379,16 +379,16 @@ def test_a_request_s_time_is_what_the_thread_works_on_it() -> None:
 
             port.handle = handle
             await ask(served.number, request(ApiKey.METADATA, 12))
-            assert spent == [0], "nobody has a quota: nothing is measured"
+            assert spent == [0], "without a quota, time is not measured"
             quota.quota.limit("", "<default>", 1000.0)
             await ask(served.number, request(ApiKey.METADATA, 12))
             assert 20_000_000 <= spent[1] < 150_000_000
-            assert len(quota.quota._meters) == 1, "writing the answer counted too"
+            assert len(quota.quota._meters) == 1, "writing the response counts, too"
 
     run(test)
 
 
-def test_an_error_thrown_into_a_measured_request_reaches_it() -> None:
+def test_error_in_a_measured_request_is_propagated() -> None:
     async def test() -> None:
         ended: list[str] = []
 
@@ -412,7 +412,7 @@ def test_an_error_thrown_into_a_measured_request_reaches_it() -> None:
     run(test)
 
 
-def test_a_request_in_hand_is_carried_through_when_its_client_leaves() -> None:
+def test_request_is_completed_if_its_client_disconnects() -> None:
     async def test() -> None:
         async with serving() as (served, port):
             served.held = asyncio.Event()
@@ -428,7 +428,7 @@ def test_a_request_in_hand_is_carried_through_when_its_client_leaves() -> None:
     run(test)
 
 
-def test_a_call_to_nobody_is_a_broken_channel() -> None:
+def test_call_to_a_closed_port_raises_channel_broken() -> None:
     async def test() -> None:
         async with serving() as (served, _port):
             number = served.number
@@ -438,7 +438,7 @@ def test_a_call_to_nobody_is_a_broken_channel() -> None:
     run(test)
 
 
-def test_a_call_that_gets_no_answer_in_time_breaks_all_that_are_in_flight_behind_it() -> None:
+def test_timed_out_call_breaks_all_later_calls_in_flight() -> None:
     async def test() -> None:
         async with serving() as (served, _port):
             served.held = asyncio.Event()
@@ -456,7 +456,7 @@ def test_a_call_that_gets_no_answer_in_time_breaks_all_that_are_in_flight_behind
     run(test)
 
 
-def test_a_fetch_that_waits_holds_up_nothing_else() -> None:
+def test_waiting_fetch_does_not_delay_other_requests() -> None:
     async def test() -> None:
         async with serving() as (served, _port):
             served.held = asyncio.Event()
@@ -471,7 +471,7 @@ def test_a_fetch_that_waits_holds_up_nothing_else() -> None:
     run(test)
 
 
-def test_forgetting_a_broker_breaks_what_is_in_flight_to_it() -> None:
+def test_forgetting_a_broker_breaks_its_calls_in_flight() -> None:
     async def test() -> None:
         async with serving() as (served, _port):
             served.held = asyncio.Event()
@@ -485,7 +485,7 @@ def test_forgetting_a_broker_breaks_what_is_in_flight_to_it() -> None:
     run(test)
 
 
-def test_a_listener_that_can_let_nobody_in_any_more_ends_the_broker() -> None:
+def test_failing_listener_stops_the_broker() -> None:
     async def test() -> None:
         async with serving() as (served, port):
 
@@ -501,7 +501,7 @@ def test_a_listener_that_can_let_nobody_in_any_more_ends_the_broker() -> None:
     run(test)
 
 
-def test_an_error_of_ours_between_requests_closes_that_connection_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_decoding_error_closes_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(frame: bytes) -> None:
         raise RecursionError("ours")
 

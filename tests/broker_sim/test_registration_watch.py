@@ -1,4 +1,4 @@
-"""A broker puts its own registration right when somebody spoils it, and gives up on an ensemble that is not there."""
+"""A broker restores its registration when another client changes it, and stops if no ensemble is reachable."""
 
 from __future__ import annotations
 
@@ -33,50 +33,50 @@ def registered(cluster: broker_world.Cluster) -> BrokerInfo | None:
 @pytest.mark.parametrize(
     "data", [b"rubbish", b"", znodes.encode_broker(BrokerInfo(2, (BrokerEndpoint("PLAINTEXT", "elsewhere", 1),)), 0)]
 )
-def test_a_registration_that_was_overwritten_is_written_again(cluster: broker_world.Cluster, data: bytes) -> None:
+def test_overwritten_registration_is_restored(cluster: broker_world.Cluster, data: bytes) -> None:
     node = cluster.nodes[2]
     before, epoch = registered(cluster), node.broker.controller.broker_epoch
     for _ in range(2):
-        node.said.clear()
+        node.logged.clear()
         cluster.ensemble.put(PATH, data)
         cluster.wait(2_500)
         assert registered(cluster) == before
-        assert node.said == [f"{PATH} was overwritten by somebody else; writing it again"]
+        assert node.logged == [f"{PATH} was overwritten by somebody else; writing it again"]
     assert node.broker.controller.broker_epoch == epoch == cluster.ensemble.nodes[PATH].czxid
     first = cluster.controller
     first.kill()
     cluster.expire(first)
     cluster.wait(1_000)
-    # The next controller found it as it should be, and told everybody.
-    told = cluster.controller.broker.metadata.brokers()
-    assert sorted(broker.broker_id for broker in told) == sorted({1, 2, 3} - {first.broker_id})
+    # The next controller found the correct registration and sent it to all brokers.
+    brokers = cluster.controller.broker.metadata.brokers()
+    assert sorted(broker.broker_id for broker in brokers) == sorted({1, 2, 3} - {first.broker_id})
 
 
-def test_a_registration_that_was_deleted_is_made_again_with_a_new_epoch(cluster: broker_world.Cluster) -> None:
+def test_deleted_registration_is_created_again_with_a_new_epoch(cluster: broker_world.Cluster) -> None:
     node = cluster.nodes[2]
     before, epoch = registered(cluster), node.broker.controller.broker_epoch
     cluster.ensemble.delete(PATH)
     cluster.wait(2_500)
     assert registered(cluster) == before and node.broker.controller.broker_epoch > epoch
-    assert node.said == [f"{PATH} was deleted by somebody else; registering again"]
+    assert node.logged == [f"{PATH} was deleted by somebody else; registering again"]
     assert cluster.ensemble.nodes[PATH].owner == node.session.session_id
     assert sorted(broker.broker_id for broker in cluster.nodes[1].broker.metadata.brokers()) == [1, 2, 3]
 
 
-def test_a_registration_that_ends_with_its_session_is_not_reported_as_deleted(cluster: broker_world.Cluster) -> None:
+def test_registration_of_an_expired_session_is_not_reported(cluster: broker_world.Cluster) -> None:
     node = cluster.nodes[2]
     cluster.expire(node)
     cluster.wait(3_000)
-    assert registered(cluster) is not None and node.said == []
+    assert registered(cluster) is not None and node.logged == []
     assert len(node.of(e.BrokerRegistered)) == 2
     cluster.ensemble.put(PATH, b"rubbish")
     cluster.wait(2_500)
-    assert registered(cluster) is not None, "the new session's registration is looked after, too"
+    assert registered(cluster) is not None, "the new session's registration is watched, too"
 
 
 @pytest.mark.parametrize("key", ["zookeeper.connection.timeout.ms", "zookeeper.session.timeout.ms"])
-def test_a_broker_that_finds_no_ensemble_in_time_says_so_in_one_line(tmp_path: Path, key: str) -> None:
-    # Where the first is not set, the second holds in its place.
+def test_unreachable_ensemble_is_reported_in_one_line(tmp_path: Path, key: str) -> None:
+    # The second key is the default of the first.
     with socket.create_server(("127.0.0.1", 0)) as silent:
         connect = f"127.0.0.1:{silent.getsockname()[1]}"
         config = tmp_path / "server.properties"

@@ -30,7 +30,7 @@ def isr_request(
     isr: Sequence[int],
     member_epochs: Mapping[int, int] | None = None,
 ) -> AlterPartitionRequest:
-    """AlterPartition, version 3, as the leader would ask that the controller knows."""
+    """Return the AlterPartition request, version 3, of the leader that the controller knows."""
     state = context.leadership[partition]
     epochs = member_epochs or {}
     row = PartitionData(
@@ -55,7 +55,8 @@ def ask_for_isr(
     partition: int = 0,
     member_epochs: Mapping[int, int] | None = None,
 ) -> Any:
-    """AlterPartition, version 3, as the partition's leader would ask; the error.  Members not named: of any epoch."""
+    """Send AlterPartition, version 3, as the partition's leader; return the error. Members without an entry have any
+    epoch."""
     context = world.active().controller.reign.context
     request = isr_request(context, TopicPartition(topic, partition), isr, member_epochs)
     answer = world.call(world.active().controller.alter_partition(request))
@@ -63,7 +64,7 @@ def ask_for_isr(
 
 
 def shut_down(world: World, broker_id: int, broker_epoch: int = -1) -> tuple[Any, list[TopicPartition]]:
-    """ControlledShutdown, version 3: the error, and the partitions that the broker still leads."""
+    """Send ControlledShutdown, version 3; return the error and the partitions that the broker still leads."""
     request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch)
     answer = world.call(world.active().controller.controlled_shutdown(request))
     world.settle()
@@ -72,18 +73,18 @@ def shut_down(world: World, broker_id: int, broker_epoch: int = -1) -> tuple[Any
 
 
 def reassignment_request(partition: TopicPartition, target: Sequence[int] | None) -> AlterPartitionReassignmentsRequest:
-    """AlterPartitionReassignments for one partition; None cancels."""
+    """Return the AlterPartitionReassignments for one partition; None cancels."""
     row = ReassignablePartition(partition_index=partition.partition, replicas=None if target is None else tuple(target))
     return AlterPartitionReassignmentsRequest(topics=(ReassignableTopic(name=partition.topic, partitions=(row,)),))
 
 
 def reassign(world: World, partition: TopicPartition, target: Sequence[int] | None) -> Any:
-    """AlterPartitionReassignments for one partition (None cancels): its error."""
+    """Send AlterPartitionReassignments for one partition (None cancels); return its error."""
     return reassignment_answer(world, partition, target).error_code
 
 
 def reassignment_answer(world: World, partition: TopicPartition, target: Sequence[int] | None) -> Any:
-    """The same: the partition's row of the answer."""
+    """Send AlterPartitionReassignments for one partition; return its row of the response."""
     request = reassignment_request(partition, target)
     response = world.call(world.active().controller.alter_partition_reassignments(request))
     assert response.error_code is KafkaError.none
@@ -92,7 +93,7 @@ def reassignment_answer(world: World, partition: TopicPartition, target: Sequenc
 
 
 def under_way(world: World, *partitions: TopicPartition) -> dict[TopicPartition, ReplicaAssignment]:
-    """ListPartitionReassignments, of these or of all."""
+    """Return the result of ListPartitionReassignments for these partitions, or for all."""
     rows = [
         listing.ListPartitionReassignmentsTopics(name=TopicName(p.topic), partition_indexes=(i32(p.partition),))
         for p in partitions
@@ -109,6 +110,6 @@ def under_way(world: World, *partitions: TopicPartition) -> dict[TopicPartition,
 
 
 def caught_up(world: World, isr: Sequence[int], topic: str = "orders") -> None:
-    """The leader asks for that ISR."""
+    """Send AlterPartition with that ISR as the leader."""
     assert ask_for_isr(world, isr, topic) is KafkaError.none
     world.settle()

@@ -1,18 +1,18 @@
-"""What a controller writes and whom it tells what, line by line.
+"""Transcript of a controller: its writes and its requests to brokers, one per line.
 
 zk t-0: leader 3, ISR 3,4, LE 1, PE 1          a partition's state was written: leader and partition epoch
 zk t: 0 = 2,1 adding 2 removing 1              a topic's assignment was written
 zk - /admin/delete_topics/t                    a znode was deleted; + is created, = is written
-LeaderAndIsr 3,4: t-0 leader 3, ISR 3,4, LE 1, replicas 2,3,4     brokers 3 and 4 were told the same
+LeaderAndIsr 3,4: t-0 leader 3, ISR 3,4, LE 1, replicas 2,3,4     brokers 3 and 4 received the same
 StopReplica 2: t-0 LE 1, delete                -2 as leader epoch: the topic is being deleted
-UpdateMetadata 1,3: live 1,3; t-0 leader 3     with `offline` the replicas that are
+UpdateMetadata 1,3: live 1,3; t-0 leader 3     `offline` lists offline replicas
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tests.controller.controller_world import Told, World
+from tests.controller.controller_world import ControlRequest, World
 from zabka.ensemble.client.service import Create, Delete, Op, OpResult, SetData
 from zabka.ensemble.errors import ErrorCode
 from zabka.journal.events import TopicPartition
@@ -20,7 +20,7 @@ from zabka.kafka.zk import znodes
 
 
 class Transcript:
-    """Begins when it is made; `take` gives what was written and told since."""
+    """Records from its creation on; `take` returns the writes and requests since the last call."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -29,26 +29,27 @@ class Transcript:
 
         def multi(ops: Sequence[Op], session: int) -> list[OpResult]:
             results = apply(ops, session)
-            # Only what controllers do: tests have no session, brokers that are only registered have small ones.
+            # Only writes of controllers: tests have no session, and brokers that are only registered have other session
+            # ids.
             if 0x1000 <= session < 0x7000 and all(result.error is ErrorCode.OK for result in results):
                 for op, result in zip(ops, results, strict=True):
                     self._written(op, result)
             return results
 
         world.ensemble.multi = multi  # type: ignore[method-assign]
-        world.told = _Heard(self)
+        world.received = _RecordedRequests(self)
 
     def take(self) -> str:
-        """What was written and told since the last time: the writes in order, then the requests in order.
+        """Return the writes and requests since the last call: the writes in order, then the requests in order.
 
-        Brokers that were told the same share a line; every broker heard its lines in this order.
+        Brokers with the same request share a line; every broker received its lines in this order.
         """
         self._world.settle()
-        lines = [text for who, text in self._lines if who is None]
+        lines = [text for broker_id, text in self._lines if broker_id is None]
         orders: dict[int, list[str]] = {}
-        for who, text in self._lines:
-            if who is not None:
-                orders.setdefault(who, []).append(text)
+        for broker_id, text in self._lines:
+            if broker_id is not None:
+                orders.setdefault(broker_id, []).append(text)
         self._lines.clear()
         return "\n".join([*lines, *_side_by_side(orders)])
 
@@ -72,38 +73,39 @@ class Transcript:
         sign = "-" if isinstance(op, Delete) else "+" if isinstance(op, Create) else "="
         self._add(None, f"zk {sign} {op.path}")
 
-    def hear(self, told: Told) -> None:
-        """A broker got a control request."""
-        rows = [_told(told.kind, partition, row) for partition, row in sorted(told.partitions().items())]
-        if told.kind == "UpdateMetadata":
-            rows.insert(0, f"live {_ids([broker.id_ for broker in told.request.live_brokers])}")
-        self._add(told.to, f"{told.kind} {{}}: {'; '.join(rows)}")
+    def record(self, received: ControlRequest) -> None:
+        """Record a control request to a broker."""
+        rows = [_row_text(received.kind, partition, row) for partition, row in sorted(received.partitions().items())]
+        if received.kind == "UpdateMetadata":
+            rows.insert(0, f"live {_ids([broker.id_ for broker in received.request.live_brokers])}")
+        self._add(received.to, f"{received.kind} {{}}: {'; '.join(rows)}")
 
-    def _add(self, who: int | None, text: str) -> None:
-        self._lines.append((who, text))
+    def _add(self, broker_id: int | None, text: str) -> None:
+        self._lines.append((broker_id, text))
 
 
-class _Heard(list[Told]):
+class _RecordedRequests(list[ControlRequest]):
     def __init__(self, transcript: Transcript) -> None:
         super().__init__()
         self._transcript = transcript
 
-    def append(self, told: Told) -> None:
-        super().append(told)
-        self._transcript.hear(told)
+    def append(self, received: ControlRequest) -> None:
+        super().append(received)
+        self._transcript.record(received)
 
 
 def _side_by_side(orders: Mapping[int, Sequence[str]]) -> list[str]:
-    """Each broker's lines in its order; what several were told at the same place stands there once."""
+    """Merge the brokers' lines, keeping each broker's order; a line that several brokers have at the same place appears
+    once."""
     merged: list[tuple[list[int], str]] = []
-    for who, texts in sorted(orders.items(), key=lambda item: (-len(item[1]), item[0])):
+    for broker_id, texts in sorted(orders.items(), key=lambda item: (-len(item[1]), item[0])):
         place = 0
         for text in texts:
             shared = next((n for n in range(place, len(merged)) if merged[n][1] == text), None)
             if shared is None:
                 merged.insert(place, ([], text))
                 shared = place
-            merged[shared][0].append(who)
+            merged[shared][0].append(broker_id)
             place = shared + 1
     return [text.format(_ids(sorted(ids))) for ids, text in merged]
 
@@ -121,7 +123,7 @@ def _led(leader: int, isr: Sequence[int]) -> str:
     return f"leader {leader if leader >= 0 else 'none' if leader == -1 else 'deleted'}, ISR {_ids(isr)}"
 
 
-def _told(kind: str, partition: TopicPartition, row: object) -> str:
+def _row_text(kind: str, partition: TopicPartition, row: object) -> str:
     name = f"{partition.topic}-{partition.partition}"
     if kind == "StopReplica":
         return f"{name} LE {row.leader_epoch}{', delete' if row.delete_partition else ''}"  # type: ignore[attr-defined]

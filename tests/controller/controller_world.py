@@ -1,4 +1,4 @@
-"""A world for controllers: a fake coordination service with real semantics, and brokers that record what they are told.
+"""World of controllers: a fake coordination service with real semantics, and brokers that record their requests.
 
 Everything runs on the simulation's scheduler.  Requests to the service take a millisecond each way, as do control
 requests.
@@ -38,8 +38,8 @@ from zabka.simulation.kernel.runtime import SimRuntime, run_task
 from zabka.simulation.kernel.scheduler import Deadlock, Scheduler
 
 
-class Told:
-    """A control request as a broker received it."""
+class ControlRequest:
+    """A control request that a broker received."""
 
     def __init__(self, to: int, request: KafkaMessage, at_ms: int) -> None:
         self.to = to
@@ -59,20 +59,20 @@ class Told:
 
 
 class World:
-    """Controllers, fake brokers and the ensemble between them."""
+    """Controllers, fake brokers and the ensemble that they share."""
 
     def __init__(self) -> None:
         self.scheduler = Scheduler()
         self.ensemble = FakeEnsemble()
         self.nodes: dict[int, Node] = {}
-        self.told: list[Told] = []
+        self.received: list[ControlRequest] = []
         self.journal: list[tuple[int, Event]] = []
         self.unreachable: set[int] = set()
         self.refuse_deletes: set[int] = set()
         self.offline_replicas: dict[int, set[TopicPartition]] = {}
-        """By broker: replicas whose log directory has failed."""
+        """Replicas on failed log directories, by broker."""
         self.epochs_known: dict[int, int] = {}
-        """By broker: the latest controller epoch that it has heard of elsewhere."""
+        """The latest controller epoch that each broker has received from another controller."""
         self.random = Random(7)
         for path in znodes.PERSISTENT_PATHS:
             self.ensemble.put(path)
@@ -91,20 +91,20 @@ class World:
             self.scheduler.step()
 
     def settle(self) -> None:
-        """Let everything that is under way come to its end (timers far off stay)."""
+        """Run until everything in progress has finished; distant timers stay."""
         self.run(300)
 
-    # -- nodes that carry a controller
+    # -- nodes with a controller
 
     def start(self, *broker_ids: int, **config: Any) -> None:
-        """Start brokers and let the first election end."""
+        """Start brokers and wait for the first election."""
         for broker_id in broker_ids:
             self.nodes[broker_id] = Node(self, broker_id, ControllerConfig(**config))
             self.nodes[broker_id].start()
         self.settle()
 
     def kill(self, broker_id: int, *, expire: bool = True) -> None:
-        """SIGKILL; with `expire` its session ends at once."""
+        """Kill with SIGKILL; with `expire` the session expires at once."""
         node = self.nodes.pop(broker_id)
         node.runtime.stop()
         self.unreachable.add(broker_id)
@@ -112,7 +112,7 @@ class World:
             self.ensemble.end_session(node.session.session_id)
 
     def active(self) -> Node:
-        """The one node that /controller names."""
+        """Return the node in /controller."""
         broker_id = znodes.decode_controller(self.ensemble.data(znodes.CONTROLLER))
         assert broker_id is not None
         return self.nodes[broker_id]
@@ -120,7 +120,7 @@ class World:
     # -- brokers that are only registered
 
     def join(self, *broker_ids: int, rack: str | None = None, intact: bool = False) -> None:
-        """Register brokers that do nothing but answer; `intact` ones say that their logs are."""
+        """Register brokers that only respond; `intact` ones register an intact log."""
         for broker_id in broker_ids:
             session_id = 0x9000 + broker_id
             endpoints = (BrokerEndpoint("PLAINTEXT", f"b{broker_id}", 9092),)
@@ -132,7 +132,7 @@ class World:
             self.unreachable.discard(broker_id)
 
     def leave(self, *broker_ids: int) -> None:
-        """Their sessions end, and they answer no more."""
+        """Expire their sessions, and stop their responses."""
         for broker_id in broker_ids:
             self.unreachable.add(broker_id)
             self.ensemble.end_session(0x9000 + broker_id)
@@ -140,7 +140,7 @@ class World:
     # -- topics
 
     def create_topic(self, topic: str, assignment: dict[int, Sequence[int]], **config: str) -> None:
-        """What an administrator writes."""
+        """Write a topic as an administrator does."""
         if config:
             self.set_config(topic, **config)
         rows = {n: ReplicaAssignment(tuple(replicas)) for n, replicas in assignment.items()}
@@ -156,33 +156,33 @@ class World:
         self.ensemble.put(znodes.config_path("topics", topic), znodes.encode_config(overrides))
 
     def state(self, topic: str, partition: int = 0) -> LeaderAndIsr:
-        """The state znode of a partition."""
+        """Return the state znode of a partition."""
         node = self.ensemble.nodes[znodes.partition_state_path(TopicPartition(topic, partition))]
         state = znodes.decode_partition_state(node.data, node.version)
         assert state is not None
         return state
 
     def brief(self, topic: str, partition: int = 0) -> tuple[int, tuple[int, ...], int]:
-        """(leader, ISR, leader epoch)."""
+        """Return (leader, ISR, leader epoch)."""
         state = self.state(topic, partition)
         return state.leader, state.isr, state.leader_epoch
 
     def set_isr(self, topic: str, partition: int, isr: Sequence[int]) -> None:
-        """What a leader with an old inter-broker protocol writes itself."""
+        """Write an ISR as a leader with an old inter-broker protocol does."""
         state = self.state(topic, partition)
         path = znodes.partition_state_path(TopicPartition(topic, partition))
         self.ensemble.put(path, znodes.encode_partition_state(state._replace(isr=tuple(isr))))
 
-    # -- what was seen
+    # -- requests and events
 
-    def requests(self, kind: str, to: int | None = None) -> list[Told]:
-        return [told for told in self.told if told.kind == kind and to in (None, told.to)]
+    def requests(self, kind: str, to: int | None = None) -> list[ControlRequest]:
+        return [received for received in self.received if received.kind == kind and to in (None, received.to)]
 
     def events(self, kind: type[Event], node: int | None = None) -> list[Any]:
-        return [event for who, event in self.journal if isinstance(event, kind) and node in (None, who)]
+        return [event for broker_id, event in self.journal if isinstance(event, kind) and node in (None, broker_id)]
 
     def call(self, request: Awaitable[Any]) -> Any:
-        """Await something in the world's time."""
+        """Await a result in the world's virtual time."""
 
         raised: list[Exception] = []
 
@@ -199,7 +199,7 @@ class World:
 
 
 class Node:
-    """A broker's process: its runtime, session and controller; it treats expiry as a broker does."""
+    """A broker process: its runtime, session and controller. It handles session expiry as a broker does."""
 
     def __init__(self, world: World, broker_id: int, config: ControllerConfig) -> None:
         self.world = world
@@ -237,7 +237,7 @@ class Node:
         self.controller.session_renewed()
 
     def stop(self) -> None:
-        """A clean stop, without a controlled shutdown."""
+        """Stop cleanly, without a controlled shutdown."""
 
         async def stop() -> None:
             await self.controller.shutdown()
@@ -250,7 +250,7 @@ class Node:
 
 
 class FakeChannel:
-    """A `BrokerChannel` to brokers that record and agree."""
+    """`BrokerChannel` to brokers that record requests and accept them."""
 
     def __init__(self, world: World, runtime: SimRuntime) -> None:
         self.world = world
@@ -266,7 +266,7 @@ class FakeChannel:
 
         def arrive() -> None:
             if not broken:
-                self.world.told.append(Told(to.broker_id, request, self.world.scheduler.now_us // 1000))
+                self.world.received.append(ControlRequest(to.broker_id, request, self.world.scheduler.now_us // 1000))
             self.world.scheduler.after(LATENCY_US, lambda: self.runtime.run(answer))
 
         def answer() -> None:
@@ -281,7 +281,7 @@ class FakeChannel:
         return future
 
     def _obey(self, broker_id: int, request: KafkaMessage) -> LeaderAndIsrResponse:
-        """Only replicas on a failed log directory are refused."""
+        """Accept every replica except those on a failed log directory."""
         offline = self.world.offline_replicas.get(broker_id, ())
         topics = tuple(
             LeaderAndIsrTopicError(
@@ -321,7 +321,7 @@ class FakeChannel:
 
 
 def lose_all_but(world: World, topic: str, survivor: int, last: int) -> None:
-    """`survivor` leaves the ISR, then `last` dies and `survivor` returns."""
+    """Remove `survivor` from the ISR, then kill `last`, and restart `survivor`."""
     world.leave(survivor)
     world.settle()
     world.leave(last)
@@ -336,7 +336,7 @@ def epoch(world: World) -> tuple[str, int]:
 
 
 def take_over(world: World, broker_id: int = 99) -> None:
-    """Another process deletes /controller and wins the election, as in Kafka's ControllerIntegrationTest."""
+    """Delete /controller and win the election as another process, as in Kafka's ControllerIntegrationTest."""
     world.ensemble.multi([Delete(znodes.CONTROLLER)], 0)
     number, version = epoch(world)
     results = world.ensemble.multi(

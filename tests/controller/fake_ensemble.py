@@ -1,6 +1,7 @@
-"""A coordination service with ZooKeeper's semantics in memory, and sessions that can lose it.
+"""In-memory coordination service with ZooKeeper's semantics, and sessions that can expire.
 
-A request takes LATENCY_US each way on the simulation's scheduler."""
+A request takes LATENCY_US each way on the simulation's scheduler.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ class Znode:
 
 
 class FakeEnsemble:
-    """The tree, in one place; every applied write has its zxid."""
+    """The tree; every applied write has its own zxid."""
 
     def __init__(self) -> None:
         self.zxid = 0x100000000
@@ -68,7 +69,7 @@ class FakeEnsemble:
         self.sessions: dict[int, FakeSession] = {}
         self.next_session = 0x1000
         self.unreadable: dict[str, ErrorCode] = {}
-        """What reading the data of a znode is answered with, where it is not with that."""
+        """The error with which reading the data of a znode fails, by path."""
         self.unwritable: dict[str, ErrorCode] = {}
 
     # -- operations
@@ -124,7 +125,7 @@ class FakeEnsemble:
         fired += [(path, EventType.DELETED), (parent_path or "/", EventType.CHILDREN_CHANGED)]
 
     def multi(self, ops: Sequence[Op], session: int) -> list[OpResult]:
-        """All or nothing: on a failure the tree is put back."""
+        """Apply all operations or none: the first failure restores the tree."""
         self.zxid += 1
         touched = {path for op in ops for path in (op.path, op.path.rpartition("/")[0] or "/")}
         kept = {path: self.nodes[path].copy() for path in touched if path in self.nodes}
@@ -148,7 +149,7 @@ class FakeEnsemble:
                 session.fire(path, kind)
 
     def end_session(self, session_id: int) -> None:
-        """Close a session: its ephemerals go in one transaction."""
+        """Close a session: one transaction deletes its ephemeral znodes."""
         self.zxid += 1
         fired: list[tuple[str, EventType]] = []
         for path in sorted(path for path, node in self.nodes.items() if node.owner == session_id):
@@ -158,10 +159,10 @@ class FakeEnsemble:
         if ended is not None:
             ended.expire()
 
-    # -- the tests' own hands, at once and without a session
+    # -- writes by the tests, immediate and without a session
 
     def put(self, path: str, data: bytes | None = None, *, owner: int = 0) -> Stat:
-        """Create or set a znode, making what is missing above it."""
+        """Create or set a znode, and create its missing parents."""
         parent = path.rpartition("/")[0]
         if parent and parent not in self.nodes:
             self.put(parent)
@@ -182,7 +183,7 @@ class FakeEnsemble:
 
 
 class FakeSession:
-    """A `CoordinationService` of one node."""
+    """`CoordinationService` of one node."""
 
     def __init__(self, ensemble: FakeEnsemble, runtime: SimRuntime) -> None:
         self.ensemble = ensemble
@@ -190,10 +191,10 @@ class FakeSession:
         self.state = SessionState.CLOSED
         self.session_id = SessionId(0)
         self.hold_watches = False
-        self.tells_zxid = True
-        """Whether a watch names its transaction: not after a reconnection, nor by servers before 3.9."""
+        self.sends_zxid = True
+        """Whether a watch event has its zxid: not after a reconnection, and not from servers before 3.9."""
         self.lose_replies = 0
-        """The next so many replies are lost, after the request was carried out."""
+        """How many of the next replies are lost, after the request was applied."""
         self.lose_requests = 0
         self.lose_reply_to: Callable[[Sequence[Op]], bool] = lambda ops: False
         self.multis: list[list[Op]] = []
@@ -229,7 +230,7 @@ class FakeSession:
             listener(state)
 
     def expire(self) -> None:
-        """The ensemble has ended this session; the node learns it when it runs."""
+        """End this session; the node learns of it when it runs."""
         session_id = self.session_id
 
         def learn() -> None:
@@ -261,20 +262,20 @@ class FakeSession:
         for kind in kinds:
             found.update(self._watchers.pop((path, kind), {}))
         for watcher in found:
-            seen = WatchEvent(event, path, self.ensemble.zxid if self.tells_zxid else 0)
+            seen = WatchEvent(event, path, self.ensemble.zxid if self.sends_zxid else 0)
             if self.hold_watches:
                 self._held.append((watcher, seen))
             else:
-                self._tell(watcher, seen)
+                self._notify(watcher, seen)
 
-    def _tell(self, watcher: Watcher, seen: WatchEvent) -> None:
+    def _notify(self, watcher: Watcher, seen: WatchEvent) -> None:
         self.runtime.scheduler.after(LATENCY_US, lambda: self.runtime.run(lambda: watcher(seen)))
 
     def release_watches(self) -> None:
         self.hold_watches = False
         held, self._held = self._held, []
         for watcher, seen in held:
-            self._tell(watcher, seen)
+            self._notify(watcher, seen)
 
     # -- requests
 

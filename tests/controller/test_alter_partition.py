@@ -24,7 +24,7 @@ def world() -> World:
     made.join(2, 3, 4)
     made.create_topic("t", {0: [2, 3, 4]})
     made.settle()
-    made.told.clear()
+    made.received.clear()
     return made
 
 
@@ -41,7 +41,8 @@ def alter(
     partition: int = 0,
     member_epochs: dict[int, int] | None = None,
 ) -> Any:
-    """What the leader of t-0 asks; whatever is not given is right.  The row of the answer, or the whole."""
+    """Send AlterPartition as the leader of t-0, with correct defaults. Return the row of the response, or the response
+    without rows."""
     context = world.active().controller.reign.context
     state = context.leadership[T0]
     epochs = member_epochs or {}
@@ -70,7 +71,7 @@ def alter(
     return answer.topics[0].partitions[0] if answer.topics else answer
 
 
-def test_a_shrink_and_an_expansion_raise_the_partition_epoch_alone(world: World) -> None:
+def test_isr_shrink_and_expansion_raise_only_the_partition_epoch(world: World) -> None:
     row = alter(world, [2, 3])
     assert (row.error_code, row.leader_id, row.leader_epoch, row.isr, row.partition_epoch) == (
         KafkaError.none,
@@ -84,8 +85,8 @@ def test_a_shrink_and_an_expansion_raise_the_partition_epoch_alone(world: World)
     )
     assert not world.requests("LeaderAndIsr")
     for broker_id in (1, 2, 3, 4):
-        told = world.requests("UpdateMetadata", broker_id)[-1].partitions()[T0]
-        assert (told.isr, told.zk_version, told.leader_epoch) == ((2, 3), 1, 0)
+        received = world.requests("UpdateMetadata", broker_id)[-1].partitions()[T0]
+        assert (received.isr, received.zk_version, received.leader_epoch) == ((2, 3), 1, 0)
     assert alter(world, [2, 3, 4]).partition_epoch == 2
     changes = [(e.isr, e.cause, e.partition_epoch, e.leader_epoch) for e in world.events(IsrChanged)]
     assert changes == [([2, 3], "lag", 1, 0), ([2, 3, 4], "caught_up", 2, 0)]
@@ -94,7 +95,7 @@ def test_a_shrink_and_an_expansion_raise_the_partition_epoch_alone(world: World)
 
 
 @pytest.mark.scenario(61)
-def test_alter_partition_answers_each_fault_with_its_error(world: World) -> None:
+def test_alter_partition_returns_the_matching_error(world: World) -> None:
     # testAlterPartitionErrors
     assert alter(world, [2, 3]).error_code is KafkaError.none
     context = world.active().controller.reign.context
@@ -116,7 +117,7 @@ def test_alter_partition_answers_each_fault_with_its_error(world: World) -> None
 
 
 @pytest.mark.scenario(61)
-def test_an_isr_that_is_so_already_succeeds_also_from_an_older_partition_epoch(world: World) -> None:
+def test_unchanged_isr_succeeds_even_with_an_older_epoch(world: World) -> None:
     # testIdempotentAlterPartition
     assert alter(world, [2, 3]).partition_epoch == 1
     row = alter(world, [2, 3], partition_epoch=0)
@@ -125,7 +126,7 @@ def test_an_isr_that_is_so_already_succeeds_also_from_an_older_partition_epoch(w
 
 
 @pytest.mark.scenario(61)
-def test_a_replica_that_is_dead_or_shutting_down_is_not_eligible(world: World) -> None:
+def test_dead_or_stopping_replica_is_not_eligible(world: World) -> None:
     # testShutdownBrokerNotAddedToIsr
     shutdown = ControlledShutdownRequest(broker_id=4, broker_epoch=-1)
     world.call(world.active().controller.controlled_shutdown(shutdown))
@@ -137,8 +138,8 @@ def test_a_replica_that_is_dead_or_shutting_down_is_not_eligible(world: World) -
     assert world.state("t").isr == (2, 3)
 
 
-def test_a_replica_of_an_earlier_life_is_not_eligible(world: World) -> None:
-    # KIP-903: it may have come back without its disk.
+def test_replica_with_an_earlier_broker_epoch_is_not_eligible(world: World) -> None:
+    # KIP-903: it can have restarted without its disk.
     context = world.active().controller.reign.context
     assert alter(world, [2, 3]).error_code is KafkaError.none
     old = context.broker_epoch(4)
@@ -150,7 +151,7 @@ def test_a_replica_of_an_earlier_life_is_not_eligible(world: World) -> None:
     assert alter(world, [2, 3, 4], member_epochs={4: new}).error_code is KafkaError.none
 
 
-def test_only_the_leader_may_change_an_isr_and_only_to_replicas_of_the_partition(world: World) -> None:
+def test_only_the_leader_can_change_the_isr_and_to_replicas_only(world: World) -> None:
     assert alter(world, [3, 2], sender=3).error_code is KafkaError.invalid_request
     assert alter(world, [3]).error_code is KafkaError.invalid_request
     assert alter(world, []).error_code is KafkaError.invalid_request
@@ -160,7 +161,7 @@ def test_only_the_leader_may_change_an_isr_and_only_to_replicas_of_the_partition
 
 
 @pytest.mark.scenario(46)
-def test_the_isr_stays_at_one_while_recovering_from_an_unclean_election() -> None:
+def test_isr_stays_at_one_while_recovering_from_unclean_election() -> None:
     # testAlterPartitionErrorsAfterUncleanElection
     world = World()
     world.start(1)
@@ -181,7 +182,7 @@ def test_the_isr_stays_at_one_while_recovering_from_an_unclean_election() -> Non
     world.join(3)
     world.settle()
     assert alter(world, [2, 3], recovering=True).error_code is KafkaError.invalid_request
-    # The new leader says that it has recovered, and then others may join.
+    # The new leader reports that it has recovered, and then other replicas can join.
     row = alter(world, [2])
     assert (row.error_code, row.leader_recovery_state) == (KafkaError.none, 0)
     assert not world.state("t").recovering and world.state("t").leader_epoch == 3
@@ -190,20 +191,20 @@ def test_the_isr_stays_at_one_while_recovering_from_an_unclean_election() -> Non
     assert world.brief("t") == (2, (2, 3), 3)
 
 
-def test_a_state_written_by_others_meanwhile_is_an_invalid_version(world: World) -> None:
+def test_state_written_by_another_client_is_an_invalid_version(world: World) -> None:
     world.set_isr("t", 0, [2, 4])
     assert alter(world, [2, 3]).error_code is KafkaError.invalid_update_version
     assert world.state("t").isr == (2, 4)
 
 
-def test_a_lost_answer_of_the_ensemble_does_not_spoil_the_change(world: World) -> None:
+def test_lost_response_of_the_ensemble_does_not_fail_the_change(world: World) -> None:
     world.nodes[1].session.lose_replies = 1
     row = alter(world, [2, 3])
     assert (row.error_code, row.partition_epoch) == (KafkaError.none, 1)
     assert world.state("t").partition_epoch == 1
 
 
-def test_a_fenced_controller_answers_not_controller_and_writes_nothing(world: World) -> None:
+def test_fenced_controller_returns_not_controller(world: World) -> None:
     zombie = world.nodes[1]
     zombie.session.hold_watches = True
     world.ensemble.put("/controller_epoch", b"2")
@@ -215,7 +216,7 @@ def test_a_fenced_controller_answers_not_controller_and_writes_nothing(world: Wo
     assert (fenced.operation, fenced.path) == ("setData", "/brokers/topics/t/partitions/0/state")
 
 
-def test_an_unexpected_failure_answers_and_ends_the_reign(world: World) -> None:
+def test_unexpected_failure_returns_an_error_and_resigns(world: World) -> None:
     world.active().controller.reign.batch.add_update_metadata([2], [])
     answer = alter(world, [2, 3])
     assert answer.error_code is KafkaError.unknown_server_error
@@ -226,7 +227,7 @@ def test_an_unexpected_failure_answers_and_ends_the_reign(world: World) -> None:
 
 
 def alter_in(world: World, version: int, isr: list[int], **fields: int) -> Any:
-    """The same in an older version: topics by name in 0 and 1, members without epochs in all of them."""
+    """Send AlterPartition in an older version: versions 0 and 1 have topic names, and none has member epochs."""
     context = world.active().controller.reign.context
     state = context.leadership[T0]
     schema = import_module(f"kio.schema.alter_partition.v{version}.request")
@@ -248,7 +249,7 @@ def alter_in(world: World, version: int, isr: list[int], **fields: int) -> Any:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_older_versions_are_answered_in_kind(world: World, version: int) -> None:
+def test_older_alter_partition_gets_its_own_version(world: World, version: int) -> None:
     [topic] = alter_in(world, version, [2, 3]).topics
     [row] = topic.partitions
     assert (row.error_code, row.isr, row.partition_epoch) == (KafkaError.none, (2, 3), 1)
@@ -258,7 +259,7 @@ def test_older_versions_are_answered_in_kind(world: World, version: int) -> None
 
 
 @pytest.mark.parametrize(("version", "error"), [(0, "operation_not_attempted"), (2, "ineligible_replica")])
-def test_a_member_that_is_not_live_has_an_error_that_the_version_knows(world: World, version: int, error: str) -> None:
+def test_dead_isr_member_gets_an_error_of_the_request_version(world: World, version: int, error: str) -> None:
     world.leave(4)
     world.settle()
     [topic] = alter_in(world, version, [2, 3, 4]).topics
@@ -266,13 +267,13 @@ def test_a_member_that_is_not_live_has_an_error_that_the_version_knows(world: Wo
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_a_stale_sender_is_refused_in_every_version(world: World, version: int) -> None:
+def test_stale_sender_is_refused_in_every_version(world: World, version: int) -> None:
     schema = import_module(f"kio.schema.alter_partition.v{version}.request")
     request = schema.AlterPartitionRequest(broker_id=2, broker_epoch=1, topics=())
     answer = world.call(world.active().controller.alter_partition(request))
     assert (answer.error_code, answer.__version__) == (KafkaError.stale_broker_epoch, version)
 
 
-def test_every_broker_hears_of_the_partitions_also_where_the_change_was_refused(world: World) -> None:
+def test_refused_isr_change_still_updates_all_brokers_metadata(world: World) -> None:
     assert alter(world, [2, 3], leader_epoch=7).error_code is KafkaError.not_controller
     assert [row.to for row in world.requests("UpdateMetadata") if T0 in row.partitions()] == [1, 2, 3, 4]

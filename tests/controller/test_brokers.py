@@ -1,4 +1,4 @@
-"""Broker registration, broker epochs and the control plane (acceptance scenarios 16-25)."""
+"""Broker registration, broker epochs and the control plane (acceptance scenarios 16 to 25)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def session(world: World) -> tuple[FakeSession, Zk]:
 # ---- registration ---------------------------------------------------------------------------------------------
 
 
-def test_the_czxid_of_the_registration_is_the_broker_epoch(world: World) -> None:
+def test_broker_epoch_is_the_czxid_of_the_registration(world: World) -> None:
     world.start(1)
     node = world.ensemble.nodes["/brokers/ids/1"]
     assert world.nodes[1].controller.broker_epoch == node.czxid
@@ -55,7 +55,7 @@ def test_the_czxid_of_the_registration_is_the_broker_epoch(world: World) -> None
     assert (registered.broker_epoch, registered.session_id) == (node.czxid, node.owner)
 
 
-def test_a_registration_whose_answer_was_lost_is_recognised(world: World) -> None:
+def test_registration_with_a_lost_response_is_recognized(world: World) -> None:
     opened, zk = session(world)
     opened.lose_replies = 1
     epoch = world.call(register_broker(zk, INFO, 0, {}))
@@ -64,7 +64,7 @@ def test_a_registration_whose_answer_was_lost_is_recognised(world: World) -> Non
 
 
 @pytest.mark.scenario(21)
-def test_a_registration_of_our_own_earlier_session_is_replaced(world: World) -> None:
+def test_registration_of_our_own_earlier_session_is_replaced(world: World) -> None:
     opened, zk = session(world)
     old = world.ensemble.put("/brokers/ids/5", b"{}", owner=0x4444)
     epoch = world.call(register_broker(zk, INFO, 0, {0x4444: None}))
@@ -73,7 +73,7 @@ def test_a_registration_of_our_own_earlier_session_is_replaced(world: World) -> 
 
 
 @pytest.mark.scenario(21)
-def test_a_registration_of_a_foreign_session_is_refused(world: World) -> None:
+def test_registration_of_another_session_is_refused(world: World) -> None:
     _opened, zk = session(world)
     world.ensemble.put("/brokers/ids/5", b"{}", owner=0x4444)
     with pytest.raises(BrokerIdInUse) as caught:
@@ -82,7 +82,7 @@ def test_a_registration_of_a_foreign_session_is_refused(world: World) -> None:
     assert world.ensemble.nodes["/brokers/ids/5"].owner == 0x4444
 
 
-def test_a_start_that_is_refused_can_be_tried_again(world: World) -> None:
+def test_refused_start_can_be_repeated(world: World) -> None:
     from tests.controller.controller_world import Node
     from zabka.controller.config import ControllerConfig
 
@@ -97,7 +97,7 @@ def test_a_start_that_is_refused_can_be_tried_again(world: World) -> None:
     assert node.controller.is_active
 
 
-def test_a_foreign_registration_after_expiry_is_waited_for_and_journalled(world: World) -> None:
+def test_registration_waits_for_another_session_and_journals_it(world: World) -> None:
     # KAFKA-14845: Kafka's broker stays out of the cluster until it is restarted.
     world.start(1)
     node = world.nodes[1]
@@ -113,7 +113,7 @@ def test_a_foreign_registration_after_expiry_is_waited_for_and_journalled(world:
     assert node.controller.broker_epoch == world.ensemble.nodes["/brokers/ids/1"].czxid
 
 
-def test_the_persistent_paths_are_made_with_what_is_above_them() -> None:
+def test_persistent_paths_are_created_with_their_parents() -> None:
     world = World()
     world.ensemble = FakeEnsemble()
     _, zk = session(world)
@@ -123,7 +123,7 @@ def test_the_persistent_paths_are_made_with_what_is_above_them() -> None:
     assert set(znodes.PERSISTENT_PATHS) <= set(world.ensemble.nodes)
 
 
-def test_the_cluster_id_is_made_once(world: World) -> None:
+def test_cluster_id_is_created_once(world: World) -> None:
     from random import Random
 
     _, zk = session(world)
@@ -137,7 +137,7 @@ def test_the_cluster_id_is_made_once(world: World) -> None:
 
 
 @pytest.mark.scenario(16)
-def test_the_controller_knows_each_broker_by_the_epoch_in_the_ensemble(world: World) -> None:
+def test_controller_uses_the_broker_epochs_of_the_ensemble(world: World) -> None:
     world.start(1, 2)
     world.join(3)
     world.settle()
@@ -154,21 +154,21 @@ def test_control_requests_carry_the_receivers_broker_epoch(world: World) -> None
     world.settle()
     world.leave(3)
     world.settle()
-    for told in world.told:
-        if told.to in (1, 2):
-            assert told.request.broker_epoch == world.ensemble.nodes[f"/brokers/ids/{told.to}"].czxid
-        assert told.request.controller_id == 1 and told.request.controller_epoch == 1
-        assert not told.request.is_k_raft_controller
+    for received in world.received:
+        if received.to in (1, 2):
+            assert received.request.broker_epoch == world.ensemble.nodes[f"/brokers/ids/{received.to}"].czxid
+        assert received.request.controller_id == 1 and received.request.controller_epoch == 1
+        assert not received.request.is_k_raft_controller
 
 
 @pytest.mark.scenario(20)
-def test_a_bounced_broker_is_a_failure_and_then_a_startup(world: World) -> None:
+def test_bounced_broker_is_a_failure_and_then_a_startup(world: World) -> None:
     world.start(1)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     old = world.active().controller.reign.context.broker_epoch(2)
-    # Gone and back before the controller looks: the list of children is the same.
+    # The broker leaves and returns before the controller reads the list of children, which is then unchanged.
     world.ensemble.end_session(0x9002)
     world.join(2)
     world.settle()
@@ -178,12 +178,12 @@ def test_a_bounced_broker_is_a_failure_and_then_a_startup(world: World) -> None:
     assert context.broker_epoch(2) == world.ensemble.nodes["/brokers/ids/2"].czxid > old
     assert world.brief("t") == (3, (3,), 1)
     assert 2 in world.nodes[1].channel.forgotten
-    # As a new process it is told everything it hosts.
+    # As a new process, it receives the state of all its replicas.
     assert world.requests("LeaderAndIsr", 2)[-1].partitions()[T0].leader == 3
 
 
 @pytest.mark.parametrize("intact", [2, 3])
-def test_of_an_isr_that_bounces_as_a_whole_one_stays_whose_log_is_intact(world: World, intact: int) -> None:
+def test_isr_that_bounced_keeps_a_member_with_an_intact_log(world: World, intact: int) -> None:
     world.start(1)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
@@ -197,9 +197,7 @@ def test_of_an_isr_that_bounces_as_a_whole_one_stays_whose_log_is_intact(world: 
 
 
 @pytest.mark.parametrize("away", [2, 3])
-def test_of_an_isr_of_which_one_dies_and_another_bounces_the_one_that_is_back_with_its_log_leads(
-    world: World, away: int
-) -> None:
+def test_bounced_member_with_intact_log_leads_if_others_died(world: World, away: int) -> None:
     world.start(1)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]}, unclean_leader_election_enable="false")
@@ -212,7 +210,7 @@ def test_of_an_isr_of_which_one_dies_and_another_bounces_the_one_that_is_back_wi
     assert world.brief("t")[:2] == (back, (back,))
 
 
-def test_of_an_isr_of_which_one_dies_and_another_may_have_lost_its_log_the_dead_one_is_waited_for(world: World) -> None:
+def test_dead_member_is_awaited_if_the_other_may_lack_records(world: World) -> None:
     world.start(1)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]}, unclean_leader_election_enable="false")
@@ -223,7 +221,7 @@ def test_of_an_isr_of_which_one_dies_and_another_may_have_lost_its_log_the_dead_
     assert world.brief("t")[:2] == (-1, (2,))
 
 
-def test_a_broker_that_bounces_twice_is_seen_twice(world: World) -> None:
+def test_broker_that_bounces_twice_is_detected_twice(world: World) -> None:
     world.start(1)
     world.join(2)
     world.settle()
@@ -235,7 +233,7 @@ def test_a_broker_that_bounces_twice_is_seen_twice(world: World) -> None:
 
 
 @pytest.mark.scenario(23)
-def test_brokers_without_replicas_come_and_go_in_everybodys_metadata(world: World) -> None:
+def test_brokers_without_replicas_appear_in_all_metadata(world: World) -> None:
     world.start(1)
     world.join(2)
     world.settle()
@@ -265,7 +263,7 @@ def test_brokers_without_replicas_come_and_go_in_everybodys_metadata(world: Worl
 
 
 @pytest.mark.scenario(24)
-def test_metadata_names_dead_replicas_as_offline(world: World) -> None:
+def test_metadata_has_dead_replicas_as_offline(world: World) -> None:
     world.start(1)
     world.join(2, 3)
     world.create_topic("t", {0: [2]})
@@ -279,40 +277,40 @@ def test_metadata_names_dead_replicas_as_offline(world: World) -> None:
 
 
 @pytest.mark.scenario(25)
-def test_requests_go_to_the_live_and_the_shutting_down_but_not_to_the_dead(world: World) -> None:
+def test_requests_go_to_live_and_stopping_brokers_only(world: World) -> None:
     world.start(1)
     world.join(2, 3, 4)
     world.create_topic("t", {0: [2, 3, 4]})
     world.settle()
     world.leave(4)
     world.settle()
-    marked = len(world.told)
+    marked = len(world.received)
     controller = world.nodes[1].controller
     world.call(controller.controlled_shutdown(ControlledShutdownRequest(broker_id=3, broker_epoch=-1)))
     world.settle()
     assert world.brief("t") == (2, (2,), 2)
-    kinds = {(told.kind, told.to) for told in world.told[marked:]}
+    kinds = {(received.kind, received.to) for received in world.received[marked:]}
     assert ("StopReplica", 3) in kinds and ("LeaderAndIsr", 2) in kinds and ("UpdateMetadata", 3) in kinds
     assert not any(to == 4 for _, to in kinds)
 
 
-def test_brokers_hear_who_is_live_before_they_hear_whom_to_follow(world: World) -> None:
+def test_live_brokers_are_sent_before_leader_and_isr(world: World) -> None:
     # KAFKA-4443
     world.start(1)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.kill(1)
-    world.told.clear()
+    world.received.clear()
     world.start(4)
     for broker_id in (2, 3):
-        told = [row for row in world.told if row.to == broker_id]
-        assert told[0].kind == "UpdateMetadata" and not told[0].request.topic_states
-        assert [b.id_ for b in told[0].request.live_brokers] == [2, 3, 4]
-        assert "LeaderAndIsr" in [row.kind for row in told[1:]]
+        received = [row for row in world.received if row.to == broker_id]
+        assert received[0].kind == "UpdateMetadata" and not received[0].request.topic_states
+        assert [b.id_ for b in received[0].request.live_brokers] == [2, 3, 4]
+        assert "LeaderAndIsr" in [row.kind for row in received[1:]]
 
 
-def test_a_broker_that_does_not_answer_is_told_again_every_100_ms_in_order(world: World) -> None:
+def test_unanswered_request_is_sent_every_100_ms_in_order(world: World) -> None:
     world.start(1)
     world.join(2, 3)
     world.settle()
@@ -323,18 +321,18 @@ def test_a_broker_that_does_not_answer_is_told_again_every_100_ms_in_order(world
     world.run(1_000)
     channels = world.nodes[1].controller.reign.channels
     assert channels.queue_size(3) > 2 and channels.queue_size(2) == 0
-    marked = len(world.told)
+    marked = len(world.received)
     world.unreachable.discard(3)
     world.run(150)
     topics = [
         row.request.topic_states[0].topic_name
-        for row in world.told[marked:]
+        for row in world.received[marked:]
         if row.to == 3 and row.kind == "LeaderAndIsr"
     ]
     assert topics == ["t", "u"] and channels.queue_size(3) == 0
 
 
-def test_a_broker_that_listens_elsewhere_is_announced(world: World) -> None:
+def test_broker_with_a_new_endpoint_is_announced(world: World) -> None:
     world.start(1)
     world.join(2)
     world.settle()
@@ -345,7 +343,7 @@ def test_a_broker_that_listens_elsewhere_is_announced(world: World) -> None:
     assert [e.host for b in brokers for e in b.endpoints] == ["b1", "elsewhere"]
 
 
-def test_an_unreadable_registration_is_left_out_and_journalled(world: World) -> None:
+def test_unreadable_registration_is_ignored_and_journaled(world: World) -> None:
     world.start(1)
     world.ensemble.put("/brokers/ids/8", b"garbage", owner=0x8888)
     world.join(2)
@@ -363,7 +361,7 @@ def shut_down(world: World, broker_id: int, broker_epoch: int = -1):
 
 
 @pytest.mark.scenario(22)
-def test_controlled_shutdown_with_a_stale_broker_epoch_is_refused(world: World) -> None:
+def test_controlled_shutdown_with_a_stale_epoch_is_refused(world: World) -> None:
     world.start(1)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
@@ -377,7 +375,7 @@ def test_controlled_shutdown_with_a_stale_broker_epoch_is_refused(world: World) 
 
 
 @pytest.mark.scenario(37)
-def test_controlled_shutdown_of_one_broker_after_the_other(world: World) -> None:
+def test_controlled_shutdown_of_all_brokers_in_turn(world: World) -> None:
     # testControlledShutdown
     world.start(9)
     world.join(0, 1, 2)
@@ -395,7 +393,7 @@ def test_controlled_shutdown_of_one_broker_after_the_other(world: World) -> None
     assert world.brief("t") == (0, (0,), 2)
 
 
-def test_controlled_shutdown_of_a_leader_moves_leadership_by_one_epoch(world: World) -> None:
+def test_controlled_shutdown_moves_leadership_by_one_epoch(world: World) -> None:
     world.start(9)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
@@ -407,13 +405,13 @@ def test_controlled_shutdown_of_a_leader_moves_leadership_by_one_epoch(world: Wo
     assert world.brief("alone") == (2, (2,), 0)
     assert [e.cause for e in world.events(LeaderElected)][-1] == "controlled_shutdown"
     world.settle()
-    told = world.requests("LeaderAndIsr", 2)[-1]
-    assert told.partitions()[T0].leader == 3
-    # It ends, and nothing more happens to what it handed over.
+    received = world.requests("LeaderAndIsr", 2)[-1]
+    assert received.partitions()[T0].leader == 3
+    # It stops, and the partitions that it gave up stay unchanged.
     world.leave(2)
     world.settle()
     assert world.brief("t") == (3, (3,), 1) and world.brief("alone") == (-1, (2,), 1)
-    # It is back as any other.
+    # It returns as any other broker.
     world.join(2)
     world.settle()
     assert world.active().controller.reign.context.shutting_down == set()
@@ -439,7 +437,7 @@ def test_controlled_shutdown_is_answered_in_its_version(world: World, version: i
 # ---- the wire -------------------------------------------------------------------------------------------------
 
 
-def test_every_control_request_survives_kafkas_encoding(world: World) -> None:
+def test_control_requests_survive_kafkas_encoding(world: World) -> None:
     from io import BytesIO
 
     from kio.serial import entity_reader, entity_writer
@@ -458,10 +456,10 @@ def test_every_control_request_survives_kafkas_encoding(world: World) -> None:
     world.settle()
     world.ensemble.put(znodes.delete_topic_path("t"))
     world.settle()
-    assert {told.kind for told in world.told} == {"LeaderAndIsr", "UpdateMetadata", "StopReplica"}
-    for told in world.told:
-        kind = type(told.request)
+    assert {received.kind for received in world.received} == {"LeaderAndIsr", "UpdateMetadata", "StopReplica"}
+    for received in world.received:
+        kind = type(received.request)
         buffer = BytesIO()
-        entity_writer(kind)(buffer, told.request)
+        entity_writer(kind)(buffer, received.request)
         decoded, _ = entity_reader(kind)(buffer.getvalue(), 0)
-        assert decoded == told.request
+        assert decoded == received.request

@@ -1,4 +1,5 @@
-"""The controller epoch: every write checks it, and whoever hears of a later one looks whether it still reigns."""
+"""The controller epoch: every write checks it, and a controller that sees a later epoch checks whether it is still
+active."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ def world() -> World:
     return World()
 
 
-def test_a_request_that_names_a_later_controller_makes_a_zombie_look(world: World) -> None:
+def test_request_of_a_later_controller_makes_a_zombie_check(world: World) -> None:
     world.start(1)
     node = world.nodes[1]
     node.session.hold_watches = True
@@ -30,7 +31,7 @@ def test_a_request_that_names_a_later_controller_makes_a_zombie_look(world: Worl
     assert not node.controller.is_active and node.controller.active_controller_id == 99
 
 
-def test_every_write_of_a_reign_carries_the_check_of_the_controller_epoch(world: World) -> None:
+def test_every_controller_write_checks_the_controller_epoch(world: World) -> None:
     world.start(1)
     node = world.nodes[1]
     node.session.multis.clear()
@@ -49,11 +50,11 @@ def test_every_write_of_a_reign_carries_the_check_of_the_controller_epoch(world:
         assert ops[0] == Check(znodes.CONTROLLER_EPOCH, 1) and len(ops) >= 2
 
 
-def test_a_broker_that_knows_a_later_epoch_makes_the_controller_look_whether_it_still_reigns(world: World) -> None:
+def test_broker_with_a_later_epoch_makes_the_controller_check(world: World) -> None:
     world.start(1)
     world.join(2)
     world.settle()
-    # Somebody writes another number, and there is nothing for the controller to write; broker 3 read it as it started.
+    # Another client writes another number while the controller has nothing to write; broker 3 read it when it started.
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"7")
     world.settle()
     assert world.nodes[1].controller.controller_epoch == 1
@@ -65,7 +66,7 @@ def test_a_broker_that_knows_a_later_epoch_makes_the_controller_look_whether_it_
     assert world.requests("UpdateMetadata", 3)[-1].request.controller_epoch == 8
 
 
-def test_a_broker_that_is_mistaken_about_the_epoch_ends_no_reign(world: World) -> None:
+def test_broker_with_a_wrong_epoch_does_not_end_the_term(world: World) -> None:
     world.start(1)
     world.epochs_known[3] = 7
     world.join(3)
@@ -74,7 +75,7 @@ def test_a_broker_that_is_mistaken_about_the_epoch_ends_no_reign(world: World) -
     assert not world.events(ControllerResigned)
 
 
-def test_a_controller_epoch_that_moved_alone_ends_the_reign_and_begins_another(world: World) -> None:
+def test_changed_epoch_alone_restarts_the_controller_term(world: World) -> None:
     world.start(1)
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"7")
     world.nodes[1].controller.controller_changed()
@@ -84,8 +85,9 @@ def test_a_controller_epoch_that_moved_alone_ends_the_reign_and_begins_another(w
     assert world.nodes[1].controller.controller_epoch == 8
 
 
-def test_who_is_elected_again_without_having_looked_names_the_session_that_lost_its_reign(world: World) -> None:
-    # It won at once, and somebody else has reigned and gone since; then a write is refused (seed 577 of chaos).
+def test_reelected_controller_reports_its_lost_session(world: World) -> None:
+    # It won at once, and another controller was elected and resigned since; then a write is refused (seed 577 of
+    # chaos).
     world.join(2)
     world.create_topic("t", {0: [1]})
     node = world.nodes[1] = Node(world, 1, ControllerConfig())
@@ -100,7 +102,7 @@ def test_who_is_elected_again_without_having_looked_names_the_session_that_lost_
     assert (again.controller_epoch, again.caused_by) == (3, owner_cause(node.session.session_id))
 
 
-def test_an_epoch_moved_in_the_middle_of_the_race_only_delays_it(world: World) -> None:
+def test_epoch_changed_during_the_election_only_delays_it(world: World) -> None:
     node = world.nodes[1] = Node(world, 1, ControllerConfig())
     original, moved = node.session.multi, []
 

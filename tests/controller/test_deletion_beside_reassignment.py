@@ -1,4 +1,4 @@
-"""Topics that are to be deleted while their partitions are being reassigned: the one waits for the other."""
+"""Topics to be deleted while their partitions are being reassigned: the deletion waits for the reassignment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def world() -> World:
     return world
 
 
-def test_a_topic_being_reassigned_is_deleted_only_after_that(world: World) -> None:
+def test_topic_being_reassigned_is_deleted_afterwards(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     reassign(world, P0, [2])
@@ -36,44 +36,44 @@ def test_a_topic_being_reassigned_is_deleted_only_after_that(world: World) -> No
     assert not world.has("orders")
 
 
-def test_brokers_hear_of_a_topic_whose_deletion_waits_for_a_reassignment_until_that_is_over(world: World) -> None:
+def test_metadata_keeps_a_topic_whose_deletion_waits(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     reassign(world, P0, [2])
-    world.told.clear()
+    world.received.clear()
     world.ensemble.put(znodes.delete_topic_path("orders"))
     world.settle()
     world.join(7)
     world.settle()
 
-    def leaders_told() -> set[int]:
-        told = [
+    def leaders_sent() -> set[int]:
+        received = [
             row.leader for each in world.requests("UpdateMetadata") for p, row in each.partitions().items() if p == P0
         ]
-        return set(told)
+        return set(received)
 
-    # Who is to catch up names the topic by its id, which its leader must know.
-    assert leaders_told() == {1}
+    # The replica that must catch up fetches by topic id, which its leader must know.
+    assert leaders_sent() == {1}
     caught_up(world, [1, 2])
-    assert -2 in leaders_told()
+    assert -2 in leaders_sent()
 
 
-def test_a_replica_that_moves_away_while_a_deletion_waits_is_stopped_as_one_of_a_topic_that_lives(world: World) -> None:
+def test_replica_moved_during_a_waiting_deletion_is_stopped(world: World) -> None:
     world.create_topic("orders", {0: [1], 1: [1]})
     world.settle()
     reassign(world, P0, [2])
     reassign(world, P1, [2])
     world.ensemble.put(znodes.delete_topic_path("orders"))
     world.settle()
-    world.told.clear()
+    world.received.clear()
     caught_up(world, [1, 2])
-    # The broker knows of the topic, and would take a StopReplica of a topic's deletion for a late one.
-    stopped = [told.partitions()[P0] for told in world.requests("StopReplica", 1)]
+    # The broker knows the topic, and would take a StopReplica with the epoch of a topic deletion for a late one.
+    stopped = [received.partitions()[P0] for received in world.requests("StopReplica", 1)]
     assert any(row.delete_partition for row in stopped)
     assert all(row.leader_epoch >= 0 for row in stopped)
 
 
-def test_a_topic_is_deleted_once_the_last_of_its_partitions_that_move_has_arrived(world: World) -> None:
+def test_topic_is_deleted_once_its_last_reassignment_completes(world: World) -> None:
     world.create_topic("orders", {0: [1], 1: [1], 2: [1]})
     world.settle()
     reassign(world, P0, [2])
@@ -86,11 +86,13 @@ def test_a_topic_is_deleted_once_the_last_of_its_partitions_that_move_has_arrive
     assert ask_for_isr(world, [1, 3], partition=1) is KafkaError.none
     world.settle()
     assert not world.has("orders")
-    last = {p: row.leader for told in world.requests("UpdateMetadata", 4) for p, row in told.partitions().items()}
-    assert last == dict.fromkeys((P0, P1, TopicPartition("orders", 2)), -2), "or brokers would show it for ever"
+    last = {
+        p: row.leader for received in world.requests("UpdateMetadata", 4) for p, row in received.partitions().items()
+    }
+    assert last == dict.fromkeys((P0, P1, TopicPartition("orders", 2)), -2), "otherwise brokers would show it for ever"
 
 
-def test_a_deletion_halted_by_a_reassignment_stays_halted_when_a_replicas_broker_returns(world: World) -> None:
+def test_halted_deletion_stays_halted_when_a_broker_returns(world: World) -> None:
     world.create_topic("orders", {0: [1, 3]})
     world.settle()
     reassign(world, P0, [3, 2])
@@ -105,8 +107,8 @@ def test_a_deletion_halted_by_a_reassignment_stays_halted_when_a_replicas_broker
     assert not world.has("orders")
 
 
-def test_a_reassignment_that_halts_a_deletion_gets_a_leader_again_when_its_only_one_returns(world: World) -> None:
-    # Kafka elects nobody in a topic that is to be deleted: then nobody catches up, and both wait for ever.
+def test_reassignment_that_halts_a_deletion_can_elect_a_leader(world: World) -> None:
+    # Kafka elects no leader in a topic that is to be deleted: then no replica catches up, and both wait for ever.
     world.create_topic("orders", {0: [1]})
     world.settle()
     reassign(world, P0, [2])
@@ -115,16 +117,18 @@ def test_a_reassignment_that_halts_a_deletion_gets_a_leader_again_when_its_only_
     world.leave(1)
     world.settle()
     assert world.brief("orders")[:2] == (-1, (1,))
-    world.told.clear()
+    world.received.clear()
     world.join(1)
     world.settle()
     assert world.brief("orders")[:2] == (1, (1,))
-    assert [told.partitions()[P0].leader for told in world.requests("LeaderAndIsr", 2)] == [1], "who is to catch up"
+    assert [received.partitions()[P0].leader for received in world.requests("LeaderAndIsr", 2)] == [1], (
+        "the replica that must catch up"
+    )
     caught_up(world, [1, 2])
     assert not world.has("orders")
 
 
-def test_a_deletion_halted_by_a_reassignment_stays_halted_under_the_next_controller(world: World) -> None:
+def test_halted_deletion_stays_halted_under_the_next_controller(world: World) -> None:
     world.start(8)
     world.create_topic("orders", {0: [1]})
     world.settle()

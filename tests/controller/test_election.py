@@ -1,4 +1,4 @@
-"""The race for /controller, fencing and resignation (acceptance scenarios 1-15)."""
+"""The election of a controller, fencing and resignation (acceptance scenarios 1 to 15)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def world() -> World:
 
 
 @pytest.mark.scenario(1)
-def test_the_first_broker_of_an_empty_cluster_becomes_controller_at_epoch_1(world: World) -> None:
+def test_first_broker_becomes_controller_with_epoch_1(world: World) -> None:
     world.start(1)
     assert world.nodes[1].controller.is_active
     content = json.loads(world.ensemble.data(znodes.CONTROLLER))
@@ -56,7 +56,7 @@ def test_the_first_broker_of_an_empty_cluster_becomes_controller_at_epoch_1(worl
 
 @pytest.mark.scenario(2)
 @pytest.mark.scenario(3)
-def test_the_controller_epoch_outlives_the_brokers_and_rises_with_the_next_election(world: World) -> None:
+def test_controller_epoch_survives_restarts_and_increases(world: World) -> None:
     world.start(1)
     world.nodes[1].stop()
     assert znodes.CONTROLLER not in world.ensemble.nodes
@@ -68,7 +68,7 @@ def test_the_controller_epoch_outlives_the_brokers_and_rises_with_the_next_elect
 
 
 @pytest.mark.scenario(4)
-def test_of_many_brokers_that_race_exactly_one_wins_and_the_others_follow(world: World) -> None:
+def test_exactly_one_of_many_brokers_is_elected(world: World) -> None:
     world.start(1, 2, 3, 4, 5)
     active = [n.broker_id for n in world.nodes.values() if n.controller.is_active]
     assert len(active) == 1 and epoch(world) == ("1", 1)
@@ -78,7 +78,7 @@ def test_of_many_brokers_that_race_exactly_one_wins_and_the_others_follow(world:
         last = world.events(ControllerBelieved, node.broker_id)[-1]
         assert (last.controller_id, last.controller_epoch) == (active[0], 1)
         assert last.is_controller == (node.broker_id == active[0])
-    # The losers watch: when the winner dies one of them takes over, once.
+    # The other brokers watch /controller: when the controller dies, exactly one takes over.
     world.kill(active[0])
     world.settle()
     assert epoch(world) == ("2", 2)
@@ -87,7 +87,7 @@ def test_of_many_brokers_that_race_exactly_one_wins_and_the_others_follow(world:
 
 
 @pytest.mark.scenario(5)
-def test_a_winner_whose_answer_was_lost_recognises_its_own_transaction(world: World) -> None:
+def test_elected_controller_with_a_lost_response_finds_its_write(world: World) -> None:
     node = world.nodes[1] = Node(world, 1, ControllerConfig())
     lost: list[int] = []
 
@@ -107,7 +107,7 @@ def test_a_winner_whose_answer_was_lost_recognises_its_own_transaction(world: Wo
 
 
 @pytest.mark.scenario(14)
-def test_a_persistent_controller_znode_of_a_kraft_controller_is_respected(world: World) -> None:
+def test_controller_znode_of_a_kraft_controller_is_respected(world: World) -> None:
     world.ensemble.put(znodes.CONTROLLER, b'{"version":2,"brokerid":3000,"timestamp":"1","kraftControllerEpoch":7}')
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"12")
     world.start(1)
@@ -126,7 +126,7 @@ def test_a_persistent_controller_znode_of_a_kraft_controller_is_respected(world:
         "dead_broker",
     ],
 )
-def test_a_zombie_is_fenced_writes_nothing_and_resigns(world: World, work: str) -> None:
+def test_zombie_is_fenced_and_resigns_without_a_write(world: World, work: str) -> None:
     world.start(1)
     world.join(2, 3)
     world.create_topic("old", {0: [2, 3]})
@@ -135,8 +135,8 @@ def test_a_zombie_is_fenced_writes_nothing_and_resigns(world: World, work: str) 
     zombie = world.nodes[1]
     zombie.session.hold_watches = True
     take_over(world)
-    told = len(world.told)
-    # What it is to see of the work, but not of /controller.
+    received = len(world.received)
+    # Changes that the zombie notices, while it does not notice the change of /controller.
     if work == "topic_creation":
         world.create_topic("new", {0: [2, 3]})
     elif work == "topic_deletion":
@@ -163,7 +163,7 @@ def test_a_zombie_is_fenced_writes_nothing_and_resigns(world: World, work: str) 
     assert world.state("old") == before
     assert world.ensemble.data(znodes.topic_path("old")) == assigned
     assert znodes.partitions_path("new") not in world.ensemble.nodes
-    assert not any(row.kind == "LeaderAndIsr" for row in world.told[told:])
+    assert not any(row.kind == "LeaderAndIsr" for row in world.received[received:])
     if work == "topic_deletion":
         assert znodes.delete_topic_path("old") in world.ensemble.nodes
     if work == "preferred_election":
@@ -172,10 +172,10 @@ def test_a_zombie_is_fenced_writes_nothing_and_resigns(world: World, work: str) 
         assert znodes.REASSIGN_PARTITIONS in world.ensemble.nodes
 
 
-def test_a_zombie_that_reads_a_later_controllers_state_resigns_before_it_greets_a_restarted_broker(
+def test_zombie_that_reads_a_later_state_resigns_first(
     world: World,
 ) -> None:
-    # Kafka's fails the election of that partition alone, then tells the broker the leader epoch of its former life.
+    # Kafka's fails only that partition's election, then sends the broker the leader epoch of its former process.
     world.start(1)
     world.join(2, 3)
     world.create_topic("old", {0: [2, 3]})
@@ -187,17 +187,17 @@ def test_a_zombie_that_reads_a_later_controllers_state_resigns_before_it_greets_
     world.join(2)
     state = znodes.encode_partition_state(LeaderAndIsr(3, 1, (3,), 2))
     world.ensemble.put(znodes.partition_state_path(TopicPartition("old", 0)), state)
-    told = len(world.told)
+    received = len(world.received)
     zombie.session._held = [row for row in zombie.session._held if row[1].path != znodes.CONTROLLER]
     zombie.session.release_watches()
     world.settle()
     assert [e.reason for e in world.events(ControllerResigned)] == ["controller_moved"]
-    assert not any(row.kind == "LeaderAndIsr" for row in world.told[told:])
-    assert not any(row.to == 2 for row in world.told[told:])
+    assert not any(row.kind == "LeaderAndIsr" for row in world.received[received:])
+    assert not any(row.to == 2 for row in world.received[received:])
 
 
 @pytest.mark.scenario(10)
-def test_an_unsent_batch_is_an_illegal_state_and_another_broker_takes_over(world: World) -> None:
+def test_unsent_batch_is_an_illegal_state_and_causes_a_failover(world: World) -> None:
     world.start(1, 2)
     world.join(3)
     first = world.active()
@@ -212,14 +212,14 @@ def test_an_unsent_batch_is_an_illegal_state_and_another_broker_takes_over(world
     assert [e.reason for e in world.events(ControllerResigned)] == ["illegal_state"]
     [failed] = world.events(ControllerEventFailed)
     assert failed.event == "TopicChange" and "unsent" in failed.problem
-    # The new one finishes what the old one left, and the old one stays a candidate.
+    # The new controller finishes the work of the old one, which stays a candidate.
     assert world.brief("u") == (3, (3,), 0)
     world.kill(second.broker_id)
     world.run(3_000)
     assert world.active() is first and epoch(world) == ("3", 3)
 
 
-def test_a_lone_controller_in_an_illegal_state_is_back_after_sitting_out(world: World) -> None:
+def test_lone_controller_returns_after_an_illegal_state(world: World) -> None:
     world.start(1)
     world.nodes[1].controller.reign.batch.add_update_metadata([1], [])
     world.join(3)
@@ -229,8 +229,8 @@ def test_a_lone_controller_in_an_illegal_state_is_back_after_sitting_out(world: 
     assert world.nodes[1].controller.is_active and epoch(world) == ("2", 2)
 
 
-def test_a_batch_left_by_a_fenced_reign_does_not_poison_the_next_one(world: World) -> None:
-    # KAFKA-12315: ControllerMoved in the replica state machine must not leave anything behind.
+def test_batch_of_a_fenced_controller_does_not_affect_the_next(world: World) -> None:
+    # KAFKA-12315: ControllerMoved in the replica state machine must not leave requests in the batch.
     world.start(1)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
@@ -251,8 +251,8 @@ def test_a_batch_left_by_a_fenced_reign_does_not_poison_the_next_one(world: Worl
     assert not world.events(ControllerEventFailed)
 
 
-def test_a_controller_znode_of_our_own_session_without_a_reign_is_replaced(world: World) -> None:
-    # KAFKA-13407: /controller names this broker, which has resigned; nobody else would ever become active.
+def test_own_controller_znode_without_a_term_is_replaced(world: World) -> None:
+    # KAFKA-13407: /controller has the id of this broker, which has resigned; no other broker would ever become active.
     world.start(1, 2)
     first = world.active()
     first.controller._resign("controller_moved", UNKNOWN)
@@ -264,7 +264,7 @@ def test_a_controller_znode_of_our_own_session_without_a_reign_is_replaced(world
 
 
 @pytest.mark.scenario(15)
-def test_expiry_resigns_before_the_new_session_then_registers_and_elects(world: World) -> None:
+def test_expired_controller_resigns_then_registers_again(world: World) -> None:
     world.start(1)
     node = world.nodes[1]
     old_epoch, old_session = node.controller.broker_epoch, node.session.session_id
@@ -282,7 +282,7 @@ def test_expiry_resigns_before_the_new_session_then_registers_and_elects(world: 
     assert epoch(world) == ("2", 2)
 
 
-def test_a_reign_says_once_that_every_broker_has_answered_what_it_was_told_first(world: World) -> None:
+def test_propagation_is_reported_once_all_brokers_have_answered(world: World) -> None:
     world.start(1)
     world.join(2, 3)
     world.settle()
@@ -298,7 +298,7 @@ def test_a_reign_says_once_that_every_broker_has_answered_what_it_was_told_first
     assert second.propagate_ms >= 200
 
 
-def test_before_a_broker_has_heard_of_a_controller_it_believes_in_nobody(world: World) -> None:
+def test_broker_has_no_controller_belief_at_first(world: World) -> None:
     node = Node(world, 1, ControllerConfig())
     assert (node.controller.active_controller_id, node.controller.controller_epoch) == (-1, 0)
     node.start()
@@ -306,7 +306,7 @@ def test_before_a_broker_has_heard_of_a_controller_it_believes_in_nobody(world: 
     assert (node.controller.active_controller_id, node.controller.controller_epoch) == (1, 1)
 
 
-def test_the_first_broker_makes_the_persistent_paths() -> None:
+def test_first_broker_creates_the_persistent_paths() -> None:
     world = World()
     for path in list(world.ensemble.nodes):
         if path != "/" and path in world.ensemble.nodes:
@@ -316,8 +316,8 @@ def test_the_first_broker_makes_the_persistent_paths() -> None:
     assert world.nodes[1].controller.is_active
 
 
-def test_a_reign_that_ended_alone_was_fenced_by_nobody(world: World) -> None:
-    """What it left at /controller went with its session; to withdraw nothing is no refused write."""
+def test_term_that_ended_by_expiry_reports_no_fenced_write(world: World) -> None:
+    """Its /controller znode was deleted at the expiry; withdrawing nothing is not a refused write."""
     world.start(1)
     world.ensemble.end_session(world.nodes[1].session.session_id)
     world.settle()
@@ -325,7 +325,7 @@ def test_a_reign_that_ended_alone_was_fenced_by_nobody(world: World) -> None:
     assert not world.events(WriteFenced)
 
 
-def test_expiry_in_the_middle_of_an_event_ends_that_event_and_the_reign(world: World) -> None:
+def test_expiry_during_an_event_ends_the_event_and_the_term(world: World) -> None:
     world.start(1)
     node = world.nodes[1]
     world.join(2)
@@ -339,7 +339,7 @@ def test_expiry_in_the_middle_of_an_event_ends_that_event_and_the_reign(world: W
     assert all(world.brief("t", n) == (2, (2,), 0) for n in range(50))
 
 
-def test_a_paused_controller_finds_another_when_it_runs_again(world: World) -> None:
+def test_paused_controller_finds_its_successor_on_resuming(world: World) -> None:
     world.start(1, 2, 3)
     world.join(4, 5)
     world.create_topic("t", {0: [4, 5]})
@@ -348,29 +348,31 @@ def test_a_paused_controller_finds_another_when_it_runs_again(world: World) -> N
     zombie.runtime.pause()
     world.ensemble.end_session(zombie.session.session_id)
     world.settle()
-    heir = world.active()
-    assert heir is not zombie and zombie.controller.is_active
+    successor = world.active()
+    assert successor is not zombie and zombie.controller.is_active
     world.leave(4)
     world.create_topic("u", {0: [5]})
     world.settle()
     assert world.brief("t") == (5, (5,), 1) and world.state("u").controller_epoch == 2
-    told = len(world.told)
+    received = len(world.received)
     zombie.runtime.resume()
     world.settle()
-    assert not zombie.controller.is_active and heir.controller.is_active
-    assert zombie.controller.active_controller_id == heir.broker_id
+    assert not zombie.controller.is_active and successor.controller.is_active
+    assert zombie.controller.active_controller_id == successor.broker_id
     assert epoch(world) == ("2", 2)
-    assert not any(row.kind == "LeaderAndIsr" and row.request.controller_epoch == 1 for row in world.told[told:])
+    assert not any(
+        row.kind == "LeaderAndIsr" and row.request.controller_epoch == 1 for row in world.received[received:]
+    )
     assert world.brief("t") == (5, (5,), 1)
     resigned = world.events(ControllerResigned, zombie.broker_id)
     assert [e.reason for e in resigned] == ["session_expired"]
 
 
-def test_the_winner_that_vanishes_before_the_loser_watches_again_is_succeeded(world: World) -> None:
+def test_controller_that_vanishes_unnoticed_is_succeeded(world: World) -> None:
     world.start(1, 2)
     loser = next(n for n in world.nodes.values() if not n.controller.is_active)
     winner = world.active()
-    # /controller goes and comes and goes again while the loser looks away: its watch fires once.
+    # /controller is deleted, created and deleted while the other broker does not look: its watch fires once.
     loser.session.hold_watches = True
     world.kill(winner.broker_id)
     world.ensemble.put(znodes.CONTROLLER, znodes.encode_controller(50, 0), owner=0x5050)
@@ -380,7 +382,7 @@ def test_the_winner_that_vanishes_before_the_loser_watches_again_is_succeeded(wo
     assert loser.controller.is_active and epoch(world) == ("2", 2)
 
 
-def test_garbage_in_controller_is_journalled_and_survived(world: World) -> None:
+def test_invalid_controller_znode_is_journaled(world: World) -> None:
     world.ensemble.put(znodes.CONTROLLER, b"\xff{", owner=0x5050)
     world.start(1)
     assert world.events(ControllerEventFailed)
@@ -391,13 +393,13 @@ def test_garbage_in_controller_is_journalled_and_survived(world: World) -> None:
 
 
 @pytest.mark.scenario(11)
-def test_shutdown_preempts_what_waits_and_every_caller_is_answered(world: World) -> None:
+def test_shutdown_precedes_queued_events_and_answers_callers(world: World) -> None:
     world.start(1)
     world.join(2)
     world.create_topic("t", {0: [2]})
     world.settle()
     controller = world.nodes[1].controller
-    # An event in hand, and requests of every kind behind it.
+    # An event in progress, and requests of every kind queued after it.
     world.create_topic("u", {0: [2]})
     world.run(3)
     alter = controller.alter_partition(AlterPartitionRequest(broker_id=2, broker_epoch=5, topics=()))
@@ -414,13 +416,13 @@ def test_shutdown_preempts_what_waits_and_every_caller_is_answered(world: World)
     assert world.brief("u") == (2, (2,), 0)
     assert not controller.is_active
     assert [e.reason for e in world.events(ControllerResigned)] == ["shutdown"]
-    # And afterwards nobody waits either.
+    # After that, no caller waits either.
     again = controller.alter_partition(AlterPartitionRequest(broker_id=2, broker_epoch=5, topics=()))
     assert world.call(again).error_code is KafkaError.not_controller
     world.call(controller.shutdown())
 
 
-def test_shutdown_does_not_wait_for_a_service_that_does_not_answer(world: World) -> None:
+def test_shutdown_does_not_wait_for_an_unresponsive_service(world: World) -> None:
     world.start(1)
     world.join(2)
     world.nodes[1].session.lose_requests = 10**9
@@ -432,7 +434,7 @@ def test_shutdown_does_not_wait_for_a_service_that_does_not_answer(world: World)
     assert not world.nodes[1].controller.is_active
 
 
-def test_a_broker_that_is_not_active_refuses_requests(world: World) -> None:
+def test_inactive_broker_refuses_controller_requests(world: World) -> None:
     world.start(1, 2)
     loser = next(n for n in world.nodes.values() if not n.controller.is_active).controller
     request = AlterPartitionRequest(broker_id=2, broker_epoch=5, topics=())
@@ -447,7 +449,7 @@ def test_a_broker_that_is_not_active_refuses_requests(world: World) -> None:
 
 
 @pytest.mark.scenario(34)
-def test_the_failover_adds_two_leader_epochs_where_the_leader_was_controller(world: World) -> None:
+def test_failover_of_a_leading_controller_adds_two_leader_epochs(world: World) -> None:
     world.start(1, 2, 3)
     leader = world.active().broker_id
     others = sorted({1, 2, 3} - {leader})
@@ -462,7 +464,7 @@ def test_the_failover_adds_two_leader_epochs_where_the_leader_was_controller(wor
     assert [e.controller_epoch for e in world.events(LeaderElected)] == [1, 2, 2]
 
 
-def test_controller_moved_is_no_zookeeper_error() -> None:
+def test_controller_moved_is_not_a_zookeeper_error() -> None:
     from zabka.ensemble.errors import ZooKeeperError
 
     assert not issubclass(ControllerMoved, ZooKeeperError)

@@ -1,4 +1,5 @@
-"""Eligible leader replicas (KIP-966): who leaves an ISR below the minimum goes on having all that was committed."""
+"""Eligible leader replicas (KIP-966): a replica that leaves an ISR below the minimum still has all committed
+records."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ T0 = TopicPartition("t", 0)
 
 @pytest.fixture
 def world() -> World:
-    """A controller on broker 1; brokers 2, 3 and 4 host the partition, of which two must be in sync."""
+    """A controller on broker 1; brokers 2, 3 and 4 host the partition, and two of them must be in sync."""
     made = World()
     made.start(1)
     made.join(2, 3, 4)
@@ -26,13 +27,13 @@ def world() -> World:
 
 
 def stands(world: World) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-    """(leader, ISR, eligible)."""
+    """Return (leader, ISR, eligible)."""
     state = world.state("t")
     return state.leader, state.isr, state.eligible
 
 
 def leave(world: World, *broker_ids: int) -> None:
-    """One after the other, the controller looking on."""
+    """Stop the brokers one by one; the controller handles each."""
     for broker_id in broker_ids:
         world.leave(broker_id)
         world.settle()
@@ -48,15 +49,15 @@ def last_election(world: World) -> tuple[int, str, bool]:
     return event.leader, event.cause, event.unclean
 
 
-# ---- who is eligible ------------------------------------------------------------------------------------------
+# ---- eligibility ----------------------------------------------------------------------------------------------
 
 
-def test_a_replica_that_leaves_an_isr_at_or_above_the_minimum_is_not_eligible(world: World) -> None:
+def test_replica_leaving_an_isr_at_the_minimum_is_not_eligible(world: World) -> None:
     leave(world, 4)
     assert stands(world) == (2, (2, 3), ())
 
 
-def test_a_replica_that_leaves_an_isr_below_the_minimum_is_eligible(world: World) -> None:
+def test_replica_leaving_an_isr_below_the_minimum_is_eligible(world: World) -> None:
     leave(world, 4, 3)
     assert stands(world) == (2, (2,), (3,))
     assert world.events(LeaderElected)[-1].eligible == [3]
@@ -69,7 +70,7 @@ def test_no_replica_is_eligible_once_enough_are_in_sync_again(world: World) -> N
     assert settled.written[T0].eligible == ()
 
 
-def test_with_min_insync_replicas_of_one_the_states_znode_is_kafkas(world: World) -> None:
+def test_state_znode_with_a_minimum_of_one_is_kafkas(world: World) -> None:
     world.create_topic("plain", {0: [2, 3]})
     world.settle()
     leave(world, 3, 2)
@@ -77,7 +78,7 @@ def test_with_min_insync_replicas_of_one_the_states_znode_is_kafkas(world: World
     assert data == b'{"version":1,"leader":-1,"leader_epoch":2,"controller_epoch":1,"isr":[2]}'
 
 
-def test_a_state_with_eligible_replicas_reads_as_it_was_written() -> None:
+def test_state_with_eligible_replicas_round_trips() -> None:
     state = LeaderAndIsr(-1, 4, (2,), 3, 7, eligible=(3, 4), eligible_by_zxid=99, doubtful=(2,), broker_epoch_seen=77)
     data = znodes.encode_partition_state(state)
     assert data.endswith(
@@ -89,41 +90,41 @@ def test_a_state_with_eligible_replicas_reads_as_it_was_written() -> None:
         assert read is not None and read.eligible == read.doubtful == () and read.isr == (2,)
 
 
-def test_a_minimum_of_which_the_leader_may_not_have_heard_makes_nobody_eligible(world: World) -> None:
+def test_recently_changed_minimum_makes_no_replica_eligible(world: World) -> None:
     node = world.active()
     world.set_config("t", min_insync_replicas="3")
     changed = world.ensemble.nodes[znodes.config_path("topics", "t")]
     changed.mtime_ms = node.runtime.now().wall_ms
     leave(world, 4)
     assert stands(world) == (2, (2, 3), ())
-    # By then a leader that has not heard of it has no session any more.
+    # By now, a leader that did not receive the change has lost its session.
     changed.mtime_ms -= 2 * node.config.session_timeout_ms
     leave(world, 3)
     assert stands(world) == (2, (2,), (3,))
 
 
-def test_a_minimum_that_is_no_number_of_replicas_makes_nobody_eligible_and_ends_no_reign(world: World) -> None:
+def test_invalid_minimum_makes_no_replica_eligible(world: World) -> None:
     world.set_config("t", min_insync_replicas="9" * 5_000)
     leave(world, 4, 3)
     assert stands(world) == (2, (2,), ())
     assert world.events(ControllerEventFailed) == []
 
 
-def test_a_default_that_was_never_set_before_is_a_minimum_of_which_leaders_may_not_have_heard(world: World) -> None:
+def test_new_default_minimum_makes_no_replica_eligible_yet(world: World) -> None:
     world.create_topic("u", {0: [2, 3, 4]})
     world.settle()
     node, path = world.active(), znodes.config_path("brokers", "<default>")
     world.ensemble.put(path, znodes.encode_config({"min.insync.replicas": "2"}))
     world.ensemble.nodes[path].mtime_ms = node.runtime.now().wall_ms
     leave(world, 4, 3)
-    # Whoever leads by the minimum of one that it knows may have committed more in the meantime.
+    # A leader that still uses the minimum of one can have committed more in the meantime.
     assert (world.state("u").isr, world.state("u").eligible) == ((2,), ())
 
 
-# ---- who leads ------------------------------------------------------------------------------------------------
+# ---- elections ------------------------------------------------------------------------------------------------
 
 
-def test_an_eligible_replica_leads_where_the_last_in_sync_is_gone_and_that_is_clean(world: World) -> None:
+def test_eligible_replica_is_elected_cleanly_if_no_isr_is_live(world: World) -> None:
     leave(world, 4, 3)
     join(world, 3, intact=True)
     assert stands(world) == (2, (2,), (3,))
@@ -132,7 +133,7 @@ def test_an_eligible_replica_leads_where_the_last_in_sync_is_gone_and_that_is_cl
     assert last_election(world) == (3, "offline", False)
 
 
-def test_as_in_kafka_a_partition_waits_for_the_last_member_of_its_isr() -> None:
+def test_last_isr_member_is_awaited_as_in_kafka() -> None:
     world = World()
     world.start(1, historical=frozenset({Historical.LAST_REPLICA_STANDING}))
     world.join(2, 3, 4)
@@ -146,7 +147,7 @@ def test_as_in_kafka_a_partition_waits_for_the_last_member_of_its_isr() -> None:
     assert stands(world) == (2, (2,), ())
 
 
-def test_a_lower_minimum_since_then_takes_the_eligible_out(world: World) -> None:
+def test_lowered_minimum_removes_eligible_replicas(world: World) -> None:
     leave(world, 4, 3)
     join(world, 3, intact=True)
     world.set_config("t", min_insync_replicas="1")
@@ -154,7 +155,7 @@ def test_a_lower_minimum_since_then_takes_the_eligible_out(world: World) -> None
     assert stands(world) == (-1, (2,), ())
 
 
-def test_a_change_of_the_brokers_default_counts_as_well(world: World) -> None:
+def test_changed_broker_default_minimum_counts_as_well(world: World) -> None:
     leave(world, 4, 3)
     join(world, 3, intact=True)
     world.ensemble.put(znodes.config_path("brokers", "<default>"), znodes.encode_config({"min.insync.replicas": "1"}))
@@ -162,26 +163,26 @@ def test_a_change_of_the_brokers_default_counts_as_well(world: World) -> None:
     assert stands(world) == (-1, (2,), ())
 
 
-# ---- who comes back -------------------------------------------------------------------------------------------
+# ---- returning replicas ---------------------------------------------------------------------------------------
 
 
-def test_a_replica_that_returns_without_an_intact_log_is_no_longer_eligible(world: World) -> None:
+def test_eligible_replica_without_an_intact_log_is_removed(world: World) -> None:
     leave(world, 4, 3)
     leader_epoch = world.state("t").leader_epoch
     join(world, 3, intact=False)
     assert stands(world) == (2, (2,), ())
-    # The leader is told, or the partition epoch that it knows would be an old one.
+    # The leader gets the change; otherwise its partition epoch would be out of date.
     assert world.requests("LeaderAndIsr", 2)[-1].partitions()[T0].leader_epoch == leader_epoch + 1
 
 
-def test_who_has_deleted_its_replica_is_not_told_of_it_again_when_it_returns(world: World) -> None:
+def test_broker_that_deleted_its_replica_gets_no_new_request(world: World) -> None:
     leave(world, 4, 3)
     world.ensemble.put(znodes.delete_topic_path("t"))
     world.settle()
-    # Broker 2 has deleted; the topic goes once the others are back.
+    # Broker 2 has deleted its replica; the topic is removed once the others return.
     world.leave(2)
     world.settle()
-    world.told.clear()
+    world.received.clear()
     join(world, 2, intact=False)
     assert world.requests("UpdateMetadata", 2) and not world.requests("LeaderAndIsr", 2)
     world.join(3, 4)
@@ -189,32 +190,32 @@ def test_who_has_deleted_its_replica_is_not_told_of_it_again_when_it_returns(wor
     assert not world.has("t")
 
 
-def test_the_last_one_standing_gives_way_to_who_is_eligible(world: World) -> None:
+def test_last_isr_member_gives_way_to_an_eligible_replica(world: World) -> None:
     leave(world, 4, 3, 2)
     assert stands(world) == (-1, (2,), (3,))
     join(world, 2, intact=False)
     assert stands(world) == (-1, (2,), (3,)) and world.state("t").doubtful == (2,)
     assert last_election(world)[1] == "doubtful_return"
     join(world, 3, intact=True)
-    # What the other may have lost, it takes from this one now.
+    # Records that the other lost are now fetched from this replica.
     assert stands(world) == (3, (3,), ()) and world.state("t").doubtful == ()
     assert last_election(world) == (3, "offline", False)
 
 
-def test_the_last_one_standing_leads_where_its_log_is_intact(world: World) -> None:
+def test_last_isr_member_leads_if_its_log_is_intact(world: World) -> None:
     leave(world, 4, 3, 2)
     join(world, 2, intact=True)
     assert stands(world) == (2, (2,), (3,))
 
 
-def test_the_last_one_standing_leads_where_all_others_have_lost_as_much(world: World) -> None:
+def test_last_isr_member_leads_if_no_replica_has_an_intact_log(world: World) -> None:
     leave(world, 4, 3, 2)
     join(world, 2, intact=False)
     join(world, 3, intact=False)
     assert stands(world) == (2, (2,), ()) and world.state("t").doubtful == ()
 
 
-def test_a_replica_that_gave_way_leads_at_once_and_uncleanly_where_the_topic_allows_that(world: World) -> None:
+def test_replica_that_gave_way_is_elected_if_unclean_is_allowed(world: World) -> None:
     world.create_topic("u", {0: [4, 3, 2]}, min_insync_replicas="3", unclean_leader_election_enable="true")
     world.settle()
     leave(world, 4, 3, 2)
@@ -224,7 +225,7 @@ def test_a_replica_that_gave_way_leads_at_once_and_uncleanly_where_the_topic_all
     assert [(e.leader, e.unclean) for e in world.events(LeaderElected) if e.topic == "u"][-1] == (2, True)
 
 
-def test_a_return_that_no_controller_saw_is_judged_by_the_next(world: World) -> None:
+def test_return_that_no_controller_saw_is_handled_by_the_next(world: World) -> None:
     leave(world, 4, 3)
     world.kill(1)
     world.leave(2)
@@ -236,9 +237,9 @@ def test_a_return_that_no_controller_saw_is_judged_by_the_next(world: World) -> 
     assert stands(world) == (3, (3,), ())
 
 
-def test_a_return_that_the_last_controller_had_not_seen_is_judged_though_the_state_is_newer(world: World) -> None:
+def test_unseen_return_is_handled_though_the_state_is_newer(world: World) -> None:
     leave(world, 4, 3)
-    # It comes back unseen; the controller writes the state once more, as after a shrink, and dies.
+    # It returns unseen; the controller writes the state once more, as after a shrink, and dies.
     node = world.active()
     node.session.hold_watches = True
     world.join(3)
@@ -251,7 +252,7 @@ def test_a_return_that_the_last_controller_had_not_seen_is_judged_though_the_sta
     assert stands(world) == (2, (2,), ())
 
 
-def test_a_state_in_which_somebody_gave_way_outlives_its_controller(world: World) -> None:
+def test_doubtful_replica_survives_a_change_of_controller(world: World) -> None:
     leave(world, 4, 3, 2)
     join(world, 2, intact=False)
     world.kill(1)
@@ -260,21 +261,21 @@ def test_a_state_in_which_somebody_gave_way_outlives_its_controller(world: World
     assert stands(world) == (-1, (2,), (3,)) and world.state("t").doubtful == (2,)
 
 
-def test_a_state_in_which_nobody_is_eligible_is_as_its_znode_reads() -> None:
-    """A write that was sent twice is recognised by what the znode holds."""
+def test_state_without_eligible_replicas_round_trips() -> None:
+    """A repeated write is recognized by the content of the znode."""
     state = LeaderAndIsr(2, 7, (2,), 3, 11, eligible=(3,), eligible_by_zxid=9)
     for changed in (with_isr(state, (2, 3)), not_eligible(state, [3]), with_nobody_eligible(state)):
         assert znodes.decode_partition_state(znodes.encode_partition_state(changed), 11) == changed
 
 
-def test_a_broker_that_is_no_replica_any_more_is_not_eligible_and_leaves_no_trace(world: World) -> None:
+def test_broker_that_is_no_replica_is_removed_from_eligible(world: World) -> None:
     leave(world, 4, 3)
     state = world.state("t")._replace(eligible=(9,))
     written = world.call(world.active().controller.reign.store.update({T0: state})).written[T0]
     assert written == world.state("t") == with_nobody_eligible(written)
 
 
-def test_whoever_gives_way_keeps_its_place_in_the_isr_and_a_leader_that_is_trusted_leads_on() -> None:
+def test_replica_that_gives_way_stays_in_the_isr() -> None:
     state = LeaderAndIsr(2, 7, (2, 3), 3, 11, eligible=(4,), eligible_by_zxid=9)
     assert given_way(state, [3]) == state._replace(doubtful=(3,))
     assert given_way(state, [2]) == state._replace(leader=-1, doubtful=(2,))

@@ -1,4 +1,4 @@
-"""The controller's queue: who waits for an event hears of its end."""
+"""The event queue of the controller: a caller is notified when its event has been processed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zabka.simulation.kernel.scheduler import Scheduler
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_who_waits_for_an_event_hears_that_it_was_processed_also_when_it_is_over(late: bool) -> None:
+def test_waiting_for_a_processed_event_returns_even_if_late(late: bool) -> None:
     scheduler = Scheduler()
     runtime = SimRuntime(scheduler, Random(1))
 
@@ -40,7 +40,7 @@ def test_who_waits_for_an_event_hears_that_it_was_processed_also_when_it_is_over
     queue.stop()
 
 
-def test_who_waits_in_vain_hears_that_after_the_timeout() -> None:
+def test_waiting_for_an_event_times_out() -> None:
     scheduler = Scheduler()
     runtime = SimRuntime(scheduler, Random(1))
 

@@ -1,4 +1,4 @@
-"""What a controller's decisions say of what they were made from, and of what led to them."""
+"""The evidence and causes in a controller's decisions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T0 = TopicPartition("t", 0)
 
 
 def led_by_the_second(world: World) -> None:
-    """Broker 4 is controller; broker 2 leads t-0, and broker 1 has fallen out of its ISR."""
+    """Broker 4 is controller; broker 2 leads t-0, and broker 1 is outside its ISR."""
     world.start(4)
     world.settle()
     world.start(1, 2, 3)
@@ -23,7 +23,7 @@ def led_by_the_second(world: World) -> None:
     assert alter(world, [2, 3, 4]).error_code == 0
 
 
-def test_an_election_names_who_led_before_and_what_spoke_for_or_against_each_replica() -> None:
+def test_election_event_has_previous_leader_and_candidates() -> None:
     world = World()
     led_by_the_second(world)
     world.kill(2)
@@ -33,8 +33,8 @@ def test_an_election_names_who_led_before_and_what_spoke_for_or_against_each_rep
     assert elected.candidates == [(2, "not_alive"), (1, "not_in_sync"), (3, "elected"), (4, "available")]
 
 
-def test_a_write_that_chooses_nobody_names_no_candidates() -> None:
-    """The same leader goes on, or the leader is taken off and an election follows."""
+def test_write_without_an_election_has_no_candidates() -> None:
+    """Either the leader stays, or the leader is removed and an election follows."""
     world = World()
     led_by_the_second(world)
     context = world.active().controller.reign.context
@@ -49,7 +49,7 @@ def test_a_write_that_chooses_nobody_names_no_candidates() -> None:
     assert candidates(context, T0, None, old) == [(2, "elected"), (1, "available"), (3, "available"), (4, "available")]
 
 
-def test_a_change_of_live_brokers_names_the_registration_that_ended() -> None:
+def test_liveness_event_has_the_ended_registration() -> None:
     world = World()
     led_by_the_second(world)
     registration = world.nodes[2].controller.broker_epoch
@@ -59,7 +59,7 @@ def test_a_change_of_live_brokers_names_the_registration_that_ended() -> None:
     assert gone.removed == [2] and gone.ended == [(2, registration_cause(2, registration))]
 
 
-def test_a_changed_isr_names_who_left_and_the_proposal_that_asked_for_it() -> None:
+def test_isr_event_has_the_removed_replicas_and_the_proposal() -> None:
     world = World()
     led_by_the_second(world)
     changed = world.events(IsrChanged)[-1]
@@ -67,7 +67,7 @@ def test_a_changed_isr_names_who_left_and_the_proposal_that_asked_for_it() -> No
     assert changed.caused_by == proposal_cause(T0, 0), "the partition epoch that the leader knew"
 
 
-def test_of_brokers_that_went_together_each_decision_names_the_one_whose_loss_it_answers() -> None:
+def test_election_events_have_the_broker_that_caused_them() -> None:
     world = World()
     led_by_the_second(world)
     first, second = (world.nodes[broker_id].controller.broker_epoch for broker_id in (3, 2))

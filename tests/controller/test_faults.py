@@ -1,4 +1,4 @@
-"""Several controllers under random faults: the journal's invariants hold, and afterwards everything heals."""
+"""Several controllers under random faults: the journal's invariants hold, and the cluster recovers afterwards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONTROLLERS, BROKERS = (1, 2, 3), (11, 12, 13)
 
 
 def disturb(world: World, random: Random, down: set[int]) -> None:
-    """One fault, or one thing that an administrator does."""
+    """Inject one fault, or run one administrator's action."""
     nodes = sorted(world.nodes)
     node = world.nodes[random.choice(nodes)]
     match random.randrange(9):
@@ -55,7 +55,7 @@ def disturb(world: World, random: Random, down: set[int]) -> None:
 
 
 def operate(world: World, random: Random) -> None:
-    """One thing that moves replicas: an operator's, a leader's, or a broker's that wants to stop."""
+    """Run one action that moves replicas: an operator's, a leader's, or a controlled shutdown."""
     topic = random.choice(sorted(world.ensemble.nodes["/brokers/topics"].children))
     partition = TopicPartition(topic, random.randrange(2))
     target = random.sample(BROKERS, random.randrange(1, 4))
@@ -77,7 +77,7 @@ def operate(world: World, random: Random) -> None:
 
 
 def catch_up(controller: KafkaController, partition: TopicPartition) -> None:
-    """The leader asks for every live replica in the ISR."""
+    """Propose every live replica for the ISR, as the leader."""
     assert controller.reign is not None
     context = controller.reign.context
     state = context.leadership.get(partition)
@@ -88,11 +88,11 @@ def catch_up(controller: KafkaController, partition: TopicPartition) -> None:
 
 
 def history(world: World) -> list[Entry]:
-    return [Entry(f"broker-{who}", n, n, n, event) for n, (who, event) in enumerate(world.journal, 1)]
+    return [Entry(f"broker-{broker_id}", n, n, n, event) for n, (broker_id, event) in enumerate(world.journal, 1)]
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_under_random_faults_every_reassignment_ends(seed: int) -> None:
+def test_reassignments_complete_under_random_faults(seed: int) -> None:
     random = Random(seed)
     world = World()
     world.start(*CONTROLLERS)
@@ -107,7 +107,7 @@ def test_under_random_faults_every_reassignment_ends(seed: int) -> None:
         node.session.lose_replies = node.session.lose_requests = 0
         node.session.release_watches()
         node.runtime.resume()
-    # Brokers that wanted to stop are restarted as well.
+    # Brokers that began a controlled shutdown are restarted as well.
     world.leave(*(broker_id for broker_id in BROKERS if broker_id not in down))
     world.run(2_000)
     world.join(*BROKERS)
@@ -130,7 +130,7 @@ def test_under_random_faults_every_reassignment_ends(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_under_random_faults_the_invariants_hold_and_the_cluster_heals(seed: int) -> None:
+def test_invariants_hold_and_the_cluster_heals_after_faults(seed: int) -> None:
     random = Random(seed)
     world = World()
     world.start(*CONTROLLERS)
@@ -162,7 +162,7 @@ def test_under_random_faults_the_invariants_hold_and_the_cluster_heals(seed: int
             assert world.state(topic, partition).leader in BROKERS, f"{topic}-{partition} has no leader"
 
 
-def test_the_same_seed_gives_the_same_journal() -> None:
+def test_same_seed_gives_the_same_journal() -> None:
     def run() -> list[tuple[int, str]]:
         world = World()
         world.start(*CONTROLLERS)
@@ -171,6 +171,6 @@ def test_the_same_seed_gives_the_same_journal() -> None:
         for _ in range(30):
             disturb(world, random, down)
             world.run(5)
-        return [(who, repr(event)) for who, event in world.journal]
+        return [(broker_id, repr(event)) for broker_id, event in world.journal]
 
     assert run() == run()

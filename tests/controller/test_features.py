@@ -1,4 +1,4 @@
-"""/feature (ControllerIntegrationTest.testControllerFeatureZNodeSetup...), and brokers that do not support it."""
+"""/feature (ControllerIntegrationTest.testControllerFeatureZNodeSetup...), and brokers without a finalized feature."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from zabka.kafka.zk.znodes import BrokerEndpoint, BrokerInfo
     ],
     ids=["absent", "disabled", "enabled", "of-version-1", "unreadable"],
 )
-def test_a_new_controller_enables_features_and_keeps_what_is_finalized(before: bytes | None, after: bytes) -> None:
+def test_new_controller_enables_features_and_keeps_finalized(before: bytes | None, after: bytes) -> None:
     world = World()
     if before is not None:
         world.ensemble.put(znodes.FEATURE, before)
@@ -37,7 +37,7 @@ def test_a_new_controller_enables_features_and_keeps_what_is_finalized(before: b
     assert world.nodes[1].controller.is_active
 
 
-def test_a_broker_that_does_not_support_a_finalized_feature_is_left_out() -> None:
+def test_broker_without_a_finalized_feature_is_ignored() -> None:
     world = World()
     world.ensemble.put(znodes.FEATURE, b'{"version":2,"status":1,"features":{"f":{"max_version_level":3}}}')
     plain = BrokerInfo(2, (BrokerEndpoint("PLAINTEXT", "b2", 9092),))
@@ -54,5 +54,5 @@ def test_a_broker_that_does_not_support_a_finalized_feature_is_left_out() -> Non
     [None, b"", b"[]", b'{"version":3,"status":1,"features":{}}', b'{"version":2,"features":{}}',
      b'{"version":2,"status":1,"features":{"f":3}}', b'{"version":2,"status":1,"features":[]}'],
 )  # fmt: skip
-def test_an_unreadable_feature_znode_is_read_as_none(content: bytes | None) -> None:
+def test_unreadable_feature_znode_counts_as_none(content: bytes | None) -> None:
     assert decode_features(content) is None

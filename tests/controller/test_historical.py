@@ -1,4 +1,4 @@
-"""Old behaviours of Kafka's controller: seen with the switch on, gone without it."""
+"""Former behaviors of Kafka's controller: present with the switch on, absent with it off."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def start(world: World, *broker_ids: int, on: bool, switch: Historical) -> None:
 
 
 def take_over(world: World) -> None:
-    """A foreign hand removes /controller and wins the next election, as broker 99."""
+    """Delete /controller and win the next election as broker 99."""
     seen = int(world.ensemble.data(znodes.CONTROLLER_EPOCH))
     world.ensemble.delete(znodes.CONTROLLER)
     world.ensemble.put(znodes.CONTROLLER_EPOCH, znodes.encode_controller_epoch(seen + 1))
@@ -37,7 +37,7 @@ def take_over(world: World) -> None:
 
 
 def moved_unnoticed(world: World) -> None:
-    """Broker 99 takes over, and broker 1 does not see it: its watch on /controller never fires."""
+    """Let broker 99 take over while broker 1 does not notice: its watch on /controller does not fire."""
     session = world.nodes[1].session
     session.hold_watches = True
     take_over(world)
@@ -46,7 +46,7 @@ def moved_unnoticed(world: World) -> None:
 
 
 def assignment(world: World) -> ReplicaAssignment:
-    """What the topic's znode says of t-0."""
+    """Return the assignment of t-0 in the topic's znode."""
     found = znodes.decode_topic(world.ensemble.data(znodes.topic_path("t")))
     assert found is not None
     return found.partitions[0]
@@ -56,7 +56,7 @@ def assignment(world: World) -> ReplicaAssignment:
 
 
 @ON_AND_OFF
-def test_a_zombie_writes_what_it_decides_unless_its_writes_are_fenced(world: World, on: bool) -> None:
+def test_zombie_writes_succeed_only_without_fencing(world: World, on: bool) -> None:
     start(world, 1, on=on, switch=Historical.UNFENCED_CONTROLLER)
     world.join(2, 3)
     world.settle()
@@ -64,7 +64,7 @@ def test_a_zombie_writes_what_it_decides_unless_its_writes_are_fenced(world: Wor
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     if on:
-        assert world.state("t").controller_epoch == 1, "written by the controller before the present one"
+        assert world.state("t").controller_epoch == 1, "written by the former controller"
         assert not world.events(WriteFenced)
     else:
         assert znodes.partition_state_path(T0) not in world.ensemble.nodes
@@ -72,25 +72,25 @@ def test_a_zombie_writes_what_it_decides_unless_its_writes_are_fenced(world: Wor
 
 
 @ON_AND_OFF
-def test_a_controller_that_was_paused_removes_its_successor_unless_it_is_fenced(world: World, on: bool) -> None:
+def test_resumed_controller_removes_its_successor_if_unfenced(world: World, on: bool) -> None:
     start(world, 1, 2, on=on, switch=Historical.UNFENCED_CONTROLLER)
     zombie = world.active()
     zombie.runtime.pause()
     world.ensemble.end_session(zombie.session.session_id)
     world.settle()
-    heir = world.active()
+    successor = world.active()
     zombie.runtime.resume()
     world.settle()
     epoch = int(world.ensemble.data(znodes.CONTROLLER_EPOCH))
-    resigned = [e.reason for e in world.events(ControllerResigned, heir.broker_id)]
+    resigned = [e.reason for e in world.events(ControllerResigned, successor.broker_id)]
     assert (epoch, resigned) == ((3, ["controller_moved"]) if on else (2, []))
 
 
 @ON_AND_OFF
-def test_a_ghost_leaves_the_cluster_without_a_controller(world: World, on: bool) -> None:
+def test_ghost_controller_leaves_the_cluster_without_one(world: World, on: bool) -> None:
     start(world, 1, 2, on=on, switch=Historical.GHOST_CONTROLLER)
     ghost = world.active()
-    # It has resigned, and /controller is its own all the same.
+    # It has resigned, but /controller still belongs to it.
     ghost.controller._resign("controller_moved", UNKNOWN)
     ghost.controller.controller_changed()
     world.run(30_000)
@@ -99,7 +99,7 @@ def test_a_ghost_leaves_the_cluster_without_a_controller(world: World, on: bool)
 
 
 @ON_AND_OFF
-def test_a_broker_whose_id_is_held_by_a_lost_session_stays_away_or_waits(world: World, on: bool) -> None:
+def test_broker_with_an_id_held_by_a_lost_session_waits_or_stops(world: World, on: bool) -> None:
     start(world, 1, on=on, switch=Historical.FOREIGN_EPHEMERAL)
     world.ensemble.end_session(world.nodes[1].session.session_id)
     world.ensemble.put(znodes.broker_path(1), b"{}", owner=0x4444)
@@ -109,11 +109,11 @@ def test_a_broker_whose_id_is_held_by_a_lost_session_stays_away_or_waits(world: 
     assert (znodes.broker_path(1) in world.ensemble.nodes) is not on
 
 
-# ---- what a reign leaves to the next --------------------------------------------------------------------------
+# ---- state left to the next controller ------------------------------------------------------------------------
 
 
 @ON_AND_OFF
-def test_requests_left_by_a_fenced_reign_make_the_next_one_lose_its_changes(world: World, on: bool) -> None:
+def test_poisoned_batch_loses_changes_of_the_next_controller(world: World, on: bool) -> None:
     start(world, 1, on=on, switch=Historical.POISONED_BATCH)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
@@ -121,20 +121,20 @@ def test_requests_left_by_a_fenced_reign_make_the_next_one_lose_its_changes(worl
     moved_unnoticed(world)
     world.leave(3)
     world.settle()
-    # Broker 1 is fenced while it takes 3 out of the ISR, and wins again.
+    # Broker 1 is fenced while it removes 3 from the ISR, and wins again.
     world.ensemble.end_session(0x7777)
     world.settle()
     assert world.nodes[1].controller.is_active
-    told = len(world.told)
+    received = len(world.received)
     world.join(3)
     world.settle()
-    heard = [row for row in world.told[told:] if row.kind == "LeaderAndIsr" and row.to == 3]
-    assert bool(heard) is not on
+    later = [row for row in world.received[received:] if row.kind == "LeaderAndIsr" and row.to == 3]
+    assert bool(later) is not on
     assert world.brief("t") == ((2, (2, 3), 0) if on else (2, (2,), 1))
 
 
 @ON_AND_OFF
-def test_an_old_reassignment_comes_back_with_the_controller_that_had_begun_it(world: World, on: bool) -> None:
+def test_kept_context_restores_an_old_reassignment(world: World, on: bool) -> None:
     start(world, 1, 8, on=on, switch=Historical.CONTEXT_KEPT)
     world.join(2, 3, 4)
     world.create_topic("t", {0: [2]})
@@ -143,7 +143,7 @@ def test_an_old_reassignment_comes_back_with_the_controller_that_had_begun_it(wo
     listed = znodes.encode_reassignments({T0: (3,)})
     world.ensemble.put(znodes.REASSIGN_PARTITIONS, listed)
     world.settle()
-    # The next controller completes it, and moves the partition on to broker 4.
+    # The next controller completes it, and then moves the partition to broker 4.
     world.ensemble.end_session(first.session.session_id)
     world.settle()
     assert world.active() is not first
@@ -154,16 +154,16 @@ def test_an_old_reassignment_comes_back_with_the_controller_that_had_begun_it(wo
     assert ask_for_isr(world, [3, 4], "t") is KafkaError.none
     world.settle()
     assert assignment(world) == ReplicaAssignment((4,))
-    world.told.clear()
+    world.received.clear()
     world.kill(world.active().broker_id)
     world.settle()
     assert world.active() is first
-    told = [row.partitions()[T0] for row in world.requests("LeaderAndIsr", 3) if T0 in row.partitions()]
-    assert [row.replicas for row in told if row.is_new] == ([(3, 2)] if on else [])
+    received = [row.partitions()[T0] for row in world.requests("LeaderAndIsr", 3) if T0 in row.partitions()]
+    assert [row.replicas for row in received if row.is_new] == ([(3, 2)] if on else [])
 
 
 @ON_AND_OFF
-def test_a_topic_deleted_under_another_controller_is_remembered(world: World, on: bool) -> None:
+def test_kept_context_remembers_a_topic_deleted_elsewhere(world: World, on: bool) -> None:
     start(world, 1, 8, on=on, switch=Historical.CONTEXT_KEPT)
     world.join(2)
     world.create_topic("t", {0: [2]})
@@ -174,41 +174,41 @@ def test_a_topic_deleted_under_another_controller_is_remembered(world: World, on
     world.ensemble.put(znodes.delete_topic_path("t"))
     world.settle()
     assert not world.has("t")
-    world.told.clear()
+    world.received.clear()
     world.kill(world.active().broker_id)
     world.settle()
     assert world.active() is first
-    told = [row for row in world.requests("LeaderAndIsr", 2) if T0 in row.partitions()]
-    assert bool(told) is on
+    received = [row for row in world.requests("LeaderAndIsr", 2) if T0 in row.partitions()]
+    assert bool(received) is on
 
 
 # ---- brokers and their epochs ---------------------------------------------------------------------------------
 
 
 @ON_AND_OFF
-def test_brokers_hear_whom_to_follow_before_they_hear_who_is_live(world: World, on: bool) -> None:
+def test_leader_and_isr_is_sent_before_live_brokers(world: World, on: bool) -> None:
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
     start(world, 1, on=False, switch=Historical.LEADER_AND_ISR_FIRST)
     world.kill(1)
-    world.told.clear()
+    world.received.clear()
     start(world, 4, on=on, switch=Historical.LEADER_AND_ISR_FIRST)
-    first = [next(row.kind for row in world.told if row.to == broker_id) for broker_id in (2, 3)]
+    first = [next(row.kind for row in world.received if row.to == broker_id) for broker_id in (2, 3)]
     assert first == (["LeaderAndIsr"] * 2 if on else ["UpdateMetadata"] * 2)
 
 
 @ON_AND_OFF
-def test_a_fast_bounce_goes_unseen_without_broker_epochs(world: World, on: bool) -> None:
+def test_fast_bounce_is_undetected_without_broker_epochs(world: World, on: bool) -> None:
     start(world, 1, on=on, switch=Historical.NO_BROKER_EPOCH)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
     world.settle()
-    world.told.clear()
+    world.received.clear()
     world.ensemble.end_session(0x9002)
     world.join(2)
     world.settle()
-    told = world.requests("LeaderAndIsr", 2)
-    assert bool(told) is not on
+    received = world.requests("LeaderAndIsr", 2)
+    assert bool(received) is not on
     assert world.brief("t") == ((2, (2, 3), 0) if on else (3, (3,), 1))
     world.create_topic("u", {0: [2]})
     world.settle()
@@ -218,7 +218,7 @@ def test_a_fast_bounce_goes_unseen_without_broker_epochs(world: World, on: bool)
 
 
 @ON_AND_OFF
-def test_an_earlier_life_of_a_broker_may_join_an_isr(world: World, on: bool) -> None:
+def test_former_process_of_a_broker_can_join_an_isr(world: World, on: bool) -> None:
     start(world, 1, on=on, switch=Historical.NO_MEMBER_EPOCHS)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
@@ -235,7 +235,7 @@ def test_an_earlier_life_of_a_broker_may_join_an_isr(world: World, on: bool) -> 
 
 
 @ON_AND_OFF
-def test_a_broker_that_is_shutting_down_may_join_an_isr(world: World, on: bool) -> None:
+def test_broker_that_is_shutting_down_can_join_an_isr(world: World, on: bool) -> None:
     start(world, 1, on=on, switch=Historical.ISR_WITH_LEAVING_BROKER)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
@@ -248,7 +248,7 @@ def test_a_broker_that_is_shutting_down_may_join_an_isr(world: World, on: bool) 
 
 
 @ON_AND_OFF
-def test_an_isr_that_lost_its_last_member_elects_nobody_when_that_returns(world: World, on: bool) -> None:
+def test_isr_without_members_elects_no_leader(world: World, on: bool) -> None:
     start(world, 1, on=on, switch=Historical.EMPTY_ISR)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})

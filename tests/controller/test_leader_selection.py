@@ -18,21 +18,21 @@ def state(leader: int, *isr: int, recovering: bool = False) -> LeaderAndIsr:
     return LeaderAndIsr(leader, 7, isr, 3, 11, recovering)
 
 
-def test_offline_takes_the_first_live_isr_member_in_assignment_order() -> None:
+def test_offline_election_uses_first_live_isr_member_in_order() -> None:
     chosen = leader_for_offline(state(9, 4, 2), [2, 4], {4}, unclean=False)
     assert chosen == LeaderAndIsr(4, 8, (4,), 3, 11, eligible=(2,))
     assert leader_for_offline(state(9, 4, 2), [2, 4], {2, 4}, unclean=False) == LeaderAndIsr(2, 8, (4, 2), 3, 11)
 
 
 @pytest.mark.scenario(35)
-def test_offline_without_a_live_isr_member_has_no_leader_unless_unclean() -> None:
+def test_offline_election_without_live_isr_fails_unless_unclean() -> None:
     assert leader_for_offline(state(2, 2), [2, 4], {4}, unclean=False) is None
     chosen = leader_for_offline(state(2, 2), [2, 4, 5], {4, 5}, unclean=True)
     assert chosen == LeaderAndIsr(4, 8, (4,), 3, 11, recovering=True)
     assert leader_for_offline(state(2, 2), [2, 4], set(), unclean=True) is None
 
 
-def test_offline_without_a_live_isr_member_takes_an_eligible_one_and_that_is_clean() -> None:
+def test_offline_election_of_an_eligible_replica_is_clean() -> None:
     before = state(-1, 2)._replace(eligible=(4, 5))
     chosen = leader_for_offline(before, [2, 5, 4], {4, 5}, unclean=True)
     assert chosen == LeaderAndIsr(5, 8, (5,), 3, 11, eligible=(4, 2))
@@ -40,36 +40,36 @@ def test_offline_without_a_live_isr_member_takes_an_eligible_one_and_that_is_cle
     assert leader_for_offline(before, [2, 5, 4], {2, 4, 5}, unclean=False).leader == 2  # type: ignore[union-attr]
 
 
-def test_an_unclean_election_takes_a_doubtful_member_rather_than_one_that_was_in_no_isr() -> None:
+def test_unclean_election_prefers_a_doubtful_member() -> None:
     before = state(-1, 2)._replace(doubtful=(2,))
     assert leader_for_offline(before, [4, 2], {2, 4}, unclean=False) is None
     chosen = leader_for_offline(before, [4, 2], {2, 4}, unclean=True)
     assert chosen == LeaderAndIsr(2, 8, (2,), 3, 11, recovering=True)
 
 
-def test_after_an_unclean_election_nobody_is_eligible() -> None:
+def test_unclean_election_leaves_no_replica_eligible() -> None:
     before = state(-1, 2)._replace(eligible=(4,), eligible_by_zxid=3)
     chosen = leader_for_offline(before, [2, 5, 4], {5}, unclean=True)
     assert chosen == LeaderAndIsr(5, 8, (5,), 3, 11, recovering=True)
     assert is_unclean(before, chosen)
 
 
-def test_offline_prefers_a_clean_leader_where_unclean_is_allowed_too() -> None:
+def test_offline_election_prefers_a_clean_leader() -> None:
     assert leader_for_offline(state(9, 4), [2, 4], {2, 4}, unclean=True) == LeaderAndIsr(4, 8, (4,), 3, 11)
 
 
-def test_a_clean_election_keeps_the_recovery_state() -> None:
+def test_clean_election_keeps_the_recovery_state() -> None:
     chosen = leader_for_offline(state(9, 4, recovering=True), [4], {4}, unclean=False)
     assert chosen is not None and chosen.recovering
 
 
-def test_reassignment_takes_the_first_live_isr_member_of_the_target() -> None:
+def test_reassignment_election_uses_first_live_isr_target() -> None:
     assert leader_for_reassignment(state(2, 2, 4), [2, 4], {4}) == LeaderAndIsr(4, 8, (2, 4), 3, 11)
     assert leader_for_reassignment(state(2, 2), [2, 4], {4}) is None
     assert leader_for_reassignment(state(2), [2, 4], {2}) is None
 
 
-def test_preferred_is_the_head_of_the_assignment_or_nobody() -> None:
+def test_preferred_election_uses_only_the_first_replica() -> None:
     assert leader_for_preferred(state(4, 2, 4), [2, 4], {2, 4}) == LeaderAndIsr(2, 8, (2, 4), 3, 11)
     assert leader_for_preferred(state(4, 2, 4), [2, 4], {4}) is None
     assert leader_for_preferred(state(4, 4), [2, 4], {2, 4}) is None
@@ -78,7 +78,7 @@ def test_preferred_is_the_head_of_the_assignment_or_nobody() -> None:
 
 
 @pytest.mark.scenario(38)
-def test_controlled_shutdown_moves_away_from_those_that_shut_down() -> None:
+def test_controlled_shutdown_election_avoids_stopping_brokers() -> None:
     chosen = leader_for_controlled_shutdown(state(2, 2, 4), [2, 4], {2, 4}, {2})
     assert chosen == LeaderAndIsr(4, 8, (4,), 3, 11, eligible=(2,))
     assert leader_for_controlled_shutdown(state(2, 2), [2, 4], {2, 4}, {2}) is None

@@ -1,4 +1,4 @@
-"""Log directories that fail while their broker lives (KafkaController.processLogDirEventNotification)."""
+"""Log directories that fail while their broker is running (KafkaController.processLogDirEventNotification)."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def world() -> World:
     made.create_topic("t", {0: [2, 3]})
     made.create_topic("u", {0: [2, 3]})
     made.settle()
-    made.told.clear()
+    made.received.clear()
     return made
 
 
 def fail_log_dir(world: World, broker_id: int, *partitions: TopicPartition) -> None:
-    """A log directory with these replicas fails, and its broker leaves a notification."""
+    """Fail a log directory with these replicas; its broker writes a notification."""
     world.offline_replicas[broker_id] = set(partitions)
     path = f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_{world.ensemble.zxid:010d}"
     world.ensemble.put(path, znodes.encode_log_dir_event(broker_id))
     world.settle()
 
 
-def test_the_broker_is_asked_for_all_its_replicas_and_those_it_lost_are_led_elsewhere(world: World) -> None:
+def test_log_dir_failure_moves_leadership_of_its_replicas(world: World) -> None:
     fail_log_dir(world, 2, T0)
     assert world.brief("t") == (3, (3,), 1)
     assert world.brief("u") == (2, (2, 3), 0)
@@ -45,7 +45,7 @@ def test_the_broker_is_asked_for_all_its_replicas_and_those_it_lost_are_led_else
     assert world.requests("UpdateMetadata", 3)[-1].partitions()[T0].offline_replicas == (2,)
 
 
-def test_the_only_replica_on_a_failed_log_dir_leaves_its_partition_offline(world: World) -> None:
+def test_only_replica_on_a_failed_log_dir_is_offline(world: World) -> None:
     world.leave(3)
     world.settle()
     fail_log_dir(world, 2, T0)
@@ -53,7 +53,7 @@ def test_the_only_replica_on_a_failed_log_dir_leaves_its_partition_offline(world
     assert world.active().controller.metrics()["KafkaController"]["OfflinePartitionsCount"] == 1
 
 
-def test_a_replica_on_a_failed_log_dir_is_not_elected(world: World) -> None:
+def test_replica_on_a_failed_log_dir_is_not_elected(world: World) -> None:
     fail_log_dir(world, 2, T0)
     world.leave(3)
     world.settle()
@@ -61,7 +61,7 @@ def test_a_replica_on_a_failed_log_dir_is_not_elected(world: World) -> None:
     assert world.brief("u")[0] == 2
 
 
-def test_a_broker_with_a_failed_log_dir_counts_as_whole_after_its_restart(world: World) -> None:
+def test_broker_with_a_failed_log_dir_is_online_after_a_restart(world: World) -> None:
     fail_log_dir(world, 2, T0)
     world.offline_replicas.clear()
     world.leave(2)
@@ -74,7 +74,7 @@ def test_a_broker_with_a_failed_log_dir_counts_as_whole_after_its_restart(world:
 
 
 @pytest.mark.parametrize("bounced_after_ms", range(10))
-def test_a_replica_that_a_brokers_life_before_had_lost_is_served_though_the_answer_comes_late(
+def test_late_log_dir_response_does_not_affect_a_new_process(
     world: World, monkeypatch: pytest.MonkeyPatch, bounced_after_ms: int
 ) -> None:
     monkeypatch.setattr(controller_world, "LATENCY_US", 2 * controller_world.LATENCY_US)
@@ -87,11 +87,13 @@ def test_a_replica_that_a_brokers_life_before_had_lost_is_served_though_the_answ
     world.run(4)
     world.offline_replicas.clear()
     world.settle()
-    assert [told.kind for told in world.told if told.to == 2 and told.kind != "UpdateMetadata"][-1] == "LeaderAndIsr"
+    assert [received.kind for received in world.received if received.to == 2 and received.kind != "UpdateMetadata"][
+        -1
+    ] == "LeaderAndIsr"
     assert world.active().controller.reign.context.replica_states[Replica(T0, 2)] is ReplicaState.ONLINE
 
 
-def test_a_reassignment_to_a_failed_log_dir_does_not_progress(world: World) -> None:
+def test_reassignment_to_a_failed_log_dir_does_not_progress(world: World) -> None:
     world.join(4)
     world.settle()
     fail_log_dir(world, 4, T0)
@@ -100,18 +102,18 @@ def test_a_reassignment_to_a_failed_log_dir_does_not_progress(world: World) -> N
     assert world.active().controller.reign.context.offline_dirs[4] == {T0}
 
 
-def test_a_notification_that_cannot_be_read_is_removed_and_journalled(world: World) -> None:
+def test_unreadable_log_dir_notification_is_removed(world: World) -> None:
     world.ensemble.put(f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_0000000009", b"{")
     world.settle()
     assert not world.ensemble.nodes[znodes.LOG_DIR_EVENT_NOTIFICATION].children
     assert world.events(ControllerEventFailed)[0].event == "LogDirEventNotification"
 
 
-def test_notifications_left_for_a_dead_controller_are_removed_by_the_next(world: World) -> None:
+def test_notifications_for_a_dead_controller_are_removed(world: World) -> None:
     world.kill(1)
     world.ensemble.put(f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_0000000000", znodes.encode_log_dir_event(2))
     world.offline_replicas[2] = {T0}
     world.start(5)
     assert not world.ensemble.nodes[znodes.LOG_DIR_EVENT_NOTIFICATION].children
-    # Every broker is told what it hosts in any case, and says what it has lost.
+    # In any case every broker receives its replicas, and reports the lost ones.
     assert world.brief("t") == (3, (3,), 1)

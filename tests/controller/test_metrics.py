@@ -28,7 +28,7 @@ def stats(world: World) -> dict[str, int]:
     return world.nodes[1].controller.metrics()["ControllerStats"]
 
 
-def test_a_healthy_cluster_has_one_active_controller_and_nothing_offline(world: World) -> None:
+def test_healthy_cluster_has_one_controller_and_nothing_offline(world: World) -> None:
     assert gauges(world) == {
         "ActiveControllerCount": 1,
         "OfflinePartitionsCount": 0,
@@ -45,7 +45,7 @@ def test_a_healthy_cluster_has_one_active_controller_and_nothing_offline(world: 
     }
 
 
-def test_a_broker_that_is_not_controller_has_zeros(world: World) -> None:
+def test_inactive_controller_has_zeros(world: World) -> None:
     world.start(4)
     assert set(gauges(world, 4).values()) == {0}
 
@@ -59,7 +59,7 @@ def test_imbalanced_and_offline_partitions_are_counted(world: World) -> None:
     assert (gauges(world)["PreferredReplicaImbalanceCount"], gauges(world)["OfflinePartitionsCount"]) == (2, 2)
 
 
-def test_topics_being_deleted_count_neither_as_offline_nor_as_imbalanced(world: World) -> None:
+def test_topics_being_deleted_are_not_counted_as_offline(world: World) -> None:
     world.leave(2)
     world.settle()
     world.ensemble.put(znodes.delete_topic_path("orders"))
@@ -67,15 +67,15 @@ def test_topics_being_deleted_count_neither_as_offline_nor_as_imbalanced(world: 
     found = gauges(world)
     assert (found["PreferredReplicaImbalanceCount"], found["OfflinePartitionsCount"]) == (0, 0)
     assert (found["TopicsToDeleteCount"], found["TopicsIneligibleToDeleteCount"]) == (1, 1)
-    # Those on broker 3 are deleted already.
+    # The replicas on broker 3 are deleted already.
     assert found["ReplicasToDeleteCount"] == 2
 
 
-def test_events_are_timed_by_the_state_they_put_the_controller_in(world: World) -> None:
+def test_events_are_timed_by_controller_state(world: World) -> None:
     world.run(10_000)
     before = stats(world)
     world.leave(2)
-    world.settle()  # 300 ms: nothing in it can have taken longer.
+    world.settle()  # Takes 300 ms, so no event can have taken longer.
     ask_for_isr(world, [3])
     after = stats(world)
     risen = {name for name in after if name.endswith("_Count") and after[name] > before[name]}
@@ -85,7 +85,7 @@ def test_events_are_timed_by_the_state_they_put_the_controller_in(world: World) 
     assert after["LeaderElectionRateAndTimeMs_Max"] <= 300
 
 
-def test_the_queue_says_how_many_wait_and_how_long_they_did(world: World) -> None:
+def test_queue_metrics_have_its_length_and_waiting_times(world: World) -> None:
     controller = world.nodes[1].controller
     world.leave(2)
     world.run(3)
@@ -99,7 +99,7 @@ def test_the_queue_says_how_many_wait_and_how_long_they_did(world: World) -> Non
     assert after["EventQueueTimeMs_Count"] > queue["EventQueueTimeMs_Count"]
 
 
-def test_requests_that_wait_for_brokers_are_counted(world: World) -> None:
+def test_requests_waiting_for_brokers_are_counted(world: World) -> None:
     world.unreachable.add(3)
     world.create_topic("users", {0: [3]})
     world.settle()

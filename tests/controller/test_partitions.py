@@ -1,4 +1,4 @@
-"""Partition leadership: offline and unclean elections, retries, valid transitions (acceptance scenarios 32-47)."""
+"""Partition leadership: offline and unclean elections, retries, valid transitions (acceptance scenarios 32 to 47)."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def causes(world: World) -> list[tuple[int, int, str]]:
 
 
 @pytest.mark.scenario(34)
-def test_a_dead_leader_is_followed_by_the_next_in_the_isr_at_one_epoch_more(world: World) -> None:
+def test_dead_leader_is_replaced_with_the_next_leader_epoch(world: World) -> None:
     world.create_topic("t", {0: [2, 3, 4]})
     world.settle()
-    world.told.clear()
+    world.received.clear()
     world.leave(2)
     world.settle()
     assert world.brief("t") == (3, (3, 4), 1)
@@ -47,7 +47,7 @@ def test_a_dead_leader_is_followed_by_the_next_in_the_isr_at_one_epoch_more(worl
         assert (row.leader, row.isr, row.leader_epoch, row.partition_epoch, row.is_new) == (3, (3, 4), 1, 1, False)
 
 
-def test_a_dead_follower_leaves_the_isr_at_one_epoch_more(world: World) -> None:
+def test_dead_follower_leaves_the_isr_with_the_next_epoch(world: World) -> None:
     world.create_topic("t", {0: [2, 3, 4]})
     world.settle()
     world.leave(4)
@@ -58,7 +58,7 @@ def test_a_dead_follower_leaves_the_isr_at_one_epoch_more(world: World) -> None:
 
 
 @pytest.mark.scenario(36)
-def test_when_all_of_the_isr_is_dead_the_last_member_stays_in_it(world: World) -> None:
+def test_last_member_stays_in_the_isr_when_all_are_dead(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.leave(3)
@@ -79,7 +79,7 @@ def test_when_all_of_the_isr_is_dead_the_last_member_stays_in_it(world: World) -
 
 
 @pytest.mark.scenario(36)
-def test_where_nobody_lives_an_unclean_election_finds_nobody_either() -> None:
+def test_unclean_election_without_live_replicas_fails() -> None:
     world = World()
     world.start(1, unclean_leader_election_enable=True)
     world.join(2, 3)
@@ -93,7 +93,7 @@ def test_where_nobody_lives_an_unclean_election_finds_nobody_either() -> None:
     assert world.active().controller.metrics()["ControllerStats"]["UncleanLeaderElectionsPerSec_Count"] == 0
 
 
-def test_when_both_replicas_die_at_once_the_one_left_in_the_isr_leads_when_it_returns(world: World) -> None:
+def test_last_isr_member_leads_again_after_a_common_failure(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.nodes[1].session.hold_watches = True
@@ -107,7 +107,7 @@ def test_when_both_replicas_die_at_once_the_one_left_in_the_isr_leads_when_it_re
     assert world.state("t").leader == state.isr[0]
 
 
-def test_a_dead_replica_outside_the_isr_causes_no_write_but_the_others_are_told_again(world: World) -> None:
+def test_dead_replica_outside_the_isr_causes_only_requests(world: World) -> None:
     world.create_topic("t", {0: [2, 3, 4]})
     world.settle()
     world.leave(4)
@@ -116,14 +116,14 @@ def test_a_dead_replica_outside_the_isr_causes_no_write_but_the_others_are_told_
     world.settle()
     before = world.state("t")
     assert before.isr == (2, 3)
-    world.told.clear()
+    world.received.clear()
     world.leave(4)
     world.settle()
     assert world.state("t") == before
     assert world.requests("LeaderAndIsr", 2)[-1].partitions()[T0].leader_epoch == before.leader_epoch
 
 
-def test_a_failover_does_not_touch_what_is_well(world: World) -> None:
+def test_failover_leaves_healthy_partitions_unchanged(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     before = world.state("t")
@@ -137,7 +137,7 @@ def test_a_failover_does_not_touch_what_is_well(world: World) -> None:
 
 
 @pytest.mark.scenario(42)
-def test_with_unclean_elections_by_the_brokers_default_any_replica_leads() -> None:
+def test_broker_default_allows_unclean_elections() -> None:
     world = World()
     world.start(1, unclean_leader_election_enable=True)
     world.join(2, 3)
@@ -151,14 +151,14 @@ def test_with_unclean_elections_by_the_brokers_default_any_replica_leads() -> No
     assert (last.unclean, last.cause, last.leader) == (True, "unclean", 3)
     assert world.active().controller.metrics()["ControllerStats"]["UncleanLeaderElectionsPerSec_Count"] == 1
     assert world.requests("LeaderAndIsr", 3)[-1].partitions()[T0].leader_recovery_state == 1
-    # The old leader comes back as a follower.
+    # The old leader returns as a follower.
     world.join(2)
     world.settle()
     assert world.brief("t") == (3, (3,), 3)
 
 
 @pytest.mark.scenario(43)
-def test_with_clean_elections_by_default_a_partition_waits_for_its_old_leader(world: World) -> None:
+def test_clean_default_waits_for_the_old_leader(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     lose_all_but(world, "t", survivor=3, last=2)
@@ -170,7 +170,7 @@ def test_with_clean_elections_by_default_a_partition_waits_for_its_old_leader(wo
 
 
 @pytest.mark.scenario(44)
-def test_a_topics_override_allows_what_the_default_forbids(world: World) -> None:
+def test_topic_override_allows_unclean_elections(world: World) -> None:
     world.create_topic("t", {0: [2, 3]}, unclean_leader_election_enable="true")
     world.settle()
     lose_all_but(world, "t", survivor=3, last=2)
@@ -178,7 +178,7 @@ def test_a_topics_override_allows_what_the_default_forbids(world: World) -> None
 
 
 @pytest.mark.scenario(44)
-def test_a_topics_override_forbids_what_the_default_allows() -> None:
+def test_topic_override_forbids_unclean_elections() -> None:
     world = World()
     world.start(1, unclean_leader_election_enable=True)
     world.join(2, 3)
@@ -188,7 +188,7 @@ def test_a_topics_override_forbids_what_the_default_allows() -> None:
     assert world.brief("t") == (-1, (2,), 2)
 
 
-def test_an_invalid_override_elects_nobody_and_harms_nothing() -> None:
+def test_invalid_unclean_override_elects_no_leader() -> None:
     world = World()
     world.start(1, unclean_leader_election_enable=True)
     world.join(2, 3)
@@ -201,7 +201,7 @@ def test_an_invalid_override_elects_nobody_and_harms_nothing() -> None:
 
 
 @pytest.mark.scenario(45)
-def test_turning_a_topics_override_on_while_offline_elects_at_once(world: World) -> None:
+def test_enabling_a_topics_unclean_override_elects_at_once(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.create_topic("u", {0: [2, 3]})
     world.settle()
@@ -214,7 +214,7 @@ def test_turning_a_topics_override_on_while_offline_elects_at_once(world: World)
     assert world.brief("t") == (3, (3,), 3) and world.brief("u") == (-1, (2,), 2)
 
 
-def test_turning_the_brokers_default_on_while_offline_elects_at_once(world: World) -> None:
+def test_enabling_the_unclean_default_elects_at_once(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     lose_all_but(world, "t", survivor=3, last=2)
@@ -224,11 +224,11 @@ def test_turning_the_brokers_default_on_while_offline_elects_at_once(world: Worl
     assert world.brief("t") == (3, (3,), 3)
 
 
-# ---- what happens underneath ----------------------------------------------------------------------------------
+# ---- concurrent changes ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(47)
-def test_a_state_that_changed_underneath_is_read_again(world: World) -> None:
+def test_concurrently_changed_state_is_read_again(world: World) -> None:
     world.create_topic("t", {0: [2, 3, 4]})
     world.settle()
     context = world.active().controller.reign.context
@@ -240,7 +240,7 @@ def test_a_state_that_changed_underneath_is_read_again(world: World) -> None:
         answer = original(path, watcher)
         if path.endswith("/state") and not reads:
             reads.append(1)
-            # Behind this read, and before the write that follows it, the leader shrinks the ISR.
+            # The leader shrinks the ISR after this read, and before the write that follows it.
             world.scheduler.after(1_500, lambda: world.set_isr("t", 0, [2, 4]))
         return answer
 
@@ -253,7 +253,7 @@ def test_a_state_that_changed_underneath_is_read_again(world: World) -> None:
 
 
 @pytest.mark.scenario(47)
-def test_a_write_of_a_later_controller_ends_the_election_without_a_write(world: World) -> None:
+def test_state_of_a_later_controller_ends_the_election(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     later = LeaderAndIsr(2, 5, (2, 3), 9)
@@ -264,7 +264,7 @@ def test_a_write_of_a_later_controller_ends_the_election_without_a_write(world: 
     assert world.state("t") == before
 
 
-def test_a_state_write_whose_answer_was_lost_is_recognised_and_not_done_twice(world: World) -> None:
+def test_state_write_with_a_lost_response_is_not_repeated(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     lost: list[int] = []
@@ -287,7 +287,7 @@ def test_a_state_write_whose_answer_was_lost_is_recognised_and_not_done_twice(wo
     assert world.requests("LeaderAndIsr", 4)[-1].partitions()[TopicPartition("u", 0)].leader == 3
 
 
-def test_a_missing_state_znode_fails_that_partition_alone(world: World) -> None:
+def test_missing_state_znode_fails_only_its_partition(world: World) -> None:
     world.create_topic("t", {0: [2, 3], 1: [2, 3]})
     world.settle()
     world.ensemble.delete("/brokers/topics/t/partitions/0/state")
@@ -305,7 +305,7 @@ PARTITION_PREVIOUS = {
     "OfflinePartition": {"NewPartition", "OnlinePartition", "OfflinePartition"},
     "NonExistentPartition": {"OfflinePartition"},
 }
-"""validPreviousStates of Kafka 3.9's PartitionStateMachine.scala, state by state."""
+"""validPreviousStates of Kafka 3.9's PartitionStateMachine.scala, for each state."""
 REPLICA_PREVIOUS = {
     "NewReplica": {"NonExistentReplica"},
     "OnlineReplica": {"NewReplica", "OnlineReplica", "OfflineReplica", "ReplicaDeletionIneligible"},
@@ -319,7 +319,7 @@ REPLICA_PREVIOUS = {
 
 
 @pytest.mark.parametrize("target", list(PartitionState))
-def test_partitions_change_state_only_along_the_table(world: World, target: PartitionState) -> None:
+def test_partition_transitions_follow_the_table(world: World, target: PartitionState) -> None:
     reign = world.active().controller.reign
     for current in PartitionState:
         world.create_topic("t", {0: [2, 3]})
@@ -338,7 +338,7 @@ def test_partitions_change_state_only_along_the_table(world: World, target: Part
 
 
 @pytest.mark.parametrize("target", list(ReplicaState))
-def test_replicas_change_state_only_along_the_table(world: World, target: ReplicaState) -> None:
+def test_replica_transitions_follow_the_table(world: World, target: ReplicaState) -> None:
     reign = world.active().controller.reign
     replica = Replica(T0, 3)
     for current in ReplicaState:
@@ -356,8 +356,9 @@ def test_replicas_change_state_only_along_the_table(world: World, target: Replic
         world.settle()
 
 
-def test_a_replica_without_a_leader_goes_offline_and_everybody_is_told(world: World) -> None:
-    """ReplicaStateMachine.doHandleStateChanges: what has no leadership is moved, and UpdateMetadata says so."""
+def test_replica_without_leadership_goes_offline(world: World) -> None:
+    """ReplicaStateMachine.doHandleStateChanges: a replica without leadership changes state, and UpdateMetadata reports
+    it."""
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     reign = world.active().controller.reign
@@ -366,7 +367,7 @@ def test_a_replica_without_a_leader_goes_offline_and_everybody_is_told(world: Wo
     assert reign.context.replica_states[Replica(T0, 3)] is ReplicaState.OFFLINE
 
 
-def test_a_replica_whose_state_cannot_be_read_does_not_go_offline(world: World) -> None:
+def test_replica_with_an_unreadable_state_does_not_go_offline(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     reign = world.active().controller.reign
@@ -375,7 +376,7 @@ def test_a_replica_whose_state_cannot_be_read_does_not_go_offline(world: World) 
     assert reign.context.replica_states[Replica(T0, 3)] is ReplicaState.ONLINE
 
 
-def test_a_leader_cannot_become_a_new_replica(world: World) -> None:
+def test_leader_cannot_become_a_new_replica(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     reign = world.active().controller.reign

@@ -1,4 +1,4 @@
-"""AllocateProducerIds: blocks of a thousand producer ids, given by the controller (KIP-730)."""
+"""AllocateProducerIds: blocks of a thousand producer ids, allocated by the controller (KIP-730)."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def world() -> World:
 
 
 def allocate(world: World, broker_id: int, broker_epoch: int | None = None) -> Any:
-    """What a broker asks; its epoch is right unless given."""
+    """Send a broker's request; its epoch is correct by default."""
     context = world.active().controller.reign.context
     epoch = context.broker_epoch(broker_id) if broker_epoch is None else broker_epoch
     asked = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=epoch)
     return world.call(world.active().controller.allocate_producer_ids(asked))
 
 
-def test_blocks_follow_each_other_and_name_who_asked(world: World) -> None:
+def test_producer_id_blocks_are_consecutive_and_name_the_broker(world: World) -> None:
     for first in (0, 1000, 2000):
         answer = allocate(world, 2)
         assert (answer.error_code, answer.producer_id_start, answer.producer_id_len) == (KafkaError.none, first, 1000)
@@ -39,7 +39,7 @@ def test_blocks_follow_each_other_and_name_who_asked(world: World) -> None:
     assert block == {"version": 1, "broker": 2, "block_start": "2000", "block_end": "2999"}
 
 
-def test_only_a_broker_of_the_registered_epoch_gets_producer_ids(world: World) -> None:
+def test_only_the_registered_broker_epoch_gets_producer_ids(world: World) -> None:
     epoch = world.active().controller.reign.context.broker_epoch(2)
     assert allocate(world, 2, epoch - 1).error_code == KafkaError.stale_broker_epoch
     assert allocate(world, 2, epoch + 1).error_code == KafkaError.stale_broker_epoch
@@ -47,20 +47,20 @@ def test_only_a_broker_of_the_registered_epoch_gets_producer_ids(world: World) -
     assert not world.ensemble.data(znodes.LATEST_PRODUCER_ID_BLOCK)
 
 
-def test_a_broker_that_is_not_controller_refuses_to_give_producer_ids(world: World) -> None:
+def test_inactive_controller_refuses_to_allocate_producer_ids(world: World) -> None:
     world.start(3)
     world.settle()
     asked = AllocateProducerIdsRequest(broker_id=2, broker_epoch=1)
     assert world.call(world.nodes[3].controller.allocate_producer_ids(asked)).error_code == KafkaError.not_controller
 
 
-def test_an_unreadable_block_gives_nobody_an_id_twice(world: World) -> None:
+def test_unreadable_producer_id_block_allocates_nothing(world: World) -> None:
     world.ensemble.put(znodes.LATEST_PRODUCER_ID_BLOCK, b"junk")
     assert allocate(world, 2).error_code == KafkaError.unknown_server_error
     assert [event.event for event in world.events(ControllerEventFailed)] == ["AllocateProducerIds"]
 
 
-def test_a_block_that_somebody_removed_gives_nobody_an_id_twice_and_ends_no_reign(world: World) -> None:
+def test_removed_producer_id_block_allocates_nothing(world: World) -> None:
     world.ensemble.delete(znodes.LATEST_PRODUCER_ID_BLOCK)
     assert allocate(world, 2).error_code == KafkaError.unknown_server_error
     assert world.nodes[1].controller.is_active

@@ -1,6 +1,6 @@
-"""Reassignment, through the request and through /admin/reassign_partitions: KafkaController.onPartitionReassignment.
+"""Reassignment by request and through /admin/reassign_partitions: KafkaController.onPartitionReassignment.
 
-The followers here are only registered; `caught_up` is what their leader asks for once they have caught up.
+The followers here are only registered; `caught_up` sends their leader's request once they have caught up.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ def world() -> World:
 
 
 def assignment(world: World, topic: str = "orders", partition: int = 0) -> ReplicaAssignment:
-    """What the topic's znode says."""
+    """Return the assignment in the topic's znode."""
     found = znodes.decode_topic(world.ensemble.data(znodes.topic_path(topic)))
     assert found is not None
     return found.partitions[partition]
 
 
 def reassign(world: World, target: Sequence[int] | None, partition: TopicPartition = P0) -> tuple[Any, str | None]:
-    """AlterPartitionReassignments for one partition: its error and message."""
+    """Send AlterPartitionReassignments for one partition; return its error and message."""
     answered = reassignment_answer(world, partition, target)
     return answered.error_code, answered.error_message
 
 
 def ask_by_znode(world: World, **targets: Sequence[int]) -> None:
-    """What the old tool writes."""
+    """Write the reassignments as the old tool does."""
     listed = {TopicPartition(topic, 0): tuple(target) for topic, target in targets.items()}
     world.ensemble.put(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments(listed))
     world.settle()
@@ -55,7 +55,7 @@ def path_is_gone(world: World) -> bool:
     return znodes.REASSIGN_PARTITIONS not in world.ensemble.nodes
 
 
-# ---- the arithmetic -------------------------------------------------------------------------------------------
+# ---- arithmetic -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(51)
@@ -69,12 +69,12 @@ def path_is_gone(world: World) -> bool:
         (ReplicaAssignment((1, 2, 3)), (3, 2, 1), ReplicaAssignment((3, 2, 1))),
     ],
 )
-def test_the_replicas_while_moving_are_target_and_origin_and_cancelling_goes_back(
+def test_reassignment_keeps_target_and_origin_and_is_cancelable(
     start: ReplicaAssignment, target: tuple[int, ...], expected: ReplicaAssignment
 ) -> None:
     moving = start.reassign_to(target)
     assert moving == expected
-    assert moving.reassign_to(target) == moving, "asking for the same again changes nothing"
+    assert moving.reassign_to(target) == moving, "the same request again changes nothing"
     assert moving.target == target
     assert sorted(moving.origin) == sorted(start.replicas)
     cancelled = moving.reassign_to(moving.origin)
@@ -82,13 +82,13 @@ def test_the_replicas_while_moving_are_target_and_origin_and_cancelling_goes_bac
     assert cancelled.adding == ()
 
 
-def test_a_later_target_supersedes_and_keeps_the_first_origin() -> None:
+def test_later_target_supersedes_and_keeps_the_first_origin() -> None:
     moving = ReplicaAssignment((1, 2)).reassign_to((2, 3)).reassign_to((4, 2))
     assert moving == ReplicaAssignment((4, 2, 1), (4,), (1,))
 
 
 class _Compared(int):
-    """A broker id that counts how often it is compared with another one."""
+    """A broker id that counts its comparisons with other ids."""
 
     times = 0
 
@@ -99,16 +99,16 @@ class _Compared(int):
     __hash__ = int.__hash__
 
 
-def test_a_target_is_not_looked_for_replica_by_replica() -> None:
+def test_target_lookup_is_not_quadratic_in_the_replicas() -> None:
     origin, target = (tuple(map(_Compared, range(first, first + 1_000))) for first in (0, 500))
     moving = ReplicaAssignment(origin).reassign_to(target)
     assert len(moving.replicas) == 1_500 and sorted(moving.origin) == list(origin) and moving.target == target
-    # Each with each would be a million and more; a request may name a hundred times as many.
+    # All pairs would be more than a million; a request can have a hundred times as many.
     assert _Compared.times < 50_000
 
 
 @given(st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=4, unique=True), min_size=2, max_size=6))
-def test_whatever_supersedes_what_the_origin_is_kept_and_nobody_is_listed_twice(targets: list[list[int]]) -> None:
+def test_superseding_keeps_the_origin_without_duplicates(targets: list[list[int]]) -> None:
     start = ReplicaAssignment(tuple(targets[0]))
     moving = start
     for target in targets[1:]:
@@ -124,13 +124,13 @@ def test_whatever_supersedes_what_the_origin_is_kept_and_nobody_is_listed_twice(
 
 
 @pytest.mark.scenario(48)
-def test_a_partition_moves_from_one_broker_to_another_by_znode_in_three_leader_epochs(world: World) -> None:
+def test_partition_move_by_znode_takes_three_leader_epochs(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     assert world.brief("orders") == (1, (1,), 0)
-    world.told.clear()
+    world.received.clear()
     ask_by_znode(world, orders=[2])
-    # Phase A: the leader learns of the new list, the new replica begins.
+    # Phase A: the leader receives the new list, and the new replica starts.
     assert world.brief("orders") == (1, (1,), 1)
     assert assignment(world) == ReplicaAssignment((2, 1), (2,), (1,))
     first = world.requests("LeaderAndIsr", 2)[0].partitions()[P0]
@@ -143,14 +143,14 @@ def test_a_partition_moves_from_one_broker_to_another_by_znode_in_three_leader_e
     assert assignment(world) == ReplicaAssignment((2,))
     assert path_is_gone(world)
     assert under_way(world) == {}
-    stopped = [told.partitions()[P0].delete_partition for told in world.requests("StopReplica", 1)]
+    stopped = [received.partitions()[P0].delete_partition for received in world.requests("StopReplica", 1)]
     assert stopped == [False, True]
     seen = [(e.replicas, e.adding, e.removing) for e in world.events(AssignmentChanged)]
     assert seen == [([2, 1], [2], [1]), ([2], [], [])]
 
 
 @pytest.mark.scenario(49)
-def test_a_dead_target_halts_the_reassignment_after_one_leader_epoch(world: World) -> None:
+def test_dead_target_halts_the_reassignment_after_one_epoch(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     world.leave(2)
@@ -162,7 +162,7 @@ def test_a_dead_target_halts_the_reassignment_after_one_leader_epoch(world: Worl
 
 
 @pytest.mark.scenario(50)
-def test_a_halted_reassignment_resumes_when_the_target_is_back_and_takes_four_leader_epochs(world: World) -> None:
+def test_halted_reassignment_resumes_with_four_leader_epochs(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     world.leave(2)
@@ -170,23 +170,23 @@ def test_a_halted_reassignment_resumes_when_the_target_is_back_and_takes_four_le
     ask_by_znode(world, orders=[2])
     world.join(2)
     world.settle()
-    assert world.brief("orders") == (1, (1,), 2), "told again, with another leader epoch"
+    assert world.brief("orders") == (1, (1,), 2), "sent again, with another leader epoch"
     caught_up(world, [1, 2])
     assert world.brief("orders") == (2, (2,), 4)
     assert assignment(world) == ReplicaAssignment((2,))
     assert path_is_gone(world)
 
 
-def test_a_target_that_is_in_sync_already_is_complete_at_once_and_the_leader_stays(world: World) -> None:
+def test_target_already_in_sync_completes_at_once(world: World) -> None:
     world.create_topic("orders", {0: [1, 2, 3]})
     world.settle()
     assert reassign(world, [2, 1]) == (KafkaError.none, None)
-    # One epoch to tell the shorter list, one to take the removed replica out of the ISR.
+    # One epoch to send the shorter list, one to remove the replica from the ISR.
     assert world.brief("orders") == (1, (1, 2), 2)
     assert assignment(world) == ReplicaAssignment((2, 1))
 
 
-def test_the_leader_moves_to_the_first_of_the_target_where_it_is_to_leave(world: World) -> None:
+def test_leader_outside_the_target_moves_to_the_first_target(world: World) -> None:
     world.create_topic("orders", {0: [1, 2]})
     world.settle()
     reassign(world, [3, 2])
@@ -195,7 +195,7 @@ def test_the_leader_moves_to_the_first_of_the_target_where_it_is_to_leave(world:
     assert assignment(world) == ReplicaAssignment((3, 2))
 
 
-def test_reassignments_under_way_are_listed_all_or_those_asked_for(world: World) -> None:
+def test_reassignments_in_progress_are_listed_and_filtered(world: World) -> None:
     world.create_topic("orders", {0: [1], 1: [1]})
     world.settle()
     reassign(world, [2])
@@ -208,12 +208,12 @@ def test_reassignments_under_way_are_listed_all_or_those_asked_for(world: World)
 # ---- cancelling and superseding -------------------------------------------------------------------------------
 
 
-def test_cancelling_goes_back_to_the_origin_and_deletes_what_was_begun(world: World) -> None:
+def test_cancellation_restores_the_origin_and_deletes_the_rest(world: World) -> None:
     world.create_topic("orders", {0: [1, 2]})
     world.settle()
     reassign(world, [3, 4])
     assert assignment(world) == ReplicaAssignment((3, 4, 1, 2), (3, 4), (1, 2))
-    world.told.clear()
+    world.received.clear()
     assert reassign(world, None) == (KafkaError.none, None)
     assert assignment(world) == ReplicaAssignment((1, 2))
     assert world.state("orders").leader == 1
@@ -226,11 +226,11 @@ def test_cancelling_goes_back_to_the_origin_and_deletes_what_was_begun(world: Wo
     )
 
 
-def test_another_target_supersedes_and_only_what_is_no_longer_needed_stops(world: World) -> None:
+def test_new_target_supersedes_and_stops_unneeded_replicas(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     reassign(world, [2, 3])
-    world.told.clear()
+    world.received.clear()
     reassign(world, [3, 4])
     assert assignment(world) == ReplicaAssignment((3, 4, 1), (3, 4), (1,))
     assert [t.to for t in world.requests("StopReplica")] == [2, 2]
@@ -238,8 +238,8 @@ def test_another_target_supersedes_and_only_what_is_no_longer_needed_stops(world
     assert world.brief("orders")[:2] == (3, (3, 4))
 
 
-def test_where_the_leader_is_no_longer_needed_another_member_of_the_isr_leads(world: World) -> None:
-    # Kafka's controller leaves the partition without a leader, and the reassignment without an end (seed 500116).
+def test_superseded_leader_is_replaced_by_an_isr_member(world: World) -> None:
+    # Kafka's controller leaves the partition without a leader, and the reassignment never ends (seed 500116).
     world.create_topic("orders", {0: [3]})
     world.settle()
     assert reassign(world, [2, 1, 4])[0] is KafkaError.none
@@ -254,8 +254,8 @@ def test_where_the_leader_is_no_longer_needed_another_member_of_the_isr_leads(wo
     assert assignment(world).replicas == (1, 4)
 
 
-def test_the_only_replicas_in_sync_are_not_given_up_though_nobody_needs_them_any_more(world: World) -> None:
-    # Kafka's controller has them deleted, and whatever was written is lost.
+def test_only_replicas_in_sync_are_never_deleted(world: World) -> None:
+    # Kafka's controller deletes them, and all their records are lost.
     world.create_topic("orders", {0: [3]})
     world.settle()
     reassign(world, [2, 1, 4])
@@ -263,13 +263,13 @@ def test_the_only_replicas_in_sync_are_not_given_up_though_nobody_needs_them_any
     world.leave(3)
     world.settle()
     assert world.brief("orders")[:2] == (2, (2,))
-    before, told = assignment(world), len(world.told)
+    before, received = assignment(world), len(world.received)
     refused = (KafkaError.invalid_replica_assignment, "every replica that is in sync would be deleted")
     assert reassign(world, None) == refused
     assert reassign(world, [1, 4]) == refused
     ask_by_znode(world, orders=[1, 4])
     assert path_is_gone(world) and assignment(world) == before
-    assert not any(row.kind == "StopReplica" for row in world.told[told:])
+    assert not any(row.kind == "StopReplica" for row in world.received[received:])
     world.join(3)
     world.settle()
     caught_up(world, [2, 3])
@@ -277,7 +277,7 @@ def test_the_only_replicas_in_sync_are_not_given_up_though_nobody_needs_them_any
     assert world.brief("orders")[:2] == (3, (3,)) and assignment(world).replicas == (3,)
 
 
-def test_a_request_takes_its_partitions_off_the_list_in_the_znode_and_leaves_the_others(world: World) -> None:
+def test_request_removes_only_its_partitions_from_the_znode(world: World) -> None:
     for topic in ("orders", "users"):
         world.create_topic(topic, {0: [1]})
     world.settle()
@@ -286,19 +286,19 @@ def test_a_request_takes_its_partitions_off_the_list_in_the_znode_and_leaves_the
     listed = znodes.decode_reassignments(world.ensemble.data(znodes.REASSIGN_PARTITIONS))
     assert listed == {TopicPartition("users", 0): (2,)}
     assert assignment(world).target == (3,)
-    assert world.state("users").leader_epoch == 1, "what stays on the list is not begun again"
+    assert world.state("users").leader_epoch == 1, "the remaining reassignments are not restarted"
     caught_up(world, [1, 2], topic="users")
     assert path_is_gone(world)
-    # The next list is noticed.
+    # The controller notices the next list.
     ask_by_znode(world, users=[3])
     assert assignment(world, "users").adding == (3,)
 
 
-# ---- what is refused ------------------------------------------------------------------------------------------
+# ---- errors ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("target", [[], [2, 2], [2, -1], [2, 7]])
-def test_targets_that_make_no_sense_are_invalid(world: World, target: list[int]) -> None:
+def test_invalid_targets_are_refused(world: World, target: list[int]) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     error, message = reassign(world, target)
@@ -307,7 +307,7 @@ def test_targets_that_make_no_sense_are_invalid(world: World, target: list[int])
     assert assignment(world) == ReplicaAssignment((1,))
 
 
-def test_unknown_partitions_and_topics_being_deleted_are_not_reassigned(world: World) -> None:
+def test_unknown_or_deleted_partitions_are_not_reassigned(world: World) -> None:
     world.create_topic("orders", {0: [1, 2]})
     world.settle()
     assert reassign(world, [2], TopicPartition("orders", 7))[0] is KafkaError.unknown_topic_or_partition
@@ -318,7 +318,7 @@ def test_unknown_partitions_and_topics_being_deleted_are_not_reassigned(world: W
     assert reassign(world, [3])[0] is KafkaError.unknown_topic_or_partition
 
 
-def test_a_list_that_cannot_be_read_or_carried_out_is_removed(world: World) -> None:
+def test_unreadable_or_invalid_list_is_removed(world: World) -> None:
     world.ensemble.put(znodes.REASSIGN_PARTITIONS, b"{")
     world.settle()
     assert path_is_gone(world)
@@ -327,7 +327,7 @@ def test_a_list_that_cannot_be_read_or_carried_out_is_removed(world: World) -> N
     assert not world.events(ControllerResigned)
 
 
-def test_a_partition_without_a_state_znode_fails_alone_and_the_reign_goes_on(world: World) -> None:
+def test_partition_without_a_state_znode_fails_alone(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     world.ensemble.delete(znodes.partition_state_path(P0))
@@ -335,10 +335,10 @@ def test_a_partition_without_a_state_znode_fails_alone_and_the_reign_goes_on(wor
     assert not world.events(ControllerResigned)
 
 
-def test_a_reassignment_for_which_the_znode_would_become_too_large_is_refused_and_nothing_is_written(
+def test_reassignment_too_large_for_the_znode_is_refused(
     world: World,
 ) -> None:
-    # ZooKeeper drops the connection over more than that, and the controller would send it again for ever.
+    # ZooKeeper closes the connection for a larger znode, and the controller would send it again for ever.
     world.create_topic("orders", {0: [1], 1: list(range(10_000, 160_000))})
     world.settle()
     written = world.ensemble.data(znodes.topic_path("orders"))
@@ -349,12 +349,12 @@ def test_a_reassignment_for_which_the_znode_would_become_too_large_is_refused_an
     assert not world.events(ControllerResigned)
 
 
-# ---- partitions that nobody has led yet ------------------------------------------------------------------------
+# ---- partitions without a first leader -------------------------------------------------------------------------
 
 
 @pytest.fixture
-def unborn(world: World) -> World:
-    """A partition whose only replica was dead when it was made."""
+def leaderless(world: World) -> World:
+    """Create a partition whose only replica is dead."""
     world.leave(1)
     world.create_topic("orders", {0: [1]})
     world.settle()
@@ -362,70 +362,72 @@ def unborn(world: World) -> World:
     return world
 
 
-def test_a_partition_that_nobody_has_led_is_begun_by_the_replicas_it_moves_to(unborn: World) -> None:
-    assert reassign(unborn, [2, 3]) == (KafkaError.none, None)
-    assert unborn.brief("orders")[:2] == (2, (2, 3))
-    assert assignment(unborn) == ReplicaAssignment((2, 3)) and under_way(unborn) == {}
-    assert not unborn.events(ControllerEventFailed)
+def test_partition_without_a_leader_starts_at_its_new_replicas(leaderless: World) -> None:
+    assert reassign(leaderless, [2, 3]) == (KafkaError.none, None)
+    assert leaderless.brief("orders")[:2] == (2, (2, 3))
+    assert assignment(leaderless) == ReplicaAssignment((2, 3)) and under_way(leaderless) == {}
+    assert not leaderless.events(ControllerEventFailed)
 
 
-def test_a_replica_that_began_a_partition_is_told_so_again_after_a_restart(unborn: World) -> None:
-    reassign(unborn, [2, 3])
-    # Something makes the controller look for partitions that can be led, and the leader asks for the ISR.
-    unborn.leave(4)
-    unborn.settle()
-    caught_up(unborn, [2, 3])
+def test_replica_that_started_a_partition_is_sent_it_again(leaderless: World) -> None:
+    reassign(leaderless, [2, 3])
+    # The controller looks for partitions that can have a leader, and the leader proposes an ISR.
+    leaderless.leave(4)
+    leaderless.settle()
+    caught_up(leaderless, [2, 3])
     for broker_id in (3, 2):
-        unborn.leave(broker_id)
-        unborn.settle()
-        unborn.told.clear()
-        unborn.join(broker_id)
-        unborn.settle()
-        told = [told.partitions()[P0].leader_epoch for told in unborn.requests("LeaderAndIsr", broker_id)]
-        assert told and told[-1] == unborn.state("orders").leader_epoch
+        leaderless.leave(broker_id)
+        leaderless.settle()
+        leaderless.received.clear()
+        leaderless.join(broker_id)
+        leaderless.settle()
+        received = [
+            received.partitions()[P0].leader_epoch for received in leaderless.requests("LeaderAndIsr", broker_id)
+        ]
+        assert received and received[-1] == leaderless.state("orders").leader_epoch
 
 
-def test_a_topic_of_which_a_partition_was_begun_where_it_moved_to_can_be_deleted(unborn: World) -> None:
-    reassign(unborn, [2, 3])
-    unborn.ensemble.put(znodes.delete_topic_path("orders"))
-    unborn.settle()
-    assert not unborn.has("orders")
+def test_topic_with_a_partition_started_elsewhere_is_deletable(leaderless: World) -> None:
+    reassign(leaderless, [2, 3])
+    leaderless.ensemble.put(znodes.delete_topic_path("orders"))
+    leaderless.settle()
+    assert not leaderless.has("orders")
 
 
-def test_where_nobody_is_live_to_begin_a_partition_its_reassignment_waits_for_the_first(unborn: World) -> None:
-    reassign(unborn, [1, 2])
-    assert assignment(unborn) == ReplicaAssignment((1, 2), (2,)) and unborn.brief("orders")[:2] == (2, (2,))
-    unborn.create_topic("lines", {0: [1]})
-    unborn.settle()
-    unborn.leave(2)
-    unborn.settle()
-    ask_by_znode(unborn, lines=[2])
-    assert under_way(unborn, TopicPartition("lines", 0)) and not path_is_gone(unborn)
-    unborn.join(2)
-    unborn.settle()
-    assert unborn.brief("lines")[:2] == (2, (2,)) and path_is_gone(unborn)
-    assert not unborn.events(ControllerEventFailed)
+def test_reassignment_waits_for_a_replica_that_can_start(leaderless: World) -> None:
+    reassign(leaderless, [1, 2])
+    assert assignment(leaderless) == ReplicaAssignment((1, 2), (2,)) and leaderless.brief("orders")[:2] == (2, (2,))
+    leaderless.create_topic("lines", {0: [1]})
+    leaderless.settle()
+    leaderless.leave(2)
+    leaderless.settle()
+    ask_by_znode(leaderless, lines=[2])
+    assert under_way(leaderless, TopicPartition("lines", 0)) and not path_is_gone(leaderless)
+    leaderless.join(2)
+    leaderless.settle()
+    assert leaderless.brief("lines")[:2] == (2, (2,)) and path_is_gone(leaderless)
+    assert not leaderless.events(ControllerEventFailed)
 
 
-def test_replicas_that_are_removed_together_hear_nothing_of_who_leads_from_then_on(world: World) -> None:
+def test_replicas_removed_together_get_no_later_leader(world: World) -> None:
     world.create_topic("orders", {0: [3, 1, 2]})
     world.settle()
     caught_up(world, [1, 3])
-    world.told.clear()
-    # Broker 1 leaves the ISR, 2 is not in it: one state is told upon the going of both.
+    world.received.clear()
+    # Broker 1 leaves the ISR, and 2 is not in it: one state is sent for the removal of both.
     reassign(world, [3])
     assert world.brief("orders")[:2] == (3, (3,))
     assert world.requests("LeaderAndIsr", 3)
     for broker_id in (1, 2):
-        told = [each.partitions()[P0].replicas for each in world.requests("LeaderAndIsr", broker_id)]
-        assert all(broker_id in replicas for replicas in told)
+        received = [each.partitions()[P0].replicas for each in world.requests("LeaderAndIsr", broker_id)]
+        assert all(broker_id in replicas for replicas in received)
         assert world.requests("StopReplica", broker_id)[-1].partitions()[P0].delete_partition
 
 
-# ---- other things that happen meanwhile -----------------------------------------------------------------------
+# ---- concurrent events ----------------------------------------------------------------------------------------
 
 
-def test_the_next_controller_goes_on_where_the_last_one_stood(world: World) -> None:
+def test_next_controller_continues_a_reassignment(world: World) -> None:
     world.start(8)
     world.create_topic("orders", {0: [1]})
     world.settle()
@@ -438,8 +440,8 @@ def test_the_next_controller_goes_on_where_the_last_one_stood(world: World) -> N
     assert assignment(world) == ReplicaAssignment((2,))
 
 
-def test_replicas_are_not_removed_while_nobody_of_the_target_can_lead(world: World) -> None:
-    """The target is in sync, and dead: what the origin has is all that there is to be had."""
+def test_replicas_are_not_removed_while_no_target_can_lead(world: World) -> None:
+    """The target is in sync but dead, so only the origin has the records."""
     world.start(8)
     world.create_topic("orders", {0: [1]})
     world.settle()
@@ -458,11 +460,14 @@ def test_replicas_are_not_removed_while_nobody_of_the_target_can_lead(world: Wor
     world.settle()
     assert world.brief("orders")[:2] == (2, (2,))
     assert assignment(world) == ReplicaAssignment((2,))
-    assert [told.partitions()[P0].delete_partition for told in world.requests("StopReplica", 1)] == [False, True]
+    assert [received.partitions()[P0].delete_partition for received in world.requests("StopReplica", 1)] == [
+        False,
+        True,
+    ]
 
 
 def begun_with_its_only_leader_on_the_way_out(world: World) -> None:
-    """Broker 1 alone is in sync, and is being shut down, when the partition is to be left to it."""
+    """Leave the partition to broker 1, which alone is in sync and is shutting down."""
     world.create_topic("orders", {0: [1, 2]})
     world.settle()
     world.leave(2)
@@ -475,7 +480,7 @@ def begun_with_its_only_leader_on_the_way_out(world: World) -> None:
     assert not world.requests("StopReplica", 2)
 
 
-def test_a_target_that_is_being_shut_down_is_waited_for_and_nothing_failed(world: World) -> None:
+def test_target_that_is_shutting_down_is_awaited(world: World) -> None:
     begun_with_its_only_leader_on_the_way_out(world)
     world.leave(1)
     world.settle()
@@ -485,14 +490,14 @@ def test_a_target_that_is_being_shut_down_is_waited_for_and_nothing_failed(world
     assert not world.events(ControllerEventFailed)
 
 
-def test_where_nothing_is_to_be_removed_a_cancellation_needs_nobody_to_lead(world: World) -> None:
+def test_cancellation_without_removals_needs_no_leader(world: World) -> None:
     begun_with_its_only_leader_on_the_way_out(world)
     assert reassign(world, None) == (KafkaError.none, None)
     assert assignment(world) == ReplicaAssignment((1, 2)) and under_way(world) == {}
     assert not world.events(ControllerEventFailed)
 
 
-def test_a_list_written_while_there_was_no_controller_is_taken_up_by_the_next(world: World) -> None:
+def test_list_written_without_a_controller_is_read_by_the_next(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     world.kill(9)
@@ -501,7 +506,7 @@ def test_a_list_written_while_there_was_no_controller_is_taken_up_by_the_next(wo
     assert assignment(world).adding == (2,)
 
 
-def test_an_isr_that_leaders_write_themselves_completes_a_reassignment_too(world: World) -> None:
+def test_isr_written_by_a_leader_completes_a_reassignment(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     reassign(world, [2])
@@ -511,10 +516,10 @@ def test_an_isr_that_leaders_write_themselves_completes_a_reassignment_too(world
     assert assignment(world) == ReplicaAssignment((2,))
 
 
-def test_partitions_added_at_the_moment_of_a_reassignment_are_not_written_over(world: World) -> None:
+def test_partitions_added_during_a_reassignment_are_kept(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
-    # The request is there before the watch tells of the znode.
+    # The request arrives before the watch event of the znode.
     world.create_topic("orders", {0: [1], 1: [3]})
     assert reassign(world, [2]) == (KafkaError.none, None)
     world.settle()
@@ -525,8 +530,8 @@ def test_partitions_added_at_the_moment_of_a_reassignment_are_not_written_over(w
     assert assignment(world, partition=1) == ReplicaAssignment((3,))
 
 
-def test_an_assignment_that_removes_every_replica_is_not_carried_out_and_can_be_cancelled(world: World) -> None:
-    """Nobody can ask for it; it takes an editor, and a controller that reads the znode."""
+def test_assignment_that_removes_every_replica_can_be_canceled(world: World) -> None:
+    """No request can create it, only an edit of the znode that a new controller reads."""
     world.create_topic("orders", {0: [1, 2]})
     world.settle()
     by_hand = json.loads(world.ensemble.data(znodes.topic_path("orders")))

@@ -1,4 +1,4 @@
-"""Znodes that the ensemble does not give out, or does not take: the controller says which, and goes on or gives way."""
+"""Znodes that the ensemble does not let the controller read or write: it reports the path, and continues or resigns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOPIC = znodes.topic_path("t")
 
 
 def led() -> World:
-    """A controller on broker 1, and t-0 on 2 and 3."""
+    """Return a controller on broker 1, and t-0 on 2 and 3."""
     world = World()
     world.start(1)
     world.join(2, 3)
@@ -30,8 +30,8 @@ def problems(world: World) -> list[str]:
 
 
 @pytest.mark.parametrize("path", [znodes.FEATURE, znodes.broker_path(2), TOPIC])
-def test_a_controller_that_cannot_read_what_it_needs_does_not_reign(path: str) -> None:
-    """KafkaController.elect: whatever is thrown while it becomes controller moves the controller elsewhere."""
+def test_controller_that_cannot_read_required_state_resigns(path: str) -> None:
+    """KafkaController.elect: any exception during the election moves the controller to another broker."""
     world = led()
     world.kill(1)
     world.ensemble.unreadable[path] = ErrorCode.NO_AUTH
@@ -43,11 +43,11 @@ def test_a_controller_that_cannot_read_what_it_needs_does_not_reign(path: str) -
     world.settle()
     world.leave(2)
     world.settle()
-    assert world.brief("t") == (3, (3,), 1), "who became controller behind it does its work"
+    assert world.brief("t") == (3, (3,), 1), "the next controller does its work"
 
 
 @pytest.mark.parametrize("path", [znodes.FEATURE])
-def test_a_controller_that_cannot_write_what_it_needs_does_not_reign(path: str) -> None:
+def test_controller_that_cannot_write_required_state_resigns(path: str) -> None:
     world = World()
     world.ensemble.unwritable[path] = ErrorCode.NO_AUTH
     world.start(1)
@@ -55,7 +55,7 @@ def test_a_controller_that_cannot_write_what_it_needs_does_not_reign(path: str) 
     assert world.events(ControllerResigned) and any(path in problem for problem in problems(world))
 
 
-def test_a_partition_whose_state_cannot_be_read_is_said_and_left_out() -> None:
+def test_partition_with_an_unreadable_state_is_reported() -> None:
     world = led()
     world.create_topic("u", {0: [2, 3]})
     world.settle()
@@ -69,7 +69,7 @@ def test_a_partition_whose_state_cannot_be_read_is_said_and_left_out() -> None:
     assert T0 not in context.leadership and TopicPartition("u", 0) in context.leadership
 
 
-def test_a_topic_whose_state_cannot_be_written_has_no_leader_and_the_others_are_made() -> None:
+def test_topic_with_an_unwritable_state_has_no_leader() -> None:
     world = World()
     world.start(1)
     world.join(2, 3)
@@ -84,7 +84,7 @@ def test_a_topic_whose_state_cannot_be_written_has_no_leader_and_the_others_are_
     assert context.partition_states[TopicPartition("u", 0)] is PartitionState.ONLINE
 
 
-def test_a_partition_whose_new_leader_cannot_be_written_is_offline_and_the_others_are_led() -> None:
+def test_partition_with_an_unwritable_leader_is_offline() -> None:
     world = led()
     world.create_topic("u", {0: [2, 3]})
     world.settle()

@@ -1,4 +1,4 @@
-"""Elections that are asked for by znode or by request, and the imbalance check (acceptance scenarios 39-41)."""
+"""Elections requested by znode or by request, and the imbalance check (acceptance scenarios 39 to 41)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def elect(world: World, kind: int, *partitions: TopicPartition) -> dict[TopicPar
 
 
 def move_off_the_preferred(world: World) -> None:
-    """t-0 of [2, 3] is led by 3, with 2 back in the ISR."""
+    """Create t-0 on [2, 3], led by 3 with 2 back in the ISR."""
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.leave(2)
@@ -53,14 +53,14 @@ def move_off_the_preferred(world: World) -> None:
 
 
 def back_in_isr(world: World) -> None:
-    """Broker 2 has caught up, as a leader of before Kafka 2.7 tells it."""
+    """Add broker 2 to the ISR, as a leader before Kafka 2.7 writes it."""
     world.set_isr("t", 0, [*world.state("t").isr, 2])
     notice = znodes.encode_partition_set([T0])
     world.ensemble.put(f"{znodes.ISR_CHANGE_NOTIFICATION}/isr_change_{world.ensemble.zxid:010d}", notice)
     world.settle()
 
 
-def test_a_leaders_own_isr_change_is_read_told_and_its_notice_removed(world: World) -> None:
+def test_isr_change_of_a_leader_is_read_and_sent_to_brokers(world: World) -> None:
     move_off_the_preferred(world)
     assert world.active().controller.reign.context.leadership[T0] == world.state("t")
     assert not world.ensemble.nodes[znodes.ISR_CHANGE_NOTIFICATION].children
@@ -87,7 +87,7 @@ def test_preferred_election_by_znode_back_to_back(world: World) -> None:
 
 
 @pytest.mark.scenario(40)
-def test_preferred_election_of_an_offline_head_changes_nothing_but_is_removed(world: World) -> None:
+def test_preferred_election_of_an_offline_replica_is_removed(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.leave(2)
@@ -99,7 +99,7 @@ def test_preferred_election_of_an_offline_head_changes_nothing_but_is_removed(wo
     assert znodes.PREFERRED_REPLICA_ELECTION not in world.ensemble.nodes
 
 
-def test_a_preferred_election_left_by_the_last_controller_is_done_by_the_next(world: World) -> None:
+def test_pending_preferred_election_is_run_by_next_controller(world: World) -> None:
     move_off_the_preferred(world)
     world.kill(1)
     world.ensemble.put(znodes.PREFERRED_REPLICA_ELECTION, znodes.encode_partition_set([T0]))
@@ -108,7 +108,7 @@ def test_a_preferred_election_left_by_the_last_controller_is_done_by_the_next(wo
     assert znodes.PREFERRED_REPLICA_ELECTION not in world.ensemble.nodes
 
 
-def test_garbage_in_the_election_znode_is_removed_and_journalled(world: World) -> None:
+def test_invalid_election_znode_is_removed_and_journaled(world: World) -> None:
     world.ensemble.put(znodes.PREFERRED_REPLICA_ELECTION, b"garbage")
     world.settle()
     assert znodes.PREFERRED_REPLICA_ELECTION not in world.ensemble.nodes
@@ -125,14 +125,14 @@ def test_preferred_election_by_request(world: World) -> None:
         TopicPartition("no", 0): KafkaError.unknown_topic_or_partition,
     }
     assert world.brief("t") == (2, (3, 2), 2)
-    # For all partitions only those that were in need are listed.
+    # For all partitions, the response lists only partitions that needed an election.
     assert elect(world, 0) == {}
     world.leave(4)
     world.settle()
     assert elect(world, 0) == {TopicPartition("u", 0): KafkaError.preferred_leader_not_available}
 
 
-def test_unclean_election_by_request_needs_no_permission(world: World) -> None:
+def test_unclean_election_by_request_needs_no_configuration(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     assert elect(world, 1, T0) == {T0: KafkaError.election_not_needed}
@@ -144,7 +144,7 @@ def test_unclean_election_by_request_needs_no_permission(world: World) -> None:
     assert elect(world, 1, T0) == {T0: KafkaError.eligible_leaders_not_available}
 
 
-def test_elections_of_topics_being_deleted_or_of_an_unknown_kind_are_refused(world: World) -> None:
+def test_election_of_a_deleted_topic_or_unknown_type_is_refused(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.leave(3)
@@ -157,7 +157,7 @@ def test_elections_of_topics_being_deleted_or_of_an_unknown_kind_are_refused(wor
 
 
 @pytest.mark.scenario(41)
-def test_the_imbalance_check_gives_leadership_back() -> None:
+def test_imbalance_check_restores_the_preferred_leader() -> None:
     world = World()
     world.start(1, leader_imbalance_check_interval_seconds=10)
     world.join(2, 3)
@@ -176,7 +176,7 @@ def test_the_imbalance_check_gives_leadership_back() -> None:
 
 
 @pytest.mark.scenario(41)
-def test_the_imbalance_check_waits_for_a_partition_that_is_being_reassigned() -> None:
+def test_imbalance_check_skips_a_partition_being_reassigned() -> None:
     world = World()
     world.start(1, leader_imbalance_check_interval_seconds=10)
     world.join(2, 3, 4)
@@ -185,7 +185,7 @@ def test_the_imbalance_check_waits_for_a_partition_that_is_being_reassigned() ->
     moves = {T0: (4, 2)}
     world.ensemble.put(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments(moves))
     world.run(6_000)
-    # 4 is preferred by now, but not in sync.
+    # Broker 4 is now preferred, but not in sync.
     assert world.brief("t") == (2, (2, 3), 1)
     world.set_isr("t", 0, [2, 3, 4])
     world.ensemble.put(f"{znodes.ISR_CHANGE_NOTIFICATION}/isr_change_0000000001", znodes.encode_partition_set([T0]))
@@ -195,8 +195,8 @@ def test_the_imbalance_check_waits_for_a_partition_that_is_being_reassigned() ->
     assert world.brief("t") == (4, (2, 4), 4)
 
 
-def test_an_administrators_request_is_journaled_by_the_controller_and_by_nobody_else() -> None:
-    """Or each broker that is asked in vain would be told of as if it had done something."""
+def test_admin_request_is_journaled_only_by_the_controller() -> None:
+    """Otherwise every broker that refused the request would appear to have run it."""
     world = World()
     for broker_id in (1, 2):
         world.start(broker_id)
@@ -211,8 +211,8 @@ def test_an_administrators_request_is_journaled_by_the_controller_and_by_nobody_
     assert asked == [("ElectLeaders", "adminclient-1")]
 
 
-def test_the_imbalance_check_comes_soon_and_then_at_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:
-    """KafkaController.scheduleAutoLeaderRebalanceTask: after five seconds, then by the configured interval."""
+def test_imbalance_check_runs_soon_and_then_at_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """KafkaController.scheduleAutoLeaderRebalanceTask: after five seconds, then at the configured interval."""
     asked_ms: list[int] = []
     schedule = Reign.schedule_rebalance
 
@@ -227,7 +227,7 @@ def test_the_imbalance_check_comes_soon_and_then_at_its_interval(monkeypatch: py
     assert asked_ms == [5_000, 7_000, 7_000, 7_000]
 
 
-def test_the_imbalance_check_leaves_a_little_imbalance_alone() -> None:
+def test_imbalance_check_ignores_a_small_imbalance() -> None:
     world = World()
     world.start(1, leader_imbalance_per_broker_percentage=50)
     world.join(2, 3)
@@ -235,11 +235,11 @@ def test_the_imbalance_check_leaves_a_little_imbalance_alone() -> None:
     move_off_the_preferred(world)
     world.create_topic("u", {0: [2, 3]})
     world.run(6_000)
-    # One of the two partitions that prefer broker 2 is led elsewhere: 50 percent, and not more.
+    # One of the two partitions that prefer broker 2 has another leader: 50 percent, and not more.
     assert world.brief("t")[0] == 3 and world.brief("u")[0] == 2
 
 
-def test_the_imbalance_check_waits_while_partitions_are_being_reassigned() -> None:
+def test_imbalance_check_waits_for_reassignments() -> None:
     """KafkaController.checkAndTriggerAutoLeaderRebalance."""
     world = World()
     world.start(1, leader_imbalance_check_interval_seconds=7)

@@ -1,4 +1,4 @@
-"""Topics: creation, growth, deletion (acceptance scenarios 26-31)."""
+"""Topics: creation, partition increase, deletion (acceptance scenarios 26 to 31)."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def world() -> World:
     made.start(1)
     made.join(2, 3)
     made.settle()
-    made.told.clear()
+    made.received.clear()
     return made
 
 
 @pytest.mark.scenario(26)
-def test_a_new_topic_is_led_by_the_head_of_its_assignment(world: World) -> None:
+def test_new_topic_is_led_by_the_first_replica(world: World) -> None:
     world.create_topic("t", {0: [2, 3], 1: [3, 2]})
     world.settle()
     for path in ("/brokers/topics/t/partitions", "/brokers/topics/t/partitions/0"):
@@ -63,29 +63,29 @@ def test_a_new_topic_is_led_by_the_head_of_its_assignment(world: World) -> None:
     assert elected[0].zxid == world.ensemble.nodes["/brokers/topics/t/partitions/0/state"].czxid
 
 
-def test_the_replicas_of_a_new_topic_are_told_once_and_everybody_gets_metadata(world: World) -> None:
+def test_new_topic_is_sent_once_to_replicas_and_in_metadata(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     assert not world.requests("LeaderAndIsr", 1)
     for broker_id in (2, 3):
-        [told] = world.requests("LeaderAndIsr", broker_id)
-        row = told.partitions()[T0]
+        [received] = world.requests("LeaderAndIsr", broker_id)
+        row = received.partitions()[T0]
         assert row.is_new and (row.leader, row.isr, row.replicas) == (2, (2, 3), (2, 3))
         assert (row.leader_epoch, row.partition_epoch, row.controller_epoch) == (0, 0, 1)
-        assert told.request.type_ == 0
-        [leader] = told.request.live_leaders
+        assert received.request.type_ == 0
+        [leader] = received.request.live_leaders
         assert (leader.broker_id, leader.host_name, leader.port) == (2, "b2", 9092)
         topic_id = json.loads(world.ensemble.data("/brokers/topics/t"))["topic_id"]
         from zabka.kafka.topic_ids import topic_id_to_kafka
 
-        assert told.request.topic_states[0].topic_id == topic_id_to_kafka(topic_id)
-        order = [row.kind for row in world.told if row.to == broker_id]
+        assert received.request.topic_states[0].topic_id == topic_id_to_kafka(topic_id)
+        order = [row.kind for row in world.received if row.to == broker_id]
         assert order.index("LeaderAndIsr") < order.index("UpdateMetadata")
     assert world.requests("UpdateMetadata", 1)[-1].partitions()[T0].leader == 2
 
 
 @pytest.mark.scenario(27)
-def test_a_dead_replica_neither_leads_nor_is_in_sync_in_a_new_topic(world: World) -> None:
+def test_dead_replica_is_not_in_the_isr_of_a_new_topic(world: World) -> None:
     world.leave(2)
     world.create_topic("t", {0: [2, 3]})
     world.settle()
@@ -95,7 +95,7 @@ def test_a_dead_replica_neither_leads_nor_is_in_sync_in_a_new_topic(world: World
 
 
 @pytest.mark.scenario(29)
-def test_a_partition_without_a_live_replica_stays_new_until_one_starts(world: World) -> None:
+def test_partition_without_a_live_replica_stays_new(world: World) -> None:
     world.create_topic("t", {0: [7, 8]})
     world.settle()
     assert "/brokers/topics/t/partitions/0/state" not in world.ensemble.nodes
@@ -127,7 +127,7 @@ def test_new_partitions_of_a_topic_come_online(world: World) -> None:
 
 
 @pytest.mark.scenario(33)
-def test_a_topic_keeps_its_id_over_elections_and_restarts(world: World) -> None:
+def test_topic_keeps_its_id_over_elections_and_restarts(world: World) -> None:
     world.create_topic("t", {0: [2]})
     world.settle()
     written = world.ensemble.nodes[znodes.topic_path("t")]
@@ -139,7 +139,7 @@ def test_a_topic_keeps_its_id_over_elections_and_restarts(world: World) -> None:
     assert written.version == version, "the id is written once"
 
 
-def test_an_id_that_an_old_tool_left_out_is_written_again_before_another_controller_makes_one(world: World) -> None:
+def test_topic_id_removed_by_an_old_tool_is_written_again(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     before = json.loads(world.ensemble.data("/brokers/topics/t"))["topic_id"]
@@ -157,19 +157,19 @@ def test_an_id_that_an_old_tool_left_out_is_written_again_before_another_control
 
 
 @pytest.mark.scenario(33)
-def test_a_topic_without_an_id_is_given_one(world: World) -> None:
+def test_topic_without_an_id_gets_one(world: World) -> None:
     world.ensemble.put("/brokers/topics/t", b'{"version":1,"partitions":{"0":[2]}}')
     world.settle()
     content = json.loads(world.ensemble.data("/brokers/topics/t"))
     assert content["version"] == 3 and len(content["topic_id"]) == 22 and content["partitions"] == {"0": [2]}
     assert world.events(TopicCreated)[0].topic_id == content["topic_id"]
-    # It keeps it under the next controller.
+    # It keeps the id under the next controller.
     world.kill(1)
     world.start(4)
     assert json.loads(world.ensemble.data("/brokers/topics/t")) == content
 
 
-def test_partitions_added_while_a_topic_is_given_an_id_are_not_written_over(world: World) -> None:
+def test_partitions_added_while_a_topic_gets_an_id_are_kept(world: World) -> None:
     path = znodes.topic_path("t")
     world.ensemble.put(path, b'{"version":1,"partitions":{"0":[2]}}')
     seen = world.ensemble.nodes[path]
@@ -189,7 +189,7 @@ def test_partitions_added_while_a_topic_is_given_an_id_are_not_written_over(worl
     assert world.brief("t", 1) == (3, (3,), 0)
 
 
-def test_an_unreadable_topic_is_left_out_and_journalled(world: World) -> None:
+def test_unreadable_topic_is_ignored_and_journaled(world: World) -> None:
     world.ensemble.put("/brokers/topics/bad", b"{")
     world.create_topic("t", {0: [2]})
     world.settle()
@@ -197,7 +197,7 @@ def test_an_unreadable_topic_is_left_out_and_journalled(world: World) -> None:
     assert "/brokers/topics/bad" in world.events(ControllerEventFailed)[0].problem
 
 
-def test_a_topic_that_was_unreadable_at_failover_is_taken_on_with_its_isr_as_soon_as_it_is_mended(world: World) -> None:
+def test_repaired_topic_is_loaded_with_its_isr(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     assert ask_for_isr(world, [2], "t") is KafkaError.none
@@ -210,7 +210,7 @@ def test_a_topic_that_was_unreadable_at_failover_is_taken_on_with_its_isr_as_soo
     world.settle()
     assert world.brief("t") == (2, (2,), 1)
     assert world.active().controller.reign.unreadable_topics == {}
-    # It is as any other now: 3 is out of sync, and does not lead where 2 is gone.
+    # It is an ordinary topic again: 3 is out of sync, and is not elected when 2 is down.
     world.leave(2)
     world.settle()
     assert world.brief("t") == (-1, (2,), 2)
@@ -220,7 +220,7 @@ def test_a_topic_that_was_unreadable_at_failover_is_taken_on_with_its_isr_as_soo
     assert len(world.events(TopicCreated)) == 1
 
 
-def test_a_topic_created_while_there_is_no_controller_is_taken_on_by_the_next(world: World) -> None:
+def test_topic_created_without_a_controller_is_loaded_later(world: World) -> None:
     world.kill(1)
     world.create_topic("t", {0: [2, 3]})
     world.start(4)
@@ -244,20 +244,20 @@ def gone(world: World, topic: str) -> bool:
 
 
 @pytest.mark.scenario(30)
-def test_a_topic_is_deleted_replicas_first_and_then_its_znodes(world: World) -> None:
+def test_topic_deletion_removes_replicas_then_znodes(world: World) -> None:
     world.create_topic("t", {0: [2, 3], 1: [3, 2]}, min_insync_replicas="2")
     world.settle()
-    world.told.clear()
+    world.received.clear()
     world.ensemble.put(znodes.delete_topic_path("t"))
     world.settle()
     assert gone(world, "t")
     assert [e.topic for e in world.events(TopicDeleted)] == ["t"]
     for broker_id in (2, 3):
         stops = world.requests("StopReplica", broker_id)
-        rows = [row for told in stops for row in told.partitions().values()]
+        rows = [row for received in stops for row in received.partitions().values()]
         assert {row.leader_epoch for row in rows} == {-2}
         assert [row.delete_partition for row in rows] == [False, False, True, True]
-    first = world.told[0]
+    first = world.received[0]
     assert first.kind == "UpdateMetadata" and first.partitions()[T0].leader == -2
     assert not world.requests("LeaderAndIsr")
     context = world.active().controller.reign.context
@@ -265,8 +265,8 @@ def test_a_topic_is_deleted_replicas_first_and_then_its_znodes(world: World) -> 
     assert not context.replica_states and not context.leadership and not context.partition_states
 
 
-def test_a_topic_of_many_partitions_is_deleted_in_a_few_round_trips(world: World) -> None:
-    """A thousand partitions are 2,002 znodes; the event queue, and every election, waits until they are gone."""
+def test_topic_with_many_partitions_is_deleted_in_few_requests(world: World) -> None:
+    """A thousand partitions are 2,002 znodes; the event queue and every election wait for their deletion."""
     world.create_topic("t", {number: [2, 3] for number in range(1_000)})
     world.run(3_000)
     world.ensemble.put(znodes.delete_topic_path("t"))
@@ -275,13 +275,13 @@ def test_a_topic_of_many_partitions_is_deleted_in_a_few_round_trips(world: World
 
 
 class _NeverWalked(dict[Replica, ReplicaState]):
-    """States by replica that are looked up, and never gone through."""
+    """Replica states that support lookups but no iteration."""
 
     def __iter__(self) -> Iterator[Replica]:
         raise AssertionError("every replica of the cluster was looked at")
 
 
-def test_what_is_forgotten_of_a_topic_is_found_without_a_look_at_all_others() -> None:
+def test_topic_removal_does_not_scan_all_replicas() -> None:
     context = ControllerContext(1, 1)
     for topic in ("t", "u"):
         context.add_topic(topic, None)
@@ -292,31 +292,29 @@ def test_what_is_forgotten_of_a_topic_is_found_without_a_look_at_all_others() ->
     assert [replica in context.replica_states for replica in replicas] == [False, False, True, True]
 
 
-def test_what_a_new_controller_does_about_very_many_dead_replicas_does_not_grow_with_their_square(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failover_with_many_dead_replicas_is_not_quadratic(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.create_topic("t", {0: [2, 3, *range(1_000, 1_200)]})
     world.settle()
-    told: list[int] = []
-    tell = RequestBatch.add_leader_and_isr
+    received: list[int] = []
+    add_leader_and_isr = RequestBatch.add_leader_and_isr
 
     def counted(
         batch: RequestBatch, broker_ids: Sequence[int], partition: TopicPartition, state: Any, *, is_new: bool
     ) -> None:
-        told.extend(broker_ids)
-        tell(batch, broker_ids, partition, state, is_new=is_new)
+        received.extend(broker_ids)
+        add_leader_and_isr(batch, broker_ids, partition, state, is_new=is_new)
 
     monkeypatch.setattr(RequestBatch, "add_leader_and_isr", counted)
     world.kill(1)
-    world.told.clear()
+    world.received.clear()
     world.start(9)
     world.run(2_000)
-    assert len(told) < 1_000
-    # Whoever is alive is told all the same.
+    assert len(received) < 1_000
+    # The live brokers get their requests all the same.
     assert world.requests("LeaderAndIsr", 2) and world.requests("LeaderAndIsr", 3)
 
 
-def test_a_deleted_topic_can_be_created_again_from_the_start(world: World) -> None:
+def test_deleted_topic_can_be_created_again(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     first = world.events(TopicCreated)[0].topic_id
@@ -330,13 +328,13 @@ def test_a_deleted_topic_can_be_created_again_from_the_start(world: World) -> No
     world.settle()
     assert world.brief("t") == (3, (3,), 0) and world.state("t").partition_epoch == 0
     assert world.events(TopicCreated)[1].topic_id != first
-    # And it is watched again.
+    # The controller watches it again.
     world.create_topic("t", {0: [3], 1: [2]})
     world.settle()
     assert world.brief("t", 1) == (2, (2,), 0)
 
 
-def test_a_topic_made_anew_as_soon_as_its_name_is_free_keeps_its_configuration(world: World) -> None:
+def test_topic_recreated_at_once_keeps_its_configuration(world: World) -> None:
     world.create_topic("t", {0: [2, 3]}, min_insync_replicas="2")
     world.settle()
     world.ensemble.put(znodes.delete_topic_path("t"))
@@ -347,8 +345,8 @@ def test_a_topic_made_anew_as_soon_as_its_name_is_free_keeps_its_configuration(w
     assert world.brief("t") == (3, (3,), 0)
 
 
-def test_a_topic_made_anew_before_its_deletion_is_sent_again_is_not_taken_for_the_one_before(world: World) -> None:
-    """The answer to the deletion's last write is lost, and the name is free."""
+def test_topic_recreated_before_a_repeated_deletion_is_kept(world: World) -> None:
+    """The response to the deletion's last write is lost, and the name is free again."""
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     last, lost = Delete(znodes.topic_path("t")), list[Op]()
@@ -367,7 +365,7 @@ def test_a_topic_made_anew_before_its_deletion_is_sent_again_is_not_taken_for_th
     assert world.has("t") and world.brief("t") == (3, (3,), 0)
 
 
-def test_a_topic_made_anew_as_soon_as_its_name_is_free_can_be_deleted_at_once(world: World) -> None:
+def test_topic_recreated_at_once_can_be_deleted_at_once(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.ensemble.put(znodes.delete_topic_path("t"))
@@ -378,8 +376,8 @@ def test_a_topic_made_anew_as_soon_as_its_name_is_free_can_be_deleted_at_once(wo
     assert gone(world, "t")
 
 
-def test_a_request_to_delete_a_topic_stays_where_the_topic_cannot_be_removed(world: World) -> None:
-    """Else the next controller would take on a topic without records and configuration."""
+def test_deletion_request_stays_if_the_topic_cannot_be_removed(world: World) -> None:
+    """Otherwise the next controller would load a topic without records and configuration."""
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.ensemble.unwritable[znodes.topic_path("t")] = ErrorCode.NO_AUTH
@@ -394,7 +392,7 @@ def test_a_request_to_delete_a_topic_stays_where_the_topic_cannot_be_removed(wor
 
 
 @pytest.mark.parametrize("path", [znodes.topic_path("t"), znodes.delete_topic_path("t")])
-def test_a_deletion_is_completed_where_somebody_removes_one_of_its_last_znodes(world: World, path: str) -> None:
+def test_deletion_completes_if_a_client_removes_a_last_znode(world: World, path: str) -> None:
     world.create_topic("t", {0: [2, 3]}, min_insync_replicas="2")
     world.settle()
     world.ensemble.put(znodes.delete_topic_path("t"))
@@ -406,7 +404,7 @@ def test_a_deletion_is_completed_where_somebody_removes_one_of_its_last_znodes(w
 
 
 @pytest.mark.scenario(31)
-def test_deletion_waits_for_an_offline_replica_and_resumes_when_it_is_back(world: World) -> None:
+def test_deletion_waits_for_an_offline_replica(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.leave(3)
@@ -421,8 +419,9 @@ def test_deletion_waits_for_an_offline_replica_and_resumes_when_it_is_back(world
     assert [e.topic for e in world.events(TopicDeleted)] == ["t"]
 
 
-def test_a_topic_whose_deletion_waits_has_no_partitions_any_more(world: World) -> None:
-    """TopicDeletionManager.onTopicDeletion moves them to Offline, then to NonExistent: they are not offline ones."""
+def test_topic_with_a_waiting_deletion_has_no_partition_states(world: World) -> None:
+    """TopicDeletionManager.onTopicDeletion moves them to Offline, then to NonExistent, so they do not count as
+    offline."""
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.leave(3)
@@ -435,8 +434,8 @@ def test_a_topic_whose_deletion_waits_has_no_partitions_any_more(world: World) -
     assert context.offline_partition_count == 0
 
 
-def test_a_leader_that_restarts_is_not_told_to_lead_on_what_is_to_be_deleted(world: World) -> None:
-    # Nobody is elected for a topic on its way out; Kafka's controller tells the old leader epoch again (seed 17).
+def test_restarted_leader_does_not_lead_a_topic_to_be_deleted(world: World) -> None:
+    # No leader is elected for a topic to be deleted; Kafka's controller sends the old leader epoch again (seed 17).
     world.create_topic("t", {0: [3]})
     world.settle()
     shutdown = ControlledShutdownRequest(broker_id=3, broker_epoch=-1)
@@ -446,17 +445,17 @@ def test_a_leader_that_restarts_is_not_told_to_lead_on_what_is_to_be_deleted(wor
     world.leave(3)
     world.settle()
     assert world.state("t").leader == 3
-    told = len(world.told)
+    received = len(world.received)
     world.join(3)
     world.settle()
     assert znodes.topic_path("t") not in world.ensemble.nodes
-    heard = [row for row in world.told[told:] if row.to == 3]
-    assert any(row.kind == "StopReplica" for row in heard)
-    assert not any(row.kind == "LeaderAndIsr" and row.partitions()[T0].leader == 3 for row in heard)
+    later = [row for row in world.received[received:] if row.to == 3]
+    assert any(row.kind == "StopReplica" for row in later)
+    assert not any(row.kind == "LeaderAndIsr" and row.partitions()[T0].leader == 3 for row in later)
 
 
 @pytest.mark.scenario(32)
-def test_a_broker_that_dies_while_it_deletes_halts_the_deletion(world: World) -> None:
+def test_broker_failure_during_a_deletion_halts_it(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.unreachable.add(3)
@@ -470,7 +469,7 @@ def test_a_broker_that_dies_while_it_deletes_halts_the_deletion(world: World) ->
     world.settle()
     assert not gone(world, "t")
     assert states[Replica(T0, 2)] is ReplicaState.DELETION_SUCCESSFUL
-    # Ineligible, and so put back to where it may be tried again.
+    # It was ineligible, so it returned to the state before the deletion, and a retry is possible.
     assert states[Replica(T0, 3)] is ReplicaState.OFFLINE
     metrics = world.active().controller.metrics()["KafkaController"]
     assert (metrics["TopicsToDeleteCount"], metrics["TopicsIneligibleToDeleteCount"]) == (1, 1)
@@ -480,7 +479,7 @@ def test_a_broker_that_dies_while_it_deletes_halts_the_deletion(world: World) ->
     assert gone(world, "t")
 
 
-def test_deletion_goes_on_under_the_next_controller(world: World) -> None:
+def test_deletion_continues_under_the_next_controller(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.leave(3)
@@ -488,17 +487,17 @@ def test_deletion_goes_on_under_the_next_controller(world: World) -> None:
     world.ensemble.put(znodes.delete_topic_path("t"))
     world.settle()
     world.kill(1)
-    world.told.clear()
+    world.received.clear()
     world.start(4)
     assert not gone(world, "t")
-    # What cannot be finished is not begun.
+    # A deletion that cannot be finished is not started.
     assert not any(row.delete_partition for t in world.requests("StopReplica") for row in t.partitions().values())
     world.join(3)
     world.settle()
     assert gone(world, "t")
 
 
-def test_deletion_asked_for_without_a_controller_is_done_by_the_next(world: World) -> None:
+def test_deletion_requested_without_a_controller_is_done_later(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.kill(1)
@@ -508,7 +507,7 @@ def test_deletion_asked_for_without_a_controller_is_done_by_the_next(world: Worl
     assert gone(world, "t") and gone(world, "never-existed")
 
 
-def test_a_broker_that_refuses_to_delete_makes_the_topic_ineligible(world: World) -> None:
+def test_broker_that_refuses_to_delete_makes_topic_ineligible(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.refuse_deletes.add(3)
@@ -524,7 +523,7 @@ def test_a_broker_that_refuses_to_delete_makes_the_topic_ineligible(world: World
 
 
 @pytest.mark.parametrize("bounced_after_ms", range(10, 25))
-def test_a_refusal_of_a_brokers_life_before_does_not_halt_a_deletion_though_it_comes_late(
+def test_late_refusal_of_a_former_process_keeps_the_deletion(
     world: World, monkeypatch: pytest.MonkeyPatch, bounced_after_ms: int
 ) -> None:
     monkeypatch.setattr(controller_world, "LATENCY_US", 2 * controller_world.LATENCY_US)
@@ -541,18 +540,18 @@ def test_a_refusal_of_a_brokers_life_before_does_not_halt_a_deletion_though_it_c
     assert gone(world, "t")
 
 
-def test_the_request_to_delete_what_does_not_exist_is_removed(world: World) -> None:
+def test_deletion_request_for_an_unknown_topic_is_removed(world: World) -> None:
     world.ensemble.put(znodes.delete_topic_path("nothing"))
     world.settle()
     assert gone(world, "nothing") and world.nodes[1].controller.is_active
 
 
-def test_a_topic_that_is_deleted_as_soon_as_it_is_made_is_deleted_though_another_ones_deletion_is_under_way(
+def test_topic_deleted_at_once_waits_for_no_other_deletion(
     world: World,
 ) -> None:
     world.create_topic("t", {0: [2]})
     world.settle()
-    # What tells of the first deletion waits in front of what tells of the second topic.
+    # The event of the first deletion is queued before the event of the second topic.
     world.ensemble.put(znodes.delete_topic_path("t"))
     world.create_topic("u", {0: [2]})
     world.ensemble.put(znodes.delete_topic_path("u"))
@@ -560,7 +559,7 @@ def test_a_topic_that_is_deleted_as_soon_as_it_is_made_is_deleted_though_another
     assert gone(world, "t") and gone(world, "u")
 
 
-def test_deletion_that_is_switched_off_only_removes_the_request() -> None:
+def test_disabled_deletion_only_removes_the_request() -> None:
     world = World()
     world.start(1, delete_topic_enable=False)
     world.join(2)
@@ -570,7 +569,7 @@ def test_deletion_that_is_switched_off_only_removes_the_request() -> None:
     world.settle()
     assert world.brief("t") == (2, (2,), 0)
     assert znodes.delete_topic_path("t") not in world.ensemble.nodes
-    # Also one that was made while there was no controller.
+    # Also a request written while there was no controller.
     world.kill(1)
     world.ensemble.put(znodes.delete_topic_path("t"))
     world.start(4, delete_topic_enable=False)
@@ -578,7 +577,7 @@ def test_deletion_that_is_switched_off_only_removes_the_request() -> None:
     assert znodes.delete_topic_path("t") not in world.ensemble.nodes
 
 
-def test_partitions_added_to_a_topic_being_deleted_are_taken_back(world: World) -> None:
+def test_partitions_added_to_a_topic_to_be_deleted_are_removed(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.leave(3)
@@ -593,7 +592,7 @@ def test_partitions_added_to_a_topic_being_deleted_are_taken_back(world: World) 
     assert gone(world, "t")
 
 
-def test_a_topic_being_deleted_keeps_its_id_where_an_old_tool_adds_partitions(world: World) -> None:
+def test_topic_to_be_deleted_keeps_its_id_with_old_tools(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     before = json.loads(world.ensemble.data("/brokers/topics/t"))["topic_id"]
@@ -605,11 +604,11 @@ def test_a_topic_being_deleted_keeps_its_id_where_an_old_tool_adds_partitions(wo
     world.settle()
     content = json.loads(world.ensemble.data("/brokers/topics/t"))
     assert (content["topic_id"], content["partitions"]) == (before, {"0": [2, 3]})
-    # The id, and the partitions that were there: nothing was undone in between.
+    # The id, and the existing partitions: both restored in one write.
     assert world.ensemble.nodes["/brokers/topics/t"].version == version + 2
 
 
-def test_a_topic_znode_that_somebody_removed_is_forgotten(world: World) -> None:
+def test_topic_whose_znode_is_removed_is_removed(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.ensemble.delete("/brokers/topics/t")
@@ -621,8 +620,8 @@ def test_a_topic_znode_that_somebody_removed_is_forgotten(world: World) -> None:
     assert world.nodes[1].controller.is_active and not world.events(ControllerEventFailed)
 
 
-def test_a_topic_whose_deletion_somebody_has_finished_by_hand_may_be_made_anew(world: World) -> None:
-    """What is left of the request would delete the new one, once a controller comes to it."""
+def test_topic_deleted_by_hand_can_be_created_again(world: World) -> None:
+    """Otherwise the remaining deletion request would delete the new topic under the next controller."""
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.leave(3)

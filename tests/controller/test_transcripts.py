@@ -1,6 +1,6 @@
-"""The acceptance scenarios as a Kafka engineer would read them in a state-change log: see `controller_transcript`.
+"""The acceptance scenarios as lines of a state-change log: see `controller_transcript`.
 
-Broker 9 carries the controller and hosts nothing; the others are only registered.
+Broker 9 runs the controller and hosts no replicas; the other brokers are only registered.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def expect(transcript: Transcript, text: str) -> None:
 
 
 @pytest.mark.scenario(26)
-def test_a_topic_is_created() -> None:
+def test_topic_is_created() -> None:
     world, transcript = cluster(1, 2)
     world.create_topic("t", {0: [1, 2]})
     expect(
@@ -47,7 +47,7 @@ def test_a_topic_is_created() -> None:
 
 
 @pytest.mark.scenario(27)
-def test_a_topic_is_created_while_its_preferred_leader_is_dead() -> None:
+def test_topic_is_created_while_its_preferred_leader_is_dead() -> None:
     world, transcript = cluster(2)
     world.create_topic("t", {0: [1, 2]})
     expect(
@@ -73,7 +73,7 @@ def test_a_topic_is_created_while_its_preferred_leader_is_dead() -> None:
 
 
 @pytest.mark.scenario(28)
-def test_a_topic_grows() -> None:
+def test_partitions_are_added_to_a_topic() -> None:
     world, transcript = cluster(1, 2)
     world.create_topic("t", {0: [1, 2]})
     transcript.take()
@@ -90,7 +90,7 @@ def test_a_topic_grows() -> None:
 
 
 @pytest.mark.scenario(30)
-def test_a_topic_is_deleted() -> None:
+def test_topic_is_deleted() -> None:
     world, transcript = cluster(1, 2)
     world.create_topic("t", {0: [1, 2]}, retention_ms="1")
     transcript.take()
@@ -114,7 +114,7 @@ def test_a_topic_is_deleted() -> None:
 
 
 @pytest.mark.scenario(31)
-def test_a_deletion_waits_for_a_dead_broker() -> None:
+def test_deletion_waits_for_a_dead_broker() -> None:
     world, transcript = cluster(1, 2)
     world.create_topic("t", {0: [1, 2]})
     world.settle()
@@ -151,7 +151,7 @@ def test_a_deletion_waits_for_a_dead_broker() -> None:
 
 
 @pytest.mark.scenario(34)
-def test_a_leader_dies_and_returns() -> None:
+def test_leader_dies_and_returns() -> None:
     world, transcript = cluster(1, 2)
     world.create_topic("t", {0: [1, 2]})
     transcript.take()
@@ -197,7 +197,7 @@ def test_a_leader_dies_and_returns() -> None:
 
 
 @pytest.mark.scenario(36)
-def test_everybody_dies_and_the_wrong_one_returns() -> None:
+def test_all_replicas_die_and_the_one_outside_isr_returns() -> None:
     world, transcript = cluster(1, 2)
     world.create_topic("t", {0: [1, 2]})
     transcript.take()
@@ -231,7 +231,7 @@ def test_everybody_dies_and_the_wrong_one_returns() -> None:
 
 
 @pytest.mark.scenario(42)
-def test_an_unclean_election() -> None:
+def test_unclean_election() -> None:
     world, transcript = cluster(1, 2)
     world.create_topic("t", {0: [1, 2]}, unclean_leader_election_enable="true")
     world.settle()
@@ -286,7 +286,7 @@ def test_three_brokers_shut_down_in_turn() -> None:
 
 
 @pytest.mark.scenario(37)
-def test_a_leader_shuts_down() -> None:
+def test_leader_shuts_down() -> None:
     world, transcript = cluster(1, 2)
     world.create_topic("t", {0: [1, 2]})
     transcript.take()
@@ -302,7 +302,7 @@ def test_a_leader_shuts_down() -> None:
 
 
 @pytest.mark.scenario(48)
-def test_a_partition_moves() -> None:
+def test_partition_is_reassigned() -> None:
     world, transcript = cluster(1, 2)
     world.create_topic("t", {0: [1]})
     transcript.take()
@@ -340,7 +340,7 @@ def test_a_partition_moves() -> None:
 
 
 @pytest.mark.scenario(51)
-def test_a_move_is_cancelled() -> None:
+def test_reassignment_is_cancelled() -> None:
     world, transcript = cluster(1, 2)
     world.create_topic("t", {0: [1]})
     world.settle()
@@ -365,7 +365,7 @@ def test_a_move_is_cancelled() -> None:
 
 
 @pytest.mark.scenario(20)
-def test_a_broker_bounces() -> None:
+def test_broker_bounces() -> None:
     world, transcript = cluster(1, 2)
     world.create_topic("t", {0: [1, 2]})
     transcript.take()
@@ -388,7 +388,7 @@ def test_a_broker_bounces() -> None:
 
 
 @pytest.mark.scenario(23)
-def test_a_broker_without_replicas_comes_and_goes() -> None:
+def test_broker_without_replicas_comes_and_goes() -> None:
     world, transcript = cluster(1)
     world.join(2)
     expect(
@@ -407,7 +407,7 @@ def test_a_broker_without_replicas_comes_and_goes() -> None:
 
 
 @pytest.mark.scenario(34)
-def test_the_leader_that_dies_is_the_controller() -> None:
+def test_leader_that_dies_is_the_controller() -> None:
     world = World()
     world.start(1)
     world.start(2)

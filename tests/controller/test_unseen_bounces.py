@@ -1,4 +1,4 @@
-"""Brokers that bounce while nobody is controller: the next controller notices by czxid and mzxid."""
+"""Brokers that bounce while there is no controller: the next controller detects it by czxid and mzxid."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T0 = TopicPartition("t", 0)
 
 @pytest.fixture
 def world() -> World:
-    """A controller on broker 1; brokers 2, 3 and 4 host what the tests create."""
+    """A controller on broker 1; brokers 2, 3 and 4 host the topics of the tests."""
     made = World()
     made.start(1)
     made.join(2, 3, 4)
@@ -43,45 +43,45 @@ def bounce(world: World, *broker_ids: int, intact: bool = False) -> None:
 
 
 def next_controller(world: World, broker_id: int = 9) -> Node:
-    """Its LeaderAndIsr requests are all that `world.told` holds afterwards."""
-    world.told.clear()
+    """Start the next controller; `world.received` then contains only its requests."""
+    world.received.clear()
     world.start(broker_id)
     assert world.nodes[broker_id].controller.is_active
     return world.nodes[broker_id]
 
 
-def epochs_told(world: World, to: int) -> list[int]:
-    return [told.partitions()[T0].leader_epoch for told in world.requests("LeaderAndIsr", to)]
+def epochs_sent(world: World, to: int) -> list[int]:
+    return [received.partitions()[T0].leader_epoch for received in world.requests("LeaderAndIsr", to)]
 
 
 def causes(world: World) -> list[str]:
     return [event.cause for event in world.events(LeaderElected)]
 
 
-def test_a_leader_that_bounced_unseen_leads_no_more_where_another_stayed_in_sync(world: World) -> None:
+def test_leader_that_bounced_unseen_loses_to_an_isr_member(world: World) -> None:
     create(world, 2, 3)
     world.kill(1)
     bounce(world, 2)
     next_controller(world)
-    # The same as where a living controller sees the bounce.
+    # The same result as if a controller had seen the bounce.
     assert world.brief("t") == (3, (3,), 1)
     assert causes(world) == ["new_topic", "bounced"]
     assert [event.unclean for event in world.events(LeaderElected)] == [False, False]
-    # Nobody is told the old epoch again, and liveness comes first as ever (KAFKA-4443).
-    assert set(epochs_told(world, 2)) == set(epochs_told(world, 3)) == {1}
-    assert next(told.kind for told in world.told if told.to == 2) == "UpdateMetadata"
+    # No broker receives the old epoch again, and the live brokers are sent first as usual (KAFKA-4443).
+    assert set(epochs_sent(world, 2)) == set(epochs_sent(world, 3)) == {1}
+    assert next(received.kind for received in world.received if received.to == 2) == "UpdateMetadata"
 
 
-def test_a_follower_that_bounced_unseen_leaves_the_isr(world: World) -> None:
+def test_follower_that_bounced_unseen_leaves_the_isr(world: World) -> None:
     create(world, 2, 3, 4)
     world.kill(1)
     bounce(world, 3)
     next_controller(world)
     assert world.brief("t") == (2, (2, 4), 1)
-    assert set(epochs_told(world, 3)) == {1}
+    assert set(epochs_sent(world, 3)) == {1}
 
 
-def test_of_the_replicas_that_did_not_bounce_the_first_in_the_assignment_leads(world: World) -> None:
+def test_first_replica_that_did_not_bounce_leads(world: World) -> None:
     create(world, 2, 4, 3)
     world.kill(1)
     bounce(world, 2)
@@ -89,16 +89,16 @@ def test_of_the_replicas_that_did_not_bounce_the_first_in_the_assignment_leads(w
     assert world.brief("t") == (4, (4, 3), 1)
 
 
-def test_a_lone_replica_that_bounced_unseen_leads_in_another_epoch(world: World) -> None:
+def test_only_replica_that_bounced_unseen_leads_in_a_new_epoch(world: World) -> None:
     create(world, 2)
     world.kill(1)
     bounce(world, 2)
     next_controller(world)
     assert world.brief("t") == (2, (2,), 1)
-    assert set(epochs_told(world, 2)) == {1}
+    assert set(epochs_sent(world, 2)) == {1}
 
 
-def test_an_isr_that_bounced_as_a_whole_stays_and_its_leader_leads_in_another_epoch(world: World) -> None:
+def test_isr_that_bounced_completely_stays_in_a_new_epoch(world: World) -> None:
     create(world, 2, 3, 4)
     world.kill(1)
     bounce(world, 4, 3, 2)
@@ -106,18 +106,18 @@ def test_an_isr_that_bounced_as_a_whole_stays_and_its_leader_leads_in_another_ep
     assert world.brief("t") == (2, (2, 3, 4), 1)
 
 
-def test_of_an_isr_that_bounced_as_a_whole_those_stay_whose_logs_are_intact(world: World) -> None:
+def test_isr_that_bounced_keeps_members_with_intact_logs(world: World) -> None:
     create(world, 2, 3, 4)
     world.kill(1)
     bounce(world, 2)
     bounce(world, 3, 4, intact=True)
     next_controller(world)
-    # The leader may have lost what the others have, and be followed by them.
+    # The leader can have lost records that the others have, and they would truncate theirs.
     assert world.brief("t") == (3, (3, 4), 1)
     assert world.state("t").eligible == ()
 
 
-def test_who_may_have_lost_records_does_not_count_towards_the_minimum_beside_who_has_them(world: World) -> None:
+def test_doubtful_replica_does_not_count_towards_the_minimum(world: World) -> None:
     world.join(5)
     create(world, 2, 3, 4, 5, min_insync_replicas="3")
     for broker_id in (5, 4):
@@ -128,12 +128,13 @@ def test_who_may_have_lost_records_does_not_count_towards_the_minimum_beside_who
     bounce(world, 2, intact=True)
     bounce(world, 3)
     next_controller(world)
-    # With 3 in it, and 5 once that has caught up, the leader would commit what 4 has not, who may lead all the same.
+    # With 3 in the ISR, and 5 once it has caught up, the leader would commit records that 4 lacks, and 4 could still
+    # lead.
     assert world.state("t").isr == (2,) and world.state("t").eligible == (4,)
     assert world.state("t").leader == 2
 
 
-def test_who_came_back_without_its_log_gives_way_to_who_is_not_back_yet_below_the_minimum(world: World) -> None:
+def test_returned_replica_without_its_log_waits_for_another(world: World) -> None:
     create(world, 2, 3, 4, min_insync_replicas="2")
     world.leave(4)
     world.settle()
@@ -141,7 +142,7 @@ def test_who_came_back_without_its_log_gives_way_to_who_is_not_back_yet_below_th
     world.leave(3)
     bounce(world, 2)
     next_controller(world)
-    # Broker 3 has what 2 may have lost.
+    # Broker 3 has the records that 2 can have lost.
     assert world.brief("t")[:2] == (-1, (2,)) and world.state("t").eligible == (3,)
     world.join(3, intact=True)
     world.settle()
@@ -149,7 +150,7 @@ def test_who_came_back_without_its_log_gives_way_to_who_is_not_back_yet_below_th
     assert not any(event.unclean for event in world.events(LeaderElected))
 
 
-def test_where_none_that_is_eligible_has_its_log_the_first_one_back_leads(world: World) -> None:
+def test_first_eligible_replica_leads_if_none_has_its_log(world: World) -> None:
     create(world, 2, 3, min_insync_replicas="2")
     world.kill(1)
     world.leave(3)
@@ -161,11 +162,11 @@ def test_where_none_that_is_eligible_has_its_log_the_first_one_back_leads(world:
 
 
 @pytest.mark.parametrize("back", [2, 3, 4])
-def test_after_a_restart_of_the_whole_cluster_the_first_member_to_return_leads(world: World, back: int) -> None:
+def test_first_member_leads_after_a_cluster_restart(world: World, back: int) -> None:
     create(world, 2, 3, 4, unclean_leader_election_enable="false")
     world.leave(2, 3, 4)
     world.kill(1)
-    # The old controller saw nothing of it any more.
+    # The old controller did not see it any longer.
     assert world.brief("t") == (2, (2, 3, 4), 0)
     world.join(back)
     next_controller(world)
@@ -173,7 +174,7 @@ def test_after_a_restart_of_the_whole_cluster_the_first_member_to_return_leads(w
     assert not any(event.unclean for event in world.events(LeaderElected))
 
 
-def test_a_member_that_stayed_is_preferred_to_one_that_bounced_where_the_leader_is_dead(world: World) -> None:
+def test_member_that_stayed_is_preferred_to_a_bounced_one(world: World) -> None:
     create(world, 2, 3, 4)
     world.kill(1)
     world.leave(2)
@@ -182,22 +183,22 @@ def test_a_member_that_stayed_is_preferred_to_one_that_bounced_where_the_leader_
     assert world.brief("t") == (4, (4,), 1)
 
 
-def test_a_bounced_broker_outside_the_isr_changes_nothing(world: World) -> None:
+def test_bounced_broker_outside_the_isr_changes_nothing(world: World) -> None:
     create(world, 2, 3, 4)
     world.set_isr("t", 0, [2, 3])
     world.kill(1)
     bounce(world, 4)
     next_controller(world)
     assert world.brief("t") == (2, (2, 3), 0)
-    assert epochs_told(world, 4) == [0]
+    assert epochs_sent(world, 4) == [0]
 
 
-def test_a_state_written_after_the_registration_speaks_of_that_process(world: World) -> None:
+def test_state_newer_than_the_registration_needs_no_change(world: World) -> None:
     create(world, 2, 3, 4)
     bounce(world, 3)
     world.settle()
     assert world.brief("t") == (2, (2, 4), 1)
-    # It catches up, and its leader takes it back into the ISR.
+    # It catches up, and its leader adds it to the ISR again.
     controller = world.nodes[1].controller
     epoch = controller.reign.context.broker_epoch(2)
     row = alter_v3.PartitionData(
@@ -214,10 +215,10 @@ def test_a_state_written_after_the_registration_speaks_of_that_process(world: Wo
     world.kill(1)
     next_controller(world)
     assert world.brief("t") == (2, (2, 3, 4), 1)
-    assert epochs_told(world, 2) == epochs_told(world, 3) == [1]
+    assert epochs_sent(world, 2) == epochs_sent(world, 3) == [1]
 
 
-def test_a_bounce_that_one_controller_dealt_with_is_left_alone_by_the_next(world: World) -> None:
+def test_handled_bounce_is_ignored_by_the_next_controller(world: World) -> None:
     create(world, 2, 3)
     world.kill(1)
     bounce(world, 2, 3)
@@ -228,18 +229,18 @@ def test_a_bounce_that_one_controller_dealt_with_is_left_alone_by_the_next(world
     assert world.brief("t") == (2, (2, 3), 1)
 
 
-def test_a_bounce_before_the_failover_and_one_after_it_are_two(world: World) -> None:
+def test_bounces_before_and_after_a_failover_are_two(world: World) -> None:
     create(world, 2, 3)
     world.kill(1)
     bounce(world, 2)
     next_controller(world)
     bounce(world, 3)
     world.settle()
-    # The last of the ISR: away, and back.
+    # It was the last member of the ISR, and it left and returned.
     assert world.brief("t") == (3, (3,), 3)
 
 
-def test_a_fencing_write_whose_answer_was_lost_is_recognised(world: World) -> None:
+def test_fencing_write_with_a_lost_response_is_recognized(world: World) -> None:
     create(world, 2, 3)
     world.kill(1)
     bounce(world, 2)
@@ -260,7 +261,7 @@ def test_a_fencing_write_whose_answer_was_lost_is_recognised(world: World) -> No
     assert causes(world) == ["new_topic", "bounced"]
 
 
-def test_a_state_that_changes_under_the_fencing_write_is_read_again(world: World) -> None:
+def test_state_changed_before_the_fencing_write_is_read_again(world: World) -> None:
     create(world, 2, 3, 4)
     world.kill(1)
     bounce(world, 2)
@@ -271,7 +272,7 @@ def test_a_state_that_changes_under_the_fencing_write_is_read_again(world: World
         if ops[-1].path.endswith("/state") and not changed:
             changed.append(1)
             world.set_isr("t", 0, [2, 3])
-            # Bounced once more, since the controller has read the brokers.
+            # It bounced again after the controller read the brokers.
             bounce(world, 2)
         return original(ops)
 
@@ -282,7 +283,7 @@ def test_a_state_that_changes_under_the_fencing_write_is_read_again(world: World
     assert not world.events(ControllerEventFailed)
 
 
-def test_a_topic_being_deleted_is_deleted_though_its_leader_bounced(world: World) -> None:
+def test_topic_to_be_deleted_is_deleted_if_its_leader_bounced(world: World) -> None:
     create(world, 2, 3)
     world.kill(1)
     bounce(world, 2)
@@ -292,9 +293,9 @@ def test_a_topic_being_deleted_is_deleted_though_its_leader_bounced(world: World
     assert not world.has("t") and not world.events(ControllerEventFailed)
 
 
-def test_whoever_bounced_the_isr_is_never_empty_and_the_leader_within_it() -> None:
+def test_isr_after_any_bounce_has_the_leader_and_is_not_empty() -> None:
     replicas = (1, 2, 3)
-    # Each replica: out of the ISR, dead in it, bounced in it, or steady in it.
+    # Each replica is outside the ISR, dead in it, bounced in it, or steady in it.
     for places in product(("out", "dead", "bounced", "steady"), repeat=3):
         at = dict(zip(replicas, places, strict=True))
         isr = tuple(b for b in replicas if at[b] != "out")
@@ -311,7 +312,7 @@ def test_whoever_bounced_the_isr_is_never_empty_and_the_leader_within_it() -> No
                 assert new.leader == leader
 
 
-def test_a_bounce_that_the_last_controller_had_yet_to_deal_with_is_judged_though_a_later_return_was(
+def test_pending_bounce_is_handled_after_a_later_return(
     world: World,
 ) -> None:
     create(world, 2, 3, min_insync_replicas="2")
@@ -324,7 +325,7 @@ def test_a_bounce_that_the_last_controller_had_yet_to_deal_with_is_judged_though
     def multi(ops: list[Op]) -> object:
         answer = original(ops)
         if ops[-1].path.endswith("/state"):
-            # It dies upon the election of 3, before it gets to what 2 may have lost.
+            # It dies at the election of 3, before it handles the records that 2 can have lost.
             node.runtime.pause()
         return answer
 
@@ -340,8 +341,8 @@ def test_a_bounce_that_the_last_controller_had_yet_to_deal_with_is_judged_though
 
 
 @pytest.mark.parametrize(("written_in", "fenced"), [(-1, True), (0, True), (1, False)])
-def test_a_state_that_a_later_controller_wrote_is_left_to_it(world: World, written_in: int, fenced: bool) -> None:
-    """Epochs relative to this controller's own: what it wrote itself, it may write again."""
+def test_state_of_a_later_controller_is_left_unchanged(world: World, written_in: int, fenced: bool) -> None:
+    """Epochs are relative to this controller's own; it can overwrite its own writes."""
     create(world, 2, 3)
     context = world.active().controller.reign.context
     state = context.leadership[T0]._replace(controller_epoch=context.epoch + written_in)

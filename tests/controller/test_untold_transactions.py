@@ -1,5 +1,5 @@
-"""Whatever a watch tells, decisions name the transaction behind it, even where the server did not name it: after a
-reconnection (SetWatches carries no zxid to tell) and before ZooKeeper 3.9 (ZOOKEEPER-4655)."""
+"""Decisions have the transaction that caused them, even if the server does not send its zxid with a watch event: after
+a reconnection (SetWatches has no zxid) and before ZooKeeper 3.9 (ZOOKEEPER-4655)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from zabka.kafka.zk import znodes
 T0 = TopicPartition("t", 0)
 
 
-@pytest.fixture(params=[True, False], ids=["told", "untold"])
+@pytest.fixture(params=[True, False], ids=["received", "untold"])
 def world(request: pytest.FixtureRequest) -> World:
     made = World()
     made.start(1, auto_leader_rebalance_enable=False)
     made.join(2, 3, 4)
     made.create_topic("t", {0: [2, 3]})
     made.settle()
-    made.nodes[1].session.tells_zxid = request.param
+    made.nodes[1].session.sends_zxid = request.param
     made.journal.clear()
     return made
 
@@ -30,28 +30,28 @@ def last_election_cause(world: World) -> str:
     return cause
 
 
-def acts_upon(world: World, zxid: int) -> bool:
-    """The controller comes to act upon that transaction, for as short as it may be."""
+def handles(world: World, zxid: int) -> bool:
+    """Wait until the controller handles that transaction, however briefly."""
     occasion = world.active().controller.reign.occasion
     world.until(lambda: occasion.cause == transaction_cause(zxid), 1_000)
     return True
 
 
-def test_new_partitions_are_there_because_their_topics_znode_was_written(world: World) -> None:
+def test_new_partitions_are_caused_by_the_topic_znode_write(world: World) -> None:
     world.create_topic("t", {0: [2, 3], 1: [3, 2]})
     written = world.ensemble.nodes[znodes.topic_path("t")].mzxid
     world.settle()
     assert [(e.partition, e.caused_by) for e in world.events(LeaderElected)] == [(1, transaction_cause(written))]
 
 
-def test_a_topic_whose_znode_was_removed_is_gone_by_that_transaction(world: World) -> None:
+def test_topic_removal_is_caused_by_its_znode_deletion(world: World) -> None:
     world.ensemble.delete(znodes.topic_path("t"))
     removed = world.ensemble.zxid
     world.settle()
     assert [(e.topic, e.caused_by) for e in world.events(TopicDeleted)] == [("t", transaction_cause(removed))]
 
 
-def test_a_preferred_leader_is_elected_because_the_znode_asks_for_it(world: World) -> None:
+def test_preferred_election_is_caused_by_its_znode_write(world: World) -> None:
     world.leave(2)
     world.settle()
     world.join(2)
@@ -65,21 +65,21 @@ def test_a_preferred_leader_is_elected_because_the_znode_asks_for_it(world: Worl
     assert last_election_cause(world) == transaction_cause(asked.mzxid)
 
 
-def test_a_leader_elsewhere_is_elected_because_a_log_directory_was_reported(world: World) -> None:
+def test_log_dir_election_is_caused_by_the_notification(world: World) -> None:
     world.offline_replicas[2] = {T0}
     path = f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_0000000001"
-    told = world.ensemble.put(path, znodes.encode_log_dir_event(2))
-    assert acts_upon(world, told.czxid)
+    received = world.ensemble.put(path, znodes.encode_log_dir_event(2))
+    assert handles(world, received.czxid)
     world.settle()
     assert world.brief("t")[0] == 3
 
 
-def test_a_deletion_asked_for_by_znode_ends_by_that_transaction(world: World) -> None:
+def test_topic_deletion_is_caused_by_its_request_znode(world: World) -> None:
     asked = world.ensemble.put(f"{znodes.DELETE_TOPICS}/t")
-    assert acts_upon(world, asked.czxid)
+    assert handles(world, asked.czxid)
 
 
-def test_who_is_live_changed_by_the_transaction_that_changed_the_list(world: World) -> None:
+def test_liveness_change_is_caused_by_the_list_transaction(world: World) -> None:
     world.join(5)
     joined = world.ensemble.nodes[znodes.broker_path(5)].czxid
     world.settle()
@@ -94,7 +94,7 @@ def test_who_is_live_changed_by_the_transaction_that_changed_the_list(world: Wor
     assert last_election_cause(world) == registration_cause(2, epoch)
 
 
-def test_a_topic_that_appears_is_its_own_beginning(world: World) -> None:
+def test_new_topic_is_its_own_cause(world: World) -> None:
     world.create_topic("u", {0: [3, 4]})
     world.settle()
     [made] = world.events(TopicCreated)

@@ -1,4 +1,4 @@
-"""What the controller asks of ZooKeeper, write by write (KafkaZkClientTest)."""
+"""The controller's ZooKeeper requests, write by write (KafkaZkClientTest)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def zk(session: FakeSession) -> Zk:
 
 
 @pytest.mark.scenario(13)
-def test_the_controller_epoch_is_created_once_and_raised_over_its_version(world: World, session: FakeSession) -> None:
+def test_controller_epoch_is_created_once_and_incremented(world: World, session: FakeSession) -> None:
     path = znodes.CONTROLLER_EPOCH
     world.call(session.create(path, b"1"))
     with pytest.raises(NodeExists):
@@ -53,7 +53,7 @@ def test_the_controller_epoch_is_created_once_and_raised_over_its_version(world:
 
 
 @pytest.mark.scenario(14)
-def test_nobody_wins_against_the_controller_of_a_kraft_quorum(world: World, session: FakeSession, zk: Zk) -> None:
+def test_kraft_controller_is_never_replaced(world: World, session: FakeSession, zk: Zk) -> None:
     world.ensemble.put(znodes.CONTROLLER, b'{"version":2,"brokerid":3000,"timestamp":"1","kraftControllerEpoch":7}')
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"12")
     assert world.call(register_controller(zk, 1, 0)) is None
@@ -61,7 +61,7 @@ def test_nobody_wins_against_the_controller_of_a_kraft_quorum(world: World, sess
 
 
 @pytest.mark.scenario(69)
-def test_a_batch_of_state_writes_has_an_outcome_for_each(world: World, session: FakeSession, zk: Zk) -> None:
+def test_batch_of_state_writes_has_an_outcome_for_each(world: World, session: FakeSession, zk: Zk) -> None:
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"4")
     state = LeaderAndIsr(1, 0, (1, 2), 4)
     for partition in (GOOD, STALE):
@@ -69,12 +69,12 @@ def test_a_batch_of_state_writes_has_an_outcome_for_each(world: World, session: 
     journal: list[Event] = []
     writer = FencedWriter(zk, 1, 4, 0, journal.append)
     store = PartitionStore(writer, ControllerContext(4, 0), NobodyEligible(), journal.append, Occasion())
-    wanted = {
+    changes = {
         GOOD: state._replace(isr=(1,)),
         STALE: state._replace(isr=(1,), partition_epoch=9),
         MISSING: state,
     }
-    updates = world.call(store.update(wanted))
+    updates = world.call(store.update(changes))
     assert updates.written == {GOOD: state._replace(isr=(1,), partition_epoch=1)}
     assert updates.conflicted == [STALE]
     assert updates.failed == {MISSING: ErrorCode.NO_NODE}
@@ -98,7 +98,7 @@ def test_notifications_are_numbered_and_their_removal_is_fenced(world: World, se
 
 
 @pytest.mark.scenario(71)
-def test_generated_broker_ids_rise_by_one_above_the_reserved_ones(world: World, zk: Zk) -> None:
+def test_generated_broker_ids_increase_above_the_reserved_ones(world: World, zk: Zk) -> None:
     assert [world.call(next_broker_id(zk, reserved_max=1000)) for _ in range(3)] == [1001, 1002, 1003]
 
 
@@ -106,16 +106,16 @@ def test_generated_broker_ids_rise_by_one_above_the_reserved_ones(world: World, 
     "path",
     ["/admin/delete_topics", "/admin", "/brokers/topics", "/isr_change_notification", "/log_dir_event_notification"],
 )
-@pytest.mark.parametrize("reigning", [True, False])
-def test_a_list_that_somebody_removed_is_made_again_and_followed(world: World, path: str, reigning: bool) -> None:
+@pytest.mark.parametrize("is_active_controller", [True, False])
+def test_removed_list_znode_is_created_again_and_watched(world: World, path: str, is_active_controller: bool) -> None:
     world.start(1, 2)
     world.join(3)
-    if not reigning:
-        # Nobody looks until the next controller does.
+    if not is_active_controller:
+        # No controller looks until the next one is elected.
         world.active().session.hold_watches = True
     world.ensemble.delete(path)
     world.settle()
-    if not reigning:
+    if not is_active_controller:
         world.kill(world.active().broker_id)
         world.settle()
     assert path in world.ensemble.nodes

@@ -26,18 +26,18 @@ def files_of(package: str) -> list[Path]:
 
 
 def name_of(path: Path) -> str:
-    """Return the path below the repository's root."""
+    """Return the path relative to the repository root."""
     return path.relative_to(ROOT).as_posix()
 
 
 def module_of(path: Path) -> str:
-    """Return the dotted name by which a file of a package is imported."""
+    """Return the dotted import name of a package's file."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     dotted = ".".join(parts if parts[0] == "zabka" else ("zabka", *parts))
     return dotted.removesuffix(".__init__")
 
 
 def package_of(module: str) -> str:
-    """Return the package that an imported name belongs to, or an empty string for a foreign one."""
+    """Return the package of an imported name, or an empty string for a foreign name."""
     first, *rest = module.split(".")
     return rest[0] if first == "zabka" and rest else ""

@@ -1,4 +1,4 @@
-"""No circle of files: what a file imports, however late and for whatever reason, does not import that file again."""
+"""No import cycles: no file imports a file that imports it, however late and for whatever reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Graph = dict[str, list[str]]
 
 
 def imports() -> Graph:
-    """Each module with the modules of ours that it imports: in functions and under TYPE_CHECKING too."""
+    """Return each module with our modules that it imports, also in functions and under TYPE_CHECKING."""
     modules = {module_of(path): path for package in PACKAGES for path in files_of(package)}
     return {
         name: sorted(set(imported(path)) & modules.keys() - {name})
@@ -20,7 +20,7 @@ def imports() -> Graph:
 
 
 def imported(path: Path) -> list[str]:
-    """Every name that a file imports; of `from a import b` both `a.b` and `a`, for `b` may be a module."""
+    """Return every name that a file imports; for `from a import b` both `a.b` and `a`, because `b` can be a module."""
     found: list[str] = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -31,7 +31,7 @@ def imported(path: Path) -> list[str]:
 
 
 def circles(graph: Graph) -> list[list[str]]:
-    """The strongly connected components of more than one node (Tarjan, SIAM J. Comput. 1972)."""
+    """Return the strongly connected components of more than one node (Tarjan, SIAM J. Comput. 1972)."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -58,10 +58,10 @@ def circles(graph: Graph) -> list[list[str]]:
     return found
 
 
-def test_a_circle_is_found_whatever_hangs_on_it() -> None:
+def test_cycle_is_found_with_attached_modules() -> None:
     graph = {"a": ["b"], "b": ["c"], "c": ["a", "d"], "d": [], "e": ["a", "f"], "f": ["e"], "g": ["g"]}
     assert sorted(circles(graph)) == [["a", "b", "c"], ["e", "f"]]
 
 
-def test_no_files_import_each_other_in_a_circle() -> None:
+def test_files_have_no_import_cycle() -> None:
     assert circles(imports()) == []

@@ -1,4 +1,4 @@
-"""No key of Kafka's is taken silently: each is honoured, refused, or listed as without an effect."""
+"""No key of Kafka's is ignored silently: each is supported, refused, or listed as without effect."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ LISTS = {
     ),
 }
 TABLES = {"broker_keys.py", "topic_config.py", "key_sentences.py", "keys_without_effect.py", "unsupported_values.py"}
-"""Where keys are named because there are such keys, not because anybody reads them."""
+"""Modules that list the names of keys without reading them."""
 CHECKED_ONLY = {"background.threads", "num.io.threads", "num.recovery.threads.per.data.dir", "num.replica.fetchers"}
-"""Pools of threads: an alteration is checked as Kafka checks it, against the size that the pool would have."""
+"""Thread pools: a change is checked as in Kafka, against the size that the pool would have."""
 
 
 @cache
 def _named() -> frozenset[str]:
-    """Every text that stands in the brokers' code by itself, but for the tables' own."""
+    """Return every string constant in the brokers' code, without the tables' own."""
     found: set[str] = set()
-    for room in ("broker_sim", "controller"):
-        for path in sorted((ROOT / room).rglob("*.py")):
+    for folder in ("broker_sim", "controller"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
             if path.name in TABLES:
                 continue
             for node in ast.walk(ast.parse(path.read_text())):
@@ -50,27 +50,31 @@ def _named() -> frozenset[str]:
 
 
 @pytest.mark.parametrize("kind", LISTS)
-def test_every_key_is_in_one_list_and_no_other(kind: str) -> None:
+def test_config_key_is_in_exactly_one_list(kind: str) -> None:
     keys, *lists = LISTS[kind]
     listed = [key for each in lists for key in each]
     assert sorted(listed) == sorted(keys)
 
 
 @pytest.mark.parametrize("kind", LISTS)
-def test_somebody_reads_a_key_that_is_said_to_be_honoured(kind: str) -> None:
+def test_supported_keys_are_read(kind: str) -> None:
     _, honoured, _, _ = LISTS[kind]
     assert honoured.keys() - _named() == set()
 
 
 @pytest.mark.parametrize("kind", LISTS)
-def test_nothing_reads_a_key_that_is_said_to_be_without_effect(kind: str) -> None:
+def test_keys_without_effect_are_not_read(kind: str) -> None:
     _, _, without_effect, _ = LISTS[kind]
     assert not (without_effect.keys() - CHECKED_ONLY) & _named()
 
 
-def test_every_sentence_is_one_line_of_words() -> None:
+def test_each_key_description_is_one_line_of_text() -> None:
     for _, *lists in LISTS.values():
         for each in lists:
-            for key, said in each.items():
-                texts = [said] if isinstance(said, str) else [text for text in said if isinstance(text, str)]
+            for key, description in each.items():
+                texts = (
+                    [description]
+                    if isinstance(description, str)
+                    else [text for text in description if isinstance(text, str)]
+                )
                 assert all(text and "\n" not in text for text in texts), key

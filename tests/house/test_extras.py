@@ -1,4 +1,5 @@
-"""What a plain installation goes without: who may import it, what stands in pyproject.toml, and what is said."""
+"""Packages that a plain installation lacks: which modules can import them, the extras in pyproject.toml, and the
+messages."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.house.packages import PACKAGES as ROOMS
+from tests.house.packages import PACKAGES as ZABKA_PACKAGES
 from tests.house.packages import ROOT, files_of
 from zabka.cli.main import MISSING
 from zabka.cli.verbs import VERBS, WITHOUT_TYPER
@@ -44,7 +45,7 @@ MAY_IMPORT = {
     "testing": {"msgspec", "pytest"},
     "cli": {"msgspec", "kio"},
 }
-"""The packages of others that a room may import."""
+"""The third-party packages that each package can import."""
 OF_EXTRAS = {
     "compose/progress.py": "cli",
     "zabka/cli/": "cli",
@@ -59,22 +60,22 @@ OF_EXTRAS = {
     "ensemble/client/shim/": "kazoo",
     "ensemble/runtime/node_process.py": "uvloop",
 }
-"""The modules, or folders, that may import an extra's packages."""
+"""The modules and folders that can import an extra's packages."""
 DEVELOPMENT = {"compose/locks.py": {"packaging"}, "scripts/setup/page_libraries.py": {"setuptools"}}
-"""What is run in the source tree alone, with the lock's packages."""
+"""Programs that run only in the source tree, with the packages of the lock."""
 ALWAYS_THERE = {"starlette", "pydantic_core"}
-"""What a requirement brings for certain: FastAPI is written on Starlette, pydantic on its core."""
+"""Packages that a requirement always installs: FastAPI builds on Starlette, pydantic on its core."""
 
 
 BROUGHT_ALONG = {"pandas": "numpy", "pyspark": "py4j", "typer": "click"}
-"""What an extra's package brings for certain: pandas is written on numpy, PySpark speaks to Java through py4j, Typer is
-written on Click until it has a copy of it."""
+"""Packages that an extra's package always installs: pandas builds on numpy, PySpark calls Java through py4j, and Typer
+builds on Click until it has its own copy."""
 NEW_IN_THE_LIBRARY = {"compression"}
-"""Packages of the standard library that the oldest Python we run on has not: Python 3.14's."""
+"""Packages of Python 3.14's standard library, which our oldest supported Python lacks."""
 
 
 def imported(path: Path) -> set[str]:
-    """Every top-level package that a module imports anywhere, also within functions."""
+    """Return every top-level package that a module imports anywhere, also in functions."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -89,28 +90,31 @@ def excused(name: str) -> set[str]:
     return DEVELOPMENT.get(name, set()) | of_extras | {BROUGHT_ALONG[p] for p in of_extras if p in BROUGHT_ALONG}
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_imports_no_other_packages_than_it_may(room: str) -> None:
+@pytest.mark.parametrize("own_package", ZABKA_PACKAGES)
+def test_package_imports_only_allowed_packages(own_package: str) -> None:
     wrong = {
         path.relative_to(ROOT).as_posix(): unknown
-        for path in files_of(room)
-        if (unknown := imported(path) - MAY_IMPORT[room] - excused(path.relative_to(ROOT).as_posix()))
+        for path in files_of(own_package)
+        if (unknown := imported(path) - MAY_IMPORT[own_package] - excused(path.relative_to(ROOT).as_posix()))
     }
     assert wrong == {}
 
 
-def test_whatever_is_allowed_is_used() -> None:
-    for room, allowed in MAY_IMPORT.items():
-        assert allowed <= {package for path in files_of(room) for package in imported(path)}, room
+def test_allowed_imports_are_used() -> None:
+    for own_package, allowed in MAY_IMPORT.items():
+        assert allowed <= {package for path in files_of(own_package) for package in imported(path)}, own_package
     for place, extra in OF_EXTRAS.items():
         below = [
-            path for room in ROOMS for path in files_of(room) if path.relative_to(ROOT).as_posix().startswith(place)
+            path
+            for own_package in ZABKA_PACKAGES
+            for path in files_of(own_package)
+            if path.relative_to(ROOT).as_posix().startswith(place)
         ]
         assert {package for path in below for package in imported(path)} & set(PACKAGES[extra]), place
 
 
 def packages_of(requirements: list[str]) -> set[str]:
-    """The top-level packages that these requirements bring, by what is installed here."""
+    """Return the top-level packages that these requirements install, according to this environment."""
     names = {re.sub(r"[-_.]+", "-", Requirement(line).name).lower() for line in requirements}
     found = {
         package
@@ -120,7 +124,7 @@ def packages_of(requirements: list[str]) -> set[str]:
     return {package for package in found if not package.startswith("_")}
 
 
-def test_each_extra_of_the_project_brings_what_the_table_says() -> None:
+def test_extras_of_the_project_contain_the_packages_of_the_table() -> None:
     extras = dict(PROJECT["optional-dependencies"])
     assert extras.pop("all") == [f"zabka[{','.join(sorted(extras))}]"]
     assert set(extras) == set(PACKAGES)
@@ -128,12 +132,12 @@ def test_each_extra_of_the_project_brings_what_the_table_says() -> None:
         assert set(PACKAGES[extra]) <= packages_of(lines), extra
 
 
-def test_the_project_requires_what_its_rooms_import_and_no_more() -> None:
-    wanted = set().union(*MAY_IMPORT.values()) - ALWAYS_THERE - {"pytest"}
+def test_project_requires_exactly_what_its_packages_import() -> None:
+    imported_packages = set().union(*MAY_IMPORT.values()) - ALWAYS_THERE - {"pytest"}
     named = packages_of(PROJECT["dependencies"])
-    assert wanted <= named | {"backports"}
-    used = [line for line in PROJECT["dependencies"] if not packages_of([line]) & wanted]
-    assert used == [], "required, and imported nowhere"
+    assert imported_packages <= named | {"backports"}
+    used = [line for line in PROJECT["dependencies"] if not packages_of([line]) & imported_packages]
+    assert used == [], "required, but not imported"
 
 
 HIDDEN = """
@@ -144,7 +148,7 @@ class Absent:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Absent())
 """
-"""Imports of these fail in that process, as where they are not installed."""
+"""Makes imports of these packages fail in that process, as if they were not installed."""
 
 
 def run_without(extra: str, code: str) -> subprocess.CompletedProcess[str]:
@@ -154,7 +158,7 @@ def run_without(extra: str, code: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_a_hidden_package_is_not_there() -> None:
+def test_hidden_package_cannot_be_imported() -> None:
     for extra in PACKAGES:
         done = run_without(
             extra, f"from zabka.ensemble.runtime.extras import is_installed; print(is_installed({extra!r}))"
@@ -162,14 +166,14 @@ def test_a_hidden_package_is_not_there() -> None:
         assert done.stdout == "False\n", done.stderr
 
 
-def test_without_an_extra_the_sentence_names_the_command_that_installs_it() -> None:
+def test_missing_extra_message_has_the_install_command() -> None:
     assert is_installed("spark")
     require("spark", "the tables are")
     assert str(Lacking("spark", "the tables are")) == "the tables are not installed: pip install 'zabka[spark]'"
 
 
 @pytest.mark.parametrize(
-    ("extra", "code", "said"),
+    ("extra", "code", "message"),
     [
         (
             "spark",
@@ -179,10 +183,10 @@ def test_without_an_extra_the_sentence_names_the_command_that_installs_it() -> N
         ("kazoo", "import zabka.ensemble.client.kazoo", "kazoo, whose recipes run on this client, is not installed"),
     ],
 )
-def test_what_lacks_its_extra_says_so_in_a_sentence(extra: str, code: str, said: str) -> None:
+def test_module_without_its_extra_prints_the_install_command(extra: str, code: str, message: str) -> None:
     done = run_without(extra, code)
     assert done.returncode == 1
-    assert f"{said}: {install_command(extra)}" in done.stderr
+    assert f"{message}: {install_command(extra)}" in done.stderr
 
 
 def run_zabka_without(extra: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -190,7 +194,7 @@ def run_zabka_without(extra: str, *arguments: str) -> subprocess.CompletedProces
 
 
 @pytest.mark.parametrize("verb", sorted(WITHOUT_TYPER))
-def test_a_verb_without_typer_runs_without_the_command_line(verb: str) -> None:
+def test_command_without_typer_runs_without_the_cli_extra(verb: str) -> None:
     done = run_zabka_without("cli", verb, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"usage: zabka {verb} ")
@@ -205,13 +209,13 @@ def test_a_verb_without_typer_runs_without_the_command_line(verb: str) -> None:
         (["no-such-verb"], "the command line is"),
     ],
 )
-def test_a_verb_that_lacks_the_command_line_says_so(arguments: list[str], missing: str) -> None:
+def test_command_that_needs_the_cli_extra_prints_that(arguments: list[str], missing: str) -> None:
     done = run_zabka_without("cli", *arguments)
     assert (done.returncode, done.stdout) == (MISSING, "")
     assert done.stderr == f"zabka: {missing} not installed: pip install 'zabka[cli]'\n"
 
 
-def test_a_key_store_without_what_reads_it_names_the_command() -> None:
+def test_key_store_without_its_extra_prints_the_command() -> None:
     code = """
 import ssl
 from pathlib import Path
@@ -230,7 +234,7 @@ except BadStore as bad:
      "zabka.broker_sim.broker_process", "zabka.compose.agent", "zabka.compose.up", "zabka.api.main",
      "zabka.testing.live.cluster", "zabka.testing.simulated.cluster"],
 )  # fmt: skip
-def test_what_a_plain_installation_starts_needs_no_extra(module: str) -> None:
+def test_processes_of_a_plain_installation_need_no_extra(module: str) -> None:
     hidden = [package for packages in PACKAGES.values() for package in packages]
     done = subprocess.run(
         [sys.executable, "-P", "-c", HIDDEN.format(hidden=hidden) + f"import {module}"],

@@ -1,4 +1,4 @@
-"""The golden files leave no event out: each type has a sentence, and each history its state."""
+"""The golden files cover every event: each type has a sentence, and each history its state."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 
 def test_every_golden_history_has_its_state() -> None:
     names = {path.name.split(".")[0] for path in (GOLDEN / "histories").iterdir()}
-    wanted = {f"{name}.jsonl" for name in names} | {f"{name}.state.json" for name in names}
-    assert {path.name for path in (GOLDEN / "histories").iterdir()} == wanted
+    expected = {f"{name}.jsonl" for name in names} | {f"{name}.state.json" for name in names}
+    assert {path.name for path in (GOLDEN / "histories").iterdir()} == expected
 
 
 def test_every_event_type_has_a_golden_sentence() -> None:
-    told = {json.loads(line)["entry"]["type"] for line in (GOLDEN / "sentences.jsonl").read_text().splitlines()}
-    assert sorted(set(BY_NAME) ^ told) == []
+    described = {json.loads(line)["entry"]["type"] for line in (GOLDEN / "sentences.jsonl").read_text().splitlines()}
+    assert sorted(set(BY_NAME) ^ described) == []

@@ -1,4 +1,4 @@
-"""The house plan, held: which room may import which, and what the pure rooms may touch."""
+"""The layout: which package can import which, and what pure packages can use."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ENSEMBLE_LAYERS: dict[str, set[str]] = {
     "client": {"runtime", "auth", "base", "records"},
     "server": {"runtime", "txnlog", "tree", "zab", "auth", "base", "records"},
 }
-"""What each part of `ensemble` may import; `base` are the modules that stand in no part (ids, jute, txn, …)."""
+"""Allowed imports of each part of `ensemble`; `base` are the modules outside the parts (ids, jute, txn, …)."""
 SHELLS = {
     "zabka/journal/writer.py",
     "zabka/journal/high_watermark_files.py",
@@ -63,7 +63,7 @@ SHELLS = {
     "broker_sim/surroundings.py",
 }
 SHELL_FOLDERS = ("ensemble/runtime/", "ensemble/server/", "ensemble/txnlog/", "ensemble/client/shim/")
-PURE_ROOMS = ("journal", "ensemble", "kafka", "controller", "broker_sim")
+PURE_PACKAGES = ("journal", "ensemble", "kafka", "controller", "broker_sim")
 TOUCHES_THE_WORLD = {
     "asyncio", "concurrent", "datetime", "fcntl", "httpx", "io", "logging", "mmap", "multiprocessing", "os", "pathlib",
     "queue", "random", "secrets", "select", "selectors", "shutil", "signal", "socket", "sched", "ssl", "structlog",
@@ -75,7 +75,7 @@ MAY_NOT_CALL = {"open", "print", "input", "eval", "exec", "hash", "id", "__impor
 
 def is_pure(path: Path) -> bool:
     name = name_of(path)
-    return package_of(module_of(path)) in PURE_ROOMS and name not in SHELLS and not name.startswith(SHELL_FOLDERS)
+    return package_of(module_of(path)) in PURE_PACKAGES and name not in SHELLS and not name.startswith(SHELL_FOLDERS)
 
 
 def imports(path: Path) -> list[tuple[int, str]]:
@@ -88,28 +88,28 @@ def imports(path: Path) -> list[tuple[int, str]]:
     return found
 
 
-PURE_MODULES = [name_of(path) for room in PURE_ROOMS for path in files_of(room) if is_pure(path)]
+PURE_MODULES = [name_of(path) for package in PURE_PACKAGES for path in files_of(package) if is_pure(path)]
 
 
-@pytest.mark.parametrize("room", MAY_IMPORT)
-def test_a_room_imports_downward_only(room: str) -> None:
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_package_imports_only_lower_packages(package: str) -> None:
     wrong = [
         f"{name_of(path)}:{line} imports {name}"
-        for path in files_of(room)
+        for path in files_of(package)
         for line, name in imports(path)
-        if (top := package_of(name)) in MAY_IMPORT and top != room and top not in MAY_IMPORT[room]
+        if (top := package_of(name)) in MAY_IMPORT and top != package and top not in MAY_IMPORT[package]
     ]
     assert wrong == []
 
 
 def ensemble_layer(module: str) -> str:
-    """The part of `ensemble` in which a module stands."""
+    """Return the part of `ensemble` that contains a module."""
     parts = module.split(".")
     return parts[2] if len(parts) > 2 and parts[2] in ENSEMBLE_LAYERS else "base"
 
 
 @pytest.mark.parametrize("layer", ENSEMBLE_LAYERS)
-def test_a_part_of_the_ensemble_imports_lower_parts_only(layer: str) -> None:
+def test_part_of_the_ensemble_imports_only_lower_parts(layer: str) -> None:
     wrong = [
         f"{name_of(path)}:{line} imports {name}"
         for path in files_of("ensemble")
@@ -125,12 +125,12 @@ def test_every_part_of_the_ensemble_has_its_layer() -> None:
     assert folders | {"base"} == set(ENSEMBLE_LAYERS)
 
 
-def test_every_shell_that_is_named_exists() -> None:
+def test_listed_shells_exist() -> None:
     assert [name for name in sorted(SHELLS) if not (ROOT / name).exists()] == []
 
 
 @pytest.mark.parametrize("name", PURE_MODULES)
-def test_a_pure_module_imports_nothing_that_touches_the_world(name: str) -> None:
+def test_pure_module_does_not_import_input_or_output(name: str) -> None:
     wrong = [
         f"line {line}: {module}"
         for line, module in imports(ROOT / name)
@@ -140,7 +140,7 @@ def test_a_pure_module_imports_nothing_that_touches_the_world(name: str) -> None
 
 
 @pytest.mark.parametrize("name", PURE_MODULES)
-def test_a_pure_module_imports_no_shell(name: str) -> None:
+def test_pure_module_imports_no_shell(name: str) -> None:
     shells = {module_of(ROOT / shell) for shell in (*SHELLS, *SHELL_FOLDERS) if not shell.endswith("__init__.py")}
     wrong = [
         f"line {line}: {module}"
@@ -151,14 +151,14 @@ def test_a_pure_module_imports_no_shell(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PURE_MODULES)
-def test_a_pure_module_calls_nothing_that_depends_on_the_process(name: str) -> None:
+def test_pure_module_calls_no_process_dependent_function(name: str) -> None:
     wrong = [
         f"line {node.lineno}: {node.func.id}()"
         for node in ast.walk(ast.parse((ROOT / name).read_text()))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id in MAY_NOT_CALL
-        # A __hash__ method may use hash(): what it returns orders nothing that is iterated.
+        # A __hash__ method can use hash(): no iteration order depends on its result.
         and not (node.func.id == "hash" and _inside_dunder_hash(ROOT / name, node.lineno))
     ]
     assert wrong == []
@@ -179,19 +179,19 @@ SET_METHODS = {"union", "intersection", "difference", "symmetric_difference"}
 
 
 class _SetIterations(ast.NodeVisitor):
-    """Finds loops over what is plainly a set: a display, a call of set(), a name annotated or assigned as one, or what
-    an operator makes of sets and of dictionaries' keys() and items()."""
+    """Find loops over what is plainly a set: a display, a call of set(), a name annotated or assigned as a set, or the
+    result of an operator on sets and on dictionaries' keys() and items()."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.names: set[str] = set()
         self.found: list[int] = []
         self._excused: set[ast.AST] = set()
         for node in ast.walk(tree):
-            if isinstance(node, ast.AnnAssign) and self._says_set(node.annotation):
+            if isinstance(node, ast.AnnAssign) and self._is_set_annotation(node.annotation):
                 self.names.add(ast.unparse(node.target))
             elif isinstance(node, ast.Assign) and self._makes_set(node.value):
                 self.names.update(ast.unparse(target) for target in node.targets)
-            elif isinstance(node, ast.arg) and node.annotation is not None and self._says_set(node.annotation):
+            elif isinstance(node, ast.arg) and node.annotation is not None and self._is_set_annotation(node.annotation):
                 self.names.add(node.arg)
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ORDERLESS:
                 self._excused.update(node.args)
@@ -199,7 +199,7 @@ class _SetIterations(ast.NodeVisitor):
                 self._excused.add(node)
 
     @staticmethod
-    def _says_set(annotation: ast.expr) -> bool:
+    def _is_set_annotation(annotation: ast.expr) -> bool:
         text = ast.unparse(annotation)
         return text.startswith(("set[", "frozenset[", "Set[", "AbstractSet[")) or text in {"set", "frozenset"}
 
@@ -262,7 +262,7 @@ class _SetIterations(ast.NodeVisitor):
         "tuple(a.union(b))",
     ],
 )
-def test_a_loop_over_a_set_is_seen(loop: str) -> None:
+def test_loop_over_a_set_is_detected(loop: str) -> None:
     tree = ast.parse(loop)
     visitor = _SetIterations(tree)
     visitor.visit(tree)
@@ -272,7 +272,7 @@ def test_a_loop_over_a_set_is_seen(loop: str) -> None:
 @pytest.mark.parametrize(
     "loop", ["for x in a.keys(): pass", "for x in sorted(a.keys() - b): pass", "for x in a - b: pass"]
 )
-def test_a_loop_over_what_has_an_order_is_let_be(loop: str) -> None:
+def test_loop_over_an_ordered_collection_is_accepted(loop: str) -> None:
     tree = ast.parse(loop)
     visitor = _SetIterations(tree)
     visitor.visit(tree)
@@ -280,7 +280,7 @@ def test_a_loop_over_what_has_an_order_is_let_be(loop: str) -> None:
 
 
 @pytest.mark.parametrize("name", PURE_MODULES)
-def test_a_pure_module_iterates_over_no_set(name: str) -> None:
+def test_pure_module_iterates_over_no_set(name: str) -> None:
     tree = ast.parse((ROOT / name).read_text())
     visitor = _SetIterations(tree)
     visitor.visit(tree)

@@ -1,4 +1,4 @@
-"""The table of the long run: what it says of each part, and where it stands."""
+"""The table of the long run: its contents for each part, and where it is stored."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def tally() -> long_run.Tally:
     return made
 
 
-def test_each_part_says_what_became_of_its_tests_and_how_long_they_took() -> None:
+def test_long_run_table_has_outcomes_and_minutes_of_each_part() -> None:
     assert tally().table().splitlines()[2:] == [
         "| `a/test_x.py` | 1 | 1 | 0 | 2.0 |",
         "| `b/test_y.py` | 0 | 1 | 1 | 0.1 |",
@@ -43,7 +43,7 @@ def test_page_of_the_long_run_has_its_heading() -> None:
     assert long_run.PAGE.read_text().startswith(long_run.HEAD)
 
 
-def test_what_a_stopped_run_knew_of_the_files_that_ended_is_known_to_the_next(tmp_path: Path) -> None:
+def test_stopped_run_keeps_the_results_of_finished_files(tmp_path: Path) -> None:
     tests, kept = tmp_path / "tests", tmp_path / "kept" / "abc.jsonl"
     tests.mkdir()
     (tests / "test_a.py").write_text("def test_one(): pass\ndef test_two(): assert False\n")
@@ -63,6 +63,6 @@ def test_what_a_stopped_run_knew_of_the_files_that_ended_is_known_to_the_next(tm
 
 
 @pytest.mark.parametrize(("commit", "name"), [("1a2b3c4", "1a2b3c4.jsonl"), ("1a2b3c4-dirty", None), ("unknown", None)])
-def test_nothing_is_kept_of_a_tree_that_has_no_name(commit: str, name: str | None) -> None:
+def test_results_of_a_modified_tree_are_not_kept(commit: str, name: str | None) -> None:
     kept = long_run.kept_of(commit)
     assert (kept and kept.name) == name

@@ -1,4 +1,4 @@
-"""What keeps histories reaches files and threads through ports alone, so that the simulated world can run it."""
+"""Code that stores histories uses files and threads only through ports, so that the simulated world can run it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATHS_OWN_IO = {
     "rglob", "rmdir", "samefile", "symlink_to", "touch", "write_bytes", "write_text",
 }  # fmt: skip
 OF_BOTH = {"open", "rename", "resolve", "stat", "unlink"}
-"""The port has them as well: it shows in what they are called on."""
+"""The port has these methods, too; the receiver of the call distinguishes them."""
 THREADS = {"Thread", "ThreadPoolExecutor", "Timer", "to_thread", "run_in_executor", "sleep"}
 
 
@@ -39,8 +39,8 @@ def _is_constant(attribute: ast.Attribute) -> bool:
     return attribute.attr in CONSTANTS_OF_OS or attribute.attr.startswith("O_")
 
 
-def _breaches(tree: ast.Module) -> list[str]:
-    """Where a module does for itself what a port is there for."""
+def _bypasses(tree: ast.Module) -> list[str]:
+    """Return the places where a module bypasses a port."""
     found: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("os", "io"):
@@ -52,7 +52,7 @@ def _breaches(tree: ast.Module) -> list[str]:
     for call in _calls(tree):
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-        # A text's replace takes two texts; a path's takes one path.
+        # A string's replace has two arguments; a path's has one.
         of_a_path = name in PATHS_OWN_IO and owner and not (name == "replace" and len(call.args) == 2)
         on_no_port = name in OF_BOTH and owner and not owner.endswith(("files", "_inner", "_directory", "directory"))
         if of_a_path and owner.endswith("files"):
@@ -63,8 +63,8 @@ def _breaches(tree: ast.Module) -> list[str]:
 
 
 @pytest.mark.parametrize("name", STANDS_ON_PORTS)
-def test_files_and_threads_are_reached_through_ports(name: str) -> None:
-    assert _breaches(ast.parse((ROOT / name).read_text())) == []
+def test_files_and_threads_are_used_through_ports(name: str) -> None:
+    assert _bypasses(ast.parse((ROOT / name).read_text())) == []
 
 
 @pytest.mark.parametrize(
@@ -84,19 +84,19 @@ def test_files_and_threads_are_reached_through_ports(name: str) -> None:
         "time.sleep(1)",
     ],
 )
-def test_what_goes_past_the_ports_is_seen(line: str) -> None:
-    assert _breaches(ast.parse(line)) != []
+def test_direct_use_of_files_and_threads_is_detected(line: str) -> None:
+    assert _bypasses(ast.parse(line)) != []
 
 
 @pytest.mark.parametrize(
     "line", ["files.fsync(3)", "self._files.open(path, os.O_RDWR)", "text.replace('a', 'b')", "files.rename(a, b)"]
 )
-def test_what_goes_through_the_ports_is_let_be(line: str) -> None:
-    assert _breaches(ast.parse(line)) == []
+def test_use_of_ports_is_accepted(line: str) -> None:
+    assert _bypasses(ast.parse(line)) == []
 
 
 def _takes_files(name: str) -> set[str]:
-    """Functions and classes of a module that are told on which file system they work, and would take the host's."""
+    """Return the functions and classes of a module that have a file system parameter with the host's as default."""
     tree = ast.parse((ROOT / name).read_text())
     found: set[str] = set()
     for node in ast.walk(tree):
@@ -115,8 +115,8 @@ def _has_files(function: ast.FunctionDef) -> bool:
 TAKE_FILES = set().union(*(_takes_files(name) for name in STANDS_ON_PORTS)) - {"save", "unlink"}
 
 
-def _forgetful(tree: ast.Module) -> list[str]:
-    """Calls that leave it to a default on which file system they work."""
+def _without_files(tree: ast.Module) -> list[str]:
+    """Return calls that use the default file system."""
     return [
         f"line {call.lineno}: {ast.unparse(call)}"
         for call in _calls(tree)
@@ -128,10 +128,10 @@ def _forgetful(tree: ast.Module) -> list[str]:
 
 
 @pytest.mark.parametrize("name", STANDS_ON_PORTS)
-def test_a_file_system_that_was_given_is_handed_on(name: str) -> None:
-    """The host's is a default for whoever begins; in between, it would be the wrong one."""
-    assert _forgetful(ast.parse((ROOT / name).read_text())) == []
+def test_file_system_argument_is_passed_on(name: str) -> None:
+    """The host's is a default for the outermost caller only; in between, it would be the wrong one."""
+    assert _without_files(ast.parse((ROOT / name).read_text())) == []
 
 
-def test_a_file_system_that_is_not_handed_on_is_seen() -> None:
-    assert _forgetful(ast.parse("sync_directory(path)")) == ["line 1: sync_directory(path)"]
+def test_missing_file_system_argument_is_detected() -> None:
+    assert _without_files(ast.parse("sync_directory(path)")) == ["line 1: sync_directory(path)"]

@@ -1,4 +1,4 @@
-"""Which Python the virtual environment is built with (scripts/setup/choose_python.sh)."""
+"""The choice of the Python for the virtual environment (scripts/setup/choose_python.sh)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def interpreter(directory: Path, name: str, *, profiles: bool = True, environments: bool = True) -> None:
-    """This Python under another name, which says of itself what a test needs."""
+    """Create this Python under another name, with the features that a test needs."""
     directory.mkdir(exist_ok=True)
     script = directory / name
     script.write_text(
@@ -25,23 +25,23 @@ def interpreter(directory: Path, name: str, *, profiles: bool = True, environmen
 
 
 def chosen(tmp_path: Path) -> str:
-    """What is chosen where PATH begins with `path`, and the distribution has its programs in `distribution`."""
-    told = subprocess.run(
+    """Return the choice with `path` first in PATH and the distribution's programs in `distribution`."""
+    done = subprocess.run(
         ["sh", ROOT / "scripts/setup/choose_python.sh", tmp_path / "distribution"],
         env={**os.environ, "PATH": f"{tmp_path / 'path'}:{os.environ['PATH']}"},
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
-    assert told.stderr == ""
-    return told.stdout.strip()
+    assert done.stderr == ""
+    return done.stdout.strip()
 
 
-def test_a_python_compiled_with_profiles_is_taken_from_path(tmp_path: Path) -> None:
+def test_python_compiled_with_profiles_is_chosen_from_path(tmp_path: Path) -> None:
     interpreter(tmp_path / "path", "python3")
     interpreter(tmp_path / "distribution", f"python{VERSION}")
     assert chosen(tmp_path) == "python3"
 
 
-def test_the_distributions_python_of_the_same_version_is_taken_before_one_without_profiles(tmp_path: Path) -> None:
+def test_distribution_python_beats_one_without_profiles(tmp_path: Path) -> None:
     interpreter(tmp_path / "path", "python3", profiles=False)
     interpreter(tmp_path / "distribution", "python3.0")
     assert chosen(tmp_path) == "python3"
@@ -49,13 +49,13 @@ def test_the_distributions_python_of_the_same_version_is_taken_before_one_withou
     assert chosen(tmp_path) == str(tmp_path / "distribution" / f"python{VERSION}")
 
 
-def test_a_distributions_python_that_cannot_make_environments_is_not_taken(tmp_path: Path) -> None:
+def test_distribution_python_without_venv_support_is_not_chosen(tmp_path: Path) -> None:
     interpreter(tmp_path / "path", "python3", profiles=False)
     interpreter(tmp_path / "distribution", f"python{VERSION}", environments=False)
     assert chosen(tmp_path) == "python3"
 
 
-def test_a_distributions_python_without_profiles_is_no_better(tmp_path: Path) -> None:
+def test_distribution_python_without_profiles_is_not_preferred(tmp_path: Path) -> None:
     interpreter(tmp_path / "path", "python3", profiles=False)
     interpreter(tmp_path / "distribution", f"python{VERSION}", profiles=False)
     assert chosen(tmp_path) == "python3"

@@ -1,4 +1,4 @@
-"""What docstrings and comments refer to by name is there."""
+"""Modules and files named in docstrings and comments exist."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ TEXTS = [
 _DOTTED = re.compile(rf"`((?:zabka\.(?:{'|'.join(PACKAGES)})|bench|scripts|tests)(?:\.\w+)+)`")
 _SLASHED = re.compile(r"`((?:api|broker_sim|compose|controller|ensemble|zabka|bench|scripts|tests)(?:/[\w.]+)+/?)`")
 NOT_IN_THE_TREE = {"zabka/cli/VERB.py", "compose.yaml"}
-"""A pattern of names, and a file that a user writes."""
+"""A name pattern, and a file that a user writes."""
 
 
 @cache
 def _names_of(path: Path) -> frozenset[str]:
-    """What a module defines, and what its classes define."""
+    """Return the names that a module and its classes define."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -36,7 +36,7 @@ def _names_of(path: Path) -> frozenset[str]:
 
 
 def _is_there(dotted: str) -> bool:
-    """A package, a module, or a name in one of them: `room.module`, `room.module.Class.method`."""
+    """Return whether a package, a module, or a name in one exists: `package.module`, `package.module.Class.method`."""
     place, *rest = dotted.split(".")
     path = ROOT / place
     while rest and (path / rest[0]).is_dir():
@@ -49,7 +49,7 @@ def _is_there(dotted: str) -> bool:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_module_or_file_that_a_text_names_exists(name: str) -> None:
+def test_module_or_file_named_in_a_text_exists(name: str) -> None:
     text = (ROOT / name).read_text()
     missing = [dotted for dotted in _DOTTED.findall(text) if dotted not in NOT_IN_THE_TREE and not _is_there(dotted)]
     missing += [

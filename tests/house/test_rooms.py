@@ -1,4 +1,4 @@
-"""Each room says what it is, and the tests stand where what they test stands."""
+"""Each package has a description, and the tests are in folders named as what they test."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _SENTENCE = re.compile(r"[\w`\"')\]][.?!](?=\s|$)")
 
 
 @pytest.mark.parametrize("name", INITS)
-def test_a_package_says_what_it_is_who_may_import_it_and_where_to_begin(name: str) -> None:
-    said = ast.get_docstring(ast.parse((ROOT / name).read_text())) or ""
-    assert len(_SENTENCE.findall(said)) >= SENTENCES_MIN, f"{name} says {said!r}"
+def test_package_docstring_has_its_purpose_importers_and_start(name: str) -> None:
+    docstring = ast.get_docstring(ast.parse((ROOT / name).read_text())) or ""
+    assert len(_SENTENCE.findall(docstring)) >= SENTENCES_MIN, f"{name} has only the docstring {docstring!r}"
 
 
-def test_a_rooms_tests_stand_in_folders_named_as_the_rooms_parts() -> None:
+def test_folders_have_the_names_of_package_parts() -> None:
     strays = [
         name_of(folder)
         for package, home in FOLDERS.items()

@@ -1,4 +1,4 @@
-"""Every acceptance scenario of the controller reference is the matter of at least one test."""
+"""Every acceptance scenario of the controller reference has at least one test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SCENARIOS = range(1, 73)
 
 
 def marked(path: Path) -> set[int]:
-    """The numbers of `pytest.mark.scenario(n)` in a file."""
+    """Return the numbers of `pytest.mark.scenario(n)` in a file."""
     text = path.read_text()
     if "mark.scenario(" not in text:
         return set()
@@ -23,8 +23,8 @@ def marked(path: Path) -> set[int]:
     }
 
 
-def test_every_acceptance_scenario_has_its_test() -> None:
+def test_acceptance_scenarios_have_tests() -> None:
     found = {number for path in sorted(TESTS.rglob("test_*.py")) for number in marked(path)}
     missing = [number for number in SCENARIOS if number not in found]
-    assert missing == [], f"no test carries @pytest.mark.scenario for {missing}"
+    assert missing == [], f"no test has @pytest.mark.scenario for {missing}"
     assert found <= set(SCENARIOS), f"there are no scenarios {sorted(found - set(SCENARIOS))}"

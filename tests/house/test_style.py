@@ -1,4 +1,4 @@
-"""The style, held where a machine can hold it."""
+"""The style rules that a program can check."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ POSITIONAL_MAX = 6
 TAKES_ANY_NUMBER = {"pack", "pack_into", "pack_stat", "_pack_digested", "select", "agg"}
 """Calls whose arguments are a list: of values (struct), of columns (Spark)."""
 TOO_OFTEN_TO_NAME = {
-    "ensemble/tree/plain_proposals.py:self._set_data",  # 10 ns more; once for each write, as those below
+    "ensemble/tree/plain_proposals.py:self._set_data",  # 10 ns more; once per write, as the calls below
     "ensemble/tree/plain_proposals.py:self._create",  # 10 ns more
     "ensemble/tree/plain_proposals.py:plain_set_data_bytes",  # 140 ns, and 8 more
     "ensemble/tree/plain_proposals.py:plain_create_bytes",  # 142 ns, and 10 more
 }
 """Calls (module:function) on the path of every write or read for which a name costs time: a Python function takes 5 ns
-for each argument passed by name.  Classes of msgspec take 1 ns, which is less than the figures vary by."""
+for each argument passed by name.  Classes of msgspec take 1 ns, which is less than the variation of the figures."""
 FUNCTION_LINES_MAX = 75
 BANNED_NAMES = {"utils.py", "helpers.py", "misc.py", "common.py", "manager.py"}
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_module_is_small_and_named_by_a_noun_of_the_field(name: str) -> None:
+def test_module_is_small_and_has_a_specific_name(name: str) -> None:
     path = ROOT / name
     assert path.name not in BANNED_NAMES
     assert len(path.read_text().splitlines()) <= LINES_MAX
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_function_fits_a_screen(name: str) -> None:
+def test_function_fits_a_screen(name: str) -> None:
     long = [
         f"{node.name} ({size} lines)"
         for node in ast.walk(ast.parse((ROOT / name).read_text()))
@@ -48,7 +48,7 @@ def test_a_function_fits_a_screen(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_call_of_many_arguments_names_them(name: str) -> None:
+def test_call_with_many_arguments_names_them(name: str) -> None:
     unnamed = [
         f"line {node.lineno}: {ast.unparse(node.func)} ({count})"
         for node in ast.walk(ast.parse((ROOT / name).read_text()))
@@ -77,7 +77,7 @@ FOREIGN = re.compile(
 UNFINISHED = re.compile(r"\b(T[O]DO|F[I]XME|X[X]X|H[A]CK)\b|Not[I]mplementedError")
 
 
-def test_no_file_names_a_registry_or_a_path_of_somebodys_machine() -> None:
+def test_no_file_contains_a_registry_or_machine_path() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}: {match.group()}"
         for path in _tracked_text()
@@ -86,7 +86,7 @@ def test_no_file_names_a_registry_or_a_path_of_somebodys_machine() -> None:
     assert wrong == []
 
 
-def test_no_module_is_left_unfinished() -> None:
+def test_module_has_no_unfinished_code() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}: {match.group()}"
         for path in _tracked_text()
@@ -95,12 +95,12 @@ def test_no_module_is_left_unfinished() -> None:
     assert wrong == []
 
 
-def test_the_lock_pins_every_package_by_hash() -> None:
+def test_lock_pins_every_package_by_hash() -> None:
     lines = (ROOT / "requirements.lock").read_text().splitlines()
     pinned = [line for line in lines if "==" in line and not line.lstrip().startswith("#")]
     assert pinned
-    assert all(line.rstrip().endswith("\\") for line in pinned), "a pin without its hashes"
+    assert all(line.rstrip().endswith("\\") for line in pinned), "a pin without hashes"
 
 
-def test_the_page_lock_names_no_download_address() -> None:
+def test_page_lock_has_no_download_address() -> None:
     assert '"resolved"' not in (ROOT / "package-lock.json").read_text()

@@ -1,4 +1,4 @@
-"""`make test`: every test is in one of its runs, and no more than one."""
+"""`make test`: every test is in exactly one of its runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FILES = {path.relative_to(suite.HERE.parent) for path in suite.HERE.rglob("test_
 PLACES = {str(place) for file in FILES for place in (file, *file.parents)}
 
 
-def test_each_room_s_tests_are_in_one_of_the_runs() -> None:
+def test_tests_of_each_package_are_in_exactly_one_run() -> None:
     side_by_side, clusters, alone = suite.runs([], cores=2)
     together = {word for word in side_by_side if word.startswith("tests/")}
     assert together | set(alone) < PLACES - {"tests"}
@@ -21,15 +21,15 @@ def test_each_room_s_tests_are_in_one_of_the_runs() -> None:
     assert ignored == together | set(alone)
 
 
-def test_it_runs_on_as_many_cores_as_there_are() -> None:
+def test_suite_uses_all_cores() -> None:
     assert ["--numprocesses=7" in run for run in suite.runs([], cores=7)] == [True, True, False]
 
 
-def test_arguments_are_pytest_s_and_make_one_run() -> None:
+def test_suite_passes_its_arguments_to_one_pytest_run() -> None:
     assert suite.runs(["tests/controller", "-q"], cores=2) == [["tests/controller", "-q"]]
 
 
-def test_a_failure_of_the_first_run_is_not_forgotten_over_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_of_the_first_run_is_returned(monkeypatch: pytest.MonkeyPatch) -> None:
     codes = iter([1, 0, 0])
     monkeypatch.setattr(suite.subprocess, "call", lambda command, cwd: next(codes))
     assert suite.main([]) == 1

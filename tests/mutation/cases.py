@@ -1,7 +1,7 @@
-"""What may notice a mutant: the tests of the rooms, and fifty seeds; and which of them execute which line.
+"""Cases that can detect a mutant, the packages' tests and fifty seeds, and the lines that each executes.
 
-`python -m tests.mutation.cases FILE` runs them once and writes that down.  Later it runs those anew whose own file has
-changed since, or a module that they execute.
+`python -m tests.mutation.cases FILE` runs all cases once and stores this. A later run repeats the cases whose own file,
+or an executed module, has changed.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ TESTS = (
     "tests/ensemble/server/config", "tests/ensemble/server/net/test_wire.py", "tests/journal/test_message_log.py",
     "tests/kafka/zk/test_coordination.py",
 )  # fmt: skip
-"""Those of the rooms, and of the neighbours that hold parts of them: lines of servers, packets and their names, and the
-controller's queues."""
+"""Tests of the mutated packages, and of other packages that test parts of them: lines of servers, packets and their
+names, and the controller's queues."""
 SEEDS = {"ensemble": 14, "reconfiguring": 8, "read-only": 8, "disks": 10, "chaos": 10}
-"""How many seeds of each scenario; together they take about half a minute."""
+"""The number of seeds of each scenario; together they take about half a minute."""
 PYTEST = ["-o", "addopts=", "-o", "timeout=0", "-m", "not long", "-q", "-s", "-p", "no:cacheprovider"]
 SEED = "seed "
 USING_S_MAX = 10.0
 
 
 class Cases:
-    """What was written down: every case with its CPU seconds and the lines that it executes."""
+    """The stored cases: each with its CPU seconds and the lines that it executes."""
 
     def __init__(self, file: Path) -> None:
         kept = json.loads(file.read_text()) if file.exists() else {}
@@ -50,32 +50,32 @@ class Cases:
                     self._covering[path, line].append(name)
 
     def covering(self, mutant: Mutant, seeds: int) -> dict[str, float]:
-        """The cases that a mutant could change, quickest first, and their seconds: tests, and of the seeds the first
-        so many."""
+        """Return the cases that can detect a mutant and their seconds, fastest first: tests, and the first `seeds`
+        seeds."""
         left_out = set(list(seed_names())[seeds:])
         names = self._covering.get((mutant.path, mutant.statement), [])
         return {name: self.seconds[name] for name in names if name not in left_out}
 
     def using(self, mutant: Mutant) -> dict[str, float]:
-        """The quickest tests that execute anything of the module, together as long as is allowed to a change of what
-        runs on import: a number, or a table.  Of one that has nothing but those they are its room's."""
+        """Return the fastest tests that execute code of the module, up to the time limit for a change of code that runs
+        on import. If no test does, use the tests of its package."""
         names = [name for name in self._covering.get((mutant.path, 0), []) if not name.startswith(SEED)]
-        names = names or self._of_room(str(Path(mutant.path).parent))
+        names = names or self._of_package(str(Path(mutant.path).parent))
         totals = accumulate(self.seconds[name] for name in names)
         return {name: self.seconds[name] for name, total in zip(names, totals, strict=True) if total < USING_S_MAX}
 
-    def _of_room(self, folder: str) -> list[str]:
+    def _of_package(self, folder: str) -> list[str]:
         found = [name for name in self.seconds if any(str(Path(path).parent) == folder for path in self.lines[name])]
         return sorted(
             (name for name in found if not name.startswith(SEED)), key=lambda name: (self.seconds[name], name)
         )
 
     def runs_on_import(self, mutant: Mutant) -> bool:
-        """Does that line run while modules are imported or tests collected?"""
+        """Return whether that line runs while modules are imported or tests collected."""
         return not mutant.function or mutant.statement in self.imported.get(mutant.path, [])
 
     def stale(self) -> list[str]:
-        """The files of tests to run anew, and seeds."""
+        """Return the test files to run again, and the seeds."""
         changed = {path for path, digest in digests().items() if self.files.get(path) != digest}
         folders = {str(Path(path).parent) for path in changed if not Path(path).name.startswith("test_")}
         tests = {
@@ -88,7 +88,7 @@ class Cases:
         return sorted(tests | {_file_of(name) for name in touched if not name.startswith(SEED)}) + seeds
 
     def save(self, file: Path) -> None:
-        """Write it down, without the cases that are there no more."""
+        """Write the cases that still exist to the file."""
         present = {name for name in self.seconds if name.startswith(SEED) or _file_of(name) in self.files}
         kept = {
             "files": self.files,
@@ -104,7 +104,7 @@ def _file_of(name: str) -> str:
 
 
 def digests() -> dict[str, str]:
-    """Of each module of the rooms, and of each file of their tests."""
+    """Return the digest of each module of the packages and of each test file."""
     files = [*modules(), *(path.relative_to(ROOT).as_posix() for path in _files_of_tests())]
     return {path: sha256((ROOT / path).read_bytes()).hexdigest()[:16] for path in sorted(files)}
 
@@ -115,14 +115,14 @@ def _files_of_tests() -> Iterator[Path]:
 
 
 def seed_names() -> Iterator[str]:
-    """The seeds, named so that no test is called the same."""
+    """Yield the names of the seeds, which differ from all test names."""
     for scenario, count in SEEDS.items():
         for seed in range(count):
             yield f"{SEED}{scenario} {seed}"
 
 
 def run_seed_named(name: str) -> list[str]:
-    """Run one of them: its problems, or what was raised."""
+    """Run one seed; return its problems, or the exception."""
     from zabka.simulation.run import run_seed
 
     _, scenario, seed = name.split()
@@ -133,17 +133,17 @@ def run_seed_named(name: str) -> list[str]:
 
 
 class Repeatable:
-    """A pytest plugin: Hypothesis draws the same examples in each run, and minds no clock."""
+    """Pytest plugin: Hypothesis draws the same examples in each run, without a deadline."""
 
     def pytest_configure(self) -> None:
-        from hypothesis import settings  # Not earlier: pytest wants to rewrite its assertions.
+        from hypothesis import settings  # Not earlier: pytest must rewrite its assertions first.
 
         settings.register_profile("mutation", database=None, derandomize=True, deadline=None)
         settings.load_profile("mutation")
 
 
 class _Gathering(Repeatable):
-    """Takes the marks of each case."""
+    """Record the marks of each case."""
 
     def __init__(self, marks: Marks, cases: Cases) -> None:
         self._marks = marks
@@ -159,7 +159,7 @@ class _Gathering(Repeatable):
         self.end(nodeid)
 
     def end(self, name: str) -> None:
-        """What was executed since the last one belongs to this one."""
+        """Assign the lines executed since the previous case to this case."""
         self._cases.seconds[name] = round(time.process_time() - self._begin, 4)
         self._cases.lines[name] = self._taken()
         self._begin = time.process_time()
@@ -173,7 +173,7 @@ class _Gathering(Repeatable):
 
 
 def gather(file: Path) -> None:
-    """Run every case that is stale once with marks, and write down what it executed."""
+    """Run every stale case once with marks, and store the lines that it executed."""
     cases = Cases(file)
     stale = cases.stale()
     cases.files = digests()
@@ -185,7 +185,7 @@ def gather(file: Path) -> None:
     for name in stale:
         if name.startswith(SEED):
             if problems := run_seed_named(name):
-                raise SystemExit(f"without any mutant {name} says {problems[0]}")
+                raise SystemExit(f"without any mutant {name} reports {problems[0]}")
             plugin.end(name)
     cases.save(file)
 

@@ -1,6 +1,6 @@
-"""Which tests and seeds execute which line: modules are imported with a mark before each statement of their functions.
+"""Line coverage of tests and seeds: modules are imported with a mark before each statement of their functions.
 
-A mark costs some tens of nanoseconds, so that one run of all tests tells it, in about twice their time.
+A mark costs some tens of nanoseconds, so one run of all tests takes about twice its usual time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MARKS = "__mutation_marks__"
 
 
 class ChangedSources:
-    """A finder of modules, first in the row, that compiles some of them from another tree than their file's."""
+    """First module finder, which compiles some modules from a changed syntax tree."""
 
     def __init__(self, trees: dict[str, ast.Module]) -> None:
         self._trees = {str(ROOT / path): tree for path, tree in trees.items()}
@@ -42,7 +42,7 @@ class _TreeLoader(SourceFileLoader):
 
 
 class Marks:
-    """The marks of those modules.  From here on they are imported with them."""
+    """The marks of those modules. From here on they are imported with marks."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self._places: list[tuple[str, int]] = []
@@ -57,7 +57,7 @@ class Marks:
         ChangedSources(trees)
 
     def take(self) -> list[int]:
-        """The numbers of the places executed since this was last asked."""
+        """Return the numbers of the places executed since the last call."""
         hit, start, found = self._hit, 0, []
         while (start := hit.find(1, start)) >= 0:
             found.append(start)
@@ -67,12 +67,12 @@ class Marks:
 
     @property
     def places(self) -> list[tuple[str, int]]:
-        """Path and line of each number."""
+        """Return the path and line of each number."""
         return self._places
 
 
 class _Marking(ast.NodeTransformer):
-    """Puts a mark before each statement of each function; what runs on import gets none."""
+    """Insert a mark before each statement of each function; code that runs on import gets none."""
 
     def __init__(self, path: str, places: list[tuple[str, int]]) -> None:
         self._path = path

@@ -1,6 +1,6 @@
-"""Tries one mutant that runs on import: `python -m tests.mutation.fresh MODULE NUMBER CASES ANSWER`.
+"""Try one mutant that runs on import: `python -m tests.mutation.fresh MODULE NUMBER CASES ANSWER`.
 
-CASES is a file with their names; who noticed the mutant is written to the file ANSWER.
+CASES is a file with the names of cases; the case that detected the mutant is written to the file ANSWER.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from tests.mutation.mutants import mutated
 
 
 class _OnlyThese(Repeatable):
-    """The pytest plugin that leaves out every test that is not wanted."""
+    """Pytest plugin that deselects every other test."""
 
-    def __init__(self, wanted: set[str]) -> None:
-        self._wanted = wanted
+    def __init__(self, selected: set[str]) -> None:
+        self._selected = selected
         self.failed = ""
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items[:] = [item for item in items if item.nodeid in self._wanted]
+        items[:] = [item for item in items if item.nodeid in self._selected]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             self.failed = report.nodeid
 
 
-def main(path: str, number: str, wanted: str, told: str) -> None:
-    """Writes who noticed it."""
-    names = Path(wanted).read_text().splitlines()
+def main(path: str, number: str, selected: str, answer: str) -> None:
+    """Write the case that detected the mutant."""
+    names = Path(selected).read_text().splitlines()
     ChangedSources({path: mutated(path, int(number))})
     only = _OnlyThese(set(names))
     files = sorted({name.partition("::")[0] for name in names})
-    base = f"--basetemp={Path(told).parent}/tests"
+    base = f"--basetemp={Path(answer).parent}/tests"
     status = pytest.main([*PYTEST, "-x", base, *files], plugins=[only]) if files else 0
     by = only.failed or ("import" if status not in (0, 5) else "")
-    Path(told).write_text(by or "survived")
+    Path(answer).write_text(by or "survived")
     os._exit(0)
 
 

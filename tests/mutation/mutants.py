@@ -1,4 +1,4 @@
-"""What a mutant is: one small change of a module's syntax tree, found and made by its number in that module."""
+"""A mutant: one small change of a module's syntax tree, identified by its number in that module."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import NamedTuple, TypeGuard
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = 64
-"""A number from here on is doubled: that a time-out of 1,600 ms becomes 1,601, or 1,599, is no fault that a test should
-see."""
-ROOMS = (
+"""Numbers from this one on are doubled: a test need not detect that a timeout of 1,600 ms becomes 1,601 or 1,599 ms."""
+PACKAGES = (
     "zabka/controller", "zabka/broker_sim/replication", "zabka/ensemble/zab", "zabka/ensemble/txnlog",
     "zabka/ensemble/tree",
 )  # fmt: skip
@@ -45,8 +44,8 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 class Mutant(NamedTuple):
-    """One change.  `number` counts the changes of its module; `statement` is the line where the statement around it
-    begins; `function` is empty where the code runs on import."""
+    """One change. `number` counts the changes of its module; `statement` is the first line of the enclosing statement;
+    `function` is empty for code that runs on import."""
 
     path: str
     number: int
@@ -57,46 +56,48 @@ class Mutant(NamedTuple):
 
     @property
     def name(self) -> str:
-        """How results and people name it."""
+        """The name in results."""
         return f"{self.path}:{self.line} #{self.number} {self.change}"
 
 
 def mutants_of(path: str) -> list[Mutant]:
-    """Every change of a module."""
+    """Return every change of a module."""
     return mutants_in((ROOT / path).read_text(), path)
 
 
 def mutants_in(source: str, path: str) -> list[Mutant]:
-    """Every change of that text."""
-    finder = _Changes(path, wanted=None)
+    """Return every change of that source text."""
+    finder = _Changes(path, requested=None)
     finder.visit(ast.parse(source))
     return finder.found
 
 
 def mutated(path: str, number: int) -> ast.Module:
-    """The module with that one change made."""
+    """Return the module with that one change."""
     return changed((ROOT / path).read_text(), number)
 
 
 def changed(source: str, number: int) -> ast.Module:
-    """That text with one change made."""
-    tree = _Changes("", wanted=number).visit(ast.parse(source))
+    """Return that source text with one change, as a tree."""
+    tree = _Changes("", requested=number).visit(ast.parse(source))
     assert isinstance(tree, ast.Module)
     return ast.fix_missing_locations(tree)
 
 
-def modules(rooms: tuple[str, ...] = ROOMS) -> list[str]:
-    """The modules of those rooms."""
-    return [path.relative_to(ROOT).as_posix() for room in rooms for path in sorted((ROOT / room).rglob("*.py"))]
+def modules(packages: tuple[str, ...] = PACKAGES) -> list[str]:
+    """Return the modules of those packages."""
+    return [
+        path.relative_to(ROOT).as_posix() for package in packages for path in sorted((ROOT / package).rglob("*.py"))
+    ]
 
 
 class _Changes(ast.NodeTransformer):
-    """Walks a module in an order that stays, counts what could be changed, and makes the change that is wanted."""
+    """Visit a module in a fixed order, count the possible changes, and apply the requested one."""
 
-    def __init__(self, path: str, wanted: int | None) -> None:
+    def __init__(self, path: str, requested: int | None) -> None:
         self.found: list[Mutant] = []
         self._path = path
-        self._wanted = wanted
+        self._requested = requested
         self._names: list[str] = []
         self._functions = 0
         self._statement = 0
@@ -109,7 +110,7 @@ class _Changes(ast.NodeTransformer):
             self._statement = node.lineno
         chosen: ast.AST | None = None
         for changed in _changes(node, self._names[-1] if self._names else ""):
-            if len(self.found) == self._wanted:
+            if len(self.found) == self._requested:
                 chosen = ast.copy_location(changed, node)
             self.found.append(
                 Mutant(
@@ -138,13 +139,13 @@ class _Changes(ast.NodeTransformer):
         if isinstance(node, _FUNCTIONS):
             return self._function(node)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "zip":
-            # Its `strict` asserts that both are as long as each other.
+            # Its `strict` asserts that both have the same length.
             node.args = [self.visit(each) for each in node.args]  # type: ignore[misc]
             return node
         return self.generic_visit(node)
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> ast.AST:
-        """Defaults run where the function is made; its body runs when it is called."""
+        """Visit a function. Defaults run at its definition; its body runs at each call."""
         node.args.defaults = [self.visit(each) for each in node.args.defaults]  # type: ignore[misc]
         node.args.kw_defaults = [each and self.visit(each) for each in node.args.kw_defaults]  # type: ignore[misc]
         self._names.append("<lambda>" if isinstance(node, ast.Lambda) else node.name)
@@ -152,7 +153,7 @@ class _Changes(ast.NodeTransformer):
         if isinstance(node, ast.Lambda):
             node.body = self.visit(node.body)  # type: ignore[assignment]
         else:
-            # A function that ends with it returns nothing there without it, too.
+            # Without a `return` at the end, the function returns None there, too.
             last = [each for each in node.body[-1:] if isinstance(each, ast.Return) and each.value is None]
             node.body = [self.visit(each) for each in node.body[: len(node.body) - len(last)]] + last  # type: ignore[misc]
         self._functions -= 1
@@ -161,7 +162,8 @@ class _Changes(ast.NodeTransformer):
 
 
 def _is_no_behaviour(node: ast.AST) -> bool:
-    """What is said to people or to mypy: texts, assertions about types, imports for types, how a thing is shown."""
+    """Return whether the node has no effect on behavior: messages, type assertions, imports for types,
+    representations."""
     if isinstance(node, ast.If):
         return ast.unparse(node.test) == "TYPE_CHECKING"
     if isinstance(node, ast.FunctionDef):
@@ -172,19 +174,19 @@ def _is_no_behaviour(node: ast.AST) -> bool:
 
 
 def _is_union(node: ast.AST) -> bool:
-    """On import that is a name for types."""
+    """Return whether the node is a union type; code on import uses `|` for types only."""
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr)
 
 
 def _text(node: ast.AST) -> str:
-    """What stands there, short enough for a line of a table."""
+    """Return the source of the node, shortened for a table."""
     if isinstance(node, ast.If | ast.While):
         return f"if {ast.unparse(node.test)}"[:80]
     return " ".join(ast.unparse(node).split())[:80] if not isinstance(node, ast.comprehension) else "comprehension"
 
 
 def _changes(node: ast.AST, function: str) -> list[ast.AST]:
-    """The changes of this node alone, not of those below it."""
+    """Return the changes of this node, without those of its children."""
     match node:
         case ast.Compare():
             return _compared(node)
@@ -239,7 +241,7 @@ def _compared(node: ast.Compare) -> list[ast.AST]:
 
 
 def _with(node: ast.AST, **fields: object) -> ast.AST:
-    """A copy of the node in which those fields are others."""
+    """Return a copy of the node with these fields changed."""
     changed = copy.copy(node)
     for name, value in fields.items():
         setattr(changed, name, value)

@@ -1,7 +1,7 @@
-"""Puts a mutant into modules that are imported already: its functions get the code of the changed module.
+"""Apply a mutant to modules that are already imported: their functions get the code of the changed module.
 
-That is what makes a mutant cheap.  Nothing is imported anew; the process that has collected all tests forks, the child
-changes some functions in place, runs the tests that cover them, and ends.
+This makes a mutant cheap, because no module is imported again. The process that has collected all tests forks. The
+child changes some functions in place, runs the tests that cover them, and exits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Place = tuple[str, str, int]
 
 
 class RunningFunctions:
-    """Every function of the rooms that this process holds, by its file, name and line."""
+    """Every function of the packages in this process, by its file, name and line."""
 
     def __init__(self) -> None:
         files = {str(ROOT / path) for path in modules()}
@@ -27,18 +27,18 @@ class RunningFunctions:
             if isinstance(found, FunctionType) and found.__code__.co_filename in files:
                 self._functions[_place(found.__code__)].append(found)
 
-    def plant(self, mutant: Mutant) -> bool:
-        """Change them.  False where nothing changes but what ran on import."""
+    def apply(self, mutant: Mutant) -> bool:
+        """Change the functions. Return False if only code that ran on import changes."""
         before = _functions_of(mutant.path, ast.parse((ROOT / mutant.path).read_text()))
-        planted = False
+        applied = False
         for place, changed in _functions_of(mutant.path, mutated(mutant.path, mutant.number)).items():
             for function in self._functions.get(place, ()):
                 if changed != before[place] and function.__code__ == before[place]:
                     if len(function.__code__.co_freevars) != len(changed.co_freevars):
                         return False
                     function.__code__ = changed
-                    planted = True
-        return planted
+                    applied = True
+        return applied
 
 
 def _functions_of(path: str, tree: ast.Module) -> dict[Place, CodeType]:

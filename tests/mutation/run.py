@@ -1,8 +1,8 @@
-"""How many mutants of the rooms' code are noticed by their tests or by fifty seeds, and which are not.
+"""Count the mutants of the packages' code that their tests or fifty seeds detect, and list the others.
 
-`python -m tests.mutation.run --sample 200 --seed 1`.  What is known is kept in a file and not tried again while the
-module is as it was: a run that was stopped goes on where it was.  `--again` tries those that survived once more, after
-tests were added.  Exits with 1 where fewer than 92 in a hundred are noticed.
+`python -m tests.mutation.run --sample 200 --seed 1`. Results are kept in a file and reused while the module is
+unchanged, so a run that was stopped continues. `--again` tries the surviving mutants once more, after tests were added.
+The exit code is 1 if fewer than 92 percent are detected.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tests.mutation.cases import Cases
 from tests.mutation.mutants import ROOT, Mutant, modules, mutants_of
 from tests.mutation.trial import SURVIVED, Verdict, try_all
 
-WANTED_PERCENT = 92
+REQUIRED_PERCENT = 92
 
 
 class Results:
-    """What is known of each mutant: a file with a line each.  A line counts while its module has the same bytes."""
+    """Results of the mutants: a file with a line for each. A line is valid while its module has the same bytes."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -37,7 +37,7 @@ class Results:
                 self.by[kept["name"]] = kept["by"]
 
     def add(self, mutant: Mutant, verdict: Verdict) -> None:
-        """Keep one more."""
+        """Store one result."""
         self.by[mutant.name] = verdict.by
         kept = {
             "name": mutant.name, "path": mutant.path, "digest": self._digests[mutant.path], "by": verdict.by,
@@ -48,7 +48,7 @@ class Results:
 
 
 class Progress:
-    """Says after each mutant how far it is, how fast it goes, and when it will be done."""
+    """Report the progress, the rate and the expected end after each mutant."""
 
     def __init__(self, results: Results, count: int) -> None:
         self._results = results
@@ -57,29 +57,29 @@ class Progress:
         self._done = 0
         self._survived = 0
 
-    def tell(self, mutant: Mutant, verdict: Verdict) -> None:
-        """One more is known."""
+    def add(self, mutant: Mutant, verdict: Verdict) -> None:
+        """Add a result, and report the progress."""
         self._results.add(mutant, verdict)
         self._done += 1
         took_s = time.time() - self._begin
         if verdict.by.startswith(SURVIVED):
             self._survived += 1
-            _say(f"{verdict.by:9} {mutant.function}  {mutant.name}")
+            _print(f"{verdict.by:9} {mutant.function}  {mutant.name}")
         if self._done % 10 == 0 or self._done == self._count:
             end = time.strftime("%H:%M", time.localtime(self._begin + took_s * self._count / self._done))
             rate = 60 * self._done / took_s
-            _say(f"{self._done}/{self._count}, {self._survived} survived, {rate:.0f} a minute, done at {end}")
+            _print(f"{self._done}/{self._count}, {self._survived} survived, {rate:.0f} a minute, done at {end}")
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 def _gathered(file: Path) -> Cases:
-    """Which case executes which line."""
+    """Return the lines that each case executes."""
     if stale := Cases(file).stale():
-        _say(f"to see which lines they execute, the tests of {len(stale)} files and seeds run once")
+        _print(f"to see which lines they execute, the tests of {len(stale)} files and seeds run once")
         subprocess.run(
             [sys.executable, "-m", "tests.mutation.cases", str(file)], cwd=ROOT, check=True, stdout=subprocess.DEVNULL
         )
@@ -87,26 +87,26 @@ def _gathered(file: Path) -> Cases:
 
 
 def _report(mutants: list[Mutant], results: Results) -> float:
-    """The table of rooms, the survivors, and the percentage that was noticed."""
+    """Print the table of packages and the surviving mutants; return the percentage that was detected."""
     known = [mutant for mutant in mutants if mutant.name in results.by]
     tried, noticed = Counter[str](), Counter[str]()
     for mutant in known:
-        room = mutant.path.rpartition("/")[0]
-        tried[room] += 1
-        noticed[room] += not results.by[mutant.name].startswith(SURVIVED)
+        package = mutant.path.rpartition("/")[0]
+        tried[package] += 1
+        noticed[package] += not results.by[mutant.name].startswith(SURVIVED)
     for mutant in sorted(known):
         if results.by[mutant.name].startswith(SURVIVED):
-            _say(f"{results.by[mutant.name]}: {mutant.function or 'on import'}  {mutant.name}")
-    for room, count in sorted(tried.items()):
-        _say(f"{room:24} {noticed[room]:5} of {count:5} noticed, {100 * noticed[room] / count:.1f} %")
+            _print(f"{results.by[mutant.name]}: {mutant.function or 'on import'}  {mutant.name}")
+    for package, count in sorted(tried.items()):
+        _print(f"{package:24} {noticed[package]:5} of {count:5} noticed, {100 * noticed[package] / count:.1f} %")
     percent = 100 * noticed.total() / max(1, tried.total())
     seeds = sum(results.by[mutant.name].startswith("seed ") for mutant in known)
-    _say(f"{noticed.total()} of {tried.total()} noticed, {percent:.1f} %; {seeds} of them by seeds alone")
+    _print(f"{noticed.total()} of {tried.total()} noticed, {percent:.1f} %; {seeds} of them by seeds alone")
     return percent
 
 
 def main() -> int:
-    """0 where enough of them were noticed."""
+    """Run the command; return 0 if enough mutants were detected."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--sample", type=int, default=0, help="how many mutants, drawn by --seed; 0: all of them")
     options.add_argument("--seed", type=int, default=1)
@@ -126,11 +126,11 @@ def main() -> int:
         for each in mutants
         if each.name not in results.by or (chosen.again and results.by[each.name].startswith(SURVIVED))
     ]
-    left.sort(key=lambda mutant: not mutant.function)  # What runs on import takes long: last.
-    _say(f"{len(mutants)} mutants, {len(left)} to try")
+    left.sort(key=lambda mutant: not mutant.function)  # Mutants that run on import take long, so they come last.
+    _print(f"{len(mutants)} mutants, {len(left)} to try")
     if left:
-        try_all(left, _gathered(chosen.kept / "cases.json"), chosen.seeds, Progress(results, len(left)).tell)
-    return 0 if _report(mutants, results) >= WANTED_PERCENT else 1
+        try_all(left, _gathered(chosen.kept / "cases.json"), chosen.seeds, Progress(results, len(left)).add)
+    return 0 if _report(mutants, results) >= REQUIRED_PERCENT else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The tool itself: what it changes, that a planted change is in force, and what it takes for executed."""
+"""The mutation tool: which changes it makes, that an applied change is in force, and which lines count as executed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.mutation.patching import RunningFunctions
         ("for a in b: return", ["for a in b: pass"]),
     ],
 )
-def test_what_is_changed(text: str, changed: list[str]) -> None:
+def test_mutants_of_a_statement_are_complete(text: str, changed: list[str]) -> None:
     source = f"def f():\n    {text}\n"
     found = mutants.mutants_in(source, "f.py")
     made = [ast.unparse(mutants.changed(source, each.number)) for each in found]
@@ -46,7 +46,7 @@ def test_what_is_changed(text: str, changed: list[str]) -> None:
     assert all((each.function, each.line, each.statement) == ("f", 2, 2) for each in found)
 
 
-def test_what_runs_on_import_has_no_function_and_a_name_for_types_is_no_code() -> None:
+def test_import_time_code_has_no_function_and_types_no_mutants() -> None:
     source = "Result = A | B\nLIMIT = 5\ndef f(a: int = 3, *, b: bool = False) -> None: ...\n"
     assert [(each.function, each.change) for each in mutants.mutants_in(source, "f.py")] == [
         ("", "5 -> 6"),
@@ -55,7 +55,7 @@ def test_what_runs_on_import_has_no_function_and_a_name_for_types_is_no_code() -
     ]
 
 
-PLANTED = """
+APPLIED = """
 from zabka.ensemble.ids import Epoch, PeerId, Zxid
 from zabka.ensemble.zab.election import better
 from zabka.ensemble.zab.messages import Vote
@@ -65,19 +65,19 @@ from tests.mutation.patching import RunningFunctions
 change = next(each for each in mutants.mutants_of("zabka/ensemble/zab/election.py") if each.function == "better")
 vote = Vote(PeerId(1), Zxid(1), Epoch(1))
 assert better(vote, vote) is False
-assert RunningFunctions().plant(change)
-assert better(vote, vote) is None, "its first change is to return nothing"
+assert RunningFunctions().apply(change)
+assert better(vote, vote) is None, "its first mutant returns None"
 """
 
 
-def test_a_planted_change_is_in_force_where_the_function_was_imported_before() -> None:
-    """In a process of its own, whose functions no other test has replaced."""
-    subprocess.run([sys.executable, "-c", PLANTED], cwd=Path(__file__).parents[2], check=True)
+def test_applied_mutant_is_in_force_in_an_imported_function() -> None:
+    """In a separate process, so that other tests cannot have replaced its functions."""
+    subprocess.run([sys.executable, "-c", APPLIED], cwd=Path(__file__).parents[2], check=True)
 
 
-def test_a_change_of_what_ran_on_import_cannot_be_planted() -> None:
+def test_mutant_of_import_time_code_cannot_be_applied() -> None:
     change = next(each for each in mutants.mutants_of("zabka/ensemble/zab/election.py") if not each.function)
-    assert not RunningFunctions().plant(change)
+    assert not RunningFunctions().apply(change)
 
 
 MARKED = """
@@ -89,7 +89,7 @@ def f(a):
 """
 
 
-def test_marks_tell_which_lines_of_functions_were_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marks_give_the_executed_lines_of_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "marked_module.py").write_text(MARKED)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(coverage, "ROOT", tmp_path)

@@ -1,4 +1,4 @@
-"""Tries mutants: a pytest session that has collected every test forks one child for each."""
+"""Try mutants: a pytest session that has collected every test forks one child for each."""
 
 from __future__ import annotations
 
@@ -25,43 +25,43 @@ from tests.mutation.patching import RunningFunctions
 MEMORY_MAX = 4 << 30
 CPU_SPARE_S = 3.0
 CPU_FACTOR = 10
-"""A case that takes so much longer than without the mutant will never end."""
+"""A case that takes this many times longer than without the mutant will never end."""
 WALL_FACTOR = 40
 WALL_SPARE_S = 30
-"""One that waits for what never comes takes no processor's time: a busy machine is allowed to be so much slower."""
+"""A case that waits for ever uses no CPU time; these factors allow for a busy machine."""
 SURVIVED, RUNS_ON_IMPORT = "survived", "runs on import"
 
 
 class Verdict(NamedTuple):
-    """What became of a mutant: who noticed it (or SURVIVED), and after how many seconds."""
+    """The result of a mutant: the case that detected it (or SURVIVED), and the seconds that it took."""
 
     by: str
     wall_s: float
 
 
 class Trials(Repeatable):
-    """The pytest plugin in whose place of the tests the mutants are tried, one after the other."""
+    """Pytest plugin that tries the mutants one after the other, in place of the tests."""
 
     def __init__(
-        self, mutants: Iterable[Mutant], cases: Cases, seeds: int, say: Callable[[Mutant, Verdict], None]
+        self, mutants: Iterable[Mutant], cases: Cases, seeds: int, report: Callable[[Mutant, Verdict], None]
     ) -> None:
         self._mutants = mutants
         self._cases = cases
         self._seeds = seeds
-        self._say = say
+        self._report = report
         self._failing = False
         self._items: dict[str, pytest.Item] = {}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        import_module("zabka.simulation.run")  # So that no child has to.
+        import_module("zabka.simulation.run")  # Imported here so that no child imports it.
         self._items = {item.nodeid: item for item in session.items}
         self._functions = RunningFunctions()
         gc.freeze()  # A collection in a child would copy every page.
         for mutant in self._mutants:
             begin = time.perf_counter()
             by = self._noticed_by(mutant)
-            self._say(mutant, Verdict(by, round(time.perf_counter() - begin, 2)))
+            self._report(mutant, Verdict(by, round(time.perf_counter() - begin, 2)))
         return True
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -73,55 +73,55 @@ class Trials(Repeatable):
             covering = self._cases.covering(mutant, self._seeds)
             if not covering:
                 return f"{SURVIVED}: nothing executes it"
-            by = _in_child(covering, lambda tell: self._try(mutant, covering, tell))
+            by = _in_child(covering, lambda answer: self._try(mutant, covering, answer))
         if by == RUNS_ON_IMPORT or (by == SURVIVED and self._cases.runs_on_import(mutant)):
             return _in_new_process(mutant, self._cases.using(mutant))
         return by
 
-    def _try(self, mutant: Mutant, covering: dict[str, float], tell: Callable[[str], NoReturn]) -> NoReturn:
-        if not self._functions.plant(mutant):
-            tell(RUNS_ON_IMPORT)
+    def _try(self, mutant: Mutant, covering: dict[str, float], answer: Callable[[str], NoReturn]) -> NoReturn:
+        if not self._functions.apply(mutant):
+            answer(RUNS_ON_IMPORT)
         tests = [self._items[name] for name in covering if name in self._items]
         for item, following in zip(tests, [*tests[1:], None], strict=True):
             _limit_time(covering[item.nodeid])
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self._failing:
-                tell(item.nodeid)
-        _try_seeds(covering, tell)
+                answer(item.nodeid)
+        _try_seeds(covering, answer)
 
 
-def _try_seeds(covering: dict[str, float], tell: Callable[[str], NoReturn]) -> NoReturn:
+def _try_seeds(covering: dict[str, float], answer: Callable[[str], NoReturn]) -> NoReturn:
     for name, seconds in covering.items():
         if name.startswith(SEED):
             _limit_time(seconds)
             if run_seed_named(name):
-                tell(name)
-    tell(SURVIVED)
+                answer(name)
+    answer(SURVIVED)
 
 
 def _limit_time(seconds: float) -> None:
-    """Let this process be ended if it takes far longer than that from now on, or waits."""
+    """Terminate this process if it runs or waits far longer than that from now on."""
     signal.setitimer(signal.ITIMER_PROF, CPU_SPARE_S + CPU_FACTOR * seconds)
     signal.setitimer(signal.ITIMER_REAL, WALL_SPARE_S + WALL_FACTOR * seconds)
 
 
 def _in_child(covering: dict[str, float], run: Callable[[Callable[[str], NoReturn]], NoReturn]) -> str:
-    """What a forked child tells.  It may use some times what its cases cost without the mutant."""
+    """Return the answer of a forked child. Its limit is a multiple of the time of its cases without the mutant."""
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
 
-        def tell(by: str) -> NoReturn:
+        def answer(by: str) -> NoReturn:
             os.write(writing, by.encode())
             os._exit(0)
 
         try:
             _confine()
-            run(tell)
+            run(answer)
         except BaseException as error:
-            tell(repr(error))
+            answer(repr(error))
         os._exit(1)
     os.close(writing)
-    by = _heard(reading, child, WALL_SPARE_S + WALL_FACTOR * sum(covering.values()))
+    by = _read_answer(reading, child, WALL_SPARE_S + WALL_FACTOR * sum(covering.values()))
     os.close(reading)
     return by
 
@@ -134,7 +134,7 @@ def _confine() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
 
 
-def _heard(reading: int, child: int, wall_s: float) -> str:
+def _read_answer(reading: int, child: int, wall_s: float) -> str:
     os.set_blocking(reading, False)
     deadline = time.monotonic() + wall_s
     while os.waitpid(child, os.WNOHANG) == (0, 0):
@@ -152,12 +152,12 @@ def _heard(reading: int, child: int, wall_s: float) -> str:
 
 
 def _in_new_process(mutant: Mutant, covering: dict[str, float]) -> str:
-    """The same for what runs on import: a process of its own imports the changed module."""
+    """Try a mutant of import-time code: a separate process imports the changed module."""
     with tempfile.TemporaryDirectory() as folder:
-        told = Path(folder) / "told"
-        wanted = Path(folder) / "wanted"
-        wanted.write_text("\n".join(covering))
-        arguments = [mutant.path, str(mutant.number), str(wanted), str(told)]
+        answer_file = Path(folder) / "answer_file"
+        case_file = Path(folder) / "case_file"
+        case_file.write_text("\n".join(covering))
+        arguments = [mutant.path, str(mutant.number), str(case_file), str(answer_file)]
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.mutation.fresh", *arguments],
             cwd=ROOT,
@@ -174,12 +174,12 @@ def _in_new_process(mutant: Mutant, covering: dict[str, float]) -> str:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        return told.read_text() if told.exists() else "import"
+        return answer_file.read_text() if answer_file.exists() else "import"
 
 
-def try_all(mutants: Iterable[Mutant], cases: Cases, seeds: int, say: Callable[[Mutant, Verdict], None]) -> None:
-    """Try every mutant by the tests and so many seeds, and say each verdict as it is known."""
+def try_all(mutants: Iterable[Mutant], cases: Cases, seeds: int, report: Callable[[Mutant, Verdict], None]) -> None:
+    """Try every mutant with the tests and `seeds` seeds, and report each verdict at once."""
     with tempfile.TemporaryDirectory() as folder:
         arguments = [*PYTEST, f"--basetemp={folder}/tests", *TESTS]
-        if (status := pytest.main(arguments, plugins=[Trials(mutants, cases, seeds, say)])) not in (0, 5):
+        if (status := pytest.main(arguments, plugins=[Trials(mutants, cases, seeds, report)])) not in (0, 5):
             raise SystemExit(f"the tests were not collected: {status}")

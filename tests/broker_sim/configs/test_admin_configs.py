@@ -41,7 +41,7 @@ def at_one(cluster: Cluster, message: Any) -> Any:
     return cluster.on(node, node.broker.handle(message))
 
 
-def test_a_change_is_written_notified_and_applied_everywhere(cluster: Cluster) -> None:
+def test_change_is_written_notified_and_applied_everywhere(cluster: Cluster) -> None:
     assert alter(cluster, {"min.insync.replicas": "2"}) is None
     cluster.wait(100)
     assert cluster.ensemble.data("/config/topics/orders") == b'{"version":1,"config":{"min.insync.replicas":"2"}}'
@@ -52,14 +52,14 @@ def test_a_change_is_written_notified_and_applied_everywhere(cluster: Cluster) -
         assert all(partition.min_isr == 2 for partition in node.broker.replicas.partitions.values())
 
 
-def test_a_null_value_removes_an_override_and_the_others_stay(cluster: Cluster) -> None:
+def test_null_value_removes_an_override_and_the_others_stay(cluster: Cluster) -> None:
     alter(cluster, {"min.insync.replicas": "2", "retention.ms": "1000"})
     alter(cluster, {"min.insync.replicas": None})
     assert entry(cluster, "min.insync.replicas").source == Source.DEFAULT_CONFIG
     assert entry(cluster, "retention.ms").value == "1000"
 
 
-def test_a_value_is_described_with_where_it_comes_from() -> None:
+def test_config_value_is_described_with_its_source() -> None:
     cluster = Cluster(min_insync_replicas="2").start()
     cluster.run(cluster.client.create_topic("orders", 1, 3))
     assert entry(cluster, "min.insync.replicas").synonyms == (
@@ -75,7 +75,7 @@ def test_a_value_is_described_with_where_it_comes_from() -> None:
     cluster.stop_all()
 
 
-def test_a_default_for_all_brokers_holds_for_topics_without_an_override(cluster: Cluster) -> None:
+def test_broker_default_applies_to_topics_without_an_override(cluster: Cluster) -> None:
     alter(cluster, {"min.insync.replicas": "2"}, BROKER_RESOURCE, "")
     cluster.wait(100)
     assert cluster.ensemble.data("/config/brokers/<default>") == b'{"version":1,"config":{"min.insync.replicas":"2"}}'
@@ -90,7 +90,7 @@ def test_a_default_for_all_brokers_holds_for_topics_without_an_override(cluster:
     assert all(p.min_isr == 1 for p in cluster.nodes[1].broker.replicas.partitions.values())
 
 
-def test_compaction_and_the_forgetting_of_producers_follow_the_brokers_configuration_while_they_run() -> None:
+def test_cleaner_and_producer_expiry_follow_config_changes() -> None:
     cluster = Cluster(1, log_cleaner_backoff_ms="1000000", producer_id_expiration_check_interval_ms="100").start()
     broker = cluster.nodes[1].broker
     compacted = {"cleanup.policy": "compact", "segment.bytes": "100", "min.cleanable.dirty.ratio": "0"}
@@ -116,7 +116,7 @@ def test_compaction_and_the_forgetting_of_producers_follow_the_brokers_configura
         return settings.key_bytes, settings.key_load
 
     assert memory() == (2 << 20, 0.5)
-    # Written past us, and not to be: what the file says holds.
+    # Written to ZooKeeper directly with an invalid value: the broker's file applies.
     cluster.ensemble.put("/config/brokers/<default>", znodes.encode_config({**changes, "log.cleaner.threads": "9"}))
     cluster.ensemble.put("/config/changes/config_change_0000000009", b'{"version":2,"entity_path":"brokers/<default>"}')
     cluster.wait(500)
@@ -124,10 +124,10 @@ def test_compaction_and_the_forgetting_of_producers_follow_the_brokers_configura
     cluster.stop_all()
 
 
-def test_a_change_of_the_brokers_configuration_goes_through_the_logs_as_often_whatever_the_number_of_topics(
+def test_broker_config_change_log_passes_do_not_grow_with_topics(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With two thousand topics a broker stood still for 0.9 s at each change of a throttle."""
+    """With two thousand topics, a broker was blocked for 0.9 s by each change of a throttle."""
     passes: list[LogDir] = []
     all_logs = LogDir.all
     assert all_logs.fget is not None
@@ -148,7 +148,7 @@ def test_a_change_of_the_brokers_configuration_goes_through_the_logs_as_often_wh
 
 @pytest.mark.parametrize(("name", "steps"), [("log.cleaner.threads", ["2", "4"]), ("num.io.threads", ["16", "32"])])
 @pytest.mark.parametrize("broker", ["", "1"])
-def test_threads_double_and_halve_step_by_step_from_what_holds_now(
+def test_thread_count_changes_at_most_double_or_halve(
     cluster: Cluster, name: str, steps: Sequence[str], broker: str
 ) -> None:
     for count in (*steps, steps[0]):
@@ -158,7 +158,7 @@ def test_threads_double_and_halve_step_by_step_from_what_holds_now(
     assert refused is not None and f"the current value {steps[0]}" in refused[1]
 
 
-def test_a_number_of_threads_that_somebody_wrote_past_us_and_is_none_does_not_count(cluster: Cluster) -> None:
+def test_invalid_thread_count_written_to_zookeeper_is_ignored(cluster: Cluster) -> None:
     cluster.ensemble.put("/config/brokers/1", znodes.encode_config({"num.io.threads": "x"}))
     cluster.ensemble.put("/config/changes/config_change_0000000009", b'{"version":2,"entity_path":"brokers/1"}')
     cluster.wait(500)
@@ -166,15 +166,16 @@ def test_a_number_of_threads_that_somebody_wrote_past_us_and_is_none_does_not_co
     assert refused is not None and "the current value 8" in refused[1]
 
 
-def test_threads_of_compaction_share_the_memory_that_all_brokers_were_given(cluster: Cluster) -> None:
+def test_cleaner_threads_share_the_cluster_default_memory(cluster: Cluster) -> None:
     assert alter(cluster, {"log.cleaner.dedupe.buffer.size": "2000000"}, BROKER_RESOURCE, "") is None
     cluster.wait(100)
     refused = alter(cluster, {"log.cleaner.threads": "2"}, BROKER_RESOURCE, "1")
     assert refused is not None and "at least 1MB per cleaner thread" in refused[1]
 
 
-def test_memory_that_threads_of_compaction_share_is_not_taken_from_them_by_removing_its_override() -> None:
-    """It was taken; then the broker's file counted, and every change of any key was refused for it."""
+def test_removing_the_override_of_shared_cleaner_memory_fails() -> None:
+    """The removal was accepted; then the broker's file applied, and every change of any key was refused because of
+    it."""
     cluster = Cluster(1, log_cleaner_dedupe_buffer_size="2000000").start()
     assert alter(cluster, {"log.cleaner.dedupe.buffer.size": "8000000"}, BROKER_RESOURCE, "") is None
     cluster.wait(100)
@@ -188,7 +189,7 @@ def test_memory_that_threads_of_compaction_share_is_not_taken_from_them_by_remov
     cluster.stop_all()
 
 
-def test_whoever_changes_another_key_hears_nothing_of_what_somebody_wrote_past_us(cluster: Cluster) -> None:
+def test_valid_change_succeeds_despite_an_invalid_znode_value(cluster: Cluster) -> None:
     cluster.ensemble.put("/config/brokers/1", znodes.encode_config({"log.cleaner.threads": "200"}))
     cluster.ensemble.put("/config/changes/config_change_0000000009", b'{"version":2,"entity_path":"brokers/1"}')
     cluster.wait(500)
@@ -196,7 +197,7 @@ def test_whoever_changes_another_key_hears_nothing_of_what_somebody_wrote_past_u
 
 
 @pytest.mark.parametrize("given", ["broker.id", "node.id"])
-def test_a_broker_with_one_of_its_two_numbers_describes_both(given: str) -> None:
+def test_broker_with_one_of_its_two_id_keys_describes_both(given: str) -> None:
     # KafkaConfig.populateSynonyms.
     cluster = Cluster(1)
     node = cluster.nodes[1]
@@ -209,7 +210,7 @@ def test_a_broker_with_one_of_its_two_numbers_describes_both(given: str) -> None
     cluster.stop_all()
 
 
-def test_a_broker_describes_itself_and_no_other(cluster: Cluster) -> None:
+def test_broker_describes_only_itself(cluster: Cluster) -> None:
     described = entry(cluster, "replica.lag.time.max.ms", BROKER_RESOURCE, "2")
     assert (described.value, described.source, described.read_only) == ("3000", Source.STATIC_BROKER_CONFIG, True)
     rows = [{"resource_type": BROKER_RESOURCE, "resource_name": "2", "configuration_keys": None}]
@@ -218,7 +219,7 @@ def test_a_broker_describes_itself_and_no_other(cluster: Cluster) -> None:
     assert "Unexpected broker id, expected 1 or empty string, but received 2" in answer.results[0].error_message
 
 
-def test_others_are_served_while_a_request_for_a_thousand_resources_is_answered(cluster: Cluster) -> None:
+def test_others_are_served_while_1000_resources_are_described(cluster: Cluster) -> None:
     node, kinds = cluster.nodes[1], [(BROKER_RESOURCE, "1"), (TOPIC_RESOURCE, "orders")]
     rows = [
         {"resource_type": kind, "resource_name": name, "configuration_keys": (f"key-{number}", "min.insync.replicas")}
@@ -239,7 +240,7 @@ def test_others_are_served_while_a_request_for_a_thousand_resources_is_answered(
     assert {config.name for each in answer.results for config in each.configs} == {"min.insync.replicas"}
 
 
-def test_who_is_asked_for_twice_is_answered_twice(cluster: Cluster) -> None:
+def test_resource_described_twice_gets_two_equal_results(cluster: Cluster) -> None:
     row = {"resource_type": BROKER_RESOURCE, "resource_name": "1", "configuration_keys": None}
     answer = at_one(cluster, request(ApiKey.DESCRIBE_CONFIGS, 4, resources=[row, row]))
     first, second = answer.results
@@ -322,13 +323,13 @@ REFUSALS: list[tuple[int, str, dict[str, str | None], ErrorCode, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "name", "changes", "error", "says"), REFUSALS)
-def test_a_change_that_cannot_be_is_refused_and_nothing_is_written(
-    cluster: Cluster, kind: int, name: str, changes: dict[str, str | None], error: ErrorCode, says: str
+@pytest.mark.parametrize(("kind", "name", "changes", "error", "expected_text"), REFUSALS)
+def test_invalid_config_change_is_refused_and_nothing_is_written(
+    cluster: Cluster, kind: int, name: str, changes: dict[str, str | None], error: ErrorCode, expected_text: str
 ) -> None:
     zxid = cluster.ensemble.nodes["/config/topics/orders"].mzxid
     refused = alter(cluster, changes, kind, name)
-    assert refused is not None and refused[0] is error and says in refused[1]
+    assert refused is not None and refused[0] is error and expected_text in refused[1]
     assert cluster.ensemble.nodes["/config/topics/orders"].mzxid == zxid
     assert cluster.ensemble.nodes["/config/changes"].children == set()
 
@@ -349,7 +350,7 @@ def test_lists_are_appended_to_and_subtracted_from(cluster: Cluster) -> None:
     assert incrementally(cluster, 9, "compact").error_code is ErrorCode.invalid_request
 
 
-def test_a_change_that_names_a_key_twice_is_refused(cluster: Cluster) -> None:
+def test_change_with_a_repeated_key_is_refused(cluster: Cluster) -> None:
     configs = [{"name": "retention.ms", "config_operation": 0, "value": value} for value in ("1", "2")]
     rows = [{"resource_type": TOPIC_RESOURCE, "resource_name": "orders", "configs": configs}]
     answer = at_one(cluster, request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=rows))
@@ -372,7 +373,7 @@ def test_validate_only_changes_nothing(cluster: Cluster) -> None:
 
 
 @pytest.mark.scenario(72)
-def test_without_a_controller_nothing_is_changed(cluster: Cluster) -> None:
+def test_config_change_without_a_controller_changes_nothing(cluster: Cluster) -> None:
     survivor = next(n for n in cluster.nodes.values() if n is not cluster.controller)
     cluster.ensemble.delete("/controller")
     rows = [{"resource_type": 2, "resource_name": "orders", "configs": [{"name": "retention.ms", "value": "5"}]}]
@@ -384,26 +385,27 @@ def test_without_a_controller_nothing_is_changed(cluster: Cluster) -> None:
     assert znodes.decode_config(cluster.ensemble.data("/config/topics/orders")) == {}
 
 
-def test_every_broker_hears_of_a_change_though_who_made_it_dies_with_the_write(cluster: Cluster) -> None:
-    # Kafka writes what notifies in a transaction of its own, and between the two nobody ever hears of the change.
+def test_config_change_reaches_all_brokers_if_its_writer_dies(cluster: Cluster) -> None:
+    # Kafka writes the notification in a separate transaction; if the broker dies between the two, no broker receives
+    # it.
     node = cluster.nodes[1]
     session, multi = node.session, node.session.multi
 
-    def last_words(ops: Any) -> Any:
+    def die_after_write(ops: Any) -> Any:
         written = multi(ops)
         if any(op.path == "/config/topics/orders" for op in ops):
             cluster.scheduler.after(1_500, node.kill)
         return written
 
-    session.multi = last_words  # type: ignore[method-assign]
+    session.multi = die_after_write  # type: ignore[method-assign]
     rows = [{"resource_type": 2, "resource_name": "orders", "configs": [{"name": "retention.ms", "value": "5"}]}]
     message = request(ApiKey.ALTER_CONFIGS, 2, resources=rows)
     node.runtime.spawn(node.broker.handle(message), "alter")
     cluster.wait(100)
     assert node.runtime.stopped
     assert znodes.decode_config(cluster.ensemble.data("/config/topics/orders")) == {"retention.ms": "5"}
-    for heard in (cluster.nodes[2], cluster.nodes[3]):
-        assert heard.of(ConfigChanged)[-1] == ConfigChanged("topics/orders", {"retention.ms": "5"})
+    for receiver in (cluster.nodes[2], cluster.nodes[3]):
+        assert receiver.of(ConfigChanged)[-1] == ConfigChanged("topics/orders", {"retention.ms": "5"})
 
 
 def test_two_changes_of_one_topic_at_once_do_not_undo_each_other(cluster: Cluster) -> None:
@@ -424,7 +426,7 @@ def test_two_changes_of_one_topic_at_once_do_not_undo_each_other(cluster: Cluste
     }
 
 
-def test_notifications_older_than_a_quarter_of_an_hour_are_removed(cluster: Cluster) -> None:
+def test_config_notifications_older_than_15_minutes_are_removed(cluster: Cluster) -> None:
     # The fake ensemble gives every znode the creation time 0, which is long ago.
     alter(cluster, {"retention.ms": "1"})
     cluster.wait(100)
@@ -433,7 +435,7 @@ def test_notifications_older_than_a_quarter_of_an_hour_are_removed(cluster: Clus
     assert cluster.ensemble.nodes["/config/changes"].children == {"config_change_0000000001"}
 
 
-def test_a_configuration_znode_that_holds_no_configuration_is_survived(cluster: Cluster) -> None:
+def test_invalid_configuration_znode_is_ignored(cluster: Cluster) -> None:
     cluster.ensemble.put("/config/topics/orders", b"not json")
     for number, data in enumerate((b"", b"{}", b'{"version":2,"entity_path":"topics/orders"}', b"\xff")):
         cluster.ensemble.put(f"/config/changes/config_change_{number:010d}", data)
@@ -446,7 +448,7 @@ def test_a_configuration_znode_that_holds_no_configuration_is_survived(cluster: 
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_every_version_of_describe_configs_is_answered_in_its_shape(cluster: Cluster, version: int) -> None:
+def test_describe_configs_answers_every_version_in_its_format(cluster: Cluster, version: int) -> None:
     rows = [{"resource_type": 2, "resource_name": "orders", "configuration_keys": ("retention.ms",)}]
     answer = at_one(cluster, request(ApiKey.DESCRIBE_CONFIGS, version, resources=rows, include_synonyms=True))
     (row,) = answer.results[0].configs
@@ -458,7 +460,7 @@ def test_every_version_of_describe_configs_is_answered_in_its_shape(cluster: Clu
         assert (row.config_source, row.synonyms) == (Source.DEFAULT_CONFIG, ())
 
 
-def test_every_key_of_kafka_is_described_and_says_whether_it_may_change(cluster: Cluster) -> None:
+def test_every_kafka_key_is_described_with_its_read_only_flag(cluster: Cluster) -> None:
     entries = {each.name: each for each in cluster.run(cluster.client.describe_configs(BROKER_RESOURCE, "1"))}
     visible = {name for name, key in KAFKA_KEYS.items() if not key.is_internal}
     assert visible <= entries.keys() and "unstable.api.versions.enable" not in entries
@@ -470,7 +472,7 @@ def test_every_key_of_kafka_is_described_and_says_whether_it_may_change(cluster:
 
 
 @pytest.mark.parametrize(("kind", "name"), [(2, "orders"), (4, "1")])
-def test_every_key_has_documentation_for_whoever_asks(cluster: Cluster, kind: int, name: str) -> None:
+def test_describe_configs_returns_documentation_only_on_request(cluster: Cluster, kind: int, name: str) -> None:
     rows = [{"resource_type": kind, "resource_name": name, "configuration_keys": None}]
     asked = at_one(cluster, request(ApiKey.DESCRIBE_CONFIGS, 4, resources=rows, include_documentation=True)).results[0]
     assert len(asked.configs) > 30
@@ -479,19 +481,19 @@ def test_every_key_has_documentation_for_whoever_asks(cluster: Cluster, kind: in
     assert {each.documentation for each in unasked.configs} == {None}
 
 
-def test_the_documentation_of_a_key_without_effect_says_so(cluster: Cluster) -> None:
+def test_documentation_of_a_key_without_effect_states_that(cluster: Cluster) -> None:
     rows = [{"resource_type": 2, "resource_name": "orders", "configuration_keys": ("flush.messages",)}]
     answer = at_one(cluster, request(ApiKey.DESCRIBE_CONFIGS, 3, resources=rows, include_documentation=True))
     assert "Without effect here: " in answer.results[0].configs[0].documentation
 
 
-def test_a_broker_keeps_keys_of_an_operators_own_and_shows_them_to_nobody(cluster: Cluster) -> None:
+def test_unknown_broker_key_is_kept_and_described_as_sensitive(cluster: Cluster) -> None:
     assert alter(cluster, {"no.such": "secret"}, BROKER_RESOURCE, "1") is None
     described = entry(cluster, "no.such", BROKER_RESOURCE, "1")
     assert (described.value, described.is_sensitive, described.source) == (None, True, Source.DYNAMIC_BROKER_CONFIG)
 
 
-def test_throttles_of_a_reassignment_are_kept_with_broker_and_topic(cluster: Cluster) -> None:
+def test_reassignment_throttles_are_stored_at_broker_and_topic(cluster: Cluster) -> None:
     rate, replicas = "leader.replication.throttled.rate", "leader.replication.throttled.replicas"
     assert alter(cluster, {rate: "1000"}, BROKER_RESOURCE, "1") is None
     assert alter(cluster, {replicas: "0:1,0:2"}) is None
@@ -502,7 +504,7 @@ def test_throttles_of_a_reassignment_are_kept_with_broker_and_topic(cluster: Clu
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "error", "says"),
+    ("kind", "name", "error", "expected_text"),
     [
         (8, "", ErrorCode.invalid_request, "Broker id must not be empty"),
         (4, "x", ErrorCode.invalid_request, "Broker id must be an integer, but it is: x"),
@@ -513,16 +515,16 @@ def test_throttles_of_a_reassignment_are_kept_with_broker_and_topic(cluster: Clu
         (2, "a b", ErrorCode.invalid_topic_exception, "Topic name is invalid"),
     ],
 )
-def test_a_resource_that_cannot_be_described_is_refused_in_kafkas_words(
-    cluster: Cluster, kind: int, name: str, error: ErrorCode, says: str
+def test_invalid_describe_resource_gets_kafkas_error_message(
+    cluster: Cluster, kind: int, name: str, error: ErrorCode, expected_text: str
 ) -> None:
     rows = [{"resource_type": kind, "resource_name": name, "configuration_keys": None}]
     answer = at_one(cluster, request(ApiKey.DESCRIBE_CONFIGS, 4, resources=rows)).results[0]
     assert answer.error_code is error and not answer.configs
-    assert says in answer.error_message
+    assert expected_text in answer.error_message
 
 
-def test_a_resource_named_twice_is_refused_twice(cluster: Cluster) -> None:
+def test_resource_named_twice_is_refused_twice(cluster: Cluster) -> None:
     rows = [{"resource_type": 2, "resource_name": "orders", "configs": []}] * 2
     answer = at_one(cluster, request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=rows))
     assert [row.error_message for row in answer.responses] == ["Each resource must appear at most once."] * 2

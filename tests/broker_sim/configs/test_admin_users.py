@@ -47,7 +47,7 @@ def describe(cluster: Cluster, *components: tuple[str, int, str | None], strict:
     ]
 
 
-def test_quotas_lie_where_kafka_keeps_them_and_go_with_the_last_one(cluster: Cluster) -> None:
+def test_quota_znode_uses_kafkas_path_and_is_removed_when_empty(cluster: Cluster) -> None:
     both: Parts = {"user": "a b~*", "client-id": None}
     assert alter(cluster, both, {"producer_byte_rate": 1000.0}) == (ErrorCode.none, None)
     path = "/config/users/a%20b%7E%2A/clients/<default>"
@@ -59,7 +59,7 @@ def test_quotas_lie_where_kafka_keeps_them_and_go_with_the_last_one(cluster: Clu
     assert "/config/users/a%20b%7E%2A" not in cluster.ensemble.nodes
 
 
-def test_a_filter_matches_names_defaults_and_anything(cluster: Cluster) -> None:
+def test_filter_matches_names_defaults_and_anything(cluster: Cluster) -> None:
     alter(cluster, {"user": "u"}, {"request_percentage": 50.5})
     alter(cluster, {"user": None}, {"consumer_byte_rate": 7.0})
     alter(cluster, {"user": "u", "client-id": "c"}, {"producer_byte_rate": 1.0})
@@ -77,7 +77,7 @@ def test_a_filter_matches_names_defaults_and_anything(cluster: Cluster) -> None:
     assert len(describe(cluster)) == 5 and describe(cluster, strict=True) == []
 
 
-def test_a_quota_that_is_no_finite_number_is_written_as_java_reads_it(cluster: Cluster) -> None:
+def test_non_finite_quota_is_written_in_javas_format(cluster: Cluster) -> None:
     texts = {nan: "NaN", inf: "Infinity", -inf: "-Infinity", 1e-320: "1E-320"}
     for value, text in texts.items():
         assert alter(cluster, {"client-id": "odd"}, {"request_percentage": value}) == (ErrorCode.none, None)
@@ -87,7 +87,7 @@ def test_a_quota_that_is_no_finite_number_is_written_as_java_reads_it(cluster: C
 
 
 @pytest.mark.parametrize(
-    ("entity", "values", "says"),
+    ("entity", "values", "expected_text"),
     [
         ({}, {}, "Invalid empty client quota entity"),
         ({"user": ""}, {}, "Empty user not supported"),
@@ -97,14 +97,14 @@ def test_a_quota_that_is_no_finite_number_is_written_as_java_reads_it(cluster: C
         ({"user": "u"}, {"producer_byte_rate": 1.5}, "Configuration producer_byte_rate must be a LONG value"),
     ],
 )
-def test_a_quota_that_cannot_be_is_refused(
-    cluster: Cluster, entity: Parts, values: dict[str, float | None], says: str
+def test_invalid_quota_is_refused(
+    cluster: Cluster, entity: Parts, values: dict[str, float | None], expected_text: str
 ) -> None:
     error, message = alter(cluster, entity, values)
-    assert error is ErrorCode.invalid_request and says in str(message)
+    assert error is ErrorCode.invalid_request and expected_text in str(message)
 
 
-def test_a_filter_that_cannot_match_is_refused(cluster: Cluster) -> None:
+def test_quota_filter_that_cannot_match_is_refused(cluster: Cluster) -> None:
     assert describe(cluster, ("user", ANY, None), ("ip", ANY, None))[0] is ErrorCode.invalid_request
     assert describe(cluster, ("user", ANY, None), ("user", ANY, None))[0] is ErrorCode.invalid_request
     assert describe(cluster, ("team", ANY, None)) == (
@@ -117,7 +117,7 @@ def change_credentials(cluster: Cluster, **values: Any) -> Any:
     return asked(cluster, request(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, **values)).results[0]
 
 
-def test_a_credential_is_kept_as_what_can_check_a_password_and_not_as_the_password(cluster: Cluster) -> None:
+def test_scram_credential_stores_the_server_key_not_the_password(cluster: Cluster) -> None:
     # RFC 7677's example: user "user", password "pencil".
     salted = bytes.fromhex("c4a49510323ab4f952cac1fa99441939e78ea74d6be81ddf7096e87513dc615d")
     given = {"name": "user", "mechanism": 1, "iterations": 4096, "salt": b"salt", "salted_password": salted}
@@ -142,6 +142,6 @@ def test_a_credential_is_kept_as_what_can_check_a_password_and_not_as_the_passwo
         ({"iterations": 99_999}, ErrorCode.unacceptable_credential),
     ],
 )
-def test_a_credential_that_cannot_be_is_refused(cluster: Cluster, change: dict[str, Any], error: ErrorCode) -> None:
+def test_invalid_credential_is_refused(cluster: Cluster, change: dict[str, Any], error: ErrorCode) -> None:
     given = {"name": "u", "mechanism": 1, "iterations": 4096, "salt": b"s", "salted_password": b"p", **change}
     assert change_credentials(cluster, upsertions=[given]).error_code is error

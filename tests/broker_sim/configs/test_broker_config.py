@@ -36,7 +36,7 @@ def test_every_default_passes_its_own_check() -> None:
             assert key.parse(render(key.default)) == key.default, key.name
 
 
-def test_an_unknown_key_is_a_warning_and_one_without_effect_says_so() -> None:
+def test_unknown_key_and_key_without_effect_each_give_a_warning() -> None:
     config = parse_config(LEAST + "no.such.key=1\nnum.io.threads=8\n")
     assert config.warnings == (
         "unknown configuration no.such.key is ignored",
@@ -44,7 +44,7 @@ def test_an_unknown_key_is_a_warning_and_one_without_effect_says_so() -> None:
     )
 
 
-def test_a_default_of_topics_that_nothing_reads_is_told_too() -> None:
+def test_unused_topic_default_gives_a_warning() -> None:
     assert parse_config(LEAST + "log.flush.interval.messages=1\n").warnings == (
         "log.flush.interval.messages has no effect here: logs and their indexes are kept in another way",
     )
@@ -63,13 +63,13 @@ def test_a_default_of_topics_that_nothing_reads_is_told_too() -> None:
         "replica.selector.class=com.example.Selector",
     ],
 )
-def test_a_value_that_promises_what_is_not_here_is_refused(line: str) -> None:
+def test_value_that_requires_a_missing_feature_is_refused(line: str) -> None:
     name, _, value = line.partition("=")
     with pytest.raises(ConfigError, match=re.escape(f"Invalid value {value} for configuration {name}: ")):
         parse_config(LEAST + line)
 
 
-def test_the_same_keys_may_say_what_is_so() -> None:
+def test_value_that_matches_the_missing_feature_is_accepted() -> None:
     config = parse_config(
         LEAST + "authorizer.class.name=\nzookeeper.set.acl=false\nsecurity.inter.broker.protocol=PLAINTEXT\n"
         "replica.selector.class=org.apache.kafka.common.replica.LeaderSelector\n"
@@ -78,14 +78,14 @@ def test_the_same_keys_may_say_what_is_so() -> None:
 
 
 @pytest.mark.parametrize("name", ["remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable"])
-def test_a_topic_is_not_tiered(name: str) -> None:
+def test_topic_cannot_be_tiered(name: str) -> None:
     with pytest.raises(ConfigError, match=r"Tiered Storage|under Zookeeper's mode"):
         validate_topic_config({name: "true"})
     assert validate_topic_config({name: "false"}) == {name: False}
 
 
 @pytest.mark.parametrize(
-    ("line", "says"),
+    ("line", "expected_text"),
     [
         ("replica.lag.time.max.ms=soon", "soon for configuration replica.lag.time.max.ms: Not a number of type LONG"),
         ("broker.id=2147483648", "Not a number of type INT"),
@@ -104,27 +104,27 @@ def test_a_topic_is_not_tiered(name: str) -> None:
         ("zabka.journal.level=loud", "String must be one of: normal, full"),
     ],
 )  # fmt: skip
-def test_a_bad_value_is_a_clear_error(line: str, says: str) -> None:
+def test_invalid_value_gives_a_clear_error(line: str, expected_text: str) -> None:
     with pytest.raises(ConfigError) as wrong:
         parse_config(LEAST + line + "\n")
-    assert says in str(wrong.value)
+    assert expected_text in str(wrong.value)
 
 
 @pytest.mark.parametrize("missing", ["broker.id", "zookeeper.connect"])
-def test_a_required_key_that_is_missing_is_named(missing: str) -> None:
+def test_missing_required_key_is_reported(missing: str) -> None:
     text = "".join(line for line in LEAST.splitlines(keepends=True) if not line.startswith(missing))
     with pytest.raises(ConfigError, match=f'Missing required configuration "{missing}"'):
         parse_config(text + "broker.id.generation.enable=false\n")
 
 
-def test_a_broker_without_an_id_is_to_be_given_one_which_may_be_above_the_reserved_ids() -> None:
+def test_broker_without_an_id_accepts_one_above_the_reserved_ids() -> None:
     config = parse_config("zookeeper.connect=127.0.0.1:2181\n")
     assert config.broker_id == -1
     given = config.identified(1001)
     assert (given.broker_id, given.node_name, given.number("broker.id")) == (1001, "broker-1001", 1001)
 
 
-def test_compaction_has_a_megabyte_a_thread_at_least_and_one_thread_s_share() -> None:
+def test_cleaner_memory_is_one_megabyte_or_more_per_thread() -> None:
     for line in ("log.cleaner.dedupe.buffer.size=1048576\n", "log.cleaner.threads=128\n"):
         with pytest.raises(ConfigError, match=r"^log.cleaner.dedupe.buffer.size must be at least 1MB per clea"):
             parse_config(LEAST + line)
@@ -133,7 +133,7 @@ def test_compaction_has_a_megabyte_a_thread_at_least_and_one_thread_s_share() ->
     assert (settings.key_bytes, settings.key_load) == (32 << 20, 0.5)
 
 
-def test_node_id_is_the_other_name_of_broker_id() -> None:
+def test_node_id_is_a_synonym_of_broker_id() -> None:
     assert parse_config("zookeeper.connect=127.0.0.1:2181\nnode.id=7\n").broker_id == 7
     assert parse_config(LEAST + "node.id=1\n").broker_id == 1
     with pytest.raises(ConfigError, match=r"You must set `node.id` to the same value as `broker.id`"):
@@ -152,7 +152,7 @@ def test_listeners_with_names_addresses_and_protocols() -> None:
     assert str(config.listeners[1]) == "OUTSIDE://[::1]:0"
 
 
-def test_brokers_use_a_listener_among_themselves_that_there_is() -> None:
+def test_inter_broker_listener_must_be_one_of_the_listeners() -> None:
     listeners = (
         "listeners=OUTSIDE://:1,INSIDE://:2\nlistener.security.protocol.map=INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT\n"
     )
@@ -163,7 +163,7 @@ def test_brokers_use_a_listener_among_themselves_that_there_is() -> None:
         parse_config(f"{LEAST}{listeners}inter.broker.listener.name=BESIDE\n")
 
 
-def test_log_dir_is_taken_where_log_dirs_is_not_given() -> None:
+def test_log_dir_is_used_if_log_dirs_is_not_set() -> None:
     assert parse_config(LEAST + "log.dir=/a\n").log_dir == "/a"
     config = parse_config(LEAST + "log.dir=/a\nlog.dirs=/b,/c\n")
     assert (config.log_dir, config.log_dirs) == ("/b", ("/b", "/c"))
@@ -174,7 +174,7 @@ def test_retention_in_hours_is_retention_in_milliseconds() -> None:
     assert parse_config(LEAST + "log.retention.hours=2\nlog.retention.ms=5\n").number("log.retention.ms") == 5
 
 
-def test_of_three_keys_for_a_retention_the_finest_counts() -> None:
+def test_finest_of_three_retention_keys_wins() -> None:
     hours, minutes = "log.retention.hours=2\n", "log.retention.minutes=3\n"
     assert parse_config(LEAST + minutes + hours).number("log.retention.ms") == 180_000
     assert parse_config(LEAST + minutes + "log.retention.ms=5\n").number("log.retention.ms") == 5
@@ -183,21 +183,21 @@ def test_of_three_keys_for_a_retention_the_finest_counts() -> None:
 
 
 @given(st.sampled_from(sorted(BROKER_KEYS)), st.text(max_size=20))
-def test_any_value_is_taken_or_refused_with_a_reason(name: str, text: str) -> None:
+def test_any_value_is_accepted_or_refused_with_a_reason(name: str, text: str) -> None:
     try:
         BROKER_KEYS[name].parse(text)
     except ConfigError as wrong:
         assert name in str(wrong)
 
 
-def test_a_topics_override_wins_over_its_broker_and_a_bad_one_counts_as_none() -> None:
+def test_topic_override_wins_and_an_invalid_one_is_ignored() -> None:
     broker = {"min.insync.replicas": 2, "log.retention.ms": 5}
     values = effective_topic_config({"min.insync.replicas": "3", "retention.ms": "soon"}, broker)
     assert (values["min.insync.replicas"], values["retention.ms"]) == (3, 5)
     assert values["segment.bytes"] == 1_073_741_824
 
 
-def test_lists_of_throttled_replicas_are_checked_for_kafkas_form() -> None:
+def test_throttled_replica_lists_are_checked_for_kafkas_format() -> None:
     for good in ("", "*", "0:1,12:3"):
         validate_topic_config({"leader.replication.throttled.replicas": good})
     for bad in ("1", "a:b", "1:2,,x"):
@@ -205,7 +205,7 @@ def test_lists_of_throttled_replicas_are_checked_for_kafkas_form() -> None:
             validate_topic_config({"leader.replication.throttled.replicas": bad})
 
 
-def test_types_are_numbered_as_describe_configs_has_them() -> None:
+def test_config_types_have_the_numbers_of_describe_configs() -> None:
     assert [kind.value for kind in ConfigType] == list(range(1, 10))
 
 
@@ -216,7 +216,7 @@ def test_server_properties_are_read_as_java_allows() -> None:
         parse_config("broker.id=1\nzookeeper.connect=h:1\nlog.dirs=C:\\users")
 
 
-def test_broker_with_a_bad_escape_ends_with_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_escape_stops_the_broker_with_a_one_line_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "server.properties"
     path.write_bytes(b"broker.id=1\nlog.dirs=C:\\users\n")
     assert run_broker(path) == 1

@@ -143,7 +143,7 @@ def test_loggers_of_another_broker_are_rejected(cluster: Cluster, name: str, mes
 
 
 class Lines:
-    """A log that keeps what is written."""
+    """Log that records every line."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -1,4 +1,4 @@
-"""What a broker's file says reaches the part of the broker that works by it, and that part looks at it."""
+"""Every value in a broker's file reaches the part of the broker that depends on it, and that part reads it."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ FIELDS = [
     for field in fields(part(parse_config(LEAST)))
     if field.name.replace("_", ".") in BROKER_KEYS
 ]
-WORDS = ("OTHER", "compact", "LogAppendTime", "lz4", "org.apache.kafka.common.replica.RackAwareReplicaSelector")
+TEXTS = ("OTHER", "compact", "LogAppendTime", "lz4", "org.apache.kafka.common.replica.RackAwareReplicaSelector")
 
 
 def another_value(key: ConfigKey) -> Value:
-    """A value that the key takes and that is not its default."""
+    """Return a value that the key accepts and that differs from its default."""
     if key.type is ConfigType.BOOLEAN:
         return not key.default
     if key.type is ConfigType.DOUBLE:
         return 0.25
     numbers = [str(int(key.default) + by) for by in (1, -1)] if isinstance(key.default, int | float) else []
-    for text in (*numbers, *WORDS):
+    for text in (*numbers, *TEXTS):
         try:
             return key.parse(text)
         except ConfigError:
@@ -48,11 +48,11 @@ def another_value(key: ConfigKey) -> Value:
 
 
 def accessed() -> set[str]:
-    """The attributes that the brokers' and the controller's code looks at, outside of the configuration itself."""
-    rooms = [*(ROOT / "broker_sim").rglob("*.py"), *(ROOT / "controller").rglob("*.py")]
+    """Return the attributes that the code of the brokers and the controller reads, outside the configuration itself."""
+    modules = [*(ROOT / "broker_sim").rglob("*.py"), *(ROOT / "controller").rglob("*.py")]
     return {
         node.attr
-        for path in rooms
+        for path in modules
         if path.parent.name != "configs"
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute)
@@ -60,15 +60,15 @@ def accessed() -> set[str]:
 
 
 @pytest.mark.parametrize(("part", "name"), FIELDS, ids=[name for _, name in FIELDS])
-def test_a_key_reaches_the_part_that_works_by_it(part: Callable[[KafkaConfig], Any], name: str) -> None:
+def test_key_reaches_the_part_that_depends_on_it(part: Callable[[KafkaConfig], Any], name: str) -> None:
     key = BROKER_KEYS[name.replace("_", ".")]
     value = another_value(key)
     assert getattr(part(parse_config(f"{LEAST}{key.name}={render(value)}\n")), name) == value != key.default
 
 
-def test_each_part_looks_at_what_reaches_it() -> None:
+def test_each_part_reads_every_key_that_reaches_it() -> None:
     topic_defaults = {
-        # Laid below a topic's own values in `partition_config`.
+        # `partition_config` uses these as defaults for a topic's own values.
         node.attr
         for node in ast.walk(ast.parse((ROOT / "broker_sim" / "configs" / "replica_config.py").read_text()))
         if isinstance(node, ast.Attribute)

@@ -1,4 +1,4 @@
-"""Keys whose effect shows in time or in numbers, each through the broker that its file configures."""
+"""Keys whose effect is a time or a number, each tested through a broker configured from a file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def configured(**keys: object) -> KafkaConfig:
 
 
 class Watch:
-    """Time that a test moves."""
+    """Clock that the test advances."""
 
     def __init__(self) -> None:
         self.scheduler = Scheduler()
@@ -42,24 +42,24 @@ class Watch:
         self.scheduler.run_until(self.scheduler.now_us + ms * 1000)
 
 
-# ---- quotas' windows --------------------------------------------------------------------------------------------
+# ---- quota windows -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("windows", "seconds"), [(11, 1), (3, 1), (3, 4)])
-def test_a_client_may_send_at_once_what_all_windows_but_the_last_allow(windows: int, seconds: int) -> None:
-    # Rate.windowSize: as if all windows but the last had passed.
+def test_client_burst_is_limited_to_all_windows_but_one(windows: int, seconds: int) -> None:
+    # Rate.windowSize counts as if all windows but the last had elapsed.
     watch = Watch()
     config = configured(quota_window_num=windows, quota_window_size_seconds=seconds)
     throttles = client_throttles(config, watch.runtime)
     throttles.take_over("clients/<default>", {PRODUCER_RATE: "1000"})
     allowed = 1_000 * (windows - 1) * seconds
     assert throttles.produce.note("app", allowed) == 0
-    # A second's worth more is over the quota by what one second brings back.
+    # Another second's worth exceeds the quota by the amount that one second restores.
     assert throttles.produce.note("app", 1_000) == 1_000
 
 
 @pytest.mark.parametrize(("windows", "seconds"), [(11, 1), (2, 1), (2, 5)])
-def test_connections_come_at_once_as_all_windows_but_the_last_allow(windows: int, seconds: int) -> None:
+def test_connection_burst_is_limited_to_all_windows_but_one(windows: int, seconds: int) -> None:
     watch = Watch()
     config = configured(quota_window_num=windows, quota_window_size_seconds=seconds)
     quotas = connection_quotas(config, watch.runtime)
@@ -74,14 +74,14 @@ def test_connections_come_at_once_as_all_windows_but_the_last_allow(windows: int
 
     watch.runtime.spawn(come(), "come")
     watch.wait(1)
-    # One more is let in: the rate is looked at before it is counted.
+    # One extra connection is accepted: the rate is checked before the connection is counted.
     assert len(admitted) - 2 * (windows - 1) * seconds in (0, 1)
     watch.runtime.stop()
 
 
 @pytest.mark.parametrize(("windows", "seconds"), [(11, 1), (5, 1), (5, 3)])
-def test_a_client_may_change_at_once_as_many_partitions_as_all_windows_allow(windows: int, seconds: int) -> None:
-    # TokenBucket: so many tokens at most.
+def test_mutation_burst_is_limited_to_all_windows(windows: int, seconds: int) -> None:
+    # TokenBucket holds at most this many tokens.
     watch = Watch()
     config = configured(controller_quota_window_num=windows, controller_quota_window_size_seconds=seconds)
     quota = client_throttles(config, watch.runtime).mutations
@@ -93,7 +93,7 @@ def test_a_client_may_change_at_once_as_many_partitions_as_all_windows_allow(win
 
 
 @pytest.mark.parametrize("kind", ["leader", "moves"])
-def test_throttled_bytes_count_for_as_long_as_there_are_windows(kind: str) -> None:
+def test_throttled_bytes_are_counted_over_all_windows(kind: str) -> None:
     prefix = "alter_log_dirs_" if kind == "moves" else ""
     for windows, seconds in ((11, 1), (2, 1), (2, 7)):
         watch = Watch()
@@ -106,7 +106,7 @@ def test_throttled_bytes_count_for_as_long_as_there_are_windows(kind: str) -> No
         quota.limit(1)
         quota.note(1_000_000)
         watch.wait(windows * seconds * 1_000 - 1)
-        assert quota.is_exceeded, "SampledStat.purgeObsoleteSamples: not yet"
+        assert quota.is_exceeded, "SampledStat.purgeObsoleteSamples keeps it until now"
         watch.wait(1)
         assert not quota.is_exceeded
 
@@ -115,21 +115,21 @@ def test_throttled_bytes_count_for_as_long_as_there_are_windows(kind: str) -> No
 
 
 @pytest.mark.parametrize("backoff_ms", [0, 700, 20_000])
-def test_a_controlled_shutdown_waits_so_long_between_its_attempts(backoff_ms: int) -> None:
+def test_controlled_shutdown_waits_the_backoff_between_attempts(backoff_ms: int) -> None:
     watch = Watch()
     asked: list[int] = []
 
     async def others(path: str) -> list[str]:
         return ["1", "2"]
 
-    def nobody(controller_id: int) -> None:
+    def no_endpoint(controller_id: int) -> None:
         asked.append(watch.scheduler.now_us // 1000)
 
     leaving = ControlledShutdown(
         configured(controlled_shutdown_retry_backoff_ms=backoff_ms),
         cast(Any, SimpleNamespace(runtime=watch.runtime, channel=None, say=lambda text: None)),
         cast(Any, SimpleNamespace(get_children=others)),
-        cast(Any, SimpleNamespace(endpoint=nobody, controller_id=-1)),
+        cast(Any, SimpleNamespace(endpoint=no_endpoint, controller_id=-1)),
         lambda: 1,
     )
     watch.runtime.spawn(leaving.leave(), "leave")
@@ -145,7 +145,7 @@ def one_slot() -> Iterator[broker_world.Cluster]:
     cluster.stop_all()
 
 
-def test_as_many_fetch_sessions_are_remembered_as_there_are_slots(one_slot: broker_world.Cluster) -> None:
+def test_fetch_session_cache_size_follows_its_configured_slots(one_slot: broker_world.Cluster) -> None:
     node = one_slot.nodes[1]
     topics = [{"topic": "orders", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1_000}]}]
 
@@ -159,10 +159,10 @@ def test_as_many_fetch_sessions_are_remembered_as_there_are_slots(one_slot: brok
 
     assert begin() != 0 and begin() == 0
     one_slot.wait(121_000)
-    assert begin() != 0, "who has not been heard for two minutes makes room (FetchSessionCache.tryEvict)"
+    assert begin() != 0, "a session unused for two minutes is evicted (FetchSessionCache.tryEvict)"
 
 
-def test_a_brokers_connection_is_closed_once_it_was_silent_for_so_long(tmp_path: Path) -> None:
+def test_idle_broker_connection_is_closed_after_its_limit(tmp_path: Path) -> None:
     async def run() -> None:
         loop = cast(Any, asyncio.get_running_loop())
         config = configured(listeners="PLAINTEXT://127.0.0.1:0", log_dirs=tmp_path, connections_max_idle_ms=40_000)

@@ -1,4 +1,4 @@
-"""Members of consumer groups as tests play them: requests at the coordinator, whose answers may come later."""
+"""Consumer group members driven by tests: requests to the coordinator, whose responses can arrive later."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ P0 = TopicPartition("orders", 0)
 
 
 class Asked:
-    """A request, and its answer once it is there."""
+    """A request and its response, once received."""
 
     def __init__(self) -> None:
         self.answer: Any = None
@@ -33,7 +33,7 @@ class Asked:
 
 
 def a_cluster(brokers: int = 3, **keys: str) -> Cluster:
-    """Brokers with a topic, and `__consumer_offsets` with four partitions, all led."""
+    """Create brokers with a topic and a `__consumer_offsets` topic of four partitions; each partition has a leader."""
     keys = {"offsets_topic_num_partitions": str(OFFSETS_PARTITIONS), **keys}
     keys.setdefault("offsets_topic_replication_factor", str(min(3, brokers)))
     cluster = Cluster(brokers, **keys).start()
@@ -44,13 +44,13 @@ def a_cluster(brokers: int = 3, **keys: str) -> Cluster:
 
 
 def find(node: Node, *group_ids: str) -> Any:
-    """FindCoordinator at that broker."""
+    """Send FindCoordinator to that broker."""
     asked = request(ApiKey.FIND_COORDINATOR, 6, key_type=0, coordinator_keys=group_ids)
     return node.cluster.on(node, node.broker.handle(asked, "c", "PLAINTEXT")).coordinators
 
 
 class Members:
-    """Speaks for the members of one group to whoever is its coordinator when asked."""
+    """Members of one group, which send their requests to the current coordinator."""
 
     def __init__(self, cluster: Cluster, group_id: str = GROUP) -> None:
         self.cluster = cluster
@@ -69,7 +69,7 @@ class Members:
         return max(leaders, key=lambda node: node.broker.replicas.partitions[tp].leader_epoch)
 
     def ask(self, key: ApiKey, version: int, node: Node | None = None, **values: Any) -> Asked:
-        """Send; what can be answered at once is."""
+        """Send the request; wait 20 ms for an immediate response."""
         asked = Asked()
         message = request(key, version, group_id=self.group_id, **values)
         at = node or self.coordinator
@@ -172,7 +172,7 @@ class Members:
         )
 
     def committed(self, partition: TopicPartition = P0, stable: bool = False, node: Node | None = None) -> Any:
-        """The one row of OffsetFetch for that partition, or the group's error."""
+        """Return that partition's row of OffsetFetch, or the group's error."""
         topics = [{"name": partition.topic, "partition_indexes": [partition.partition]}]
         groups = [{"group_id": self.group_id, "topics": topics}]
         answer = self.ask(ApiKey.OFFSET_FETCH, 9, node, groups=groups, require_stable=stable).answer
@@ -185,10 +185,10 @@ class Members:
     def state(self) -> str:
         return str(self.described().group_state)
 
-    # ---- whole steps -------------------------------------------------------------------------------------------
+    # ---- combined steps ----------------------------------------------------------------------------------------
 
     def new_member(self, instance_id: str | None = None, **values: Any) -> tuple[str, Asked]:
-        """A member id, and the JoinGroup that waits with it."""
+        """Return a member id and its pending JoinGroup."""
         first = self.join(instance_id=instance_id, **values)
         if instance_id is not None:
             return "", first
@@ -197,8 +197,8 @@ class Members:
         return member_id, self.join(member_id, **values)
 
     def stable(self, count: int = 1, instances: Sequence[str] = ()) -> tuple[list[str], int]:
-        """A group with so many members (or these static ones), assigned; member ids, the leader first, and the
-        generation."""
+        """Create a stable group of `count` members (or these static members). Return the member ids, leader first, and
+        the generation."""
         joins = [self.new_member(instance)[1] for instance in instances or [None] * count]  # type: ignore[list-item]
         self.cluster.wait(3 * INITIAL_DELAY_MS)
         answers = [join.answer for join in joins]

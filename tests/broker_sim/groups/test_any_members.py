@@ -1,4 +1,4 @@
-"""Whatever members ask, in whatever order, and however storing goes: a group keeps its rules, and answers everybody."""
+"""Random member requests and storage results: the group keeps its invariants and answers every request."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from zabka.simulation.kernel.scheduler import Scheduler
 
 STEPS = 150
 LONG_MS = 3_000_000
-"""Longer than any time-out."""
+"""Longer than any timeout."""
 
 
 class Storing:
-    """A store of which each write ends when the test says so, and not always well."""
+    """Store whose writes end when the test decides, and sometimes fail."""
 
     def __init__(self, runtime: SimRuntime, random: Random) -> None:
         self.pending: list[Future[ErrorCode]] = []
@@ -47,7 +47,7 @@ class Storing:
 
 
 class Play:
-    """Members of one group, that ask at random."""
+    """Members of one group that send random requests."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -63,7 +63,7 @@ class Play:
         self.group = Group("g", 0)
         self.known: list[tuple[str, str | None]] = [("x", None)]
         self.answers: list[list[Any]] = []
-        """Of each request; just one is right."""
+        """The responses to each request; exactly one is correct."""
 
     def wait(self, ms: int) -> None:
         self.scheduler.run_until(self.scheduler.now_us + ms * 1_000)
@@ -98,7 +98,7 @@ class Play:
         self.membership.join(self.group, joining, self._answer(instance_id))
 
     def step(self) -> None:
-        """Something that a member does, or time."""
+        """Run one random member request, or advance the time."""
         group, membership, at = self.group, self.membership, self.random.random()
         member_id, instance_id = self.random.choice(self.known)
         if at < 0.3:
@@ -119,7 +119,7 @@ class Play:
         self.wait(0)
 
     def fall_silent(self) -> None:
-        """Nobody asks for anything any more, and storing comes to its end."""
+        """Stop all requests, and complete the pending writes."""
         self.wait(LONG_MS)
         while self.storing.pending:
             self.storing.end(self.storing.pending[0])
@@ -140,7 +140,7 @@ def check(group: Group) -> None:
 
 
 @pytest.mark.parametrize("first_seed", range(0, 200, 50))
-def test_a_group_keeps_its_rules_and_answers_every_request_once(first_seed: int) -> None:
+def test_group_keeps_invariants_and_answers_every_request_once(first_seed: int) -> None:
     for seed in range(first_seed, first_seed + 50):
         play = Play(seed)
         for _ in range(STEPS):

@@ -1,4 +1,4 @@
-"""The small group consumer at real coordinators, on virtual time: everything is read once, in order, by somebody."""
+"""The small group consumer with real coordinators, on virtual time: every record is read once and in order."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PARTITIONS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 
 
 class Line(Channel):
-    """A reader's channel; `cut` says which requests break on their way."""
+    """Channel of a reader; requests whose keys are in `cut` fail on their way."""
 
     cut: Container[ApiKey] = ()
 
@@ -45,7 +45,7 @@ class Line(Channel):
 
 
 class Reader:
-    """A consumer on a machine of its own, and what it got."""
+    """A consumer on its own machine, and the records that it received."""
 
     def __init__(self, cluster: Cluster, instance_id: str | None = None, topic: str = "orders") -> None:
         self.got: list[tuple[TopicPartition, int, str]] = []
@@ -80,7 +80,7 @@ def produce(cluster: Cluster, numbers: Sequence[int]) -> None:
         cluster.run(cluster.client.produce(PARTITIONS[number % 2], [record]))
 
 
-def test_a_lone_consumer_reads_everything_in_order_and_goes_on_from_its_committed_offset(cluster: Cluster) -> None:
+def test_consumer_reads_in_order_and_resumes_at_its_commit(cluster: Cluster) -> None:
     reader = Reader(cluster)
     produce(cluster, range(10))
     cluster.wait(3_000)
@@ -96,7 +96,7 @@ def test_a_lone_consumer_reads_everything_in_order_and_goes_on_from_its_committe
     assert sorted(again.numbers()) == [10, 11, 12, 13]
 
 
-def test_partitions_are_shared_out_and_handed_over_without_reading_twice(cluster: Cluster) -> None:
+def test_rebalance_moves_partitions_without_rereading_records(cluster: Cluster) -> None:
     first = Reader(cluster)
     produce(cluster, range(4))
     cluster.wait(3_000)
@@ -113,7 +113,7 @@ def test_partitions_are_shared_out_and_handed_over_without_reading_twice(cluster
     assert sorted(first.numbers() + second.numbers()) == list(range(14))
 
 
-def test_a_consumer_that_vanishes_is_replaced_after_its_session_and_some_may_be_read_again(cluster: Cluster) -> None:
+def test_crashed_consumer_is_replaced_after_its_session_timeout(cluster: Cluster) -> None:
     first, second = Reader(cluster), Reader(cluster)
     cluster.wait(5_000)
     produce(cluster, range(10))
@@ -126,8 +126,8 @@ def test_a_consumer_that_vanishes_is_replaced_after_its_session_and_some_may_be_
     assert set(first.numbers() + second.numbers()) == set(range(14))
 
 
-def test_a_topic_that_the_groups_leader_did_not_find_is_shared_out_once_it_is_there(cluster: Cluster) -> None:
-    # A broker that has just started knows of none; the group was stable, and nobody read anything (seed 501710).
+def test_topic_unknown_to_the_group_leader_is_assigned_later(cluster: Cluster) -> None:
+    # A broker that has just started knows no topics; the group was stable, and no member read anything (seed 501710).
     reader = Reader(cluster, topic="later")
     cluster.wait(5_000)
     assert reader.consumer.status().generation_id > 0 and not reader.assigned()
@@ -138,9 +138,9 @@ def test_a_topic_that_the_groups_leader_did_not_find_is_shared_out_once_it_is_th
     assert reader.assigned() == [later] and reader.numbers() == [7]
 
 
-def test_a_client_names_the_leader_epoch_it_knows_so_that_no_former_leader_answers(cluster: Cluster) -> None:
-    # A follower serves consumers too, and this one has lost its log: OFFSET_OUT_OF_RANGE would be the end of the log to
-    # a group (seed 16).
+def test_client_leader_epoch_prevents_answers_of_a_former_leader(cluster: Cluster) -> None:
+    # A follower serves consumers too, and this one has lost its log: a group would take OFFSET_OUT_OF_RANGE for the end
+    # of the log (seed 16).
     produce(cluster, [0, 2, 4])
     info = cluster.run(cluster.client.metadata(["orders"])).topics["orders"].partitions[0]
     former = cluster.nodes[info.leader]
@@ -154,7 +154,7 @@ def test_a_client_names_the_leader_epoch_it_knows_so_that_no_former_leader_answe
     assert cluster.refused(listed) == (ErrorCode.fenced_leader_epoch, "FENCED_LEADER_EPOCH")
 
 
-def test_consumers_outlive_their_coordinator(cluster: Cluster) -> None:
+def test_consumers_survive_a_coordinator_failure(cluster: Cluster) -> None:
     reader = Reader(cluster)
     produce(cluster, range(4))
     cluster.wait(3_000)
@@ -170,7 +170,7 @@ def test_consumers_outlive_their_coordinator(cluster: Cluster) -> None:
     assert sorted(reader.numbers()) == [0, 1, 2, 3, 4, 4, 5, 5]
 
 
-def test_a_static_member_whose_place_is_taken_gives_up(cluster: Cluster) -> None:
+def test_fenced_static_member_stops(cluster: Cluster) -> None:
     first = Reader(cluster, "a")
     cluster.wait(3_000)
     second = Reader(cluster, "a")
@@ -180,9 +180,9 @@ def test_a_static_member_whose_place_is_taken_gives_up(cluster: Cluster) -> None
     assert status.generation_id == -1 and status.last_error == "FENCED_INSTANCE_ID"
 
 
-def test_a_consumer_goes_on_behind_a_batch_that_has_nothing_for_it(cluster: Cluster) -> None:
-    # As Fetcher, which goes on at the batch's next offset: here a marker of a transaction, elsewhere what compaction
-    # left.  The group was one record behind for good.
+def test_consumer_skips_a_batch_without_records_for_it(cluster: Cluster) -> None:
+    # As Fetcher, which continues at the batch's next offset: here after a transaction marker, elsewhere after a
+    # compacted batch. Without this the group stayed one record behind for good.
     produce(cluster, [0])
     info = cluster.run(cluster.client.metadata(["orders"])).topics["orders"].partitions[0]
     leader = cluster.nodes[info.leader].broker.replicas.partitions[PARTITIONS[0]]
@@ -201,15 +201,15 @@ def test_a_consumer_goes_on_behind_a_batch_that_has_nothing_for_it(cluster: Clus
     assert leader.log.high_watermark == 4 and reader.consumer.status().lag == 0
 
 
-def test_a_consumer_that_was_away_too_long_does_not_put_its_group_back(cluster: Cluster) -> None:
-    # As ConsumerCoordinator, which sends no commit without a generation: of a group that is empty by now the
-    # coordinator would take it, as from somebody who assigns partitions by himself.
+def test_expired_consumer_does_not_reset_the_groups_offsets(cluster: Cluster) -> None:
+    # As ConsumerCoordinator, which sends no commit without a generation. The coordinator of an empty group would accept
+    # it as a commit of a consumer that assigns its own partitions.
     first = Reader(cluster)
     cluster.wait(3_000)
     first.line.cut = GROUP_REQUESTS
     produce(cluster, range(4))
     cluster.wait(1_000)
-    assert sorted(first.numbers()) == list(range(4)), "it reads on, and cannot commit"
+    assert sorted(first.numbers()) == list(range(4)), "it keeps reading, but cannot commit"
     first.line.cut = list(ApiKey)
     cluster.wait(15_000)
     second = Reader(cluster)
@@ -218,33 +218,33 @@ def test_a_consumer_that_was_away_too_long_does_not_put_its_group_back(cluster: 
     cluster.wait(3_000)
     assert sorted(second.numbers()) == list(range(10))
     cluster.run(second.consumer.stop())
-    # It finds its coordinator before it can read on.
+    # The consumer finds its coordinator before it can fetch again.
     first.line.cut = [ApiKey.FETCH]
     cluster.wait(10_000)
     first.line.cut = ()
     cluster.wait(3_000)
     assert first.assigned() == PARTITIONS and first.consumer.status().lag == 0
-    assert sorted(first.numbers()) == list(range(4)), "the group had read the rest"
+    assert sorted(first.numbers()) == list(range(4)), "another member has read the rest"
 
 
-# ---- the protocol among consumers ------------------------------------------------------------------------------
+# ---- the consumer protocol ---------------------------------------------------------------------------------------
 
 
-def test_subscriptions_and_assignments_survive_their_encoding() -> None:
+def test_subscriptions_and_assignments_round_trip() -> None:
     assert decode_subscription(encode_subscription(["a", "b"])) == ("a", "b")
     assert sorted(decode_assignment(encode_assignment(PARTITIONS))) == PARTITIONS
     assert decode_assignment(b"") == ()
 
 
 @pytest.mark.parametrize("data", [b"\x00", b"\x00\x00\x7f\xff\xff\xff", b"\x00\x00\x00\x00\x00\x01\x00\x09a"])
-def test_bytes_that_are_no_subscription_are_refused(data: bytes) -> None:
+def test_invalid_subscription_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(BadConsumerProtocol):
         decode_subscription(data)
     with pytest.raises(BadConsumerProtocol):
         decode_assignment(data)
 
 
-def test_ranges_are_even_with_the_first_members_getting_the_rest() -> None:
+def test_range_assignment_gives_the_remainder_to_first_members() -> None:
     subscriptions = {"b": ["t"], "a": ["t", "u"], "c": ["t"]}
     given = assign_ranges(subscriptions, {"t": 5, "u": 1})
     assert {member: [(tp.topic, tp.partition) for tp in tps] for member, tps in given.items()} == {

@@ -1,4 +1,4 @@
-"""Groups move with the leadership of their partition: what is in the log counts, and nothing else."""
+"""Groups move with the leadership of their partition: only the log determines the state of the new coordinator."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def _never(future: Future[None]) -> None:
 
 
 def fail_over(members: Members) -> Node:
-    """SIGKILL the coordinator; the next one."""
+    """Kill the coordinator with SIGKILL; return the next one."""
     old = members.coordinator
     old.kill()
     members.cluster.expire(old)
@@ -59,20 +59,20 @@ def fail_over(members: Members) -> Node:
     return members.coordinator
 
 
-def test_offsets_and_members_outlive_their_coordinator(members: Members) -> None:
+def test_offsets_and_members_survive_a_coordinator_failure(members: Members) -> None:
     (leader, follower), generation = members.stable(2)
     members.commit(41, leader, generation, metadata="half way")
     fail_over(members)
     row = members.committed()
     assert (row.committed_offset, row.metadata) == (41, "half way")
-    # The group is stable there: nobody has to join again, and who asks gets what it had.
+    # The group is stable at the new coordinator: no member has to rejoin, and each keeps its assignment.
     assert members.heartbeat(leader, generation) is NONE
     assert members.heartbeat(follower, generation) is NONE
     assert decode_assignment(members.sync(leader, generation).answer.assignment) == (P0,)
     assert members.described().protocol_data == "range"
 
 
-def test_members_that_do_not_come_to_the_new_coordinator_are_out_after_a_session(members: Members) -> None:
+def test_silent_member_is_removed_one_session_after_failover(members: Members) -> None:
     (leader, follower), generation = members.stable(2)
     fail_over(members)
     for _ in range(3):
@@ -82,7 +82,7 @@ def test_members_that_do_not_come_to_the_new_coordinator_are_out_after_a_session
     assert members.heartbeat(leader, generation) is ErrorCode.rebalance_in_progress
 
 
-def test_a_rebalance_under_way_is_lost_with_the_coordinator_and_begun_anew(members: Members) -> None:
+def test_failover_discards_a_rebalance_and_members_restart_it(members: Members) -> None:
     (leader,), generation = members.stable()
     newcomer, _ = members.new_member()
     fail_over(members)
@@ -94,7 +94,7 @@ def test_a_rebalance_under_way_is_lost_with_the_coordinator_and_begun_anew(membe
     assert join.answer.generation_id == generation + 1
 
 
-def test_waiting_members_hear_that_their_coordinator_is_none_any_more(members: Members) -> None:
+def test_waiting_join_fails_when_its_coordinator_resigns(members: Members) -> None:
     cluster = members.cluster
     (leader, _), _ = members.stable(2)
     old = members.coordinator
@@ -102,7 +102,7 @@ def test_waiting_members_hear_that_their_coordinator_is_none_any_more(members: M
     assert waiting.answer is None
     number = java_hash(members.group_id) % OFFSETS_PARTITIONS
     partition = old.broker.replicas.partitions[TopicPartition("__consumer_offsets", number)]
-    # A clean stop hands the leadership over while the broker still runs.
+    # A clean stop moves the leadership while the broker still runs.
     old.runtime.spawn(old.broker.stop(), "stop")
     cluster.wait(3_000)
     assert waiting.error is ErrorCode.not_coordinator
@@ -111,7 +111,7 @@ def test_waiting_members_hear_that_their_coordinator_is_none_any_more(members: M
     assert members.state() == "Stable"
 
 
-def test_a_deleted_group_stays_deleted(members: Members) -> None:
+def test_deleted_group_stays_deleted_after_failover(members: Members) -> None:
     (member,), generation = members.stable()
     members.commit(5, member, generation)
     members.leave((member, None))
@@ -123,8 +123,8 @@ def test_a_deleted_group_stays_deleted(members: Members) -> None:
     assert members.committed().committed_offset == -1
 
 
-def test_a_deleted_group_of_more_offsets_than_a_batch_holds_stays_deleted() -> None:
-    # A hundred tombstones, of which not more than a dozen are a batch.
+def test_group_deletion_in_several_batches_survives_failover() -> None:
+    # A hundred tombstones; at most a dozen fit into a batch.
     cluster = a_cluster(message_max_bytes="600")
     members = Members(cluster)
     cluster.run(cluster.client.create_topic("many", 100, 3))
@@ -138,7 +138,7 @@ def test_a_deleted_group_of_more_offsets_than_a_batch_holds_stays_deleted() -> N
     cluster.stop_all()
 
 
-def test_what_a_group_left_in_another_partition_before_the_offsets_topic_was_grown_counts_no_more() -> None:
+def test_old_partition_is_ignored_after_the_offsets_topic_grows() -> None:
     cluster = a_cluster(1)
     node = cluster.controller
     group_id = next(name for name in map(str, range(99)) if java_hash(name) % 8 != java_hash(name) % 4)
@@ -148,7 +148,7 @@ def test_what_a_group_left_in_another_partition_before_the_offsets_topic_was_gro
     grow = request(ApiKey.CREATE_PARTITIONS, 3, topics=topics, timeout=5_000, validate_only=False)
     assert cluster.on(node, node.broker.handle(grow)).results[0].error_code == NONE
     for offset in (9, 11):
-        # How many partitions there are is read at the start.
+        # The partition count is read at the start.
         node.kill()
         cluster.expire(node)
         cluster.start()
@@ -163,7 +163,7 @@ def test_what_a_group_left_in_another_partition_before_the_offsets_topic_was_gro
     cluster.stop_all()
 
 
-def test_offsets_of_consumers_without_a_group_protocol_are_found_again(members: Members) -> None:
+def test_offsets_of_simple_consumers_survive_failover(members: Members) -> None:
     commit = members.commit(8)
     assert commit.answer.topics[0].partitions[0].error_code == NONE
     fail_over(members)
@@ -171,7 +171,7 @@ def test_offsets_of_consumers_without_a_group_protocol_are_found_again(members: 
     assert members.state() == "Empty"
 
 
-def test_offsets_of_a_topic_that_is_deleted_while_they_are_read_are_forgotten(members: Members) -> None:
+def test_topic_deletion_during_loading_removes_its_offsets(members: Members) -> None:
     members.commit(8)
     members.commit(9, partition=TopicPartition("orders", 1))
     coordinator = members.coordinator
@@ -183,13 +183,11 @@ def test_offsets_of_a_topic_that_is_deleted_while_they_are_read_are_forgotten(me
     assert members.committed().committed_offset == -1
     assert members.committed(TopicPartition("orders", 1)).committed_offset == 9
     fail_over(members)
-    assert members.committed().committed_offset == -1, "nor does the next coordinator read them"
+    assert members.committed().committed_offset == -1, "the next coordinator does not load them either"
 
 
 @pytest.mark.parametrize("removal", ["topic deleted", "offset deleted", "group deleted"])
-def test_a_commit_that_still_waits_for_the_isr_is_removed_for_the_next_coordinator_too(
-    members: Members, removal: str
-) -> None:
+def test_pending_commit_is_removed_for_the_next_coordinator_too(members: Members, removal: str) -> None:
     members.commit(8, partition=TopicPartition("orders", 1))
     coordinator = members.coordinator
     groups = coordinator.broker.groups
@@ -214,7 +212,7 @@ def test_a_commit_that_still_waits_for_the_isr_is_removed_for_the_next_coordinat
     assert members.state() == ("Dead" if removal == "group deleted" else "Empty")
 
 
-def test_a_broker_that_was_coordinator_before_reads_the_log_again(members: Members) -> None:
+def test_former_coordinator_rereads_the_log_when_elected_again(members: Members) -> None:
     cluster = members.cluster
     members.commit(8)
     first = members.coordinator
@@ -233,7 +231,7 @@ def test_a_broker_that_was_coordinator_before_reads_the_log_again(members: Membe
     assert members.committed().committed_offset == 9
 
 
-def test_while_a_group_is_loaded_from_the_log_requests_are_told_to_wait(members: Members) -> None:
+def test_requests_get_coordinator_load_in_progress_while_loading(members: Members) -> None:
     (leader,), generation = members.stable()
     store = members.coordinator.broker.groups.store
     number = store.partition_for(members.group_id)
@@ -241,12 +239,12 @@ def test_while_a_group_is_loaded_from_the_log_requests_are_told_to_wait(members:
     store._loading[number] = None
     assert members.join(leader).error is ErrorCode.coordinator_load_in_progress
     assert members.committed() is ErrorCode.coordinator_load_in_progress
-    # These two are answered so that clients older than that error do the right thing.
+    # These two have other answers so that clients older than that error react correctly.
     assert members.heartbeat(leader, generation) is NONE
     assert members.sync(leader, generation).error is ErrorCode.rebalance_in_progress
 
 
-def test_a_large_batch_of_offsets_is_read_with_pauses() -> None:
+def test_large_offsets_batch_is_read_with_pauses() -> None:
     rows = [Record(offset_key(f"group-{n}", P0), offset_value(OffsetAndMetadata(n, -1, "", 1))) for n in range(1_000)]
     for codec in (Codec.NONE, Codec.GZIP):
         log = GroupLog()
@@ -254,7 +252,7 @@ def test_a_large_batch_of_offsets_is_read_with_pauses() -> None:
         assert [group.offsets.get(P0).offset for group in log.groups(1)] == list(range(1_000))
 
 
-def test_of_a_damaged_batch_of_offsets_nothing_counts_and_what_is_around_it_does() -> None:
+def test_damaged_offsets_batch_is_skipped_others_are_read() -> None:
     def batch(offset: int, codec: Codec = Codec.NONE) -> bytes:
         key = offset_key(f"group-{offset}", P0)
         return build_batch(
@@ -269,10 +267,10 @@ def test_of_a_damaged_batch_of_offsets_nothing_counts_and_what_is_around_it_does
     assert (log.unreadable, [group.group_id for group in log.groups(1)]) == (1, ["group-0", "group-2"])
 
 
-def test_a_coordinator_that_hears_in_the_metadata_that_its_partition_has_moved_is_none_any_more(
+def test_coordinator_resigns_when_metadata_moves_its_partition(
     members: Members,
 ) -> None:
-    # Nobody sends a LeaderAndIsr or StopReplica to a broker that was taken for dead when its partition was moved away.
+    # The controller sends no LeaderAndIsr or StopReplica to a broker that it took for dead when the partition moved.
     members.stable()
     node = members.coordinator
     waiting, _ = members.new_member()
@@ -290,16 +288,16 @@ def test_a_coordinator_that_hears_in_the_metadata_that_its_partition_has_moved_i
         "replicas": others,
     }
     topics = [{"topic_name": "__consumer_offsets", "partition_states": [row]}]
-    said = {"controller_id": members.cluster.controller.broker_id, "broker_epoch": -1, "live_brokers": []}
+    fields = {"controller_id": members.cluster.controller.broker_id, "broker_epoch": -1, "live_brokers": []}
     epoch = node.broker.replicas.controller_epoch
-    message = request(ApiKey.UPDATE_METADATA, 8, topic_states=topics, controller_epoch=epoch, **said)
+    message = request(ApiKey.UPDATE_METADATA, 8, topic_states=topics, controller_epoch=epoch, **fields)
     assert not members.cluster.on(node, node.broker.handle(message, "c", "PLAINTEXT")).error_code
     assert not store.owns(members.group_id) and members.group_id not in store.groups
     members.cluster.wait(20)
     assert joined.error is ErrorCode.not_coordinator
 
 
-def test_a_partition_that_is_given_up_while_it_is_loaded_leaves_no_group_behind(members: Members) -> None:
+def test_partition_given_up_while_loading_leaves_no_group(members: Members) -> None:
     members.stable()
     node = members.coordinator
     store = node.broker.groups.store
@@ -310,9 +308,7 @@ def test_a_partition_that_is_given_up_while_it_is_loaded_leaves_no_group_behind(
     assert members.group_id not in store.groups and not store.is_loading_any
 
 
-def test_each_group_is_looked_at_once_however_many_partitions_are_given_up(
-    members: Members, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_giving_up_partitions_examines_each_group_once(members: Members, monkeypatch: pytest.MonkeyPatch) -> None:
     store = members.coordinator.broker.groups.store
     for number in range(20):
         store.get_or_create(f"group-{number}")
@@ -325,7 +321,7 @@ def test_each_group_is_looked_at_once_however_many_partitions_are_given_up(
     assert (store.groups, hashed) == ({}, groups)
 
 
-def test_a_deleted_topics_partitions_are_not_looked_for_one_by_one_in_every_group(members: Members) -> None:
+def test_topic_deletion_does_not_scan_every_group_per_partition(members: Members) -> None:
     members.commit(5)
     store = members.coordinator.broker.groups.store
     committed = OffsetAndMetadata(1, 0, "", 0)
@@ -341,7 +337,7 @@ def test_a_deleted_topics_partitions_are_not_looked_for_one_by_one_in_every_grou
     assert list(store.groups) == []
 
 
-def test_an_assignment_that_cannot_be_stored_is_given_to_nobody() -> None:
+def test_assignment_that_cannot_be_stored_is_not_sent() -> None:
     cluster = a_cluster(min_insync_replicas="2")
     members = Members(cluster)
     member_id, _ = members.new_member()
@@ -390,7 +386,7 @@ def test_static_member_joins_without_member_id_after_failover(members: Members) 
     assert members.heartbeat(member, generation, "a") is ErrorCode.fenced_instance_id
 
 
-def test_expired_static_member_is_unknown_not_fenced_after_failover(members: Members) -> None:
+def test_expired_static_member_is_unknown_after_failover(members: Members) -> None:
     """After the session that the next coordinator starts for it, no member has the group.instance.id."""
     (member,), generation = members.stable(instances=("a",))
     fail_over(members)
@@ -399,7 +395,7 @@ def test_expired_static_member_is_unknown_not_fenced_after_failover(members: Mem
     assert members.heartbeat(member, generation, "a") is ErrorCode.unknown_member_id
 
 
-def test_a_static_member_that_a_rebalance_has_taken_over_is_not_fenced_though_its_return_was_not_stored(
+def test_static_member_in_a_rebalance_survives_a_failed_write(
     members: Members,
 ) -> None:
     (leader, follower), generation = members.stable(instances=("a", "b"))
@@ -411,14 +407,14 @@ def test_a_static_member_that_a_rebalance_has_taken_over_is_not_fenced_though_it
     assert back.answer is None
     again = members.join(leader, instance_id=instances[leader])
     assert (again.error, back.error) == (NONE, NONE) and back.answer.generation_id == generation + 1
-    # offsets.commit.timeout.ms ends the wait for the record.
+    # The wait for the record ends after offsets.commit.timeout.ms.
     members.cluster.wait(5_500)
     assert members.heartbeat(back.answer.member_id, generation + 1, instances[follower]) is NONE
     for node in others:
         node.runtime.resume()
 
 
-def test_a_static_member_whose_return_is_stored_slowly_is_not_out_for_the_sync_group_that_its_old_id_did_not_send(
+def test_slow_static_rejoin_survives_missing_sync_group(
     members: Members,
 ) -> None:
     joins = {instance: members.join(instance_id=instance, rebalance_ms=7_000) for instance in ("a", "b")}
@@ -440,7 +436,7 @@ def test_a_static_member_whose_return_is_stored_slowly_is_not_out_for_the_sync_g
     assert members.heartbeat(back.answer.member_id, generation, other) is NONE
 
 
-def test_records_that_nobody_understands_are_passed_over_and_said(members: Members) -> None:
+def test_unreadable_group_records_are_skipped_and_reported(members: Members) -> None:
     members.commit(8)
     cluster, node = members.cluster, members.coordinator
     number = java_hash(members.group_id) % OFFSETS_PARTITIONS
@@ -457,7 +453,7 @@ def test_records_that_nobody_understands_are_passed_over_and_said(members: Membe
     ]
 
 
-def test_a_group_is_loaded_from_a_compacted_log() -> None:
+def test_group_is_loaded_from_a_compacted_log() -> None:
     keys = {"offsets_topic_segment_bytes": "2000", "log_cleaner_min_cleanable_ratio": "0.01"}
     cluster = a_cluster(log_cleaner_backoff_ms="1000", **keys)
     members = Members(cluster)

@@ -1,4 +1,4 @@
-"""A coordinator that reads its groups while the log that holds them is moved to another log directory."""
+"""A coordinator that loads its groups while their log is moved to another log directory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMMITTED = 20
 
 
 class Replica:
-    """Its log lies in one directory and then in the other."""
+    """A replica whose log is in one directory and then in the other."""
 
     def __init__(self, folder: Path) -> None:
         self.topic_partition = OFFSETS
@@ -39,19 +39,19 @@ class Replica:
         return log
 
     def move(self) -> bool:
-        """Once: the copy takes the log's place (LogDirMoves)."""
+        """Replace the log with its copy on the first call (LogDirMoves)."""
         if self.log is self.logs[0]:
             self.log.close()
             self.log = self.logs[1]
         return True
 
 
-def test_groups_are_read_on_from_the_copy_that_takes_the_logs_place(tmp_path: Path) -> None:
+def test_group_loading_continues_from_the_moved_log(tmp_path: Path) -> None:
     replica, scheduler = Replica(tmp_path), Scheduler()
     runtime = SimRuntime(scheduler, Random(1))
     read = run_task(scheduler, runtime, read_group_log(replica, 300, runtime, replica.move))
     runtime.stop()
-    assert replica.failures == [], "a closed log is no failed disk: its whole directory would go offline"
+    assert replica.failures == [], "a closed log is not a disk failure: the whole directory would go offline"
     assert read is not None
     (group,) = read.groups(1)
     assert len(group.offsets) == COMMITTED

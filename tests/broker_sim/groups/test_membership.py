@@ -1,4 +1,4 @@
-"""The classic group protocol at the coordinator, rule by rule, on virtual time."""
+"""The rules of the classic group protocol at the coordinator, on virtual time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def members(cluster: Cluster, request: pytest.FixtureRequest) -> Members:
 # ---- joining ---------------------------------------------------------------------------------------------------
 
 
-def test_a_dynamic_member_is_given_an_id_and_has_to_join_with_it(members: Members) -> None:
+def test_dynamic_member_gets_an_id_and_must_join_with_it(members: Members) -> None:
     first = members.join()
     assert first.error is ErrorCode.member_id_required
     assert first.answer.member_id.startswith("tester-")
@@ -52,11 +52,9 @@ def test_a_dynamic_member_is_given_an_id_and_has_to_join_with_it(members: Member
 
 
 @pytest.mark.parametrize(("length", "error"), [(32_730, NONE), (32_731, ErrorCode.unknown_server_error)])
-def test_a_member_whose_id_would_be_longer_than_any_text_does_not_join(
-    members: Members, length: int, error: ErrorCode
-) -> None:
-    # The id is the name, a dash and 36 characters. A member that no answer could name would stay in the group, and
-    # nobody could have that described any more.
+def test_member_id_longer_than_a_string_is_refused(members: Members, length: int, error: ErrorCode) -> None:
+    # The member id is the instance id, a dash and 36 characters. If no response could hold the id, the member would
+    # stay in the group, and the group could not be described any longer.
     asked = members.join(instance_id="i" * length)
     members.cluster.wait(INITIAL_DELAY_MS + 100)
     assert asked.error is error
@@ -65,19 +63,19 @@ def test_a_member_whose_id_would_be_longer_than_any_text_does_not_join(
     assert ResponseEncoder().encode(1, described)
 
 
-def test_before_version_4_and_with_an_instance_id_the_first_join_is_enough(members: Members) -> None:
+def test_first_join_suffices_before_version_4_or_if_static(members: Members) -> None:
     old = members.join(version=3)
     static = members.join(instance_id="a")
     assert static.answer is None
     members.cluster.wait(INITIAL_DELAY_MS)
-    # The second one came during the delay, so another one begins.
+    # The second member joined during the delay, so the delay starts again.
     assert old.answer is None
     members.cluster.wait(INITIAL_DELAY_MS)
     assert old.error is NONE and static.error is NONE
     assert static.answer.member_id.startswith("a-")
 
 
-def test_an_empty_groups_first_rebalance_waits_for_more_members_while_they_come(members: Members) -> None:
+def test_first_rebalance_waits_while_more_members_join(members: Members) -> None:
     joins = []
     for _ in range(3):
         joins.append(members.new_member()[1])
@@ -87,7 +85,7 @@ def test_an_empty_groups_first_rebalance_waits_for_more_members_while_they_come(
     assert [join.answer.generation_id for join in joins] == [1, 1, 1]
 
 
-def test_the_first_to_join_leads_and_it_alone_is_told_of_the_others(members: Members) -> None:
+def test_first_member_leads_and_alone_gets_the_member_list(members: Members) -> None:
     (first_id, first), (second_id, second) = members.new_member(), members.new_member()
     members.cluster.wait(2 * INITIAL_DELAY_MS + 100)
     assert first.answer.leader == second.answer.leader == first_id
@@ -96,7 +94,7 @@ def test_the_first_to_join_leads_and_it_alone_is_told_of_the_others(members: Mem
     assert first.answer.protocol_type == "consumer" and first.answer.protocol_name == "range"
 
 
-def test_the_protocol_with_most_votes_among_those_everyone_has_is_chosen(members: Members) -> None:
+def test_common_protocol_with_most_votes_is_chosen(members: Members) -> None:
     metadata = encode_subscription(["orders"])
     _, one = members.new_member(protocols={"sticky": metadata, "range": metadata, "own": metadata})
     _, two = members.new_member(protocols={"range": metadata, "sticky": metadata})
@@ -105,7 +103,7 @@ def test_the_protocol_with_most_votes_among_those_everyone_has_is_chosen(members
     assert {join.answer.protocol_name for join in (one, two, three)} == {"range"}
 
 
-def test_a_member_that_shares_no_protocol_with_all_others_is_refused(members: Members) -> None:
+def test_member_without_a_common_protocol_is_refused(members: Members) -> None:
     members.stable()
     assert members.join(protocols={"other": b""}).error is ErrorCode.inconsistent_group_protocol
     assert members.join(protocol_type="connect").error is ErrorCode.inconsistent_group_protocol
@@ -115,23 +113,23 @@ def test_a_member_that_shares_no_protocol_with_all_others_is_refused(members: Me
 
 
 @pytest.mark.parametrize("session_ms", [5_999, 1_800_001])
-def test_a_session_timeout_out_of_bounds_is_refused(members: Members, session_ms: int) -> None:
+def test_session_timeout_out_of_bounds_is_refused(members: Members, session_ms: int) -> None:
     assert members.join(session_ms=session_ms).error is ErrorCode.invalid_session_timeout
 
 
-def test_an_unknown_member_id_is_refused_in_a_known_group_and_in_none(members: Members) -> None:
+def test_unknown_member_id_is_refused_in_any_group(members: Members) -> None:
     assert members.join("nobody").error is ErrorCode.unknown_member_id
     members.stable()
     assert members.join("nobody").error is ErrorCode.unknown_member_id
 
 
-def test_an_empty_group_id_is_refused(cluster: Cluster) -> None:
+def test_empty_group_id_is_refused(cluster: Cluster) -> None:
     nameless = Members(cluster, "")
     assert nameless.join().error is ErrorCode.invalid_group_id
     assert nameless.heartbeat("m", 1) is ErrorCode.invalid_group_id
 
 
-def test_a_broker_that_does_not_coordinate_the_group_says_so(members: Members) -> None:
+def test_broker_that_is_not_coordinator_returns_that_error(members: Members) -> None:
     other = next(node for node in members.cluster.nodes.values() if node is not members.coordinator)
     assert members.join(node=other).error is ErrorCode.not_coordinator
     assert members.sync("m", 1, node=other).error is ErrorCode.not_coordinator
@@ -139,14 +137,14 @@ def test_a_broker_that_does_not_coordinate_the_group_says_so(members: Members) -
     assert members.committed(node=other) is ErrorCode.not_coordinator
 
 
-def test_a_full_group_takes_nobody_else(members: Members) -> None:
+def test_full_group_refuses_another_member(members: Members) -> None:
     members.stable(3)
     refused = members.join()
     assert refused.error is ErrorCode.group_max_size_reached
     assert refused.answer.member_id == ""
 
 
-def test_an_id_that_was_given_out_and_not_used_holds_the_rebalance_until_its_session_ends(members: Members) -> None:
+def test_unused_member_id_holds_the_rebalance_until_it_expires(members: Members) -> None:
     (leader,), generation = members.stable()
     unused = members.join(session_ms=SESSION_MS)
     assert unused.error is ErrorCode.member_id_required
@@ -157,7 +155,7 @@ def test_an_id_that_was_given_out_and_not_used_holds_the_rebalance_until_its_ses
     assert again.error is NONE and again.answer.generation_id == generation + 1
 
 
-def test_a_group_whose_members_left_before_its_first_rebalance_takes_nobody_without_a_protocol(
+def test_unstarted_group_that_emptied_requires_a_protocol(
     members: Members,
 ) -> None:
     member_id, _ = members.new_member()
@@ -169,7 +167,7 @@ def test_a_group_whose_members_left_before_its_first_rebalance_takes_nobody_with
     assert good.error is NONE
 
 
-def test_a_member_of_many_protocols_takes_time_in_proportion_to_them(members: Members) -> None:
+def test_join_time_is_linear_in_the_number_of_protocols(members: Members) -> None:
     members.join(version=3, protocols={f"p{number}": b"" for number in range(40_000)})
     began_s = thread_time()
     other = members.join(version=3, protocols={f"q{number}": b"" for number in range(40_000)})
@@ -180,7 +178,7 @@ def test_a_member_of_many_protocols_takes_time_in_proportion_to_them(members: Me
     assert thread_time() - began_s < 10
 
 
-def test_a_join_costs_no_look_at_every_member_of_a_large_group() -> None:
+def test_join_does_not_examine_every_member_of_a_large_group() -> None:
     scheduler = Scheduler()
     runtime = SimRuntime(scheduler, Random(0))
     config = GroupConfig(group_initial_rebalance_delay_ms=INITIAL_DELAY_MS)
@@ -196,7 +194,7 @@ def test_a_join_costs_no_look_at_every_member_of_a_large_group() -> None:
     assert thread_time() - began_s < 5
 
 
-def test_an_id_that_was_given_to_a_dynamic_member_is_not_for_a_static_one(members: Members) -> None:
+def test_dynamic_member_id_is_refused_for_a_static_member(members: Members) -> None:
     member_id, static = members.join().answer.member_id, members.join(instance_id="a")
     for instance_id in ("a", "b"):
         assert members.join(member_id, instance_id=instance_id).error is ErrorCode.unknown_server_error
@@ -208,7 +206,7 @@ def test_an_id_that_was_given_to_a_dynamic_member_is_not_for_a_static_one(member
 # ---- syncing ---------------------------------------------------------------------------------------------------
 
 
-def test_everyone_gets_the_leaders_assignment_once_it_is_stored(members: Members) -> None:
+def test_all_members_get_the_assignment_once_it_is_stored(members: Members) -> None:
     (leader, follower), generation = members.stable(2)
     described = members.described()
     assert described.group_state == "Stable" and described.protocol_data == "range"
@@ -219,7 +217,7 @@ def test_everyone_gets_the_leaders_assignment_once_it_is_stored(members: Members
     assert decode_assignment(again.answer.assignment) == (TopicPartition("orders", 1),)
 
 
-def test_members_that_the_leader_left_out_get_an_empty_assignment(members: Members) -> None:
+def test_member_without_an_assignment_gets_an_empty_one(members: Members) -> None:
     (first_id, first), (second_id, _) = members.new_member(), members.new_member()
     members.cluster.wait(3 * INITIAL_DELAY_MS)
     sync = members.sync(second_id, 1)
@@ -230,7 +228,7 @@ def test_members_that_the_leader_left_out_get_an_empty_assignment(members: Membe
     assert sync.error is NONE and sync.answer.assignment == b""
 
 
-def test_sync_group_is_refused_with_the_error_that_says_why(members: Members) -> None:
+def test_sync_group_is_refused_with_the_matching_error(members: Members) -> None:
     assert members.sync("nobody", 1).error is ErrorCode.unknown_member_id
     (leader,), generation = members.stable()
     assert members.sync("nobody", generation).error is ErrorCode.unknown_member_id
@@ -242,7 +240,7 @@ def test_sync_group_is_refused_with_the_error_that_says_why(members: Members) ->
     assert members.sync(leader, generation).error is ErrorCode.rebalance_in_progress
 
 
-def test_a_member_that_joins_and_never_syncs_is_removed_after_the_rebalance_timeout(members: Members) -> None:
+def test_member_that_never_syncs_is_removed_after_the_timeout(members: Members) -> None:
     rebalance_ms = SESSION_MS
     first_id, _ = members.new_member(rebalance_ms=rebalance_ms)
     silent_id, _ = members.new_member(rebalance_ms=rebalance_ms)
@@ -260,7 +258,7 @@ def test_a_member_that_joins_and_never_syncs_is_removed_after_the_rebalance_time
 # ---- heartbeats ------------------------------------------------------------------------------------------------
 
 
-def test_heartbeats_are_refused_with_the_error_that_says_why(members: Members) -> None:
+def test_heartbeat_is_refused_with_the_matching_error(members: Members) -> None:
     assert members.heartbeat("nobody", 1) is ErrorCode.unknown_member_id
     (leader,), generation = members.stable()
     assert members.heartbeat(leader, generation) is NONE
@@ -270,7 +268,7 @@ def test_heartbeats_are_refused_with_the_error_that_says_why(members: Members) -
     assert members.heartbeat(leader, generation) is ErrorCode.rebalance_in_progress
 
 
-def test_a_member_lives_by_its_heartbeats_and_is_out_without(members: Members) -> None:
+def test_member_without_heartbeats_is_removed(members: Members) -> None:
     (leader, follower), generation = members.stable(2)
     for _ in range(3):
         members.cluster.wait(SESSION_MS - 2_000)
@@ -285,7 +283,7 @@ def test_a_member_lives_by_its_heartbeats_and_is_out_without(members: Members) -
     assert again.error is NONE and again.answer.generation_id == generation + 1
 
 
-def test_the_last_member_out_leaves_an_empty_group_of_the_next_generation(members: Members) -> None:
+def test_last_member_leaving_empties_and_increments_the_group(members: Members) -> None:
     _, generation = members.stable()
     members.cluster.wait(SESSION_MS + 1_000)
     assert members.state() == "Empty"
@@ -297,7 +295,7 @@ def test_the_last_member_out_leaves_an_empty_group_of_the_next_generation(member
 # ---- rebalances ------------------------------------------------------------------------------------------------
 
 
-def test_after_the_last_generation_that_a_record_can_hold_comes_the_first(members: Members) -> None:
+def test_generation_after_the_largest_int_is_one(members: Members) -> None:
     members.stable(instances=("a",))
     members.coordinator.broker.groups.store.groups[members.group_id].generation_id = 2**31 - 1
     leader = members.described().members[0].member_id
@@ -308,7 +306,7 @@ def test_after_the_last_generation_that_a_record_can_hold_comes_the_first(member
     assert sync.error is NONE
 
 
-def test_a_new_member_makes_everyone_join_again(members: Members) -> None:
+def test_new_member_makes_all_members_rejoin(members: Members) -> None:
     (leader,), generation = members.stable()
     newcomer, join = members.new_member()
     assert members.state() == "PreparingRebalance"
@@ -320,7 +318,7 @@ def test_a_new_member_makes_everyone_join_again(members: Members) -> None:
     assert [row.member_id for row in again.answer.members] == [leader, newcomer]
 
 
-def test_a_leader_that_does_not_join_again_in_time_is_removed_and_another_member_leads(members: Members) -> None:
+def test_leader_that_does_not_rejoin_in_time_is_replaced(members: Members) -> None:
     (leader, follower), generation = members.stable(2)
     join = members.join(follower, protocols={"range": encode_subscription(["orders", "more"])})
     assert members.state() == "PreparingRebalance"
@@ -333,7 +331,7 @@ def test_a_leader_that_does_not_join_again_in_time_is_removed_and_another_member
     assert [row.member_id for row in join.answer.members] == [follower]
 
 
-def test_the_leader_joining_again_rebalances_and_a_follower_unchanged_does_not(members: Members) -> None:
+def test_rejoin_rebalances_for_the_leader_not_for_a_follower(members: Members) -> None:
     (leader, follower), generation = members.stable(2)
     same = members.join(follower)
     assert same.answer.generation_id == generation and members.state() == "Stable"
@@ -343,7 +341,7 @@ def test_the_leader_joining_again_rebalances_and_a_follower_unchanged_does_not(m
     assert again.answer.generation_id == generation + 1
 
 
-def test_a_member_that_missed_the_answer_to_its_join_is_given_it_again(members: Members) -> None:
+def test_repeated_join_gets_the_same_response(members: Members) -> None:
     member_id, join = members.new_member()
     members.cluster.wait(2 * INITIAL_DELAY_MS)
     again = members.join(member_id)
@@ -351,7 +349,7 @@ def test_a_member_that_missed_the_answer_to_its_join_is_given_it_again(members: 
     assert members.state() == "CompletingRebalance"
 
 
-def test_a_rebalance_that_begins_before_the_assignment_ends_the_wait_for_it(members: Members) -> None:
+def test_new_rebalance_ends_the_wait_for_an_assignment(members: Members) -> None:
     first_id, second_id = (members.new_member()[0] for _ in range(2))
     members.cluster.wait(3 * INITIAL_DELAY_MS)
     waiting = members.sync(second_id, 1)
@@ -363,7 +361,7 @@ def test_a_rebalance_that_begins_before_the_assignment_ends_the_wait_for_it(memb
 # ---- leaving ---------------------------------------------------------------------------------------------------
 
 
-def test_leaving_rebalances_the_rest_at_once(members: Members) -> None:
+def test_leave_starts_a_rebalance_at_once(members: Members) -> None:
     (leader, follower), generation = members.stable(2)
     answer = members.leave((follower, None), ("nobody", None))
     assert [row.error_code for row in answer.members] == [NONE, ErrorCode.unknown_member_id]
@@ -371,7 +369,7 @@ def test_leaving_rebalances_the_rest_at_once(members: Members) -> None:
     assert members.join(leader).answer.generation_id == generation + 1
 
 
-def test_a_member_that_is_removed_while_it_waits_for_its_assignment_is_told_so(members: Members) -> None:
+def test_member_removed_while_it_syncs_gets_unknown_member_id(members: Members) -> None:
     leader, follower = (members.new_member()[0] for _ in range(2))
     members.cluster.wait(3 * INITIAL_DELAY_MS)
     waiting = members.sync(follower, 1)
@@ -381,7 +379,7 @@ def test_a_member_that_is_removed_while_it_waits_for_its_assignment_is_told_so(m
     assert members.join(leader).answer.generation_id == 2
 
 
-def test_in_leave_group_up_to_version_2_the_members_error_is_the_whole_answers(members: Members) -> None:
+def test_leave_group_before_version_3_has_one_error_for_all(members: Members) -> None:
     (leader,), _ = members.stable()
     assert members.ask(ApiKey.LEAVE_GROUP, 2, member_id="nobody").error is ErrorCode.unknown_member_id
     assert members.ask(ApiKey.LEAVE_GROUP, 2, member_id=leader).error is NONE
@@ -391,7 +389,7 @@ def test_in_leave_group_up_to_version_2_the_members_error_is_the_whole_answers(m
 # ---- static members --------------------------------------------------------------------------------------------
 
 
-def test_a_static_member_that_restarts_goes_on_with_what_it_had(members: Members) -> None:
+def test_restarted_static_member_keeps_its_assignment(members: Members) -> None:
     (leader, follower), generation = members.stable(instances=("a", "b"))
     instance = next(row.group_instance_id for row in members.described().members if row.member_id == follower)
     back = members.join(instance_id=instance)
@@ -404,7 +402,7 @@ def test_a_static_member_that_restarts_goes_on_with_what_it_had(members: Members
     assert members.heartbeat(leader, generation) is NONE
 
 
-def test_a_static_leader_that_restarts_is_told_not_to_assign_or_before_version_9_not_that_it_leads(
+def test_restarted_static_leader_skips_assignment(
     members: Members,
 ) -> None:
     (leader,), generation = members.stable(instances=("a",))
@@ -416,7 +414,7 @@ def test_a_static_leader_that_restarts_is_told_not_to_assign_or_before_version_9
     assert newer.answer.skip_assignment and len(newer.answer.members) == 1
 
 
-def test_a_static_member_that_restarts_before_its_sync_group_costs_no_rebalance(members: Members) -> None:
+def test_static_restart_before_sync_group_causes_no_rebalance(members: Members) -> None:
     joins = {instance: members.join(instance_id=instance, rebalance_ms=10_000) for instance in ("a", "b")}
     members.cluster.wait(3 * INITIAL_DELAY_MS)
     generation = joins["a"].answer.generation_id
@@ -432,10 +430,10 @@ def test_a_static_member_that_restarts_before_its_sync_group_costs_no_rebalance(
             assert members.heartbeat(member_id, generation, instance) is NONE
 
 
-def test_a_static_member_that_does_not_join_again_stays_until_its_session_ends(members: Members) -> None:
+def test_static_member_stays_until_its_session_expires(members: Members) -> None:
     (leader, follower), generation = members.stable(instances=("a", "b"))
     rows = {row.member_id: row.group_instance_id for row in members.described().members}
-    # Another protocol metadata from the leader: everyone has to join again.
+    # The leader rejoins with the same metadata, so all members must rejoin.
     again = members.join(leader, instance_id=rows[leader])
     for _ in range(REBALANCE_MS // 5_000 + 1):
         members.heartbeat(follower, generation, rows[follower])
@@ -444,14 +442,14 @@ def test_a_static_member_that_does_not_join_again_stays_until_its_session_ends(m
     assert len(again.answer.members) == 2
 
 
-def test_an_administrator_removes_a_static_member_by_its_instance_id(members: Members) -> None:
+def test_administrator_removes_a_static_member_by_instance_id(members: Members) -> None:
     members.stable(instances=("a",))
     answer = members.leave(("", "a"), ("", "b"))
     assert [row.error_code for row in answer.members] == [NONE, ErrorCode.unknown_member_id]
     assert members.state() == "Empty"
 
 
-def test_a_static_member_is_known_by_its_instance_id_and_its_member_id_together(members: Members) -> None:
+def test_static_member_is_identified_by_instance_and_member_id(members: Members) -> None:
     (member,), generation = members.stable(instances=("a",))
     assert members.heartbeat(member, generation, "b") is ErrorCode.unknown_member_id
     assert members.heartbeat("other", generation, "a") is ErrorCode.fenced_instance_id
@@ -461,7 +459,7 @@ def test_a_static_member_is_known_by_its_instance_id_and_its_member_id_together(
 # ---- administration --------------------------------------------------------------------------------------------
 
 
-def test_groups_are_listed_with_state_and_type_and_by_them(members: Members) -> None:
+def test_groups_are_listed_and_filtered_by_state_and_type(members: Members) -> None:
     members.stable()
 
     def listed(**filters: object) -> list[tuple[str, str, str, str]]:
@@ -474,7 +472,7 @@ def test_groups_are_listed_with_state_and_type_and_by_them(members: Members) -> 
     assert listed(states_filter=["empty"]) == listed(types_filter=["consumer"]) == []
 
 
-def test_a_group_that_does_not_exist_is_described_as_dead(members: Members) -> None:
+def test_unknown_group_is_described_as_dead(members: Members) -> None:
     described = members.described()
     assert (described.error_code, described.group_state) == (NONE, "Dead")
 
@@ -493,12 +491,12 @@ def test_only_empty_groups_can_be_deleted(members: Members) -> None:
     assert members.state() == "Dead"
 
 
-def test_the_journal_tells_every_step_of_a_group(members: Members) -> None:
+def test_journal_has_every_state_change_of_a_group(members: Members) -> None:
     (member,), _ = members.stable()
     members.leave((member, None))
     members.ask(ApiKey.DELETE_GROUPS, 2, groups_names=[members.group_id])
-    told = [event for event in members.coordinator.of(GroupChanged) if event.group_id == members.group_id]
-    assert [(event.state, event.generation_id, event.members) for event in told] == [
+    changes = [event for event in members.coordinator.of(GroupChanged) if event.group_id == members.group_id]
+    assert [(event.state, event.generation_id, event.members) for event in changes] == [
         ("PreparingRebalance", 0, [member]),
         ("CompletingRebalance", 1, [member]),
         ("Stable", 1, [member]),

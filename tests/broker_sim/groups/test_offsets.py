@@ -1,4 +1,5 @@
-"""Committed offsets: what the coordinator takes, what it gives back, how long it keeps them, and where they lie."""
+"""Committed offsets: which the coordinator accepts, what it returns, how long it retains them, and where it stores
+them."""
 
 from __future__ import annotations
 
@@ -37,10 +38,10 @@ def commit_error(answer: object) -> ErrorCode:
     return ErrorCode(answer.topics[0].partitions[0].error_code)  # type: ignore[attr-defined]
 
 
-# ---- who may commit --------------------------------------------------------------------------------------------
+# ---- commits and their generation ------------------------------------------------------------------------------
 
 
-def test_a_consumer_without_a_group_protocol_only_keeps_its_offsets_here(members: Members) -> None:
+def test_simple_consumer_can_store_offsets_without_a_group(members: Members) -> None:
     assert members.committed().committed_offset == -1
     assert commit_error(members.commit(7, metadata="note").answer) is NONE
     row = members.committed()
@@ -49,18 +50,18 @@ def test_a_consumer_without_a_group_protocol_only_keeps_its_offsets_here(members
     assert members.state() == "Empty"
 
 
-def test_a_member_commits_in_its_own_generation_alone(members: Members) -> None:
+def test_member_can_commit_only_in_its_own_generation(members: Members) -> None:
     assert commit_error(members.commit(1, "m", 3).answer) is ErrorCode.illegal_generation
     (member,), generation = members.stable()
     assert commit_error(members.commit(5, member, generation).answer) is NONE
     assert commit_error(members.commit(6, member, generation - 1).answer) is ErrorCode.illegal_generation
     assert commit_error(members.commit(6, "nobody", generation).answer) is ErrorCode.unknown_member_id
-    # Nobody from outside while the group has members.
+    # A commit without a member id is refused while the group has members.
     assert commit_error(members.commit(6).answer) is ErrorCode.unknown_member_id
     assert members.committed().committed_offset == 5
 
 
-def test_a_commit_of_the_old_generation_passes_while_members_are_still_joining(members: Members) -> None:
+def test_commit_of_the_old_generation_is_accepted_during_joining(members: Members) -> None:
     (member,), generation = members.stable()
     members.new_member()
     assert commit_error(members.commit(5, member, generation).answer) is NONE
@@ -70,14 +71,14 @@ def test_a_commit_of_the_old_generation_passes_while_members_are_still_joining(m
     assert members.committed().committed_offset == 5
 
 
-def test_a_commit_counts_as_a_heartbeat(members: Members) -> None:
+def test_commit_counts_as_a_heartbeat(members: Members) -> None:
     (member,), generation = members.stable()
     for offset in range(4):
         members.cluster.wait(8_000)
         assert commit_error(members.commit(offset, member, generation).answer) is NONE
 
 
-def test_partitions_that_do_not_exist_are_refused_one_by_one(members: Members) -> None:
+def test_unknown_partitions_are_refused_individually(members: Members) -> None:
     rows = [{"partition_index": n, "committed_offset": 4, "committed_metadata": None} for n in (0, 9)]
     topics = [{"name": "orders", "partitions": rows}, {"name": "none", "partitions": rows[:1]}]
     answer = members.ask(ApiKey.OFFSET_COMMIT, 8, member_id="", topics=topics).answer
@@ -93,17 +94,17 @@ def test_metadata_beyond_its_limit_is_refused(members: Members) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 9])
-def test_metadata_is_as_long_as_java_says(members: Members, version: int) -> None:
-    # String.length of GroupMetadataManager.validateOffsetMetadataLength: what lies beyond U+FFFF has two units.
+def test_metadata_length_is_counted_as_in_java(members: Members, version: int) -> None:
+    # String.length in GroupMetadataManager.validateOffsetMetadataLength: characters above U+FFFF count as two units.
     assert commit_error(members.commit(1, metadata="\U0001f600" * 5, version=version).answer) is NONE
     refused = members.commit(2, metadata="\U0001f600" * 5 + "x", version=version).answer
     assert commit_error(refused) is ErrorCode.offset_metadata_too_large
 
 
-# ---- what is told ----------------------------------------------------------------------------------------------
+# ---- responses -------------------------------------------------------------------------------------------------
 
 
-def test_a_commit_is_answered_once_the_isr_has_it(members: Members) -> None:
+def test_commit_is_answered_once_the_isr_has_it(members: Members) -> None:
     members.commit(3)
     coordinator = members.coordinator
     others = [node for node in members.cluster.nodes.values() if node is not coordinator]
@@ -122,7 +123,7 @@ def test_a_commit_is_answered_once_the_isr_has_it(members: Members) -> None:
     assert members.committed(stable=True).committed_offset == 4
 
 
-def test_a_commit_that_waits_counts_though_a_later_one_is_refused_meanwhile(members: Members) -> None:
+def test_pending_commit_succeeds_though_a_later_one_is_refused(members: Members) -> None:
     members.commit(3)
     coordinator = members.coordinator
     number = java_hash(members.group_id) % OFFSETS_PARTITIONS
@@ -145,7 +146,7 @@ def test_a_commit_that_waits_counts_though_a_later_one_is_refused_meanwhile(memb
     assert members.committed(stable=True).committed_offset == 4
 
 
-def test_several_groups_are_asked_for_at_once_and_all_their_partitions(members: Members) -> None:
+def test_offset_fetch_returns_all_partitions_of_several_groups(members: Members) -> None:
     members.commit(4)
     members.commit(9, partition=P1)
     groups = [{"group_id": members.group_id, "topics": None}, {"group_id": members.group_id, "topics": []}]
@@ -155,7 +156,7 @@ def test_several_groups_are_asked_for_at_once_and_all_their_partitions(members: 
     assert list(answer.groups[1].topics) == []
 
 
-def test_in_offset_fetch_before_version_2_the_groups_error_is_each_partitions(members: Members) -> None:
+def test_offset_fetch_before_version_2_has_partition_errors(members: Members) -> None:
     topics = [{"name": "orders", "partition_indexes": [0]}]
     other = next(node for node in members.cluster.nodes.values() if node is not members.coordinator)
     old = members.ask(ApiKey.OFFSET_FETCH, 1, other, topics=topics).answer
@@ -174,20 +175,20 @@ def test_version_0_keeps_offsets_in_zookeeper(members: Members) -> None:
     asked = members.ask(ApiKey.OFFSET_COMMIT, 0, node, topics=[{"name": "orders", "partitions": rows}])
     assert commit_error(asked.answer) is NONE
     assert members.cluster.ensemble.nodes[path].data == b"12"
-    wanted = [{"name": "orders", "partition_indexes": [0, 1]}]
-    fetched = members.ask(ApiKey.OFFSET_FETCH, 0, node, topics=wanted).answer.topics[0].partitions
+    requested = [{"name": "orders", "partition_indexes": [0, 1]}]
+    fetched = members.ask(ApiKey.OFFSET_FETCH, 0, node, topics=requested).answer.topics[0].partitions
     assert [(row.committed_offset, row.error_code) for row in fetched] == [
         (12, NONE),
         (-1, ErrorCode.unknown_topic_or_partition),
     ]
-    # The coordinator knows nothing of it.
+    # The coordinator does not have this offset.
     assert members.committed().committed_offset == -1
 
 
-# ---- the end of offsets ----------------------------------------------------------------------------------------
+# ---- deletion and expiry ---------------------------------------------------------------------------------------
 
 
-def test_offsets_are_deleted_of_topics_that_nobody_in_the_group_consumes(members: Members) -> None:
+def test_offsets_of_a_topic_are_deleted_only_if_unsubscribed(members: Members) -> None:
     def delete() -> object:
         topics = [{"name": "orders", "partitions": [{"partition_index": 0}]}]
         return members.ask(ApiKey.OFFSET_DELETE, 0, topics=topics).answer
@@ -201,7 +202,7 @@ def test_offsets_are_deleted_of_topics_that_nobody_in_the_group_consumes(members
     assert members.committed().committed_offset == -1
 
 
-def test_the_offsets_of_a_deleted_topic_are_forgotten(members: Members) -> None:
+def test_offsets_of_a_deleted_topic_are_removed(members: Members) -> None:
     cluster = members.cluster
     cluster.run(cluster.client.create_topic("gone", 1, 3))
     gone = TopicPartition("gone", 0)
@@ -213,14 +214,14 @@ def test_the_offsets_of_a_deleted_topic_are_forgotten(members: Members) -> None:
 
 
 @pytest.fixture
-def forgetful() -> Iterator[Members]:
+def short_retention() -> Iterator[Members]:
     made = a_cluster(1, offsets_retention_minutes="60", offsets_retention_check_interval_ms="60000")
     yield Members(made)
     made.stop_all()
 
 
-def test_an_empty_groups_offsets_and_then_the_group_go_after_the_retention_time(forgetful: Members) -> None:
-    members = forgetful
+def test_empty_groups_offsets_and_group_expire_after_retention(short_retention: Members) -> None:
+    members = short_retention
     (member,), generation = members.stable()
     members.commit(5, member, generation)
     for _ in range(70):
@@ -236,8 +237,8 @@ def test_an_empty_groups_offsets_and_then_the_group_go_after_the_retention_time(
     assert members.state() == "Dead"
 
 
-def test_a_commit_may_bring_its_own_retention_up_to_version_4(forgetful: Members) -> None:
-    members = forgetful
+def test_commit_can_set_its_own_retention_up_to_version_4(short_retention: Members) -> None:
+    members = short_retention
     assert commit_error(members.commit(5, version=4, retention_time=600_000).answer) is NONE
     members.cluster.wait(8 * 60_000)
     assert members.committed().committed_offset == 5
@@ -245,8 +246,8 @@ def test_a_commit_may_bring_its_own_retention_up_to_version_4(forgetful: Members
     assert members.committed().committed_offset == -1
 
 
-def test_offsets_alone_expire_by_their_own_commits(forgetful: Members) -> None:
-    members = forgetful
+def test_simple_consumer_offsets_expire_by_their_own_commits(short_retention: Members) -> None:
+    members = short_retention
     members.commit(5)
     members.cluster.wait(40 * 60_000)
     members.commit(6, partition=P1)
@@ -260,14 +261,14 @@ def test_offsets_alone_expire_by_their_own_commits(forgetful: Members) -> None:
 
 @pytest.mark.parametrize(
     ("text", "code"),
-    # What Java's Utils.abs("...".hashCode()) gives.
+    # The results of Java's Utils.abs("...".hashCode()).
     [("", 0), ("payments", 1382682413), ("console-consumer-1", 35782224), ("\U0001f600", 1772899)],
 )
-def test_a_group_hashes_as_in_java(text: str, code: int) -> None:
+def test_group_hash_is_the_same_as_in_java(text: str, code: int) -> None:
     assert java_hash(text) == code
 
 
-def test_the_coordinator_is_the_leader_of_the_groups_partition(members: Members) -> None:
+def test_coordinator_is_the_leader_of_the_groups_partition(members: Members) -> None:
     for node in members.cluster.nodes.values():
         (row,) = find(node, members.group_id)
         assert row.error_code == NONE and row.node_id == members.coordinator.broker_id
@@ -279,7 +280,7 @@ def test_the_coordinator_is_the_leader_of_the_groups_partition(members: Members)
 
 
 def coordinator_of(members: Members, version: int, kind: int, software: str = "") -> tuple[ErrorCode, str | None, int]:
-    """Error, message and broker id for a key of that kind."""
+    """Return the error, message and broker id for a key of that kind."""
     node = members.coordinator
     asked = request(ApiKey.FIND_COORDINATOR, version, key="t", key_type=kind, coordinator_keys=["t"])
     context = RequestContext("client", "PLAINTEXT", client_software=software)
@@ -292,19 +293,19 @@ NOT_SUPPORTED = "Transactions are not supported by this broker."
 
 
 @pytest.mark.parametrize("version", [3, 4, 5, 6])
-def test_transactional_id_finds_unsupported_version_and_why(members: Members, version: int) -> None:
+def test_transactional_id_gets_unsupported_version_and_reason(members: Members, version: int) -> None:
     assert coordinator_of(members, version, 1) == (ErrorCode.unsupported_version, NOT_SUPPORTED, -1)
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_old_version_of_named_client_finds_a_fatal_error(members: Members, version: int) -> None:
+def test_named_client_of_an_old_version_gets_a_fatal_error(members: Members, version: int) -> None:
     found = coordinator_of(members, version, 1, software="librdkafka")
     assert found == (ErrorCode.transactional_id_authorization_failed, NOT_SUPPORTED, -1)
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_unnamed_client_learns_it_from_init_producer_id(members: Members, version: int) -> None:
-    """Kafkajs does not display the error of FindCoordinator."""
+def test_unnamed_client_gets_the_error_from_init_producer_id(members: Members, version: int) -> None:
+    """kafkajs does not display the error of FindCoordinator."""
     assert coordinator_of(members, version, 1) == (ErrorCode.none, "NONE", members.coordinator.broker_id)
 
 
@@ -325,7 +326,7 @@ def test_transactional_producer_gets_no_producer_id(members: Members) -> None:
         assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
 
 
-def test_the_offsets_topic_is_made_when_a_group_is_looked_for_and_not_with_too_few_brokers() -> None:
+def test_offsets_topic_is_created_on_demand_with_enough_brokers() -> None:
     cluster = Cluster(3, offsets_topic_num_partitions="3").start(1, 2)
     node = cluster.nodes[1]
     assert find(node, "g")[0].error_code == ErrorCode.coordinator_not_available
@@ -346,7 +347,7 @@ def test_the_offsets_topic_is_made_when_a_group_is_looked_for_and_not_with_too_f
     cluster.stop_all()
 
 
-def test_nobody_but_coordinators_and_the_admin_client_writes_to_the_offsets_topic(members: Members) -> None:
+def test_offsets_topic_refuses_records_of_ordinary_clients(members: Members) -> None:
     node = members.coordinator
     number = java_hash(members.group_id) % 4
     records = build_batch([Record(b"k", b"v", 0)])
@@ -361,7 +362,7 @@ def test_nobody_but_coordinators_and_the_admin_client_writes_to_the_offsets_topi
     assert produce("__admin_client") is NONE
 
 
-def test_the_records_of_kafkas_own_topics_are_not_deleted_on_demand_whatever_their_cleanup_policy(
+def test_records_of_internal_topics_cannot_be_deleted(
     members: Members,
 ) -> None:
     members.commit(7)

@@ -1,4 +1,4 @@
-"""The records of `__consumer_offsets`, against bytes that Kafka 3.9.1's own classes wrote."""
+"""The records of `__consumer_offsets`, compared with bytes written by Kafka 3.9.1's own classes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_keys_of_offsets_and_groups_have_kafkas_bytes() -> None:
     assert read_key(GROUP_KEY) == GroupKey("g")
 
 
-def test_a_key_of_an_unknown_version_is_read_as_none() -> None:
+def test_key_of_an_unknown_version_is_read_as_none() -> None:
     assert read_key(b"\x00\x03\x00\x01g") is None
 
 
@@ -90,7 +90,7 @@ def test_values_are_written_as_kafka_3_9_writes_them() -> None:
 
 
 @pytest.mark.parametrize("text", [*OFFSETS.values(), *GROUPS.values()])
-def test_a_record_cut_short_or_of_an_unknown_version_is_refused(text: str) -> None:
+def test_truncated_or_unknown_record_is_refused(text: str) -> None:
     data = bytes.fromhex(text)
     read = read_offset if text in OFFSETS.values() else read_group
     for size in range(len(data)):
@@ -110,7 +110,7 @@ def test_a_record_cut_short_or_of_an_unknown_version_is_refused(text: str) -> No
     ],
     ids=["a static member twice", "a member id twice", "a leader that is no member", "no leader"],
 )
-def test_a_group_that_no_coordinator_writes_is_refused(group: StoredGroup) -> None:
+def test_inconsistent_group_record_is_refused(group: StoredGroup) -> None:
     assert read_group(group_value(GROUP)) == GROUP
     with pytest.raises(UnreadableRecord):
         read_group(group_value(group))

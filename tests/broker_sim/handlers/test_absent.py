@@ -1,4 +1,5 @@
-"""Requests about features that brokers here lack, answered as Apache Kafka 3.9.1 answers with them switched off."""
+"""Requests for features that these brokers lack; the expected answers are Apache Kafka 3.9.1's with the features
+off."""
 
 from __future__ import annotations
 
@@ -63,7 +64,9 @@ REQUESTS: list[tuple[ApiKey, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("key", "values"), REQUESTS)
-def test_every_version_is_answered_in_its_shape(cluster: Cluster, key: ApiKey, values: dict[str, Any]) -> None:
+def test_absent_features_answer_every_version_in_its_format(
+    cluster: Cluster, key: ApiKey, values: dict[str, Any]
+) -> None:
     lowest, highest = SUPPORTED[key]
     for version in range(lowest, highest + 1):
         message = request(key, version, **values)
@@ -75,7 +78,7 @@ def one(cluster: Cluster, key: ApiKey) -> Any:
     return asked(cluster, request(key, SUPPORTED[key][1], **dict(REQUESTS)[key]))
 
 
-def test_without_an_authorizer_there_are_no_acls(cluster: Cluster) -> None:
+def test_acl_requests_fail_without_an_authorizer(cluster: Cluster) -> None:
     described = one(cluster, ApiKey.DESCRIBE_ACLS)
     assert described.error_code is ErrorCode.security_disabled
     assert described.error_message == "No Authorizer is configured on the broker"
@@ -173,14 +176,14 @@ def test_other_requests_of_a_transaction_get_unsupported_version(cluster: Cluste
     ]
 
 
-def test_requests_about_transactions_are_answered_that_there_are_none(cluster: Cluster) -> None:
+def test_transaction_requests_return_no_transactions(cluster: Cluster) -> None:
     described = one(cluster, ApiKey.DESCRIBE_TRANSACTIONS).transaction_states[0]
     assert described.error_code is ErrorCode.transactional_id_not_found
     listed = one(cluster, ApiKey.LIST_TRANSACTIONS)
     assert (listed.transaction_states, listed.unknown_state_filters) == ((), ("Odd",))
 
 
-def test_log_directories_tell_the_size_of_every_replica(cluster: Cluster) -> None:
+def test_describe_log_dirs_returns_the_size_of_every_replica(cluster: Cluster) -> None:
     cluster.run(cluster.client.produce(TopicPartition("orders", 0), [Record(b"k", b"v")]))
     directory = one(cluster, ApiKey.DESCRIBE_LOG_DIRS).results[0]
     partition = directory.topics[0].partitions[0]
@@ -190,7 +193,7 @@ def test_log_directories_tell_the_size_of_every_replica(cluster: Cluster) -> Non
     assert moved.error_code is ErrorCode.log_dir_not_found
 
 
-def test_a_partition_names_its_idempotent_producers(cluster: Cluster) -> None:
+def test_partition_lists_its_idempotent_producers(cluster: Cluster) -> None:
     records = [Record(b"", b"v", timestamp_ms=5), Record(b"", b"w", timestamp_ms=6)]
     cluster.run(cluster.client.produce(TopicPartition("orders", 0), records, producer=(77, 3, 0)))
     known, unknown = one(cluster, ApiKey.DESCRIBE_PRODUCERS).topics[0].partitions

@@ -33,7 +33,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def asked(cluster: Cluster, key: ApiKey, version: int, **values: Any) -> Any:
-    """The answer as a client decodes it."""
+    """Return the response as a client decodes it."""
     message = request(key, version, **values)
     answer = cluster.on(cluster.nodes[1], cluster.nodes[1].broker.handle(message))
     return decode_response(ResponseEncoder().encode(7, answer)[4:], message)

@@ -1,4 +1,5 @@
-"""Values at and beyond their bounds: as Apache Kafka 3.9.1 in ZooKeeper mode answered the same bytes."""
+"""Values at and beyond their limits; the expected answers are Apache Kafka 3.9.1's (ZooKeeper mode) to the same
+bytes."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def asked(cluster: Cluster, key: ApiKey, version: int, /, **values: Any) -> Any:
     return cluster.on(node, node.broker.handle(request(key, version, **values), "c", "PLAINTEXT"))
 
 
-def test_records_without_a_transaction_are_stored_whatever_transactional_id_the_request_names(cluster: Cluster) -> None:
+def test_transactional_id_does_not_affect_plain_records(cluster: Cluster) -> None:
     rows = [{"index": 0, "records": build_batch([Record(None, b"v", 1_000)])}]
     data = [{"name": "orders", "partition_data": rows}]
     for transactional_id in ("", "t"):
@@ -52,19 +53,19 @@ def fetched(cluster: Cluster, version: int, topic: str = "orders", isolation_lev
 
 
 @pytest.mark.parametrize("version", [0, 4, 11, 12])
-def test_a_topic_without_a_name_is_an_unknown_one_where_topics_are_named(cluster: Cluster, version: int) -> None:
+def test_empty_topic_name_is_an_unknown_topic(cluster: Cluster, version: int) -> None:
     assert fetched(cluster, version, topic="") == (NONE, [ErrorCode.unknown_topic_or_partition])
 
 
 @pytest.mark.parametrize("level", [-128, -1, 2, 127])
-def test_a_level_of_isolation_that_there_is_not_is_an_error_of_the_whole(cluster: Cluster, level: int) -> None:
+def test_unknown_isolation_level_fails_the_whole_request(cluster: Cluster, level: int) -> None:
     assert fetched(cluster, 12, isolation_level=level) == (UNKNOWN_ERROR, [UNKNOWN_ERROR])
     assert fetched(cluster, 17, isolation_level=level) == (UNKNOWN_ERROR, [])
     assert listed(cluster, isolation_level=level) == (UNKNOWN_ERROR, -1)
 
 
 @pytest.mark.parametrize("level", [0, 1])
-def test_both_levels_of_isolation_are_served(cluster: Cluster, level: int) -> None:
+def test_both_isolation_levels_are_accepted(cluster: Cluster, level: int) -> None:
     assert fetched(cluster, 12, isolation_level=level) == (NONE, [NONE])
     assert listed(cluster, isolation_level=level)[0] is NONE
 
@@ -86,30 +87,30 @@ def epoch_end(cluster: Cluster, epoch: int, current: int = -1) -> tuple[ErrorCod
 
 
 @pytest.mark.parametrize("epoch", [-(2**31), -2])
-def test_an_epoch_below_none_is_of_long_ago_but_for_fetch_for_which_it_is_none(cluster: Cluster, epoch: int) -> None:
+def test_epoch_below_minus_one_is_fenced_except_in_fetch(cluster: Cluster, epoch: int) -> None:
     assert listed(cluster, epoch) == (ErrorCode.fenced_leader_epoch, -1)
     assert epoch_end(cluster, 0, current=epoch) == (ErrorCode.fenced_leader_epoch, -1, -1)
-    assert epoch_end(cluster, epoch) == (NONE, epoch, 0), "up to where the first epoch began"
+    assert epoch_end(cluster, epoch) == (NONE, epoch, 0), "the start of the first epoch"
     assert fetched(cluster, 12, epoch=epoch) == (NONE, [NONE])
 
 
-# ---- who asks, and for whom ------------------------------------------------------------------------------------
+# ---- clients and producers -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [-128, -1, 3, 127])
 @pytest.mark.parametrize("version", [1, 3, 4, 6])
-def test_coordinators_of_what_nobody_knows_are_not_to_be_asked_for(cluster: Cluster, version: int, kind: int) -> None:
+def test_find_coordinator_refuses_an_unknown_key_type(cluster: Cluster, version: int, kind: int) -> None:
     answer = asked(cluster, ApiKey.FIND_COORDINATOR, version, key="g", coordinator_keys=["g"], key_type=kind)
     assert (answer.coordinators[0] if version >= 4 else answer).error_code is INVALID
 
 
-@pytest.mark.parametrize("said", ["", ".", "-1", "a/b", "a ", "\u00e9", "__x", "a-"])
+@pytest.mark.parametrize("invalid", ["", ".", "-1", "a/b", "a ", "\u00e9", "__x", "a-"])
 @pytest.mark.parametrize("version", [3, 4])
-def test_a_client_says_properly_what_it_is(cluster: Cluster, version: int, said: str) -> None:
+def test_api_versions_refuses_an_invalid_client_name(cluster: Cluster, version: int, invalid: str) -> None:
     proper = {"client_software_name": "apache-kafka-java", "client_software_version": "3.9.1"}
     assert asked(cluster, ApiKey.API_VERSIONS, version, **proper).error_code is NONE
     for name in proper:
-        answer = asked(cluster, ApiKey.API_VERSIONS, version, **{**proper, name: said})
+        answer = asked(cluster, ApiKey.API_VERSIONS, version, **{**proper, name: invalid})
         assert (answer.error_code, answer.api_keys) == (INVALID, ())
 
 
@@ -117,7 +118,7 @@ def test_a_client_says_properly_what_it_is(cluster: Cluster, version: int, said:
     ("producer_id", "epoch", "error"),
     [(-1, -1, NONE), (5, 3, NONE), (5, -1, INVALID), (-2, -1, INVALID), (-1, 0, INVALID), (-1, 32767, INVALID)],
 )
-def test_a_producer_names_its_former_id_and_epoch_or_neither(
+def test_producer_must_send_both_former_id_and_epoch_or_neither(
     cluster: Cluster, producer_id: int, epoch: int, error: ErrorCode
 ) -> None:
     former = {"producer_id": producer_id, "producer_epoch": epoch}
@@ -126,7 +127,7 @@ def test_a_producer_names_its_former_id_and_epoch_or_neither(
         assert (answer.error_code, answer.producer_epoch) == (error, 0 if error is NONE else -1)
 
 
-def test_an_empty_transactional_id_is_none_that_could_be_refused(cluster: Cluster) -> None:
+def test_empty_transactional_id_is_an_invalid_request(cluster: Cluster) -> None:
     for version in range(6):
         former = {"producer_id": -1, "producer_epoch": -1}
         answer = asked(cluster, ApiKey.INIT_PRODUCER_ID, version, transactional_id="", **former)
@@ -143,7 +144,7 @@ def test_an_empty_transactional_id_is_none_that_could_be_refused(cluster: Cluste
         (-128, ErrorCode.unsupported_endpoint_type),
     ],
 )
-def test_a_broker_describes_brokers(cluster: Cluster, kind: int, error: ErrorCode) -> None:
+def test_broker_endpoint_describes_only_brokers(cluster: Cluster, kind: int, error: ErrorCode) -> None:
     answer = asked(cluster, ApiKey.DESCRIBE_CLUSTER, 1, endpoint_type=kind)
     assert (answer.error_code, answer.endpoint_type) == (error, 1)
 
@@ -152,15 +153,13 @@ def test_a_broker_describes_brokers(cluster: Cluster, kind: int, error: ErrorCod
 
 
 @pytest.mark.parametrize(("kind", "name"), [(-1, "c"), (3, "c"), (127, None), (0, None)])
-def test_a_filter_of_quotas_that_matches_in_no_known_way_is_an_error(
-    cluster: Cluster, kind: int, name: str | None
-) -> None:
+def test_quota_filter_with_an_unknown_match_type_is_an_error(cluster: Cluster, kind: int, name: str | None) -> None:
     components = [{"entity_type": "client-id", "match_type": kind, "match": name}]
     answer = asked(cluster, ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, components=components, strict=False)
     assert (answer.error_code, answer.entries) == (UNKNOWN_ERROR, None)
 
 
-def test_an_endless_byte_rate_is_no_number(cluster: Cluster) -> None:
+def test_infinite_byte_rate_is_refused(cluster: Cluster) -> None:
     for value in (float("inf"), float("-inf"), 1e308):
         ops = [{"key": "producer_byte_rate", "value": value, "remove": False}]
         entries = [{"entity": [{"entity_type": "client-id", "entity_name": "endless"}], "ops": ops}]
@@ -169,7 +168,7 @@ def test_an_endless_byte_rate_is_no_number(cluster: Cluster) -> None:
     assert "/config/clients/endless" not in cluster.ensemble.nodes
 
 
-def test_of_two_names_of_one_kind_of_entity_the_later_counts(cluster: Cluster) -> None:
+def test_later_of_two_names_of_one_entity_type_wins(cluster: Cluster) -> None:
     entity = [{"entity_type": "client-id", "entity_name": name} for name in ("earlier", "later")]
     ops = [{"key": "producer_byte_rate", "value": 1.0, "remove": False}]
     answer = asked(cluster, ApiKey.ALTER_CLIENT_QUOTAS, 1, entries=[{"entity": entity, "ops": ops}])
@@ -178,7 +177,7 @@ def test_of_two_names_of_one_kind_of_entity_the_later_counts(cluster: Cluster) -
     assert "/config/clients/later" in cluster.ensemble.nodes
 
 
-def test_a_credential_without_a_password_is_not_stored(cluster: Cluster) -> None:
+def test_credential_without_a_password_is_not_stored(cluster: Cluster) -> None:
     upsertion = {"name": "u", "mechanism": 1, "iterations": 4096, "salt": b"s", "salted_password": b""}
     answer = asked(cluster, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, deletions=[], upsertions=[upsertion])
     assert answer.results[0].error_code is UNKNOWN_ERROR
@@ -188,10 +187,8 @@ def test_a_credential_without_a_password_is_not_stored(cluster: Cluster) -> None
 @pytest.mark.parametrize(
     ("length", "error"), [(213, ErrorCode.log_dir_not_found), (214, ErrorCode.invalid_topic_exception)]
 )
-def test_a_topic_whose_replica_on_its_way_would_have_too_long_a_name_is_not_moved(
-    cluster: Cluster, length: int, error: ErrorCode
-) -> None:
-    # KAFKA-4893: topic-0.<32 characters>-future, of 255 at most.
+def test_topic_with_a_too_long_future_directory_is_not_moved(cluster: Cluster, length: int, error: ErrorCode) -> None:
+    # KAFKA-4893: the directory is topic-0.<32 characters>-future, at most 255 characters.
     dirs = [{"path": "/no", "topics": [{"name": "t" * length, "partitions": [0]}]}]
     answer = asked(cluster, ApiKey.ALTER_REPLICA_LOG_DIRS, 2, dirs=dirs)
     assert answer.results[0].partitions[0].error_code is error

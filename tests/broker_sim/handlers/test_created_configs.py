@@ -1,4 +1,4 @@
-"""The configurations in a CreateTopics response (KIP-525); the expected rows are those of Apache Kafka 3.9.1."""
+"""Configurations in a CreateTopics response (KIP-525); the expected rows are those of Apache Kafka 3.9.1."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def created(cluster: Cluster, node: Node, version: int, name: str, **values: Any) -> Any:
-    """The row of a topic, as a client decodes it."""
+    """Return the row of a topic as a client decodes it."""
     topic = {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], **values}
     message = request(ApiKey.CREATE_TOPICS, version, topics=[topic], timeout=5_000, validate_only=True)
     answer = cluster.on(node, node.broker.handle(message))

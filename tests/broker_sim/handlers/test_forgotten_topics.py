@@ -1,4 +1,4 @@
-"""What a broker keeps of topics goes with them, however many come and go."""
+"""A broker's memory of topics is released when they are deleted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zabka.simulation.kernel.runtime import SimRuntime
 from zabka.simulation.kernel.scheduler import Scheduler
 
 
-def told(number: int, leader: int) -> Any:
+def update(number: int, leader: int) -> Any:
     row = {
         "partition_index": 0,
         "controller_epoch": 1,
@@ -32,19 +32,19 @@ def told(number: int, leader: int) -> Any:
     return request(ApiKey.UPDATE_METADATA, 7, topic_states=topics, **outer)
 
 
-def test_the_rows_of_metadata_answers_go_with_their_topics() -> None:
+def test_metadata_rows_are_released_with_their_topics() -> None:
     cache = MetadataCache(SimRuntime(Scheduler(), Random(1)), "PLAINTEXT")
     handlers = MetadataHandlers(cache, cast(Any, None), cast(Any, None), lambda: "cluster")
     everything = request(ApiKey.METADATA, 12, topics=None)
     for number in range(1, 11):
-        cache.apply(told(number, 1))
+        cache.apply(update(number, 1))
         answer: Any = at_once(handlers.metadata(everything, RequestContext("", "PLAINTEXT")))
         assert [topic.name for topic in answer.topics] == [f"t{number}"]
         assert list(handlers._rows) == [f"t{number}"]
-        cache.apply(told(number, LEADER_DURING_DELETE))
+        cache.apply(update(number, LEADER_DURING_DELETE))
 
 
-def test_a_follower_forgets_the_names_of_topics_that_it_follows_no_more() -> None:
+def test_follower_releases_names_of_topics_that_it_left() -> None:
     cluster = Cluster(2)
     cluster.create([1, 2])
     for number in range(1, 11):

@@ -1,4 +1,5 @@
-"""What a request names twice: as Apache Kafka 3.9.1 in ZooKeeper mode answered the same bytes."""
+"""Requests that name a thing twice; the expected answers are those of Apache Kafka 3.9.1 in ZooKeeper mode to the same
+bytes."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def batch(*values: str) -> bytes:
 
 
 def produced(cluster: Cluster, *records: bytes, partition: int = 0, topics: int = 1) -> Any:
-    """The rows of the answer to a Produce that names one partition that often, in one topic's rows or in several."""
+    """Return the rows for a Produce that names a partition several times, in the rows of one topic or of several."""
     rows = [{"index": partition, "records": each} for each in records]
     data = [{"name": "orders", "partition_data": rows}]
     if topics > 1:
@@ -58,20 +59,18 @@ def stored(cluster: Cluster) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("topics", [1, 2])
-def test_of_a_partition_named_twice_the_later_records_are_stored(cluster: Cluster, topics: int) -> None:
+def test_produce_to_a_partition_twice_stores_the_later_records(cluster: Cluster, topics: int) -> None:
     assert produced(cluster, batch("a"), batch("b", "c"), topics=topics) == [("orders", 0, NONE, 0)]
     assert stored(cluster) == [b"b", b"c"]
 
 
 @pytest.mark.parametrize("records", [(b"xx", batch("a")), (batch("a"), b"xx")], ids=["earlier", "later"])
-def test_of_a_partition_named_twice_a_refusal_is_the_answer_and_the_sound_records_are_stored(
-    cluster: Cluster, records: tuple[bytes, bytes]
-) -> None:
+def test_valid_batch_of_a_partition_named_twice_is_stored(cluster: Cluster, records: tuple[bytes, bytes]) -> None:
     assert produced(cluster, *records) == [("orders", 0, ErrorCode.invalid_record, -1)]
     assert stored(cluster) == [b"a"]
 
 
-def test_an_unknown_partition_named_twice_has_one_row(cluster: Cluster) -> None:
+def test_unknown_partition_named_twice_has_one_row(cluster: Cluster) -> None:
     rows = produced(cluster, batch("a"), batch("b"), partition=7)
     assert rows == [("orders", 7, ErrorCode.unknown_topic_or_partition, -1)]
 
@@ -89,22 +88,22 @@ def committed(cluster: Cluster, version: int, partition: int, *offsets: int) -> 
 
 
 def offset_of(cluster: Cluster, version: int) -> int:
-    wanted = [{"name": "orders", "partition_indexes": [0]}]
-    answer = asked(cluster, ApiKey.OFFSET_FETCH, version, group_id="g", topics=wanted)
+    requested = [{"name": "orders", "partition_indexes": [0]}]
+    answer = asked(cluster, ApiKey.OFFSET_FETCH, version, group_id="g", topics=requested)
     return int(answer.topics[0].partitions[0].committed_offset)
 
 
 @pytest.mark.parametrize(("version", "rows"), [(0, 2), (1, 1), (9, 1)])
-def test_of_two_offsets_of_a_partition_the_later_is_kept(cluster: Cluster, version: int, rows: int) -> None:
+def test_later_of_two_offsets_of_a_partition_is_stored(cluster: Cluster, version: int, rows: int) -> None:
     asked(cluster, ApiKey.FIND_COORDINATOR, 6, coordinator_keys=["g"], key_type=0)
     cluster.wait(3_000)
-    # ZooKeeper is written to row by row; a coordinator takes a map.
+    # Version 0 writes each row to ZooKeeper; a coordinator reads the rows into a map.
     assert committed(cluster, version, 0, 5, 3) == [NONE] * rows
     assert offset_of(cluster, min(version, 7)) == 3
 
 
 @pytest.mark.parametrize("version", [0, 9])
-def test_of_an_unknown_partition_every_offset_is_refused(cluster: Cluster, version: int) -> None:
+def test_every_offset_of_an_unknown_partition_is_refused(cluster: Cluster, version: int) -> None:
     assert committed(cluster, version, 7, 5, 3) == [ErrorCode.unknown_topic_or_partition] * 2
 
 
@@ -115,7 +114,7 @@ def rows_of(answer: Any) -> list[tuple[str | None, ErrorCode]]:
     return [(row.name, row.error_code) for row in getattr(answer, "topics", None) or answer.responses]
 
 
-def test_topics_to_be_made_are_answered_in_their_order_each_as_often_as_it_is_named(cluster: Cluster) -> None:
+def test_create_topics_has_a_row_for_every_repeated_name(cluster: Cluster) -> None:
     names = ("a", "b", "a", "__cluster_metadata")
     topics = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in names]
     refused = ErrorCode.invalid_request
@@ -123,13 +122,13 @@ def test_topics_to_be_made_are_answered_in_their_order_each_as_often_as_it_is_na
     assert rows_of(answer) == [("a", refused), ("b", NONE), ("a", refused), ("__cluster_metadata", refused)]
 
 
-def test_topics_to_be_deleted_are_answered_in_their_order_each_as_often_as_it_is_named(cluster: Cluster) -> None:
+def test_delete_topics_has_a_row_for_every_repeated_name(cluster: Cluster) -> None:
     unknown = ErrorCode.unknown_topic_or_partition
     answer = asked(cluster, ApiKey.DELETE_TOPICS, 5, topic_names=["no", "orders", "no", "orders"], timeout=5_000)
     assert rows_of(answer) == [("no", unknown), ("orders", NONE), ("no", unknown), ("orders", NONE)]
 
 
-def test_nothing_is_deleted_where_a_topic_is_named_and_given_an_id(cluster: Cluster) -> None:
+def test_delete_topics_refuses_a_row_with_both_name_and_id(cluster: Cluster) -> None:
     topics = [{"name": "orders", "topic_id": UUID(int=9)}, {"name": "orders", "topic_id": None}]
     answer = asked(cluster, ApiKey.DELETE_TOPICS, 6, topics=topics, timeout=5_000)
     assert rows_of(answer) == [("orders", ErrorCode.invalid_request)] * 2
@@ -141,7 +140,7 @@ def test_nothing_is_deleted_where_a_topic_is_named_and_given_an_id(cluster: Clus
 # ---- quotas and features ---------------------------------------------------------------------------------------
 
 
-def test_quotas_of_a_client_named_twice_are_altered_twice_and_answered_once(cluster: Cluster) -> None:
+def test_quota_entity_named_twice_is_altered_twice_with_one_row(cluster: Cluster) -> None:
     entity = [{"entity_type": "client-id", "entity_name": "c"}]
     ops = [[{"key": "producer_byte_rate", "value": value, "remove": False}] for value in (1.0, 2.0)]
     entries = [{"entity": entity, "ops": each} for each in ops]
@@ -150,7 +149,7 @@ def test_quotas_of_a_client_named_twice_are_altered_twice_and_answered_once(clus
     assert b'"producer_byte_rate":"2"' in cluster.ensemble.data("/config/clients/c")
 
 
-def test_a_feature_named_twice_is_answered_once(cluster: Cluster) -> None:
+def test_feature_named_twice_has_one_row(cluster: Cluster) -> None:
     updates = [{"feature": "f", "max_version_level": level, "upgrade_type": 1} for level in (1, 2)]
     answer = asked(cluster, ApiKey.UPDATE_FEATURES, 1, feature_updates=updates)
     assert [(row.feature, row.error_code) for row in answer.results] == [("f", ErrorCode.invalid_request)]

@@ -1,4 +1,4 @@
-"""What Metadata's first version says of replicas whose brokers are gone."""
+"""The replicas of dead brokers in version 0 of Metadata."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ def cluster() -> Iterator[Cluster]:
     made.stop_all()
 
 
-def told(cluster: Cluster, version: int) -> tuple[ErrorCode, int, list[int], list[int]]:
-    """Error, leader, replicas and ISR of the one partition, as broker 1 tells of them."""
+def described(cluster: Cluster, version: int) -> tuple[ErrorCode, int, list[int], list[int]]:
+    """Return error, leader, replicas and ISR of the only partition, from the metadata of broker 1."""
     message: Any = request(ApiKey.METADATA, version, topics=[{"name": "orders"}])
     (topic,) = cluster.on(cluster.nodes[1], cluster.nodes[1].broker.handle(message)).topics
     (row,) = topic.partitions
     return row.error_code, row.leader_id, list(row.replica_nodes), list(row.isr_nodes)
 
 
-def test_the_first_version_names_live_replicas_alone_and_says_that_one_is_missing(cluster: Cluster) -> None:
-    # Its clients look replicas up in the answer's list of brokers (MetadataResponse 0 has no offline replicas).
-    assert told(cluster, 0) == told(cluster, 1) == (ErrorCode.none, 1, [1, 2, 3], [1, 2, 3])
+def test_metadata_version_0_lists_live_replicas_and_an_error(cluster: Cluster) -> None:
+    # Its clients look up replicas in the response's list of brokers (MetadataResponse 0 has no offline replicas).
+    assert described(cluster, 0) == described(cluster, 1) == (ErrorCode.none, 1, [1, 2, 3], [1, 2, 3])
     cluster.nodes[3].kill()
     cluster.expire(cluster.nodes[3])
     cluster.wait(1_000)
-    assert told(cluster, 0) == (ErrorCode.replica_not_available, 1, [1, 2], [1, 2])
-    assert told(cluster, 1) == (ErrorCode.none, 1, [1, 2, 3], [1, 2])
+    assert described(cluster, 0) == (ErrorCode.replica_not_available, 1, [1, 2], [1, 2])
+    assert described(cluster, 1) == (ErrorCode.none, 1, [1, 2, 3], [1, 2])
     cluster.nodes[3].boot()
     cluster.on(cluster.nodes[3], cluster.nodes[3].broker.start())
     cluster.wait(5_000)
-    error, leader, replicas, isr = told(cluster, 0)
+    error, leader, replicas, isr = described(cluster, 0)
     assert (error, leader, replicas, sorted(isr)) == (ErrorCode.none, 1, [1, 2, 3], [1, 2, 3])

@@ -1,4 +1,4 @@
-"""Produced records from request to answer, by a broker on virtual time; what Apache Kafka says is in tests/interop."""
+"""Produced records from request to response, by a broker on virtual time; tests/interop compares with Apache Kafka."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def topic(cluster: Cluster, **configs: str) -> None:
     cluster.run(cluster.client.create_topic("t", 1, 1, configs=keys))
 
 
-def test_the_record_at_fault_is_named(cluster: Cluster) -> None:
+def test_produce_error_gives_the_index_of_the_invalid_record(cluster: Cluster) -> None:
     topic(cluster, cleanup_policy="compact", message_timestamp_after_max_ms=str(2**63 - 1))
     row = produce(cluster, build_batch([ROWS[0], Record(None, b"v", 1_000)]))
     assert row.error_code == ErrorCode.invalid_record
@@ -58,7 +58,7 @@ def test_the_record_at_fault_is_named(cluster: Cluster) -> None:
     assert row.error_message.endswith(f"[RecordError(batchIndex=1, message='{text}')]")
 
 
-def test_the_broker_s_own_limit_on_times_holds_where_a_topic_has_none(cluster: Cluster) -> None:
+def test_broker_timestamp_limit_applies_to_topics_without_one(cluster: Cluster) -> None:
     topic(cluster)
     row = produce(cluster, build_batch([Record(b"k", b"v", 1 << 50)]))
     assert row.error_code == ErrorCode.invalid_timestamp
@@ -66,14 +66,14 @@ def test_the_broker_s_own_limit_on_times_holds_where_a_topic_has_none(cluster: C
 
 
 @pytest.mark.parametrize("name", CODECS)
-def test_what_lies_on_the_disk_is_in_the_topic_s_codec(cluster: Cluster, name: str) -> None:
+def test_stored_batches_have_the_topics_codec(cluster: Cluster, name: str) -> None:
     topic(cluster, compression_type=name)
     assert produce(cluster, build_batch(ROWS, codec=Codec.GZIP)).error_code == 0
     (header,) = split_batches(fetch(cluster, 11).records) or ()
     assert header.attributes == CODECS[name]
 
 
-def test_a_client_from_before_0_11_writes_and_reads(cluster: Cluster) -> None:
+def test_client_older_than_0_11_produces_and_fetches(cluster: Cluster) -> None:
     topic(cluster)
     assert produce(cluster, write_message(Message(0, 1, 0, 1_000, b"k", b"v")), 2).error_code == 0
     for version, magic in ((0, 0), (1, 0), (2, 1), (3, 1)):
@@ -83,14 +83,14 @@ def test_a_client_from_before_0_11_writes_and_reads(cluster: Cluster) -> None:
     assert len(split_batches(fetch(cluster, 4).records) or ()) == 1
 
 
-def test_a_topic_may_forbid_conversion(cluster: Cluster) -> None:
+def test_topic_can_forbid_message_conversion(cluster: Cluster) -> None:
     topic(cluster, message_downconversion_enable="false")
     assert produce(cluster, build_batch(ROWS)).error_code == 0
     assert fetch(cluster, 3).error_code == ErrorCode.unsupported_version
     assert fetch(cluster, 4).error_code == 0
 
 
-def test_a_batch_of_a_transaction_is_refused_for_the_whole_request(cluster: Cluster) -> None:
+def test_transactional_batch_fails_the_whole_request(cluster: Cluster) -> None:
     topic(cluster)
     data = bytearray(build_batch(ROWS))
     data[22] |= 0x10

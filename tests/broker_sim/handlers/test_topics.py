@@ -34,7 +34,7 @@ def create(cluster: Cluster, name: str, *args: Any, **kwargs: Any) -> tuple[Erro
 # ---- create ---------------------------------------------------------------------------------------------------
 
 
-def test_a_topic_is_written_as_kafka_writes_it(cluster: Cluster) -> None:
+def test_topic_znodes_have_kafkas_format(cluster: Cluster) -> None:
     topic_id = cluster.run(
         cluster.client.create_topic("orders", assignment={0: [1, 2], 1: [2, 3]}, configs={"min.insync.replicas": "2"})
     )
@@ -45,14 +45,14 @@ def test_a_topic_is_written_as_kafka_writes_it(cluster: Cluster) -> None:
     assert cluster.ensemble.data("/config/topics/orders") == b'{"version":1,"config":{"min.insync.replicas":"2"}}'
 
 
-def test_creation_is_answered_when_every_partition_has_a_leader(cluster: Cluster) -> None:
+def test_creation_is_answered_once_every_partition_has_a_leader(cluster: Cluster) -> None:
     cluster.run(cluster.client.create_topic("orders", 7, 3))
     described = cluster.run(cluster.client.metadata(["orders"])).topics["orders"]
     assert len(described.partitions) == 7
     assert all(row.leader > 0 and len(row.isr) == 3 for row in described.partitions)
 
 
-def test_a_topic_without_numbers_takes_the_brokers_defaults() -> None:
+def test_topic_without_counts_gets_the_brokers_defaults() -> None:
     cluster = Cluster(num_partitions="4", default_replication_factor="2").start()
     cluster.run(cluster.client.create_topic("orders"))
     described = cluster.run(cluster.client.metadata(["orders"])).topics["orders"]
@@ -99,15 +99,15 @@ REFUSALS: list[tuple[dict[str, Any], ErrorCode, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("wanted", "error", "says"), REFUSALS)
-def test_a_topic_that_cannot_be_is_refused_with_kafkas_error(
-    cluster: Cluster, wanted: dict[str, Any], error: ErrorCode, says: str
+@pytest.mark.parametrize(("values", "error", "expected_text"), REFUSALS)
+def test_invalid_topic_is_refused_with_kafkas_error(
+    cluster: Cluster, values: dict[str, Any], error: ErrorCode, expected_text: str
 ) -> None:
     for taken in ("taken", "with.dot"):
         cluster.run(cluster.client.create_topic(taken, 1, 1))
     before = dict(cluster.ensemble.nodes)
-    refused = create(cluster, **{"name": "orders", "partitions": 1, "replication_factor": 1, **wanted})
-    assert refused is not None and refused[0] is error and says in refused[1]
+    refused = create(cluster, **{"name": "orders", "partitions": 1, "replication_factor": 1, **values})
+    assert refused is not None and refused[0] is error and expected_text in refused[1]
     assert cluster.ensemble.nodes.keys() == before.keys()
 
 
@@ -118,13 +118,13 @@ def test_validate_only_writes_nothing(cluster: Cluster) -> None:
     assert refused is not None and refused[0] is ErrorCode.invalid_topic_exception
 
 
-def test_partitions_and_an_assignment_at_once_are_refused(cluster: Cluster) -> None:
+def test_partition_count_together_with_an_assignment_is_refused(cluster: Cluster) -> None:
     row = {"name": "t", "num_partitions": 1, "replication_factor": 1, "assignments": [{"partition_index": 0}]}
     answer = at_controller(cluster, request(ApiKey.CREATE_TOPICS, 7, topics=[row], timeout=1_000))
     assert answer.topics[0].error_code is ErrorCode.invalid_request
 
 
-def test_a_topic_named_twice_in_one_request_is_refused_and_the_others_are_made(cluster: Cluster) -> None:
+def test_topic_named_twice_is_refused_and_others_are_created(cluster: Cluster) -> None:
     rows = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in ("a", "b", "a")]
     answer = at_controller(cluster, request(ApiKey.CREATE_TOPICS, 7, topics=rows, timeout=5_000))
     assert {row.name: row.error_code for row in answer.topics} == {"a": ErrorCode.invalid_request, "b": ErrorCode.none}
@@ -139,10 +139,10 @@ def test_a_topic_named_twice_in_one_request_is_refused_and_the_others_are_made(c
     ],
     ids=["create topics", "create partitions", "alter configs"],
 )
-def test_a_request_of_many_names_takes_time_in_proportion_to_them(
+def test_request_time_is_linear_in_the_number_of_names(
     cluster: Cluster, key: ApiKey, version: int, rows: str, name: str, more: dict[str, Any]
 ) -> None:
-    # Less than a megabyte of them; each was once compared with each, for half a minute.
+    # Less than a megabyte of names. Each was once compared with every other, which took half a minute.
     node = cluster.controller
     named: Any = [{name: f"no topic {number}", **more} for number in range(40_000)]
     asked = request(key, version, validate_only=True, **{rows: named})
@@ -151,7 +151,7 @@ def test_a_request_of_many_names_takes_time_in_proportion_to_them(
     assert thread_time() - began_s < 10
 
 
-def test_only_the_controller_makes_topics(cluster: Cluster) -> None:
+def test_only_the_controller_creates_topics(cluster: Cluster) -> None:
     node = next(n for n in cluster.nodes.values() if n is not cluster.controller)
     for message in (
         request(ApiKey.CREATE_TOPICS, 7, topics=[{"name": "t"}], timeout=1_000),
@@ -172,10 +172,8 @@ def test_only_the_controller_makes_topics(cluster: Cluster) -> None:
         request(ApiKey.DELETE_TOPICS, 5, topic_names=["orders"], timeout=5_000),
     ],
 )
-def test_who_has_a_successor_without_knowing_it_makes_grows_and_deletes_no_topic(
-    cluster: Cluster, message: KafkaMessage
-) -> None:
-    # In Kafka it does: ZkAdminManager's writes are not fenced.
+def test_zombie_controller_cannot_create_grow_or_delete_topics(cluster: Cluster, message: KafkaMessage) -> None:
+    # A zombie controller can in Kafka: ZkAdminManager's writes are not fenced.
     cluster.run(cluster.client.create_topic("orders", 1, 1))
     zombie = cluster.controller
     cluster.ensemble.put(znodes.CONTROLLER_EPOCH, b"9")
@@ -188,13 +186,13 @@ def test_who_has_a_successor_without_knowing_it_makes_grows_and_deletes_no_topic
     assert "controller_epoch" in {event.reason for event in zombie.of(WriteFenced)}
 
 
-def test_a_topic_without_leaders_in_time_is_request_timed_out_but_made(cluster: Cluster) -> None:
+def test_creation_without_leaders_in_time_is_request_timed_out(cluster: Cluster) -> None:
     refused = create(cluster, "orders", assignment={0: [9]}, timeout_ms=1_000)
     assert refused is not None and refused[0] is ErrorCode.request_timed_out
     assert "/brokers/topics/orders" in cluster.ensemble.nodes
 
 
-def test_a_creation_whose_answer_is_lost_is_a_success(cluster: Cluster) -> None:
+def test_creation_whose_response_is_lost_succeeds(cluster: Cluster) -> None:
     session = cluster.controller.session
     lost: list[str] = []
     multi = session.multi
@@ -211,7 +209,7 @@ def test_a_creation_whose_answer_is_lost_is_a_success(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("version", range(8))
-def test_every_version_of_create_topics_is_answered_in_its_shape(cluster: Cluster, version: int) -> None:
+def test_create_topics_answers_every_version_in_its_format(cluster: Cluster, version: int) -> None:
     row = {"name": f"v{version}", "num_partitions": 2, "replication_factor": 1}
     answer = at_controller(cluster, request(ApiKey.CREATE_TOPICS, version, topics=[row], timeout=5_000))
     assert answer.topics[0].error_code is ErrorCode.none
@@ -219,7 +217,7 @@ def test_every_version_of_create_topics_is_answered_in_its_shape(cluster: Cluste
         assert answer.topics[0].num_partitions == 2
 
 
-def test_duplicates_in_a_request_and_what_kafka_does_not_do_with_zookeeper_are_refused(cluster: Cluster) -> None:
+def test_duplicate_and_internal_topic_names_are_refused(cluster: Cluster) -> None:
     rows = [
         {"name": name, "num_partitions": 1, "replication_factor": 1} for name in ("a", "a", "b", "__cluster_metadata")
     ]
@@ -242,7 +240,7 @@ def at_controller(cluster: Cluster, message: Any) -> Any:
 # ---- delete ---------------------------------------------------------------------------------------------------
 
 
-def test_a_deleted_topic_is_gone_from_metadata_and_znodes(cluster: Cluster) -> None:
+def test_deleted_topic_has_no_metadata_and_no_znodes(cluster: Cluster) -> None:
     cluster.run(cluster.client.create_topic("orders", 3, 3))
     cluster.run(cluster.client.delete_topic("orders"))
     cluster.wait(1_000)
@@ -253,7 +251,7 @@ def test_a_deleted_topic_is_gone_from_metadata_and_znodes(cluster: Cluster) -> N
         assert node.directory.partitions() == []
 
 
-def test_a_topic_can_be_made_again_with_another_id(cluster: Cluster) -> None:
+def test_topic_can_be_created_again_with_another_id(cluster: Cluster) -> None:
     first = cluster.run(cluster.client.create_topic("orders", 1, 3, configs={"min.insync.replicas": "3"}))
     cluster.run(cluster.client.delete_topic("orders"))
     cluster.wait(1_000)
@@ -262,22 +260,22 @@ def test_a_topic_can_be_made_again_with_another_id(cluster: Cluster) -> None:
         assert node.broker.configs.topic_overrides("orders") == {}
 
 
-def test_deleting_a_topic_that_does_not_exist_is_unknown_topic(cluster: Cluster) -> None:
+def test_deletion_of_an_unknown_topic_is_refused(cluster: Cluster) -> None:
     refused = cluster.refused(cluster.client.delete_topic("nothing"))
     assert refused is not None and refused[0] is ErrorCode.unknown_topic_or_partition
 
 
-def test_deletion_can_be_turned_off() -> None:
+def test_topic_deletion_can_be_disabled() -> None:
     cluster = Cluster(1, delete_topic_enable="false").start()
     cluster.run(cluster.client.create_topic("orders", 1, 1))
     refused = cluster.refused(cluster.client.delete_topic("orders"))
     assert refused is not None and refused[0] is ErrorCode.topic_deletion_disabled
     old = at_controller(cluster, request(ApiKey.DELETE_TOPICS, 2, topic_names=["orders"], timeout=5_000))
-    assert old.responses[0].error_code is ErrorCode.invalid_request, "an older client knows no better"
+    assert old.responses[0].error_code is ErrorCode.invalid_request, "older clients have no better error"
     cluster.stop_all()
 
 
-def test_a_topic_can_be_deleted_by_its_id(cluster: Cluster) -> None:
+def test_topic_can_be_deleted_by_its_id(cluster: Cluster) -> None:
     cluster.run(cluster.client.create_topic("orders", 1, 1))
     topic_id = cluster.controller.broker.metadata.topic_id("orders")
     other = type(topic_id)(int=77)
@@ -295,10 +293,10 @@ def test_older_versions_delete_by_name(cluster: Cluster) -> None:
     assert [(row.name, row.error_code) for row in answer.responses] == [("orders", ErrorCode.none)]
 
 
-# ---- grow -----------------------------------------------------------------------------------------------------
+# ---- add partitions -------------------------------------------------------------------------------------------
 
 
-def test_a_topic_grows_and_keeps_what_it_had(cluster: Cluster) -> None:
+def test_added_partitions_leave_existing_ones_unchanged(cluster: Cluster) -> None:
     cluster.run(cluster.client.create_topic("orders", assignment={0: [2, 3]}))
     cluster.run(cluster.client.create_partitions("orders", 4))
     stored = znodes.decode_topic(cluster.ensemble.data("/brokers/topics/orders"))
@@ -309,7 +307,7 @@ def test_a_topic_grows_and_keeps_what_it_had(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("total", "assignments", "error", "says"),
+    ("total", "assignments", "error", "expected_text"),
     [
         (
             1,
@@ -323,15 +321,15 @@ def test_a_topic_grows_and_keeps_what_it_had(cluster: Cluster) -> None:
         (3, [[1]], ErrorCode.invalid_replica_assignment, "Inconsistent replication factor"),
     ],
 )
-def test_a_topic_that_cannot_grow_so_is_refused(
-    cluster: Cluster, total: int, assignments: list[list[int]] | None, error: ErrorCode, says: str
+def test_invalid_partition_increase_is_refused(
+    cluster: Cluster, total: int, assignments: list[list[int]] | None, error: ErrorCode, expected_text: str
 ) -> None:
     cluster.run(cluster.client.create_topic("orders", 2, 2))
     refused = cluster.refused(cluster.client.create_partitions("orders", total, assignments=assignments))
-    assert refused is not None and refused[0] is error and says in refused[1]
+    assert refused is not None and refused[0] is error and expected_text in refused[1]
 
 
-def test_a_topic_does_not_grow_beyond_what_its_znode_holds(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partition_count_is_limited_by_the_size_of_the_znode(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster.run(cluster.client.create_topic("orders", 2, 2))
     size = len(cluster.ensemble.data("/brokers/topics/orders"))
     monkeypatch.setattr(znodes, "ZNODE_BYTES_MAX", size + 10)
@@ -340,12 +338,12 @@ def test_a_topic_does_not_grow_beyond_what_its_znode_holds(cluster: Cluster, mon
     cluster.run(cluster.client.create_partitions("orders", 3))
 
 
-def test_growing_an_unknown_topic_is_refused(cluster: Cluster) -> None:
+def test_partition_increase_of_an_unknown_topic_is_refused(cluster: Cluster) -> None:
     refused = cluster.refused(cluster.client.create_partitions("nothing", 3))
     assert refused is not None and refused[0] is ErrorCode.unknown_topic_or_partition
 
 
-def test_two_requests_that_grow_a_topic_at_once_do_not_undo_each_other(cluster: Cluster) -> None:
+def test_concurrent_partition_increases_do_not_undo_each_other(cluster: Cluster) -> None:
     cluster.run(cluster.client.create_topic("orders", 1, 1))
     session = cluster.controller.session
     set_znode, beaten = session.set, []
@@ -366,7 +364,7 @@ def test_two_requests_that_grow_a_topic_at_once_do_not_undo_each_other(cluster: 
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_every_version_of_elect_leaders_is_answered_in_its_shape(cluster: Cluster, version: int) -> None:
+def test_elect_leaders_answers_every_version_in_its_format(cluster: Cluster, version: int) -> None:
     cluster.run(cluster.client.create_topic("orders", 1, 3))
     rows = [{"topic": "orders", "partitions": [0]}, {"topic": "nothing", "partitions": [5]}]
     message = request(ApiKey.ELECT_LEADERS, version, topic_partitions=rows, election_type=0)
@@ -383,7 +381,7 @@ def test_every_version_of_elect_leaders_is_answered_in_its_shape(cluster: Cluste
 
 
 @given(st.text(alphabet="abz09._-", min_size=1, max_size=249).filter(lambda name: name not in (".", "..")))
-def test_topic_names_of_letters_digits_and_three_signs_are_allowed(name: str) -> None:
+def test_topic_names_of_letters_digits_dot_dash_underscore_pass(name: str) -> None:
     assert invalid_name(name) is None
 
 
@@ -392,12 +390,12 @@ def test_topic_names_with_other_characters_are_refused(name: str) -> None:
     assert invalid_name(name) is not None
 
 
-def test_a_period_and_an_underscore_collide() -> None:
+def test_period_and_an_underscore_collide() -> None:
     assert collide("a.b_c", "a_b.c") and not collide("a.b", "a-b")
 
 
 @given(st.integers(1, 8), st.integers(1, 40), st.data())
-def test_replicas_are_spread_evenly_and_never_doubled(count: int, partitions: int, data: st.DataObject) -> None:
+def test_replicas_are_spread_evenly_without_duplicates(count: int, partitions: int, data: st.DataObject) -> None:
     factor = data.draw(st.integers(1, count))
     brokers = list(range(10, 10 + count))
     made = assign_replicas(brokers, partitions, factor, Random(data.draw(st.integers(0, 99))))
@@ -407,8 +405,8 @@ def test_replicas_are_spread_evenly_and_never_doubled(count: int, partitions: in
     assert max(leaders) - min(leaders) <= 1
 
 
-def test_replicas_are_assigned_as_in_the_example_of_admin_utils() -> None:
-    # AdminUtils' own example: 10 partitions over 5 brokers, three replicas, from the first broker on.
+def test_replica_assignment_matches_the_example_of_admin_utils() -> None:
+    # The example of AdminUtils: 10 partitions on 5 brokers with three replicas, starting at the first broker.
     made = assign_replicas(range(5), 10, 3, Random(0), start_index=0)
     assert made == {
         0: (0, 1, 2), 1: (1, 2, 3), 2: (2, 3, 4), 3: (3, 4, 0), 4: (4, 0, 1),
@@ -416,7 +414,7 @@ def test_replicas_are_assigned_as_in_the_example_of_admin_utils() -> None:
     }  # fmt: skip
 
 
-def test_znodes_beyond_zookeepers_limit_are_refused_before_they_are_sent(cluster: Cluster) -> None:
+def test_znode_over_zookeepers_limit_is_refused_before_sending(cluster: Cluster) -> None:
     refused = create(cluster, "orders", 1, 1, configs={"message.format.version": "x" * 1_100_000})
     assert refused is not None and refused[0] is ErrorCode.invalid_request
 
@@ -424,8 +422,8 @@ def test_znodes_beyond_zookeepers_limit_are_refused_before_they_are_sent(cluster
 RACKS: dict[int, str | None] = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}
 
 
-def test_replicas_go_to_different_racks() -> None:
-    # What AdminUtils of Kafka 3.9.1 makes of the same.
+def test_replicas_are_assigned_to_different_racks() -> None:
+    # The result of Kafka 3.9.1's AdminUtils for the same input.
     made = assign_replicas(range(6), 8, 3, Random(0), racks=RACKS, start_index=0)
     assert made == {
         0: (0, 3, 1), 1: (3, 1, 5), 2: (1, 5, 4), 3: (5, 4, 2), 4: (4, 2, 0), 5: (2, 0, 3), 6: (0, 4, 2), 7: (3, 2, 0),
@@ -434,13 +432,13 @@ def test_replicas_go_to_different_racks() -> None:
     assert grown == {5: (3, 5, 2, 0), 6: (1, 3, 5, 4), 7: (5, 1, 4, 2), 8: (4, 5, 2, 0)}
 
 
-def test_racks_that_some_brokers_do_not_name_are_no_ground_to_spread_by() -> None:
+def test_incomplete_racks_are_an_error_or_ignored() -> None:
     with pytest.raises(RacksIncomplete):
         assign_replicas(range(6), 1, 1, Random(0), racks={**RACKS, 3: None})
     assert assign_replicas([0, 1], 1, 1, Random(0), racks={**RACKS, 3: None})
 
 
-def test_a_topic_is_spread_over_racks_and_refused_where_they_are_not_all_known() -> None:
+def test_topic_is_spread_over_racks_or_refused_if_incomplete() -> None:
     cluster = Cluster(4)
     for node in cluster.nodes.values():
         node.keys["broker.rack"] = f"r{node.broker_id % 2}"

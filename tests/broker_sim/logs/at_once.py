@@ -1,4 +1,4 @@
-"""Helping hands that do each call at once, for tests in which no event loop of asyncio's runs."""
+"""Threads that run each call immediately, for tests without an asyncio event loop."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 class AtOnce(Threads):
-    """As the host's threads, but for calls."""
+    """Threads of the host whose `call` runs in the caller."""
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do it now."""
+        """Run the function in the caller."""
         return function(*args, **kwargs)
 
 

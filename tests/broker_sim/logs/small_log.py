@@ -1,4 +1,4 @@
-"""A small log of text, what becomes of it when it is compacted, and a compaction that is stopped in its midst."""
+"""A small log of text records, its compaction, and a compaction that is paused midway."""
 
 from __future__ import annotations
 
@@ -49,25 +49,25 @@ def read_all(log: PartitionLog) -> list[tuple[int, str | None, str | None]]:
     return found
 
 
-def unheard(segment: Segment, bytes_after: int) -> None:
-    """Nobody is told of a compaction."""
+def ignore_progress(segment: Segment, bytes_after: int) -> None:
+    """Ignore the progress of a compaction."""
 
 
 def run_compaction(log: PartitionLog, settings: CompactionSettings = NO_LAG, after_ms: int = 0) -> None:
-    """One compaction, so long after the first moment of virtual time."""
+    """Run one compaction, starting `after_ms` after the start of virtual time."""
     scheduler = Scheduler()
     scheduler.run_until(after_ms * 1_000)
     runtime = SimRuntime(scheduler, Random(1))
-    run_task(scheduler, runtime, compact(log, settings, runtime, unheard))
+    run_task(scheduler, runtime, compact(log, settings, runtime, ignore_progress))
     runtime.stop()
 
 
 @contextmanager
 def paused_compaction(log: PartitionLog, steps: int) -> Iterator[None]:
-    """What is done meanwhile is done after so many steps of a compaction, which then goes on to its end."""
+    """Run `steps` steps of a compaction, then the body of the `with` statement, then the rest of the compaction."""
     scheduler = Scheduler()
     runtime = SimRuntime(scheduler, Random(1))
-    task = runtime.spawn(compact(log, NO_LAG, runtime, unheard), "compact")
+    task = runtime.spawn(compact(log, NO_LAG, runtime, ignore_progress), "compact")
     for _ in range(steps):
         scheduler.step()
     assert not task.done()

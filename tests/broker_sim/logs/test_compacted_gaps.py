@@ -1,4 +1,4 @@
-"""What gaps that compaction leaves mean for truncation and for retention."""
+"""The effects of compaction gaps on truncation and retention."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zabka.kafka.record_batch import Record, build_batch
 
 
 def with_gap() -> PartitionLog:
-    """Records at 8 and 9; what was at 0 to 7 is compacted away."""
+    """Return a log with records at 8 and 9; compaction removed 0 to 7."""
     log = a_log(1 << 20)
     for key in "aaaaaaaaa":
         append(log, (key, "v"))
@@ -25,7 +25,7 @@ def with_gap() -> PartitionLog:
 
 
 def with_gap_at_its_end() -> PartitionLog:
-    """Records at 0 and 1; the tombstones at 2 and 3 have had their time, and what came after them was cut off."""
+    """Return a log with records at 0 and 1. The tombstones at 2 and 3 have expired, and the log was truncated at 4."""
     log = a_log(1 << 20)
     for record in (("a", "v"), ("b", "v"), ("x", None), ("y", None)):
         append(log, record)
@@ -41,7 +41,7 @@ def with_gap_at_its_end() -> PartitionLog:
 
 
 def with_an_epoch_that_begins_in_its_gap() -> PartitionLog:
-    """The same, with an epoch that begins at 3, and one that begins at its end."""
+    """Return the same log with an epoch that starts at 3 and another that starts at its end."""
     log = with_gap_at_its_end()
     log.epochs.clear()
     for epoch, start in ((0, 0), (1, 3), (2, 4)):
@@ -50,13 +50,13 @@ def with_an_epoch_that_begins_in_its_gap() -> PartitionLog:
 
 
 def follow(log: PartitionLog, leader: PartitionLog) -> None:
-    """Take over all that a leader gives."""
+    """Append all that the leader has."""
     while log.end_offset < leader.end_offset:
         data = leader.read(log.end_offset, 1, leader.end_offset, True)
         assert data and log.append_as_follower(data, headers_of(data))
 
 
-def test_a_log_of_which_compaction_took_the_end_is_followed_to_it() -> None:
+def test_follower_reaches_the_end_of_a_log_that_ends_in_a_gap() -> None:
     leader = with_gap_at_its_end()
     follower = a_log(1 << 20)
     follow(follower, leader)
@@ -66,8 +66,8 @@ def test_a_log_of_which_compaction_took_the_end_is_followed_to_it() -> None:
     assert (opened.damage, opened.end_offset, read_all(opened)) == ([], 4, read_all(leader))
 
 
-def test_a_gap_at_the_end_is_of_the_epoch_of_the_last_record_that_was_there() -> None:
-    """Else a leader would tell a follower that has reached the end to cut its log where that epoch ends."""
+def test_gap_at_the_end_has_the_epoch_of_its_last_removed_record() -> None:
+    """Otherwise a leader would make a follower that has reached the end truncate its log to the end of that epoch."""
     leader = with_an_epoch_that_begins_in_its_gap()
     follower = a_log(1 << 20)
     follow(follower, leader)
@@ -75,8 +75,8 @@ def test_a_gap_at_the_end_is_of_the_epoch_of_the_last_record_that_was_there() ->
     assert leader.epochs.end_offset_for(1, leader.end_offset) == (1, follower.end_offset)
 
 
-def test_the_epochs_that_a_follower_takes_over_at_once_are_saved_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a gap there may be thousands, and to save each with all before it would take seconds."""
+def test_epochs_appended_together_are_saved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gap can contain thousands of epochs; saving after each one would take seconds."""
     leader = with_gap()
     leader.epochs.replace([(epoch, epoch) for epoch in range(8)])
     follower = a_log(1 << 20)
@@ -87,9 +87,9 @@ def test_the_epochs_that_a_follower_takes_over_at_once_are_saved_once(monkeypatc
     assert saved == [leader.epochs.entries]
 
 
-def test_whoever_follows_over_a_gap_knows_where_each_epoch_within_it_ended() -> None:
-    """Else, as the next leader, it would have others cut off what was committed: the tombstones of keys, which would
-    be back."""
+def test_follower_records_the_end_of_each_epoch_within_a_gap() -> None:
+    """Otherwise, as the next leader, it would make others truncate committed tombstones, and the deleted keys would
+    reappear."""
     leader = with_an_epoch_that_begins_in_its_gap()
     follower = a_log(1 << 20)
     follow(follower, leader)
@@ -97,19 +97,20 @@ def test_whoever_follows_over_a_gap_knows_where_each_epoch_within_it_ended() -> 
     assert follower.epochs.end_offset_for(0, 4) == leader.epochs.end_offset_for(0, 4) == (0, 3)
 
 
-def test_whoever_ends_within_a_gap_that_its_leader_has_followed_over_is_led_out_of_it() -> None:
-    """The leader has one batch without records there, of which the follower has what the first record was."""
-    leader, behind = a_log(1 << 20), a_log(1 << 20)
+def test_follower_that_ends_within_a_copied_gap_leaves_it() -> None:
+    """The leader has one batch without records there; the follower has the first removed record."""
+    leader, lagging = a_log(1 << 20), a_log(1 << 20)
     follow(leader, with_gap_at_its_end())
     assert [header.base_offset for header in headers_of(leader.read(0, 1 << 20, 4, True))] == [0, 1, 2]
     for record in (("a", "v"), ("b", "v"), ("x", None)):
-        append(behind, record)
-    follow(behind, leader)
-    assert [(offset, key) for offset, key, _ in read_all(behind)] == [(0, "a"), (1, "b"), (2, "x")]
+        append(lagging, record)
+    follow(lagging, leader)
+    assert [(offset, key) for offset, key, _ in read_all(lagging)] == [(0, "a"), (1, "b"), (2, "x")]
 
 
 def with_an_epoch_that_compaction_has_taken(after: bool) -> PartitionLog:
-    """Records at 0 and 1 of epoch 0, none of epoch 1, which began at 2, and one at 4 of epoch 2, or of 1."""
+    """Return a log with records of epoch 0 at 0 and 1, and a record at 4 of epoch 2 (or 1). The records of epoch 1,
+    from 2, were compacted away."""
     log = a_log(1 << 20)
     for epoch, keys in enumerate(("ab", "xx", "x")):
         log.epochs.assign(min(epoch, 1 + after), log.end_offset)
@@ -125,11 +126,9 @@ def with_an_epoch_that_compaction_has_taken(after: bool) -> PartitionLog:
 
 @pytest.mark.parametrize("max_bytes", [1, 130, 200, 1 << 20])
 @pytest.mark.parametrize("after", [False, True])
-def test_whoever_follows_over_a_gap_before_a_record_knows_where_each_epoch_ended_too(
-    after: bool, max_bytes: int
-) -> None:
-    """Else, as the next leader, it would let others keep what the one before never had: here a record of epoch 0 at 2.
-    In Kafka it does."""
+def test_follower_records_epoch_ends_in_a_gap_before_a_record(after: bool, max_bytes: int) -> None:
+    """Otherwise, as the next leader, it would let others keep a record that the previous leader never had: here a
+    record of epoch 0 at 2. Kafka does."""
     leader = with_an_epoch_that_compaction_has_taken(after)
     follower = a_log(1 << 20)
     while follower.end_offset < leader.end_offset:
@@ -140,8 +139,8 @@ def test_whoever_follows_over_a_gap_before_a_record_knows_where_each_epoch_ended
     assert read_all(follower) == read_all(leader)
 
 
-def test_a_log_of_very_many_epochs_is_read_so_many_at_a_time() -> None:
-    """To look for gaps where each of five thousand begins took 0.3 s."""
+def test_log_of_many_epochs_is_read_a_limited_number_at_a_time() -> None:
+    """A search for gaps at the start of each of five thousand epochs took 0.3 s."""
     log = a_log(1 << 20)
     for epoch in range(250):
         log.epochs.assign(epoch, epoch)
@@ -152,7 +151,7 @@ def test_a_log_of_very_many_epochs_is_read_so_many_at_a_time() -> None:
     assert len(read_all(log)) == 250
 
 
-def test_a_gap_in_which_no_epoch_begins_is_none_to_tell_of() -> None:
+def test_gap_without_an_epoch_start_is_skipped() -> None:
     log = with_gap()
     log.epochs.assign(0, 0)
     follower = a_log(1 << 20)
@@ -161,8 +160,8 @@ def test_a_gap_in_which_no_epoch_begins_is_none_to_tell_of() -> None:
     assert read_all(follower) == read_all(log)
 
 
-def test_a_gap_of_several_epochs_is_crossed_at_once_where_that_many_bytes_may_be_read() -> None:
-    """librdkafka takes an answer that holds no record for one that was cut off, and next asks for twice as much."""
+def test_gap_of_several_epochs_is_read_at_once_if_it_fits() -> None:
+    """librdkafka takes a response without records for a truncated one, and doubles the size of its next fetch."""
     log = with_gap_at_its_end()
     log.epochs.assign(0, 0)
     log.epochs.assign(1, 3)
@@ -171,7 +170,7 @@ def test_a_gap_of_several_epochs_is_crossed_at_once_where_that_many_bytes_may_be
     assert headers_of(log.read(2, 121, 4, False)) == headers_of(log.read(2, 1, 4, True)) == batches[:1]
 
 
-def test_what_is_committed_within_a_gap_is_read_to_its_end_and_no_further() -> None:
+def test_committed_gap_is_read_to_its_end_and_no_further() -> None:
     log = with_gap_at_its_end()
     append(log, ("c", "v"))
     [header] = headers_of(log.read(2, 1 << 20, 4, False))
@@ -181,7 +180,7 @@ def test_what_is_committed_within_a_gap_is_read_to_its_end_and_no_further() -> N
     assert (header.base_offset, header.record_count) == (4, 1)
 
 
-def test_a_gap_of_more_offsets_than_a_batch_can_span_is_crossed_in_steps() -> None:
+def test_gap_longer_than_one_batch_is_read_in_steps() -> None:
     leader, follower, end = a_log(1 << 20), a_log(1 << 20), (1 << 33) + 5
     append(leader, ("a", "v"))
     far = build_batch([Record(b"z", b"v", 0)], base_offset=end)
@@ -191,7 +190,7 @@ def test_a_gap_of_more_offsets_than_a_batch_can_span_is_crossed_in_steps() -> No
     assert (follower.end_offset, read_all(follower)) == (end, [(0, "a", "v")])
 
 
-def test_a_follower_of_a_log_of_which_compaction_took_the_end_comes_to_be_in_sync() -> None:
+def test_follower_of_a_log_ending_in_a_gap_joins_the_isr() -> None:
     cluster = Cluster(2)
     cluster.create([1, 2])
     cluster.kill(2)
@@ -207,14 +206,15 @@ def test_a_follower_of_a_log_of_which_compaction_took_the_end_comes_to_be_in_syn
 
 
 @pytest.mark.parametrize("offset", [0, 1, 5, 8])
-def test_a_log_that_is_cut_in_a_gap_ends_where_it_was_cut(offset: int) -> None:
+def test_log_truncated_in_a_gap_ends_at_that_offset(offset: int) -> None:
     log = with_gap()
     assert (log.truncate_to(offset), log.end_offset, read_all(log)) == (offset, offset, [])
 
 
 @pytest.mark.parametrize("kept", ["", "b"])
-def test_a_log_that_is_cut_in_a_gap_may_be_cut_again_before_that(kept: str) -> None:
-    """It stayed as it was: a follower that was told where its log and its leader's part asked again, without end."""
+def test_log_truncated_in_a_gap_can_be_truncated_further(kept: str) -> None:
+    """The log stayed unchanged: a follower that received the offset at which it differs from its leader asked again
+    without end."""
     log = a_log(1 << 20)
     for key in [*kept, *"aaaaaaaaa"]:
         append(log, (key, "v"))
@@ -230,8 +230,8 @@ def test_a_log_that_is_cut_in_a_gap_may_be_cut_again_before_that(kept: str) -> N
 
 @pytest.mark.parametrize("offset", [3, 8])
 @pytest.mark.parametrize("kept", [0, 1])
-def test_a_log_that_is_cut_in_a_gap_ends_there_also_once_it_is_opened_again(kept: int, offset: int) -> None:
-    """Its broker told of lost records, and as leader gave their offsets to others."""
+def test_log_truncated_in_a_gap_keeps_its_end_when_reopened(kept: int, offset: int) -> None:
+    """Its broker reported lost records and, as leader, reused their offsets."""
     log = with_gap()
     log.roll()
     for key in "xyz"[:kept]:
@@ -245,7 +245,7 @@ def test_a_log_that_is_cut_in_a_gap_ends_there_also_once_it_is_opened_again(kept
     assert opened.truncate_to(1) <= 1 and read_all(opened) == []
 
 
-def test_a_compacted_replica_follows_an_unclean_leader_that_ends_in_its_gap() -> None:
+def test_compacted_replica_follows_a_leader_ending_in_its_gap() -> None:
     cluster = Cluster(2, log_segment_bytes=700, log_cleaner_backoff_ms=100)
     cluster.topic_configs["orders"] = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
     cluster.create([1, 2])
@@ -261,7 +261,7 @@ def test_a_compacted_replica_follows_an_unclean_leader_that_ends_in_its_gap() ->
     produce(1, "aaabaa")
     cluster.run(1_000)
     assert [segment.size > 0 for segment in cluster[1].partition.log.segments] == [True, True]
-    assert len(cluster[1].values) < 6, "what broker 2 has of the key is gone here"
+    assert len(cluster[1].values) < 6, "the records that broker 2 has were compacted away here"
     cluster.kill(1)
     cluster.restart(2)
     cluster.elect(2, [2], unclean=True)
@@ -271,14 +271,14 @@ def test_a_compacted_replica_follows_an_unclean_leader_that_ends_in_its_gap() ->
     assert cluster[1].partition.log.end_offset == cluster[2].partition.log.end_offset == 6
 
 
-def test_a_first_segment_that_compaction_emptied_keeps_no_older_records_than_retention_does() -> None:
-    """As with cleanup.policy=compact,delete: Kafka goes by when an empty segment was written to last."""
+def test_emptied_first_segment_does_not_delay_retention() -> None:
+    """As with cleanup.policy=compact,delete: Kafka uses the last modification time of an empty segment."""
     log = a_log(100)
     for at_ms in (10, 20, 30, 40):
         append(log, ("k", "v"), at_ms=at_ms)
     run_compaction(log)
     assert [segment.size > 0 for segment in log.segments] == [False, True, True]
-    assert retention.drop_older(log, 10, 40) == 0, "nothing is too old, and reading from the log's start goes on"
+    assert retention.drop_older(log, 10, 40) == 0, "no record is too old, and reading from the log's start works"
     assert retention.drop_older(log, 10, 41) == 2
     assert (log.start_offset, [offset for offset, *_ in read_all(log)]) == (3, [3])
     assert retention.drop_older(log, 10, 1_000) == 1

@@ -1,4 +1,4 @@
-"""Compaction: the latest record of each key stays at its offset, whatever happens to the log meanwhile."""
+"""Compaction keeps the latest record of each key at its offset, whatever happens to the log at the same time."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tests.broker_sim.logs.small_log import (
     NO_LAG,
     a_log,
     append,
+    ignore_progress,
     paused_compaction,
     read_all,
     run_compaction,
-    unheard,
 )
 from tests.broker_sim.replication.replication_cluster import Cluster, batch
 from tests.kafka.produced import headers_of, validated
@@ -45,9 +45,7 @@ from zabka.simulation.kernel.scheduler import Scheduler
 
 @pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_compaction_keeps_the_latest_record_of_each_key_at_its_offset(
-    tmp_path: Path, codec: Codec, on_disk: bool
-) -> None:
+def test_compaction_keeps_each_keys_latest_record_at_its_offset(tmp_path: Path, codec: Codec, on_disk: bool) -> None:
     directory = FileLogDirectory(tmp_path, workers=AT_ONCE) if on_disk else MemoryLogDirectory()
     log = a_log(170, directory)
     append(log, ("a", "1"), ("b", "1"), codec=codec)
@@ -71,7 +69,7 @@ def test_compaction_keeps_the_latest_record_of_each_key_at_its_offset(
     again.close()
 
 
-def test_a_reader_in_a_gap_goes_on_behind_it() -> None:
+def test_reader_in_a_gap_continues_after_it() -> None:
     log = a_log(100)
     for value in "1234":
         append(log, ("a", value))
@@ -81,7 +79,7 @@ def test_a_reader_in_a_gap_goes_on_behind_it() -> None:
     assert decode_records(log.read(1, 1 << 20, 5, True), 1)[0].offset == 3
 
 
-def test_compaction_goes_as_far_as_its_keys_fit_and_the_next_one_further() -> None:
+def test_compaction_stops_at_a_full_key_map_and_resumes_there() -> None:
     log = a_log(170)
     for number in range(12):
         append(log, (f"k{number % 6}", str(number)), ("same", str(number)))
@@ -92,7 +90,8 @@ def test_compaction_goes_as_far_as_its_keys_fit_and_the_next_one_further() -> No
     while is_filthy(log, small, 10):
         run_compaction(log, small)
         reached.append(log.first_dirty_offset)
-    # Three keys fit: k0, same and k1; then same, k2 and k3.  As in Kafka a full map takes no key that it has, either.
+    # Three keys fit: k0, same and k1; then same, k2 and k3. As in Kafka, a full map refuses even a key that it
+    # contains.
     assert reached[:3] == [3, 7, 11] and reached[-1] == last
     once = a_log(170)
     for number in range(12):
@@ -107,7 +106,7 @@ def latest(records: list[tuple[int, str | None, str | None]]) -> dict[str | None
     return {key: (offset, value) for offset, key, value in records}
 
 
-def test_a_full_map_of_keys_leaves_what_comes_after_it_as_it_is() -> None:
+def test_full_key_map_leaves_the_later_records_unchanged() -> None:
     log = a_log(170)
     append(log, ("a", "1"), ("b", "1"), ("c", "1"), ("a", "2"), ("b", "2"))
     append(log, ("a", "3"), ("d", "1"))
@@ -116,13 +115,13 @@ def test_a_full_map_of_keys_leaves_what_comes_after_it_as_it_is() -> None:
     log.high_watermark = log.end_offset
     run_compaction(log, NO_LAG._replace(key_bytes=2 * ENTRY_BYTES, key_load=1.0))
     assert log.first_dirty_offset == 2
-    assert [offset for offset, *_ in read_all(log)] == list(range(log.end_offset)), "offset 1 is the last it knows of"
+    assert [offset for offset, *_ in read_all(log)] == list(range(log.end_offset)), "the key map ends at offset 1"
     run_compaction(log, NO_LAG._replace(key_bytes=3 * ENTRY_BYTES, key_load=1.0))
     assert log.first_dirty_offset == 5
-    assert [offset for offset, *_ in read_all(log)][:4] == [2, 3, 4, 5], "what the first two records said is said again"
+    assert [offset for offset, *_ in read_all(log)][:4] == [2, 3, 4, 5], "later records replace the first two"
 
 
-def test_a_reader_goes_on_behind_a_batch_whose_end_was_compacted_away() -> None:
+def test_reader_skips_a_batch_whose_end_was_compacted_away() -> None:
     log = a_log(170)
     append(log, ("a", "1"), ("b", "1"), ("a", "2"))
     append(log, ("a", "3"))
@@ -135,7 +134,7 @@ def test_a_reader_goes_on_behind_a_batch_whose_end_was_compacted_away() -> None:
     assert offset_after(b"", 7) == 7
 
 
-def test_a_follower_takes_a_compacted_log_with_its_gaps() -> None:
+def test_follower_copies_a_compacted_log_with_its_gaps() -> None:
     cluster = Cluster(2, log_segment_bytes=100, log_cleaner_backoff_ms=100)
     cluster.topic_configs["orders"] = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
     cluster[2].runtime.stop()
@@ -146,7 +145,7 @@ def test_a_follower_takes_a_compacted_log_with_its_gaps() -> None:
         answer = cluster.produce_later(1, build_batch([Record(b"k", value.encode(), 1_000)]))
         cluster.until(answer.done)
     cluster.run(1_000)
-    assert cluster[1].values == ["4", "5"], "the last segment is not touched"
+    assert cluster[1].values == ["4", "5"], "the last segment is not compacted"
     cluster.restart(2)
     cluster.settle(1, 2)
     assert cluster[2].values == ["4", "5"]
@@ -154,24 +153,24 @@ def test_a_follower_takes_a_compacted_log_with_its_gaps() -> None:
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_a_tombstone_is_seen_for_its_time_from_its_first_compaction_on(codec: Codec) -> None:
+def test_tombstone_is_kept_for_its_time_after_first_compaction(codec: Codec) -> None:
     log = a_log(100)
     append(log, ("a", "1"), at_ms=1_000, codec=codec)
     append(log, ("a", None), at_ms=1_000, codec=codec)
     append(log, ("b", "1"), at_ms=1_000, codec=codec)
     run_compaction(log, NO_LAG)
-    assert read_all(log)[0] == (1, "a", None), "the first compaction leaves it"
+    assert read_all(log)[0] == (1, "a", None), "the first compaction keeps it"
     append(log, ("c", "1"), at_ms=1_000, codec=codec)
     run_compaction(log, NO_LAG, after_ms=NO_LAG.tombstone_ms - 1)
-    assert read_all(log)[0] == (1, "a", None), "however old its record is"
+    assert read_all(log)[0] == (1, "a", None), "its age does not count"
     (record,) = decode_records(log.read(1, 1 << 20, 2, True))
-    assert record.timestamp_ms == 1_000, "which says its own time still"
+    assert record.timestamp_ms == 1_000, "it keeps its own timestamp"
     append(log, ("d", "1"), at_ms=1_000, codec=codec)
     run_compaction(log, NO_LAG, after_ms=NO_LAG.tombstone_ms)
     assert [key for _, key, _ in read_all(log)] == ["b", "c", "d"]
 
 
-def test_a_batch_says_when_its_tombstones_may_go_as_kafka_writes_it() -> None:
+def test_tombstone_deadline_is_stored_in_kafkas_format() -> None:
     log = a_log(100)
     append(log, ("x", "1"), ("a", None), ("b", "1"), at_ms=1_000)
     append(log, ("x", "2"), at_ms=1_000)
@@ -179,18 +178,22 @@ def test_a_batch_says_when_its_tombstones_may_go_as_kafka_writes_it() -> None:
     run_compaction(log, NO_LAG)
     now_ms = SimRuntime(Scheduler(), Random(1)).now().wall_ms
     first, *others = split_batches(log.read(0, 1 << 20, log.end_offset, True)) or []
-    # DefaultRecordBatch: bit 6 of the attributes, and the horizon in the place of the base timestamp.
+    # DefaultRecordBatch: bit 6 of the attributes is set, and the base timestamp holds the delete horizon.
     assert first.attributes == 0x40 and first.base_timestamp == now_ms + NO_LAG.tombstone_ms
     assert (first.max_timestamp, first.record_count) == (1_000, 2)
-    assert [header.attributes for header in others] == [0] * len(others), "batches without tombstones say nothing"
+    assert [header.attributes for header in others] == [0] * len(others), (
+        "batches without tombstones have no delete horizon"
+    )
     before = log.read(0, 1 << 20, log.end_offset, True)
     append(log, ("e", "1"), at_ms=1_000)
     run_compaction(log, NO_LAG, after_ms=500)
-    assert log.read(0, len(before), log.end_offset, True)[: first.size] == before[: first.size], "once for all"
+    assert log.read(0, len(before), log.end_offset, True)[: first.size] == before[: first.size], (
+        "the delete horizon is not changed"
+    )
 
 
 @pytest.mark.parametrize("at_ms", [-1, 1_000, 2**62])
-def test_tombstones_may_stay_for_as_long_as_there_is_time(at_ms: int) -> None:
+def test_tombstones_can_stay_up_to_the_largest_timestamp(at_ms: int) -> None:
     log = a_log(100)
     append(log, ("a", None), at_ms=at_ms)
     append(log, ("b", "1"))
@@ -202,7 +205,7 @@ def test_tombstones_may_stay_for_as_long_as_there_is_time(at_ms: int) -> None:
     assert (record.key, record.value, record.timestamp_ms) == (b"a", None, at_ms)
 
 
-def test_a_log_is_compacted_only_when_enough_of_it_is_new() -> None:
+def test_log_is_compacted_only_if_its_dirty_ratio_is_reached() -> None:
     log = a_log(100)
     for value in "1234":
         append(log, ("a", value))
@@ -216,8 +219,8 @@ def test_a_log_is_compacted_only_when_enough_of_it_is_new() -> None:
     assert not is_filthy(log, NO_LAG._replace(lag_min_ms=50), 10), "too young"
 
 
-def test_a_compacted_segment_is_left_in_time_for_the_longest_wait_that_its_topic_allows() -> None:
-    # LogConfig.maxSegmentMs: what is still written to is not compacted.
+def test_compacted_topic_rolls_within_its_longest_lag() -> None:
+    # LogConfig.maxSegmentMs: the active segment is not compacted.
     overrides = {"segment.ms": "1000", "max.compaction.lag.ms": "100"}
 
     def starts(policy: str) -> list[int]:
@@ -231,7 +234,7 @@ def test_a_compacted_segment_is_left_in_time_for_the_longest_wait_that_its_topic
     assert starts("delete") == [0]
 
 
-def test_records_without_a_time_keep_no_other_from_being_overdue() -> None:
+def test_records_without_a_timestamp_do_not_delay_overdue_ones() -> None:
     log = a_log(100)
     for at_ms in (-1, 10, 11):
         append(log, ("a", "1"), at_ms=at_ms)
@@ -239,7 +242,7 @@ def test_records_without_a_time_keep_no_other_from_being_overdue() -> None:
     assert is_filthy(log, late, 16) and not is_filthy(log, late, 15)
 
 
-def test_records_that_are_not_committed_are_not_compacted() -> None:
+def test_uncommitted_records_are_not_compacted() -> None:
     log = a_log(100)
     for value in "1234":
         append(log, ("a", value))
@@ -248,7 +251,7 @@ def test_records_that_are_not_committed_are_not_compacted() -> None:
     assert read_all(log) == [(1, "a", "2"), (2, "a", "3"), (3, "a", "4")]
 
 
-def test_a_producers_last_batch_stays_though_it_be_empty() -> None:
+def test_last_batch_of_a_producer_stays_even_if_empty() -> None:
     directory = MemoryLogDirectory()
     log = a_log(100, directory)
     append(log, ("a", "1"), producer_id=7, producer_epoch=0, base_sequence=0)
@@ -262,7 +265,7 @@ def test_a_producers_last_batch_stays_though_it_be_empty() -> None:
     assert again.producers.check(headers_of(resend)[0]) == ErrorCode.out_of_order_sequence_number
 
 
-def test_a_batch_that_stays_empty_for_its_producer_is_not_written_anew_by_each_compaction(
+def test_empty_producer_batch_is_not_rewritten_each_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log = a_log(100)
@@ -276,7 +279,7 @@ def test_a_batch_that_stays_empty_for_its_producer_is_not_written_anew_by_each_c
     run_compaction(log)
 
 
-def test_a_compaction_cut_short_leaves_the_log_as_it_was() -> None:
+def test_compaction_interrupted_by_a_crash_changes_nothing() -> None:
     directory = MemoryLogDirectory()
     log = a_log(100, directory)
     append(log, ("a", "1"))
@@ -288,7 +291,7 @@ def test_a_compaction_cut_short_leaves_the_log_as_it_was() -> None:
     assert [name for name in directory.list_files("orders-0") if "cleaned" in name] == []
 
 
-def test_a_topic_deleted_while_it_is_compacted_harms_nothing(tmp_path: Path) -> None:
+def test_topic_deletion_during_compaction_is_harmless(tmp_path: Path) -> None:
     log = a_log(100, FileLogDirectory(tmp_path, workers=AT_ONCE))
     for value in "1234":
         append(log, ("a", value))
@@ -297,19 +300,19 @@ def test_a_topic_deleted_while_it_is_compacted_harms_nothing(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_compaction_pauses_among_batches_of_one_record_too() -> None:
+def test_compaction_pauses_among_single_record_batches() -> None:
     log = a_log(1 << 20)
     for number in range(10 * SLICE_RECORDS):
         append(log, (f"k{number % 7}", "v"))
     log.roll()
     scheduler = Scheduler()
     runtime = SimRuntime(scheduler, Random(1))
-    task = runtime.spawn(compact(log, NO_LAG, runtime, unheard), "compact")
+    task = runtime.spawn(compact(log, NO_LAG, runtime, ignore_progress), "compact")
     steps = 0
     while not task.done():
         scheduler.step()
         steps += 1
-    assert steps >= 2 * 10, "twice each record is looked at"
+    assert steps >= 2 * 10, "each record is read twice"
     assert len(read_all(log)) == 7
     runtime.stop()
 
@@ -327,9 +330,9 @@ def truncate_all(log: PartitionLog) -> None:
 
 
 @pytest.mark.parametrize("pause", [1, 2, 3, 4, 6, 12, 40])
-@pytest.mark.parametrize("strike", [PartitionLog.close, delete_topic, drop_older_half, truncate_all])
-def test_segments_that_go_while_compaction_pauses_do_not_pass_for_a_failed_disk(
-    tmp_path: Path, strike: Callable[[PartitionLog], None], pause: int
+@pytest.mark.parametrize("disturb", [PartitionLog.close, delete_topic, drop_older_half, truncate_all])
+def test_segment_removal_during_compaction_is_no_disk_failure(
+    tmp_path: Path, disturb: Callable[[PartitionLog], None], pause: int
 ) -> None:
     failures: list[OSError] = []
     disk = GuardedDirectory(FileLogDirectory(tmp_path, workers=AT_ONCE), lambda _, failure: failures.append(failure))
@@ -337,13 +340,14 @@ def test_segments_that_go_while_compaction_pauses_do_not_pass_for_a_failed_disk(
     for number in range(2_600):
         append(log, (f"k{number % 1_500}", "v" * 40))
     with paused_compaction(log, pause):
-        strike(log)
+        disturb(log)
     assert failures == []
 
 
 @pytest.mark.parametrize("tombstone", [None, "v"], ids=["tombstones", "values"])
-def test_times_that_wrap_around_as_javas_do_are_kept_by_compaction(tombstone: str | None) -> None:
-    # Java adds a record's difference to its batch's time in 64 bits; clients may send that, and brokers store it.
+def test_timestamps_that_overflow_survive_compaction(tombstone: str | None) -> None:
+    # Java adds a record's delta to its batch's timestamp in 64 bits; clients can send such batches, and brokers store
+    # them.
     rows = [Record(key.encode(), tombstone and tombstone.encode(), at_ms) for at_ms, key in enumerate("aab")]
     data = build_batch(rows)
     (header,) = headers_of(data)

@@ -1,4 +1,4 @@
-"""A truncation ends the compaction that is under way in its log (LogCleanerManager.abortAndPauseCleaning)."""
+"""A truncation aborts the compaction in progress in its log (LogCleanerManager.abortAndPauseCleaning)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RECORDS = 3 * KEYS
 
 
 def three_rounds(directory: MemoryLogDirectory) -> PartitionLog:
-    """Each key in each of three segments, with its round for value, and one that is written to."""
+    """Return a log with three segments that each have all keys, the round as value, and an active segment."""
     log = a_log(1 << 20, directory)
     for number in range(RECORDS):
         append(log, (f"k{number % KEYS}", str(number // KEYS)))
@@ -30,7 +30,7 @@ def latest(log: PartitionLog) -> dict[str | None, str | None]:
 
 @pytest.mark.parametrize("cut", [KEYS, 2 * KEYS, 2 * KEYS + 10, RECORDS - 10])
 @pytest.mark.parametrize("pause", range(1, 72, 5))
-def test_of_no_key_the_latest_record_goes_and_none_that_was_cut_off_comes_back(cut: int, pause: int) -> None:
+def test_truncation_during_compaction_keeps_each_latest_record(cut: int, pause: int) -> None:
     directory = MemoryLogDirectory()
     log = three_rounds(directory)
     with paused_compaction(log, pause):
@@ -47,7 +47,7 @@ def test_of_no_key_the_latest_record_goes_and_none_that_was_cut_off_comes_back(c
     assert (read_all(again), again.damage) == (kept, [])
 
 
-def test_a_truncation_of_nothing_but_what_is_written_to_ends_no_compaction() -> None:
+def test_truncation_of_the_active_segment_aborts_no_compaction() -> None:
     log = three_rounds(MemoryLogDirectory())
     append(log, ("k0", "uncommitted"))
     with paused_compaction(log, 1):
@@ -57,14 +57,14 @@ def test_a_truncation_of_nothing_but_what_is_written_to_ends_no_compaction() -> 
 
 
 @pytest.mark.parametrize("to", [5, 0])
-def test_what_is_written_in_the_place_of_compacted_records_is_not_taken_for_compacted_after_a_crash(to: int) -> None:
+def test_records_appended_after_truncation_are_dirty_after_crash(to: int) -> None:
     cluster = Cluster(1)
     cluster.create([1])
     for number in range(20):
         cluster.produce(1, str(number))
     cluster[1].partition.log.first_dirty_offset = 15
     cluster[1].manager.logs.checkpoint_starts()
-    # As after an unclean election: LogManager.truncateTo has the cleaner's checkpoint written.
+    # As after an unclean election: LogManager.truncateTo writes the cleaner's checkpoint.
     if to:
         cluster[1].partition.log.truncate_to(to)
     else:
@@ -77,7 +77,7 @@ def test_what_is_written_in_the_place_of_compacted_records_is_not_taken_for_comp
     assert cluster[1].partition.log.first_dirty_offset == to
 
 
-def test_what_is_written_in_the_place_of_compacted_records_that_a_power_loss_took_is_not_taken_for_compacted() -> None:
+def test_records_appended_after_power_loss_are_dirty() -> None:
     cluster = Cluster(1)
     cluster.create([1])
     for number in range(20):

@@ -1,4 +1,4 @@
-"""Logs that start in the midst of a batch, since records were deleted up to there, and who follows them."""
+"""Logs that start in the middle of a batch, because earlier records were deleted, and their followers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zabka.broker_sim.logs.partition_log import PartitionLog
 from zabka.kafka.record_batch import split_batches
 
 DELETED = 9
-"""In the midst of the second batch of six."""
+"""In the middle of the second batch of six records."""
 
 
 def delete(cluster: Cluster, offset: int) -> None:
@@ -20,7 +20,7 @@ def delete(cluster: Cluster, offset: int) -> None:
 
 
 @pytest.mark.parametrize("wipes_its_disk", [False, True])
-def test_a_follower_takes_over_a_log_that_starts_in_the_midst_of_a_batch(wipes_its_disk: bool) -> None:
+def test_follower_copies_a_log_that_starts_within_a_batch(wipes_its_disk: bool) -> None:
     """Kafka's case of UnexpectedAppendOffsetException (Partition.doAppendRecordsToFollowerOrFutureReplica)."""
     cluster = Cluster(3)
     cluster.create([1, 2, 3])
@@ -41,8 +41,9 @@ def test_a_follower_takes_over_a_log_that_starts_in_the_midst_of_a_batch(wipes_i
     assert cluster.violations() == []
 
 
-def test_a_follower_of_whose_records_none_is_left_takes_over_a_log_that_starts_in_the_midst_of_a_batch() -> None:
-    """It ends just there, with a record that was never committed: it took nothing any more.  Kafka's fails there."""
+def test_diverged_follower_copies_a_log_starting_within_a_batch() -> None:
+    """The follower ends at exactly that offset with a record that was never committed. Its appends failed from then on;
+    Kafka's fails there."""
     cluster = Cluster(3)
     cluster.create([3, 1, 2])
     cluster.cut_link(3, 1)
@@ -61,9 +62,9 @@ def test_a_follower_of_whose_records_none_is_left_takes_over_a_log_that_starts_i
     assert cluster.violations() == []
 
 
-def test_a_leader_that_was_killed_before_it_wrote_where_its_log_starts_has_others_cut_as_before() -> None:
-    """The records are back that were deleted; of them it did not know the epochs, and who had others there kept them,
-    or took nothing any more."""
+def test_leader_killed_before_the_checkpoint_truncates_followers() -> None:
+    """The deleted records are present again. Without their epochs in the cache, followers kept diverging records, or
+    their appends failed."""
     cluster = Cluster(3)
     cluster.create([3, 1, 2])
     cluster.produce(3, "a")
@@ -86,8 +87,8 @@ def test_a_leader_that_was_killed_before_it_wrote_where_its_log_starts_has_other
     assert cluster[3].values == [*"abcd"]
 
 
-def test_a_log_that_is_cut_in_the_batch_in_which_it_starts_is_empty_and_starts_where_it_ends() -> None:
-    """It started behind its end; then it took nothing of a leader that has another batch there."""
+def test_log_truncated_in_its_first_batch_is_empty() -> None:
+    """Its start was after its end; then it refused the different batch of a leader at that offset."""
     log = PartitionLog(MemoryLogDirectory(), TP, segment_bytes=1 << 20)
     for values in ("abc", "def"):
         data = batch(*values)
@@ -96,7 +97,7 @@ def test_a_log_that_is_cut_in_the_batch_in_which_it_starts_is_empty_and_starts_w
     assert (log.truncate_to(2), log.start_offset, log.end_offset, log.high_watermark) == (0, 0, 0, 0)
 
 
-def test_an_empty_log_takes_a_batch_that_begins_before_it_and_no_batch_that_lies_before_it() -> None:
+def test_empty_log_accepts_only_a_batch_that_covers_its_start() -> None:
     leader = PartitionLog(MemoryLogDirectory(), TP, segment_bytes=1 << 20)
     for values in ("abc", "def"):
         data = batch(*values)
@@ -110,17 +111,18 @@ def test_an_empty_log_takes_a_batch_that_begins_before_it_and_no_batch_that_lies
     assert (follower.start_offset, follower.end_offset) == (4, 4)
     second = leader.read(4, 1 << 20, 6, True)
     assert not follower.append_as_follower(second * 2, [headers[1], headers[1]])
-    assert (follower.start_offset, follower.end_offset) == (4, 4), "nothing is touched by what is refused"
+    assert (follower.start_offset, follower.end_offset) == (4, 4), "a refused batch changes nothing"
     assert follower.append_as_follower(second, [headers[1]])
     assert (follower.start_offset, follower.end_offset, follower.high_watermark) == (4, 6, 4)
     assert follower.read(4, 1 << 20, 6, True) == second
 
 
 @pytest.mark.parametrize("segment_bytes", [1 << 20, 100])
-def test_what_is_written_where_deleted_records_were_cut_off_is_there_though_the_broker_is_killed(
+def test_records_replacing_deleted_ones_survive_a_kill(
     segment_bytes: int,
 ) -> None:
-    """The checkpoint of where logs start is written once a minute, and this log starts earlier since it was cut."""
+    """The checkpoint of log start offsets is written once a minute, and this log starts earlier since its
+    truncation."""
     cluster = Cluster(2, log_segment_bytes=segment_bytes, log_retention_check_interval_ms=1_000)
     cluster.topic_configs[TP.topic] = {"retention.ms": "-1"}
     cluster.create([1, 2])

@@ -23,14 +23,14 @@ ROOT = Path("/logs")
 
 
 class UnreadableDisk(MemoryLogDirectory):
-    """A log directory whose file system does not report its size."""
+    """Log directory whose file system does not report its size."""
 
     def space(self) -> DiskSpace:
         raise OSError("statvfs failed")
 
 
 def described(directory: LogDirectory, version: int = 4) -> Any:
-    """The row of a broker's only log directory."""
+    """Return the row of a broker's only log directory."""
     cluster = Cluster(brokers=1, log_dirs="/logs")
     node = cluster.nodes[1]
     node.more_ports = {"log_directories": [directory]}
@@ -53,7 +53,7 @@ def test_used_blocks_count_in_total_but_not_in_usable() -> None:
     assert directory.space() == DiskSpace(before.total_bytes, 98 * BLOCK_BYTES)
 
 
-def test_host_directory_reports_statvfs_sizes(tmp_path: Path) -> None:
+def test_host_directory_returns_statvfs_sizes(tmp_path: Path) -> None:
     row = described(FileLogDirectory(tmp_path))
     host = os.statvfs(tmp_path)
     assert row.error_code is ErrorCode.none

@@ -1,4 +1,4 @@
-"""Leader-epoch files: on the disk soon after they were replaced, and never believed against the records."""
+"""Leader epoch files: synced soon after they are replaced, and ignored where they contradict the records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILE = "leader-epoch-checkpoint"
 
 
 class Syncs:
-    """What is fsynced by whom, in order; held while `gate` is closed."""
+    """Log of fsync calls and their threads, in order; calls wait while `gate` is closed."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.done: list[str] = []
@@ -53,19 +53,17 @@ def directory(tmp_path: Path) -> FileLogDirectory:
     return made
 
 
-def test_a_file_that_was_exchanged_is_synced_with_its_directory_by_another_thread(
-    directory: FileLogDirectory, syncs: Syncs
-) -> None:
+def test_replaced_file_is_synced_with_its_directory_by_a_thread(directory: FileLogDirectory, syncs: Syncs) -> None:
     syncs.gate.clear()
     directory.exchange_text("orders-0", FILE, "one")
-    assert directory.read_text("orders-0", FILE) == "one" and not syncs.done, "nobody waits for the disk"
+    assert directory.read_text("orders-0", FILE) == "one" and not syncs.done, "the caller does not wait for the disk"
     syncs.gate.set()
     directory.finish(20)
     assert syncs.done == [FILE, "orders-0/"]
     assert syncs.threads == {"log directory sync"}
 
 
-def test_a_file_exchanged_again_before_its_turn_is_synced_once(directory: FileLogDirectory, syncs: Syncs) -> None:
+def test_file_replaced_twice_before_the_sync_is_synced_once(directory: FileLogDirectory, syncs: Syncs) -> None:
     syncs.gate.clear()
     directory.create_partition("orders-1")
     directory.exchange_text("orders-1", FILE, "first")
@@ -76,9 +74,7 @@ def test_a_file_exchanged_again_before_its_turn_is_synced_once(directory: FileLo
     assert syncs.done == [FILE, "orders-1/", FILE, "orders-0/"]
 
 
-def test_a_replica_that_is_renamed_meanwhile_is_synced_under_its_new_name(
-    directory: FileLogDirectory, syncs: Syncs
-) -> None:
+def test_replica_renamed_before_the_sync_is_synced_there(directory: FileLogDirectory, syncs: Syncs) -> None:
     syncs.gate.clear()
     directory.exchange_text("orders-0", FILE, "one")
     directory.exchange_text("orders-0", "another", "one")
@@ -88,7 +84,7 @@ def test_a_replica_that_is_renamed_meanwhile_is_synced_under_its_new_name(
     assert {"another", FILE, "orders-9/"} <= set(syncs.done)
 
 
-def test_a_replica_that_is_deleted_meanwhile_is_no_trouble(directory: FileLogDirectory, syncs: Syncs) -> None:
+def test_replica_deleted_before_the_sync_causes_no_failure(directory: FileLogDirectory, syncs: Syncs) -> None:
     syncs.gate.clear()
     directory.exchange_text("orders-0", FILE, "one")
     directory.exchange_text("orders-0", "another", "one")
@@ -100,7 +96,7 @@ def test_a_replica_that_is_deleted_meanwhile_is_no_trouble(directory: FileLogDir
     directory.finish(20)
 
 
-def test_a_disk_that_cannot_sync_has_failed(directory: FileLogDirectory, syncs: Syncs) -> None:
+def test_failed_sync_is_a_disk_failure(directory: FileLogDirectory, syncs: Syncs) -> None:
     syncs.failure = OSError(errno.EIO, "Input/output error")
     directory.exchange_text("orders-0", FILE, "one")
     directory.finish(20)
@@ -109,7 +105,7 @@ def test_a_disk_that_cannot_sync_has_failed(directory: FileLogDirectory, syncs: 
             directory.exchange_text("orders-0", FILE, "two")
 
 
-# ---- what a power loss leaves -----------------------------------------------------------------------------------
+# ---- after a power loss -----------------------------------------------------------------------------------------
 
 
 def log_of(disk: MemoryLogDirectory) -> PartitionLog:
@@ -122,7 +118,7 @@ def append(log: PartitionLog, epoch: int) -> None:
     log.append_as_leader(data, split_batches(data) or [], epoch)
 
 
-def test_an_epoch_that_a_power_loss_takes_from_its_file_is_found_in_the_records() -> None:
+def test_epoch_lost_from_its_file_is_restored_from_the_records() -> None:
     disk = MemoryLogDirectory()
     log = log_of(disk)
     for epoch in (1, 4):
@@ -133,7 +129,7 @@ def test_an_epoch_that_a_power_loss_takes_from_its_file_is_found_in_the_records(
     assert log_of(disk).epochs.entries == [(1, 0), (4, 1)]
 
 
-def test_a_power_loss_that_takes_records_takes_their_epochs_too() -> None:
+def test_power_loss_removes_the_epochs_of_lost_records() -> None:
     disk = MemoryLogDirectory()
     log = log_of(disk)
     append(log, 1)
@@ -143,7 +139,7 @@ def test_a_power_loss_that_takes_records_takes_their_epochs_too() -> None:
     assert log_of(disk).epochs.entries == [(1, 0)]
 
 
-def test_an_entry_that_was_truncated_away_and_comes_back_is_not_believed() -> None:
+def test_stale_epoch_entry_is_replaced_from_the_records() -> None:
     disk = MemoryLogDirectory()
     log = log_of(disk)
     append(log, 1)
@@ -162,7 +158,7 @@ def test_an_entry_that_was_truncated_away_and_comes_back_is_not_believed() -> No
     assert disk.read_text(str(TP), FILE) == "0\n2\n1 0\n2 2\n"
 
 
-def test_an_entry_whose_records_compaction_took_stays() -> None:
+def test_epoch_of_compacted_records_stays() -> None:
     cache = EpochCache([(1, 0), (2, 5), (3, 9)], lambda entries: None)
     cache.believe([(1, 0), (3, 9)], {1: 4, 3: 12})
     assert cache.entries == [(1, 0), (2, 5), (3, 9)]

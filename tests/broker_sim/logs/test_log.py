@@ -1,4 +1,4 @@
-"""Logs, batches and small files: what is written is what is read, also after a restart."""
+"""Logs, batches and checkpoint files: reading returns what was written, also after a restart."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ records = st.lists(
 
 
 @given(records, st.sampled_from(Codec), st.integers(0, 1 << 40))
-def test_a_batch_decodes_to_the_records_it_was_built_of(rows: list[Record], codec: Codec, base: int) -> None:
+def test_batch_decodes_to_its_records(rows: list[Record], codec: Codec, base: int) -> None:
     valid = validated(build_batch(rows, codec=codec))
     stored, headers = patch_batches(valid.data, valid.headers, base, 7)
     assert split_batches(stored) == headers
@@ -81,32 +81,32 @@ def test_a_batch_decodes_to_the_records_it_was_built_of(rows: list[Record], code
 
 
 @given(records, st.data())
-def test_a_flipped_bit_is_found_and_never_raises(rows: list[Record], data: st.DataObject) -> None:
+def test_flipped_bit_is_detected_without_an_exception(rows: list[Record], data: st.DataObject) -> None:
     good = build_batch(rows)
     at = data.draw(st.integers(8, len(good) - 1))
     bad = bytearray(good)
     bad[at] ^= 1 << data.draw(st.integers(0, 7))
     if 12 <= at < 16:
         return
-    # A batch that seems longer than it is counts as cut off, and of such nothing is appended.
+    # A batch with too large a length counts as truncated, and is not appended.
     assert error_of(bytes(bad)) != 0 or not validated(bytes(bad)).headers
 
 
 @given(st.binary(max_size=200))
-def test_garbage_is_refused_and_never_raises(data: bytes) -> None:
+def test_invalid_bytes_are_refused_without_an_exception(data: bytes) -> None:
     assert error_of(data) != 0 or not validated(data).headers
     with suppress(BatchUnreadable):
         decode_records(data)
 
 
-def test_a_part_of_a_batch_at_the_end_is_left_out() -> None:
+def test_incomplete_batch_at_the_end_is_ignored() -> None:
     one = batch("a")
     data = one + batch("b", base_offset=1)
     assert [r.value for r in decode_records(data[:-1])] == [b"a"]
     assert [r.value for r in decode_records(data, 1)] == [b"b"]
 
 
-def test_a_batch_is_the_bytes_that_kafka_python_reads() -> None:
+def test_kafka_python_reads_our_batch_bytes() -> None:
     memory = pytest.importorskip("kafka.record.memory_records")
     data = build_batch(
         [Record(b"k", b"v", 1_700_000_000_000, 0, (("h", b"1"),)), Record(None, b"w", 1_700_000_000_001)]
@@ -122,7 +122,7 @@ def test_a_batch_is_the_bytes_that_kafka_python_reads() -> None:
 # ---- the log --------------------------------------------------------------------------------------------------------
 
 
-def test_segments_roll_and_carry_their_base_offset_in_20_digits(directory: LogDirectory) -> None:
+def test_segments_roll_and_have_their_base_offset_as_file_name(directory: LogDirectory) -> None:
     log = open_log(directory, segment_bytes=300)
     for i in range(10):
         append(log, f"value {i}")
@@ -132,7 +132,7 @@ def test_segments_roll_and_carry_their_base_offset_in_20_digits(directory: LogDi
     assert read_all(log) == [f"value {i}" for i in range(10)]
 
 
-def test_a_log_opens_as_it_was_closed(directory: LogDirectory) -> None:
+def test_reopened_log_is_unchanged(directory: LogDirectory) -> None:
     log = open_log(directory, segment_bytes=300)
     for i in range(10):
         append(log, f"value {i}", epoch=i // 4, producer_id=3, producer_epoch=0, base_sequence=i)
@@ -149,7 +149,7 @@ def test_a_log_opens_as_it_was_closed(directory: LogDirectory) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 1, 30, 60, 61, 68])
-def test_a_torn_tail_is_cut_at_open(directory: LogDirectory, keep: int) -> None:
+def test_torn_tail_is_truncated_when_the_log_opens(directory: LogDirectory, keep: int) -> None:
     log = open_log(directory)
     append(log, "a")
     append(log, "b")
@@ -163,7 +163,7 @@ def test_a_torn_tail_is_cut_at_open(directory: LogDirectory, keep: int) -> None:
     assert read_all(again) == ["a", "c"]
 
 
-def test_a_flipped_bit_on_disk_is_found_at_open_and_cut(tmp_path: Path) -> None:
+def test_flipped_bit_on_disk_truncates_the_log_when_it_opens(tmp_path: Path) -> None:
     log = open_log(FileLogDirectory(tmp_path))
     for value in "abc":
         append(log, value)
@@ -192,9 +192,7 @@ def test_segments_after_a_damaged_one_are_dropped(directory: LogDirectory) -> No
 
 
 @pytest.mark.parametrize("is_torn_too", [False, True])
-def test_a_flipped_bit_in_a_segment_that_is_not_the_last_is_found_at_an_unclean_start(
-    tmp_path: Path, is_torn_too: bool
-) -> None:
+def test_flipped_bit_in_an_earlier_segment_is_found_on_opening(tmp_path: Path, is_torn_too: bool) -> None:
     log = open_log(FileLogDirectory(tmp_path), segment_bytes=250)
     for value in "abcdefgh":
         append(log, value)
@@ -214,7 +212,7 @@ def test_a_flipped_bit_in_a_segment_that_is_not_the_last_is_found_at_an_unclean_
     again.close()
 
 
-def test_a_gap_between_segments_is_read_across_as_compaction_leaves_them(directory: LogDirectory) -> None:
+def test_missing_segment_is_read_as_a_compaction_gap(directory: LogDirectory) -> None:
     log = open_log(directory, segment_bytes=100)
     for value in "abcd":
         append(log, value)
@@ -223,12 +221,10 @@ def test_a_gap_between_segments_is_read_across_as_compaction_leaves_them(directo
     again = open_log(directory, segment_bytes=100)
     assert read_all(again) == ["a", "c", "d"] and again.damage == []
     [gap] = headers_of(again.read(1, 1 << 20, 2, True))
-    assert (gap.base_offset, gap.next_offset, gap.record_count) == (1, 2, 0), (
-        "nothing of what lies at or above the limit"
-    )
+    assert (gap.base_offset, gap.next_offset, gap.record_count) == (1, 2, 0), "no record at or above the limit"
 
 
-def test_truncation_forgets_epochs_producers_and_committed_offsets(directory: LogDirectory) -> None:
+def test_truncation_adjusts_epochs_producers_and_high_watermark(directory: LogDirectory) -> None:
     log = open_log(directory, segment_bytes=300)
     for i in range(12):
         append(log, str(i), epoch=i // 4, producer_id=i % 2, producer_epoch=0, base_sequence=i // 2)
@@ -246,7 +242,7 @@ def test_truncation_forgets_epochs_producers_and_committed_offsets(directory: Lo
     assert read_all(open_log(directory)) == ["far"]
 
 
-def test_truncation_inside_a_batch_drops_the_whole_batch(directory: LogDirectory) -> None:
+def test_truncation_within_a_batch_removes_the_whole_batch(directory: LogDirectory) -> None:
     log = open_log(directory)
     append(log, "a")
     append(log, "b", "c", "d")
@@ -254,15 +250,15 @@ def test_truncation_inside_a_batch_drops_the_whole_batch(directory: LogDirectory
     assert read_all(log) == ["a"]
 
 
-def test_a_follower_takes_only_what_continues_its_log() -> None:
+def test_follower_accepts_only_a_continuation_of_its_log() -> None:
     log = open_log(MemoryLogDirectory())
     ahead = batch("a", base_offset=3, leader_epoch=2)
     headers = split_batches(ahead)
-    assert headers and log.append_as_follower(ahead, headers), "compaction may have taken what lay before"
+    assert headers and log.append_as_follower(ahead, headers), "compaction can have removed the earlier records"
     assert log.end_offset == 4
-    behind = batch("b", base_offset=2, leader_epoch=2)
-    headers = split_batches(behind)
-    assert headers and not log.append_as_follower(behind, headers)
+    overlapping = batch("b", base_offset=2, leader_epoch=2)
+    headers = split_batches(overlapping)
+    assert headers and not log.append_as_follower(overlapping, headers)
     assert log.end_offset == 4
 
 
@@ -276,7 +272,7 @@ steps = st.lists(
 
 @given(steps, st.sampled_from([120, 400, 5_000]))
 @settings(max_examples=150, deadline=None)
-def test_a_log_holds_what_a_list_holds(plan: list[tuple[str, int]], segment_bytes: int) -> None:
+def test_log_matches_a_list_under_random_steps(plan: list[tuple[str, int]], segment_bytes: int) -> None:
     directory = MemoryLogDirectory()
     log = open_log(directory, segment_bytes)
     model: list[str] = []
@@ -312,7 +308,7 @@ def test_a_log_holds_what_a_list_holds(plan: list[tuple[str, int]], segment_byte
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=12), st.integers(0, 30))
 @settings(deadline=None)
-def test_a_power_loss_leaves_a_prefix_that_holds_all_that_was_flushed(sizes: list[int], flush_after: int) -> None:
+def test_power_loss_leaves_a_prefix_with_all_flushed_records(sizes: list[int], flush_after: int) -> None:
     directory = MemoryLogDirectory()
     log = open_log(directory, 300)
     model: list[str] = []
@@ -333,7 +329,7 @@ def test_a_power_loss_leaves_a_prefix_that_holds_all_that_was_flushed(sizes: lis
 # ---- epochs and small files -----------------------------------------------------------------------------------------
 
 
-def test_epoch_cache_answers_as_section_4_5_says() -> None:
+def test_epoch_cache_returns_end_offsets_and_truncates() -> None:
     saved: list[list[tuple[int, int]]] = []
     cache = EpochCache([(2, 10), (4, 20), (7, 30)], lambda entries: saved.append(list(entries)))
     end = 40
@@ -356,7 +352,7 @@ def test_epoch_cache_answers_as_section_4_5_says() -> None:
     assert cache.entries == [(4, 20), (7, 30)] == saved[-1]
 
 
-def test_small_files_are_in_kafkas_own_formats(directory: LogDirectory) -> None:
+def test_checkpoint_files_have_kafkas_formats(directory: LogDirectory) -> None:
     marks = {TopicPartition("b-c", 1): 7, TopicPartition("a", 0): 0}
     checkpoints.write_offsets(directory, checkpoints.REPLICATION_OFFSETS, marks)
     assert directory.read_text("", "replication-offset-checkpoint") == "0\n2\na 0 0\nb-c 1 7\n"
@@ -374,7 +370,7 @@ def test_small_files_are_in_kafkas_own_formats(directory: LogDirectory) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1\n0\n", "0\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\n1\na x 1\n", "0\nx\n"])
-def test_a_damaged_checkpoint_is_no_checkpoint(directory: LogDirectory, text: str) -> None:
+def test_damaged_checkpoint_is_ignored(directory: LogDirectory, text: str) -> None:
     directory.write_text("", checkpoints.REPLICATION_OFFSETS, text)
     assert checkpoints.read_offsets(directory, checkpoints.REPLICATION_OFFSETS) == {}
 
@@ -391,11 +387,11 @@ def test_a_damaged_checkpoint_is_no_checkpoint(directory: LogDirectory, text: st
         ("a-²", None),
     ],
 )
-def test_a_replica_directory_is_named_topic_number(name: str, expected: tuple[str, int] | None) -> None:
+def test_replica_directory_name_is_topic_dash_number(name: str, expected: tuple[str, int] | None) -> None:
     assert partition_of(name) == expected
 
 
-def test_a_log_directory_refuses_names_that_lead_out_of_it(tmp_path: Path) -> None:
+def test_log_directory_refuses_names_outside_it(tmp_path: Path) -> None:
     directory = FileLogDirectory(tmp_path)
     for name, file in (("../x", "f"), ("a", "../f"), ("..", "f")):
         with pytest.raises(ValueError, match="not a name within"):

@@ -1,4 +1,4 @@
-"""Several log directories, and what becomes of replicas when one of them fails (KIP-112)."""
+"""Several log directories, and the state of replicas after one of them fails (KIP-112)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ORDERS = [TopicPartition("orders", number) for number in range(4)]
 
 
 class BrittleFile(MemoryLogFile):
-    """A file that can break."""
+    """File that can be made to fail."""
 
     def __init__(self, directory: BrittleDirectory) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class BrittleFile(MemoryLogFile):
 
 
 class BrittleDirectory(MemoryLogDirectory):
-    """A log directory on a disk that can break."""
+    """Log directory on a disk that can be made to fail."""
 
     is_broken = False
     error = errno.EIO
@@ -89,8 +89,8 @@ class TwoDisks(broker_world.Cluster):
                 "halt": self.halted.append,
             }
 
-    def lying_on(self, broker_id: int, disk: int) -> list[TopicPartition]:
-        """The partitions of which that disk holds the replica."""
+    def replicas_on(self, broker_id: int, disk: int) -> list[TopicPartition]:
+        """Return the partitions with a replica on that disk."""
         names = self.disks[broker_id][disk].partitions()
         return [partition for partition in ORDERS if str(partition) in names]
 
@@ -117,15 +117,15 @@ def cluster() -> Iterator[TwoDisks]:
     made.stop_all()
 
 
-def test_replicas_are_spread_over_the_directories(cluster: TwoDisks) -> None:
+def test_replicas_are_spread_over_the_log_directories(cluster: TwoDisks) -> None:
     for broker_id in (1, 2, 3):
-        assert [len(cluster.lying_on(broker_id, disk)) for disk in (0, 1)] == [2, 2]
+        assert [len(cluster.replicas_on(broker_id, disk)) for disk in (0, 1)] == [2, 2]
     for disk in cluster.disks[1]:
         assert "cluster.id" in (disk.read_text("", "meta.properties") or "")
 
 
-def test_a_failed_directory_takes_its_replicas_offline_and_the_others_serve_on(cluster: TwoDisks) -> None:
-    lost, kept = cluster.lying_on(1, 1), cluster.lying_on(1, 0)
+def test_failed_log_directory_takes_only_its_replicas_offline(cluster: TwoDisks) -> None:
+    lost, kept = cluster.replicas_on(1, 1), cluster.replicas_on(1, 0)
     cluster.disks[1][1].is_broken = True
     assert cluster.produce(1, lost[0]) == ErrorCode.kafka_storage_error
     cluster.wait(3_000)
@@ -139,13 +139,13 @@ def test_a_failed_directory_takes_its_replicas_offline_and_the_others_serve_on(c
     (damage,) = cluster.nodes[1].of(e.LogDamageFound)
     assert (damage.file, damage.action) == ("log.dirs[1]", "taken offline")
     notes = cluster.ensemble.nodes[znodes.LOG_DIR_EVENT_NOTIFICATION]
-    assert notes.cversion > 0 and notes.children == set(), "the controller has seen to the note"
+    assert notes.cversion > 0 and notes.children == set(), "the controller has removed the notification"
     metadata = cluster.nodes[2].broker.metadata.partition(lost[0])
     assert metadata is not None and metadata.offline_replicas == (1,)
 
 
-def test_everything_asked_of_an_offline_replica_is_answered_with_a_storage_error(cluster: TwoDisks) -> None:
-    (partition, other) = cluster.lying_on(1, 1)
+def test_requests_to_an_offline_replica_get_a_storage_error(cluster: TwoDisks) -> None:
+    (partition, other) = cluster.replicas_on(1, 1)
     cluster.disks[1][1].is_broken = True
     cluster.produce(1, other)
     replicas = cluster.nodes[1].broker.replicas
@@ -156,10 +156,10 @@ def test_everything_asked_of_an_offline_replica_is_answered_with_a_storage_error
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_a_replica_whose_disk_fails_is_not_said_to_be_deleted(cluster: TwoDisks, is_known: bool) -> None:
-    """Neither where the failure is known already nor where the deletion is what meets it: the topic is not gone."""
-    (partition, other) = cluster.lying_on(1, 1)
-    kept = cluster.lying_on(1, 0)[0]
+def test_stop_replica_on_a_failed_disk_returns_a_storage_error(cluster: TwoDisks, is_known: bool) -> None:
+    """Both if the failure is known already and if the deletion detects it: the replica still exists."""
+    (partition, other) = cluster.replicas_on(1, 1)
+    kept = cluster.replicas_on(1, 0)[0]
     cluster.disks[1][1].is_broken = True
     if is_known:
         cluster.produce(1, other)
@@ -175,11 +175,11 @@ def test_a_replica_whose_disk_fails_is_not_said_to_be_deleted(cluster: TwoDisks,
     answer: Any = replicas.stop_replica(message)
     errors = [row.error_code for row in answer.partition_errors]
     assert (answer.error_code, errors) == (0, [ErrorCode.kafka_storage_error, 0])
-    assert partition in cluster.lying_on(1, 1) and kept not in cluster.lying_on(1, 0)
+    assert partition in cluster.replicas_on(1, 1) and kept not in cluster.replicas_on(1, 0)
 
 
-def test_records_of_a_replica_on_a_failing_disk_are_not_deleted_and_those_on_another_are(cluster: TwoDisks) -> None:
-    (lost, offline), kept = cluster.lying_on(1, 1), cluster.lying_on(1, 0)[0]
+def test_delete_records_fails_only_on_the_failed_disk(cluster: TwoDisks) -> None:
+    (lost, offline), kept = cluster.replicas_on(1, 1), cluster.replicas_on(1, 0)[0]
     assert cluster.produce(1, lost, acks=-1) == cluster.produce(1, kept, acks=-1) == 0
     cluster.disks[1][1].is_broken = True
     replicas = cluster.nodes[1].broker.replicas
@@ -188,10 +188,10 @@ def test_records_of_a_replica_on_a_failing_disk_are_not_deleted_and_those_on_ano
     assert deleted.result()[lost].error == ErrorCode.kafka_storage_error
     assert deleted.result()[kept] == (0, 1)
     gone: Any = replicas.delete_records({offline: 0}, 1_000)
-    assert gone.result()[offline].error == ErrorCode.kafka_storage_error, "not that somebody else leads"
+    assert gone.result()[offline].error == ErrorCode.kafka_storage_error, "not that another broker leads"
 
 
-def test_a_coordinator_whose_log_directory_fails_is_none_from_then_on() -> None:
+def test_coordinator_resigns_when_its_log_directory_fails() -> None:
     cluster = TwoDisks(offsets_topic_num_partitions="4")
     cluster.start()
     find(cluster.nodes[2], GROUP)
@@ -203,7 +203,7 @@ def test_a_coordinator_whose_log_directory_fails_is_none_from_then_on() -> None:
     disk.is_broken = True
     node.broker.replicas.produce([(partition, build_batch([Record(b"k", b"v", 0)]))], 1, 1_000)
     cluster.wait(0)
-    assert cluster.state(partition).leader == node.broker_id, "no controller has heard of it yet"
+    assert cluster.state(partition).leader == node.broker_id, "no controller has noticed it yet"
     assert not store.owns(GROUP)
     cluster.wait(3_000)
     (successor,) = [each for each in cluster.nodes.values() if each.broker.groups.store.owns(GROUP)]
@@ -211,44 +211,44 @@ def test_a_coordinator_whose_log_directory_fails_is_none_from_then_on() -> None:
     cluster.stop_all()
 
 
-def test_a_fetch_that_waits_for_a_partition_on_a_failing_disk_is_answered_and_harms_no_produce(
+def test_pending_fetch_survives_a_disk_failure(
     cluster: TwoDisks,
 ) -> None:
-    kept, lost = cluster.lying_on(1, 0)[0], cluster.lying_on(1, 1)[0]
+    kept, lost = cluster.replicas_on(1, 0)[0], cluster.replicas_on(1, 1)[0]
     assert cluster.produce(1, lost) == cluster.produce(1, lost) == 0
     replicas = cluster.nodes[1].broker.replicas
-    wanted = [FetchPartition(kept, 0, -1, -1, 1 << 20), FetchPartition(lost, 0, -1, -1, 1 << 20)]
-    fetched: Any = replicas.fetch(FetchParams(-1, 60_000, 1 << 19, 1 << 20), wanted)
+    requested = [FetchPartition(kept, 0, -1, -1, 1 << 20), FetchPartition(lost, 0, -1, -1, 1 << 20)]
+    fetched: Any = replicas.fetch(FetchParams(-1, 60_000, 1 << 19, 1 << 20), requested)
     assert not fetched.done()
 
     cluster.disks[1][1].is_broken = True
     assert cluster.produce(1, kept, acks=-1) == 0
-    assert [row.error for row in fetched.result()] == [0, 0], "what was read before the disk failed"
+    assert [row.error for row in fetched.result()] == [0, 0], "the records read before the disk failed"
 
 
-def test_the_log_of_a_replica_is_not_made_anew_while_it_may_lie_on_a_failed_disk(cluster: TwoDisks) -> None:
-    lost = cluster.lying_on(3, 1)
+def test_replica_on_a_failed_disk_is_not_created_elsewhere(cluster: TwoDisks) -> None:
+    lost = cluster.replicas_on(3, 1)
     cluster.disks[3][1].is_broken = True
     cluster.nodes[3].broker.replicas._logs.checkpoint_high_watermarks()
     cluster.wait(200)
     cluster.produce(1, lost[0])
     cluster.wait(6_000)
     assert cluster.state(lost[0]).isr == (1, 2)
-    assert cluster.lying_on(3, 0) == [partition for partition in ORDERS if partition not in lost]
+    assert cluster.replicas_on(3, 0) == [partition for partition in ORDERS if partition not in lost]
 
 
-def test_a_disk_that_fails_under_replicas_to_which_nothing_happens_is_noticed_by_the_next_checkpoint(
+def test_next_checkpoint_detects_the_failure_of_an_idle_disk(
     cluster: TwoDisks,
 ) -> None:
     cluster.wait(6_000)
-    lost = cluster.lying_on(3, 1)
+    lost = cluster.replicas_on(3, 1)
     assert lost
     cluster.disks[3][1].is_broken = True
     cluster.wait(6_000)
     assert all(3 not in cluster.state(partition).isr for partition in lost)
 
 
-def test_a_broker_whose_every_directory_failed_ends(cluster: TwoDisks) -> None:
+def test_broker_stops_when_all_log_directories_have_failed(cluster: TwoDisks) -> None:
     for disk in cluster.disks[2]:
         disk.is_broken = True
     for partition in ORDERS:
@@ -258,17 +258,17 @@ def test_a_broker_whose_every_directory_failed_ends(cluster: TwoDisks) -> None:
     assert cluster.nodes[2].of(e.NodeStopped)[-1].reason == "every log directory has failed"
 
 
-def test_a_broker_whose_disks_are_full_says_so_and_what_to_do(cluster: TwoDisks) -> None:
+def test_broker_with_full_disks_reports_what_to_do(cluster: TwoDisks) -> None:
     for disk in cluster.disks[2]:
         disk.is_broken, disk.error = True, errno.ENOSPC
     for partition in ORDERS:
         cluster.produce(1, partition)
     cluster.wait(1_000)
-    (said,) = cluster.halted
-    assert "its disk is full: make room and start this broker again" in said
+    (message,) = cluster.halted
+    assert "its disk is full: make room and start this broker again" in message
 
 
-def test_a_disk_that_is_full_before_there_is_a_log_directory_is_said_in_a_line(
+def test_disk_full_before_the_first_log_directory_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(path: Path) -> None:
@@ -278,16 +278,16 @@ def test_a_disk_that_is_full_before_there_is_a_log_directory_is_said_in_a_line(
     config.write_text(f"broker.id=1\nzookeeper.connect=127.0.0.1:1\nlog.dirs={tmp_path / 'logs'}\n")
     monkeypatch.setattr(HOST, "mkdir", full)
     assert main(config) == 1
-    said = capsys.readouterr().err
-    assert said == (
+    message = capsys.readouterr().err
+    assert message == (
         f"zabka broker: the disk is full for {tmp_path / 'logs'}: this broker cannot keep records or even its own "
         "state, and stops; make room and start it again\n"
     )
 
 
-def test_a_broker_starts_without_a_directory_that_fails_already(cluster: TwoDisks) -> None:
-    """KIP-112; what lies there is answered with an error, and the controller learns of it from that."""
-    lost, kept = cluster.lying_on(1, 1), cluster.lying_on(1, 0)
+def test_broker_starts_without_a_log_directory_that_has_failed(cluster: TwoDisks) -> None:
+    """KIP-112: requests to its replicas get an error; the controller learns from it that they are offline."""
+    lost, kept = cluster.replicas_on(1, 1), cluster.replicas_on(1, 0)
     cluster.nodes[1].kill()
     cluster.expire(cluster.nodes[1])
     cluster.disks[1][1].is_broken = True

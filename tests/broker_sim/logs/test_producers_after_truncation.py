@@ -1,4 +1,4 @@
-"""What a log knows of producers once its end was cut off, or it was opened (ProducerStateManager.truncateAndReload)."""
+"""The producer state of a log after a truncation or after opening (ProducerStateManager.truncateAndReload)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def write(log: PartitionLog, producer_id: int, *sequences: int) -> None:
 
 
 def last_of(log: PartitionLog) -> dict[int, tuple[int, int]]:
-    """The last sequence and offset of each producer."""
+    """Return the last sequence and offset of each producer."""
     return {entry.producer_id: (entry.last_sequence, entry.last_offset) for entry in log.producers.entries()}
 
 
@@ -36,7 +36,7 @@ def header_of(producer_id: int, sequence: int) -> BatchHeader:
     return headers[0]
 
 
-def test_a_producer_all_of_whose_batches_in_flight_are_cut_off_is_known_by_the_snapshot_before_them(
+def test_truncated_producer_is_restored_from_the_snapshot_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log = a_log(1 << 20)
@@ -57,10 +57,10 @@ def test_a_producer_all_of_whose_batches_in_flight_are_cut_off_is_known_by_the_s
     monkeypatch.setattr(Segment, "headers", spied)
     assert log.truncate_to(5) == 5
     assert last_of(log) == {A: (0, 0), B: (3, 4)}
-    assert set(visited) == {4}, "what lies before the last snapshot is not read again"
+    assert set(visited) == {4}, "records before the last snapshot are not read again"
 
 
-def test_a_producer_is_known_by_a_batch_that_compaction_has_taken_since() -> None:
+def test_producer_state_survives_the_compaction_of_its_batch() -> None:
     log = a_log(1 << 20)
     write(log, A, 0)
     log.roll()
@@ -72,10 +72,10 @@ def test_a_producer_is_known_by_a_batch_that_compaction_has_taken_since() -> Non
     run_compaction(log)
     assert [segment.size > 0 for segment in log.segments] == [False, True, True]
     log.truncate_to(3)
-    assert last_of(log) == {A: (1, 1), B: (0, 2)}, "A goes on with sequence 2, which is not out of order"
+    assert last_of(log) == {A: (1, 1), B: (0, 2)}, "A continues with sequence 2, which is in order"
 
 
-def test_where_the_last_snapshot_is_damaged_the_one_before_it_serves() -> None:
+def test_damaged_producer_snapshot_falls_back_to_the_one_before() -> None:
     directory = MemoryLogDirectory()
     log = a_log(1 << 20, directory)
     for sequence in range(3):
@@ -93,7 +93,7 @@ def test_where_the_last_snapshot_is_damaged_the_one_before_it_serves() -> None:
     assert torn not in directory.list_files(log.name)
 
 
-def test_without_any_snapshot_the_whole_log_is_read() -> None:
+def test_log_without_snapshots_is_read_completely() -> None:
     log = a_log(1 << 20)
     write(log, A, 0)
     write(log, B, 0, 1, 2, 3, 4, 5)
@@ -102,7 +102,7 @@ def test_without_any_snapshot_the_whole_log_is_read() -> None:
     assert producer_snapshots.latest(MemoryLogDirectory(), log.name, 9) == (0, list[ProducerEntry]())
 
 
-def test_a_log_that_is_cut_where_a_segment_begins_keeps_the_snapshot_of_there() -> None:
+def test_truncation_at_a_segment_start_keeps_its_snapshot() -> None:
     directory = MemoryLogDirectory()
     log = a_log(1 << 20, directory)
     write(log, A, 0)
@@ -115,7 +115,7 @@ def test_a_log_that_is_cut_where_a_segment_begins_keeps_the_snapshot_of_there() 
     assert last_of(log) == {A: (0, 0), B: (0, 1)}
 
 
-def test_after_a_restart_a_producer_is_known_by_a_batch_that_compaction_has_taken_since() -> None:
+def test_compacted_producer_state_survives_a_restart() -> None:
     directory = MemoryLogDirectory()
     log = a_log(1 << 20, directory)
     write(log, A, 0)
@@ -132,10 +132,10 @@ def test_after_a_restart_a_producer_is_known_by_a_batch_that_compaction_has_take
     before = last_of(log)
     assert before == {C: (0, 1), A: (1, 2), B: (0, 3)}
     again = a_log(1 << 20, directory)
-    assert last_of(again) == before, "A goes on with sequence 2, which is not out of order"
+    assert last_of(again) == before, "A continues with sequence 2, which is in order"
 
 
-def test_after_a_restart_a_resend_of_any_of_the_last_five_batches_is_known_still() -> None:
+def test_last_five_batches_are_duplicates_after_a_restart() -> None:
     directory = MemoryLogDirectory()
     log = a_log(1 << 20, directory)
     write(log, A, 0, 1, 2, 3)
@@ -147,11 +147,11 @@ def test_after_a_restart_a_resend_of_any_of_the_last_five_batches_is_known_still
         assert isinstance(found, ProducerBatch) and found.base_offset == sequence
 
 
-def test_a_snapshot_of_where_no_segment_begins_is_not_believed_once_the_log_was_cut_below() -> None:
+def test_snapshot_without_a_segment_is_removed_by_truncation() -> None:
     directory = MemoryLogDirectory()
     log = a_log(1 << 20, directory)
     write(log, A, 0, 1)
-    # The process ended between the two halves of a roll.
+    # The process stopped between the two halves of a roll.
     producer_snapshots.write(directory, log.name, 2, log.producers.entries())
     write(log, A, 2)
     log.truncate_to(1)
@@ -161,7 +161,7 @@ def test_a_snapshot_of_where_no_segment_begins_is_not_believed_once_the_log_was_
     assert last_of(log) == {A: (0, 0), B: (0, 1)}
 
 
-def test_where_damage_is_cut_off_below_a_snapshot_the_one_before_it_serves() -> None:
+def test_damage_before_a_snapshot_falls_back_to_the_one_before() -> None:
     directory = MemoryLogDirectory()
     log = a_log(1 << 20, directory)
     write(log, A, 0)
@@ -178,7 +178,7 @@ def test_where_damage_is_cut_off_below_a_snapshot_the_one_before_it_serves() -> 
     assert producer_snapshots.offsets(directory.list_files(log.name)) == [1]
 
 
-def test_a_producer_is_forgotten_by_the_time_of_what_is_left_of_it() -> None:
+def test_truncated_producer_expires_by_its_remaining_batches() -> None:
     log = a_log(1 << 20)
     for sequence, at_ms in enumerate((10, 20, 1_000)):
         append(log, ("k", "v"), producer_id=A, producer_epoch=0, base_sequence=sequence, at_ms=at_ms)

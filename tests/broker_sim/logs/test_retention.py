@@ -1,4 +1,4 @@
-"""What becomes of old records: retention, deletion on demand, and producers that have gone."""
+"""Removal of old records: retention, DeleteRecords, and expired producers."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from zabka.kafka.record_batch import decode_records
 # ---- retention -------------------------------------------------------------------------------------------------
 
 
-def test_segments_whose_newest_record_is_too_old_go() -> None:
+def test_segments_with_too_old_newest_record_are_deleted() -> None:
     log = a_log()
     for at_ms in (10, 20, 30, 40):
         append(log, ("k", "v"), at_ms=at_ms)
-    assert retention.drop_older(log, 10, 40) == 2, "20 ms are longer than 10, and 10 are not"
+    assert retention.drop_older(log, 10, 40) == 2, "20 ms exceed the limit of 10, and 10 do not"
     assert (log.start_offset, log.end_offset, len(log.segments)) == (2, 4, 2)
 
 
-def test_when_every_segment_is_too_old_a_new_and_empty_one_takes_over() -> None:
+def test_expired_segments_are_replaced_by_an_empty_one() -> None:
     log = a_log()
     for at_ms in (10, 20):
         append(log, ("k", "v"), at_ms=at_ms)
@@ -40,7 +40,7 @@ def test_when_every_segment_is_too_old_a_new_and_empty_one_takes_over() -> None:
     assert read_all(log) == [(2, "k", "again")]
 
 
-def test_segments_without_times_go_when_they_have_been_still_for_that_long_and_hold_up_no_others() -> None:
+def test_segments_without_timestamps_expire_by_last_append() -> None:
     log = a_log()
     for at_ms in (-1, -1, 40):
         append(log, ("k", "v"), at_ms=at_ms)
@@ -50,12 +50,12 @@ def test_segments_without_times_go_when_they_have_been_still_for_that_long_and_h
     log = a_log(1 << 20)
     for wall_ms in (1_000, 1_009, 1_018):
         append(log, ("k", "v"), at_ms=-1)
-        assert retention.drop_older(log, 10, wall_ms) == 0, "it is written to"
+        assert retention.drop_older(log, 10, wall_ms) == 0, "it is the active segment"
     assert retention.drop_older(log, 10, 1_028) == 0
     assert retention.drop_older(log, 10, 1_029) == 1
 
 
-def test_records_without_times_that_take_the_place_of_truncated_ones_are_new() -> None:
+def test_record_without_timestamp_after_truncation_is_new() -> None:
     log = a_log()
     append(log, ("k", "v"), at_ms=-1)
     assert retention.drop_older(log, 10, 1_000) == 0
@@ -65,7 +65,7 @@ def test_records_without_times_that_take_the_place_of_truncated_ones_are_new() -
     assert read_all(log) == [(0, "k", "w")]
 
 
-def test_leading_segments_go_as_long_as_the_rest_is_large_enough() -> None:
+def test_leading_segments_are_deleted_down_to_retention_bytes() -> None:
     log = a_log()
     for _ in range(5):
         append(log, ("k", "v"))
@@ -75,7 +75,7 @@ def test_leading_segments_go_as_long_as_the_rest_is_large_enough() -> None:
     assert log.start_offset == 2
 
 
-def test_records_that_are_not_committed_stay_however_old_they_are() -> None:
+def test_uncommitted_records_are_not_deleted_by_retention() -> None:
     log = a_log()
     for at_ms in (10, 20, 30):
         append(log, ("k", "v"), at_ms=at_ms)
@@ -83,21 +83,21 @@ def test_records_that_are_not_committed_stay_however_old_they_are() -> None:
     assert retention.drop_older(log, 1, 10_000) == 2 and log.start_offset == 2
 
 
-def test_a_log_without_a_retention_limit_keeps_every_segment() -> None:
+def test_log_without_a_retention_limit_keeps_every_segment() -> None:
     log = a_log()
     append(log, ("k", "v"))
     append(log, ("k", "v"))
     assert retention.drop_older(log, -1, 1 << 60) == retention.drop_beyond(log, -1) == 0
 
 
-def test_a_segment_is_left_when_its_records_span_segment_ms() -> None:
+def test_segment_rolls_when_its_records_span_segment_ms() -> None:
     log = a_log(1 << 20, segment_ms=100)
     for at_ms in (1_000, 1_100, 1_101):
         append(log, ("k", "v"), at_ms=at_ms)
     assert [segment.base_offset for segment in log.segments] == [0, 2]
 
 
-def test_a_topics_retention_is_obeyed_on_every_replica() -> None:
+def test_topic_retention_applies_on_every_replica() -> None:
     cluster = Cluster(2, log_segment_bytes=100, log_retention_check_interval_ms=1_000, log_retention_ms=-1)
     cluster.topic_configs["orders"] = {"retention.bytes": "250"}
     cluster.create([1, 2])
@@ -110,10 +110,10 @@ def test_a_topics_retention_is_obeyed_on_every_replica() -> None:
     assert at_once(cluster[1].manager.list_offset(TP, -2, -1, False))[2] == starts[0]
     cluster.kill(1)
     cluster.elect(2, [2])
-    assert cluster.violations() == [], "what was deleted is not lost"
+    assert cluster.violations() == [], "deleted records are not lost"
 
 
-# ---- deletion on demand ----------------------------------------------------------------------------------------
+# ---- DeleteRecords ---------------------------------------------------------------------------------------------
 
 
 def delete(cluster: Cluster, offset: int, broker_id: int = 1, timeout_ms: int = 2_000) -> tuple[int, int]:
@@ -132,17 +132,17 @@ def with_records(**overrides: Any) -> Cluster:
     return cluster
 
 
-def test_records_are_deleted_once_every_live_replica_has_followed() -> None:
+def test_records_are_deleted_once_all_live_replicas_follow() -> None:
     cluster = with_records()
     assert delete(cluster, 4) == (0, 4)
     assert [cluster[b].partition.log.start_offset for b in (1, 2, 3)] == [4, 4, 4]
     assert cluster.fetch(1, 3).error == ErrorCode.offset_out_of_range
     assert [r.value for r in decode_records(cluster.fetch(1, 4).records)] == [b"e", b"f"]
     assert cluster[1].partition.log.epochs.entries == [(0, 4)]
-    assert delete(cluster, -1) == (0, 6), "minus one is the high watermark"
+    assert delete(cluster, -1) == (0, 6), "minus one means the high watermark"
 
 
-def test_a_deletion_below_the_start_is_done_already_and_one_above_the_mark_out_of_range() -> None:
+def test_delete_records_checks_its_offset() -> None:
     cluster = with_records()
     assert delete(cluster, 3) == (0, 3)
     assert delete(cluster, 1) == (0, 3)
@@ -151,7 +151,7 @@ def test_a_deletion_below_the_start_is_done_already_and_one_above_the_mark_out_o
     assert delete(cluster, 5, broker_id=2)[0] == ErrorCode.not_leader_or_follower
 
 
-def test_a_deletion_waits_for_live_replicas_and_for_no_others() -> None:
+def test_delete_records_waits_only_for_live_replicas() -> None:
     cluster = with_records()
     cluster.cut_link(1, 3)
     assert delete(cluster, 2)[0] == ErrorCode.request_timed_out
@@ -159,7 +159,7 @@ def test_a_deletion_waits_for_live_replicas_and_for_no_others() -> None:
     assert delete(cluster, 2) == (0, 2)
 
 
-def test_the_records_of_a_compacted_topic_are_not_deleted_on_demand() -> None:
+def test_delete_records_refuses_a_compacted_topic() -> None:
     cluster = Cluster(1)
     cluster.topic_configs["orders"] = {"cleanup.policy": "compact"}
     cluster.create([1])
@@ -167,7 +167,7 @@ def test_the_records_of_a_compacted_topic_are_not_deleted_on_demand() -> None:
     assert delete(cluster, 1)[0] == ErrorCode.policy_violation
 
 
-def test_the_start_of_a_log_is_remembered_over_a_clean_stop_and_over_a_kill() -> None:
+def test_log_start_offset_survives_a_clean_stop_and_a_kill() -> None:
     cluster = with_records()
     delete(cluster, 4)
     cluster.restart(2)
@@ -178,7 +178,7 @@ def test_the_start_of_a_log_is_remembered_over_a_clean_stop_and_over_a_kill() ->
     assert cluster[3].partition.log.start_offset == 4
 
 
-def test_a_follower_that_ends_below_the_leaders_start_begins_anew_there_and_loses_nothing() -> None:
+def test_follower_below_the_leaders_start_restarts_there() -> None:
     cluster = with_records()
     cluster.kill(3)
     cluster.elect(1, [1, 2])
@@ -197,7 +197,7 @@ def test_a_follower_that_ends_below_the_leaders_start_begins_anew_there_and_lose
 # ---- producers -------------------------------------------------------------------------------------------------
 
 
-def test_a_producer_that_was_silent_too_long_is_forgotten() -> None:
+def test_silent_producer_expires() -> None:
     cluster = Cluster(1, producer_id_expiration_ms=1_000, producer_id_expiration_check_interval_ms=500)
     cluster.create([1])
 
@@ -210,35 +210,35 @@ def test_a_producer_that_was_silent_too_long_is_forgotten() -> None:
     assert produce(0) == 0
     assert produce(5) == ErrorCode.out_of_order_sequence_number
     cluster.run(2_000)
-    assert produce(5) == 0, "a producer nobody knows may begin anywhere"
+    assert produce(5) == 0, "an unknown producer can start with any sequence"
 
 
-def test_an_idempotent_batch_without_sequence_is_invalid() -> None:
+def test_idempotent_batch_without_sequence_is_invalid() -> None:
     data = batch("x", producer_id=7, producer_epoch=0, base_sequence=-1)
     assert error_of(data) == ErrorCode.invalid_record
 
 
 def known(log: PartitionLog, producer_id: int, sequence: int) -> object:
-    """What a leader says to that producer's batch of one record."""
+    """Return the leader's check result for that producer's batch of one record."""
     data = batch("x", producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
     return log.producers.check(headers_of(data)[0])
 
 
-def test_a_producer_whose_records_were_deleted_is_known_after_a_restart() -> None:
+def test_producer_of_deleted_records_is_known_after_a_restart() -> None:
     directory, log = a_log_of_two_producers()
     log.drop_first_segments(len(log.segments) - 1)
     again = PartitionLog(directory, TP, segment_bytes=200)
     repeated = known(again, 7, 4)
     assert isinstance(repeated, ProducerBatch) and repeated.base_offset == 4
     assert known(again, 7, 9) == ErrorCode.out_of_order_sequence_number and known(again, 7, 5) == 0
-    # What the log says itself is more than the last batch.
+    # The log itself contains more than the last batch.
     assert isinstance(known(again, 8, 18), ProducerBatch)
     files = [file for file in directory.list_files(str(TP)) if file.endswith(".snapshot")]
     assert files == [f"{segment.base_offset:020d}.snapshot" for segment in again.segments]
 
 
 def a_log_of_two_producers() -> tuple[MemoryLogDirectory, PartitionLog]:
-    """Five records of one, then twenty of the other, a few to a segment."""
+    """Return a log with five records of producer 7, then twenty of producer 8, a few per segment."""
     directory = MemoryLogDirectory()
     log = PartitionLog(directory, TP, segment_bytes=200)
     for producer_id, count in ((7, 5), (8, 20)):
@@ -247,7 +247,7 @@ def a_log_of_two_producers() -> tuple[MemoryLogDirectory, PartitionLog]:
     return directory, log
 
 
-def test_a_batch_that_was_deleted_is_not_stored_again_after_a_restart() -> None:
+def test_deleted_batch_is_a_duplicate_after_a_restart() -> None:
     cluster = Cluster(1, log_segment_bytes=100)
     cluster.create([1])
 
@@ -263,12 +263,12 @@ def test_a_batch_that_was_deleted_is_not_stored_again_after_a_restart() -> None:
     cluster.restart(1)
     cluster.elect(1, [1])
     assert cluster[1].partition.log.start_offset == 4
-    assert produce(3) == (0, 3), "the answer it got before"
+    assert produce(3) == (0, 3), "the same response as before"
     assert produce(9)[0] == ErrorCode.out_of_order_sequence_number
     assert produce(4) == (0, 4)
 
 
-def test_a_truncation_forgets_nobody_whose_records_were_deleted() -> None:
+def test_truncation_keeps_producers_of_deleted_records() -> None:
     _, log = a_log_of_two_producers()
     log.drop_first_segments(len(log.segments) - 3)
     log.truncate_to(log.start_offset + 1)
@@ -278,7 +278,7 @@ def test_a_truncation_forgets_nobody_whose_records_were_deleted() -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "gone"])
-def test_where_a_producer_snapshot_is_damaged_another_one_serves(damage: str) -> None:
+def test_damaged_producer_snapshot_is_replaced_by_another(damage: str) -> None:
     directory, log = a_log_of_two_producers()
     log.drop_first_segments(len(log.segments) - 3)
     name = producer_snapshots.file_name(log.segments[0].base_offset)
@@ -292,7 +292,7 @@ def test_where_a_producer_snapshot_is_damaged_another_one_serves(damage: str) ->
     assert isinstance(known(again, 7, 4), ProducerBatch)
 
 
-def test_producer_snapshots_of_deleted_records_are_deleted() -> None:
+def test_snapshots_of_deleted_segments_are_deleted() -> None:
     directory, log = a_log_of_two_producers()
     for offset in (1, 1_000):
         producer_snapshots.write(directory, str(TP), offset, [])
@@ -305,7 +305,7 @@ def test_producer_snapshots_of_deleted_records_are_deleted() -> None:
     assert known(log, 7, 3) == 0
 
 
-def test_a_log_without_idempotent_producers_has_no_snapshots() -> None:
+def test_log_without_idempotent_producers_has_no_snapshots() -> None:
     directory = MemoryLogDirectory()
     log = PartitionLog(directory, TP, segment_bytes=100)
     for _ in range(9):
@@ -313,8 +313,8 @@ def test_a_log_without_idempotent_producers_has_no_snapshots() -> None:
     assert len(log.segments) > 2 and producer_snapshots.offsets(directory.list_files(str(TP))) == []
 
 
-def test_a_snapshot_of_producers_has_the_bytes_that_kafka_writes() -> None:
-    # What ProducerStateManager.writeSnapshot of Kafka 3.9.1 makes of this producer.
+def test_producer_snapshot_has_kafkas_bytes() -> None:
+    # The bytes that ProducerStateManager.writeSnapshot of Kafka 3.9.1 writes for this producer.
     entry = ProducerEntry(producer_id=7, epoch=1, last_sequence=41, last_offset=100, offset_delta=2, timestamp_ms=1234)
     theirs = bytes.fromhex(
         "0001c286895300000001000000000000000700010000002900000000000000640000000200000000000004d2ffffffffffffffffffffffff"

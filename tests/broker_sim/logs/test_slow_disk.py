@@ -1,4 +1,4 @@
-"""While a disk takes its time for a sync, a broker serves whatever does not need that disk."""
+"""During a slow sync, a broker answers every request that does not need that disk."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ SYNC_US = 50_000
 PARTITIONS = 20
 ROOT = Path("/logs")
 AT_ONCE_S = 0.01
-"""Far less than a sync takes."""
+"""Far less than the duration of a sync."""
 
 
 Program = Callable[["SlowDisk"], Coroutine[Any, Any, Any]]
 
 
-class Nobody:
-    """The other brokers and the controller: none."""
+class NoBrokers:
+    """No other brokers and no controller."""
 
     def is_alive(self, broker_id: int) -> bool:
         return True
@@ -67,7 +67,7 @@ def leader_and_isr(leader_epoch: int, partitions: range) -> Any:
 
 
 class SlowDisk:
-    """A machine whose disk takes 50 ms for a sync, once a program has said so."""
+    """A machine whose disk takes 50 ms per sync once the program switches that on."""
 
     def __init__(self) -> None:
         self.world = SmallWorld()
@@ -85,7 +85,7 @@ class SlowDisk:
         return self.world.machines[HERE]
 
     def run(self, program: Program) -> Any:
-        """What it returns; another one finds what it left on the disk."""
+        """Run the program and return its result; the next program finds the files that it left on the disk."""
         self._program = program
         if HERE in self.world.machines:
             self.machine.start()
@@ -105,15 +105,15 @@ class SlowDisk:
 
     def manager(self) -> ReplicaManager:
         assert self.directory is not None
-        nobody: Any = Nobody()
+        no_brokers: Any = NoBrokers()
         manager = ReplicaManager(
             ReplicaConfig(),
             identity=BrokerIdentity(broker_id=1, broker_epoch=lambda: 1),
             ports=ReplicaPorts(
                 runtime=AsyncioRuntime(asyncio.get_running_loop(), 1, owns_loop=False),
-                channel=nobody,
-                controller=nobody,
-                metadata=nobody,
+                channel=no_brokers,
+                controller=no_brokers,
+                metadata=no_brokers,
                 emit=lambda event: None,
             ),
             storage=ReplicaStorage(log_directories=[self.directory]),
@@ -138,7 +138,7 @@ def now_s() -> float:
 
 
 async def longest_fetch_s(manager: ReplicaManager, while_under_way: asyncio.Task[Any]) -> float:
-    """How long a fetch of partition 0 takes at most."""
+    """Return the longest duration of a fetch of partition 0 until the task is done."""
     longest = 0.0
     while not while_under_way.done():
         began_s = now_s()
@@ -149,7 +149,7 @@ async def longest_fetch_s(manager: ReplicaManager, while_under_way: asyncio.Task
     return longest
 
 
-def test_a_fetch_is_answered_while_new_partitions_are_created_whose_ids_are_synced_before_the_answer(
+def test_fetch_does_not_wait_for_the_sync_of_new_partition_ids(
     slow_disk: SlowDisk,
 ) -> None:
     async def program(host: SlowDisk) -> tuple[float, float]:
@@ -166,13 +166,13 @@ def test_a_fetch_is_answered_while_new_partitions_are_created_whose_ids_are_sync
 
     longest_s, took_s = slow_disk.run(program)
     assert longest_s < AT_ONCE_S
-    assert took_s >= 2 * PARTITIONS * SYNC_US / 1e6, "each file, and the directory that it lies in"
+    assert took_s >= 2 * PARTITIONS * SYNC_US / 1e6, "each file and its directory"
     slow_disk.machine.lose_power()
     ids = {id_ for path, id_ in slow_disk.machine.volume.platter_files() if "partition.metadata" in path}
     assert ids == {f"version: 0\ntopic_id: {topic_id_from_kafka(TOPIC_ID)}".encode()}
 
 
-def test_an_id_is_on_the_disk_before_the_first_record_is_written(slow_disk: SlowDisk) -> None:
+def test_topic_id_is_on_disk_before_the_first_record(slow_disk: SlowDisk) -> None:
     async def program(host: SlowDisk) -> None:
         manager = host.manager()
         manager.become_leader_or_follower(leader_and_isr(0, range(1)))
@@ -184,7 +184,7 @@ def test_an_id_is_on_the_disk_before_the_first_record_is_written(slow_disk: Slow
     assert not node.is_dirty
 
 
-def test_a_power_loss_before_the_answer_leaves_the_id_or_none(slow_disk: SlowDisk) -> None:
+def test_power_loss_before_the_response_leaves_the_id_or_none(slow_disk: SlowDisk) -> None:
     async def first(host: SlowDisk) -> None:
         host.manager().become_leader_or_follower(leader_and_isr(0, range(PARTITIONS)))
 
@@ -203,7 +203,7 @@ def test_a_power_loss_before_the_answer_leaves_the_id_or_none(slow_disk: SlowDis
     assert slow_disk.run(second) <= {None, id_}
 
 
-def test_a_disk_that_cannot_sync_an_id_answers_with_a_storage_error(slow_disk: SlowDisk) -> None:
+def test_failed_sync_of_a_topic_id_gives_a_storage_error(slow_disk: SlowDisk) -> None:
     async def program(host: SlowDisk) -> tuple[Any, bool]:
         manager = host.manager()
         message = leader_and_isr(0, range(3))
@@ -217,7 +217,7 @@ def test_a_disk_that_cannot_sync_an_id_answers_with_a_storage_error(slow_disk: S
     assert codes == [ErrorCode.kafka_storage_error] * 3
 
 
-def test_a_fetch_is_answered_while_a_compacted_segment_is_brought_to_the_disk(slow_disk: SlowDisk) -> None:
+def test_fetch_does_not_wait_for_the_sync_of_a_compacted_segment(slow_disk: SlowDisk) -> None:
     async def program(host: SlowDisk) -> tuple[float, float, int]:
         manager = host.manager()
         compacted = TopicPartition(TP.topic, 1)

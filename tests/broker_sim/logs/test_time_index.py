@@ -1,4 +1,4 @@
-"""The index by which a segment finds the records of a time (Kafka's TimeIndex)."""
+"""Kafka's TimeIndex: a segment uses it to find records by timestamp."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TIMES = st.lists(st.integers(0, 20), min_size=1, max_size=60)
 
 
 def log_of(times: list[int], segment_bytes: int = 1 << 20) -> PartitionLog:
-    """One batch of one record for each time, and an entry of the index for every third batch or so."""
+    """Return a log with a batch of one record per timestamp, and an index entry for about every third batch."""
     log = a_log(segment_bytes, index_interval_bytes=200)
     add(log, times)
     return log
@@ -53,7 +53,7 @@ def first_not_older(times: list[int], timestamp_ms: int, start: int = 0) -> tupl
 
 
 @given(TIMES, st.integers(0, 60), st.integers(0, 60), TIMES, st.sampled_from([300, 1 << 20]))
-def test_a_time_is_found_wherever_it_stands_also_after_truncations_and_deletions(
+def test_timestamp_search_is_exact_after_truncation_and_deletion(
     times: list[int], end: int, start: int, more: list[int], segment_bytes: int
 ) -> None:
     log = log_of(times, segment_bytes)
@@ -64,7 +64,7 @@ def test_a_time_is_found_wherever_it_stands_also_after_truncations_and_deletions
     for timestamp_ms in range(22):
         assert found(log, timestamp_ms) == first_not_older(left, timestamp_ms, log.start_offset)
     kept = range(log.start_offset, log.end_offset)
-    # What was deleted is in the segments still.
+    # The deleted records are still in the segments.
     assert outcome(newest_record(log)) == max(
         ((left[n], n) for n in kept), key=lambda it: (it[0], -it[1]), default=None
     )
@@ -75,15 +75,15 @@ def test_a_time_is_found_wherever_it_stands_also_after_truncations_and_deletions
 
 
 @pytest.mark.parametrize(("timestamp_ms", "offset", "first"), [(2, 0, 1_000), (1, 1_500, 1_500), (0, 0, 0)])
-def test_a_search_by_time_begins_shortly_before_what_it_looks_for(timestamp_ms: int, offset: int, first: int) -> None:
+def test_timestamp_search_starts_shortly_before_its_target(timestamp_ms: int, offset: int, first: int) -> None:
     (segment,) = log_of([1] * 1_000 + [2] * 1_000).segments
     _, header = next(segment.headers_since(timestamp_ms, offset))
     assert first - 5 < header.base_offset <= first
 
 
-def test_neither_a_search_by_time_nor_compaction_looks_for_a_segment_among_all_to_learn_whether_it_is_there() -> None:
-    """That goes through all before it: with twenty thousand segments a broker stood still for 1.6 s, and compaction
-    took fourteen seconds instead of two."""
+def test_search_and_compaction_do_not_scan_the_segment_list() -> None:
+    """With twenty thousand segments a broker was blocked for 1.6 s, and a compaction took fourteen seconds instead of
+    two."""
     asked: list[object] = []
 
     class Segments(list[Segment]):
@@ -100,7 +100,7 @@ def test_neither_a_search_by_time_nor_compaction_looks_for_a_segment_among_all_t
     assert not asked
 
 
-def test_a_search_by_time_pauses_among_many_batches_that_compaction_has_emptied() -> None:
+def test_timestamp_search_pauses_among_empty_batches() -> None:
     log = a_log(61)
     for offset in range(3 * SLICE_RECORDS):
         emptied = empty_batch(offset, offset, 0, 1_000)
@@ -109,7 +109,7 @@ def test_a_search_by_time_pauses_among_many_batches_that_compaction_has_emptied(
 
 
 @pytest.mark.parametrize("segment_bytes", [1, 1 << 20])
-def test_a_search_by_time_pauses_among_many_batches_that_are_older_than_a_deleted_record(segment_bytes: int) -> None:
+def test_timestamp_search_pauses_among_older_batches(segment_bytes: int) -> None:
     log = a_log(segment_bytes)
     data = build_batch([Record(None, b"v", 9_000), Record(None, b"v", 1)])
     log.append_as_leader(data, headers_of(data), 0)
@@ -120,7 +120,7 @@ def test_a_search_by_time_pauses_among_many_batches_that_are_older_than_a_delete
         assert len(list(offset_for_timestamp(log, 9_000))) >= 3
 
 
-def test_a_search_for_the_newest_record_pauses_among_batches_of_many_records() -> None:
+def test_search_for_the_newest_record_pauses_in_large_batches() -> None:
     log = a_log(1 << 20)
     for at_ms in (99, *range(1, 30)):
         data = build_batch([Record(None, b"v", at_ms)] * (SLICE_RECORDS - 1))
@@ -131,7 +131,7 @@ def test_a_search_for_the_newest_record_pauses_among_batches_of_many_records() -
 
 
 @pytest.mark.parametrize("newest", [False, True])
-def test_a_search_by_time_begins_anew_where_the_end_is_cut_off_and_written_anew_meanwhile(newest: bool) -> None:
+def test_timestamp_search_restarts_if_the_end_is_rewritten(newest: bool) -> None:
     log = a_log(1 << 20)
     data = build_batch([Record(None, b"v", at_ms) for at_ms in (9, *[3] * 300)])
     log.append_as_leader(data, headers_of(data), 0)
@@ -146,7 +146,7 @@ def test_a_search_by_time_begins_anew_where_the_end_is_cut_off_and_written_anew_
 
 
 @pytest.mark.parametrize("newest", [False, True])
-def test_a_search_goes_on_where_a_later_segment_goes_meanwhile(tmp_path: Path, newest: bool) -> None:
+def test_search_continues_if_a_later_segment_is_removed(tmp_path: Path, newest: bool) -> None:
     log = a_log(100, FileLogDirectory(tmp_path))
     data = build_batch([Record(None, b"v", at_ms) for at_ms in (9, *[3] * 300)])
     log.append_as_leader(data, headers_of(data), 0)
@@ -156,21 +156,21 @@ def test_a_search_goes_on_where_a_later_segment_goes_meanwhile(tmp_path: Path, n
     next(search)
     log.truncate_to(301)
     add(log, [3, 7])
-    assert outcome(search) == (7, 302), "the file of the segment that went is closed, which is no failure of the disk"
+    assert outcome(search) == (7, 302), "the closed file of a removed segment is not a disk failure"
     log.close()
 
 
-def test_the_newest_record_is_one_that_compaction_has_left() -> None:
+def test_newest_record_was_kept_by_compaction() -> None:
     log = a_log(100)
     append(log, ("a", "1"), at_ms=9, producer_id=7, producer_epoch=0, base_sequence=0)
     for key, value, at_ms in (("b", "1", 5), ("a", "2", 4), ("c", "1", 5), ("d", "1", 3)):
         append(log, (key, value), at_ms=at_ms)
     run_compaction(log)
-    # The producer's last batch stays for its numbers, without its record.
+    # The producer's last batch stays for its sequence numbers, without its record.
     assert log.segments[0].max_timestamp == 9 and outcome(newest_record(log)) == (5, 1)
 
 
-def test_a_search_for_the_newest_record_goes_on_where_its_segment_goes_meanwhile() -> None:
+def test_search_for_newest_record_survives_removed_segments() -> None:
     log = log_of([9, 5], segment_bytes=100)
     data = build_batch([Record(None, b"v", at_ms) for at_ms in (4, *[3] * 300)])
     log.append_as_leader(data, headers_of(data), 0)

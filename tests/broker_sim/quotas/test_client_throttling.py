@@ -1,4 +1,4 @@
-"""Clients are held to their quotas (KIP-13, KIP-219): whose quota counts, how long it throttles, what they get then."""
+"""Client quotas (KIP-13, KIP-219): which quota applies, how long it throttles, and what a throttled client receives."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ LEVELS = [
 
 
 class Watch:
-    """Time that a test moves."""
+    """Clock that the test advances."""
 
     def __init__(self) -> None:
         self.scheduler = Scheduler()
@@ -56,7 +56,7 @@ class Watch:
 
 
 @pytest.mark.parametrize(("finer", "coarser"), list(pairwise(LEVELS)))
-def test_the_most_specific_quota_of_a_client_counts(finer: str, coarser: str) -> None:
+def test_most_specific_quota_of_a_client_applies(finer: str, coarser: str) -> None:
     throttles = ClientThrottles(Watch().runtime, 11, 1)
     for entity, limit in ((coarser, 7), (finer, 3)):
         throttles.take_over(entity, {PRODUCER_RATE: str(limit)})
@@ -67,7 +67,7 @@ def test_the_most_specific_quota_of_a_client_counts(finer: str, coarser: str) ->
 
 
 @pytest.mark.parametrize("entity", LEVELS)
-def test_the_quotas_of_other_clients_do_not_count(entity: str) -> None:
+def test_quotas_of_other_clients_do_not_apply(entity: str) -> None:
     throttles = ClientThrottles(Watch().runtime, 11, 1)
     throttles.take_over(entity, {CONSUMER_RATE: "3"})
     assert throttles.fetch.most_at_once("app") == 30
@@ -76,19 +76,19 @@ def test_the_quotas_of_other_clients_do_not_count(entity: str) -> None:
     assert throttles.fetch.most_at_once("app") is None
 
 
-def test_names_of_clients_are_taken_out_of_their_znodes_names() -> None:
+def test_client_names_are_decoded_from_znode_names() -> None:
     throttles = ClientThrottles(Watch().runtime, 11, 1)
     throttles.take_over("clients/a%2Fb", {PRODUCER_RATE: "4"})
     throttles.take_over("clients/%3Cdefault%3E", {PRODUCER_RATE: "rubbish"})
     assert throttles.produce.most_at_once("a/b") == 40 and throttles.produce.most_at_once("x") is None
 
 
-def test_a_client_is_throttled_until_its_rate_is_back_within_the_quota() -> None:
+def test_client_is_throttled_until_its_rate_is_below_the_quota() -> None:
     watch = Watch()
     quota = ClientQuota(watch.runtime, 11, 1)
     assert quota.note("app", 1_000_000) == 0 and not quota.is_used
     quota.limit("", "app", 100 * KILOBYTE)
-    # Ten windows' worth may be sent at once.
+    # A burst of ten windows' worth is allowed.
     assert quota.note("app", 1_000 * KILOBYTE) == 0
     assert quota.note("app", 50 * KILOBYTE) == 500
     watch.wait(500)
@@ -96,7 +96,7 @@ def test_a_client_is_throttled_until_its_rate_is_back_within_the_quota() -> None
     assert quota.note("other", 10**9) == 0
 
 
-def test_clients_of_one_user_quota_share_it_and_those_of_a_default_for_clients_do_not() -> None:
+def test_user_quota_is_shared_and_default_client_quota_is_not() -> None:
     quota = ClientQuota(Watch().runtime, 11, 1)
     quota.limit("ANONYMOUS", "", 1_000)
     assert [quota.note("a", 10_000), quota.note("b", 1_000)] == [0, 1_000]
@@ -105,7 +105,7 @@ def test_clients_of_one_user_quota_share_it_and_those_of_a_default_for_clients_d
     assert [quota.note("a", 10_000), quota.note("b", 10_000), quota.note("a", 500)] == [0, 0, 500]
 
 
-def test_a_quota_of_nothing_shuts_out_and_one_that_is_removed_lets_in() -> None:
+def test_zero_quota_blocks_and_a_removed_quota_allows() -> None:
     quota = ClientQuota(Watch().runtime, 11, 1)
     quota.limit("", "app", 0)
     assert quota.note("app", 1) == 2**31 - 1
@@ -115,7 +115,7 @@ def test_a_quota_of_nothing_shuts_out_and_one_that_is_removed_lets_in() -> None:
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "1E-320", "4.9E-324"])
 @pytest.mark.parametrize("key", [PRODUCER_RATE, CONSUMER_RATE, REQUEST_PERCENTAGE, MUTATION_RATE])
-def test_no_quota_that_can_be_written_keeps_a_request_from_its_answer(key: str, text: str) -> None:
+def test_extreme_quota_values_do_not_prevent_a_response(key: str, text: str) -> None:
     throttles = ClientThrottles(Watch().runtime, 11, 1)
     throttles.take_over("clients/<default>", {key: text})
     throttles.mutations.of_request("app", 0, 1).record(3)
@@ -125,12 +125,12 @@ def test_no_quota_that_can_be_written_keeps_a_request_from_its_answer(key: str, 
         throttles.request.quota.note("app", 5_000),
         throttles.mutations.owed_ms("app"),
     )
-    # Kafka rounds what NaN gives to 0, and takes the longest time there is for what is beyond all bounds.
+    # Kafka rounds the result for NaN to 0, and uses the longest possible time for an infinite one.
     longest_ms = 1_000 if key == REQUEST_PERCENTAGE else 2**31 - 1
     assert owed_ms == (longest_ms if "E" in text else 0)
 
 
-def test_clients_that_were_long_silent_are_forgotten() -> None:
+def test_silent_clients_are_removed() -> None:
     watch = Watch()
     quota = ClientQuota(watch.runtime, 2, 1)
     quota.limit("", "<default>", 1)
@@ -146,15 +146,15 @@ def test_clients_that_were_long_silent_are_forgotten() -> None:
 
 
 class Cluster(broker_world.Cluster):
-    """One broker with a topic `t`, and clients that say who they are."""
+    """One broker with a topic `t`, and clients that send their client id."""
 
     def quota(self, path: str, **values: int) -> None:
-        """Set as an administrator does: through AlterClientQuotas."""
-        words = path.split("/")
+        """Set quotas with AlterClientQuotas, as an administrator does."""
+        parts = path.split("/")
         names = {"users": "user", "clients": "client-id"}
         entity = [
             {"entity_type": names[kind], "entity_name": None if name == "<default>" else name}
-            for kind, name in zip(words[::2], words[1::2], strict=True)
+            for kind, name in zip(parts[::2], parts[1::2], strict=True)
         ]
         ops = [{"key": key, "value": float(value), "remove": value < 0} for key, value in values.items()]
         entries = [{"entity": entity, "ops": ops}]
@@ -195,7 +195,7 @@ def throttled(response: ProduceResponse | FetchResponse) -> int:
     return milliseconds(response.throttle_time)
 
 
-def test_a_producer_over_its_quota_is_told_for_how_long_and_its_records_are_stored(cluster: Cluster) -> None:
+def test_throttled_producer_gets_a_delay_and_its_records_stored(cluster: Cluster) -> None:
     cluster.quota("clients/app", producer_byte_rate=10 * KILOBYTE)
     assert throttled(cluster.produce(90 * KILOBYTE)) == 0
     assert throttled(cluster.produce(20 * KILOBYTE)) == pytest.approx(1_000, abs=60)
@@ -203,7 +203,7 @@ def test_a_producer_over_its_quota_is_told_for_how_long_and_its_records_are_stor
     assert cluster.nodes[1].broker.replicas.partitions[e.TopicPartition("t", 0)].log.end_offset == 3
 
 
-def test_a_producer_that_expects_no_answer_is_heard_again_only_after_its_time(cluster: Cluster) -> None:
+def test_throttled_producer_without_acks_is_muted(cluster: Cluster) -> None:
     cluster.quota("users/<default>", producer_byte_rate=10 * KILOBYTE)
     broker = cluster.nodes[1].broker
 
@@ -219,17 +219,17 @@ def test_a_producer_that_expects_no_answer_is_heard_again_only_after_its_time(cl
     assert muted_ms(20 * KILOBYTE) == pytest.approx(1_000, abs=60)
 
 
-def test_a_throttled_consumer_gets_nothing_and_its_session_stands(cluster: Cluster) -> None:
+def test_throttled_consumer_gets_nothing_and_keeps_its_session(cluster: Cluster) -> None:
     for _ in range(12):
         cluster.produce(9 * KILOBYTE)
     cluster.quota("clients/app", consumer_byte_rate=1 * KILOBYTE)
     first = cluster.fetch(0, session=(0, 0))
     assert first.session_id and throttled(first) == 0
-    assert len(first.responses[0].partitions[0].records) < 10 * KILOBYTE, "no more than ten windows' worth"
+    assert len(first.responses[0].partitions[0].records) < 10 * KILOBYTE, "at most ten windows' worth"
     second = cluster.fetch(1, session=(first.session_id, 1))
     assert throttled(second) == pytest.approx(8_500, abs=500)
     assert (second.responses, second.error_code, second.session_id) == ((), ErrorCode.none, first.session_id)
-    # The first answer counts until its window is out of sight, though less time would do for the rate.
+    # The first response counts until its window has passed, though the rate alone would allow an earlier fetch.
     cluster.wait(throttled(second))
     assert throttled(cluster.fetch(1, session=(first.session_id, 2)))
     cluster.wait(11_000 - throttled(second))
@@ -237,7 +237,7 @@ def test_a_throttled_consumer_gets_nothing_and_its_session_stands(cluster: Clust
     assert throttled(later) == 0 and later.responses[0].partitions[0].records
 
 
-def test_a_consumer_that_is_throttled_at_its_first_fetch_gets_no_session(cluster: Cluster) -> None:
+def test_consumer_throttled_at_its_first_fetch_gets_no_session(cluster: Cluster) -> None:
     cluster.produce(9 * KILOBYTE)
     cluster.quota("clients/app", consumer_byte_rate=1 * KILOBYTE)
     cluster.fetch(0)
@@ -245,7 +245,7 @@ def test_a_consumer_that_is_throttled_at_its_first_fetch_gets_no_session(cluster
     assert throttled(answer) and answer.session_id == 0 and answer.responses == ()
 
 
-def test_fetches_of_replicas_count_for_no_quota_of_clients(cluster: Cluster) -> None:
+def test_replica_fetches_do_not_count_for_client_quotas(cluster: Cluster) -> None:
     for _ in range(4):
         cluster.produce(9 * KILOBYTE)
     cluster.quota("users/<default>", consumer_byte_rate=1)
@@ -254,7 +254,7 @@ def test_fetches_of_replicas_count_for_no_quota_of_clients(cluster: Cluster) -> 
     assert cluster.nodes[1].broker.quotas.fetch._meters == {}
 
 
-def test_quotas_are_read_when_a_broker_starts_and_users_credentials_stay_out_of_the_journal(cluster: Cluster) -> None:
+def test_quotas_load_at_start_and_credentials_are_not_journaled(cluster: Cluster) -> None:
     node = cluster.nodes[1]
     cluster.quota("users/ANONYMOUS/clients/app", producer_byte_rate=10 * KILOBYTE)
     cluster.quota("clients/<default>", consumer_byte_rate=5)
@@ -273,14 +273,14 @@ def test_quotas_are_read_when_a_broker_starts_and_users_credentials_stay_out_of_
     }
 
 
-def test_a_quota_that_is_removed_holds_no_more(cluster: Cluster) -> None:
+def test_removed_quota_no_longer_applies(cluster: Cluster) -> None:
     cluster.quota("clients/app", producer_byte_rate=1)
     assert throttled(cluster.produce(1 * KILOBYTE))
     cluster.quota("clients/app", producer_byte_rate=-1)
     assert throttled(cluster.produce(1 * KILOBYTE)) == 0
 
 
-def test_of_several_bad_quotas_the_one_that_is_defined_first_is_named(cluster: Cluster) -> None:
+def test_first_defined_of_several_bad_quotas_is_reported(cluster: Cluster) -> None:
     """ConfigDef.parse goes through its keys in order; QuotaConfigs defines the consumer's before these others."""
     cluster.quota("clients/app", producer_byte_rate=1)
     bad = {"request_percentage": "c", "controller_mutation_rate": "b", CONSUMER_RATE: "a"}
@@ -294,7 +294,7 @@ def test_of_several_bad_quotas_the_one_that_is_defined_first_is_named(cluster: C
 # ---- the port ---------------------------------------------------------------------------------------------------
 
 
-def test_a_throttled_connection_is_answered_first_and_not_heard_then() -> None:
+def test_throttled_connection_is_answered_before_it_is_muted() -> None:
     from tests.broker_sim.test_port_connection import serving
     from zabka.kafka.channel import AsyncioChannel
     from zabka.kafka.ports import Endpoint
@@ -302,11 +302,11 @@ def test_a_throttled_connection_is_answered_first_and_not_heard_then() -> None:
     async def play() -> None:
         loop = asyncio.get_running_loop()
         async with serving() as (served, port):
-            heard: list[float] = []
+            received: list[float] = []
 
             async def handle(message: Any, context: RequestContext) -> Any:
-                heard.append(loop.time())
-                context.muted_ms = 200 if len(heard) == 1 else 0
+                received.append(loop.time())
+                context.muted_ms = 200 if len(received) == 1 else 0
                 return ProduceResponse(9, (), as_time(context.muted_ms))
 
             port.handle = handle
@@ -318,7 +318,7 @@ def test_a_throttled_connection_is_answered_first_and_not_heard_then() -> None:
             assert milliseconds((await first).throttle_time) == 200
             answered = loop.time()
             await second
-            assert answered - heard[0] < 0.15 and heard[1] - heard[0] >= 0.199
+            assert answered - received[0] < 0.15 and received[1] - received[0] >= 0.199
             channel.close()
 
     asyncio.run(asyncio.wait_for(play(), 20))

@@ -1,4 +1,4 @@
-"""How many connections a broker has and takes a second (KIP-308, KIP-612; SocketServer.ConnectionQuotas)."""
+"""The number of connections of a broker and their rate (KIP-308, KIP-612; SocketServer.ConnectionQuotas)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from zabka.simulation.kernel.scheduler import Scheduler
 INNER, OUTER = "INNER", "OUTER"
 
 
-class Door:
-    """Two listeners, and when each connection was let in (milliseconds), or what became of it."""
+class Acceptor:
+    """Two listeners, and the time at which each connection was admitted (milliseconds) or why it was not."""
 
     def __init__(self, limits: ConnectionLimits, listeners: tuple[str, ...] = (INNER, OUTER)) -> None:
         self.scheduler = Scheduler()
@@ -53,8 +53,8 @@ class Door:
     def wait(self, ms: int) -> None:
         self.scheduler.run_until(self.scheduler.now_us + ms * 1000)
 
-    def knock(self, address: str, listener: str = OUTER, count: int = 1) -> None:
-        """Connections that come now, one after the other."""
+    def connect(self, address: str, listener: str = OUTER, count: int = 1) -> None:
+        """Open `count` connections now, one after the other."""
 
         async def admit() -> None:
             for _ in range(count):
@@ -70,109 +70,110 @@ class Door:
         self.runtime.spawn(admit(), "accept")
         self.wait(0)
 
-    def go(self, address: str, listener: str = OUTER) -> None:
+    def close(self, address: str, listener: str = OUTER) -> None:
         self.inside[listener].remove(address)
         self.quotas.release(listener, address)
         self.wait(0)
 
 
-def test_without_limits_everybody_is_let_in() -> None:
-    door = Door(ConnectionLimits())
-    door.knock("a", count=1_000)
-    assert [when for _, when in door.log] == [0] * 1_000
+def test_connections_without_limits_are_all_admitted() -> None:
+    acceptor = Acceptor(ConnectionLimits())
+    acceptor.connect("a", count=1_000)
+    assert [when for _, when in acceptor.log] == [0] * 1_000
 
 
-def test_an_address_has_no_more_connections_than_it_may() -> None:
-    door = Door(ConnectionLimits(per_address=2, overrides={"b": 1}))
+def test_address_connections_are_limited() -> None:
+    acceptor = Acceptor(ConnectionLimits(per_address=2, overrides={"b": 1}))
     for address in ("a", "b", "a", "b", "a"):
-        door.knock(address)
-    assert door.log == [("a", 0), ("b", 0), ("a", 0), ("b", "closed"), ("a", "closed")]
-    door.go("a")
-    door.knock("a")
-    assert door.log[-1] == ("a", 0)
+        acceptor.connect(address)
+    assert acceptor.log == [("a", 0), ("b", 0), ("a", 0), ("b", "closed"), ("a", "closed")]
+    acceptor.close("a")
+    acceptor.connect("a")
+    assert acceptor.log[-1] == ("a", 0)
 
 
-def test_a_listener_that_is_full_lets_the_next_in_when_somebody_leaves() -> None:
-    door = Door(ConnectionLimits(listeners={OUTER: ListenerLimits(max_connections=1)}))
-    door.knock("a")
-    door.knock("b")
-    door.knock("c", INNER)
-    door.wait(5_000)
-    assert door.log == [("a", 0), ("c", 0)]
-    door.go("a")
-    assert door.log[-1] == ("b", 5_000)
+def test_full_listener_admits_the_next_when_one_closes() -> None:
+    acceptor = Acceptor(ConnectionLimits(listeners={OUTER: ListenerLimits(max_connections=1)}))
+    acceptor.connect("a")
+    acceptor.connect("b")
+    acceptor.connect("c", INNER)
+    acceptor.wait(5_000)
+    assert acceptor.log == [("a", 0), ("c", 0)]
+    acceptor.close("a")
+    assert acceptor.log[-1] == ("b", 5_000)
 
 
-def test_a_broker_that_is_full_still_lets_other_brokers_in_and_closes_who_was_silent_longest() -> None:
-    door = Door(ConnectionLimits(max_connections=2))
+def test_full_broker_closes_an_idle_connection_for_a_broker() -> None:
+    acceptor = Acceptor(ConnectionLimits(max_connections=2))
     for address in ("a", "b", "c"):
-        door.knock(address)
-    assert door.log == [("a", 0), ("b", 0)] and not door.evicted
-    door.knock("broker", INNER)
-    assert door.log[-1] == ("broker", 0) and door.evicted == ["a"]
+        acceptor.connect(address)
+    assert acceptor.log == [("a", 0), ("b", 0)] and not acceptor.evicted
+    acceptor.connect("broker", INNER)
+    assert acceptor.log[-1] == ("broker", 0) and acceptor.evicted == ["a"]
 
 
-def test_with_one_listener_alone_brokers_have_no_privilege() -> None:
-    door = Door(ConnectionLimits(max_connections=1), listeners=(INNER,))
-    door.knock("a", INNER)
-    door.knock("broker", INNER)
-    assert door.log == [("a", 0)] and not door.evicted
+def test_single_listener_gives_brokers_no_priority() -> None:
+    acceptor = Acceptor(ConnectionLimits(max_connections=1), listeners=(INNER,))
+    acceptor.connect("a", INNER)
+    acceptor.connect("broker", INNER)
+    assert acceptor.log == [("a", 0)] and not acceptor.evicted
 
 
-def test_a_limit_that_is_lowered_closes_and_one_that_is_raised_lets_in() -> None:
-    door = Door(ConnectionLimits())
-    door.knock("a", count=2)
-    door.knock("b")
-    door.quotas.configure(ConnectionLimits(max_connections=1))
-    assert door.evicted == ["a", "a"]
-    door.knock("c")
-    assert ("c", 0) not in door.log
-    door.quotas.configure(ConnectionLimits(max_connections=2))
-    door.wait(0)
-    assert door.log[-1] == ("c", 0)
+def test_lowered_limit_closes_and_raised_limit_admits() -> None:
+    acceptor = Acceptor(ConnectionLimits())
+    acceptor.connect("a", count=2)
+    acceptor.connect("b")
+    acceptor.quotas.configure(ConnectionLimits(max_connections=1))
+    assert acceptor.evicted == ["a", "a"]
+    acceptor.connect("c")
+    assert ("c", 0) not in acceptor.log
+    acceptor.quotas.configure(ConnectionLimits(max_connections=2))
+    acceptor.wait(0)
+    assert acceptor.log[-1] == ("c", 0)
 
 
-def test_new_connections_wait_until_the_brokers_rate_allows_them() -> None:
-    # Eleven windows of a second: ten seconds' worth at once, then what was too much is waited for, a window at most.
-    door = Door(ConnectionLimits(creations_per_second=2))
-    door.knock("a", count=22)
-    door.wait(30_000)
-    moments = [when for _, when in door.log]
+def test_new_connections_wait_for_the_brokers_rate() -> None:
+    # Eleven windows of a second: a burst of ten seconds' worth, then each excess connection waits, for a window at
+    # most.
+    acceptor = Acceptor(ConnectionLimits(creations_per_second=2))
+    acceptor.connect("a", count=22)
+    acceptor.wait(30_000)
+    moments = [when for _, when in acceptor.log]
     assert moments[:20] == [0] * 20 and moments[20] == 500
     assert 1_000 <= moments[21] <= 1_500
 
 
-def test_a_listener_has_a_rate_of_its_own_and_brokers_are_not_held_to_the_brokers() -> None:
+def test_listener_rate_is_separate_from_the_brokers_rate() -> None:
     limits = ConnectionLimits(creations_per_second=1, listeners={INNER: ListenerLimits(), OUTER: ListenerLimits()})
-    door = Door(limits)
-    door.knock("broker", INNER, count=15)
-    assert [when for _, when in door.log] == [0] * 15
-    door.knock("a", count=11)
-    assert len(door.log) == 25, "the broker's rate holds for the other listener"
-    door = Door(ConnectionLimits(listeners={OUTER: ListenerLimits(creations_per_second=1)}))
-    door.knock("a", count=11)
-    assert len(door.log) == 10
+    acceptor = Acceptor(limits)
+    acceptor.connect("broker", INNER, count=15)
+    assert [when for _, when in acceptor.log] == [0] * 15
+    acceptor.connect("a", count=11)
+    assert len(acceptor.log) == 25, "the broker's rate limits the other listener"
+    acceptor = Acceptor(ConnectionLimits(listeners={OUTER: ListenerLimits(creations_per_second=1)}))
+    acceptor.connect("a", count=11)
+    assert len(acceptor.log) == 10
 
 
-def test_an_address_that_comes_too_fast_is_closed_after_its_time_and_others_do_not_pay() -> None:
-    door = Door(ConnectionLimits(creations_per_second=3))
-    door.quotas.limit_address("a", 1)
-    door.knock("a", count=30)
-    assert door.log == [("a", 0)] * 10 + [("a", "closed after 1000")] * 20
-    door.knock("b", count=20)
-    assert door.log[-1] == ("b", 0), "what was not let in does not count against the broker's rate"
+def test_too_fast_address_is_closed_after_a_delay() -> None:
+    acceptor = Acceptor(ConnectionLimits(creations_per_second=3))
+    acceptor.quotas.limit_address("a", 1)
+    acceptor.connect("a", count=30)
+    assert acceptor.log == [("a", 0)] * 10 + [("a", "closed after 1000")] * 20
+    acceptor.connect("b", count=20)
+    assert acceptor.log[-1] == ("b", 0), "refused connections do not count for the broker's rate"
 
 
-def test_an_address_without_a_rate_of_its_own_has_the_default() -> None:
-    door = Door(ConnectionLimits())
-    door.quotas.limit_address(None, 0)
-    door.quotas.limit_address("a", 5)
-    door.knock("a")
-    door.knock("b")
-    assert door.log == [("a", 0), ("b", "closed after 1000")]
-    door.quotas.limit_address(None, None)
-    door.knock("b")
-    assert door.log[-1] == ("b", 0)
+def test_address_without_its_own_rate_has_the_default() -> None:
+    acceptor = Acceptor(ConnectionLimits())
+    acceptor.quotas.limit_address(None, 0)
+    acceptor.quotas.limit_address("a", 5)
+    acceptor.connect("a")
+    acceptor.connect("b")
+    assert acceptor.log == [("a", 0), ("b", "closed after 1000")]
+    acceptor.quotas.limit_address(None, None)
+    acceptor.connect("b")
+    assert acceptor.log[-1] == ("b", 0)
 
 
 # ---- configuration ----------------------------------------------------------------------------------------------
@@ -181,19 +182,19 @@ BASE = {"zookeeper.connect": "z:1", "broker.id": "1"}
 
 
 @pytest.mark.parametrize(
-    ("keys", "says"),
+    ("keys", "expected_text"),
     [
         ({"max.connections.per.ip.overrides": "localhost"}, "localhost is not host:number"),
         ({"max.connections.per.ip": "0"}, "can be set to zero only if"),
         ({"listener.name.plaintext.max.connections": "x"}, "Not a number of type INT"),
     ],
 )
-def test_connection_limits_that_cannot_be_are_refused(keys: dict[str, str], says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
+def test_invalid_connection_limits_are_refused(keys: dict[str, str], expected_text: str) -> None:
+    with pytest.raises(ConfigError, match=expected_text):
         config_from({**BASE, **keys})
 
 
-def test_a_listeners_own_limits_hold_for_it_and_all_else_is_the_brokers() -> None:
+def test_listener_limits_override_the_brokers_limits() -> None:
     keys = {
         "max.connections": "9", "max.connections.per.ip": "7", "max.connections.per.ip.overrides": "10.0.0.1:3,h:4",
         "listener.name.plaintext.max.connections": "5", "max.connection.creation.rate": "20",
@@ -206,7 +207,7 @@ def test_a_listeners_own_limits_hold_for_it_and_all_else_is_the_brokers() -> Non
     cluster.stop_all()
 
 
-def test_limits_change_while_a_broker_runs() -> None:
+def test_connection_limits_change_at_run_time() -> None:
     cluster = broker_world.Cluster(1)
     cluster.start()
     connections = cluster.nodes[1].broker.connections
@@ -226,7 +227,7 @@ def test_limits_change_while_a_broker_runs() -> None:
     cluster.stop_all()
 
 
-def test_a_listeners_own_limits_change_while_a_broker_runs() -> None:
+def test_listener_limits_change_at_run_time() -> None:
     own = "listener.name.plaintext."
     cluster = broker_world.Cluster(1, listener_name_plaintext_max_connections="5").start()
     connections = cluster.nodes[1].broker.connections
@@ -247,7 +248,7 @@ def test_a_listeners_own_limits_change_while_a_broker_runs() -> None:
     cluster.stop_all()
 
 
-def test_the_quota_of_a_host_that_nobody_knows_is_refused() -> None:
+def test_quota_of_an_unresolvable_host_is_refused() -> None:
     cluster = broker_world.Cluster(1)
     cluster.nodes[1].more_ports = {"resolve": {"known": "10.0.0.7"}.get}
     cluster.start()

@@ -1,4 +1,4 @@
-"""Clients are held to the partitions a second that they may have made and deleted (KIP-599)."""
+"""Controller mutation quotas: partitions created and deleted per second (KIP-599)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def quota(watch: Watch, per_second: float) -> MutationQuota:
     return made
 
 
-def test_a_burst_is_let_through_and_has_to_be_paid_for() -> None:
+def test_mutation_burst_is_admitted_and_then_throttled() -> None:
     watch = Watch()
     held = quota(watch, 5)
     strict = held.of_request("app", 6, 6)
-    # Eleven seconds' worth are there, and whoever finds any may take more.
+    # The bucket holds eleven seconds' worth; a request that finds any tokens can take more than are left.
     strict.record(55)
     strict.record(10)
     with pytest.raises(Refused) as refused:
@@ -36,12 +36,12 @@ def test_a_burst_is_let_through_and_has_to_be_paid_for() -> None:
     assert (refused.value.error, str(refused.value)) == (EXCEEDED, "The throttling quota has been exceeded.")
     assert strict.throttle_ms == 2_000
     watch.wait(1_500)
-    assert strict.throttle_ms == 500, "what has passed meanwhile is not waited for again"
+    assert strict.throttle_ms == 500, "the elapsed time is subtracted"
     watch.wait(500)
     held.of_request("app", 6, 6).record(1)
 
 
-def test_a_client_of_an_older_version_is_throttled_for_what_it_got() -> None:
+def test_older_client_is_throttled_for_what_was_admitted() -> None:
     watch = Watch()
     permissive = quota(watch, 5).of_request("app", 5, 6)
     permissive.record(65)
@@ -50,7 +50,7 @@ def test_a_client_of_an_older_version_is_throttled_for_what_it_got() -> None:
     assert permissive.throttle_ms == 3_000
 
 
-def test_a_bucket_never_holds_more_than_all_windows_allow() -> None:
+def test_token_bucket_is_limited_to_all_windows() -> None:
     watch = Watch()
     held = quota(watch, 2)
     held.take_tokens("app", 1)
@@ -59,7 +59,7 @@ def test_a_bucket_never_holds_more_than_all_windows_allow() -> None:
     assert held.owed_ms("app") == 2_000
 
 
-def test_a_quota_that_was_lowered_holds_at_once_and_one_of_nothing_lets_one_request_in() -> None:
+def test_lowered_quota_applies_at_once_and_zero_admits_one() -> None:
     watch = Watch()
     held = quota(watch, 100)
     held.take_tokens("app", 1)
@@ -76,16 +76,16 @@ def test_a_quota_that_was_lowered_holds_at_once_and_one_of_nothing_lets_one_requ
 
 
 class Administrators(Cluster):
-    """Clients that make and delete topics."""
+    """Clients that create and delete topics."""
 
-    def said(self, message: Any) -> tuple[Any, RequestContext]:
+    def serve_request(self, message: Any) -> tuple[Any, RequestContext]:
         context = RequestContext("app", "PLAINTEXT")
         node = self.nodes[1]
         return self.on(node, node.broker.serve(message, context)), context
 
     def create(self, *names: str, partitions: int = 10, version: int = 7) -> tuple[list[ErrorCode], int, int]:
         rows = [{"name": name, "num_partitions": partitions, "replication_factor": 1} for name in names]
-        answer, context = self.said(request(ApiKey.CREATE_TOPICS, version, topics=rows, timeout=5_000))
+        answer, context = self.serve_request(request(ApiKey.CREATE_TOPICS, version, topics=rows, timeout=5_000))
         throttle = milliseconds(answer.throttle_time) if hasattr(answer, "throttle_time") else -1
         return [row.error_code for row in answer.topics], throttle, context.muted_ms
 
@@ -98,7 +98,7 @@ def cluster() -> Iterator[Administrators]:
     made.stop_all()
 
 
-def test_topics_beyond_the_quota_are_not_made_and_the_client_is_told_for_how_long(cluster: Administrators) -> None:
+def test_topics_over_the_quota_are_refused_with_a_throttle_time(cluster: Administrators) -> None:
     cluster.quota("clients/app", controller_mutation_rate=1)
     errors, throttle_ms, muted_ms = cluster.create("a", "b", "c")
     assert errors == [ErrorCode.none, ErrorCode.none, EXCEEDED]
@@ -108,39 +108,39 @@ def test_topics_beyond_the_quota_are_not_made_and_the_client_is_told_for_how_lon
     assert cluster.create("c")[0] == [ErrorCode.none]
 
 
-@pytest.mark.parametrize(("version", "has_word"), [(5, True), (1, False)])
-def test_an_older_client_gets_its_topics_and_is_not_heard_for_a_while(
-    cluster: Administrators, version: int, has_word: bool
+@pytest.mark.parametrize(("version", "has_throttle_time"), [(5, True), (1, False)])
+def test_older_client_gets_its_topics_and_is_muted(
+    cluster: Administrators, version: int, has_throttle_time: bool
 ) -> None:
     cluster.quota("users/<default>", controller_mutation_rate=1)
     errors, throttle_ms, muted_ms = cluster.create("a", "b", "c", version=version)
     assert errors == [ErrorCode.none] * 3
-    assert 18_000 < muted_ms <= 19_000 and throttle_ms == (muted_ms if has_word else -1)
+    assert 18_000 < muted_ms <= 19_000 and throttle_ms == (muted_ms if has_throttle_time else -1)
 
 
-def test_growing_and_deleting_topics_counts_too_and_validating_does_not(cluster: Administrators) -> None:
+def test_increase_and_deletion_count_validation_does_not(cluster: Administrators) -> None:
     cluster.create("a", partitions=3)
     cluster.quota("clients/app", controller_mutation_rate=1)
     grow = [{"name": "a", "count": 20, "assignments": None}]
     for _ in range(3):
         message = request(ApiKey.CREATE_PARTITIONS, 3, topics=grow, timeout=5_000, validate_only=True)
-        assert cluster.said(message)[0].results[0].error_code == ErrorCode.none
+        assert cluster.serve_request(message)[0].results[0].error_code == ErrorCode.none
     message = request(ApiKey.CREATE_PARTITIONS, 3, topics=grow, timeout=5_000, validate_only=False)
-    answer, context = cluster.said(message)
+    answer, context = cluster.serve_request(message)
     assert answer.results[0].error_code == ErrorCode.none and context.muted_ms == 0
     delete = request(ApiKey.DELETE_TOPICS, 5, topic_names=["a"], timeout=5_000)
-    answer, context = cluster.said(delete)
+    answer, context = cluster.serve_request(delete)
     assert answer.responses[0].error_code == EXCEEDED and 5_000 < context.muted_ms <= 6_000
     cluster.wait(6_100)
-    assert cluster.said(delete)[0].responses[0].error_code == ErrorCode.none
-    assert cluster.create("b")[0] == [EXCEEDED], "twenty partitions went"
+    assert cluster.serve_request(delete)[0].responses[0].error_code == ErrorCode.none
+    assert cluster.create("b")[0] == [EXCEEDED], "twenty deleted partitions count"
 
 
-def test_a_topic_created_automatically_counts_for_the_client_that_asked_about_it(cluster: Administrators) -> None:
+def test_automatic_topic_creation_counts_for_the_client(cluster: Administrators) -> None:
     cluster.quota("clients/app", controller_mutation_rate=0.01)
     for name in ("x", "y"):
         topics = [{"name": name}]
-        cluster.said(request(ApiKey.METADATA, 12, topics=topics, allow_auto_topic_creation=True))
+        cluster.serve_request(request(ApiKey.METADATA, 12, topics=topics, allow_auto_topic_creation=True))
     cluster.wait(500)
     assert {"x", "y"} <= set(cluster.nodes[1].broker.metadata.topics())
     assert cluster.create("z")[0] == [EXCEEDED]
@@ -150,7 +150,7 @@ def test_a_topic_created_automatically_counts_for_the_client_that_asked_about_it
 
 
 class Spent:
-    """A request that was worked on for so long."""
+    """A request that took `ms` of processing time."""
 
     def __init__(self, ms: int) -> None:
         self.ms = ms
@@ -165,23 +165,23 @@ def timed(cluster: Cluster, message: Any, ms: int) -> tuple[Any, int]:
     return cluster.on(node, node.broker.serve(message, context)), context.muted_ms
 
 
-def test_a_client_whose_requests_take_too_much_time_is_answered_and_then_muted_for_a_window_at_most(
+def test_client_over_its_request_time_is_muted_a_window_at_most(
     cluster: Administrators,
 ) -> None:
     ask = request(ApiKey.LIST_GROUPS, 4)
-    assert timed(cluster, ask, 10_000)[1] == 0, "no quota, no measure"
+    assert timed(cluster, ask, 10_000)[1] == 0, "without a quota, time is not measured"
     # Half of a thread's time: five seconds in ten.
     cluster.quota("clients/app", request_percentage=50)
     assert timed(cluster, ask, 5_000)[1] == 0
     answer, muted_ms = timed(cluster, ask, 50)
     assert muted_ms == milliseconds(answer.throttle_time) == 100
-    assert timed(cluster, ask, 3_000)[1] == 1_000, "as long as one window"
+    assert timed(cluster, ask, 3_000)[1] == 1_000, "at most one window"
     metadata = request(ApiKey.METADATA, 12, topics=[])
     answer, muted_ms = timed(cluster, metadata, 1)
     assert milliseconds(answer.throttle_time) == muted_ms == 1_000
 
 
-def test_requests_between_brokers_count_for_no_clients_quota(cluster: Administrators) -> None:
+def test_requests_between_brokers_count_for_no_client_quota(cluster: Administrators) -> None:
     cluster.quota("clients/<default>", request_percentage=0.001)
     leaving = request(ApiKey.CONTROLLED_SHUTDOWN, 3, broker_id=7, broker_epoch=-1)
     assert timed(cluster, leaving, 9_000)[1] == 0
@@ -190,7 +190,7 @@ def test_requests_between_brokers_count_for_no_clients_quota(cluster: Administra
     assert timed(cluster, request(ApiKey.LIST_GROUPS, 4), 1)[1] > 0
 
 
-def test_a_consumer_over_its_time_gets_nothing_and_its_bytes_are_not_counted(cluster: Administrators) -> None:
+def test_consumer_over_its_request_time_gets_nothing_uncounted(cluster: Administrators) -> None:
     cluster.create("t", partitions=1)
     cluster.produce(9_000)
     cluster.quota("clients/app", request_percentage=1, consumer_byte_rate=1_000)
@@ -204,7 +204,7 @@ def test_a_consumer_over_its_time_gets_nothing_and_its_bytes_are_not_counted(clu
     assert answer.responses[0].partitions[0].records and muted_ms == 0
 
 
-def test_a_producer_waits_for_the_longer_of_its_two_quotas(cluster: Administrators) -> None:
+def test_producer_waits_for_the_longer_of_two_quotas(cluster: Administrators) -> None:
     cluster.create("t", partitions=1)
     cluster.quota("clients/app", request_percentage=50, producer_byte_rate=1_000)
     rows = [{"name": "t", "partition_data": [{"index": 0, "records": batch("x" * 12_000)}]}]

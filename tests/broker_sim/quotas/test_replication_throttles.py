@@ -1,4 +1,4 @@
-"""Replication throttles hold throttled replicas to their rate, and nobody else (KIP-73, ReplicationQuotaManager)."""
+"""Replication throttles limit throttled replicas and no others (KIP-73, ReplicationQuotaManager)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fill(cluster: Cluster, megabytes: int, topic_partition: TopicPartition = TP)
 
 
 def seconds_until_level(cluster: Cluster, broker_id: int = 2, topic_partition: TopicPartition = TP) -> float:
-    """How long a follower that comes back takes to have everything."""
+    """Restart the broker, and return the seconds until it has all records."""
     cluster.restart(broker_id)
     started = cluster.now_ms
     leader = cluster[1].manager.partitions[topic_partition].log
@@ -32,8 +32,8 @@ def seconds_until_level(cluster: Cluster, broker_id: int = 2, topic_partition: T
     return (cluster.now_ms - started) / 1000
 
 
-def behind(**topic_configs: str) -> Cluster:
-    """A leader with ten megabytes, and a follower that missed them and is out of the ISR."""
+def lagging_follower(**topic_configs: str) -> Cluster:
+    """Return a leader with ten megabytes, and a follower that lacks them and is outside the ISR."""
     cluster = Cluster(2)
     cluster.topic_configs["orders"] = {key.replace("_", "."): value for key, value in topic_configs.items()}
     cluster.create([1, 2])
@@ -46,15 +46,15 @@ def behind(**topic_configs: str) -> Cluster:
 
 
 @pytest.mark.parametrize("listing", ["*", "0:1,3:2"])
-def test_a_leader_sends_throttled_replicas_no_more_than_its_rate(listing: str) -> None:
-    cluster = behind(leader_replication_throttled_replicas=listing)
+def test_leader_limits_throttled_replicas_to_its_rate(listing: str) -> None:
+    cluster = lagging_follower(leader_replication_throttled_replicas=listing)
     cluster[1].manager.throttles.set_rates({LEADER_RATE: str(MEGABYTE)})
     assert seconds_until_level(cluster) == pytest.approx(10, abs=1.5)
     cluster.until(lambda: cluster[1].partition.isr_state.isr == (1, 2))
 
 
-def test_a_follower_fetches_throttled_replicas_no_faster_than_its_rate() -> None:
-    cluster = behind(follower_replication_throttled_replicas="0:2")
+def test_follower_limits_throttled_replicas_to_its_rate() -> None:
+    cluster = lagging_follower(follower_replication_throttled_replicas="0:2")
     cluster.brokers[2].boot = _throttled(cluster, {FOLLOWER_RATE: str(MEGABYTE)})  # type: ignore[method-assign]
     assert seconds_until_level(cluster) == pytest.approx(10, abs=1.5)
 
@@ -70,19 +70,19 @@ def _throttled(cluster: Cluster, rates: dict[str, str]):  # type: ignore[no-unty
 
 
 @pytest.mark.parametrize("listing", ["", "1:1", "0:2", "nonsense"])
-def test_replicas_that_are_not_listed_are_not_held_back(listing: str) -> None:
-    cluster = behind(leader_replication_throttled_replicas=listing)
+def test_unlisted_replicas_are_not_throttled(listing: str) -> None:
+    cluster = lagging_follower(leader_replication_throttled_replicas=listing)
     cluster[1].manager.throttles.set_rates({LEADER_RATE: "1000"})
     assert seconds_until_level(cluster) < 1
 
 
-def test_lists_of_throttled_replicas_mean_nothing_without_a_rate() -> None:
-    cluster = behind(leader_replication_throttled_replicas="*", follower_replication_throttled_replicas="*")
+def test_throttled_replica_lists_need_a_rate() -> None:
+    cluster = lagging_follower(leader_replication_throttled_replicas="*", follower_replication_throttled_replicas="*")
     assert seconds_until_level(cluster) < 1
 
 
-def test_a_rate_that_is_lifted_lets_everything_through() -> None:
-    cluster = behind(leader_replication_throttled_replicas="*")
+def test_removed_rate_lifts_the_throttle() -> None:
+    cluster = lagging_follower(leader_replication_throttled_replicas="*")
     cluster[1].manager.throttles.set_rates({LEADER_RATE: "1000"})
     cluster.restart(2)
     cluster.run(5_000)
@@ -92,7 +92,7 @@ def test_a_rate_that_is_lifted_lets_everything_through() -> None:
     assert cluster[2].partition.log.end_offset == 100
 
 
-def test_replicas_in_sync_are_never_throttled() -> None:
+def test_in_sync_replicas_are_never_throttled() -> None:
     cluster = Cluster(2)
     cluster.topic_configs["orders"] = {LEADERS: "*", FOLLOWERS: "*"}
     cluster.create([1, 2])
@@ -106,8 +106,8 @@ def test_replicas_in_sync_are_never_throttled() -> None:
 
 @pytest.mark.parametrize(("listing", "counted"), [("*", True), ("", False)])
 @pytest.mark.parametrize("parked", [False, True], ids=["at once", "after it was parked"])
-def test_what_is_sent_of_throttled_replicas_counts_and_nothing_else(listing: str, counted: bool, parked: bool) -> None:
-    """ReplicaManager.readFromLocalLog and DelayedFetch: also where they are in sync, and however the answer came."""
+def test_leader_throttle_counts_only_listed_replicas(listing: str, counted: bool, parked: bool) -> None:
+    """ReplicaManager.readFromLocalLog and DelayedFetch: replicas in sync count too, whether or not the fetch waited."""
     cluster = Cluster(2)
     cluster.topic_configs["orders"] = {LEADERS: listing}
     cluster.create([1, 2])
@@ -126,7 +126,7 @@ def test_what_is_sent_of_throttled_replicas_counts_and_nothing_else(listing: str
     assert quota.is_exceeded == counted
 
 
-def test_a_throttled_replica_does_not_hold_up_others_of_the_same_leader() -> None:
+def test_throttled_replica_does_not_delay_others_of_its_leader() -> None:
     cluster = Cluster(2)
     other = TopicPartition("free", 0)
     cluster.topic_configs["orders"] = {LEADERS: "*", FOLLOWERS: "*"}
@@ -146,7 +146,7 @@ def test_a_throttled_replica_does_not_hold_up_others_of_the_same_leader() -> Non
     assert cluster[2].partition.log.end_offset < 30
 
 
-def test_a_move_between_log_directories_keeps_to_its_rate() -> None:
+def test_log_directory_move_keeps_to_its_rate() -> None:
     brokers = Brokers()
     brokers.start()
     brokers.run(brokers.client.create_topic("orders", assignment={0: [1]}))
@@ -164,25 +164,25 @@ def test_a_move_between_log_directories_keeps_to_its_rate() -> None:
     brokers.stop_all()
 
 
-def test_lists_of_replicas_are_read_as_kafka_reads_them() -> None:
+def test_throttled_replica_lists_are_parsed_as_in_kafka() -> None:
     assert listed("*") == ALL_LISTED and lists(listed("*"), 7, 3)
     assert listed("0:1, 2:3") == ((0, 1), (2, 3)) and lists(listed("0:1,2:3"), 2, 3)
     assert not lists(listed("0:1"), 0, 2) and listed("") == listed("0") == listed("a:b") == ()
 
 
-def test_a_rate_is_that_of_the_windows_that_count() -> None:
+def test_rate_is_computed_over_the_current_windows() -> None:
     amount = SampledAmount(11, 1_000)
     amount.add(1_000, 0)
     assert (simple_rate(amount, 0), rate(amount, 0), rate_window_ms(amount, 0)) == (1_000, 100, 10_000)
     amount.add(1_000, 5_000)
     assert (simple_rate(amount, 5_000), rate(amount, 5_000)) == (400, 200)
     assert simple_rate(amount, 10_999) == pytest.approx(2_000 / 10.999)
-    # The first window is out of sight from now on.
+    # From now on the first window does not count.
     assert simple_rate(amount, 11_000) == pytest.approx(1_000 / 6)
     assert simple_rate(amount, 16_000) == 0
 
 
-def test_a_sampled_amount_reuses_the_windows_that_no_longer_count() -> None:
+def test_sampled_amount_reuses_expired_windows() -> None:
     amount = SampledAmount(2, 1_000)
     for second in range(20):
         amount.add(10, second * 1_000)

@@ -1,8 +1,8 @@
-"""Outages, drawn from a seed, of three replicas of a compacted partition, and what must hold of it.
+"""Random outages of three replicas of a compacted partition, drawn from a seed, and the invariants that must hold.
 
-Whatever is done to brokers, disks and links, nobody loses power who alone is in sync.  So of each key the last record
-that was acknowledged since an unclean election is there in the end, or a later one, on every replica: no older one is
-back, whoever was made anew, and no record is there that nobody wrote.
+The only replica in sync never loses power, whatever happens to brokers, disks and links. Therefore every replica ends
+with, for each key, the last record acknowledged since the latest unclean election, or a later record. No older record
+of a key reappears after a replica was rebuilt, and no record exists that was never sent.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CODECS = (Codec.NONE, Codec.NONE, Codec.GZIP)
 
 
 class Written(NamedTuple):
-    """A record that a leader was asked to write."""
+    """A record that was sent to a leader."""
 
     key: str
     value: str | None
@@ -39,14 +39,14 @@ class Written(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """One that is read back."""
+    """A record that was read back, with its offset."""
 
     offset: int
     record: Written
 
 
 def read(log: PartitionLog, offset: int, max_bytes: int = 1 << 20) -> list[Stored]:
-    """All records of a log from `offset` on, read as a follower does."""
+    """Return all records of a log from `offset`, read as a follower reads them."""
     found: list[Stored] = []
     while offset < log.end_offset:
         data = log.read(offset, max_bytes, log.end_offset, True)
@@ -62,7 +62,7 @@ def read(log: PartitionLog, offset: int, max_bytes: int = 1 << 20) -> list[Store
 
 
 class SlowDisk(MemoryLogDirectory):
-    """One on which a sync takes its time, so that what compaction does in several steps is interrupted between them."""
+    """Log directory with slow syncs, so that other work runs between the steps of a compaction."""
 
     def __init__(self, broker: Broker, sync_ms: int) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class SlowDisk(MemoryLogDirectory):
 
 
 class CompactedOutages:
-    """One seed's cluster: `play()` it, then ask what is `wrong()`."""
+    """The cluster of one seed: `play()` it, then check what is `wrong()`."""
 
     def __init__(self, seed: int) -> None:
         self.random = random = Random(seed)
@@ -120,11 +120,11 @@ class CompactedOutages:
         self.cluster.create(BROKERS)
 
     def put_in_a_disk(self, broker: int) -> None:
-        """Two log directories on it."""
+        """Give the broker two log directories."""
         node = self.cluster[broker]
         node.directory, *node.more_directories = (SlowDisk(node, self.sync_ms) for _ in range(2))
 
-    # ---- what happens ------------------------------------------------------------------------------------------
+    # ---- actions -----------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> dict[str, Any]:
@@ -135,19 +135,19 @@ class CompactedOutages:
         return [each for each in self.state["isr"] if each in self.cluster.alive]
 
     def play(self, steps: int) -> None:
-        """So many acts, then all is mended, and everybody is in sync."""
-        acts = (
+        """Run `steps` random actions, then repair everything until all replicas are in sync."""
+        actions = (
             (self.produce, 10), (self.wait, 6), (self.kill, 2), (self.restart, 4), (self.replace_disk, 1),
             (self.cut, 1), (self.heal, 2), (self.hand_over, 1), (self.delete, 1 if self.deletes else 0),
             (self.elect_unclean, 1 if self.elects_unclean else 0), (self.move, 2 if self.moves else 0),
         )  # fmt: skip
         for _ in range(steps):
-            (act,) = self.random.choices([act for act, _ in acts], [weight for _, weight in acts])
-            act()
+            (action,) = self.random.choices([action for action, _ in actions], [weight for _, weight in actions])
+            action()
             self.take_answers()
-        self.mend()
+        self.repair()
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         self.heal()
         for broker in BROKERS:
             if broker not in self.cluster.alive:
@@ -192,7 +192,7 @@ class CompactedOutages:
                 if answers and not answers[0].error:
                     self.acknowledged.update(enumerate(rows, answers[0].base_offset))
                 else:
-                    # What became of it is not known: whoever writes next begins anew.
+                    # The outcome is unknown, so the next write starts a new producer epoch.
                     self.producer_epoch, self.sequence = self.producer_epoch + 1, 0
             else:
                 left.append((future, rows))
@@ -211,13 +211,14 @@ class CompactedOutages:
         self.elect_without(broker)
 
     def end(self, broker: int, power: bool) -> None:
-        """What a leader that is gone was asked has no answer any more."""
+        """Kill the broker; the requests that it received as leader get no response."""
         self.cluster.kill(broker, power)
         self.under_way = [each for each in self.under_way if self.state["leader"] != broker]
         self.producer_epoch, self.sequence = self.producer_epoch + 1, 0
 
     def elect_without(self, broker: int) -> None:
-        """As the controller does; with nobody else in sync nobody leads until it is back."""
+        """Elect as the controller does; without another replica in sync, the partition has no leader until this one
+        returns."""
         rest = [each for each in self.in_sync if each != broker]
         if not rest:
             return
@@ -260,17 +261,18 @@ class CompactedOutages:
             self.done.append(f"hand over to {self.state['leader']}")
 
     def elect_unclean(self) -> None:
-        """What was acknowledged until now may be gone, and of a key that had a later record an earlier one, too."""
-        behind = [each for each in BROKERS if each in self.cluster.alive and each not in self.state["isr"]]
-        if behind:
+        """Elect a replica outside the ISR. Acknowledged records can be lost, and older records of their keys can
+        reappear."""
+        lagging = [each for each in BROKERS if each in self.cluster.alive and each not in self.state["isr"]]
+        if lagging:
             self.take_answers()
             self.acknowledged.clear()
-            leader = self.random.choice(behind)
+            leader = self.random.choice(lagging)
             self.cluster.elect(leader, [leader], unclean=True)
             self.done.append(f"elect {leader}, which is not in sync")
 
     def move(self) -> None:
-        """To another log directory, or back."""
+        """Move a replica to another log directory, or back."""
         broker = self.random.choice(BROKERS)
         if broker in self.cluster.alive:
             to = self.random.randrange(2)
@@ -286,10 +288,10 @@ class CompactedOutages:
             self.cluster[leader].manager.delete_records({TP: offset}, 1_000)
             self.done.append(f"delete to {offset}")
 
-    # ---- what must hold ----------------------------------------------------------------------------------------
+    # ---- invariants --------------------------------------------------------------------------------------------
 
     def wrong(self) -> list[str]:
-        """What does not hold, in the end, and once more when everybody has been started anew."""
+        """Return the violations at the end, and again after a restart of every broker."""
         found = [f"{each.invariant}: {each.detail}" for each in check(self.cluster.entries())]
         for round_ in ("", " after a restart"):
             for broker in BROKERS:
@@ -315,20 +317,20 @@ class CompactedOutages:
         last = {record.key: offset for offset, record in sorted(self.acknowledged.items())}
         for key, offset in last.items():
             if self.forgets_tombstones and self._may_be_deleted(key, offset):
-                # Whoever was away for longer than tombstones are kept has older records yet.
+                # A replica that was down for longer than tombstones are kept still has older records.
                 continue
             if offset >= log.start_offset and last_stored.get(key, -1) < offset:
                 found.append(f"of {key} the last is at {last_stored.get(key)}, and {offset} was acknowledged")
         return found + self.wrong_answers(log, stored)
 
     def _may_be_deleted(self, key: str, last_offset: int) -> bool:
-        """Is the last record a tombstone, or may there be one behind it of which it is not known what became?"""
-        heard_of = dict.fromkeys(self.acknowledged.values())
-        untold = any(each.key == key and each.value is None and each not in heard_of for each in self.asked)
-        return untold or self.acknowledged[last_offset].value is None
+        """Return whether the last record is a tombstone, or a tombstone with an unknown outcome can follow it."""
+        known = dict.fromkeys(self.acknowledged.values())
+        unacknowledged = any(each.key == key and each.value is None and each not in known for each in self.asked)
+        return unacknowledged or self.acknowledged[last_offset].value is None
 
     def wrong_answers(self, log: PartitionLog, stored: list[Stored]) -> list[str]:
-        """Of reads that begin anywhere, and of searches by time."""
+        """Check reads from every offset, and searches by timestamp."""
         found = []
         for offset in range(log.start_offset, log.end_offset):
             rest = [each for each in stored if each.offset >= offset]
@@ -337,12 +339,12 @@ class CompactedOutages:
         times = sorted({each.record.timestamp_ms for each in stored})
         for time_ms in (*times, *(each + 1 for each in times)):
             first = next((each for each in stored if each.record.timestamp_ms >= time_ms), None)
-            told = outcome(offset_for_timestamp(log, time_ms))
-            if told != (first and (first.record.timestamp_ms, first.offset)):
-                found.append(f"the first since {time_ms} is {told}, not {first}")
+            result = outcome(offset_for_timestamp(log, time_ms))
+            if result != (first and (first.record.timestamp_ms, first.offset)):
+                found.append(f"the first since {time_ms} is {result}, not {first}")
         if stored:
             newest = max(stored, key=lambda each: (each.record.timestamp_ms, -each.offset))
-            told = outcome(newest_record(log))
-            if told != (newest.record.timestamp_ms, newest.offset):
-                found.append(f"the newest record is {told}, not {newest}")
+            result = outcome(newest_record(log))
+            if result != (newest.record.timestamp_ms, newest.offset):
+                found.append(f"the newest record is {result}, not {newest}")
         return found

@@ -1,4 +1,4 @@
-"""A few replica managers on virtual time, wired by a channel with a delay, under a controller that tests drive."""
+"""A few replica managers on virtual time, connected by a channel with latency, with a controller that tests drive."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from zabka.simulation.kernel.scheduler import Scheduler
 T = TypeVar("T")
 TP = TopicPartition("orders", 0)
 TOPIC_ID = UUID(int=7)
-"""As messages carry it; within a broker it is the text."""
+"""As in messages; within a broker the id is its text."""
 LATENCY_MS = 1
 LAG_MS = 1_000
 KAFKA_CONFIG = parse_config("broker.id=1\nzookeeper.connect=sim:2181")
@@ -42,13 +42,13 @@ def batch(*values: str, **options: Any) -> bytes:
 
 
 def proposed_isr(row: Any) -> tuple[int, ...]:
-    """The members that a row of an AlterPartition names, whatever its version."""
+    """Return the members in a row of an AlterPartition of any version."""
     members = getattr(row, "new_isr_with_epochs", None)
     return tuple(row.new_isr) if members is None else tuple(int(member.broker_id) for member in members)
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """What comes of a coroutine that waits for nothing."""
+    """Return the result of a coroutine that does not wait."""
     try:
         work.send(None)
     except StopIteration as ended:
@@ -71,15 +71,15 @@ class Metadata:
         return self._cluster.racks.get(broker_id)
 
     def partition(self, topic_partition: TopicPartition) -> Any:
-        told = self._cluster.states.get(topic_partition)
-        return None if topic_partition in self._cluster.told_deleted else told
+        state = self._cluster.states.get(topic_partition)
+        return None if topic_partition in self._cluster.announced_deletions else state
 
     def topic_of_id(self, topic_id: UUID) -> str | None:
         return TP.topic if topic_id == TOPIC_ID else None
 
 
 class Channel:
-    """Fetch and ListOffsets to another broker, with a delay each way; a cut link says nothing."""
+    """Fetch and ListOffsets to another broker, with a latency each way; a cut link delivers nothing."""
 
     def __init__(self, cluster: Cluster, broker: Broker) -> None:
         self._cluster = cluster
@@ -116,7 +116,7 @@ class Channel:
 
 
 class Gate:
-    """AlterPartition to the test's controller; `script` holds what to do with the next requests instead."""
+    """Send AlterPartition to the test's controller; `script` replaces its handling of the next requests."""
 
     def __init__(self, cluster: Cluster, broker: Broker) -> None:
         self._cluster = cluster
@@ -196,7 +196,7 @@ class Broker:
 
 
 class Cluster:
-    """Brokers 1 to `count`; one partition unless a test makes more."""
+    """Brokers 1 to `count`, with one partition unless a test creates more."""
 
     made: ClassVar[list[Cluster]] = []
 
@@ -217,8 +217,8 @@ class Cluster:
         self.topic_id: UUID | None = TOPIC_ID
         self.fetches: list[Any] = []
         self.states: dict[TopicPartition, dict[str, Any]] = {}
-        self.told_deleted: set[TopicPartition] = set()
-        """Partitions that UpdateMetadata says are being deleted."""
+        self.announced_deletions: set[TopicPartition] = set()
+        """Partitions whose deletion UpdateMetadata has announced."""
         self.alive: set[int] = set(range(1, count + 1))
         self.brokers = {broker_id: Broker(self, broker_id) for broker_id in range(1, count + 1)}
 
@@ -227,7 +227,7 @@ class Cluster:
 
     @classmethod
     def stop_all(cls) -> None:
-        """End every task of every cluster made so far."""
+        """Stop every task of every cluster created so far."""
         for cluster in cls.made:
             for broker in cluster.brokers.values():
                 broker.runtime.stop()
@@ -265,7 +265,7 @@ class Cluster:
         limit_us = self.scheduler.now_us + limit_ms * 1000
         while not holds():
             due = self.scheduler.next_time_us()
-            assert due is not None and due <= limit_us, "it does not come to pass"
+            assert due is not None and due <= limit_us, "the condition is not reached"
             self.scheduler.step()
 
     def linked(self, source: int, target: int) -> bool:
@@ -278,7 +278,7 @@ class Cluster:
         self.cut.clear()
 
     def kill(self, broker_id: int, power: bool = False) -> None:
-        """SIGKILL, or the whole machine; the controller sees it at once."""
+        """Kill the process, or the whole machine with `power`; the controller notices it at once."""
         broker = self[broker_id]
         broker.runtime.stop()
         kind = "power_loss" if power else "crash"
@@ -291,7 +291,7 @@ class Cluster:
         self.alive.discard(broker_id)
 
     def restart(self, broker_id: int) -> None:
-        """Start it again, with a new broker epoch; it is told what the controller last decided."""
+        """Start the broker again with a new broker epoch, and send it the controller's latest decisions."""
         broker = self[broker_id]
         if not broker.runtime.stopped:
             broker.manager.shutdown()
@@ -301,12 +301,12 @@ class Cluster:
         self.alive.add(broker_id)
         for topic_partition in self.states:
             if broker_id in self.states[topic_partition]["replicas"]:
-                self.tell(topic_partition, [broker_id])
+                self.send_state(topic_partition, [broker_id])
 
     # ---- the controller ------------------------------------------------------------------------------------------
 
     def create(self, replicas: Sequence[int], topic_partition: TopicPartition = TP) -> None:
-        self.told_deleted.discard(topic_partition)
+        self.announced_deletions.discard(topic_partition)
         self.states[topic_partition] = {
             "leader": replicas[0],
             "leader_epoch": 0,
@@ -316,7 +316,7 @@ class Cluster:
             "leader_recovery_state": 0,
         }
         self._elected(topic_partition, False)
-        self.tell(topic_partition)
+        self.send_state(topic_partition)
 
     def elect(
         self, leader: int, isr: Sequence[int], unclean: bool = False, topic_partition: TopicPartition = TP
@@ -326,7 +326,7 @@ class Cluster:
         state["leader_epoch"] += 1
         state["partition_epoch"] += 1
         self._elected(topic_partition, unclean)
-        self.tell(topic_partition)
+        self.send_state(topic_partition)
 
     def _elected(self, topic_partition: TopicPartition, unclean: bool) -> None:
         state = self.states[topic_partition]
@@ -346,13 +346,13 @@ class Cluster:
             ),
         )
 
-    def tell(self, topic_partition: TopicPartition, brokers: Sequence[int] | None = None) -> None:
+    def send_state(self, topic_partition: TopicPartition, brokers: Sequence[int] | None = None) -> None:
         for broker_id in brokers or self.states[topic_partition]["replicas"]:
             if broker_id in self.alive:
                 self[broker_id].manager.become_leader_or_follower(self.leader_and_isr(topic_partition))
 
     def leader_and_isr(self, topic_partition: TopicPartition = TP, **changes: Any) -> Any:
-        """The LeaderAndIsr request for what is decided; `changes` override its parts."""
+        """Return the LeaderAndIsr request for the current state; `changes` override its fields."""
         version = changes.pop("version", 7)
         topic_id = changes.pop("topic_id", self.topic_id)
         outer = {
@@ -370,8 +370,8 @@ class Cluster:
         return request(ApiKey.LEADER_AND_ISR, version, topic_states=topics, **outer)
 
     def delete(self, *broker_ids: int) -> list[int]:
-        """Have brokers told that the topic ends, then have them delete it; their errors."""
-        self.told_deleted.add(TP)
+        """Announce the deletion of the topic, delete the replicas on these brokers, and return their errors."""
+        self.announced_deletions.add(TP)
         answers = [self[each].manager.stop_replica(self.stop_replica(-2, True)) for each in broker_ids]
         return [int(row.error_code) for answer in answers for row in answer.partition_errors]
 
@@ -382,7 +382,7 @@ class Cluster:
         return request(ApiKey.STOP_REPLICA, 4, topic_states=topics, **outer)
 
     def alter(self, message: Any) -> Any:
-        """AlterPartition by the book, for partitions of topic `orders`."""
+        """Handle AlterPartition as the controller does, for partitions of topic `orders`."""
         topics = []
         for topic in message.topics:
             rows = [self._alter_one(message.broker_id, row) for row in topic.partitions]
@@ -416,13 +416,13 @@ class Cluster:
 
     @property
     def proposals(self) -> list[tuple[int, ...]]:
-        """The ISRs that were proposed so far, request by request."""
+        """Return the ISRs proposed so far, request by request."""
         return [
             proposed_isr(row) for message in self.alterations for topic in message.topics for row in topic.partitions
         ]
 
     def refuse(self, error: ErrorCode) -> Callable[[Any], Any]:
-        """For `script`: answer every partition of the next AlterPartition with this error."""
+        """Return an entry for `script` that answers every partition of the next AlterPartition with this error."""
 
         def handle(message: Any) -> Any:
             topics = [
@@ -443,7 +443,7 @@ class Cluster:
     def produce_later(
         self, broker_id: int, data: bytes, acks: int = -1, timeout_ms: int = 5_000, topic_partition: TopicPartition = TP
     ) -> Any:
-        """Start a produce; the future of its answer."""
+        """Start a produce, and return the future of its response."""
         return self[broker_id].manager.produce([(topic_partition, data)], acks, timeout_ms)
 
     def produce(
@@ -463,11 +463,11 @@ class Cluster:
     def fetch_later(
         self, broker_id: int, offset: int, *, max_wait_ms: int = 500, replica_id: int = -1, **more: Any
     ) -> Any:
-        wanted = FetchPartition(
+        requested = FetchPartition(
             TP, offset, more.get("epoch", -1), more.get("last_epoch", -1), more.get("max_bytes", 1 << 20)
         )
         params = FetchParams(replica_id, max_wait_ms, more.get("min_bytes", 1), 1 << 20)
-        return self[broker_id].manager.fetch(params, [wanted])
+        return self[broker_id].manager.fetch(params, [requested])
 
     def fetch(self, broker_id: int, offset: int, **more: Any) -> FetchedPartition:
         answer = self.fetch_later(broker_id, offset, **more)
@@ -483,7 +483,7 @@ class Cluster:
         return run_task(self.scheduler, next(iter(self.brokers.values())).runtime, waiting())
 
     def settle(self, *broker_ids: int) -> None:
-        """Until these brokers' logs and high watermarks are level."""
+        """Run until these brokers' logs and high watermarks are equal."""
         brokers = [self[b] for b in broker_ids or sorted(self.alive)]
 
         def level() -> bool:

@@ -1,4 +1,4 @@
-"""Seeds of outages of a compacted partition: what must hold of them, and what shows where it does not."""
+"""Seeds of outages of a compacted partition: their invariants hold, and injected bugs violate them."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ def wrong_in(seed: int) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_of_each_key_the_last_acknowledged_record_survives_and_no_older_one_comes_back(seed: int) -> None:
+def test_latest_acknowledged_record_of_each_key_survives(seed: int) -> None:
     assert wrong_in(seed) == []
 
 
 def drop_tombstones_at_once(self: Any, _: bool, record: Record) -> bool:
-    """A compaction that keeps no tombstone for whoever has not heard of it yet."""
+    """Compaction that removes each tombstone at once, before other replicas have fetched it."""
     is_last = record.key is not None and record.offset >= self.keys.get(record.key)
     return record.offset >= self.end or (is_last and record.value is not None)
 
 
 def go_on_after_a_truncation(log: PartitionLog, _: int, segment: Segment) -> bool:
-    """A compaction that goes on with what it knew before the log's end was cut off."""
+    """Compaction that continues with its old state after the end of the log was truncated."""
     return log.is_closed or segment not in log.segments
 
 
-def say_nothing(*_: Any) -> bytes:
-    """A leader that has nothing to give where compaction has left nothing."""
+def return_nothing(*_: Any) -> bytes:
+    """Leader that returns nothing for a compaction gap."""
     return b""
 
 
@@ -56,11 +56,11 @@ def say_nothing(*_: Any) -> bytes:
     [
         (cleaner._Pass, "_stays", drop_tombstones_at_once, 1, "of a the last is at None"),
         (cleaner, "_is_gone", go_on_after_a_truncation, 324, "was acknowledged as"),
-        (partition_log, "empty_batches", say_nothing, 0, "it does not come to pass"),
+        (partition_log, "empty_batches", return_nothing, 0, "the condition is not reached"),
         (following, "is_compacted", lambda _: False, 0, "epoch and offset name one batch"),
     ],
 )
-def test_a_planted_mistake_is_shown_and_without_it_the_seed_holds(
+def test_injected_bug_fails_a_seed_that_passes_without_it(
     monkeypatch: pytest.MonkeyPatch, at: Any, name: str, mistake: Any, seed: int, shown: str
 ) -> None:
     assert wrong_in(seed) == []

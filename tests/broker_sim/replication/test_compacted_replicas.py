@@ -1,4 +1,4 @@
-"""A replica that is made anew out of a compacted log: who compacted tells so, and no checker accuses who leads then."""
+"""Replicas rebuilt from a compacted log: brokers report each compaction, and the checkers accept the rebuilt leader."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def keyed(keys: str) -> bytes:
 
 
 def compacting() -> Cluster:
-    """Two brokers with a compacted topic, of which both hold nine records of three keys."""
+    """Return two brokers with a compacted topic; both have nine records of three keys."""
     cluster = Cluster(2, log_segment_bytes=300, log_cleaner_backoff_ms=100)
     cluster.topic_configs["orders"] = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
     cluster.create([1, 2])
@@ -30,7 +30,7 @@ def compacting() -> Cluster:
     return cluster
 
 
-def lead_with_a_replica_made_anew(cluster: Cluster) -> None:
+def lead_with_a_rebuilt_replica(cluster: Cluster) -> None:
     cluster.run(1_000)
     cluster.kill(2, power=True)
     cluster[2].directory.wipe()
@@ -41,31 +41,31 @@ def lead_with_a_replica_made_anew(cluster: Cluster) -> None:
     cluster.elect(2, [2])
 
 
-def test_a_broker_tells_of_every_segment_that_it_compacts() -> None:
+def test_broker_reports_every_compacted_segment() -> None:
     cluster = compacting()
     cluster.run(1_000)
-    told = cluster.events(e.LogCompacted, 1)
-    assert [(each.first_offset, each.last_offset) for each in told] == [(0, 5)], "6 to 8 are still written to"
-    assert all(each.bytes_after < each.bytes_before for each in told)
+    compacted = cluster.events(e.LogCompacted, 1)
+    assert [(each.first_offset, each.last_offset) for each in compacted] == [(0, 5)], "6 to 8 are in the active segment"
+    assert all(each.bytes_after < each.bytes_before for each in compacted)
 
 
-def test_a_replica_made_anew_of_a_compacted_log_leads_and_nobody_accuses_it() -> None:
+def test_rebuilt_replica_of_a_compacted_log_leads_correctly() -> None:
     cluster = compacting()
-    lead_with_a_replica_made_anew(cluster)
+    lead_with_a_rebuilt_replica(cluster)
     fetched = cluster.events(e.RecordsReplicated, 2)
-    assert any(batch.compacted for batch in fetched), "nothing that compaction had been through was fetched"
+    assert any(batch.compacted for batch in fetched), "no compacted batch was fetched"
     assert check(cluster.entries()) == []
 
 
-def test_had_nobody_told_of_the_compaction_it_would_be_accused() -> None:
+def test_missing_compaction_event_looks_like_record_loss() -> None:
     cluster = compacting()
-    lead_with_a_replica_made_anew(cluster)
-    untold = [entry for entry in cluster.entries() if not isinstance(entry.event, e.LogCompacted)]
-    assert {violation.invariant for violation in check(untold)} == {"committed and acks=all records survive"}
+    lead_with_a_rebuilt_replica(cluster)
+    without_the_event = [entry for entry in cluster.entries() if not isinstance(entry.event, e.LogCompacted)]
+    assert {violation.invariant for violation in check(without_the_event)} == {"committed and acks=all records survive"}
 
 
 def with_a_slow_disk_and_another_beginning() -> Cluster:
-    """Broker 1 leads alone, and broker 3, which is away, has a record that was never committed where its log begins."""
+    """Broker 1 leads with an ISR of itself; broker 3 is down, and an uncommitted record is the first of its log."""
     cluster = Cluster(3, log_segment_bytes=300, log_cleaner_backoff_ms=100)
     cluster.topic_configs["orders"] = {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0.01"}
     cluster.kill(1)
@@ -84,7 +84,7 @@ def with_a_slow_disk_and_another_beginning() -> Cluster:
 
 
 def kill_and_let_the_other_follow(cluster: Cluster) -> None:
-    """Broker 3 has what broker 1 has, from offset 1 on, where records were deleted up to."""
+    """Restart brokers 1 and 3, and check that their logs agree from offset 1, where both start."""
     cluster.kill(1)
     cluster.restart(1)
     cluster.restart(3)
@@ -104,10 +104,10 @@ def has_begun_to_compact(cluster: Cluster, broker: int = 1) -> bool:
 
 
 @pytest.mark.parametrize("is_deleted_meanwhile", [False, True])
-def test_records_that_were_deleted_and_then_compacted_stay_deleted_though_the_compaction_is_killed(
+def test_deleted_and_compacted_records_stay_deleted_after_kill(
     is_deleted_meanwhile: bool,
 ) -> None:
-    """Else nothing tells that others' records in their place, which were never committed, are none of this log."""
+    """Otherwise nothing shows that other replicas' uncommitted records at these offsets do not belong to this log."""
     cluster = with_a_slow_disk_and_another_beginning()
     for _ in range(5 if is_deleted_meanwhile else 0):
         cluster.until(cluster.produce_later(1, keyed("ab")).done)
@@ -121,8 +121,8 @@ def test_records_that_were_deleted_and_then_compacted_stay_deleted_though_the_co
     kill_and_let_the_other_follow(cluster)
 
 
-def test_what_is_deleted_of_a_compacted_log_stays_deleted_though_the_broker_is_killed_at_once() -> None:
-    """What compaction has left does not tell where the epochs of the deleted records began."""
+def test_deletion_in_a_compacted_log_survives_an_immediate_kill() -> None:
+    """The compacted log does not show where the epochs of the deleted records began."""
     cluster = with_a_slow_disk_and_another_beginning()
     for _ in range(5):
         cluster.until(cluster.produce_later(1, keyed("ab")).done)
@@ -136,8 +136,8 @@ def put(cluster: Cluster, *keys: str, value: bytes | None = b"v") -> None:
         cluster.until(cluster.produce_later(1, build_batch([Record(key.encode(), value, 1_000)])).done)
 
 
-def test_a_key_that_is_gone_stays_gone_where_its_replica_begins_to_move_within_a_compaction() -> None:
-    """Kafka ends the compaction, too (ReplicaManager.alterReplicaLogDirs)."""
+def test_deleted_key_stays_deleted_if_a_move_ends_compaction() -> None:
+    """Kafka aborts the compaction, too (ReplicaManager.alterReplicaLogDirs)."""
     cluster = Cluster(2, log_segment_bytes=1_500, log_cleaner_backoff_ms=100, replica_fetch_max_bytes=1)
     settings = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "20000"}
     cluster.topic_configs["orders"] = settings

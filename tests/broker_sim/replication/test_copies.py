@@ -1,4 +1,4 @@
-"""A copy beside the replica that it is made of: where it is cut, and when it begins anew (KIP-113)."""
+"""Copies for a move between log directories: where they are truncated, and when they start again (KIP-113)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TP = TopicPartition("orders", 0)
 
 
 def log_of(*epochs: int, start: int = 0) -> PartitionLog:
-    """A log with one record for each, of that leader epoch."""
+    """Return a log with one record per entry, of that leader epoch."""
     log = PartitionLog(MemoryLogDirectory(), TP, segment_bytes=1 << 20)
     if start:
         log.truncate_fully_and_start_at(start)
@@ -40,33 +40,33 @@ def log_of(*epochs: int, start: int = 0) -> PartitionLog:
         pytest.param((0, 0), (3,), 0, True, id="an epoch later than all of the replica's"),
     ],
 )
-def test_a_copy_is_cut_to_where_the_replica_agrees_with_it(
+def test_copy_is_truncated_to_where_it_agrees_with_the_replica(
     current: tuple[int, ...], copied: tuple[int, ...], end: int, cut: bool
 ) -> None:
-    """As a follower is cut by its leader's epochs (KIP-279)."""
+    """As a follower is truncated by its leader's epochs (KIP-279)."""
     replica, copy = log_of(*current), log_of(*copied)
     assert _make_agree(replica, copy) == cut
     assert copy.end_offset == end and copy.start_offset <= end
-    assert _make_agree(replica, copy) is False, "once is enough"
+    assert _make_agree(replica, copy) is False, "a second call changes nothing"
 
 
 @pytest.mark.parametrize(("records", "start", "end"), [(4, 5, 5), (5, 0, 5), (6, 0, 5)])
-def test_where_the_replica_begins_behind_the_copy_the_copy_begins_anew(records: int, start: int, end: int) -> None:
-    """Records before 5 were deleted; up to there the copy may have what was there."""
+def test_copy_restarts_if_it_ends_before_the_replica_starts(records: int, start: int, end: int) -> None:
+    """Records before 5 were deleted from the replica; the copy can still have them."""
     replica, copy = log_of(2, 2, start=5), log_of(*[0] * records)
     assert _make_agree(replica, copy) == (records != 5)
     assert (copy.start_offset, copy.end_offset) == (start, end)
 
 
-def test_what_is_read_is_appended_where_it_goes_on() -> None:
+def test_batches_read_from_the_replica_are_appended_to_the_copy() -> None:
     current, copy = log_of(0, 0, 1), log_of(0)
     assert _append(current, copy, current.read(1, 1 << 20, 3, True))
     assert copy.end_offset == 3 and copy.epochs.latest == 1
     assert not _append(current, copy, b"")
 
 
-def test_a_copy_that_ends_within_a_batch_begins_anew() -> None:
-    """A batch of two whose first is there already: what the replica stores is one batch."""
+def test_copy_that_ends_within_a_batch_restarts() -> None:
+    """The copy has the first of two records that the replica stores as one batch."""
     current = PartitionLog(MemoryLogDirectory(), TP, segment_bytes=1 << 20)
     data = build_batch([Record(b"k", b"v"), Record(b"k", b"w")])
     current.append_as_leader(data, split_batches(data), 0)

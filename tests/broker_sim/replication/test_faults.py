@@ -1,4 +1,4 @@
-"""Random crashes, power losses, cuts and leader changes: what was acknowledged survives clean elections."""
+"""Random crashes, power losses, link cuts and leader changes: acknowledged records survive clean elections."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_logs_converge_after_power_losses(seed: int) -> None:
     assert cluster[1].values == cluster[2].values == cluster[3].values
 
 
-def test_the_same_seed_gives_the_same_journal() -> None:
+def test_same_seed_gives_the_same_journal() -> None:
     first, second = (run(7, 1, True).cluster.journal for _ in range(2))
     assert first == second
     assert any(isinstance(event, e.HighWatermarkMoved) for _, event in first)

@@ -1,4 +1,4 @@
-"""Sessions of fetches by themselves: which epoch continues one, what it tells, and how it ends (KIP-227)."""
+"""Fetch sessions in isolation: epochs, incremental responses, and the end of a session (KIP-227)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rows(*numbers: int, mark: int = 0, start: int = 0, records: bytes = b"", err
 
 
 def of_two() -> tuple[FetchSessions, int]:
-    """A session that asks for the partitions 1 and 2, and what was told of them was 0 and 0."""
+    """Return a session for partitions 1 and 2, both last sent with high watermark 0 and start offset 0."""
     sessions = FetchSessions(Random(1), slots=2, eviction_ms=100)
     return sessions, create(sessions, 0, 1, 2)
 
@@ -41,7 +41,7 @@ def refused(sessions: FetchSessions, session_id: int, epoch: int) -> ErrorCode |
     return context.error if isinstance(context, FetchRefused) else None
 
 
-def test_each_fetch_of_a_session_has_the_next_epoch() -> None:
+def test_fetch_session_epoch_increases_with_each_fetch() -> None:
     sessions, session_id = of_two()
     for epoch in (1, 2, 3):
         assert refused(sessions, session_id, epoch + 1) is ErrorCode.invalid_fetch_session_epoch
@@ -50,15 +50,15 @@ def test_each_fetch_of_a_session_has_the_next_epoch() -> None:
     assert refused(sessions, session_id + 1, 1) is ErrorCode.fetch_session_id_not_found
 
 
-def test_behind_the_largest_epoch_comes_one() -> None:
-    """FetchMetadata.nextEpoch: 0 would begin a new session."""
+def test_fetch_session_epoch_after_the_largest_is_one() -> None:
+    """FetchMetadata.nextEpoch: 0 would start a new session."""
     sessions, session_id = of_two()
     sessions._sessions[session_id].epoch = EPOCH_MAX
     opened(sessions, session_id, EPOCH_MAX)
     opened(sessions, session_id, 1)
 
 
-def test_a_session_by_names_is_not_continued_by_ids() -> None:
+def test_session_with_names_is_not_continued_with_ids() -> None:
     sessions, session_id = of_two()
     by_ids = session_request(session_id, 1)._replace(uses_topic_ids=True)
     context = sessions.open(by_ids, 1)
@@ -66,16 +66,16 @@ def test_a_session_by_names_is_not_continued_by_ids() -> None:
 
 
 @pytest.mark.parametrize(("epoch", "begins"), [(0, True), (-1, False)])
-def test_a_full_fetch_ends_the_session_that_it_names_and_may_begin_another(epoch: int, begins: bool) -> None:
+def test_full_fetch_closes_its_session_and_can_start_another(epoch: int, begins: bool) -> None:
     sessions, session_id = of_two()
     context = opened(sessions, session_id, epoch, 1)
     assert len(sessions) == 0
-    error, new_id, told = context.finish(rows(1))
-    assert (error, new_id != 0, told) == (ErrorCode.none, begins, rows(1))
+    error, new_id, returned = context.finish(rows(1))
+    assert (error, new_id != 0, returned) == (ErrorCode.none, begins, rows(1))
     assert len(sessions) == begins and new_id != session_id
 
 
-def test_a_session_that_asks_for_nothing_any_more_is_over() -> None:
+def test_session_without_partitions_is_closed() -> None:
     sessions, session_id = of_two()
     forgetting = session_request(session_id, 1)._replace(forgotten=(key(1), key(2)))
     context = sessions.open(forgetting, 1)
@@ -83,14 +83,14 @@ def test_a_session_that_asks_for_nothing_any_more_is_over() -> None:
     assert context.finish({}) == (ErrorCode.none, 0, {})
 
 
-def test_what_is_asked_for_is_added_and_what_is_forgotten_goes() -> None:
+def test_fetch_adds_requested_and_removes_forgotten_partitions() -> None:
     sessions, session_id = of_two()
     changing = session_request(session_id, 1, 3)._replace(forgotten=(key(1),))
     context = sessions.open(changing, 1)
     assert isinstance(context, FetchContext) and list(context.partitions) == [key(2), key(3)]
 
 
-def test_a_fetch_that_came_twice_is_answered_once() -> None:
+def test_superseded_fetch_gets_invalid_session_epoch() -> None:
     sessions, session_id = of_two()
     first = opened(sessions, session_id, 1)
     assert first.without_rows() == (ErrorCode.none, session_id)
@@ -109,26 +109,26 @@ def test_a_fetch_that_came_twice_is_answered_once() -> None:
         pytest.param(rows(2, error=int(ErrorCode.not_leader_or_follower)), id="an error"),
     ],
 )
-def test_only_what_has_changed_is_told(changed: Rows) -> None:
+def test_only_changed_partitions_are_returned(changed: Rows) -> None:
     sessions, session_id = of_two()
     assert opened(sessions, session_id, 1).finish(rows(1, 2)) == (ErrorCode.none, session_id, {})
     assert opened(sessions, session_id, 2).finish({**rows(1), **changed}) == (ErrorCode.none, session_id, changed)
 
 
-def test_who_had_records_is_asked_last_the_next_time() -> None:
-    """FetchSession's partitions are a ring: one with much to tell must not keep the others from their turn."""
+def test_partition_with_records_is_last_in_the_next_fetch() -> None:
+    """FetchSession's partitions form a ring, so that a partition with many records does not starve the others."""
     sessions, session_id = of_two()
     opened(sessions, session_id, 1).finish({**rows(1, records=b"x"), **rows(2)})
     assert list(opened(sessions, session_id, 2).partitions) == [key(2), key(1)]
 
 
-def test_without_any_place_no_session_begins() -> None:
+def test_session_needs_a_free_slot() -> None:
     sessions = FetchSessions(Random(1), slots=0, eviction_ms=100)
     assert create(sessions, 0, 1) == 0 and len(sessions) == 0
 
 
 @pytest.mark.parametrize(("later_ms", "begins"), [(100, False), (101, True)])
-def test_a_session_that_was_not_used_for_longer_than_the_limit_makes_room(later_ms: int, begins: bool) -> None:
+def test_session_unused_for_longer_than_the_limit_is_evicted(later_ms: int, begins: bool) -> None:
     sessions = FetchSessions(Random(1), slots=1, eviction_ms=100)
     first = create(sessions, 0, 1, 2)
     assert (create(sessions, later_ms, 1) > 0) == begins
@@ -138,7 +138,7 @@ def test_a_session_that_was_not_used_for_longer_than_the_limit_makes_room(later_
 # -- ListOffsets 0 ---------------------------------------------------------------------------------------------------
 
 
-def test_the_oldest_clients_get_offsets_up_to_the_high_watermark_and_followers_all() -> None:
+def test_list_offsets_0_limits_consumers_to_high_watermark() -> None:
     """Partition.legacyFetchOffsetsForTimestamp."""
     cluster = Cluster(2)
     cluster.create([1, 2])

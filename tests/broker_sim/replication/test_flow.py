@@ -1,4 +1,4 @@
-"""Produce, replicate, acknowledge, fetch: the ordinary days."""
+"""Produce, replicate, acknowledge and fetch without faults."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_acks_all_waits_for_the_isr_and_acks_one_does_not(cluster: Cluster) -> N
     assert not every.done()
     cluster.until(every.done)
     assert every.result()[0].error == 0
-    assert cluster[1].partition.isr_state.isr == (1, 2), "it was the shrunken ISR that let it through"
+    assert cluster[1].partition.isr_state.isr == (1, 2), "the smaller ISR committed it"
 
 
 def test_acks_all_times_out_while_the_isr_lags() -> None:
@@ -51,7 +51,7 @@ def test_acks_all_times_out_while_the_isr_lags() -> None:
     assert cluster.now_ms == 300
 
 
-def test_acks_zero_is_answered_at_once_and_never_journalled_as_acknowledged(cluster: Cluster) -> None:
+def test_acks_zero_is_answered_at_once_and_not_acknowledged(cluster: Cluster) -> None:
     answer = cluster.produce_later(1, batch("x"), acks=0)
     assert answer.done() and answer.result()[0].error == 0
     cluster.settle()
@@ -59,12 +59,12 @@ def test_acks_zero_is_answered_at_once_and_never_journalled_as_acknowledged(clus
     assert cluster.events(e.RecordsAppended)[0].checksum == cluster.events(e.RecordsReplicated, 2)[0].checksum
 
 
-def test_acks_of_another_kind_are_refused(cluster: Cluster) -> None:
+def test_other_values_of_acks_are_refused(cluster: Cluster) -> None:
     assert cluster.produce(1, "x", acks=2).error == ErrorCode.invalid_required_acks
 
 
-def test_a_produce_that_is_refused_names_no_offset_and_no_time(cluster: Cluster) -> None:
-    """ProduceResponse.PartitionResponse: INVALID_OFFSET, NO_TIMESTAMP and INVALID_OFFSET beside the error."""
+def test_refused_produce_has_no_offset_and_no_timestamp(cluster: Cluster) -> None:
+    """ProduceResponse.PartitionResponse: INVALID_OFFSET, NO_TIMESTAMP and INVALID_OFFSET with the error."""
     row = cluster.produce(2, "x")
     assert (row.error, row.base_offset, row.log_append_time_ms, row.log_start_offset) == (
         ErrorCode.not_leader_or_follower, -1, -1, -1
@@ -82,7 +82,7 @@ def test_acks_all_is_refused_under_min_isr_and_acks_one_is_not() -> None:
     assert cluster.produce(1, "x", acks=1).error == 0
 
 
-def test_acks_all_says_not_enough_after_append_where_the_isr_is_too_small_by_then() -> None:
+def test_acks_all_fails_after_append_if_the_isr_shrank() -> None:
     cluster = Cluster(2)
     cluster.create([1, 2])
     cluster.produce(1, "x")
@@ -90,25 +90,25 @@ def test_acks_all_says_not_enough_after_append_where_the_isr_is_too_small_by_the
     cluster.elect(1, [1])
     assert cluster[1].partition.acks_all_state(1, 0) == 0
     cluster.topic_configs["orders"] = {"min.insync.replicas": "2"}
-    assert cluster[1].partition.acks_all_state(1, 0) == 0, "not taken over yet"
+    assert cluster[1].partition.acks_all_state(1, 0) == 0, "the change is not applied yet"
     cluster[1].manager.topic_configs_changed(["orders"])
     assert cluster[1].partition.acks_all_state(1, 0) == ErrorCode.not_enough_replicas_after_append
     assert cluster[1].partition.acks_all_state(2, 0) is None
 
 
-def test_min_isr_is_never_more_than_there_are_replicas() -> None:
+def test_min_isr_is_limited_to_the_replica_count() -> None:
     cluster = Cluster(1, min_insync_replicas=3)
     cluster.create([1])
     assert cluster.produce(1, "x").error == 0
 
 
-def test_a_produce_to_a_follower_or_to_nobody_is_refused(cluster: Cluster) -> None:
+def test_produce_to_a_follower_or_unknown_partition_is_refused(cluster: Cluster) -> None:
     assert cluster.produce(2, "x").error == ErrorCode.not_leader_or_follower
     unknown = e.TopicPartition("nowhere", 3)
     assert cluster.produce(1, "x", topic_partition=unknown).error == ErrorCode.not_leader_or_follower
 
 
-def test_a_leader_that_is_deposed_answers_the_waiting_produce_at_once() -> None:
+def test_replaced_leader_answers_waiting_produce_at_once() -> None:
     cluster = Cluster(2, replica_lag_time_max_ms=60_000)
     cluster.create([1, 2])
     cluster.cut_link(1, 2)
@@ -118,7 +118,7 @@ def test_a_leader_that_is_deposed_answers_the_waiting_produce_at_once() -> None:
     assert answer.result()[0].error == ErrorCode.not_leader_or_follower
 
 
-def test_consumers_read_up_to_the_high_watermark_and_followers_to_the_end() -> None:
+def test_consumer_reads_to_high_watermark_and_follower_to_end() -> None:
     cluster = Cluster(2, replica_lag_time_max_ms=60_000)
     cluster.create([1, 2])
     cluster.produce(1, "a")
@@ -131,7 +131,7 @@ def test_consumers_read_up_to_the_high_watermark_and_followers_to_the_end() -> N
     assert [r.value for r in decode_records(follower.records)] == [b"b"]
 
 
-def test_a_fetch_at_the_end_waits_for_data_and_no_longer_than_it_said(cluster: Cluster) -> None:
+def test_fetch_at_the_end_waits_for_data_up_to_max_wait(cluster: Cluster) -> None:
     cluster.produce(1, "a")
     started = cluster.now_ms
     empty = cluster.fetch(1, 1, max_wait_ms=200)
@@ -144,7 +144,7 @@ def test_a_fetch_at_the_end_waits_for_data_and_no_longer_than_it_said(cluster: C
     assert [r.value for r in decode_records(waiting.result()[0].records)] == [b"b"]
 
 
-def test_a_fetch_waits_for_min_bytes(cluster: Cluster) -> None:
+def test_fetch_waits_for_min_bytes(cluster: Cluster) -> None:
     size = len(batch("a"))
     waiting = cluster.fetch_later(1, 0, max_wait_ms=60_000, min_bytes=2 * size)
     cluster.produce(1, "a")
@@ -153,8 +153,8 @@ def test_a_fetch_waits_for_min_bytes(cluster: Cluster) -> None:
     assert waiting.done() and len(waiting.result()[0].records) == 2 * size
 
 
-def test_a_fetch_of_an_older_segment_does_not_wait_for_min_bytes(cluster: Cluster) -> None:
-    """DelayedFetch, case F: no record that comes will ever be in that segment."""
+def test_fetch_of_an_older_segment_does_not_wait_for_min_bytes(cluster: Cluster) -> None:
+    """DelayedFetch, case F: no new record can be in that segment."""
     cluster[1].partition.log.segment_bytes = 1
     cluster.produce(1, "x")
     cluster.produce(1, "y")
@@ -163,7 +163,7 @@ def test_a_fetch_of_an_older_segment_does_not_wait_for_min_bytes(cluster: Cluste
     assert not cluster.fetch_later(1, 1, max_wait_ms=60_000, min_bytes=1 << 20).done()
 
 
-def test_a_waiting_fetch_is_answered_once_its_segment_is_not_the_newest(cluster: Cluster) -> None:
+def test_waiting_fetch_completes_when_its_segment_rolls(cluster: Cluster) -> None:
     cluster.produce(1, "x")
     waiting = cluster.fetch_later(1, 0, max_wait_ms=60_000, min_bytes=1 << 20)
     cluster[1].partition.log.segment_bytes = 1
@@ -172,7 +172,7 @@ def test_a_waiting_fetch_is_answered_once_its_segment_is_not_the_newest(cluster:
     assert waiting.done()
 
 
-def test_a_fetch_is_cut_at_whole_batches_and_gives_one_at_least(cluster: Cluster) -> None:
+def test_fetch_returns_whole_batches_and_at_least_one(cluster: Cluster) -> None:
     size = len(batch("a"))
     for value in "abc":
         cluster.produce(1, value)
@@ -180,13 +180,13 @@ def test_a_fetch_is_cut_at_whole_batches_and_gives_one_at_least(cluster: Cluster
     assert len(cluster.fetch(1, 0, max_bytes=1).records) == size
 
 
-def test_a_fetch_out_of_range_is_told_so_at_once(cluster: Cluster) -> None:
+def test_fetch_out_of_range_fails_at_once(cluster: Cluster) -> None:
     cluster.produce(1, "a")
     assert cluster.fetch(1, 7, max_wait_ms=10_000).error == ErrorCode.offset_out_of_range
     assert cluster.now_ms < 1_000
 
 
-def test_a_fetch_with_another_leader_epoch_is_fenced(cluster: Cluster) -> None:
+def test_fetch_with_another_leader_epoch_is_fenced(cluster: Cluster) -> None:
     cluster.elect(1, [1, 2, 3])
     assert cluster.fetch(1, 0, epoch=0).error == ErrorCode.fenced_leader_epoch
     assert cluster.fetch(1, 0, epoch=2).error == ErrorCode.unknown_leader_epoch
@@ -194,19 +194,19 @@ def test_a_fetch_with_another_leader_epoch_is_fenced(cluster: Cluster) -> None:
     assert cluster.fetch(1, 0, epoch=1, max_wait_ms=0).error == 0
 
 
-def test_a_waiting_fetch_hears_at_once_that_the_leader_changed(cluster: Cluster) -> None:
+def test_waiting_fetch_fails_at_once_when_the_leader_changes(cluster: Cluster) -> None:
     waiting = cluster.fetch_later(1, 0, max_wait_ms=60_000, epoch=0)
     cluster.elect(2, [1, 2, 3])
     assert waiting.result()[0].error == ErrorCode.fenced_leader_epoch
 
 
-def test_a_follower_that_is_no_replica_is_told_to_ask_again_later(cluster: Cluster) -> None:
+def test_fetch_of_a_broker_that_is_no_replica_is_refused(cluster: Cluster) -> None:
     assert cluster.fetch(1, 0, replica_id=8, epoch=0).error == ErrorCode.unknown_leader_epoch
     assert cluster.fetch(1, 0, replica_id=8).error == ErrorCode.not_leader_or_follower
 
 
 @pytest.mark.parametrize("producer_id", [0, 5])
-def test_a_resend_of_an_idempotent_producer_gets_the_offsets_it_had(cluster: Cluster, producer_id: int) -> None:
+def test_idempotent_resend_gets_its_original_offsets(cluster: Cluster, producer_id: int) -> None:
     def send(sequence: int, epoch: int = 0) -> tuple[int, int]:
         data = batch("a", "b", producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
         answer = cluster.produce_later(1, data)
@@ -225,7 +225,7 @@ def test_a_resend_of_an_idempotent_producer_gets_the_offsets_it_had(cluster: Clu
     assert cluster[1].partition.log.end_offset == 8
 
 
-def test_a_batch_sent_again_with_acks_all_waits_for_its_commit_as_the_first_did() -> None:
+def test_resend_with_acks_all_waits_for_the_commit() -> None:
     cluster = Cluster(2, replica_lag_time_max_ms=60_000)
     cluster.create([1, 2])
     cluster.cut_link(1, 2)
@@ -238,7 +238,7 @@ def test_a_batch_sent_again_with_acks_all_waits_for_its_commit_as_the_first_did(
     assert (again.result()[0].error, again.result()[0].base_offset) == (0, 0)
 
 
-def test_the_next_leader_knows_an_idempotent_producer_too(cluster: Cluster) -> None:
+def test_next_leader_knows_an_idempotent_producer(cluster: Cluster) -> None:
     data = batch("a", producer_id=5, producer_epoch=0, base_sequence=0)
     cluster.until(cluster.produce_later(1, data).done)
     cluster.settle()
@@ -262,19 +262,19 @@ def test_damaged_and_oversized_batches_are_refused(cluster: Cluster) -> None:
     assert cluster[1].partition.log.end_offset == 0
 
 
-def test_of_a_batch_that_is_cut_off_nothing_is_appended(cluster: Cluster) -> None:
+def test_incomplete_batch_is_not_appended(cluster: Cluster) -> None:
     answer = cluster.produce_later(1, batch("hello")[:-3], acks=1)
     assert (answer.result()[0].error, cluster[1].partition.log.end_offset) == (0, 0)
 
 
-def test_a_topic_may_take_larger_or_smaller_messages(cluster: Cluster) -> None:
+def test_topic_can_change_the_message_size_limit(cluster: Cluster) -> None:
     cluster.topic_configs["orders"] = {"max.message.bytes": "100"}
     assert cluster.produce(1, "x" * 500).error == 0
     cluster[1].manager.topic_configs_changed(["orders"])
     assert cluster.produce(1, "x" * 500).error == ErrorCode.message_too_large
 
 
-def test_a_produce_brings_one_batch_a_partition(cluster: Cluster) -> None:
+def test_produce_with_two_batches_for_a_partition_is_refused(cluster: Cluster) -> None:
     answer = cluster.produce_later(1, batch("a", "b") + batch("c"))
     cluster.until(answer.done)
     assert answer.result()[0].error == ErrorCode.invalid_record
@@ -293,7 +293,7 @@ def test_offsets_can_be_listed_by_time(cluster: Cluster) -> None:
     assert at_once(manager.list_offset(TP, -1, 3, False))[0] == ErrorCode.unknown_leader_epoch
 
 
-def test_progress_is_journalled_four_times_a_second_at_most(cluster: Cluster) -> None:
+def test_progress_is_journaled_at_most_four_times_a_second(cluster: Cluster) -> None:
     for _ in range(50):
         cluster.produce(1, "x")
         cluster.run(20)
@@ -314,8 +314,8 @@ def test_many_partitions_share_one_fetcher_and_all_move() -> None:
     assert cluster.now_ms < 1_100
 
 
-def test_a_leader_is_told_which_partition_its_follower_fetches_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once: else it answers of that one on and on, and the session begins anew with every answer."""
+def test_follower_reports_a_partition_that_it_stops_fetching(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only once: otherwise the leader returns that partition in every response, and each restarts the session."""
     cluster = Cluster(2)
     for name in (TP, e.TopicPartition("orders", 1)):
         cluster.create([1, 2], name)
@@ -330,11 +330,11 @@ def test_a_leader_is_told_which_partition_its_follower_fetches_no_more(monkeypat
     monkeypatch.setattr(Channel, "call", note)
     cluster[2].manager.stop_replica(cluster.stop_replica(0, False))
     cluster.run(3_000)
-    told = [row for each in asked for topic in each.forgotten_topics_data for row in topic.partitions]
-    assert told == [0] and all(each.session_epoch > 0 for each in asked)
+    forgotten = [row for each in asked for topic in each.forgotten_topics_data for row in topic.partitions]
+    assert forgotten == [0] and all(each.session_epoch > 0 for each in asked)
 
 
-def test_an_idempotent_producer_is_known_after_a_kill_and_after_a_clean_stop(cluster: Cluster) -> None:
+def test_idempotent_producer_survives_a_kill_and_a_clean_stop(cluster: Cluster) -> None:
     def send(broker_id: int, sequence: int) -> tuple[int, int]:
         data = batch("a", producer_id=5, producer_epoch=0, base_sequence=sequence)
         answer = cluster.produce_later(broker_id, data)
@@ -346,7 +346,7 @@ def test_an_idempotent_producer_is_known_after_a_kill_and_after_a_clean_stop(clu
     cluster.settle()
     cluster.kill(1)
     cluster.elect(2, [2, 3])
-    assert send(2, 6) == (0, 6), "sent again, to the next leader"
+    assert send(2, 6) == (0, 6), "repeated to the next leader"
     assert send(2, 8)[0] == ErrorCode.out_of_order_sequence_number
     cluster.restart(1)
     cluster.until(lambda: 1 in cluster[2].partition.isr_state.isr)
@@ -366,13 +366,13 @@ def test_sequence_numbers_wrap_at_the_largest_int(cluster: Cluster) -> None:
         cluster.until(answer.done)
         return int(answer.result()[0].error)
 
-    assert send("a", sequence=largest - 1) == 0, "a producer nobody knows may begin anywhere"
+    assert send("a", sequence=largest - 1) == 0, "an unknown producer can start with any sequence"
     assert send("b", "c", sequence=largest) == 0
     assert send("d", sequence=1) == 0
     assert send("e", sequence=3) == ErrorCode.out_of_order_sequence_number
 
 
-def test_a_topic_may_stamp_records_with_the_time_of_their_append(cluster: Cluster) -> None:
+def test_topic_can_use_log_append_time(cluster: Cluster) -> None:
     cluster.topic_configs["orders"] = {"message.timestamp.type": "LogAppendTime"}
     cluster[1].manager.topic_configs_changed(["orders"])
     row = cluster.produce(1, "a", "b")
@@ -380,14 +380,14 @@ def test_a_topic_may_stamp_records_with_the_time_of_their_append(cluster: Cluste
     assert now_ms - 1_000 < row.log_append_time_ms <= now_ms
     cluster.settle()
     records = decode_records(cluster.fetch(2, 0, epoch=-1, replica_id=-2).records)
-    assert [r.timestamp_ms for r in records] == [row.log_append_time_ms] * 2, "and the checksum is right"
+    assert [r.timestamp_ms for r in records] == [row.log_append_time_ms] * 2, "the checksum is correct"
     assert at_once(cluster[1].manager.list_offset(TP, row.log_append_time_ms, -1, False))[1:3] == (
         row.log_append_time_ms,
         0,
     )
 
 
-def test_a_compacted_topic_takes_no_record_without_a_key(cluster: Cluster) -> None:
+def test_compacted_topic_refuses_records_without_a_key(cluster: Cluster) -> None:
     cluster.topic_configs["orders"] = {"cleanup.policy": "compact"}
     cluster[1].manager.topic_configs_changed(["orders"])
     assert cluster.produce(1, "without a key").error == ErrorCode.invalid_record
@@ -396,20 +396,20 @@ def test_a_compacted_topic_takes_no_record_without_a_key(cluster: Cluster) -> No
     assert answer.result()[0].error == 0
 
 
-@pytest.mark.parametrize(("room", "error"), [(0, ErrorCode.none), (-1, ErrorCode.record_list_too_large)])
-def test_records_that_no_segment_could_hold_are_refused(room: int, error: ErrorCode) -> None:
-    """UnifiedLog.append: RecordBatchTooLargeException where they are more bytes than segment.bytes."""
+@pytest.mark.parametrize(("spare_bytes", "error"), [(0, ErrorCode.none), (-1, ErrorCode.record_list_too_large)])
+def test_records_larger_than_a_segment_are_refused(spare_bytes: int, error: ErrorCode) -> None:
+    """UnifiedLog.append: RecordBatchTooLargeException if they exceed segment.bytes."""
     cluster = Cluster(1)
     data = batch("x" * 100)
-    cluster.topic_configs["orders"] = {"segment.bytes": str(len(data) + room)}
+    cluster.topic_configs["orders"] = {"segment.bytes": str(len(data) + spare_bytes)}
     cluster.create([1])
     (row,) = cluster.produce_later(1, data, acks=1).result()
     assert row.error == error
     assert cluster[1].partition.log.end_offset == (0 if error else 1)
 
 
-def test_a_produce_of_no_records_appends_nothing_and_waits_for_nobody(cluster: Cluster) -> None:
-    """UnifiedLog.append returns before it gives an offset; the required offset of a delayed produce is then 0."""
+def test_empty_produce_appends_nothing_and_does_not_wait(cluster: Cluster) -> None:
+    """UnifiedLog.append returns before it assigns an offset, so a delayed produce requires only offset 0."""
     cluster.cut_link(1, 2)
     cluster.cut_link(1, 3)
     answer = cluster.produce_later(1, b"", acks=-1)
@@ -418,7 +418,7 @@ def test_a_produce_of_no_records_appends_nothing_and_waits_for_nobody(cluster: C
     assert (row.error, row.base_offset, cluster[1].partition.log.end_offset) == (ErrorCode.none, -1, 0)
 
 
-def test_a_follower_whose_id_is_0_is_a_follower_and_hears_of_what_is_not_committed() -> None:
+def test_follower_with_id_0_fetches_uncommitted_records() -> None:
     cluster = Cluster(1)
     cluster.create([1, 0])
     waiting = cluster.fetch_later(1, 0, replica_id=0, epoch=0, max_wait_ms=10_000)
@@ -427,34 +427,34 @@ def test_a_follower_whose_id_is_0_is_a_follower_and_hears_of_what_is_not_committ
     assert waiting.done() and waiting.result()[0].records
 
 
-def test_a_follower_whose_id_is_0_does_not_wait_in_an_older_segment_though_that_is_not_committed() -> None:
+def test_follower_with_id_0_does_not_wait_in_an_older_segment() -> None:
     cluster = Cluster(1)
     cluster.create([1, 0])
     cluster[1].partition.log.segment_bytes = 1
     for value in "xy":
         cluster.produce_later(1, batch(value), acks=1)
     assert cluster[1].partition.log.high_watermark == 0
-    wanted = {"max_wait_ms": 60_000, "min_bytes": 1 << 20}
-    assert cluster.fetch_later(1, 0, replica_id=0, epoch=0, **wanted).done()
-    assert not cluster.fetch_later(1, 0, **wanted).done(), "a consumer may read nothing yet"
+    requested = {"max_wait_ms": 60_000, "min_bytes": 1 << 20}
+    assert cluster.fetch_later(1, 0, replica_id=0, epoch=0, **requested).done()
+    assert not cluster.fetch_later(1, 0, **requested).done(), "a consumer cannot read anything yet"
 
 
-def test_a_fetch_that_waits_is_fenced_as_soon_as_its_leader_begins_another_epoch(cluster: Cluster) -> None:
+def test_waiting_fetch_is_fenced_by_a_new_leader_epoch(cluster: Cluster) -> None:
     waiting = cluster.fetch_later(1, 0, epoch=0, max_wait_ms=10_000)
     assert not waiting.done()
     cluster.elect(1, [1, 2, 3])
     assert waiting.done() and waiting.result()[0].error == ErrorCode.fenced_leader_epoch
 
 
-def test_a_batch_that_is_too_large_for_a_fetch_is_sent_of_the_first_partition_alone(cluster: Cluster) -> None:
-    """ReplicaManager.readFromLocalLog: minOneMessage, until something was read."""
+def test_oversized_batch_is_returned_for_first_partition_only(cluster: Cluster) -> None:
+    """ReplicaManager.readFromLocalLog: minOneMessage applies until records were read."""
     names = [TP, TP._replace(partition=1)]
     cluster.create([1, 2, 3], names[1])
     for name in names:
         cluster.produce_later(1, batch("x" * 100), acks=1, topic_partition=name)
     cluster.run(2_000)
-    wanted = [FetchPartition(name, 0, -1, -1, 1 << 20) for name in names]
-    rows = cluster.wait_for(cluster[1].manager.fetch(FetchParams(-1, 0, 1, 10), wanted))
+    requested = [FetchPartition(name, 0, -1, -1, 1 << 20) for name in names]
+    rows = cluster.wait_for(cluster[1].manager.fetch(FetchParams(-1, 0, 1, 10), requested))
     assert [bool(row.records) for row in rows] == [True, False]
-    rows = cluster.wait_for(cluster[1].manager.fetch(FetchParams(-1, 0, 1, 1 << 20), wanted))
+    rows = cluster.wait_for(cluster[1].manager.fetch(FetchParams(-1, 0, 1, 1 << 20), requested))
     assert [bool(row.records) for row in rows] == [True, True]

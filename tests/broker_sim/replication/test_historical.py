@@ -1,4 +1,4 @@
-"""Old rules of Kafka's replication: each does its harm when it is switched on, and none when it is not."""
+"""Former rules of Kafka's replication: each causes its known failure if it is switched on, and only then."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def history(switch: Historical, on: bool) -> frozenset[Historical]:
 
 
 def still(switch: Historical, on: bool, **overrides: Any) -> Cluster:
-    """Three brokers of which 2 and 3 run nothing, so that the test does their fetching."""
+    """Return three brokers; 2 and 3 run nothing, so the test sends their fetches."""
     cluster = Cluster(3, historical=history(switch, on), **overrides)
     for broker_id in (2, 3):
         cluster[broker_id].runtime.stop()
@@ -38,8 +38,8 @@ def catch_up(cluster: Cluster, broker_id: int, offset: int, epoch: int = 0) -> N
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_truncating_to_the_high_watermark_loses_what_was_acknowledged(on: bool) -> None:
-    """KIP-101: the follower restarts before it has heard that m2 is committed, then the leader dies."""
+def test_truncation_to_high_watermark_loses_acknowledged_records(on: bool) -> None:
+    """KIP-101: the follower restarts before it learns that m2 is committed, then the leader fails."""
     cluster = Cluster(2, historical=history(Historical.TRUNCATE_TO_HIGH_WATERMARK, on))
     cluster.create([1, 2])
     cluster.produce(1, "m1")
@@ -59,8 +59,9 @@ def test_truncating_to_the_high_watermark_loses_what_was_acknowledged(on: bool) 
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_asking_once_for_an_epochs_end_lets_logs_part_after_two_unclean_elections(on: bool) -> None:
-    """KIP-279: 2 led epoch 1 of which 1 knows nothing, and the end of the epoch before lies beyond 2's log."""
+def test_kip_101_truncation_diverges_after_unclean_elections(on: bool) -> None:
+    """KIP-279: broker 2 led epoch 1, which broker 1 does not have, and the end of the previous epoch is beyond broker
+    2's log."""
     cluster = Cluster(2, historical=history(Historical.TRUNCATE_KIP_101, on))
     cluster.create([1, 2])
     cluster.produce(1, "m0")
@@ -81,7 +82,7 @@ def test_asking_once_for_an_epochs_end_lets_logs_part_after_two_unclean_election
     assert cluster[2].values == ["m0", "of epoch 1" if on else "of epoch 0", "of epoch 2"]
 
 
-def test_asking_once_for_an_epochs_end_cures_the_double_failure() -> None:
+def test_kip_101_truncation_fixes_the_double_failure() -> None:
     cluster = Cluster(2, historical=frozenset((Historical.TRUNCATE_KIP_101,)))
     cluster.create([1, 2])
     cluster.produce(1, "a", "b")
@@ -98,11 +99,11 @@ def test_asking_once_for_an_epochs_end_cures_the_double_failure() -> None:
     assert cluster.violations() == []
 
 
-# ---- a leader's rules ------------------------------------------------------------------------------------------
+# ---- rules of a leader -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_without_leader_epochs_in_fetches_a_zombie_goes_on_fetching(on: bool) -> None:
+def test_no_leader_epoch_in_fetch_lets_a_zombie_fetch(on: bool) -> None:
     cluster = still(Historical.NO_LEADER_EPOCH_IN_FETCH, on)
     cluster.create([1, 2, 3])
     cluster.elect(1, [1, 2])
@@ -111,7 +112,7 @@ def test_without_leader_epochs_in_fetches_a_zombie_goes_on_fetching(on: bool) ->
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_without_the_epoch_start_check_a_follower_joins_at_the_high_watermark(on: bool) -> None:
+def test_no_epoch_start_check_admits_at_the_high_watermark(on: bool) -> None:
     cluster = still(Historical.NO_EPOCH_START_CHECK, on)
     cluster.create([1, 2, 3])
     cluster.produce_later(1, batch(*"abcdefghij"), acks=1)
@@ -124,7 +125,7 @@ def test_without_the_epoch_start_check_a_follower_joins_at_the_high_watermark(on
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_before_kafka_3_7_the_high_watermark_moves_under_min_isr(on: bool) -> None:
+def test_high_watermark_moved_under_min_isr_before_kafka_3_7(on: bool) -> None:
     cluster = still(Historical.HIGH_WATERMARK_UNDER_MIN_ISR, on, min_insync_replicas=2)
     cluster.create([1, 2, 3])
     cluster.produce_later(1, batch("a"), acks=1)
@@ -132,11 +133,11 @@ def test_before_kafka_3_7_the_high_watermark_moves_under_min_isr(on: bool) -> No
     assert cluster[1].partition.log.high_watermark == (1 if on else 0)
 
 
-# ---- lives of brokers ------------------------------------------------------------------------------------------
+# ---- broker epochs ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_without_broker_epochs_a_request_meant_for_an_earlier_life_of_a_broker_takes_effect(on: bool) -> None:
+def test_no_broker_epoch_accepts_requests_for_an_old_process(on: bool) -> None:
     cluster = Cluster(2, historical=history(Historical.NO_BROKER_EPOCH, on))
     cluster.create([1, 2])
     stale = cluster.leader_and_isr(broker_epoch=99, leader=2, leader_epoch=5, partition_epoch=5)
@@ -146,7 +147,7 @@ def test_without_broker_epochs_a_request_meant_for_an_earlier_life_of_a_broker_t
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_without_member_epochs_a_proposed_isr_does_not_say_which_life_of_a_broker_caught_up(on: bool) -> None:
+def test_no_member_epochs_omits_epochs_from_an_isr_proposal(on: bool) -> None:
     cluster = Cluster(2, historical=history(Historical.NO_MEMBER_EPOCHS, on))
     cluster.create([1, 2])
     cluster.elect(1, [1])
@@ -156,7 +157,7 @@ def test_without_member_epochs_a_proposed_isr_does_not_say_which_life_of_a_broke
     assert members == [(1, 100), (2, -1 if on else 100)]
 
 
-# ---- leaders that write their ISR themselves -------------------------------------------------------------------
+# ---- leaders that write their ISR to ZooKeeper -----------------------------------------------------------------
 
 
 def whole_brokers(on: bool) -> broker_world.Cluster:
@@ -174,7 +175,7 @@ def state_of(cluster: broker_world.Cluster) -> tuple[znodes.LeaderAndIsr, int]:
     return state, znode.version
 
 
-def isr_everybody_sees(cluster: broker_world.Cluster) -> dict[int, tuple[int, ...]]:
+def isr_in_metadata(cluster: broker_world.Cluster) -> dict[int, tuple[int, ...]]:
     seen = {}
     for broker_id, node in cluster.nodes.items():
         metadata = node.broker.metadata.partition(P0)
@@ -184,7 +185,7 @@ def isr_everybody_sees(cluster: broker_world.Cluster) -> dict[int, tuple[int, ..
 
 
 def lag_behind(cluster: broker_world.Cluster, broker_id: int) -> None:
-    """Its fetches end while its session lives, and there is something to fetch."""
+    """Stop the broker's fetches while its session lives, and produce records."""
     cluster.nodes[broker_id].broker.replicas._fetchers.remove(P0)
     leader = cluster.nodes[1].broker.replicas
     for _ in range(3):
@@ -193,7 +194,7 @@ def lag_behind(cluster: broker_world.Cluster, broker_id: int) -> None:
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_a_leader_may_write_its_isr_itself_and_leaves_a_note_for_the_controller(on: bool) -> None:
+def test_direct_isr_write_leaves_an_isr_change_notification(on: bool) -> None:
     cluster = whole_brokers(on)
     _, version = state_of(cluster)
     notes = cluster.ensemble.nodes[znodes.ISR_CHANGE_NOTIFICATION]
@@ -203,16 +204,16 @@ def test_a_leader_may_write_its_isr_itself_and_leaves_a_note_for_the_controller(
     changed = [x for node in cluster.nodes.values() for x in node.of(e.IsrChanged) if x.isr == [1, 2]]
     assert changed and changed[0].zxid > 0
     if on:
-        assert notes.cversion == 0, "the note lingers for five seconds"
-        assert isr_everybody_sees(cluster)[2] == (1, 2, 3)
+        assert notes.cversion == 0, "the notification is delayed by five seconds"
+        assert isr_in_metadata(cluster)[2] == (1, 2, 3)
     cluster.wait(10_000)
-    assert isr_everybody_sees(cluster) == dict.fromkeys((1, 2, 3), (1, 2))
-    assert (notes.cversion > 0, notes.children) == (on, set()), "made and taken away, or never made"
+    assert isr_in_metadata(cluster) == dict.fromkeys((1, 2, 3), (1, 2))
+    assert (notes.cversion > 0, notes.children) == (on, set()), "created and removed, or never created"
     cluster.stop_all()
 
 
-def test_a_leader_that_remembers_an_older_version_skips_its_isr_changes_for_ever() -> None:
-    """KAFKA-2729: somebody wrote the state in between, and nobody told the leader."""
+def test_leader_with_a_stale_zk_version_never_changes_its_isr() -> None:
+    """KAFKA-2729: another writer changed the state, and the leader was not notified."""
     cluster = whole_brokers(on=True)
     znode = cluster.ensemble.nodes[znodes.partition_state_path(P0)]
     znode.version += 1
@@ -225,7 +226,7 @@ def test_a_leader_that_remembers_an_older_version_skips_its_isr_changes_for_ever
     cluster.stop_all()
 
 
-def test_a_direct_write_whose_answer_was_lost_is_found_to_be_there() -> None:
+def test_direct_isr_write_with_a_lost_response_is_detected() -> None:
     cluster = whole_brokers(on=True)
     leader = cluster.nodes[1]
     partition = leader.broker.replicas.partitions[P0]

@@ -1,4 +1,4 @@
-"""What a broker lets a controller do: the fences of LeaderAndIsr and StopReplica, in their order."""
+"""The epoch checks for LeaderAndIsr and StopReplica in a broker, in order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def partition_error(response: object) -> int:
     return int(row.error_code)
 
 
-def test_a_request_for_an_earlier_life_of_the_broker_changes_nothing(cluster: Cluster) -> None:
+def test_request_for_an_earlier_broker_epoch_changes_nothing(cluster: Cluster) -> None:
     newer = {"leader": 2, "leader_epoch": 5, "partition_epoch": 5}
     response = cluster[1].manager.become_leader_or_follower(cluster.leader_and_isr(broker_epoch=99, **newer))
     assert response.error_code == ErrorCode.stale_broker_epoch
@@ -43,7 +43,7 @@ def test_a_request_for_an_earlier_life_of_the_broker_changes_nothing(cluster: Cl
 
 
 @pytest.mark.parametrize("broker_epoch", [-1, 100, 101])
-def test_requests_with_the_present_a_newer_or_no_broker_epoch_are_accepted(cluster: Cluster, broker_epoch: int) -> None:
+def test_request_with_current_newer_or_no_epoch_is_accepted(cluster: Cluster, broker_epoch: int) -> None:
     message = cluster.leader_and_isr(broker_epoch=broker_epoch, leader_epoch=1, leader=2, partition_epoch=1)
     response = cluster[1].manager.become_leader_or_follower(message)
     assert (response.error_code, partition_error(response)) == (0, 0)
@@ -51,7 +51,7 @@ def test_requests_with_the_present_a_newer_or_no_broker_epoch_are_accepted(clust
 
 
 @pytest.mark.scenario(12)
-def test_a_former_controller_is_refused_and_an_equal_epoch_is_not(cluster: Cluster) -> None:
+def test_former_controller_is_refused_and_equal_epoch_is_not(cluster: Cluster) -> None:
     manager = cluster[1].manager
     assert manager.become_leader_or_follower(cluster.leader_and_isr(controller_epoch=4, leader_epoch=1)).error_code == 0
     assert manager.controller_epoch == 4
@@ -77,7 +77,7 @@ def test_update_metadata_is_fenced_by_the_controller_epoch_too(cluster: Cluster)
     assert cluster.events(e.RequestFenced)[0].request == "UpdateMetadata"
 
 
-def test_an_older_leader_epoch_is_refused_for_that_partition_and_journalled(cluster: Cluster) -> None:
+def test_older_leader_epoch_is_refused_and_journaled(cluster: Cluster) -> None:
     cluster.elect(1, [1, 2])
     response = cluster[1].manager.become_leader_or_follower(cluster.leader_and_isr(leader_epoch=0, leader=2))
     assert (response.error_code, partition_error(response)) == (0, ErrorCode.stale_controller_epoch)
@@ -85,25 +85,25 @@ def test_an_older_leader_epoch_is_refused_for_that_partition_and_journalled(clus
     assert (fenced.topic, fenced.partition, fenced.request_epoch, fenced.known_epoch) == ("orders", 0, 0, 1)
 
 
-def test_an_equal_leader_epoch_is_refused_and_not_journalled(cluster: Cluster) -> None:
+def test_equal_leader_epoch_is_refused_and_not_journaled(cluster: Cluster) -> None:
     response = cluster[1].manager.become_leader_or_follower(cluster.leader_and_isr(leader=2))
     assert partition_error(response) == ErrorCode.stale_controller_epoch
     assert cluster[1].partition.is_leader and cluster.events(e.RequestFenced) == []
 
 
-def test_a_broker_that_is_no_replica_refuses(cluster: Cluster) -> None:
+def test_leader_and_isr_is_refused_by_a_broker_without_a_replica(cluster: Cluster) -> None:
     response = cluster[1].manager.become_leader_or_follower(cluster.leader_and_isr(leader_epoch=3, replicas=[2, 3]))
     assert partition_error(response) == ErrorCode.unknown_topic_or_partition
 
 
-def test_a_topic_of_the_same_name_but_another_id_is_refused(cluster: Cluster) -> None:
+def test_topic_with_the_same_name_and_another_id_is_refused(cluster: Cluster) -> None:
     message = cluster.leader_and_isr(leader_epoch=3, topic_id=UUID(int=8))
     assert partition_error(cluster[1].manager.become_leader_or_follower(message)) == ErrorCode.inconsistent_topic_id
     cluster.restart(1)
     assert partition_error(cluster[1].manager.become_leader_or_follower(message)) == ErrorCode.inconsistent_topic_id
 
 
-def test_a_log_without_a_topic_id_takes_the_one_an_equal_epoch_brings() -> None:
+def test_log_without_a_topic_id_accepts_one_in_an_equal_epoch() -> None:
     cluster = Cluster(1)
     cluster.states[TP] = {
         "leader": 1, "leader_epoch": 0, "isr": [1], "partition_epoch": 0, "replicas": [1], "leader_recovery_state": 0,
@@ -118,7 +118,7 @@ def test_a_log_without_a_topic_id_takes_the_one_an_equal_epoch_brings() -> None:
 
 
 @pytest.mark.parametrize("topic", ["../../etc", "a/b", "", ".."])
-def test_a_topic_name_that_leads_out_of_the_log_directory_is_refused(topic: str) -> None:
+def test_topic_name_outside_the_log_directory_is_refused(topic: str) -> None:
     cluster = Cluster(1)
     name = e.TopicPartition(topic, 0)
     cluster.states[name] = {
@@ -129,7 +129,7 @@ def test_a_topic_name_that_leads_out_of_the_log_directory_is_refused(topic: str)
     assert cluster[1].directory.partitions() == []
 
 
-def test_a_follower_of_nobody_alive_creates_its_log_and_waits(cluster: Cluster) -> None:
+def test_follower_without_a_live_leader_creates_its_log(cluster: Cluster) -> None:
     name = e.TopicPartition("orders", 5)
     cluster.states[name] = dict(cluster.states[TP], leader=-1)
     response = cluster[1].manager.become_leader_or_follower(cluster.leader_and_isr(name))
@@ -141,7 +141,7 @@ def test_a_follower_of_nobody_alive_creates_its_log_and_waits(cluster: Cluster) 
     assert name in checkpoints.read_offsets(cluster[1].directory, checkpoints.REPLICATION_OFFSETS), "KAFKA-1647"
 
 
-def test_becoming_leader_and_follower_is_journalled(cluster: Cluster) -> None:
+def test_role_changes_are_journaled(cluster: Cluster) -> None:
     cluster.produce(1, "a")
     cluster.settle()
     cluster.elect(2, [1, 2])
@@ -152,7 +152,7 @@ def test_becoming_leader_and_follower_is_journalled(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("version", range(8))
-def test_leader_and_isr_is_understood_in_every_version(version: int) -> None:
+def test_leader_and_isr_is_handled_in_every_version(version: int) -> None:
     cluster = Cluster(1)
     row = {
         "topic_name": "orders", "partition_index": 0, "controller_epoch": 1, "leader": 1, "leader_epoch": 0,
@@ -172,8 +172,8 @@ def test_leader_and_isr_is_understood_in_every_version(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_stop_replica_is_understood_in_every_version(cluster: Cluster, version: int) -> None:
-    cluster.told_deleted.add(TP)
+def test_stop_replica_is_handled_in_every_version(cluster: Cluster, version: int) -> None:
+    cluster.announced_deletions.add(TP)
     state = {"partition_index": 0, "leader_epoch": -2, "delete_partition": True}
     message = request(
         ApiKey.STOP_REPLICA,
@@ -194,14 +194,14 @@ def test_stop_replica_is_understood_in_every_version(cluster: Cluster, version: 
 def test_stop_replica_is_fenced_by_leader_epoch(cluster: Cluster, leader_epoch: int, error: int) -> None:
     cluster.elect(2, [1, 2])
     if leader_epoch == -2:
-        cluster.told_deleted.add(TP)
+        cluster.announced_deletions.add(TP)
     response = cluster[1].manager.stop_replica(cluster.stop_replica(leader_epoch, True))
     assert [int(row.error_code) for row in response.partition_errors] == [error]
     assert (TP in cluster[1].manager.partitions) is bool(error)
     assert ("orders-0" in cluster[1].directory.partitions()) is bool(error)
 
 
-def test_stop_replica_without_deletion_ends_the_fetching_alone(cluster: Cluster) -> None:
+def test_stop_replica_without_deletion_only_stops_fetching(cluster: Cluster) -> None:
     cluster[2].manager.stop_replica(cluster.stop_replica(0, False))
     cluster.produce(1, "a", acks=1)
     cluster.run(2_000)
@@ -209,7 +209,7 @@ def test_stop_replica_without_deletion_ends_the_fetching_alone(cluster: Cluster)
     assert "orders-0" in cluster[2].directory.partitions()
 
 
-def test_stop_replica_deletes_what_is_left_of_a_partition_that_is_not_hosted(cluster: Cluster) -> None:
+def test_stop_replica_deletes_an_unhosted_replica(cluster: Cluster) -> None:
     cluster.kill(2)
     cluster[2].epoch += 1
     cluster[2].boot()
@@ -218,7 +218,7 @@ def test_stop_replica_deletes_what_is_left_of_a_partition_that_is_not_hosted(clu
     assert cluster[2].directory.partitions() == []
 
 
-def test_requests_that_wait_for_a_partition_hear_of_its_deletion(cluster: Cluster) -> None:
+def test_waiting_requests_fail_when_the_partition_is_deleted(cluster: Cluster) -> None:
     cluster.cut_link(1, 2)
     produce = cluster.produce_later(1, batch("x"))
     fetch = cluster.fetch_later(1, 0, max_wait_ms=60_000)
@@ -228,7 +228,7 @@ def test_requests_that_wait_for_a_partition_hear_of_its_deletion(cluster: Cluste
     cluster.run(10_000)
 
 
-def test_a_topic_made_again_starts_empty(cluster: Cluster) -> None:
+def test_recreated_topic_starts_empty(cluster: Cluster) -> None:
     cluster.produce(1, "a")
     cluster.settle()
     cluster.delete(1, 2)
@@ -239,8 +239,9 @@ def test_a_topic_made_again_starts_empty(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("delete", [False, True])
-def test_a_topic_made_again_is_not_stopped_by_what_was_asked_of_the_former_one(cluster: Cluster, delete: bool) -> None:
-    # StopReplica names no topic id, and this one comes a second time, long after it was given up and sent again.
+def test_late_stop_replica_does_not_affect_a_recreated_topic(cluster: Cluster, delete: bool) -> None:
+    # StopReplica has no topic id. This one arrives a second time, long after the controller gave up on it and sent it
+    # again.
     late = cluster.stop_replica(-2, delete)
     cluster.delete(1, 2)
     cluster.create([1, 2])
@@ -255,34 +256,34 @@ def test_a_topic_made_again_is_not_stopped_by_what_was_asked_of_the_former_one(c
 def moved_away(
     cluster: Cluster, leader_epoch: int, topic_id: UUID = TOPIC_ID, leader: int = 2, replicas: Sequence[int] = (2, 3)
 ) -> object:
-    """The UpdateMetadata that tells a broker that brokers 2 and 3, or these, have the partition; leader -2: that it is
-    deleted."""
+    """Return an UpdateMetadata that moves the partition to `replicas` (2 and 3 by default). Leader -2 means
+    deletion."""
     row = {"partition_index": 0, "leader": leader, "leader_epoch": leader_epoch, "isr": [2], "replicas": list(replicas)}
     topics = [{"topic_name": TP.topic, "topic_id": topic_id, "partition_states": [row]}]
     outer = {"controller_id": 9, "controller_epoch": cluster.controller_epoch, "broker_epoch": -1}
     return request(ApiKey.UPDATE_METADATA, 8, topic_states=topics, live_brokers=[], **outer)
 
 
-def test_a_leader_whose_partition_has_moved_to_others_stops_though_nobody_told_it_to(cluster: Cluster) -> None:
-    # Who was taken for dead while that was done gets no StopReplica, neither then nor when it is back (seed 500216).
+def test_leader_stops_when_metadata_moves_its_partition_away(cluster: Cluster) -> None:
+    # A broker taken for dead during the move gets no StopReplica, neither then nor when it returns (seed 500216).
     waiting = cluster.produce_later(1, batch("a"))
     manager = cluster[1].manager
     manager.leave_strays(moved_away(cluster, 0))
-    assert cluster[1].partition.is_leader, "what is no newer than its own leader epoch says nothing"
+    assert cluster[1].partition.is_leader, "its own or an older leader epoch changes nothing"
     manager.leave_strays(moved_away(cluster, 5, UUID(int=6)))
-    assert cluster[1].partition.is_leader, "nor what comes late of a topic that had this name before"
+    assert cluster[1].partition.is_leader, "nor does a late request for a former topic of this name"
     manager.leave_strays(moved_away(cluster, 1))
     assert TP not in manager.partitions
     cluster.until(lambda: bool(waiting.done()))
     assert [row.error for row in waiting.result()] == [ErrorCode.not_leader_or_follower]
-    # What it had is still there, for when the partition comes back to it.
+    # Its records are still there if the partition moves back.
     cluster.elect(1, [1, 2])
     cluster.elect(1, [1, 2])
     assert cluster[1].values == ["a"]
 
 
 @pytest.mark.parametrize("still_serves", [True, False])
-def test_what_a_partition_left_where_it_moved_away_goes_with_its_topic(cluster: Cluster, still_serves: bool) -> None:
+def test_stray_replica_is_deleted_with_its_topic(cluster: Cluster, still_serves: bool) -> None:
     cluster.produce(1, "a")
     manager = cluster[1].manager
     if not still_serves:
@@ -296,25 +297,23 @@ def test_what_a_partition_left_where_it_moved_away_goes_with_its_topic(cluster: 
     assert cluster[1].values == cluster[2].values == ["b"]
 
 
-def test_what_is_served_of_a_topic_stays_where_another_that_had_its_name_is_deleted(cluster: Cluster) -> None:
+def test_deletion_of_a_former_topic_keeps_the_current_one(cluster: Cluster) -> None:
     cluster.produce(1, "a")
     cluster[1].manager.leave_strays(moved_away(cluster, 0, UUID(int=6), leader=-2))
     assert cluster[1].partition.is_leader and cluster[1].values == ["a"]
 
 
 @pytest.mark.parametrize("replicas", [(1, 2), (2, 1, 3), ()])
-def test_what_is_told_of_a_later_leader_epoch_ends_no_replica_that_is_still_assigned_here(
-    cluster: Cluster, replicas: tuple[int, ...]
-) -> None:
-    # The LeaderAndIsr of that epoch may come later; and a row that names no replicas moves nothing away.
+def test_later_leader_epoch_does_not_stop_an_assigned_replica(cluster: Cluster, replicas: tuple[int, ...]) -> None:
+    # The LeaderAndIsr of that epoch can arrive later; a row without replicas moves nothing away.
     manager = cluster[1].manager
     manager.leave_strays(moved_away(cluster, 1, replicas=replicas))
     assert TP in manager.partitions and cluster[1].partition.is_leader
 
 
-@pytest.mark.parametrize("told_id", [TOPIC_ID, UUID(int=0)])
+@pytest.mark.parametrize("sent_id", [TOPIC_ID, UUID(int=0)])
 @pytest.mark.parametrize("version", [4, 7])
-def test_a_topic_without_an_id_here_or_in_what_is_told_is_taken_for_the_same(version: int, told_id: UUID) -> None:
+def test_missing_topic_id_counts_as_the_same_topic(version: int, sent_id: UUID) -> None:
     cluster = Cluster(1)
     cluster.states[TP] = {
         "leader": 1, "leader_epoch": 0, "isr": [1], "partition_epoch": 0, "replicas": [1], "leader_recovery_state": 0,
@@ -322,11 +321,11 @@ def test_a_topic_without_an_id_here_or_in_what_is_told_is_taken_for_the_same(ver
     manager = cluster[1].manager
     manager.become_leader_or_follower(cluster.leader_and_isr(version=version))
     assert (cluster[1].partition.topic_id is None) is (version == 4)
-    manager.leave_strays(moved_away(cluster, 1, told_id))
+    manager.leave_strays(moved_away(cluster, 1, sent_id))
     assert TP not in manager.partitions
 
 
-def test_a_follower_whose_partition_has_moved_to_others_fetches_no_more(cluster: Cluster) -> None:
+def test_follower_stops_fetching_when_its_partition_has_moved(cluster: Cluster) -> None:
     replica = cluster[2].partition
     cluster[2].manager.leave_strays(moved_away(cluster, 1, replicas=(1, 3)))
     cluster.produce(1, "a", acks=1)

@@ -1,4 +1,4 @@
-"""Who is in sync: the ISR part of Kafka's PartitionTest, on virtual time."""
+"""The ISR: this part of Kafka's PartitionTest, on virtual time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zabka.kafka.wire.kafka_schema import respond
 
 
 def still(count: int = 3, **overrides: Any) -> Cluster:
-    """A cluster whose followers run nothing, so that the test does their fetching."""
+    """Return a cluster whose followers run nothing, so the test sends their fetches."""
     cluster = Cluster(count, **overrides)
     for broker_id in range(2, count + 1):
         cluster[broker_id].runtime.stop()
@@ -36,7 +36,7 @@ def test_should_not_shrink_isr_if_previous_fetch_is_caught_up() -> None:
     catch_up(cluster, 2, 0)
     cluster.run(400)
     catch_up(cluster, 2, 1)
-    # New records keep it from the leader's end, but it always has what was there at the fetch before.
+    # New records keep the follower from the leader's end, but each fetch reaches the end of the fetch before.
     for end in range(1, 10):
         cluster.produce_later(1, batch("b"), acks=1)
         cluster.run(400)
@@ -46,7 +46,7 @@ def test_should_not_shrink_isr_if_previous_fetch_is_caught_up() -> None:
     assert cluster.alterations == []
 
 
-def test_a_proposal_says_how_each_replica_stood_that_is_to_leave_or_to_join() -> None:
+def test_isr_proposal_has_the_standing_of_each_moved_replica() -> None:
     cluster = still(2)
     cluster.create([1, 2])
     cluster.produce_later(1, batch("a"), acks=1)
@@ -82,7 +82,7 @@ def test_should_not_shrink_isr_if_follower_caught_up_to_log_end() -> None:
     assert cluster.alterations == [] and cluster[1].partition.isr_state.isr == (1, 2, 3)
 
 
-def test_a_lagging_follower_leaves_between_one_and_one_and_a_half_lag_periods() -> None:
+def test_lagging_follower_leaves_within_1_to_1_5_lag_periods() -> None:
     cluster = Cluster(3)
     cluster.create([1, 2, 3])
     cluster.run(370)
@@ -94,7 +94,7 @@ def test_a_lagging_follower_leaves_between_one_and_one_and_a_half_lag_periods() 
     caught_up_last = cluster[1].partition.followers[2].last_caught_up_ms
     assert LAG_MS <= cluster.now_ms - caught_up_last <= 1.5 * LAG_MS + 600
     assert cluster.now_ms >= started
-    assert cluster[1].partition.leader_epoch == 0, "by lag: the leader epoch stays"
+    assert cluster[1].partition.leader_epoch == 0, "a lagging follower leaves within the leader epoch"
     cluster.heal()
     cluster.until(lambda: cluster[1].partition.isr_state == Committed((1, 3, 2)))
 
@@ -111,12 +111,12 @@ def test_isolated_leader_reports_lagging_followers_in_its_isr() -> None:
     cluster.produce(1, "a", acks=1)
     assert partition.lagging() == (), "not before replica.lag.time.max.ms"
     cluster.run(2 * LAG_MS)
-    assert partition.isr_state.isr == (1, 2, 3), "the controller cannot be asked for another ISR"
+    assert partition.isr_state.isr == (1, 2, 3), "the controller is unreachable"
     assert partition.lagging() == (2, 3)
 
 
 @pytest.mark.scenario(56)
-def test_maybe_shrink_isr_moves_the_mark_only_once_the_controller_wrote_it() -> None:
+def test_high_watermark_moves_once_the_isr_shrink_is_committed() -> None:
     cluster = still(2)
     cluster.alter_delay_ms = 400
     cluster.create([1, 2])
@@ -125,7 +125,7 @@ def test_maybe_shrink_isr_moves_the_mark_only_once_the_controller_wrote_it() -> 
     cluster.until(lambda: bool(cluster.alterations))
     assert isinstance(partition.isr_state, PendingShrink)
     assert partition.isr_state.isr == partition.isr_state.maximal_isr == (1, 2)
-    # Whoever lags holds the mark back while it is in the ISR, though each append looks whether it may move.
+    # A lagging follower holds the high watermark back while it is in the ISR; every append checks this.
     cluster.run(300)
     cluster.produce_later(1, batch("b"), acks=1)
     assert not partition.maybe_advance_high_watermark()
@@ -138,7 +138,7 @@ def test_maybe_shrink_isr_moves_the_mark_only_once_the_controller_wrote_it() -> 
 
 
 @pytest.mark.scenario(57)
-def test_high_watermark_advance_should_not_advance_when_under_min_isr() -> None:
+def test_high_watermark_does_not_advance_under_min_isr() -> None:
     cluster = still(3, min_insync_replicas=2)
     cluster.create([1, 2, 3])
     cluster.produce_later(1, batch("a"), acks=1)
@@ -152,7 +152,7 @@ def test_high_watermark_advance_should_not_advance_when_under_min_isr() -> None:
     assert cluster[1].partition.log.high_watermark == 1
 
 
-def test_the_mark_waits_for_a_follower_that_is_about_to_join() -> None:
+def test_high_watermark_waits_for_a_joining_follower() -> None:
     cluster = still(2)
     cluster.alter_delay_ms = 200
     cluster.create([1, 2])
@@ -164,15 +164,16 @@ def test_the_mark_waits_for_a_follower_that_is_about_to_join() -> None:
     assert isinstance(partition.isr_state, PendingExpand)
     assert partition.isr_state.isr == (1,) and partition.isr_state.maximal_isr == (1, 2)
     cluster.produce_later(1, batch("b"), acks=1)
-    assert partition.log.high_watermark == 1, "the newcomer counts before it is in"
+    assert partition.log.high_watermark == 1, "the joining follower counts already"
     cluster.until(lambda: partition.isr_state == Committed((1, 2)))
     assert partition.log.high_watermark == 1
     catch_up(cluster, 2, 2, epoch=1)
     assert partition.log.high_watermark == 2
 
 
-def test_at_the_end_of_a_reassignment_a_commit_waits_for_whoever_the_isr_still_names() -> None:
-    """A controller that begins before it is out reads the old assignment, and may elect it: seed 100187."""
+def test_commit_after_reassignment_waits_for_all_isr_members() -> None:
+    """A controller that takes over before the member has left reads the old assignment, and can elect it: seed
+    100187."""
     cluster = still(2)
     cluster.create([1, 2])
     partition = cluster[1].partition
@@ -185,7 +186,7 @@ def test_at_the_end_of_a_reassignment_a_commit_waits_for_whoever_the_isr_still_n
 
 
 @pytest.mark.scenario(58)
-def test_follower_does_not_join_isr_until_caught_up_to_offset_within_current_leader_epoch() -> None:
+def test_follower_joins_isr_only_within_current_leader_epoch() -> None:
     cluster = still(3)
     cluster.create([1, 2, 3])
     cluster.produce_later(1, batch(*"abcdefghij"), acks=1)
@@ -201,7 +202,7 @@ def test_follower_does_not_join_isr_until_caught_up_to_offset_within_current_lea
     cluster.until(lambda: cluster.proposals == [(1, 2, 3)])
 
 
-def test_a_broker_that_is_not_alive_does_not_join() -> None:
+def test_dead_broker_does_not_join_the_isr() -> None:
     cluster = still(2)
     cluster.create([1, 2])
     cluster.elect(1, [1])
@@ -247,7 +248,7 @@ def test_isr_not_expanded_if_replica_is_fenced_or_shutdown(error: ErrorCode) -> 
     assert cluster[1].partition.isr_state == Committed((1,))
     catch_up(cluster, 2, 0, epoch=1)
     cluster.run(100)
-    assert cluster[1].partition.isr_state == Committed((1, 2)), "the next fetch may try again"
+    assert cluster[1].partition.isr_state == Committed((1, 2)), "the next fetch can propose it again"
 
 
 @pytest.mark.scenario(59)
@@ -260,7 +261,7 @@ def test_partition_should_retry_alter_partition_request() -> None:
     assert cluster.proposals == [(1,)] * 3
 
 
-def test_an_error_of_the_whole_request_or_no_answer_sends_it_again() -> None:
+def test_failed_or_unanswered_alter_partition_is_sent_again() -> None:
     cluster = still(2, replica_socket_timeout_ms=500)
     cluster.create([1, 2])
     cluster.script = [
@@ -273,14 +274,14 @@ def test_an_error_of_the_whole_request_or_no_answer_sends_it_again() -> None:
     assert cluster.proposals == [(1,)] * 4
 
 
-def test_a_lost_answer_is_no_harm_the_repetition_succeeds() -> None:
+def test_lost_alter_partition_response_is_repaired_by_a_retry() -> None:
     cluster = still(2, replica_socket_timeout_ms=500)
     cluster.create([1, 2])
 
-    def write_and_say_nothing(message: Any) -> None:
+    def write_without_a_response(message: Any) -> None:
         cluster.alter(message)
 
-    cluster.script = [write_and_say_nothing]
+    cluster.script = [write_without_a_response]
     cluster.produce_later(1, batch("a"), acks=1)
     cluster.until(lambda: cluster[1].partition.isr_state == Committed((1,)))
     assert len(cluster.alterations) == 2 and cluster[1].partition.partition_epoch == 1
@@ -307,25 +308,25 @@ def test_alter_isr_leader_and_isr_race() -> None:
     cluster.elect(1, [1])
     catch_up(cluster, 2, 0, epoch=1)
     cluster.run(350)
-    assert cluster.states[TP]["isr"] == [1, 2], "written, and the answer is on its way"
+    assert cluster.states[TP]["isr"] == [1, 2], "written, and the response is in flight"
     cluster.elect(1, [1, 3])
     assert cluster[1].partition.isr_state == Committed((1, 3))
     cluster.run(400)
-    assert cluster[1].partition.isr_state == Committed((1, 3)), "the late answer is ignored"
+    assert cluster[1].partition.isr_state == Committed((1, 3)), "the late response is ignored"
     assert cluster[1].partition.partition_epoch == 3
 
 
 REFUSALS = [
-    ErrorCode.ineligible_replica,  # would take the proposal back
-    ErrorCode.operation_not_attempted,  # the same
+    ErrorCode.ineligible_replica,  # would revert the proposal
+    ErrorCode.operation_not_attempted,  # would revert it, too
     ErrorCode.invalid_update_version,  # would wait for LeaderAndIsr
-    ErrorCode.unknown_server_error,  # would ask once more
+    ErrorCode.unknown_server_error,  # would retry once
 ]
 
 
 @pytest.mark.parametrize("error", REFUSALS)
-def test_a_refusal_that_comes_after_a_newer_isr_changes_nothing(error: ErrorCode) -> None:
-    """Partition.handleAlterPartitionError acts only while the proposal that was refused is the partition's state."""
+def test_refusal_after_a_newer_isr_changes_nothing(error: ErrorCode) -> None:
+    """Partition.handleAlterPartitionError acts only while the refused proposal is the partition's state."""
     cluster = still(3)
     cluster.alter_delay_ms = 300
     cluster.create([1, 2, 3])
@@ -333,7 +334,7 @@ def test_a_refusal_that_comes_after_a_newer_isr_changes_nothing(error: ErrorCode
     cluster.script = [cluster.refuse(error)]
     catch_up(cluster, 2, 0, epoch=1)
     cluster.run(350)
-    assert isinstance(cluster[1].partition.isr_state, PendingExpand), "refused, and the answer is on its way"
+    assert isinstance(cluster[1].partition.isr_state, PendingExpand), "refused, and the response is in flight"
     cluster.elect(1, [1, 3])
     cluster.run(400)
     assert cluster[1].partition.isr_state == Committed((1, 3))
@@ -342,7 +343,7 @@ def test_a_refusal_that_comes_after_a_newer_isr_changes_nothing(error: ErrorCode
 
 
 @pytest.mark.parametrize("error", REFUSALS)
-def test_a_refusal_that_finds_a_follower_changes_nothing(error: ErrorCode) -> None:
+def test_refusal_received_as_follower_changes_nothing(error: ErrorCode) -> None:
     cluster = still(2)
     cluster.alter_delay_ms = 300
     cluster.create([1, 2])
@@ -358,7 +359,7 @@ def test_a_refusal_that_finds_a_follower_changes_nothing(error: ErrorCode) -> No
 
 
 def answer_isr(cluster: Cluster, **row: int) -> None:
-    """The controller's next answer to a proposal is that."""
+    """Make this row the controller's next response to a proposal."""
 
     def answer(message: Any) -> Any:
         whole = {"partition_index": TP.partition, "error_code": ErrorCode.none, "leader_id": 1, "isr": [1, 2], **row}
@@ -368,8 +369,8 @@ def answer_isr(cluster: Cluster, **row: int) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_an_isr_of_the_same_or_a_newer_version_is_taken(version: int) -> None:
-    """Partition.handleAlterPartitionUpdate: the same version says that the state was there already."""
+def test_isr_of_the_same_or_a_newer_version_is_accepted(version: int) -> None:
+    """Partition.handleAlterPartitionUpdate: the same version means that the state was already written."""
     cluster = still(2)
     cluster.create([1, 2])
     cluster.elect(1, [1])
@@ -384,8 +385,8 @@ def test_an_isr_of_the_same_or_a_newer_version_is_taken(version: int) -> None:
 @pytest.mark.parametrize(
     "later", [{"leader_epoch": 2, "partition_epoch": 2}, {"leader_epoch": 1, "partition_epoch": 0}]
 )
-def test_an_isr_of_another_leader_epoch_or_an_older_version_is_not_taken(later: dict[str, int]) -> None:
-    """Partition.handleAlterPartitionUpdate: the leader goes on waiting, for a LeaderAndIsr that is on its way."""
+def test_isr_of_another_epoch_or_an_older_version_is_refused(later: dict[str, int]) -> None:
+    """Partition.handleAlterPartitionUpdate: the leader keeps waiting for a LeaderAndIsr on its way."""
     cluster = still(2)
     cluster.create([1, 2])
     cluster.elect(1, [1])
@@ -399,7 +400,7 @@ def test_an_isr_of_another_leader_epoch_or_an_older_version_is_not_taken(later: 
     assert (counters.failed_updates, counters.expands) == (1, 0)
 
 
-def test_the_first_isr_change_of_an_unclean_leader_writes_recovered() -> None:
+def test_first_isr_change_of_an_unclean_leader_writes_recovered() -> None:
     cluster = still(2)
     cluster.create([1, 2])
     cluster.elect(1, [1], unclean=True)
@@ -422,7 +423,7 @@ def test_proposals_of_several_partitions_share_a_request() -> None:
     assert len(cluster.alterations) <= 2
 
 
-def test_the_leaders_mark_never_goes_back_within_its_reign() -> None:
+def test_leaders_high_watermark_never_decreases() -> None:
     cluster = Cluster(3)
     cluster.create([1, 2, 3])
     for round_ in range(12):
@@ -437,20 +438,20 @@ def test_the_leaders_mark_never_goes_back_within_its_reign() -> None:
     assert cluster.violations() == []
 
 
-def test_a_new_leader_says_how_far_it_is_though_nothing_moves() -> None:
-    """Whoever draws the journal has its log's end from the begin of its reign on."""
+def test_new_leader_reports_its_progress_without_any_change() -> None:
+    """A display of the journal has the end of the leader's log from the start of its leadership."""
     cluster = still(2)
     cluster.create([1, 2])
     cluster.run(3_000)
-    told = len(cluster.events(ReplicaProgressed, 1))
+    reported = len(cluster.events(ReplicaProgressed, 1))
     cluster.run(1_000)
-    assert len(cluster.events(ReplicaProgressed, 1)) == told, "nothing moves"
+    assert len(cluster.events(ReplicaProgressed, 1)) == reported, "nothing moves"
     cluster.elect(1, [1, 2])
     cluster.run(300)
-    assert len(cluster.events(ReplicaProgressed, 1)) == told + 1
+    assert len(cluster.events(ReplicaProgressed, 1)) == reported + 1
 
 
-def test_the_replica_managers_metrics_count_as_kafkas_do() -> None:
+def test_replica_manager_metrics_match_kafkas() -> None:
     cluster = still(3, min_insync_replicas=2)
     cluster.create([1, 2, 3])
     metrics = cluster[1].manager.metrics
@@ -464,7 +465,7 @@ def test_the_replica_managers_metrics_count_as_kafkas_do() -> None:
     assert (metrics()["IsrExpands"], metrics()["IsrShrinks"], metrics()["FailedIsrUpdates"]) == (1, 0, 0)
 
 
-def test_a_replica_that_is_being_added_does_not_make_a_partition_under_replicated() -> None:
+def test_adding_replica_does_not_make_it_under_replicated() -> None:
     cluster = still(3)
     cluster.create([1, 2, 3])
     cluster.elect(1, [1, 2])
@@ -473,7 +474,7 @@ def test_a_replica_that_is_being_added_does_not_make_a_partition_under_replicate
     assert not cluster[1].partition.is_under_replicated
 
 
-def test_the_isr_of_a_topic_without_id_is_proposed_by_name() -> None:
+def test_isr_of_a_topic_without_id_is_proposed_by_name() -> None:
     cluster = Cluster(2)
     cluster.topic_id = None
     cluster.create([1, 2])

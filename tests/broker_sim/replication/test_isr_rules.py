@@ -1,4 +1,4 @@
-"""The rules of the ISR, each by itself: Kafka's IsrExpirationTest, and what PartitionTest and the KIPs say."""
+"""The rules of the ISR in isolation: Kafka's IsrExpirationTest, and rules from PartitionTest and the KIPs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def with_old(rule: Historical) -> IsrRules:
     return IsrRules(LAG, frozenset((rule,)))
 
 
-def everybody(broker_id: int) -> bool:
+def all_alive(broker_id: int) -> bool:
     return True
 
 
-def nobody(broker_id: int) -> bool:
+def none_alive(broker_id: int) -> bool:
     return False
 
 
@@ -54,7 +54,7 @@ def test_isr_expiration_if_no_fetch_request_made() -> None:
 def test_isr_expiration_for_slow_followers() -> None:
     state = follower(15, 15, 0)
     note_fetch(state, 16, 20, 75)
-    assert RULES.is_caught_up(state, 20, 75), "it has what the leader had at its fetch before"
+    assert RULES.is_caught_up(state, 20, 75), "it has what the leader had at the previous fetch"
     note_fetch(state, 18, 20, 150)
     assert not RULES.is_caught_up(state, 20, 150)
     note_fetch(state, 20, 20, 150)
@@ -66,11 +66,11 @@ def test_isr_expiration_for_caught_up_followers() -> None:
     assert RULES.is_caught_up(follower(15, 15, 0), 15, 1_000_000), "an idle follower that has everything never lags"
 
 
-def test_a_follower_outside_the_isr_is_not_caught_up_when_an_epoch_begins() -> None:
+def test_follower_outside_isr_is_not_caught_up_in_a_new_epoch() -> None:
     state = follower(10, 10, 50)
     begin_leader_epoch(state, 60, 12, newly_leader=False, in_sync=False)
     assert not RULES.is_caught_up(state, 12, 60)
-    assert state.end_offset == 10, "a leader that stays one keeps what it knows"
+    assert state.end_offset == 10, "a leader that stays keeps its state of followers"
     begin_leader_epoch(state, 60, 12, newly_leader=True, in_sync=True)
     assert state.end_offset == -1
 
@@ -84,10 +84,10 @@ def test_a_follower_outside_the_isr_is_not_caught_up_when_an_epoch_begins() -> N
         (False, False, FollowerState.NEVER, FollowerState.NEVER, 10, 0),
     ],
 )
-def test_what_a_leader_knows_of_a_follower_when_an_epoch_begins(
+def test_new_leader_epoch_resets_the_state_of_followers(
     newly_leader: bool, in_sync: bool, caught_up_ms: int, fetch_ms: int, end: int, leader_end: int
 ) -> None:
-    """Replica.resetReplicaState, whose 0 of a clock is our NEVER."""
+    """Replica.resetReplicaState; where it uses the time 0, this code uses NEVER."""
     state = follower(10, 11, 50)
     begin_leader_epoch(state, 60, 12, newly_leader=newly_leader, in_sync=in_sync)
     assert (state.last_caught_up_ms, state.last_fetch_ms) == (caught_up_ms, fetch_ms)
@@ -99,11 +99,11 @@ def test_what_a_leader_knows_of_a_follower_when_an_epoch_begins(
     [
         pytest.param(20, 20, 70, id="level now"),
         pytest.param(21, 20, 70, id="beyond: the leader's end is older than its question"),
-        pytest.param(15, 20, 50, id="it has what the leader had at its fetch before"),
+        pytest.param(15, 20, 50, id="it has what the leader had at the previous fetch"),
         pytest.param(14, 20, FollowerState.NEVER, id="it lacks some of that"),
     ],
 )
-def test_when_a_fetch_shows_that_a_follower_was_level(asked: int, leader_end: int, caught_up_ms: int) -> None:
+def test_fetch_shows_when_a_follower_was_caught_up(asked: int, leader_end: int, caught_up_ms: int) -> None:
     """Replica.updateFetchStateOrThrow; the fetch before was at 50 ms, when the leader's log ended at 15."""
     state = follower(3, 15, 50)
     note_fetch(state, asked, leader_end, 70)
@@ -111,74 +111,74 @@ def test_when_a_fetch_shows_that_a_follower_was_level(asked: int, leader_end: in
     assert (state.end_offset, state.last_fetch_ms, state.last_fetch_leader_end_offset) == (asked, 70, leader_end)
 
 
-def test_a_fetch_never_takes_back_what_one_before_showed() -> None:
+def test_older_fetch_does_not_reduce_the_caught_up_time() -> None:
     state = follower(15, 15, 50)
     note_fetch(state, 15, 12, 40)
     assert (state.last_caught_up_ms, state.last_fetch_leader_end_offset) == (50, 15)
 
 
-def test_a_follower_that_repeats_its_question_stays_caught_up() -> None:
+def test_follower_that_repeats_its_fetch_stays_caught_up() -> None:
     state = follower(10, 10, 0)
     note_still_level(state, 500)
     assert RULES.is_caught_up(state, 11, 600)
     assert not RULES.is_caught_up(state, 11, 601)
 
 
-# ---- who may join -------------------------------------------------------------------------------------------------
+# ---- joining the ISR ----------------------------------------------------------------------------------------------
 
 
-def test_a_follower_joins_once_it_has_what_is_committed() -> None:
-    assert not RULES.may_join(follower(9, 20, 0), high_watermark=10, epoch_start=0, is_alive=everybody)
-    assert RULES.may_join(follower(10, 20, 0), high_watermark=10, epoch_start=0, is_alive=everybody)
+def test_follower_joins_once_it_has_all_committed_records() -> None:
+    assert not RULES.may_join(follower(9, 20, 0), high_watermark=10, epoch_start=0, is_alive=all_alive)
+    assert RULES.may_join(follower(10, 20, 0), high_watermark=10, epoch_start=0, is_alive=all_alive)
 
 
-def test_a_follower_joins_only_when_it_has_reached_the_start_of_the_leaders_epoch() -> None:
+def test_follower_joins_only_at_the_leaders_epoch_start() -> None:
     state = follower(10, 20, 0)
-    assert not RULES.may_join(state, high_watermark=10, epoch_start=11, is_alive=everybody)
-    assert with_old(Historical.NO_EPOCH_START_CHECK).may_join(state, 10, 11, everybody)
+    assert not RULES.may_join(state, high_watermark=10, epoch_start=11, is_alive=all_alive)
+    assert with_old(Historical.NO_EPOCH_START_CHECK).may_join(state, 10, 11, all_alive)
 
 
-def test_a_follower_that_is_not_alive_does_not_join() -> None:
-    assert not RULES.may_join(follower(20, 20, 0), high_watermark=10, epoch_start=0, is_alive=nobody)
+def test_dead_follower_does_not_join() -> None:
+    assert not RULES.may_join(follower(20, 20, 0), high_watermark=10, epoch_start=0, is_alive=none_alive)
 
 
-# ---- who has to leave ---------------------------------------------------------------------------------------------
+# ---- leaving the ISR ----------------------------------------------------------------------------------------------
 
 
-def test_members_that_lag_leave_and_the_leader_stays() -> None:
+def test_lagging_members_leave_and_the_leader_stays() -> None:
     followers = {2: follower(20, 20, 0), 3: FollowerState(3)}
     assert RULES.lagging((1, 2, 3), 1, followers, 20, 1_000) == (3,)
     assert RULES.lagging((1, 2, 3), 1, followers, 21, 1_000) == (2, 3)
 
 
-def test_a_member_that_is_no_replica_any_more_leaves() -> None:
+def test_isr_member_that_is_no_longer_a_replica_leaves() -> None:
     assert RULES.lagging((1, 2, 4), 1, {2: follower(20, 20, 0)}, 20, 0) == (4,)
 
 
-# ---- what is committed --------------------------------------------------------------------------------------------
+# ---- the high watermark -------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_committed_by_fewer_than_min_insync_replicas() -> None:
+def test_commit_needs_min_insync_replicas() -> None:
     assert RULES.may_commit(2, 2)
     assert not RULES.may_commit(1, 2)
     assert with_old(Historical.HIGH_WATERMARK_UNDER_MIN_ISR).may_commit(1, 2)
 
 
-def test_a_commit_waits_for_members_of_the_isr_however_late_they_are() -> None:
+def test_commit_waits_for_isr_members_however_late() -> None:
     followers = {2: follower(5, 20, 0)}
-    assert RULES.commit_offset(followers, (1, 2), 20, 1_000_000, nobody) == 5
-    assert RULES.commit_offset(followers, (1,), 20, 1_000_000, everybody) == 20
+    assert RULES.commit_offset(followers, (1, 2), 20, 1_000_000, none_alive) == 5
+    assert RULES.commit_offset(followers, (1,), 20, 1_000_000, all_alive) == 20
 
 
-def test_a_commit_waits_for_live_followers_that_are_caught_up_and_may_join() -> None:
+def test_commit_waits_for_live_followers_that_can_join() -> None:
     followers = {2: follower(20, 20, 0)}
-    assert RULES.commit_offset(followers, (1,), 25, LAG, everybody) == 20
-    assert RULES.commit_offset(followers, (1,), 25, LAG, nobody) == 25
-    assert RULES.commit_offset(followers, (1,), 25, LAG + 1, everybody) == 25
+    assert RULES.commit_offset(followers, (1,), 25, LAG, all_alive) == 20
+    assert RULES.commit_offset(followers, (1,), 25, LAG, none_alive) == 25
+    assert RULES.commit_offset(followers, (1,), 25, LAG + 1, all_alive) == 25
 
 
 @pytest.mark.parametrize(("rules", "epoch"), [(RULES, 7), (with_old(Historical.NO_MEMBER_EPOCHS), -1)])
-def test_a_proposal_states_the_broker_epoch_that_a_member_fetched_with(rules: IsrRules, epoch: int) -> None:
+def test_isr_proposal_has_the_broker_epoch_of_the_last_fetch(rules: IsrRules, epoch: int) -> None:
     state = FollowerState(2)
     state.broker_epoch = 7
     assert rules.member_epoch(state) == epoch

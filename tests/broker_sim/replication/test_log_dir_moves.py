@@ -1,4 +1,4 @@
-"""Replicas move from one log directory to another, and survive whatever happens on the way (KIP-113)."""
+"""Moves of replicas from one log directory to another, and failures at any step (KIP-113)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CHUNK = 512
 
 
 class File(MemoryLogFile):
-    """A file on such a disk."""
+    """File on such a disk."""
 
     def __init__(self, disk: Disk) -> None:
         super().__init__()
@@ -40,14 +40,14 @@ class File(MemoryLogFile):
         return super().append(data)
 
     def on(self, disk: Disk) -> File:
-        """The same, closed, on another disk."""
+        """Return a closed copy of the file on another disk."""
         twin = File(disk)
         twin._content, twin._flushed, twin.is_open = bytearray(self._content), self._flushed, False
         return twin
 
 
 class Disk(MemoryLogDirectory):
-    """A log directory that can break, and of which a picture is taken before whatever changes it."""
+    """Log directory that can be made to fail, and that records a snapshot of itself before every change."""
 
     is_broken = False
 
@@ -74,7 +74,7 @@ class Disk(MemoryLogDirectory):
         super().create_partition(name)
 
     def delete_partition(self, name: str) -> None:
-        # What is removed goes file by file.
+        # The files are removed one by one.
         for file in self.list_files(name):
             self.change()
             self.remove(name, file)
@@ -95,7 +95,7 @@ class Disk(MemoryLogDirectory):
 
 
 class Brokers(broker_world.Cluster):
-    """Brokers with a disk on the left and one on the right."""
+    """Brokers with a left and a right disk."""
 
     def __init__(self, brokers: int = 1, **keys: str) -> None:
         super().__init__(
@@ -142,7 +142,7 @@ class Brokers(broker_world.Cluster):
         return ErrorCode(row.partitions[0].error_code)
 
     def described(self, broker_id: int = 1) -> dict[str, list[tuple[bool, int]]]:
-        """Of the partition's replicas in each directory: is it a future one, and its lag."""
+        """Return, per log directory, whether each replica of the partition is a future one, and its lag."""
         answer = self.ask(request(ApiKey.DESCRIBE_LOG_DIRS, 4, topics=None), broker_id)
         return {
             str(row.log_dir): [
@@ -154,8 +154,8 @@ class Brokers(broker_world.Cluster):
             for row in answer.results
         }
 
-    def lying(self, broker_id: int = 1) -> tuple[list[str], list[str]]:
-        """The names of the replica directories on each disk."""
+    def replica_names(self, broker_id: int = 1) -> tuple[list[str], list[str]]:
+        """Return the names of the replica directories on each disk."""
         left, right = self.disks[broker_id]
         return left.partitions(), right.partitions()
 
@@ -178,13 +178,13 @@ def brokers() -> Iterator[Brokers]:
     made.stop_all()
 
 
-def test_a_replica_moves_and_keeps_everything(brokers: Brokers) -> None:
-    assert brokers.lying() == (["orders-0"], [])
+def test_replica_moves_with_all_its_records(brokers: Brokers) -> None:
+    assert brokers.replica_names() == (["orders-0"], [])
     before, mark = brokers.values(), brokers.partition().log.high_watermark
     epochs = brokers.partition().log.epochs.entries
     assert brokers.move(RIGHT) is ErrorCode.none
     brokers.wait(100)
-    assert brokers.lying() == ([], ["orders-0"])
+    assert brokers.replica_names() == ([], ["orders-0"])
     assert brokers.described() == {LEFT: [], RIGHT: [(False, 0)]}
     log = brokers.partition().log
     assert (brokers.values(), log.high_watermark, log.epochs.entries) == (before, mark, epochs)
@@ -192,32 +192,32 @@ def test_a_replica_moves_and_keeps_everything(brokers: Brokers) -> None:
     assert brokers.values() == [*before, "later0", "later1"]
     brokers.restart()
     assert brokers.values() == [*before, "later0", "later1"]
-    assert brokers.lying() == ([], ["orders-0"])
+    assert brokers.replica_names() == ([], ["orders-0"])
 
 
-def test_a_replica_of_which_compaction_took_the_end_moves_too(brokers: Brokers) -> None:
+def test_log_that_ends_in_a_compaction_gap_moves_too(brokers: Brokers) -> None:
     log = brokers.partition().log
     log.roll()
     log.segments[-2].truncate_to(9)
     assert brokers.move(RIGHT) == ErrorCode.none
     brokers.wait(1_000)
-    assert brokers.lying() == ([], ["orders-0"])
+    assert brokers.replica_names() == ([], ["orders-0"])
     assert brokers.partition().log.end_offset == 10
 
 
-def test_during_a_move_the_future_replica_is_described_with_its_lag(brokers: Brokers) -> None:
+def test_future_replica_is_described_with_its_lag(brokers: Brokers) -> None:
     assert brokers.move(RIGHT) is ErrorCode.none
     described = brokers.described()
     ((is_future, lag),) = described[RIGHT]
     assert is_future and 0 < lag < 10
     assert described[LEFT] == [(False, 0)]
-    _, (name,) = brokers.lying()
+    _, (name,) = brokers.replica_names()
     stem, unique = name.removesuffix("-future").split(".")
     assert stem == "orders-0" and len(unique) == 32 and int(unique, 16)
 
 
 def listed(work: Generator[None, None, tuple[int, int, int, int]]) -> tuple[int, int, int, int]:
-    """What comes of it, without more pauses."""
+    """Run the lookup to its end, and return its result."""
     while True:
         try:
             next(work)
@@ -227,7 +227,8 @@ def listed(work: Generator[None, None, tuple[int, int, int, int]]) -> tuple[int,
 
 
 def begun_lookup(brokers: Brokers, timestamp: int) -> tuple[Generator[None, None, tuple[int, int, int, int]], int]:
-    """A lookup that pauses in a batch whose one record of that time was deleted; and the offset of the next one."""
+    """Return a lookup that is paused in a batch whose only record of that time was deleted, and the offset of the next
+    match."""
     end = brokers.partition().log.end_offset
     long = build_batch([Record(None, b"x", 2_000 if number == 0 else 1_000) for number in range(150)])
     for data in (long, build_batch([Record(None, b"y", 2_000)])):
@@ -240,33 +241,31 @@ def begun_lookup(brokers: Brokers, timestamp: int) -> tuple[Generator[None, None
 
 
 @pytest.mark.parametrize("timestamp", [1_500, MAX_TIMESTAMP])
-def test_an_offset_that_is_looked_up_while_the_log_moves_is_found_in_the_moved_one(
-    brokers: Brokers, timestamp: int
-) -> None:
+def test_offset_lookup_during_a_move_finishes_in_the_moved_log(brokers: Brokers, timestamp: int) -> None:
     lookup, offset = begun_lookup(brokers, timestamp)
     assert brokers.move(RIGHT) is ErrorCode.none
     brokers.wait(100)
-    assert brokers.lying() == ([], ["orders-0"])
+    assert brokers.replica_names() == ([], ["orders-0"])
     assert listed(lookup) == (0, 2_000, offset, 0)
 
 
-def test_an_offset_that_is_looked_up_while_the_topic_is_deleted_is_not_said_to_be_missing(brokers: Brokers) -> None:
+def test_offset_lookup_during_a_deletion_returns_not_leader(brokers: Brokers) -> None:
     lookup, _ = begun_lookup(brokers, 1_500)
     brokers.run(brokers.client.delete_topic("orders"))
     brokers.wait(2_000)
-    assert brokers.lying() == ([], [])
+    assert brokers.replica_names() == ([], [])
     assert listed(lookup) == (ErrorCode.not_leader_or_follower, -1, -1, -1)
 
 
-def test_records_that_come_while_it_moves_move_too(brokers: Brokers) -> None:
+def test_records_produced_during_a_move_are_moved_too(brokers: Brokers) -> None:
     brokers.move(RIGHT)
     brokers.fill(3, "meanwhile")
     brokers.wait(100)
-    assert brokers.lying() == ([], ["orders-0"])
+    assert brokers.replica_names() == ([], ["orders-0"])
     assert brokers.values()[-3:] == ["meanwhile0", "meanwhile1", "meanwhile2"]
 
 
-def test_a_follower_moves_too_and_leadership_and_isr_stay() -> None:
+def test_follower_moves_without_change_of_leader_and_isr() -> None:
     brokers = Brokers(3)
     brokers.start()
     brokers.run(brokers.client.create_topic("orders", assignment={0: [1, 2, 3]}))
@@ -276,7 +275,7 @@ def test_a_follower_moves_too_and_leadership_and_isr_stay() -> None:
     assert brokers.move(RIGHT, 2) is ErrorCode.none and brokers.move(RIGHT, 1) is ErrorCode.none
     brokers.wait(3_000)
     for broker_id in (1, 2):
-        assert brokers.lying(broker_id) == ([], ["orders-0"])
+        assert brokers.replica_names(broker_id) == ([], ["orders-0"])
     brokers.fill(1, "last")
     brokers.wait(2_000)
     assert brokers.values(2) == brokers.values(1) == brokers.values(3)
@@ -285,27 +284,27 @@ def test_a_follower_moves_too_and_leadership_and_isr_stay() -> None:
     brokers.stop_all()
 
 
-def test_a_broker_that_is_shut_down_in_the_midst_of_a_move_touches_no_disk_any_more(brokers: Brokers) -> None:
+def test_broker_shutdown_stops_a_move_until_the_next_start(brokers: Brokers) -> None:
     brokers.move(RIGHT)
     brokers.broker().replicas.shutdown()
-    names = brokers.lying()
-    assert all(names), "the copy is left for the next start"
+    names = brokers.replica_names()
+    assert all(names), "the copy stays for the next start"
     pictures = brokers.disks[1][0].pictures = brokers.disks[1][1].pictures = []
     brokers.wait(1_000)
-    assert pictures == [] and brokers.lying() == names
+    assert pictures == [] and brokers.replica_names() == names
     brokers.restart()
     brokers.wait(100)
-    assert brokers.lying() == ([], ["orders-0"])
+    assert brokers.replica_names() == ([], ["orders-0"])
 
 
-@pytest.mark.parametrize("is_told", [True, False])
-def test_a_replica_that_is_not_served_any_more_moves_no_further(brokers: Brokers, is_told: bool) -> None:
-    """Be it stopped, or told only that others have the partition now."""
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_move_stops_when_the_replica_is_no_longer_hosted(brokers: Brokers, is_stopped: bool) -> None:
+    """Either StopReplica stops the replica, or UpdateMetadata shows that the partition is assigned to other brokers."""
     brokers.move(RIGHT)
-    names = brokers.lying()
+    names = brokers.replica_names()
     replicas = brokers.broker().replicas
     outer = {"controller_id": 1, "controller_epoch": replicas.controller_epoch, "broker_epoch": -1}
-    if is_told:
+    if is_stopped:
         row = {"partition_index": 0, "leader_epoch": 0, "delete_partition": False}
         topics = [{"topic_name": "orders", "partition_states": [row]}]
         answer: Any = replicas.stop_replica(request(ApiKey.STOP_REPLICA, 4, topic_states=topics, **outer))
@@ -315,28 +314,28 @@ def test_a_replica_that_is_not_served_any_more_moves_no_further(brokers: Brokers
         topics = [{"topic_name": "orders", "partition_states": [row]}]
         replicas.leave_strays(request(ApiKey.UPDATE_METADATA, 8, topic_states=topics, live_brokers=[], **outer))
     brokers.wait(1_000)
-    assert brokers.lying() == names
+    assert brokers.replica_names() == names
 
 
-def test_asking_for_another_directory_gives_the_move_up(brokers: Brokers) -> None:
+def test_request_for_another_directory_cancels_the_move(brokers: Brokers) -> None:
     brokers.move(RIGHT)
     assert brokers.move(LEFT) is ErrorCode.none
     brokers.wait(100)
-    assert brokers.lying() == (["orders-0"], [])
+    assert brokers.replica_names() == (["orders-0"], [])
     assert brokers.described() == {LEFT: [(False, 0)], RIGHT: []}
 
 
-def test_asking_again_for_the_same_directory_changes_nothing(brokers: Brokers) -> None:
+def test_repeated_request_for_the_same_directory_is_ignored(brokers: Brokers) -> None:
     brokers.move(RIGHT)
-    names = brokers.lying()
+    names = brokers.replica_names()
     assert brokers.move(RIGHT) is ErrorCode.none
-    assert brokers.lying() == names
+    assert brokers.replica_names() == names
     brokers.wait(100)
     assert brokers.move(RIGHT) is ErrorCode.none
-    assert brokers.lying() == ([], ["orders-0"])
+    assert brokers.replica_names() == ([], ["orders-0"])
 
 
-def test_moves_that_cannot_be_are_refused(brokers: Brokers) -> None:
+def test_invalid_moves_are_refused(brokers: Brokers) -> None:
     assert brokers.move("/nowhere") is ErrorCode.log_dir_not_found
     assert brokers.move(RIGHT, topic="nothing") is ErrorCode.unknown_topic_or_partition
     assert brokers.move(RIGHT, topic="n" * 230) is ErrorCode.invalid_topic_exception
@@ -345,48 +344,48 @@ def test_moves_that_cannot_be_are_refused(brokers: Brokers) -> None:
     assert brokers.move(RIGHT) is ErrorCode.kafka_storage_error
 
 
-def test_a_replica_that_is_not_here_yet_is_created_where_it_was_wanted() -> None:
+def test_future_replica_is_created_in_the_requested_directory() -> None:
     brokers = Brokers(2)
     brokers.start()
     brokers.run(brokers.client.create_topic("others", assignment={0: [2]}))
     brokers.run(brokers.client.create_topic("orders", assignment={0: [1]}))
     assert brokers.move(LEFT, 2) is ErrorCode.replica_not_available
     brokers.broker(2).replicas.logs.get_or_create(ORDERS)
-    assert brokers.lying(2) == (["orders-0", "others-0"], []), "not in the emptier one"
+    assert brokers.replica_names(2) == (["orders-0", "others-0"], []), "not in the directory with fewer replicas"
     brokers.stop_all()
 
 
-def test_a_deleted_topic_takes_its_future_replica_along(brokers: Brokers) -> None:
+def test_topic_deletion_removes_its_future_replica(brokers: Brokers) -> None:
     brokers.move(RIGHT)
     brokers.broker().replicas._moves.pause(ORDERS)
-    assert brokers.lying()[1]
+    assert brokers.replica_names()[1]
     brokers.run(brokers.client.delete_topic("orders"))
     brokers.wait(1_000)
-    assert brokers.lying() == ([], [])
+    assert brokers.replica_names() == ([], [])
 
 
-def test_killed_at_any_moment_of_a_deletion_the_replica_is_whole_or_gone(brokers: Brokers) -> None:
-    """One with a hole in it would be taken for the replica at the next start, join the ISR, and lead."""
+def test_crash_during_a_deletion_leaves_a_whole_replica_or_none(brokers: Brokers) -> None:
+    """A replica with a hole would be loaded at the next start, join the ISR, and lead."""
     left = brokers.disks[1][0]
     whole = left.list_files("orders-0")
     left.pictures = []
     brokers.run(brokers.client.delete_topic("orders"))
     brokers.wait(1_000)
-    assert brokers.lying() == ([], [])
+    assert brokers.replica_names() == ([], [])
     assert len(left.pictures) >= len(whole)
     for picture, _ in left.pictures:
         assert "orders-0" not in picture.partitions() or picture.list_files("orders-0") == whole
 
 
-def test_killed_at_any_moment_of_a_move_it_goes_on_where_it_was(brokers: Brokers) -> None:
-    """Before every change of either disk a picture is taken: what a SIGKILL at that moment leaves."""
+def test_crash_at_any_step_of_a_move_is_recovered(brokers: Brokers) -> None:
+    """Each disk records a snapshot before every change: the state after a SIGKILL at that moment."""
     pictures: list[tuple[Disk, ...]] = []
     before = brokers.values()
     for disk in brokers.disks[1]:
         disk.pictures = pictures
     brokers.move(RIGHT)
     brokers.wait(100)
-    assert brokers.lying() == ([], ["orders-0"])
+    assert brokers.replica_names() == ([], ["orders-0"])
     for disk in brokers.disks[1]:
         disk.pictures = None
     assert len(pictures) > 20
@@ -398,11 +397,11 @@ def test_killed_at_any_moment_of_a_move_it_goes_on_where_it_was(brokers: Brokers
         brokers.give(1, left, right)
         brokers.restart()
         assert brokers.values() == before
-        assert brokers.lying() in ((["orders-0"], []), ([], ["orders-0"]))
-    assert seen == {(1, 0, 0), (1, 1, 0), (2, 0, 0), (1, 0, 1)}, "every stage of the swap was met"
+        assert brokers.replica_names() in ((["orders-0"], []), ([], ["orders-0"]))
+    assert seen == {(1, 0, 0), (1, 1, 0), (2, 0, 0), (1, 0, 1)}, "every stage of the swap occurred"
 
 
-def test_after_a_power_loss_at_any_moment_nothing_is_lost_that_the_disks_had(brokers: Brokers) -> None:
+def test_power_loss_during_a_move_keeps_flushed_records(brokers: Brokers) -> None:
     brokers.partition().log.flush()
     before = brokers.values()
     pictures: list[tuple[Disk, ...]] = []
@@ -421,7 +420,7 @@ def test_after_a_power_loss_at_any_moment_nothing_is_lost_that_the_disks_had(bro
         assert brokers.values() == before
 
 
-def test_where_the_target_of_a_move_fails_the_replica_stays_where_it_is(brokers: Brokers) -> None:
+def test_failed_target_of_a_move_leaves_the_replica_in_place(brokers: Brokers) -> None:
     before = brokers.values()
     brokers.move(RIGHT)
     brokers.disks[1][1].is_broken = True
@@ -432,11 +431,11 @@ def test_where_the_target_of_a_move_fails_the_replica_stays_where_it_is(brokers:
     assert brokers.described() == {LEFT: [(False, 0)], RIGHT: []}
     brokers.disks[1][1].is_broken = False
     brokers.restart()
-    assert brokers.lying() == ([], ["orders-0"]), "with the disk back the move goes on"
+    assert brokers.replica_names() == ([], ["orders-0"]), "the move continues when the disk returns"
     assert brokers.values() == [*before, "later0"]
 
 
-def test_where_the_source_of_a_move_fails_the_replica_is_offline_until_the_disk_is_back(brokers: Brokers) -> None:
+def test_failed_source_of_a_move_takes_the_replica_offline(brokers: Brokers) -> None:
     before = brokers.values()
     brokers.move(RIGHT)
     brokers.disks[1][0].is_broken = True
@@ -449,10 +448,10 @@ def test_where_the_source_of_a_move_fails_the_replica_is_offline_until_the_disk_
     assert (is_future, lag) == (True, -1)
     brokers.disks[1][0].is_broken = False
     brokers.restart()
-    assert brokers.values() == before and brokers.lying() == ([], ["orders-0"])
+    assert brokers.values() == before and brokers.replica_names() == ([], ["orders-0"])
 
 
-def test_a_disk_that_fails_just_after_the_swap_may_come_back_with_the_old_replica(brokers: Brokers) -> None:
+def test_stale_replica_on_a_returning_disk_is_removed(brokers: Brokers) -> None:
     old = brokers.disks[1][0].picture()
     brokers.move(RIGHT)
     brokers.wait(100)
@@ -461,11 +460,11 @@ def test_a_disk_that_fails_just_after_the_swap_may_come_back_with_the_old_replic
     brokers.nodes[1].kill()
     brokers.give(1, old, brokers.disks[1][1])
     brokers.restart()
-    assert brokers.values() == after and brokers.lying() == ([], ["orders-0"])
+    assert brokers.values() == after and brokers.replica_names() == ([], ["orders-0"])
     assert [event.action for event in brokers.nodes[1].of(e.LogDamageFound)] == ["removed"]
 
 
-def test_two_replicas_that_differ_are_left_to_the_operator(brokers: Brokers) -> None:
+def test_two_different_replicas_are_left_to_the_operator(brokers: Brokers) -> None:
     old = brokers.disks[1][0].picture()
     brokers.move(RIGHT)
     brokers.wait(100)
@@ -479,31 +478,31 @@ def test_two_replicas_that_differ_are_left_to_the_operator(brokers: Brokers) -> 
     assert str(raised.value.__cause__).startswith("log.dirs[0] and log.dirs[1] hold different replicas of orders-0")
 
 
-def test_a_copy_of_a_topic_of_that_name_before_is_dropped(brokers: Brokers) -> None:
+def test_copy_of_a_former_topic_with_that_name_is_removed(brokers: Brokers) -> None:
     brokers.move(RIGHT)
-    (name,) = brokers.lying()[1]
+    (name,) = brokers.replica_names()[1]
     right = brokers.disks[1][1].picture()
     right._texts[name]["partition.metadata"] = f"version: 0\ntopic_id: {'B' * 21}A"
     before = brokers.values()
     brokers.nodes[1].kill()
     brokers.give(1, brokers.disks[1][0].picture(), right)
     brokers.restart()
-    assert brokers.values() == before and brokers.lying() == (["orders-0"], [])
+    assert brokers.values() == before and brokers.replica_names() == (["orders-0"], [])
 
 
-def test_where_records_were_deleted_up_to_the_midst_of_a_batch_the_moved_log_starts_there(brokers: Brokers) -> None:
+def test_moved_log_keeps_a_start_within_a_batch(brokers: Brokers) -> None:
     brokers.broker().replicas.produce([(ORDERS, batch("a", "b", "c"))], 1, 1_000)
     brokers.broker().replicas.delete_records({ORDERS: 11}, 1_000)
     assert brokers.values() == ["b", "c"]
     brokers.move(RIGHT)
     brokers.wait(100)
-    assert brokers.lying() == ([], ["orders-0"])
+    assert brokers.replica_names() == ([], ["orders-0"])
     assert (brokers.values(), brokers.partition().log.start_offset) == (["b", "c"], 11)
     brokers.restart()
     assert brokers.values() == ["b", "c"]
 
 
-def test_a_deletion_of_records_during_a_move_is_answered_once_the_copy_has_followed(brokers: Brokers) -> None:
+def test_delete_records_waits_for_the_future_replica(brokers: Brokers) -> None:
     brokers.broker().replicas.throttles.moves.limit(200)
     brokers.move(RIGHT)
     deleted = brokers.broker().replicas.delete_records({ORDERS: 3}, 60_000)
@@ -514,10 +513,10 @@ def test_a_deletion_of_records_during_a_move_is_answered_once_the_copy_has_follo
     assert deleted.result() == {ORDERS: (ErrorCode.none, 3)}
 
 
-def test_a_deletion_of_records_waits_for_no_copy_that_is_given_up(brokers: Brokers) -> None:
+def test_delete_records_does_not_wait_for_a_cancelled_move(brokers: Brokers) -> None:
     brokers.broker().replicas.throttles.moves.limit(0)
     brokers.move(RIGHT)
-    # What is copied at first is already too much.
+    # The first chunk already exceeds the limit.
     brokers.wait(100)
     deleted = brokers.broker().replicas.delete_records({ORDERS: 3}, 60_000)
     brokers.wait(2_000)
@@ -526,7 +525,7 @@ def test_a_deletion_of_records_waits_for_no_copy_that_is_given_up(brokers: Broke
     assert deleted.result() == {ORDERS: (ErrorCode.none, 3)}
 
 
-def test_a_copy_with_other_records_is_cut_where_the_replica_differs(brokers: Brokers) -> None:
+def test_copy_with_other_records_is_truncated_where_they_differ(brokers: Brokers) -> None:
     brokers.move(RIGHT)
     partition, moves = brokers.partition(), brokers.broker().replicas._moves
     future = partition.future
@@ -542,4 +541,4 @@ def test_a_copy_with_other_records_is_cut_where_the_replica_differs(brokers: Bro
     before = brokers.values()
     moves.resume(partition)
     brokers.wait(100)
-    assert brokers.lying() == ([], ["orders-0"]) and brokers.values() == before
+    assert brokers.replica_names() == ([], ["orders-0"]) and brokers.values() == before

@@ -1,4 +1,4 @@
-"""Batches that take long to look over, beside others that do not."""
+"""Validation of large batches at the same time as small ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def many(count: int = MANY, key: bytes | None = b"k") -> bytes:
     return build_batch([Record(key, b"v", 1_000 + n) for n in range(count)], codec=Codec.GZIP)
 
 
-def test_others_are_served_while_one_batch_is_looked_over(cluster: Cluster) -> None:
+def test_small_batches_proceed_while_a_large_one_is_validated(cluster: Cluster) -> None:
     cluster.create([1])
     cluster.create([1], OTHER)
     long = cluster.produce_later(1, many(), acks=1)
@@ -53,7 +53,7 @@ def wide_request(cluster: Cluster, width: int) -> tuple[list[TopicPartition], An
     return partitions, cluster[1].manager.produce([(partition, many(10)) for partition in partitions], 1, 10_000)
 
 
-def test_what_is_done_at_once_is_the_same_for_one_partition_and_for_many(cluster: Cluster) -> None:
+def test_immediate_validation_limit_counts_all_partitions(cluster: Cluster) -> None:
     small_at_once = SLICES_AT_ONCE * SLICE_RECORDS // COST_MIN
     partitions, answer = wide_request(cluster, 3 * small_at_once)
     ends = [cluster[1].manager.partitions[partition].log.end_offset for partition in partitions]
@@ -62,14 +62,14 @@ def test_what_is_done_at_once_is_the_same_for_one_partition_and_for_many(cluster
     assert [row.base_offset for row in answer.result()] == [0] * len(partitions)
 
 
-def test_small_batches_for_many_partitions_do_not_wait_for_a_turn_each(cluster: Cluster) -> None:
+def test_small_batches_of_many_partitions_share_turns(cluster: Cluster) -> None:
     before = cluster[1].runtime.now().mono_ms
     _, answer = wide_request(cluster, 500)
     cluster.until(answer.done)
-    assert cluster[1].runtime.now().mono_ms - before < 100, "46 kB of records in all"
+    assert cluster[1].runtime.now().mono_ms - before < 100, "46 kB of records in total"
 
 
-def test_small_batches_do_not_wait_for_the_end_of_long_ones(cluster: Cluster) -> None:
+def test_small_batches_do_not_wait_for_large_ones_to_finish(cluster: Cluster) -> None:
     long = [TopicPartition("long", number) for number in range(2 * BEGUN_MAX)]
     for partition in long:
         cluster.create([1], partition)
@@ -81,7 +81,7 @@ def test_small_batches_do_not_wait_for_the_end_of_long_ones(cluster: Cluster) ->
     assert [row.error for row in slow.result()] == [0] * len(long)
 
 
-def test_who_lost_the_leadership_meanwhile_appends_nothing(cluster: Cluster) -> None:
+def test_leader_replaced_during_validation_appends_nothing(cluster: Cluster) -> None:
     cluster.create([1, 2, 3])
     long = cluster.produce_later(1, many())
     cluster.elect(2, [1, 2, 3])
@@ -90,7 +90,7 @@ def test_who_lost_the_leadership_meanwhile_appends_nothing(cluster: Cluster) -> 
     assert cluster[1].partition.log.end_offset == 0
 
 
-def test_what_was_appended_in_a_leadership_that_ended_meanwhile_is_not_acknowledged_by_the_next(
+def test_append_of_an_ended_leader_epoch_is_not_acknowledged(
     cluster: Cluster,
 ) -> None:
     cluster.create([1, 2, 3])
@@ -111,7 +111,7 @@ def test_what_was_appended_in_a_leadership_that_ended_meanwhile_is_not_acknowled
     assert cluster.violations() == []
 
 
-def test_what_is_refused_in_the_end_says_why(cluster: Cluster) -> None:
+def test_refused_batch_gets_its_reason(cluster: Cluster) -> None:
     cluster.topic_configs["orders"] = {"cleanup.policy": "compact"}
     cluster.create([1])
     long = cluster.produce_later(1, many(key=None), acks=1)
@@ -121,7 +121,7 @@ def test_what_is_refused_in_the_end_says_why(cluster: Cluster) -> None:
     assert f"due to {MANY} record errors" in str(row.error_message)
 
 
-def test_a_broker_that_stops_answers_who_waits(cluster: Cluster) -> None:
+def test_stopping_broker_answers_waiting_requests(cluster: Cluster) -> None:
     cluster.create([1])
     long = cluster.produce_later(1, many(), acks=1)
     cluster[1].manager.shutdown()
@@ -129,7 +129,7 @@ def test_a_broker_that_stops_answers_who_waits(cluster: Cluster) -> None:
     assert long.result()[0].error != 0
 
 
-def test_offsets_are_listed_by_time_within_a_large_batch_with_pauses(cluster: Cluster) -> None:
+def test_offset_lookup_by_time_pauses_in_a_large_batch(cluster: Cluster) -> None:
     cluster.create([1])
     long = cluster.produce_later(1, many(), acks=1)
     cluster.until(long.done)
@@ -143,7 +143,7 @@ def test_offsets_are_listed_by_time_within_a_large_batch_with_pauses(cluster: Cl
 
 
 class Counted:
-    """A validation that counts its slices."""
+    """Validation that counts its slices."""
 
     def __init__(self, log: list[int], number: int, slices: int) -> None:
         self.log = log
@@ -157,7 +157,7 @@ class Counted:
         raise RecordsRefused(87, str(self.number))
 
 
-def test_validations_take_turns_a_slice_at_a_time_and_few_are_begun() -> None:
+def test_validations_alternate_by_slice_and_few_are_started() -> None:
     scheduler = Scheduler()
     turns = ValidationTurns(SimRuntime(scheduler, Random(1)))
     log: list[int] = []
@@ -169,7 +169,7 @@ def test_validations_take_turns_a_slice_at_a_time_and_few_are_begun() -> None:
     assert done == [str(number) for number in range(BEGUN_MAX + 2)] and len(turns) == 0
 
 
-def test_small_validations_share_a_turn_as_far_as_a_slice_goes_and_take_turns_with_long_ones() -> None:
+def test_small_validations_share_a_slice_and_alternate() -> None:
     scheduler = Scheduler()
     turns = ValidationTurns(SimRuntime(scheduler, Random(1)))
     log: list[int] = []
@@ -185,7 +185,7 @@ def test_small_validations_share_a_turn_as_far_as_a_slice_goes_and_take_turns_wi
     assert seen == [[-9], [7], [-9, 0], [7], []]
 
 
-def test_few_that_turn_out_long_are_begun() -> None:
+def test_few_batches_that_turn_out_large_are_started() -> None:
     scheduler = Scheduler()
     turns = ValidationTurns(SimRuntime(scheduler, Random(1)))
     log: list[int] = []
@@ -199,12 +199,12 @@ def test_few_that_turn_out_long_are_begun() -> None:
     assert len(log) == 5 * BEGUN_MAX * 1_000 and done and len(turns) == 0
 
 
-def test_what_a_batch_costs_is_told_by_its_header() -> None:
+def test_batch_cost_is_read_from_its_header() -> None:
     assert [cost_of(many(count)) for count in (1, 100, 5_000)] == [COST_MIN, 100, SLICE_RECORDS]
     assert [cost_of(many(1) * 2), cost_of(b"x"), cost_of(bytes(100))] == [SLICE_RECORDS] * 3
 
 
-def test_a_slice_is_all_that_is_done_in_a_turn() -> None:
+def test_turn_runs_at_most_one_slice() -> None:
     scheduler = Scheduler()
     runtime = SimRuntime(scheduler, Random(1))
     turns = ValidationTurns(runtime)
@@ -217,7 +217,7 @@ def test_a_slice_is_all_that_is_done_in_a_turn() -> None:
     assert seen == [1, 2, 3, 4, 5]
 
 
-def test_between_two_slices_there_is_a_pause_however_many_validations_were_begun() -> None:
+def test_pause_follows_each_slice_of_any_validation() -> None:
     scheduler = Scheduler()
     turns = ValidationTurns(SimRuntime(scheduler, Random(1)))
     log: list[int] = []
@@ -230,7 +230,7 @@ def test_between_two_slices_there_is_a_pause_however_many_validations_were_begun
     assert seen == [1, 2, 3, 4]
 
 
-def test_a_request_of_many_turns_waits_for_one_slice_at_most() -> None:
+def test_request_of_many_turns_waits_for_one_slice_at_most() -> None:
     runtime = SimRuntime(scheduler := Scheduler(), Random(1))
     turns = ValidationTurns(runtime)
     log: list[int] = []
@@ -249,7 +249,7 @@ def test_a_request_of_many_turns_waits_for_one_slice_at_most() -> None:
     assert log == [1, -1, 1, 1, 1, 1]
 
 
-def test_a_real_validation_ends_as_it_would_at_once() -> None:
+def test_sliced_validation_has_the_same_result() -> None:
     scheduler = Scheduler()
     turns = ValidationTurns(SimRuntime(scheduler, Random(1)))
     done: list[Any] = []

@@ -1,4 +1,4 @@
-"""Requests that wait for very many partitions: what happens to one of them costs no look at all the others."""
+"""Requests that wait for very many partitions: a change of one partition does not examine all the others."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def replicas(cluster: Cluster) -> ReplicaManager:
 
 
 def fetch(replicas: ReplicaManager, min_bytes: int) -> SimFuture:
-    """A consumer's fetch of what is still to come, of all partitions."""
+    """A consumer's fetch from the end of every partition."""
     params = FetchParams(replica_id=-1, max_wait_ms=60_000, min_bytes=min_bytes, max_bytes=50_000_000)
     ends = [replicas.partitions[each].log.end_offset for each in PARTITIONS]
-    wanted = [FetchPartition(each, end, -1, -1, 1_000_000, -1) for each, end in zip(PARTITIONS, ends, strict=True)]
-    answer = replicas.fetch(params, wanted)
+    requested = [FetchPartition(each, end, -1, -1, 1_000_000, -1) for each, end in zip(PARTITIONS, ends, strict=True)]
+    answer = replicas.fetch(params, requested)
     assert isinstance(answer, SimFuture)
     return answer
 
@@ -48,7 +48,7 @@ def produce(replicas: ReplicaManager, *partitions: TopicPartition) -> None:
     replicas.produce([(each, ONE) for each in partitions], 1, 1_000)
 
 
-def test_a_waiting_fetch_counts_what_comes_to_each_partition_once(replicas: ReplicaManager) -> None:
+def test_waiting_fetch_counts_new_bytes_of_a_partition_once(replicas: ReplicaManager) -> None:
     answer = fetch(replicas, min_bytes=4 * len(ONE))
     produce(replicas, PARTITIONS[0])
     produce(replicas, PARTITIONS[0], PARTITIONS[1])
@@ -57,8 +57,8 @@ def test_a_waiting_fetch_counts_what_comes_to_each_partition_once(replicas: Repl
     assert sum(len(row.records) for row in answer.result()) == 4 * len(ONE)
 
 
-def test_what_a_waiting_fetch_may_read_no_more_is_not_counted(replicas: ReplicaManager) -> None:
-    """As where a consumer reads from a follower, whose high watermark falls under a new leader."""
+def test_waiting_fetch_does_not_count_bytes_it_cannot_read(replicas: ReplicaManager) -> None:
+    """As for a consumer that reads from a follower whose high watermark decreases under a new leader."""
     answer = fetch(replicas, min_bytes=4 * len(ONE))
     first = replicas.partitions[PARTITIONS[0]]
     before = first.log.high_watermark
@@ -74,7 +74,7 @@ def test_what_a_waiting_fetch_may_read_no_more_is_not_counted(replicas: ReplicaM
     assert sum(len(row.records) for row in answer.result()) == 4 * len(ONE)
 
 
-def test_a_produce_to_very_many_partitions_is_soon_done_while_a_fetch_waits_for_all_of_them(
+def test_produce_to_many_partitions_is_fast_despite_a_big_fetch(
     replicas: ReplicaManager,
 ) -> None:
     answer = fetch(replicas, min_bytes=(len(PARTITIONS) + 1) * len(ONE))
@@ -85,7 +85,7 @@ def test_a_produce_to_very_many_partitions_is_soon_done_while_a_fetch_waits_for_
     assert answer.done()
 
 
-def test_a_deletion_of_records_looks_at_the_partition_alone_of_which_a_follower_has_told(
+def test_delete_records_checks_only_the_partition_that_changed(
     replicas: ReplicaManager,
 ) -> None:
     produce(replicas, *PARTITIONS)

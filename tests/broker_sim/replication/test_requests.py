@@ -1,4 +1,5 @@
-"""Fetch and its kin in every version: topic ids, sessions, who leads instead, and reading from the nearest replica."""
+"""Fetch and related requests in every version: topic ids, sessions, the current leader, and reads from the nearest
+replica."""
 
 from __future__ import annotations
 
@@ -57,13 +58,13 @@ def only_row(response: Any) -> Any:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_clients_that_know_no_batches_read_on_behind_a_segment_that_compaction_has_emptied(version: int) -> None:
+def test_old_fetch_skips_a_segment_emptied_by_compaction(version: int) -> None:
     cluster = Cluster(1)
     cluster.create([1])
     log = cluster[1].partition.log
     for number in range(3):
         cluster.produce(1, f"v{number}")
-        # Nothing but a batch without its records is left of the two in the middle.
+        # Only a batch without records is left of the two in the middle.
         if number:
             log.roll()
     log.segments[0].truncate_to(0)
@@ -75,7 +76,7 @@ def test_clients_that_know_no_batches_read_on_behind_a_segment_that_compaction_h
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_clients_that_know_no_batches_wait_at_an_end_that_compaction_has_taken(version: int) -> None:
+def test_old_fetch_waits_at_an_end_that_was_compacted_away(version: int) -> None:
     cluster = Cluster(1)
     cluster.create([1])
     cluster.produce(1, "a")
@@ -89,13 +90,13 @@ def test_clients_that_know_no_batches_wait_at_an_end_that_compaction_has_taken(v
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_clients_that_know_no_batches_wait_no_longer_than_they_asked_to(version: int) -> None:
+def test_old_fetch_waits_no_longer_than_requested(version: int) -> None:
     cluster = Cluster(1)
     cluster.create([1])
     cluster.produce(1, "a")
     partition = cluster[1].partition
     for offset in (1, 2):
-        # What a replica has that followed over a gap.
+        # A follower that copied a gap has such batches.
         emptied = empty_batch(offset, offset, 0, 1_000)
         assert partition.log.append_as_follower(emptied, headers_of(emptied))
     assert partition.maybe_advance_high_watermark()
@@ -104,7 +105,7 @@ def test_clients_that_know_no_batches_wait_no_longer_than_they_asked_to(version:
     assert (row.records, cluster.now_ms - asked_ms) == (b"", 500)
 
 
-def test_others_are_served_while_a_client_that_knows_no_batches_reads_over_many_that_compaction_has_emptied() -> None:
+def test_old_fetch_of_many_empty_batches_yields_to_others() -> None:
     cluster = Cluster(1)
     cluster.create([1])
     partition, runtime = cluster[1].partition, cluster[1].runtime
@@ -130,7 +131,7 @@ def test_others_are_served_while_a_client_that_knows_no_batches_reads_over_many_
 
 
 @pytest.mark.parametrize("version", range(4, 18))
-def test_fetch_is_understood_in_every_version(cluster: Cluster, version: int) -> None:
+def test_fetch_is_handled_in_every_version(cluster: Cluster, version: int) -> None:
     cluster.produce(1, "a")
     cluster.settle()
     response = ask(cluster, 1, fetch_request(version))
@@ -140,19 +141,19 @@ def test_fetch_is_understood_in_every_version(cluster: Cluster, version: int) ->
     assert (topic.topic_id if version >= 13 else topic.topic) == (TOPIC_ID if version >= 13 else TP.topic)
 
 
-def test_a_fetch_by_an_unknown_topic_id_is_told_so(cluster: Cluster) -> None:
+def test_fetch_with_an_unknown_topic_id_is_refused(cluster: Cluster) -> None:
     response = ask(cluster, 1, fetch_request(13, topic_id=ANOTHER_ID))
     assert only_row(response).error_code == ErrorCode.unknown_topic_id
     assert response.responses[0].topic_id == ANOTHER_ID
 
 
-def test_a_fetch_by_the_id_of_a_topic_made_anew_is_inconsistent(cluster: Cluster) -> None:
+def test_fetch_with_the_id_of_a_former_topic_is_inconsistent(cluster: Cluster) -> None:
     cluster[1].partition.topic_id = "AAAAAAAAAAAAAAAAAAAAAQ"
     assert only_row(ask(cluster, 1, fetch_request(13))).error_code == ErrorCode.inconsistent_topic_id
     assert only_row(ask(cluster, 1, fetch_request(12))).error_code == ErrorCode.none
 
 
-def test_followers_ask_with_the_newest_version_and_say_which_life_they_are_in(cluster: Cluster) -> None:
+def test_followers_fetch_with_the_newest_version_and_their_epoch(cluster: Cluster) -> None:
     cluster.produce(1, "a")
     cluster.settle()
     assert {(m.__version__, m.replica_state.replica_id, m.replica_state.replica_epoch) for m in cluster.fetches} == {
@@ -161,7 +162,7 @@ def test_followers_ask_with_the_newest_version_and_say_which_life_they_are_in(cl
     }
 
 
-def test_a_follower_of_a_topic_without_id_asks_by_name() -> None:
+def test_follower_of_a_topic_without_id_fetches_by_name() -> None:
     cluster = Cluster(2)
     cluster.topic_id = None
     cluster.create([1, 2])
@@ -170,20 +171,18 @@ def test_a_follower_of_a_topic_without_id_asks_by_name() -> None:
     assert {message.__version__ for message in cluster.fetches} == {12}
 
 
-@pytest.mark.parametrize(("version", "told"), [(15, False), (16, True), (17, True)])
-def test_a_fetch_from_the_wrong_broker_hears_who_leads_since_version_16(
-    cluster: Cluster, version: int, told: bool
-) -> None:
+@pytest.mark.parametrize(("version", "has_leader"), [(15, False), (16, True), (17, True)])
+def test_fetch_from_a_non_leader_gets_the_leader_since_v16(cluster: Cluster, version: int, has_leader: bool) -> None:
     refused = ask(cluster, 2, fetch_request(version, replica_state={"replica_id": 3, "replica_epoch": 100}))
     row = only_row(refused)
     assert row.error_code == ErrorCode.not_leader_or_follower
-    assert ((row.current_leader.leader_id, row.current_leader.leader_epoch) == (1, 0)) is told
+    assert ((row.current_leader.leader_id, row.current_leader.leader_epoch) == (1, 0)) is has_leader
     nodes = [(node.node_id, node.host) for node in getattr(refused, "node_endpoints", ())]
-    assert nodes == ([(1, "sim")] if told else [])
+    assert nodes == ([(1, "sim")] if has_leader else [])
 
 
 @pytest.mark.parametrize(("version", "leader"), [(9, None), (10, (1, 0)), (11, (1, 0))])
-def test_a_produce_to_the_wrong_broker_hears_who_leads_since_version_10(
+def test_produce_to_a_non_leader_gets_the_leader_since_v10(
     cluster: Cluster, version: int, leader: tuple[int, int] | None
 ) -> None:
     topics = [{"name": TP.topic, "partition_data": [{"index": 0, "records": batch("x")}]}]
@@ -210,7 +209,7 @@ def test_a_produce_to_the_wrong_broker_hears_who_leads_since_version_10(
         (1_001, 9, 0, 1),
     ],
 )
-def test_list_offsets_knows_each_special_timestamp_since_its_version(
+def test_list_offsets_special_timestamps_depend_on_the_version(
     cluster: Cluster, timestamp: int, version: int, error: int, offset: int
 ) -> None:
     cluster.produce(1, "a", "b", "c")
@@ -221,7 +220,7 @@ def test_list_offsets_knows_each_special_timestamp_since_its_version(
     assert (answer.error_code, answer.offset) == (error, offset)
 
 
-def test_a_partition_listed_twice_is_an_invalid_request(cluster: Cluster) -> None:
+def test_partition_listed_twice_is_an_invalid_request(cluster: Cluster) -> None:
     row = {"partition_index": 0, "timestamp": -1}
     topics = [{"name": TP.topic, "partitions": [row, row]}]
     answer = ask(cluster, 1, request(ApiKey.LIST_OFFSETS, 9, replica_id=-1, topics=topics))
@@ -237,7 +236,7 @@ def begun(cluster: Cluster, version: int = 13) -> int:
     return session_id
 
 
-def test_a_session_answers_with_what_changed_alone(cluster: Cluster) -> None:
+def test_session_returns_only_changed_partitions(cluster: Cluster) -> None:
     session_id = begun(cluster)
     nothing = ask(cluster, 1, fetch_request(13, topics=[], session_id=session_id, session_epoch=1))
     assert (nothing.error_code, nothing.session_id, nothing.responses) == (0, session_id, ())
@@ -246,7 +245,7 @@ def test_a_session_answers_with_what_changed_alone(cluster: Cluster) -> None:
     assert [r.value for r in decode_records(only_row(news).records)] == [b"a"]
 
 
-def test_a_session_takes_new_offsets_and_forgets_partitions(cluster: Cluster) -> None:
+def test_session_accepts_new_offsets_and_removals(cluster: Cluster) -> None:
     session_id = begun(cluster)
     cluster.produce(1, "a")
     cluster.settle()
@@ -259,12 +258,12 @@ def test_a_session_takes_new_offsets_and_forgets_partitions(cluster: Cluster) ->
         1,
         fetch_request(13, topics=[], session_id=session_id, session_epoch=2, forgotten_topics_data=forgotten),
     )
-    assert (empty.session_id, empty.responses) == (0, ()), "a session of nothing is over"
+    assert (empty.session_id, empty.responses) == (0, ()), "a session without partitions is closed"
     gone = ask(cluster, 1, fetch_request(13, topics=[], session_id=session_id, session_epoch=3))
     assert gone.error_code == ErrorCode.fetch_session_id_not_found
 
 
-def test_a_session_is_fenced_by_its_epoch_and_by_its_way_to_name_topics(cluster: Cluster) -> None:
+def test_session_is_fenced_by_epoch_and_topic_naming(cluster: Cluster) -> None:
     session_id = begun(cluster)
     late = ask(cluster, 1, fetch_request(13, topics=[], session_id=session_id, session_epoch=7))
     assert late.error_code == ErrorCode.invalid_fetch_session_epoch
@@ -272,7 +271,7 @@ def test_a_session_is_fenced_by_its_epoch_and_by_its_way_to_name_topics(cluster:
     assert by_name.error_code == ErrorCode.fetch_session_topic_id_error
 
 
-def test_a_session_answers_with_a_partition_as_long_as_it_has_an_error_and_once_it_has_none(cluster: Cluster) -> None:
+def test_session_returns_a_partition_while_it_has_an_error(cluster: Cluster) -> None:
     session_id = begun(cluster)
     cluster.elect(2, [1, 2, 3])
     follower = {"row": {"current_leader_epoch": 0}}
@@ -295,28 +294,28 @@ def create(sessions: FetchSessions, now_ms: int, *numbers: int, is_follower: boo
     return context.finish(rows)[1]
 
 
-def test_sessions_have_their_limit_and_a_young_one_stays() -> None:
+def test_session_count_is_limited_and_a_recent_one_stays() -> None:
     sessions = FetchSessions(Random(1), slots=2, eviction_ms=100)
     first, second = create(sessions, 0, 1, 2), create(sessions, 0, 1)
-    assert create(sessions, 50, 1, 2, 3) == 0, "nobody is old enough to go"
+    assert create(sessions, 50, 1, 2, 3) == 0, "no session is old enough to be evicted"
     assert sessions.open(session_request(first, 1), 60) and len(sessions) == 2
     assert create(sessions, 120, 1, 2, 3) > 0, "the second was not used for longer than the limit"
     assert isinstance(sessions.open(session_request(second, 1), 121), FetchRefused)
 
 
-def test_a_follower_pushes_a_consumers_session_out() -> None:
+def test_follower_session_evicts_a_consumers_session() -> None:
     sessions = FetchSessions(Random(1), slots=1, eviction_ms=100)
     consumer = create(sessions, 0, 1, 2, 3)
     follower = create(sessions, 10, 1, is_follower=True)
     assert follower > 0
     assert isinstance(sessions.open(session_request(consumer, 1), 11), FetchRefused)
-    assert create(sessions, 20, *range(9)) == 0, "a consumer does not push a follower out"
+    assert create(sessions, 20, *range(9)) == 0, "a consumer does not evict a follower"
 
 
 # ---- reading from followers ------------------------------------------------------------------------------------
 
 
-def test_consumers_may_read_from_a_follower_since_version_11_up_to_its_high_watermark() -> None:
+def test_consumer_reads_from_a_follower_since_version_11() -> None:
     cluster = Cluster(2)
     cluster.create([1, 2])
     cluster.produce(1, "a")
@@ -330,7 +329,7 @@ def test_consumers_may_read_from_a_follower_since_version_11_up_to_its_high_wate
     assert fenced.error_code == ErrorCode.unknown_leader_epoch
 
 
-def test_a_consumer_waiting_at_a_follower_is_served_when_the_followers_mark_moves() -> None:
+def test_consumer_waiting_at_a_follower_gets_new_records() -> None:
     cluster = Cluster(2)
     cluster.create([1, 2])
     answers: list[Any] = []
@@ -356,7 +355,7 @@ def racks() -> Cluster:
     return cluster
 
 
-def test_the_leader_sends_a_consumer_to_the_replica_in_its_rack() -> None:
+def test_leader_sends_a_consumer_to_the_replica_in_its_rack() -> None:
     cluster = racks()
     row = only_row(ask(cluster, 1, fetch_request(11, rack_id="west", max_wait=9_000)))
     assert (row.preferred_read_replica in (2, 3), row.records, row.high_watermark) == (True, b"", 1)
@@ -364,12 +363,12 @@ def test_the_leader_sends_a_consumer_to_the_replica_in_its_rack() -> None:
 
 
 @pytest.mark.parametrize("rack", ["east", "north", ""])
-def test_the_leader_serves_consumers_in_its_own_rack_and_those_in_no_replicas_rack(rack: str) -> None:
+def test_leader_serves_consumers_without_a_replica_in_their_rack(rack: str) -> None:
     row = only_row(ask(racks(), 1, fetch_request(11, rack_id=rack)))
     assert (row.preferred_read_replica, [r.value for r in decode_records(row.records)]) == (-1, [b"a"])
 
 
-def test_a_replica_out_of_the_isr_or_behind_the_offset_is_not_preferred() -> None:
+def test_replica_that_is_not_in_sync_is_not_preferred() -> None:
     cluster = racks()
     cluster.elect(1, [1])
     assert only_row(ask(cluster, 1, fetch_request(11, rack_id="west"))).preferred_read_replica == -1
@@ -380,20 +379,20 @@ def test_a_replica_out_of_the_isr_or_behind_the_offset_is_not_preferred() -> Non
     assert only_row(ask(cluster, 1, fetch_request(11, 2, rack_id="west"))).preferred_read_replica == -1
 
 
-def test_without_a_selector_consumers_read_from_the_leader(cluster: Cluster) -> None:
+def test_consumer_reads_from_the_leader_without_a_selector(cluster: Cluster) -> None:
     cluster.racks = {1: "east", 2: "west", 3: "west"}
     cluster.produce(1, "a")
     assert only_row(ask(cluster, 1, fetch_request(11, rack_id="west"))).preferred_read_replica == -1
 
 
-def test_of_several_near_replicas_the_most_caught_up_is_chosen() -> None:
+def test_most_caught_up_of_several_near_replicas_is_chosen() -> None:
     leader = ReplicaView(1, "east", 10, 0)
     near = [ReplicaView(2, "west", 8, 5), ReplicaView(3, "west", 9, 50), ReplicaView(4, "west", 9, 40)]
     assert select_in_rack("west", [*near, leader], leader) == 4
     assert select_in_rack("east", [*near, leader], leader) == 1
 
 
-def test_a_fetch_of_the_followers_former_life_is_not_taken_for_its_present_one(cluster: Cluster) -> None:
+def test_fetch_with_an_earlier_broker_epoch_is_refused(cluster: Cluster) -> None:
     cluster.produce(1, "a")
     cluster.settle()
     stale = fetch_request(17, 1, replica_state={"replica_id": 2, "replica_epoch": 99}, row={"current_leader_epoch": 0})

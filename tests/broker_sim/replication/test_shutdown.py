@@ -1,4 +1,4 @@
-"""What a broker's replicas do once they were shut down: nothing."""
+"""The replicas of a broker do nothing after a shutdown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zabka.broker_sim.replication.isr import PendingExpand
 from zabka.journal import events as e
 
 
-def test_nothing_periodic_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_periodic_tasks_stop_at_shutdown(monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoints: list[int] = []
     checkpoint = LogManager.checkpoint_high_watermarks
 
@@ -31,7 +31,7 @@ def test_nothing_periodic_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(checkpoints) == done
 
 
-def test_a_change_of_an_isr_that_was_about_to_be_proposed_is_not() -> None:
+def test_pending_isr_change_is_not_sent_after_shutdown() -> None:
     cluster = still(2)
     cluster.create([1, 2])
     cluster.elect(1, [1])
@@ -44,7 +44,7 @@ def test_a_change_of_an_isr_that_was_about_to_be_proposed_is_not() -> None:
     assert cluster.alterations == []
 
 
-def test_a_follower_asks_its_leader_for_nothing_more() -> None:
+def test_follower_stops_fetching_at_shutdown() -> None:
     cluster = Cluster(2)
     cluster.create([1, 2])
     cluster.produce(1, "a")
@@ -56,7 +56,7 @@ def test_a_follower_asks_its_leader_for_nothing_more() -> None:
     assert replica.log.end_offset == 1
 
 
-def test_whatever_is_asked_of_it_is_refused() -> None:
+def test_requests_after_shutdown_are_refused() -> None:
     cluster = Cluster(1)
     cluster.create([1])
     log = cluster[1].partition.log
@@ -66,14 +66,14 @@ def test_whatever_is_asked_of_it_is_refused() -> None:
     assert log.end_offset == 0 and TP not in cluster[1].manager.partitions
 
 
-def test_how_far_its_replicas_came_is_told_at_once_and_never_again() -> None:
+def test_replica_progress_is_reported_once_at_shutdown() -> None:
     cluster = Cluster(1)
     cluster.create([1])
     cluster.run(1_000)
     cluster.produce(1, "a")
-    told = len(cluster.events(e.ReplicaProgressed))
+    reported = len(cluster.events(e.ReplicaProgressed))
     cluster[1].manager.shutdown()
-    (last,) = cluster.events(e.ReplicaProgressed)[told:]
+    (last,) = cluster.events(e.ReplicaProgressed)[reported:]
     assert last.replicas == [("orders", 0, 1, 1)]
     cluster.run(1_000)
-    assert len(cluster.events(e.ReplicaProgressed)) == told + 1
+    assert len(cluster.events(e.ReplicaProgressed)) == reported + 1

@@ -1,4 +1,4 @@
-"""Logs that part ways and come together again: KIP-101's scenarios, unclean elections, restarts and power losses."""
+"""Logs that diverge and converge again: KIP-101's scenarios, unclean elections, restarts and power losses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def logs_are_identical(cluster: Cluster, *brokers: int) -> bool:
 
 
 def leader_with_epochs(entries: list[tuple[int, int]], end: int, epoch: int) -> Cluster:
-    """Broker 1 leads `epoch` with one record an offset, under those leader epochs."""
+    """Return a cluster whose broker 1 leads `epoch`, with one record per offset in these leader epochs."""
     cluster = Cluster(2)
     cluster[2].runtime.stop()
     cluster.create([1, 2])
@@ -56,17 +56,17 @@ def test_last_fetched_offset_validation(last_epoch: int, offset: int, diverging:
     assert (answer.error, answer.diverging) == (0, diverging)
     if diverging is not None:
         assert answer.records == b""
-        assert cluster[1].partition.followers[2].end_offset == -1, "no word on where its log ends"
+        assert cluster[1].partition.followers[2].end_offset == -1, "its log end is unknown"
 
 
 @pytest.mark.scenario(63)
-def test_an_epoch_that_the_leader_cannot_place_is_out_of_range() -> None:
+def test_unknown_last_fetched_epoch_is_out_of_range() -> None:
     cluster = leader_with_epochs([(0, 0), (3, 2), (4, 8), (7, 13), (9, 14)], 17, 10)
     answer = cluster.fetch(1, 5, replica_id=2, epoch=10, last_epoch=11, max_wait_ms=0)
     assert answer.error == ErrorCode.offset_out_of_range
 
 
-def test_end_offsets_of_epochs_are_told_to_who_asks() -> None:
+def test_leader_returns_the_end_offsets_of_epochs() -> None:
     cluster = leader_with_epochs([(0, 0), (3, 2), (4, 8), (7, 13), (9, 14)], 17, 10)
     manager = cluster[1].manager
     assert manager.end_offset_for_epoch(TP, 10, 3) == (0, 3, 8)
@@ -77,7 +77,7 @@ def test_end_offsets_of_epochs_are_told_to_who_asks() -> None:
 
 @pytest.mark.scenario(64)
 def test_should_not_allow_divergent_logs() -> None:
-    """KIP-101's second scenario: both brokers are hard-killed in turn, their tails differ, and the logs still agree."""
+    """KIP-101's second scenario: both brokers are killed in turn and their tails differ, but the logs end up equal."""
     cluster = Cluster(2)
     cluster.create([1, 2])
     cluster.produce(1, "a", "b")
@@ -181,7 +181,7 @@ def test_monotonic_offsets_after_leader_change() -> None:
     assert at_once(cluster[2].manager.list_offset(TP, -1, -1, False)) == (0, -1, 2, 2)
 
 
-def test_a_new_leader_that_knows_little_to_be_committed_still_lists_that_by_its_time() -> None:
+def test_new_leader_finds_committed_offsets_by_timestamp() -> None:
     cluster = Cluster(3)
     cluster.create([1, 2, 3])
     cluster.produce(1, "a")
@@ -199,7 +199,7 @@ def test_a_new_leader_that_knows_little_to_be_committed_still_lists_that_by_its_
 
 @pytest.mark.scenario(68)
 @pytest.mark.parametrize("leader", [1, 2])
-def test_ignore_partition_state_change_with_older_partition_epoch(leader: int) -> None:
+def test_older_partition_epoch_in_leader_and_isr_is_ignored(leader: int) -> None:
     cluster = Cluster(2)
     cluster.create([1, 2])
     for _ in range(3):
@@ -210,11 +210,11 @@ def test_ignore_partition_state_change_with_older_partition_epoch(leader: int) -
     assert (partition.leader, partition.leader_epoch, partition.partition_epoch) == (1, 3, 3)
 
 
-# ---- section 4.6: an unclean election, both ways -------------------------------------------------------------------
+# ---- section 4.6: an unclean election, on and off ------------------------------------------------------------------
 
 
 def out_of_step() -> Cluster:
-    """A has m1 m2 m3 and the ISR to itself, B has m1; A dies."""
+    """A has m1, m2, m3 and is the whole ISR; B has m1; A fails."""
     cluster = Cluster(2)
     cluster.create([1, 2])
     cluster.produce(1, "m1")
@@ -223,20 +223,20 @@ def out_of_step() -> Cluster:
     cluster.produce(1, "m2", acks=1)
     cluster.until(lambda: cluster[1].partition.isr_state.isr == (1,))
     assert cluster.produce(1, "m3").error == 0
-    # An acknowledgement takes this long to its producer.
+    # The latency of an acknowledgement to its producer.
     cluster.run(LATENCY_MS)
     cluster.kill(1)
     cluster.heal()
     return cluster
 
 
-def test_a_follower_that_was_told_to_cut_its_log_hears_the_high_watermark_afterwards() -> None:
+def test_truncated_follower_still_receives_the_high_watermark() -> None:
     cluster = Cluster(2)
     cluster.create([1, 2])
     cluster.produce_later(1, batch("a"), acks=1)
     cluster.until(lambda: cluster[1].partition.log.high_watermark == 1)
     assert cluster[2].partition.log.high_watermark == 0
-    # Broker 2 leads for a moment in which it writes nothing: the epoch that it began is what it has to cut off.
+    # Broker 2 leads briefly without writing a record, so the epoch that it began is all it has to truncate.
     cluster.elect(2, [1, 2])
     cluster.elect(1, [1, 2])
     cluster.run(3_000)
@@ -244,7 +244,7 @@ def test_a_follower_that_was_told_to_cut_its_log_hears_the_high_watermark_afterw
     assert cluster[2].partition.log.high_watermark == 1
 
 
-def test_without_unclean_election_nothing_is_lost_when_the_old_leader_returns() -> None:
+def test_returning_leader_keeps_all_records_if_no_other_led() -> None:
     cluster = out_of_step()
     cluster.elect(-1, [1])
     assert cluster.produce(2, "m4").error == ErrorCode.not_leader_or_follower
@@ -258,7 +258,7 @@ def test_without_unclean_election_nothing_is_lost_when_the_old_leader_returns() 
     assert cluster.events(e.RecordsLost) == [] and cluster.violations() == []
 
 
-def test_an_unclean_election_names_what_it_lost_and_the_logs_converge() -> None:
+def test_unclean_election_reports_lost_records_and_logs_converge() -> None:
     cluster = out_of_step()
     cluster.elect(2, [2], unclean=True)
     assert cluster[2].partition.log.epochs.entries == [(0, 0), (1, 1)]
@@ -271,15 +271,15 @@ def test_an_unclean_election_names_what_it_lost_and_the_logs_converge() -> None:
     (lost,) = cluster.events(e.RecordsLost)
     assert (lost.broker_id, lost.first_offset, lost.last_offset, lost.count) == (1, 1, 2, 2)
     assert lost.topic_id == topic_id_from_kafka(TOPIC_ID)
-    # All of them: broker 1 was the whole ISR.  It was killed before its next checkpoint, so only its journal knows.
+    # All of them: broker 1 was the whole ISR. It was killed before its next checkpoint, so only its journal shows that.
     assert (lost.committed_at_least, lost.below_high_watermark) == (2, 2)
     (cut,) = cluster.events(e.LogTruncated)
     assert (cut.from_offset, cut.to_offset, cut.leader_epoch) == (3, 1, 1)
     assert cluster.violations() == []
 
 
-def test_a_follower_longer_than_an_unclean_leader_without_history_is_cut_to_its_end() -> None:
-    """The leader lost its disk: it cannot place the follower's epoch at all (OFFSET_OUT_OF_RANGE)."""
+def test_follower_longer_than_an_unclean_leader_is_truncated() -> None:
+    """The leader lost its disk, so it does not know the follower's epoch at all (OFFSET_OUT_OF_RANGE)."""
     cluster = Cluster(2)
     cluster.create([1, 2])
     cluster.produce(1, "a", "b", "c")
@@ -298,7 +298,7 @@ def test_a_follower_longer_than_an_unclean_leader_without_history_is_cut_to_its_
     assert cluster[2].values == ["d"]
 
 
-def test_a_follower_that_ends_before_the_leaders_log_begins_starts_anew_there() -> None:
+def test_follower_ending_before_the_leaders_start_restarts_there() -> None:
     cluster = Cluster(2)
     cluster[2].runtime.stop()
     cluster.alive.discard(2)
@@ -327,7 +327,7 @@ def test_use_checkpoint_to_initialize_high_watermark() -> None:
     assert (loaded.high_watermark, loaded.log_end_offset) == (4, 7)
 
 
-def test_the_mark_is_checkpointed_every_five_seconds_and_at_a_clean_stop() -> None:
+def test_high_watermark_is_checkpointed_regularly_and_at_a_stop() -> None:
     cluster = Cluster(1)
     cluster.create([1])
     cluster.produce(1, "a")
@@ -358,7 +358,7 @@ def test_logs_survive_a_kill_and_a_clean_stop() -> None:
     assert cluster.violations() == []
 
 
-def test_a_power_loss_takes_what_was_not_flushed_and_replication_gives_it_back() -> None:
+def test_power_loss_removes_unflushed_records_until_replication() -> None:
     cluster = Cluster(3)
     cluster.create([1, 2, 3])
     cluster.produce(1, "a", "b", "c")
@@ -376,7 +376,7 @@ def test_a_power_loss_takes_what_was_not_flushed_and_replication_gives_it_back()
     assert cluster[3].values == ["a", "b", "c"] and cluster.violations() == []
 
 
-def test_a_clean_stop_flushes_so_that_a_power_loss_after_it_takes_nothing() -> None:
+def test_clean_stop_flushes_all_records() -> None:
     cluster = Cluster(1)
     cluster.create([1])
     cluster.produce(1, "a", "b")
@@ -386,7 +386,7 @@ def test_a_clean_stop_flushes_so_that_a_power_loss_after_it_takes_nothing() -> N
     assert cluster[1].partition.log.end_offset == 2
 
 
-def test_waiting_requests_are_answered_at_a_clean_stop() -> None:
+def test_clean_stop_answers_waiting_requests() -> None:
     cluster = Cluster(2, replica_lag_time_max_ms=60_000)
     cluster.create([1, 2])
     cluster.cut_link(1, 2)
@@ -396,7 +396,7 @@ def test_waiting_requests_are_answered_at_a_clean_stop() -> None:
     assert produce.result()[0].error == ErrorCode.request_timed_out and fetch.done()
 
 
-def test_a_follower_backs_off_from_a_leader_that_is_gone_and_comes_back() -> None:
+def test_follower_backs_off_until_its_leader_returns() -> None:
     cluster = Cluster(2)
     cluster.create([1, 2])
     cluster.kill(1)
@@ -411,7 +411,7 @@ def test_a_follower_backs_off_from_a_leader_that_is_gone_and_comes_back() -> Non
     cluster.settle()
 
 
-def test_records_read_while_the_leader_changes_are_not_appended_twice() -> None:
+def test_records_read_during_a_leader_change_are_appended_once() -> None:
     cluster = Cluster(2)
     cluster.create([1, 2])
     waiting = cluster.fetch_later(1, 0, replica_id=2, epoch=0, max_wait_ms=60_000)

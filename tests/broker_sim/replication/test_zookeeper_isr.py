@@ -1,4 +1,4 @@
-"""ISR changes that leaders write themselves, and the notes of them (kafka.server.ZkIsrManager, before Kafka 2.7)."""
+"""ISR changes that leaders write themselves, and their notifications (kafka.server.ZkIsrManager, before Kafka 2.7)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATE = znodes.partition_state_path(TP)
 
 
 class Leader:
-    """A leader whose ISR changes whenever the test says so."""
+    """Leader whose ISR changes when the test requests it."""
 
     def __init__(self) -> None:
         self.scheduler = Scheduler()
@@ -55,7 +55,7 @@ class Leader:
         return sum(path.startswith(f"{znodes.ISR_CHANGE_NOTIFICATION}/") for path in self.ensemble.nodes)
 
 
-def test_a_note_is_left_once_nothing_has_changed_for_five_seconds() -> None:
+def test_isr_notification_is_written_5_seconds_after_a_change() -> None:
     leader = Leader()
     leader.change()
     assert (leader.answers[-1].error, leader.answers[-1].isr, leader.version) == (0, (1,), 1)
@@ -67,7 +67,7 @@ def test_a_note_is_left_once_nothing_has_changed_for_five_seconds() -> None:
     assert leader.notes == 1
 
 
-def test_a_writer_that_is_closed_writes_nothing_more_and_leaves_no_note() -> None:
+def test_closed_isr_writer_writes_nothing() -> None:
     leader = Leader()
     leader.change()
     proposal = leader.proposal()
@@ -78,7 +78,7 @@ def test_a_writer_that_is_closed_writes_nothing_more_and_leaves_no_note() -> Non
     assert len(leader.answers) == 1 and leader.notes == 0
 
 
-def test_while_changes_go_on_a_note_is_left_once_a_minute() -> None:
+def test_continuous_isr_changes_are_notified_once_a_minute() -> None:
     leader = Leader()
     noted_s = []
     for second in range(0, 130, 2):
@@ -86,6 +86,6 @@ def test_while_changes_go_on_a_note_is_left_once_a_minute() -> None:
         leader.run(1_990)
         if leader.notes > len(noted_s):
             noted_s.append(second)
-    # MaxDelay is a minute, looked at every two and a half seconds.
+    # MaxDelay is a minute, checked every two and a half seconds.
     assert len(noted_s) == 2
     assert 58 <= noted_s[0] <= 64 and 60 <= noted_s[1] - noted_s[0] <= 66
