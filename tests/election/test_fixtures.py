@@ -30,7 +30,7 @@ def test_produced_records_can_be_consumed(cluster: Cluster) -> None:
     cluster.until(lambda: cluster.topics.names() == [])
 
 
-def test_a_refusal_says_why(cluster: Cluster) -> None:
+def test_rejection_contains_its_reason(cluster: Cluster) -> None:
     cluster.topics.create("orders")
 
     with pytest.raises(ClusterFailed, match="exists"):
@@ -42,7 +42,7 @@ def test_a_refusal_says_why(cluster: Cluster) -> None:
     assert cluster.elect("PREFERRED", "orders") == "ELECTION_NOT_NEEDED"
 
 
-def test_a_condition_that_does_not_come_true_says_what_was_seen_last(cluster: Cluster) -> None:
+def test_condition_timeout_message_has_the_last_value(cluster: Cluster) -> None:
     with pytest.raises(ClusterFailed, match=r"a fourth broker did not come true within 0\.2 s; seen last: 0"):
         cluster.until(lambda: len(cluster.brokers) - 3, 0.2, "a fourth broker")
 

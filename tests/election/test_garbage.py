@@ -109,7 +109,7 @@ def test_garbage_on_every_port_hurts_its_sender_alone(zabka_cluster: LiveCluster
     assert (counts.failed, counts.lost) == (0, 0)
 
 
-def test_clients_that_never_finish_a_frame_are_waited_for_by_nobody(zabka_cluster: LiveCluster) -> None:
+def test_unfinished_frames_of_clients_block_no_other_client(zabka_cluster: LiveCluster) -> None:
     orders = zabka_cluster.topics.create("orders")
     zabka_cluster.until(lambda: orders.partitions[0].in_sync)
     zabka_cluster.begin_here()

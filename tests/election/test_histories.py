@@ -10,7 +10,7 @@ from zabka.journal.judges.znode_register import Answered, Asked
 from zabka.testing.live.cluster import LiveCluster
 
 
-def test_histories_under_faults_are_linearizable_and_sessions_see_things_in_order(zabka_cluster: LiveCluster) -> None:
+def test_histories_under_faults_are_linearizable(zabka_cluster: LiveCluster) -> None:
     checked = check_zookeeper(zabka_cluster, seconds=5.0, clients=5, seed=3)
 
     assert checked.wrong == []

@@ -71,7 +71,7 @@ def returns(cluster: Cluster, roles: Roles, since_us: int) -> None:
 
 
 @pytest.mark.scenario(53)
-def test_a_paused_follower_under_load_leaves_the_isr_by_lag_and_returns(cluster: Cluster) -> None:
+def test_paused_follower_leaves_the_isr_by_lag_and_returns(cluster: Cluster) -> None:
     roles = under_load(cluster)
 
     paused_us = cluster.now_us
@@ -85,9 +85,7 @@ def test_a_paused_follower_under_load_leaves_the_isr_by_lag_and_returns(cluster:
 
 
 @pytest.mark.parametrize("direction", ["what it asks", "what it is answered"])
-def test_a_follower_whose_link_to_the_leader_is_cut_leaves_the_isr_by_lag_and_returns(
-    cluster: Cluster, direction: str
-) -> None:
+def test_follower_cut_from_its_leader_leaves_the_isr_and_returns(cluster: Cluster, direction: str) -> None:
     roles = under_load(cluster)
     # The follower fetches: it opens the connection, and either direction of it is enough to hold it up.
     ends = (roles.follower, roles.leader) if direction == "what it asks" else (roles.leader, roles.follower)
@@ -116,7 +114,7 @@ def test_an_idle_follower_that_is_caught_up_is_never_evicted(cluster: Cluster) -
     assert all(partition.in_sync for partition in orders.partitions)
 
 
-def test_a_slow_link_alone_evicts_nobody(zabka_world: SimulatedCluster) -> None:
+def test_slow_link_alone_shrinks_no_isr(zabka_world: SimulatedCluster) -> None:
     roles = under_load(zabka_world)
     slow_us = zabka_world.now_us
     zabka_world.faults.delay(roles.follower, roles.leader, delay_ms=lag_max_ms(zabka_world) // 4)

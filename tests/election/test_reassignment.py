@@ -23,7 +23,7 @@ def moved(cluster: SimulatedCluster, topic: str) -> list[dict[str, object]]:
 
 @pytest.mark.scenario(48)
 @pytest.mark.zabka(brokers=4)
-def test_a_partition_moves_to_other_brokers_and_no_acknowledged_record_is_lost(zabka_world: SimulatedCluster) -> None:
+def test_reassigned_partition_keeps_every_acknowledged_record(zabka_world: SimulatedCluster) -> None:
     orders = zabka_world.topics.create("orders", assignment={0: [1, 2]})
     zabka_world.until(lambda: orders.partitions[0].in_sync)
     before = orders.partitions[0].leader_epoch
@@ -46,7 +46,7 @@ def test_a_partition_moves_to_other_brokers_and_no_acknowledged_record_is_lost(z
 
 @pytest.mark.scenario(50)
 @pytest.mark.zabka(brokers=4)
-def test_the_next_controller_completes_what_the_dead_one_had_begun(zabka_world: SimulatedCluster) -> None:
+def test_next_controller_completes_the_dead_ones_reassignment(zabka_world: SimulatedCluster) -> None:
     controller = zabka_world.until(lambda: zabka_world.controller)
     leader, target = [broker for broker in zabka_world.brokers.values() if broker.id != controller.id][:2]
     orders = zabka_world.topics.create("orders", assignment={0: [leader.id]})

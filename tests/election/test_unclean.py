@@ -81,7 +81,7 @@ def a_returns_and_the_logs_converge(cluster: Cluster, bereft: Bereft) -> None:
 
 @pytest.mark.scenario(43)
 @pytest.mark.parametrize("cluster", ["simulated", pytest.param("live", marks=pytest.mark.long)], indirect=True)
-def test_with_unclean_elections_off_a_partition_waits_for_its_old_leader_and_nothing_is_lost(cluster: Cluster) -> None:
+def test_partition_without_unclean_election_waits_for_old_leader(cluster: Cluster) -> None:
     bereft = bereave(cluster)
 
     # B offers itself, in vain.
@@ -101,7 +101,7 @@ def test_with_unclean_elections_off_a_partition_waits_for_its_old_leader_and_not
 
 
 @pytest.mark.scenario(45)
-def test_a_topics_override_set_while_a_partition_is_offline_elects_the_other_replica_and_names_what_is_lost(
+def test_topic_override_elects_the_replica_and_reports_the_loss(
     cluster: Cluster,
 ) -> None:
     bereft = bereave(cluster)
@@ -114,7 +114,7 @@ def test_a_topics_override_set_while_a_partition_is_offline_elects_the_other_rep
 
 @pytest.mark.scenario(42)
 @pytest.mark.zabka(settings={UNCLEAN: "true"})
-def test_with_the_brokers_default_a_replica_out_of_sync_is_elected_when_it_returns(
+def test_broker_default_elects_an_out_of_sync_replica_on_return(
     zabka_world: SimulatedCluster,
 ) -> None:
     bereft = bereave(zabka_world)
@@ -127,7 +127,7 @@ def test_with_the_brokers_default_a_replica_out_of_sync_is_elected_when_it_retur
 
 
 @pytest.mark.zabka(settings={UNCLEAN: "true"})
-def test_a_topics_override_against_the_brokers_default_keeps_its_partition_offline(
+def test_topic_override_against_default_keeps_partition_offline(
     zabka_world: SimulatedCluster,
 ) -> None:
     zabka_world.topics.create("other")
@@ -157,7 +157,7 @@ def test_an_administrator_may_force_an_unclean_election(zabka_world: SimulatedCl
     assert zabka_world.elect("UNCLEAN", "orders") == "ELECTION_NOT_NEEDED"
 
 
-def test_a_topics_override_counts_also_right_after_a_controller_failover(zabka_world: SimulatedCluster) -> None:
+def test_topic_override_counts_right_after_a_controller_failover(zabka_world: SimulatedCluster) -> None:
     bereft = bereave(zabka_world)
     controller = zabka_world.until(lambda: zabka_world.controller)
     epoch = zabka_world.controller_epoch

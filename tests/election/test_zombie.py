@@ -62,7 +62,7 @@ def a_zombie_is_fenced(cluster: Cluster) -> None:
 
 
 @pytest.mark.scenario(6)
-def test_a_zombie_controller_is_fenced_and_nothing_it_tries_takes_effect(cluster: Cluster) -> None:
+def test_zombie_controller_is_fenced_and_changes_no_state(cluster: Cluster) -> None:
     a_zombie_is_fenced(cluster)
 
 

@@ -109,7 +109,7 @@ def test_a_client_cannot_have_identities_without_limit() -> None:
     assert connection in ensemble.closed
 
 
-def test_a_multi_whose_transaction_grows_beyond_measure_is_refused() -> None:
+def test_multi_whose_transaction_grows_too_large_is_rejected() -> None:
     ensemble = Ensemble(auth=AuthPolicy())
     connection = ensemble.connect()
     ensemble.send(connection, (OpCode.AUTH, AuthPacket(0, "digest", b"n" * 60_000 + b":secret")), xid=-4)
@@ -121,7 +121,7 @@ def test_a_multi_whose_transaction_grows_beyond_measure_is_refused() -> None:
     assert ensemble.ask(connection, create("/m0")).err == 0
 
 
-def test_a_session_that_owns_too_much_to_list_takes_all_of_it_along() -> None:
+def test_session_with_too_many_ephemerals_deletes_all_of_them() -> None:
     ensemble = Ensemble(servers=2)
     connection = ensemble.connect()
     for n in range(3):
@@ -167,7 +167,7 @@ def test_a_learner_does_not_follow_to_the_end_of_all_epochs() -> None:
 
 
 @pytest.mark.parametrize("epoch", [EPOCH_LEAP_MAX + 1, 0x7FFFFFFF, -1])
-def test_a_leader_does_not_believe_every_epoch(epoch: int) -> None:
+def test_leader_rejects_an_implausible_epoch(epoch: int) -> None:
     lone = Lone()
     link = lone.lead(0)
     assert link is not None
@@ -209,7 +209,7 @@ def test_a_snapshot_that_is_no_tree_ends_a_learners_link_alone() -> None:
     assert lone.peer.state is PeerState.LOOKING and lone.follow() is not None
 
 
-def test_an_activation_of_what_is_no_reconfiguration_ends_a_learners_link_alone() -> None:
+def test_activation_without_reconfig_ends_one_learners_link() -> None:
     lone = Lone(reconfig=True)
     link = lone.follow(1)
     assert link is not None
@@ -222,14 +222,14 @@ def test_an_activation_of_what_is_no_reconfiguration_ends_a_learners_link_alone(
 
 
 @pytest.mark.parametrize("text", ["²", "9" * 5000, "\0", ""])
-def test_a_myid_that_is_no_number_is_said_to_be_none(tmp_path: Path, text: str) -> None:
+def test_non_numeric_myid_is_a_config_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "myid").write_text(text)
     with pytest.raises(ConfigError, match="instead of a number"):
         parse(f"dataDir={tmp_path}\nclientPort=1\n")
 
 
 @pytest.mark.parametrize("name", ["dataDir=/a\0b\nclientPort=1\n", "dataDir=/nowhere\ndynamicConfigFile=/a\0b\n"])
-def test_a_file_name_that_cannot_be_is_said_to_be_none(name: str) -> None:
+def test_impossible_file_name_is_a_config_error(name: str) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         parse(name)
 

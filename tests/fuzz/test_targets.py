@@ -41,7 +41,7 @@ def test_messages_and_files_that_are_really_written_are_accepted(name: str) -> N
 @pytest.mark.parametrize("name", TARGETS)
 @settings(max_examples=25, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_damaged_and_random_bytes_raise_only_the_documented_error(name: str, data: st.DataObject) -> None:
+def test_damaged_and_random_bytes_raise_only_documented_error(name: str, data: st.DataObject) -> None:
     noise = data.draw(st.binary(max_size=300))
     if name in MACHINES:
         TARGETS[name].run(noise)
@@ -78,7 +78,7 @@ def test_a_large_packet_in_small_pieces_is_joined_once() -> None:
     assert codec._buffer == b"" and codec._late == []
 
 
-def test_a_forwarded_request_with_more_identities_than_any_client_has_ends_the_link() -> None:
+def test_forwarded_request_with_too_many_identities_ends_link() -> None:
     with pytest.raises(MalformedRecord):
         QuorumCodec(learner=False).feed(struct.pack(">iqii", 1, -1, -1, AUTH_ENTRIES_MAX + 1))
 

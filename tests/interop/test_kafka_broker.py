@@ -56,7 +56,7 @@ def numbered(count: int, first: int = 0) -> list[str]:
     return [f"record {number}" for number in range(first, first + count)]
 
 
-def test_kafkas_broker_starts_beside_ours_and_logs_no_other_trouble_than_anywhere(cluster: MixedCluster) -> None:
+def test_kafkas_broker_joins_ours_with_no_unusual_log_lines(cluster: MixedCluster) -> None:
     kafka = cluster.nodes[KAFKA]
     assert isinstance(kafka, KafkaServer)
     assert cluster.registered == list(EVERYBODY)
@@ -64,9 +64,7 @@ def test_kafkas_broker_starts_beside_ours_and_logs_no_other_trouble_than_anywher
 
 
 @CONTROLLERS
-def test_brokers_of_both_kinds_lead_partitions_that_the_others_follow(
-    cluster: MixedCluster, controllers: tuple[int, ...]
-) -> None:
+def test_brokers_of_both_kinds_follow_each_others_leaders(cluster: MixedCluster, controllers: tuple[int, ...]) -> None:
     cluster.make_controller(*controllers)
     topic = f"three-ways-{controllers[0]}"
     cluster.create(topic, *THREE_WAYS)

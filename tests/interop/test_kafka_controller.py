@@ -134,9 +134,7 @@ def commanded_by(directory: Path, controller: int) -> Iterator[MixedCluster]:
 @pytest.mark.scenario(48)
 @pytest.mark.scenario(50)
 @pytest.mark.parametrize("act", [elections_and_moves, an_unclean_election])
-def test_a_partition_has_the_same_history_under_kafkas_controller_and_ours(
-    tmp_path: Path, act: Callable[[History], None]
-) -> None:
+def test_partition_history_is_equal_under_both_controllers(tmp_path: Path, act: Callable[[History], None]) -> None:
     histories: dict[int, list[Step]] = {}
     for controller in (KAFKA, OURS):
         with commanded_by(tmp_path / str(controller), controller) as cluster:
@@ -147,7 +145,7 @@ def test_a_partition_has_the_same_history_under_kafkas_controller_and_ours(
     assert histories[OURS] == histories[KAFKA]
 
 
-def test_at_the_word_of_kafkas_controller_a_topic_is_deleted_and_made_again(tmp_path: Path) -> None:
+def test_kafkas_controller_deletes_a_topic_that_is_recreated(tmp_path: Path) -> None:
     # Brokers of ours obey only after they were told by UpdateMetadata that the topic ends.
     with commanded_by(tmp_path, KAFKA) as cluster:
         cluster.create("t", (A, B), (B, A))
@@ -160,7 +158,7 @@ def test_at_the_word_of_kafkas_controller_a_topic_is_deleted_and_made_again(tmp_
             write(producer, "t", ["a"])
 
 
-def test_kafka_replicates_tombstones_that_ours_have_given_their_time(tmp_path: Path) -> None:
+def test_kafka_replicates_our_tombstones_with_delete_horizons(tmp_path: Path) -> None:
     with commanded_by(tmp_path, KAFKA) as cluster:
         cluster.create("t", (A,), cleanup_policy="compact", segment_bytes="150", min_cleanable_dirty_ratio="0.01")
         with cluster.producer() as producer:

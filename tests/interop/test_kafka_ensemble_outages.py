@@ -118,7 +118,7 @@ def a_follower(cluster: MixedCluster) -> Server:
 
 
 @CONTROLLERS
-def test_no_killed_peer_costs_a_broker_its_session_or_a_client_a_record(
+def test_killed_peers_cost_kafka_no_session_and_no_record(
     cluster: MixedCluster, clients: Clients, controllers: tuple[int, ...]
 ) -> None:
     cluster.make_controller(*controllers)
@@ -160,7 +160,7 @@ def test_records_flow_on_while_there_is_no_quorum(
 
 
 @CONTROLLERS
-def test_the_controller_and_the_ensembles_leader_are_killed_together(
+def test_controller_and_zab_leader_are_killed_together(
     cluster: MixedCluster, clients: Clients, controllers: tuple[int, ...]
 ) -> None:
     cluster.make_controller(*controllers)

@@ -88,7 +88,7 @@ def reassign(cluster: LiveCluster, directory: Path, topic: str, *replicas: int) 
     assert "is completed" in called(reassign_tool.main, *arguments, "--verify").out
 
 
-def test_a_kafka_broker_that_joins_is_shown_serves_and_may_be_controller(
+def test_joined_kafka_broker_is_listed_serves_and_can_control(
     zabka_cluster: LiveCluster, joined: KafkaServer, tmp_path: Path
 ) -> None:
     cluster = zabka_cluster

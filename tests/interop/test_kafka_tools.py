@@ -238,7 +238,7 @@ def test_every_broker_key_is_described(both: TwoClusters) -> None:
     assert lines[0].keys() == {key for key in lines[1] if not key.startswith("zabka.")}
 
 
-def test_quotas_and_credentials_of_users_are_set_described_and_removed(both: TwoClusters) -> None:
+def test_user_quotas_and_credentials_are_set_listed_and_removed(both: TwoClusters) -> None:
     commands = """
         --alter --entity-type users --entity-name u1 --add-config producer_byte_rate=1000
         --alter --entity-type users --entity-default --add-config consumer_byte_rate=1000
@@ -282,7 +282,7 @@ def test_quotas_and_credentials_of_users_are_set_described_and_removed(both: Two
 # ---- kafka-reassign-partitions --------------------------------------------------------------------------------
 
 
-def test_a_reassignment_is_proposed_carried_out_throttled_and_verified(both: TwoClusters) -> None:
+def test_reassignment_is_proposed_run_throttled_and_verified(both: TwoClusters) -> None:
     both.run("topics", "--create", "--topic", "r", "--replica-assignment", "1:2,2:3")
     both.run("console-producer", "--topic", "r", stdin="line\n" * 100)
     moving = both.file("topics.json", json.dumps({"topics": [{"topic": "r"}], "version": 1}))
@@ -321,7 +321,7 @@ def _plan(*rows: tuple[str, int, list[int]] | tuple[str, int, list[int], list[st
     return json.dumps({"version": 1, "partitions": [dict(zip(names, row, strict=False)) for row in rows]})
 
 
-def test_a_reassignment_that_cannot_be_is_refused_and_none_is_cancelled(both: TwoClusters) -> None:
+def test_impossible_reassignment_is_rejected_and_none_cancelled(both: TwoClusters) -> None:
     both.run("topics", "--create", "--topic", "r", "--replica-assignment", "1:2,2:3", "--if-not-exists")
     plans = {
         "missing-topic": _plan(("nothing", 0, [3, 1])),
@@ -426,7 +426,7 @@ def test_our_own_tool_cancels_as_kafkas_does(both: TwoClusters) -> None:
     assert not differences, "\n\n".join(differences)
 
 
-def test_a_move_that_only_adds_replicas_is_passed_over_by_kafkas_tool_and_not_by_ours(both: TwoClusters) -> None:
+def test_move_that_only_adds_replicas_is_cancelled_by_our_tool(both: TwoClusters) -> None:
     """ReassignPartitionsCommand.cancelAssignment asks for removing replicas where it means either kind."""
     plan = _begin_to_move(both, "adds", [1, 2, 3])
     cancel = ("--reassignment-json-file", plan, "--cancel", "--preserve-throttles")
@@ -442,7 +442,7 @@ def test_a_move_that_only_adds_replicas_is_passed_over_by_kafkas_tool_and_not_by
 # ---- records and offsets --------------------------------------------------------------------------------------
 
 
-def test_produced_records_are_consumed_and_their_offsets_are_listed(both: TwoClusters) -> None:
+def test_produced_records_are_consumed_and_offsets_are_listed(both: TwoClusters) -> None:
     both.run("topics", "--create", "--topic", "o", "--replica-assignment", "1:2,2:3")
     keyed = ("--property", "parse.key=true", "--property", "key.separator=:")
     lines = "".join(f"k{n}:v{n}\n" for n in range(20))
@@ -531,7 +531,7 @@ def test_groups_are_listed_described_reset_and_deleted(both: TwoClusters) -> Non
 # ---- the others -----------------------------------------------------------------------------------------------
 
 
-def test_tools_for_acls_tokens_and_transactions_are_answered_alike(both: TwoClusters) -> None:
+def test_acl_token_and_transaction_tools_get_equal_answers(both: TwoClusters) -> None:
     both.run("topics", "--create", "--topic", "t", "--replica-assignment", "1:2:3,2:3:1", "--if-not-exists")
     both.same("acls", "--list")
     both.same("acls", "--add", "--allow-principal", "User:a", "--operation", "read", "--topic", "t")
@@ -626,7 +626,7 @@ def _version_ranges(text: str) -> dict[str, str]:
 # ---- the tools that load a cluster, each in a process of its own ------------------------------------------------
 
 
-def test_verifiable_and_performance_clients_run_against_our_brokers(both: TwoClusters) -> None:
+def test_verifiable_and_performance_clients_work_on_our_brokers(both: TwoClusters) -> None:
     both.tools.run("topics", "--bootstrap-server", both.ours.bootstrap, "--create", "--topic", "v", "--partitions", "2")
     brokers = ("--bootstrap-server", both.ours.bootstrap, "--topic", "v")
     tools = "org.apache.kafka.tools"
@@ -759,7 +759,7 @@ def _plain(text: str) -> str:
 # ---- an outage ------------------------------------------------------------------------------------------------
 
 
-def test_an_offline_partition_gets_a_leader_when_unclean_elections_are_switched_on(both: TwoClusters) -> None:
+def test_offline_partition_gets_a_leader_by_unclean_election(both: TwoClusters) -> None:
     both.run("topics", "--create", "--topic", "u", "--replica-assignment", "1:2")
     describe = ("topics", "--describe", "--topic", "u")
     both.until(lambda said: re.search(r"Isr: 1,2\b", said) is not None, *describe)

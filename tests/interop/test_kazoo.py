@@ -255,7 +255,7 @@ def test_a_listener_that_returns_true_is_removed(make: MakeClient) -> None:
         client.add_listener(None)
 
 
-def test_the_clients_send_admin_words_and_tell_the_servers_version(make: MakeClient) -> None:
+def test_clients_send_admin_commands_and_read_the_version(make: MakeClient) -> None:
     client = make()
     assert client.command(b"ruok") == "imok"
     assert client.server_version() >= (3, 9)
@@ -401,7 +401,7 @@ def test_a_session_that_is_over_is_replaced_by_a_new_one(make: MakeClient) -> No
     assert client.get_children("/") == []
 
 
-def test_after_expiry_kazoo_starts_a_new_session_and_its_recipes_go_on(make: MakeClient, servers: Ensemble) -> None:
+def test_expired_kazoo_client_starts_a_session_and_recipes_go_on(make: MakeClient, servers: Ensemble) -> None:
     client, other = make(), make()
     other.create("/d", b"0")
     client.sync("/")

@@ -90,7 +90,7 @@ def test_a_clean_stop_leaves_no_gap_for_kcat(cluster: BrokerCluster) -> None:
     cluster.await_ready()
 
 
-def test_garbage_on_the_port_harms_nobody(cluster: BrokerCluster) -> None:
+def test_garbage_on_the_broker_port_harms_no_client(cluster: BrokerCluster) -> None:
     broker = cluster.brokers[1]
     garbage = (
         b"GET / HTTP/1.1\r\n\r\n",
@@ -114,7 +114,7 @@ def test_garbage_on_the_port_harms_nobody(cluster: BrokerCluster) -> None:
     cluster.until(lambda: sum(event["count"] for event in broker.events("peer_protocol_broken")) >= len(garbage))
 
 
-def test_a_second_broker_on_one_log_directory_is_refused_in_one_line(cluster: BrokerCluster, tmp_path: Path) -> None:
+def test_second_broker_on_one_log_directory_exits_with_one_line(cluster: BrokerCluster, tmp_path: Path) -> None:
     import sys
 
     from tests.interop.interop_brokers import PROGRAM, ROOT
@@ -143,7 +143,7 @@ def test_without_the_ensemble_brokers_go_on_serving(cluster: BrokerCluster) -> N
     kcat(cluster, "-P", "-t", "made-afterwards", stdin="x\n")
 
 
-def test_a_paused_broker_is_wrong_about_itself_until_it_is_told(cluster: BrokerCluster) -> None:
+def test_paused_broker_corrects_its_beliefs_after_resuming(cluster: BrokerCluster) -> None:
     old = cluster.controller()
     epoch = old.status()["believes"]["controller_epoch"]
     old.stand_still()

@@ -45,7 +45,7 @@ async def look(client: Client, *names: str) -> tuple[object, ...]:
 
 
 @needs_java
-def test_a_data_directory_with_containers_and_ttl_nodes_goes_from_ours_to_zookeeper_and_back(tmp_path: Path) -> None:
+def test_containers_and_ttl_nodes_move_to_zookeeper_and_back(tmp_path: Path) -> None:
     ensemble = mixed(tmp_path, 1)
 
     async def first() -> tuple[object, ...]:
@@ -103,7 +103,7 @@ async def lapse(ensemble: MixedEnsemble, at: int, container: str) -> str:
 
 
 @needs_java
-def test_our_leader_deletes_containers_and_ttl_nodes_at_a_zookeeper_follower(tmp_path: Path) -> None:
+def test_our_leader_deletes_lapsed_nodes_at_a_java_follower(tmp_path: Path) -> None:
     ensemble = mixed(tmp_path, 3)
 
     async def scene() -> None:

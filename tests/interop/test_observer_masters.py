@@ -35,9 +35,7 @@ def observers_of(ensemble: MixedEnsemble, i: int) -> int:
 @pytest.mark.parametrize(
     ("voters", "observer"), [("java", "ours"), ("ours", "java"), ("ours", "ours")], ids=lambda kind: kind
 )
-def test_an_observer_is_served_by_a_follower_and_by_the_next_one_when_that_is_gone(
-    tmp_path: Path, voters: str, observer: str
-) -> None:
+def test_observer_moves_to_another_follower_when_one_is_killed(tmp_path: Path, voters: str, observer: str) -> None:
     ensemble = with_masters(tmp_path)
     start = {"java": ensemble.start_java, "ours": ensemble.start}
     try:

@@ -30,7 +30,7 @@ def say(ensemble: MixedEnsemble, i: int, word: str) -> None:
 
 
 @pytest.mark.parametrize("kinds", [("ours", "java"), ("java", "ours"), ("ours", "ours")], ids="-".join)
-def test_the_survivor_goes_on_alone_and_the_other_comes_back_to_it(pair: MixedEnsemble, kinds: tuple[str, str]) -> None:
+def test_survivor_serves_alone_and_the_other_server_rejoins(pair: MixedEnsemble, kinds: tuple[str, str]) -> None:
     start = {i: pair.start if kind == "ours" else pair.start_java for i, kind in zip((1, 2), kinds, strict=True)}
     start[1](1)
     start[2](2)

@@ -49,9 +49,7 @@ class Guarded(MixedEnsemble):
             self.start(i)
 
 
-def test_servers_of_both_kinds_that_know_the_password_make_an_ensemble(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_servers_of_both_kinds_with_the_password_form_a_quorum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ensemble = Guarded(tmp_path, monkeypatch)
     try:
         ensemble.let(1, "sesame", java=False)
@@ -75,7 +73,7 @@ def test_servers_of_both_kinds_that_know_the_password_make_an_ensemble(
 
 
 @pytest.mark.parametrize("stranger_is_java", [True, False], ids=["java", "ours"])
-def test_a_server_with_a_wrong_password_stays_out_and_both_sides_say_so(
+def test_wrong_password_keeps_a_server_out_and_is_logged_by_both(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stranger_is_java: bool
 ) -> None:
     ensemble = Guarded(tmp_path, monkeypatch)

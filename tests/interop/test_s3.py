@@ -153,7 +153,7 @@ def test_audits_of_a_bucket_are_those_of_the_files(bucket: Bucket, configured: d
         ),
     ],
 )
-def test_what_cannot_be_read_is_answered_in_a_sentence(
+def test_unreadable_data_exits_with_a_one_sentence_error(
     data: str, lacking: dict[str, str], said: str, configured: dict[str, str], tmp_path: Path
 ) -> None:
     done = pipeline("tables", "--data", data, "--out", str(tmp_path / "out"), env={**configured, **lacking})

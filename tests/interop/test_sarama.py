@@ -146,7 +146,7 @@ def suite(tmp_path_factory: pytest.TempPathFactory, listening: dict[int, int]) -
     return built(copy, "functional")
 
 
-def test_what_is_left_out_of_sarama_is_there(suite: GoSuite) -> None:
+def test_excluded_sarama_tests_exist(suite: GoSuite) -> None:
     assert not suite.missing(LEFT_OUT.keys() | PASSED_OVER.keys())
 
 

@@ -178,7 +178,7 @@ SCRIPT = [
 ]  # fmt: skip
 
 
-def test_every_answer_event_and_digest_is_the_one_of_a_real_zookeeper(zookeeper, dial):
+def test_answers_events_and_digests_equal_those_of_zookeeper(zookeeper, dial):
     logs = zookeeper[1]
     real = dial()
     ours = Ensemble(tick_ms=500)
@@ -216,7 +216,7 @@ def logged(folder: Path) -> list[Txn]:
         position += 13 + size
 
 
-def test_connect_requests_are_answered_like_a_real_zookeeper_does(dial):
+def test_connect_requests_are_answered_like_zookeeper(dial):
     session = dial().response
     gone = ConnectResponse(0, 0, 0, bytes(16))
     good = (session.session_id, session.password)

@@ -150,7 +150,7 @@ def command(client: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["zabka", "kafka"])
-def test_busy_static_member_outlives_coordinator_unless_librdkafka(kind: str, tmp_path: Path) -> None:
+def test_static_member_survives_coordinator_unless_librdkafka(kind: str, tmp_path: Path) -> None:
     """librdkafka forgets its member id when its session times out, and sends heartbeats without one until the
     application polls.  Both coordinators fence such a heartbeat (librdkafka issue 3437)."""
     classpath()

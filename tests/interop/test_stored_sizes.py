@@ -12,7 +12,7 @@ from tests.interop.real_zookeeper import MixedEnsemble, needs_java
 
 @needs_java
 @pytest.mark.long
-def test_the_end_of_a_session_keeps_zookeeper_from_starting_and_ours_says_so_and_starts(tmp_path: Path) -> None:
+def test_oversized_close_session_stops_java_but_not_our_start(tmp_path: Path) -> None:
     """No request and no znode is beyond the limit of 4,096 bytes: the list of ephemerals in a closeSession is."""
     ensemble = MixedEnsemble(tmp_path, 1)
     ensemble.java_options = ("-Djute.maxbuffer=4096",)

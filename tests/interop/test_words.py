@@ -84,7 +84,7 @@ def test_an_answer_has_the_same_lines(pair: Pair, word: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["cons", "stat"])
-def test_the_connection_that_asks_is_listed_as_zookeeper_lists_it(pair: Pair, word: str) -> None:
+def test_requesting_connection_is_listed_as_zookeeper_lists_it(pair: Pair, word: str) -> None:
     for answer in pair.words(word):
         assert [line.split("[")[1] for line in answer.splitlines() if "[0]" in line] == ["0](queued=0,recved=1,sent=0)"]
 
@@ -93,7 +93,7 @@ def is_listed(server: MixedEnsemble, line: str) -> bool:
     return line in server.word(1, "cons")
 
 
-def test_connections_without_a_session_are_listed_and_counted_alike(pair: Pair) -> None:
+def test_connections_without_session_are_listed_alike(pair: Pair) -> None:
     idle = [socket.create_connection(("127.0.0.1", server.client_ports[1]), 5) for server in pair.servers]
     try:
         for server, connection in zip(pair.servers, idle, strict=True):
@@ -106,7 +106,7 @@ def test_connections_without_a_session_are_listed_and_counted_alike(pair: Pair) 
             connection.close()
 
 
-def test_a_connection_without_a_session_is_closed_after_as_long_as_configured(pair: Pair) -> None:
+def test_connection_without_session_closes_after_its_time_limit(pair: Pair) -> None:
     """Java closes it at the first multiple of the time that is later than that."""
     for server in pair.servers:
         began_s = time.monotonic()
@@ -121,7 +121,7 @@ def test_envi_has_every_key_of_zookeeper_in_its_order(pair: Pair) -> None:
     assert all(key.startswith("python.") for key in ours[len(java) :])
 
 
-def test_what_a_hard_quota_refuses_has_the_same_counts(pair: Pair) -> None:
+def test_hard_quota_rejections_have_the_same_counts(pair: Pair) -> None:
     """Limits on /quota/a of two znodes and five bytes, and a soft one on /soft; then every kind of refusal."""
 
     def scene(server: MixedEnsemble) -> set[str]:
@@ -162,7 +162,7 @@ def test_mntr_has_only_names_that_zookeeper_has(pair: Pair) -> None:
     assert {"znode_count", "watch_count", "p99_updatelatency", "cnt_fsynctime", "connection_rejected"} <= ours & java
 
 
-def test_every_metric_of_zookeeper_is_served_or_its_absence_explained(pair: Pair) -> None:
+def test_every_zookeeper_metric_is_served_or_documented_absent(pair: Pair) -> None:
     java, ours = map(metrics_of, pair.words("mntr"))
     assert java - ours == {name for name in ABSENT if name in java}
     assert not ours & set(ABSENT), "no longer absent"

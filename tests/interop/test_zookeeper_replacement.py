@@ -76,7 +76,7 @@ class WritingClient:
             time.sleep(0.05)
 
 
-def test_rolling_replacement_of_java_by_ours_and_back_loses_nothing(ensemble: MixedEnsemble) -> None:
+def test_rolling_replacement_of_java_and_back_loses_no_data(ensemble: MixedEnsemble) -> None:
     ensemble.start_java(1, 2, 3)
     ensemble.wait_for_quorum()
     writing = WritingClient(ensemble.hosts)

@@ -66,7 +66,7 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
             peers.send_signal(signal.SIGTERM)
 
 
-def test_every_class_of_the_suite_is_run_or_left_out_for_a_reason() -> None:
+def test_every_suite_class_is_run_or_excluded_with_a_reason() -> None:
     jars(SUITE / "pom.xml", KEPT, TESTS_JAR, "Apache ZooKeeper's tests")
     with zipfile.ZipFile(KEPT / TESTS_JAR) as jar:
         found = [

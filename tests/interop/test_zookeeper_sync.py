@@ -105,7 +105,7 @@ def test_ours_gets_snap_diff_and_trunc_from_a_java_leader(ensemble: MixedEnsembl
     assert modes[1:] == ["DIFF", "TRUNC", "SNAP"] and modes[0] in ("DIFF", "SNAP"), modes
 
 
-def test_java_gets_snap_diff_and_trunc_from_our_leader_and_a_diff_out_of_its_log(ensemble: MixedEnsemble) -> None:
+def test_java_gets_snap_diff_and_trunc_from_our_leader(ensemble: MixedEnsemble) -> None:
     for i in (1, 3):
         add_to_config(ensemble, i, "zabka.snapshotSizeFactor=1000")
     ensemble.start(1, 3)
@@ -185,7 +185,7 @@ def test_java_observes_our_leader(ensemble: MixedEnsemble) -> None:
     assert ensemble.modes()[2] == "observer"
 
 
-def test_our_peer_with_a_damaged_log_takes_what_it_lost_from_a_java_leader(ensemble: MixedEnsemble) -> None:
+def test_our_damaged_peer_recovers_from_a_java_leader(ensemble: MixedEnsemble) -> None:
     ensemble.start_java(1, 3)
     ensemble.start(2)
     ensemble.wait_for_quorum()

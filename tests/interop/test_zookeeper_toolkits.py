@@ -127,7 +127,7 @@ def take_over(directory: Path, tree: DataTree) -> None:
 
 
 @pytest.mark.parametrize("write", [write_plainly, take_over])
-def test_the_snapshot_formatter_reads_sessions_acls_ephemerals_and_ttls(
+def test_snapshot_formatter_reads_sessions_acls_and_ttls(
     tmp_path: Path, write: Callable[[Path, DataTree], None]
 ) -> None:
     tree, _ = history()

@@ -40,12 +40,12 @@ def zeros_packed_by_others(codec: Codec, size: int) -> bytes:
 
 
 @given(st.sampled_from(Codec), st.binary(max_size=3_000), st.integers(0, 200), st.sampled_from((0, 2)))
-def test_what_is_packed_unpacks_to_itself(codec: Codec, data: bytes, times: int, magic: int) -> None:
+def test_packed_data_unpacks_to_itself(codec: Codec, data: bytes, times: int, magic: int) -> None:
     assert unpack(codec, pack(codec, data * times, magic=magic), magic=magic) == data * times
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_it_does_not_matter_in_which_pieces_one_packs(codec: Codec) -> None:
+def test_packing_in_any_pieces_gives_the_same_data(codec: Codec) -> None:
     packer = Packer(codec)
     random = Random(codec)
     packed, at = [], 0
@@ -76,7 +76,7 @@ def test_others_read_what_is_packed_here(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_what_expands_too_far_is_refused_without_the_memory(codec: Codec) -> None:
+def test_data_that_expands_too_far_is_rejected_in_low_memory(codec: Codec) -> None:
     size, bound = 48 << 20, 1 << 20
     packed = zeros_packed_by_others(codec, size)
     tracemalloc.start()
@@ -89,7 +89,7 @@ def test_what_expands_too_far_is_refused_without_the_memory(codec: Codec) -> Non
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
-def test_the_bound_is_that_of_the_module_where_nobody_says_otherwise(codec: Codec) -> None:
+def test_expansion_limit_defaults_to_the_modules_constant(codec: Codec) -> None:
     fits, too_large = (zeros_packed_by_others(codec, EXPANDED_BYTES_MAX + more) for more in (0, 1))
     assert sum(map(len, unpacked(codec, fits))) == EXPANDED_BYTES_MAX
     with pytest.raises(ExpandsTooFar):
@@ -112,7 +112,7 @@ def test_frames_of_zstd_follow_one_another() -> None:
             unpack(Codec.ZSTD, wrong)
 
 
-def test_a_chunk_of_snappy_that_takes_long_in_one_call_is_refused() -> None:
+def test_snappy_chunk_over_the_size_limit_is_rejected() -> None:
     fits, too_large = (cramjam.snappy.compress_raw(bytes(CHUNK_BYTES_MAX + more)) for more in (0, 1))
     assert len(unpack(Codec.SNAPPY, bytes(fits))) == CHUNK_BYTES_MAX
     with pytest.raises(ExpandsTooFar):

@@ -63,7 +63,7 @@ def test_a_topic_s_own_codec_changes_nothing_but_the_codec(rows: list[Record], c
 
 
 @given(st.lists(records, min_size=1, max_size=12), st.sampled_from(Codec))
-def test_what_needs_no_change_stays_the_producer_s_bytes(rows: list[Record], codec: Codec) -> None:
+def test_batch_that_needs_no_change_keeps_the_producers_bytes(rows: list[Record], codec: Codec) -> None:
     data = build_batch(rows, codec=codec)
     assert validated(data).data is data
 
@@ -141,7 +141,7 @@ def test_it_pauses_after_every_slice(codec: Codec) -> None:
     assert sum(1 for _ in work) >= 9
 
 
-def test_packing_anew_pauses_within_a_large_block() -> None:
+def test_recompression_pauses_within_a_large_block() -> None:
     value = bytes(4 << 20)
     body = build_batch([Record(b"k", value)])[HEADER_SIZE:]
     one_chunk = batch_of(bytes(cramjam.snappy.compress_raw(body)), Codec.SNAPPY, 1)
@@ -161,7 +161,7 @@ def refusal(rows: Iterable[Record], rules: TopicRules, now_ms: int = 0) -> Recor
     return refused.value
 
 
-def test_a_record_without_key_is_named_and_so_is_its_topic() -> None:
+def test_record_without_key_error_has_its_index_and_topic() -> None:
     refused = refusal([Record(b"k", b"v"), Record(None, b"v")], TopicRules(compacts=True))
     text = "Compacted topic cannot accept message without key in topic partition orders-0"
     assert refused.error == INVALID_RECORD and list(refused.record_errors) == [(1, text)]
@@ -171,7 +171,7 @@ def test_a_record_without_key_is_named_and_so_is_its_topic() -> None:
     )
 
 
-def test_a_time_out_of_range_is_named_with_the_range() -> None:
+def test_timestamp_out_of_range_error_has_the_range() -> None:
     refused = refusal([Record(b"k", b"v", 50)], TopicRules(before_max_ms=10, after_max_ms=20), now_ms=100)
     assert refused.error == INVALID_TIMESTAMP
     assert refused.record_errors[0].message == (

@@ -80,7 +80,7 @@ def test_the_key_scheme_takes_nothing_else(credentials: bytes) -> None:
     assert not opens(b"x", b"7") and not opens(b"", b"0")
 
 
-def test_addresses_are_named_as_java_names_them() -> None:
+def test_addresses_are_written_as_java_writes_them() -> None:
     assert canonical_address("::1") == "0:0:0:0:0:0:0:1"
     assert canonical_address("fe80::a00:1%eth0") == "fe80:0:0:0:0:0:a00:1"
     assert canonical_address("::ffff:10.0.0.1") == "10.0.0.1"
@@ -88,7 +88,7 @@ def test_addresses_are_named_as_java_names_them() -> None:
     assert canonical_address("unknown") == "unknown"
 
 
-def test_everybody_but_the_sasl_super_user_is_meant_by_its_own_id_alone() -> None:
+def test_acl_id_matches_its_own_id_only_except_sasl_super() -> None:
     assert matches("sasl", "ann", "ann")
     assert matches("sasl", "super", "ann")
     assert not matches("sasl", "bob", "ann")
@@ -117,20 +117,20 @@ def test_duplicates_go_and_the_empty_list_is_invalid() -> None:
     assert fixed_up([], ()) is None
 
 
-def test_a_scheme_must_be_set_up_to_be_named() -> None:
+def test_scheme_without_configuration_is_rejected() -> None:
     entry = ACL(31, "sasl", "ann")
     assert fixed_up([entry], ()) is None
     assert fixed_up([entry], (), {"sasl"}) == (entry,)
     assert fixed_up([ACL(31, "digest", "a:b")], (), {"ip"}) is None
 
 
-def test_auth_stands_for_all_that_one_has_proved_but_not_for_an_address() -> None:
+def test_auth_id_expands_to_proved_identities_but_no_address() -> None:
     proved = (("ip", "10.0.0.1"), ("super", ""), ("digest", "u:x"), ("sasl", "u"))
     assert fixed_up([ACL(3, "auth", "")], proved, {"ip", "digest"}) == (ACL(3, "digest", "u:x"),)
     assert fixed_up([ACL(3, "auth", "")], proved[:2]) is None
 
 
-def test_a_list_that_becomes_too_long_for_a_log_or_a_snapshot_is_invalid() -> None:
+def test_acl_list_too_long_for_log_or_snapshot_is_invalid() -> None:
     """A client can prove to be as many as it likes, and each `auth` stands for all of them."""
     proved = tuple(("digest", f"user{i}:{'x' * 27}=") for i in range(200))
     asked = [ACL(32 * i + 31, "auth", "") for i in range(1, 8001)]
@@ -139,7 +139,7 @@ def test_a_list_that_becomes_too_long_for_a_log_or_a_snapshot_is_invalid() -> No
     assert few is not None and len(few) == 50 * 200
 
 
-def test_equal_lists_are_one_object_and_none_is_kept_for_good_that_nobody_has() -> None:
+def test_equal_acl_lists_share_one_object_and_unused_are_freed() -> None:
     """A hundred long lists, set one after the other on one znode, stayed in memory with 1 MiB each, on every server."""
     first = interned([ACL(1, "digest", "u:first")])
     assert interned([ACL(1, "digest", "u:first")]) is first
@@ -164,7 +164,7 @@ def test_masked_lists_hide_hashes_only() -> None:
 # -- policy ----------------------------------------------------------------------------------------------------------
 
 
-def test_nobody_is_super_unless_configured() -> None:
+def test_super_user_requires_configuration() -> None:
     assert AuthPolicy().authenticate("digest", b"super:test", ()) == (("digest", digest_of("super:test")),)
     policy = AuthPolicy(super_digest=digest_of("super:test"))
     assert policy.authenticate("digest", b"super:test", ())[0] == ("super", "")
@@ -266,7 +266,7 @@ def test_users_come_from_a_section_of_the_login_configuration() -> None:
         (f"Server {{ {DIGEST_MODULE} required", "Server", "does not end in ;"),
     ],
 )  # fmt: skip
-def test_a_malformed_login_configuration_is_named(text: str, section: str, message: str) -> None:
+def test_malformed_login_configuration_is_reported(text: str, section: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         digest_users(text, section)
 
@@ -296,7 +296,7 @@ def test_no_bytes_of_a_certificate_raise_anything_but_malformed(data: bytes) -> 
 
 
 @given(TEXTS)
-def test_no_text_of_a_login_configuration_raises_anything_but_a_value_error(text: str) -> None:
+def test_login_configuration_parser_raises_only_value_error(text: str) -> None:
     for each in (text, f"Server {{ {text} }};", f"Server {{ {DIGEST_MODULE} required {text}; }};"):
         try:
             digest_users(each, "Server")

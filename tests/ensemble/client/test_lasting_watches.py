@@ -97,7 +97,7 @@ def fails(world: FakeEnsemble, future: Any) -> type[ZooKeeperError]:
     return found
 
 
-def test_a_lasting_watch_is_told_again_and_again() -> None:
+def test_lasting_watch_is_notified_repeatedly() -> None:
     world = served()
     writer, watcher = world.clients()
     told: list[WatchEvent] = []
@@ -108,7 +108,7 @@ def test_a_lasting_watch_is_told_again_and_again() -> None:
     assert paths(told) == [(CREATED, "/a"), (DATA, "/a"), (CHILDREN, "/a")]
 
 
-def test_a_recursive_watch_is_told_of_its_subtree_without_children_changed() -> None:
+def test_recursive_watch_gets_subtree_events_but_no_child_events() -> None:
     world = served()
     writer, watcher = world.clients("a:1", "a:1/app")
     told: list[WatchEvent] = []
@@ -159,7 +159,7 @@ def test_a_watch_that_was_refused_is_not_left() -> None:
     assert not [m for m in world.last.sent if isinstance(m, Request) and m.op == OpCode.SET_WATCHES2]
 
 
-def test_a_removed_watch_is_told_what_it_was_and_nothing_after() -> None:
+def test_removed_watch_gets_its_type_and_no_later_event() -> None:
     world = served()
     writer, watcher = world.clients()
     told: list[WatchEvent] = []
@@ -199,7 +199,7 @@ def test_one_of_two_watchers_goes_and_the_servers_watch_stays() -> None:
 
 @pytest.mark.parametrize("connected", [True, False], ids=["under way", "waiting for a connection"])
 @pytest.mark.parametrize("leave", [Client.get, Client.exists, Client.get_children, Client.add_watch])
-def test_a_watch_that_is_asked_for_when_another_goes_from_its_path_is_told(leave: Any, connected: bool) -> None:
+def test_watch_added_while_another_is_removed_is_notified(leave: Any, connected: bool) -> None:
     world = served()
     writer, watcher = world.clients()
     one: list[WatchEvent] = []
@@ -221,7 +221,7 @@ def test_a_watch_that_is_asked_for_when_another_goes_from_its_path_is_told(leave
     assert {event.type for event in two} and {event.type for event in two} <= {DATA, CHILDREN}
 
 
-def test_expiry_tells_lasting_watchers_too() -> None:
+def test_session_expiry_notifies_lasting_watchers() -> None:
     world = served()
     (client,) = world.clients("a:1")
     told: list[WatchEvent] = []
@@ -230,7 +230,7 @@ def test_expiry_tells_lasting_watchers_too() -> None:
     assert paths(told) == [(NONE, "/a")]
 
 
-def test_many_lasting_watches_are_re_armed_in_requests_below_the_packet_limit() -> None:
+def test_many_lasting_watches_are_rearmed_below_packet_limit() -> None:
     watches = Watches()
     paths = [f"/watched/{'x' * 200}{i:05}" for i in range(3_000)]
     for i, path in enumerate(paths):
@@ -272,7 +272,7 @@ def test_a_time_to_live_needs_servers_that_offer_it() -> None:
     assert fails(world, client.create_with_ttl("/t", ttl_ms=1)) is Unimplemented
 
 
-def test_who_am_i_ephemerals_and_children_numbers_are_asked_for() -> None:
+def test_client_requests_who_am_i_ephemerals_and_children_count() -> None:
     world = served()
     writer, client = world.clients("a:1", "a:1/app")
     world.run(writer.create("/app"))

@@ -56,7 +56,7 @@ def test_a_read_only_server_serves_a_client_that_asked_for_it() -> None:
     assert world.run(client.get("/a"))[0] == b"/a"
 
 
-def test_a_read_only_client_asks_the_other_servers_in_turn_less_and_less_often() -> None:
+def test_read_only_client_probes_other_servers_with_backoff() -> None:
     world = Partitioned()
     world.begin()
     start_ms = world.now_ms
@@ -68,7 +68,7 @@ def test_a_read_only_client_asks_the_other_servers_in_turn_less_and_less_often()
     assert {host for _, host in world.asked} == {"a:1", "b:2", "c:3"}
 
 
-def test_a_read_only_client_moves_to_a_server_with_a_leader_as_soon_as_one_is_found() -> None:
+def test_read_only_client_moves_to_first_server_with_a_leader() -> None:
     world = Partitioned()
     client, states = world.begin()
     world.refusing = {"c:3"}
@@ -82,7 +82,7 @@ def test_a_read_only_client_moves_to_a_server_with_a_leader_as_soon_as_one_is_fo
     assert len(world.asked) == asked, "nothing is looked for any more"
 
 
-def test_a_session_of_a_read_only_server_is_worth_nothing_elsewhere() -> None:
+def test_session_of_a_read_only_server_is_invalid_elsewhere() -> None:
     world = Partitioned()
     client, states = world.begin()
     first = client.session_id
@@ -106,7 +106,7 @@ def test_a_session_that_a_leader_knows_is_kept_whatever_comes() -> None:
     assert world.session_asked_for() == RESUMED
 
 
-def test_closing_a_session_ends_its_search_for_a_server_that_takes_writes() -> None:
+def test_closing_a_session_ends_its_search_for_a_writable_server() -> None:
     world = Partitioned()
     client, _ = world.begin()
     world.run(client.close())

@@ -103,7 +103,7 @@ def test_no_request_leaves_before_the_client_is_authenticated() -> None:
     assert xids == [1, 2, AUTH_XID, 3]
 
 
-def test_every_connection_is_authenticated_anew() -> None:
+def test_every_new_connection_is_authenticated_again() -> None:
     world = Guarded()
     _, states = world.session()
     world.advance(100)

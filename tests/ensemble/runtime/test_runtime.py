@@ -27,7 +27,7 @@ def test_a_failing_task_of_an_owned_loop_is_reported_by_name() -> None:
     assert failures == [("fetcher", "a bug")]
 
 
-def test_on_somebody_elses_loop_its_own_handler_hears_of_a_failing_task() -> None:
+def test_foreign_loop_handler_receives_task_failure() -> None:
     heard: list[str] = []
 
     async def main() -> None:
@@ -46,7 +46,7 @@ def test_on_somebody_elses_loop_its_own_handler_hears_of_a_failing_task() -> Non
     assert heard == ["watcher failed"]
 
 
-def test_cancelling_is_no_failure_and_cancel_all_waits_for_the_ends() -> None:
+def test_cancel_all_waits_for_tasks_and_is_no_failure() -> None:
     failures: list[str] = []
     ended: list[str] = []
 

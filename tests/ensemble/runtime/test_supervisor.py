@@ -33,7 +33,7 @@ class Work:
             raise end
 
 
-def test_what_fails_or_comes_to_an_end_is_told_and_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_or_finished_task_is_reported_and_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "RESTART_PAUSE_S", 0.0)
 
     async def scenario() -> None:
@@ -55,7 +55,7 @@ def test_what_fails_or_comes_to_an_end_is_told_and_begun_again(monkeypatch: pyte
     run(scenario())
 
 
-def test_work_goes_on_where_nobody_can_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_supervision_continues_when_the_report_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "RESTART_PAUSE_S", 0.0)
 
     def full(name: str, reason: str, trace: str) -> None:
@@ -71,7 +71,7 @@ def test_work_goes_on_where_nobody_can_be_told(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("failure", [ValueError("x"), OSError(24, "Too many open files")])
-def test_a_task_that_is_still_referred_to_ends_its_node_when_it_fails(failure: Exception) -> None:
+def test_referenced_task_ends_its_node_when_it_fails(failure: Exception) -> None:
     async def scenario() -> None:
         heard: asyncio.Future[tuple[str, BaseException | None]] = asyncio.get_running_loop().create_future()
         AsyncioRuntime(

@@ -67,7 +67,7 @@ def served(answers_bytes_max=3000, **config):
     return ensemble, client
 
 
-def test_reads_wait_until_the_client_has_taken_the_answers_before() -> None:
+def test_reads_wait_until_the_client_has_taken_earlier_replies() -> None:
     ensemble, client = served()
     ensemble.message(client, Frames(frames(*[get("/a")] * 7)))
     assert xids(ensemble, client) == [1, 2, 3]
@@ -102,7 +102,7 @@ def test_every_kind_of_answer_that_may_be_long_counts() -> None:
         ensemble.message(client, TAKEN)
 
 
-def test_reads_behind_a_write_wait_as_well() -> None:
+def test_reads_after_a_write_wait_for_the_client_too() -> None:
     ensemble, client = served()
     ensemble.auto = False
     ensemble.message(client, Frames(frames(set_data("/a", LARGE), *[get("/a")] * 4, children("/"), exists("/a"))))
@@ -113,7 +113,7 @@ def test_reads_behind_a_write_wait_as_well() -> None:
     assert xids(ensemble, client) == [5, 6, 7]
 
 
-def test_a_read_that_waits_does_not_see_a_later_write_of_its_session() -> None:
+def test_waiting_read_does_not_see_a_later_write_of_its_session() -> None:
     ensemble, client = served()
     ensemble.message(client, Frames(frames(*[get("/a")] * 5, set_data("/a", b"later"), get("/a"))))
     assert xids(ensemble, client) == [1, 2, 3] and not ensemble.proposed
@@ -123,7 +123,7 @@ def test_a_read_that_waits_does_not_see_a_later_write_of_its_session() -> None:
     assert LARGE in answers[1][1] and b"later" in answers[3][1]
 
 
-def test_a_write_is_answered_before_the_event_of_a_later_change_however_much_its_client_was_told() -> None:
+def test_write_reply_precedes_a_later_event_despite_backlog() -> None:
     ensemble, client = served()
     other = ensemble.connect()
     ensemble.ask(client, (OpCode.ADD_WATCH, AddWatchRequest("/a", 0)))
@@ -135,7 +135,7 @@ def test_a_write_is_answered_before_the_event_of_a_later_change_however_much_its
     assert xids(ensemble, client) == [1, 2, 3, -1, 4, -1]
 
 
-def test_a_sync_behind_reads_that_wait_is_answered_with_no_older_zxid_than_theirs() -> None:
+def test_sync_after_waiting_reads_replies_with_no_older_zxid() -> None:
     ensemble, client = served()
     other = ensemble.connect()
     ensemble.message(client, Frames(frames(*[get("/a")] * 4, sync())))
@@ -147,7 +147,7 @@ def test_a_sync_behind_reads_that_wait_is_answered_with_no_older_zxid_than_their
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_a_read_behind_a_sync_does_not_see_a_later_write_of_its_session(together: bool) -> None:
+def test_read_after_a_sync_misses_a_later_write_of_its_session(together: bool) -> None:
     """A leader commits several transactions at once, and answers the syncs between them afterwards."""
     ensemble, client = served(1 << 20)
     ensemble.auto = False
@@ -161,7 +161,7 @@ def test_a_read_behind_a_sync_does_not_see_a_later_write_of_its_session(together
     assert not ensemble.services[0].clients.syncing
 
 
-def test_a_sync_is_not_answered_by_what_an_earlier_one_of_the_same_number_waited_for() -> None:
+def test_sync_ignores_an_earlier_sync_with_the_same_xid() -> None:
     """Its session has come back, and counts its requests from one again, as kazoo does."""
     ensemble, _ = served(1 << 20)
     client = ensemble.connect()
@@ -183,7 +183,7 @@ def test_a_sync_is_not_answered_by_what_an_earlier_one_of_the_same_number_waited
 
 
 @pytest.mark.parametrize("late", [create("/late"), multi(create("/late"))])
-def test_a_sync_is_not_answered_by_a_write_that_its_session_asked_another_server_for(late) -> None:
+def test_sync_ignores_a_write_sent_through_another_server(late) -> None:
     """That write was on its way when the session left, and is refused; it has the number of one asked for here."""
     ensemble = Ensemble(servers=3)
     client = ensemble.connect(server=1)
@@ -198,7 +198,7 @@ def test_a_sync_is_not_answered_by_a_write_that_its_session_asked_another_server
     assert xids(ensemble, here) == []
 
 
-def test_who_asks_for_very_much_and_writes_behind_it_gets_all_as_it_takes_it() -> None:
+def test_slow_reader_with_writes_gets_every_reply_as_it_reads() -> None:
     """A program that reads a thousand znodes at once, while another thread of it writes."""
     ensemble, client = served(1 << 20)
     ensemble.ask(client, set_data("/a", bytes(1 << 20)))
@@ -213,7 +213,7 @@ def test_who_asks_for_very_much_and_writes_behind_it_gets_all_as_it_takes_it() -
     assert told == list(range(1, many + 3)) and client not in ensemble.closed
 
 
-def test_who_takes_nothing_while_its_writes_go_on_is_disconnected_and_the_writes_are_done() -> None:
+def test_client_that_never_reads_loses_connection_but_no_write() -> None:
     """They were on their way before it was known how much it had asked for."""
     ensemble, client = served()
     ensemble.auto = False
@@ -235,7 +235,7 @@ def test_a_session_that_is_closed_gets_every_answer_before_that() -> None:
     assert told + xids(ensemble, client) == [*range(1, 11)]
 
 
-def test_a_session_that_is_closed_is_told_no_more_than_any_other_however_its_requests_stand() -> None:
+def test_closed_session_gets_no_more_replies_than_the_limit() -> None:
     ensemble, client = served()
     ensemble.ask(client, set_data("/a", bytes(1 << 20)))
     ensemble.take(client)
@@ -247,7 +247,7 @@ def test_a_session_that_is_closed_is_told_no_more_than_any_other_however_its_req
     assert xids(ensemble, client) == list(range(1, many - 7))
 
 
-def test_nothing_is_left_of_a_client_that_is_gone_while_answers_waited_for_it() -> None:
+def test_disconnect_with_waiting_replies_leaves_no_state() -> None:
     ensemble, client = served(local_sessions=True)
     ensemble.message(client, Frames(frames(*[get("/a")] * 9)))
     clients = ensemble.services[0].clients
@@ -256,7 +256,7 @@ def test_nothing_is_left_of_a_client_that_is_gone_while_answers_waited_for_it() 
     assert not clients.held_back and not clients.sessions
 
 
-def test_a_session_that_comes_back_does_not_wait_for_what_its_lost_connection_asked() -> None:
+def test_returning_session_does_not_wait_for_its_old_connection() -> None:
     ensemble, _ = served()
     again = ensemble.connect()
     session = ensemble.session(again)
@@ -274,7 +274,7 @@ def test_a_session_that_comes_back_does_not_wait_for_what_its_lost_connection_as
     assert xids(ensemble, third) == [1]
 
 
-def test_several_reads_in_one_request_have_an_answer_of_a_length_that_somebody_takes() -> None:
+def test_multi_read_reply_is_limited_in_length() -> None:
     ensemble, client = served()
     ensemble.ask(client, set_data("/a", bytes(1 << 20)))
     many = 5 + (MULTI_READ_BYTES_MAX >> 20)
@@ -301,7 +301,7 @@ STEPS = st.lists(
 
 @settings(deadline=None, max_examples=300)
 @given(STEPS)
-def test_one_client_gets_the_same_answers_in_the_same_order_wherever_they_wait(steps) -> None:
+def test_client_gets_same_replies_in_order_wherever_they_wait(steps) -> None:
     told = []
     for answers_bytes_max in (500, 1 << 40):
         ensemble, client = served(answers_bytes_max)

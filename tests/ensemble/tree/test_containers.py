@@ -84,7 +84,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("request_", "off", "on"), REFUSED)
-def test_creates_are_answered_as_zookeeper_does_with_and_without_extended_types(request_, off, on):
+def test_create_replies_match_zookeeper_with_and_without_ttl(request_, off, on):
     """Measured, but for the plain flag with a negative time: every ZooKeeper server that applies that one dies."""
     for rules, expected in ((TreeRules(), off), (EXTENDED, on)):
         ensemble = Ensemble(tree=rules)
@@ -128,7 +128,7 @@ def test_in_a_multi_the_flags_of_a_create_decide_what_it_makes():
 
 
 @pytest.mark.parametrize("operation", [create("/x", b"", UNKNOWN), create("/x", b"", 5), container("/x", 6)])
-def test_a_multi_with_flags_that_it_cannot_hold_is_unreadable_as_a_whole(operation):
+def test_multi_with_invalid_flags_is_a_marshalling_error(operation):
     ensemble = Ensemble(tree=EXTENDED)
     client = ensemble.connect()
     assert ensemble.ask(client, multi(create("/before"), operation)).err == ErrorCode.MARSHALLING_ERROR
@@ -149,7 +149,7 @@ def test_a_refused_time_to_live_takes_its_multi_back():
 # -- deleteContainer -------------------------------------------------------------------------------------------------
 
 
-def test_delete_container_spares_what_has_children_and_what_a_session_owns():
+def test_delete_container_spares_parents_and_owned_znodes():
     ensemble = Ensemble()
     client = ensemble.connect()
     for request in (container("/c"), create("/c/x"), create("/e", b"", 1), container("/empty")):
@@ -175,7 +175,7 @@ def test_a_client_needs_the_right_to_delete():
 
 
 @pytest.mark.parametrize("asking", ["the leader", "a session", "one that is over"])
-def test_a_client_whose_session_is_over_deletes_no_container_and_the_leader_needs_no_session(asking):
+def test_expired_session_cannot_delete_containers_but_leader_can(asking):
     ensemble = Ensemble()
     client = ensemble.connect()
     for used in (container("/c"), create("/c/x"), delete("/c/x")):
@@ -189,7 +189,7 @@ def test_a_client_whose_session_is_over_deletes_no_container_and_the_leader_need
 # -- their end -------------------------------------------------------------------------------------------------------
 
 
-def test_a_container_goes_at_the_next_check_once_its_children_are_gone():
+def test_emptied_container_is_deleted_at_the_next_check():
     ensemble = Ensemble(servers=2)
     client = ensemble.connect(server=1, timeout_ms=20_000)
     for request in (container("/c"), create("/c/x"), container("/unused")):
@@ -216,7 +216,7 @@ def keep_alive(ensemble, client, ms):
         ensemble.advance(1000)
 
 
-def test_a_container_that_was_never_used_goes_only_where_that_is_configured():
+def test_never_used_container_is_deleted_only_if_configured():
     ensemble = Ensemble(tree=TreeRules(container_never_used_max_ms=90_000, container_check_interval_ms=1_000))
     ensemble.ask(ensemble.connect(), container("/c"))
     ensemble.advance(90_000)
@@ -225,7 +225,7 @@ def test_a_container_that_was_never_used_goes_only_where_that_is_configured():
     assert exist(ensemble, "/c") == []
 
 
-def test_a_time_to_live_begins_anew_with_each_change_and_waits_for_the_children():
+def test_ttl_restarts_with_each_change_and_waits_for_children():
     rules = TreeRules(extended_types=True, container_check_interval_ms=1_000)
     ensemble = Ensemble(tree=rules)
     client = ensemble.connect()
@@ -263,7 +263,7 @@ def test_no_more_znodes_lapse_in_a_minute_than_allowed():
         assert len(ensemble.services[0].tree.lapsing) == left
 
 
-def test_times_to_live_are_looked_at_more_often_than_every_tick_where_that_is_configured():
+def test_ttl_check_interval_can_be_shorter_than_a_tick():
     """ContainerManager has a timer of its own, at checkIntervalMs, whatever a tick is."""
     rules = TreeRules(extended_types=True, container_check_interval_ms=50)
     ensemble = Ensemble(tree=rules, tick_ms=2_000)
@@ -278,14 +278,14 @@ def test_times_to_live_are_looked_at_more_often_than_every_tick_where_that_is_co
     assert exist(ensemble, "/t") == []
 
 
-def test_looking_more_often_than_every_tick_ends_with_the_reign():
+def test_short_ttl_checks_stop_when_the_leader_resigns():
     ensemble = Ensemble(tree=TreeRules(container_check_interval_ms=50), tick_ms=2_000)
     ensemble.run(0, ensemble.services[0].stop_serving(ensemble.now))
     ensemble.advance(50)
     assert ensemble.lapsing_check_ms is None
 
 
-def test_where_few_may_lapse_in_a_minute_one_goes_at_once_and_the_others_wait():
+def test_deletion_rate_limit_deletes_one_and_delays_the_others():
     """Java sleeps for 60,000 / maxPerMinute milliseconds behind each: here 10 seconds, which are many looks."""
     rules = TreeRules(container_check_interval_ms=500, container_deletes_per_minute=6)
     ensemble = Ensemble(tree=rules, tick_ms=2_000)
@@ -332,7 +332,7 @@ def test_a_child_on_its_way_saves_the_container():
         ([container("/n"), create("/n/x"), delete("/n/x")], [delete("/n"), create("/n", b"kept")]),
     ],
 )
-def test_what_was_renewed_or_put_in_its_place_is_not_deleted_for_the_time_of_what_was_there(first, meanwhile):
+def test_renewed_or_replaced_znode_outlives_its_old_deadline(first, meanwhile):
     """The check looks at the tree, and a change that is on its way comes before the deletion."""
     ensemble = Ensemble(tree=EXTENDED)
     client = ensemble.connect(timeout_ms=20_000)
@@ -377,7 +377,7 @@ def test_a_time_to_live_that_cannot_be_makes_a_plain_node(ttl_ms):
     assert tree.nodes["/t"].ephemeral_owner == 0 and not tree.lapsing
 
 
-def test_creating_a_container_or_a_time_to_live_has_zookeepers_bytes():
+def test_container_and_ttl_transactions_equal_zookeepers_bytes():
     acl = OPEN_ACL
     made = Txn(SessionId(0x10), 3, 0x100000002, 7, OpCode.CREATE_CONTAINER, CreateContainerTxn("/c", b"d", acl, 1))
     assert made.encoded()[32:].hex() == (

@@ -54,7 +54,7 @@ def test_writes_that_are_answered_together_count_as_one_by_one(latencies_ms: tup
     assert told[1] == told[2] == told[0]
 
 
-def test_the_shortest_latency_stays_the_shortest_also_where_it_is_none_at_all() -> None:
+def test_minimum_latency_can_be_zero_and_never_grows() -> None:
     counters, client = Counters(), Connection(ConnectionId(1), 0)
     for latency_ms in (0, 5):
         counters.count_answers(Instant(NOW_MS, NOW_MS), client, writes(client, [latency_ms]), 9)
@@ -111,7 +111,7 @@ def test_each_packet_is_counted_as_it_comes_and_goes() -> None:
     assert counters.packets_received - received == counters.packets_sent - sent == counters.answers - answers == 4
 
 
-def test_the_bytes_of_watch_events_are_counted_for_every_connection_that_hears_of_them() -> None:
+def test_watch_bytes_count_an_event_for_each_connection() -> None:
     """ServerMetrics WATCH_BYTES: a notification's 16 bytes of header, type, state, and its path with a length."""
     ensemble = Ensemble()
     writer, *watchers = (ensemble.connect() for _ in range(4))
@@ -136,7 +136,7 @@ def test_each_session_that_is_asked_for_is_counted_by_the_leader() -> None:
         assert [service.counters.revalidations for service in ensemble.services] == [count, 0]
 
 
-def test_how_long_a_transaction_took_is_measured_by_the_leader_and_by_learners_each_in_its_own_way() -> None:
+def test_transaction_latencies_differ_for_leader_and_learners() -> None:
     """ServerMetrics: PROPAGATION_LATENCY everywhere, QUORUM_ACK_LATENCY of a leader, COMMIT_PROPAGATION_LATENCY."""
     ensemble = Ensemble(servers=2)
     client = ensemble.connect()

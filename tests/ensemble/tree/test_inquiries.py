@@ -125,7 +125,7 @@ def test_a_multi_read_waits_for_the_sessions_earlier_writes():
 # -- getEphemerals -----------------------------------------------------------------------------------------------------
 
 
-def test_ephemerals_are_the_sessions_own_and_the_prefix_is_one_of_the_text():
+def test_ephemerals_are_own_ones_and_match_a_text_prefix():
     ensemble, ann, bob = family()
     for path in ("/e", "/a/e1", "/a/e2", "/abc"):
         ensemble.ask(ann, create(path, b"", 1))
@@ -145,7 +145,7 @@ def test_ephemerals_are_the_sessions_own_and_the_prefix_is_one_of_the_text():
 # -- getAllChildrenNumber ----------------------------------------------------------------------------------------------
 
 
-def test_all_children_are_counted_at_any_depth_and_the_node_itself_is_not():
+def test_children_number_counts_all_depths_without_the_node():
     ensemble, _, bob = family()
     system = 3  # /zookeeper, its quota and its config
     for path, expected in (("/", 5 + system), ("/a", 3), ("/a/b", 0), ("/ab", 0), ("/zookeeper", 2)):
@@ -178,7 +178,7 @@ def test_any_other_op_is_unimplemented_and_ends_the_connection(op):
 
 
 @pytest.mark.parametrize("op", [OpCode.CREATE, OpCode.SET_DATA, OpCode.DELETE, OpCode.SET_ACL, OpCode.CREATE_TTL])
-def test_a_write_that_cannot_be_read_is_a_marshalling_error_and_stops_nothing(op):
+def test_unreadable_write_is_a_marshalling_error_without_a_txn(op):
     """A ZooKeeper ensemble of three commits nothing any more after such a create; alone, it answers like this."""
     ensemble, ann, bob = family()
     ensemble.message(bob, Request.decode((7).to_bytes(4, "big") + op.to_bytes(4, "big") + b"\0\0\0\5ab"))

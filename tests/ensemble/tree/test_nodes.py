@@ -59,20 +59,20 @@ def test_null_data_is_not_empty_data() -> None:
     assert len(value(data=None)) == HEAD_BYTES
 
 
-def test_other_counters_make_the_digest_that_a_new_znode_of_them_has() -> None:
+def test_restated_counters_change_the_digest_like_a_new_znode() -> None:
     changed, by = restated("/a", value(), pzxid=30, cversion=70, aversion=80)
     anew = made("/a", (1, 2, 30, 4, 5, 6, 70, 80, 0), b"data", block=9, listed=False)
     assert changed == anew
     assert by == sealed("/a", anew)[1] - sealed("/a", value())[1]
 
 
-def test_nothing_below_zookeeper_is_in_the_digest() -> None:
+def test_digest_excludes_everything_below_zookeeper() -> None:
     packed = value("/zookeeper/config")
     assert packed[FLAGS_AT] & UNCOUNTED and sealed("/zookeeper/config", packed) == (-1, 0)
     assert restated("/zookeeper/config", packed, pzxid=30)[1] == 0
 
 
-def test_what_is_rewritten_keeps_its_counters_unless_they_are_given() -> None:
+def test_rewritten_znode_keeps_its_counters_unless_given() -> None:
     packed = value("/zookeeper/config", None)
     again = image_of("/x", rewritten(packed, b"new"), OPEN_ACL)
     assert (again.data, again.mzxid, again.version) == (b"new", 2, 6)
@@ -98,7 +98,7 @@ def test_the_root_is_no_child_of_its_own() -> None:
     assert (nodes["/a"].children, nodes.child_count("/a"), nodes.child_count("/b")) == (["b"], 1, 0)
 
 
-def test_children_keep_the_order_in_which_they_came() -> None:
+def test_children_keep_their_creation_order() -> None:
     nodes = table("/z", "/a", "/m")
     nodes.put("/a", value("/a", b"other"))
     nodes.remove("/z")
@@ -106,7 +106,7 @@ def test_children_keep_the_order_in_which_they_came() -> None:
     assert nodes["/"].children == ["a", "m", "z"]
 
 
-def test_every_path_is_there_once_and_behind_its_parent() -> None:
+def test_every_path_occurs_once_and_after_its_parent() -> None:
     nodes = table("/a", "/b", "/b/c", "/a/d", "/b/c/e")
     paths = list(nodes)
     assert sorted(paths) == ["/", "/a", "/a/d", "/b", "/b/c", "/b/c/e"] and len(nodes) == 6

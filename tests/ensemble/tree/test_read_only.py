@@ -68,7 +68,7 @@ def ask(e, **options):
 # -- who may connect
 
 
-def test_a_client_that_asked_is_told_that_the_server_is_read_only():
+def test_read_only_client_is_notified_of_a_read_only_server():
     e = cut_off()
     response = e.sent[ask(e)][0]
     assert response.read_only is True and response.session_id >> 56 == ALONE + 1
@@ -76,7 +76,7 @@ def test_a_client_that_asked_is_told_that_the_server_is_read_only():
 
 
 @pytest.mark.parametrize("asked", [False, None])
-def test_a_client_that_did_not_ask_is_disconnected_without_an_answer(asked):
+def test_other_client_is_disconnected_from_a_read_only_server(asked):
     e = cut_off()
     client = e.connect(ALONE, read_only=asked)
     assert e.sent[client] == [] and client in e.closed
@@ -108,7 +108,7 @@ def test_a_local_session_comes_back_until_it_is_over():
     assert (late.session_id, late.timeout_ms, late.read_only) == (0, 0, True)
 
 
-def test_a_server_that_keeps_no_local_sessions_serves_those_it_does_not_know():
+def test_read_only_server_accepts_unknown_global_sessions():
     e = cut_off(local_sessions=False)
     unknown = SessionId((LEADER + 1) << 56 | 77)
     client = ask(e, session=(unknown, password_of(unknown)))
@@ -224,7 +224,7 @@ class Alone:
             )
 
 
-def test_read_only_service_begins_after_two_seconds_or_a_longer_tick_without_a_leader():
+def test_read_only_service_begins_after_two_seconds_or_a_tick():
     assert Alone().grace_ms() == GRACE_MS
     assert Alone(tick_time_ms=3_000).grace_ms() == 3_000
     assert Alone(read_only_mode=False).grace_ms() is None
@@ -237,7 +237,7 @@ def test_read_only_service_begins_after_two_seconds_or_a_longer_tick_without_a_l
     assert isinstance(response, ConnectResponse) and response.read_only
 
 
-def test_read_only_service_ends_with_the_election_whoever_wins():
+def test_read_only_service_ends_when_the_election_ends():
     for leader in (1, 3):
         alone = Alone()
         alone.wait()
@@ -313,7 +313,7 @@ class ReadOnlyList(zab_driver.ListApplication):
         return super().stop_serving(now)
 
 
-def test_a_minority_that_served_reads_takes_what_it_missed_and_loses_nothing(monkeypatch):
+def test_read_only_minority_catches_up_without_loss(monkeypatch):
     """ZOOKEEPER-3526: a read-only server's book-keeping made its leader truncate what was committed."""
     monkeypatch.setattr(zab_driver, "ListApplication", ReadOnlyList)
     world = zab_driver.World(7, read_only_mode=True)

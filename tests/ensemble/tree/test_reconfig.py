@@ -51,7 +51,7 @@ def changed(outcome: Membership | ErrorCode) -> Membership:
     return outcome
 
 
-def test_servers_join_with_their_lines_word_for_word_and_leave_by_id() -> None:
+def test_servers_join_with_their_exact_lines_and_leave_by_id() -> None:
     joined = changed(ask(joining=FOUR))
     assert FOUR in joined.text.split("\n")
     assert joined.text.endswith(f"version={ZXID:x}")
@@ -67,7 +67,7 @@ def test_a_server_that_joins_again_takes_its_new_line() -> None:
     assert moved.observers == (3,)
 
 
-def test_a_whole_membership_comes_with_commas_or_lines_and_with_groups() -> None:
+def test_whole_membership_accepts_commas_lines_and_groups() -> None:
     lines = "server.1=a:1:2;3,server.2=b:1:2;3,server.3=c:1:2;3"
     assert changed(ask(members=lines)).voters == (1, 2, 3)
     grouped = changed(ask(members=lines.replace(",", "\n") + "\ngroup.1=1:2:3\nweight.1=2"))
@@ -104,7 +104,7 @@ def test_the_version_is_looked_at_before_the_request() -> None:
         {"members": "server.1=10.0.0.1:1:2;3,server.2=10.0.0.2:9:9;3"},
     ],
 )
-def test_a_membership_that_is_unreadable_or_too_small_is_a_bad_argument(request_: dict[str, str]) -> None:
+def test_unreadable_or_too_small_membership_is_bad_arguments(request_: dict[str, str]) -> None:
     assert ask(**request_) is ErrorCode.BAD_ARGUMENTS
 
 
@@ -112,12 +112,12 @@ def test_a_membership_that_is_unreadable_or_too_small_is_a_bad_argument(request_
     "request_",
     [{"leaving": "one"}, {"joining": "server.x=a:1:2;3"}, {"members": "server.x=a:1:2;3"}, {"members": FOUR}],
 )
-def test_a_word_for_a_number_and_observers_alone_are_a_marshalling_error(request_: dict[str, str]) -> None:
+def test_non_numeric_id_or_observers_only_is_marshalling_error(request_: dict[str, str]) -> None:
     """As ZooKeeper 3.9.5 answers them."""
     assert ask(**request_) is ErrorCode.MARSHALLING_ERROR
 
 
-def test_two_voters_with_an_observer_are_enough_for_a_whole_membership() -> None:
+def test_two_voters_with_an_observer_are_a_valid_membership() -> None:
     two = "server.1=10.0.0.1:1:2:participant;3,server.2=10.0.0.2:1:2:participant;3," + FOUR
     made = changed(ask(members=two))
     assert (made.voters, made.observers) == ((1, 2), (4,))
@@ -170,7 +170,7 @@ def test_the_acl_is_looked_at_after_everything_else() -> None:
 @pytest.mark.parametrize(
     "joining", [b"server.256=10.0.0.4:1:2:observer;3", b"server.4=10.0.0.4:1:2|10.0.1.4:1:2:observer;3"]
 )
-def test_who_may_not_reconfigure_hears_so_where_zookeeper_would_agree_and_the_others_that_nobody_starts_with_it(
+def test_reconfig_checks_permission_before_joining_servers(
     joining: bytes,
 ) -> None:
     """See `read_membership`; kazoo's suite asks for a server 999 without the right to."""

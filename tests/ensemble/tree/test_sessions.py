@@ -17,7 +17,7 @@ def test_passwords_are_those_of_java_util_random():
     assert len(password_of(-5)) == 16 and password_of(-5) != password_of(5)
 
 
-def test_session_ids_carry_the_server_and_the_clock_and_never_repeat():
+def test_session_ids_have_server_and_clock_and_are_unique():
     ids = SessionIds(PeerId(3))
     ids.start(at(0, 0x123456789A))
     first = ids.next()
@@ -59,7 +59,7 @@ def test_sessions_expire_in_the_order_of_their_due_times():
     assert [session.session_id for session in tracker.expire(at(5000))] == [3, 9, 4, 5]
 
 
-def test_a_session_belongs_to_whoever_used_or_validated_it_last():
+def test_session_belongs_to_its_first_user_until_owner_changes():
     tracker = SessionTracker(TICK_MS, at(0))
     tracker.track(at(0), 1, 250)
     assert tracker.owned_by(1, 7), "the first one takes it"

@@ -59,14 +59,14 @@ def test_the_nodes_of_a_snapshot_are_had_by_index_and_by_slice() -> None:
     assert (nodes[-1], nodes[1:3], nodes == whole, nodes == whole[1:]) == (whole[-1], whole[1:3], True, False)
 
 
-def test_znodes_that_were_loaded_are_written_as_those_that_were_made_are() -> None:
+def test_loaded_znodes_are_written_like_created_ones() -> None:
     written = []
     for tree in loaded(digest=12345):
         written.append(b"".join(records_of(tree.nodes.pairs(), tree.nodes.acls, AclTable())))
     assert written[0] == written[1]
 
 
-def test_a_digest_is_worked_out_when_its_znode_changes_and_not_before() -> None:
+def test_digest_is_computed_when_its_znode_changes() -> None:
     lazy, eager = loaded(digest=12345)
     assert all(node.value[FLAGS_AT] & UNSEALED for node in lazy.nodes.values())
     assert {path: node.digest for path, node in lazy.nodes.items()} == {
@@ -88,7 +88,7 @@ def test_a_digest_is_worked_out_when_its_znode_changes_and_not_before() -> None:
     assert not lazy.nodes["/a/ü"].value[FLAGS_AT] & UNSEALED and lazy.nodes["/c"].value[FLAGS_AT] & UNSEALED
 
 
-def test_a_znode_that_nobody_touched_is_written_again_as_it_was_read() -> None:
+def test_unchanged_loaded_znode_is_written_as_it_was_read() -> None:
     lazy, _ = loaded(digest=12345)
     raw = b"".join(encode_tree(lazy.to_snapshot()))
     decoder = TreeDecoder()
@@ -97,7 +97,7 @@ def test_a_znode_that_nobody_touched_is_written_again_as_it_was_read() -> None:
     assert b"".join(encode_tree(decoder.snapshot(9, 1))) == raw
 
 
-def test_a_digest_of_another_zxid_is_that_of_a_fuzzy_snapshot_and_is_computed_anew(tmp_path: Path) -> None:
+def test_digest_of_a_fuzzy_snapshot_is_computed_again(tmp_path: Path) -> None:
     """ZooKeeper writes its digest behind a tree that went on changing; the log is replayed from the name's zxid."""
     snapshot = TreeSnapshot(Zxid(9), {}, images(), 12345)
     write_snapshot(tmp_path, snapshot)

@@ -88,7 +88,7 @@ def label(asked: Asked) -> str:
 
 
 @pytest.mark.parametrize("asked", [*CREATED, *OTHERS, *ALONE], ids=label)
-def test_the_body_of_a_transaction_is_of_the_class_that_its_type_decodes_to(asked: Asked) -> None:
+def test_transaction_body_has_the_class_of_its_type(asked: Asked) -> None:
     txn = proposed(*asked)
     assert type(txn.body) is TXN_BODIES[txn.type]
     assert type(txn.body) is ErrorTxn or txn.type == asked[0]
@@ -96,7 +96,7 @@ def test_the_body_of_a_transaction_is_of_the_class_that_its_type_decodes_to(aske
 
 
 @pytest.mark.parametrize("asked", [*CREATED, *OTHERS], ids=label)
-def test_each_transaction_within_a_multi_reads_back_as_the_bytes_that_it_was(asked: Asked) -> None:
+def test_transactions_in_a_multi_decode_to_their_own_bytes(asked: Asked) -> None:
     op, body = asked
     txn = proposed(OpCode.MULTI, MultiRequest([MultiOp(op, body)]))
     assert type(txn.body) is TXN_BODIES[txn.type]

@@ -37,7 +37,7 @@ def refill(directory: Path, source: Path) -> None:
     shutil.copytree(source, directory, dirs_exist_ok=True)
 
 
-def test_any_flipped_byte_of_a_log_is_found_and_never_shortens_a_history_that_may_vote(tmp_path: Path) -> None:
+def test_flipped_log_byte_is_found_and_never_shortens_a_history(tmp_path: Path) -> None:
     """In every record, the last one included, and in every field: checksum, length, transaction, closing byte."""
     good = tmp_path / "good"
     good.mkdir()
@@ -62,7 +62,7 @@ def test_any_flipped_byte_of_a_log_is_found_and_never_shortens_a_history_that_ma
             assert recover(directories, ONE_OF_THREE).recovered.complete == recovery.recovered.complete
 
 
-def test_any_flipped_byte_of_a_log_stops_a_lone_peer_unless_nothing_is_lost(tmp_path: Path) -> None:
+def test_flipped_log_byte_stops_a_lone_peer_unless_harmless(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     path = tmp_path / "log.100000001"
     raw, scanned = read_log(path)
@@ -145,7 +145,7 @@ def test_the_damaged_part_is_set_aside_and_later_logs_with_it(tmp_path: Path) ->
     assert counters(directories) == list(range(1, 9))
 
 
-def test_a_snapshot_that_is_all_there_is_may_not_be_passed_over_in_silence(tmp_path: Path) -> None:
+def test_only_snapshot_cannot_be_skipped_silently(tmp_path: Path) -> None:
     """After a SNAP nothing older is left: without it this peer would vote with an empty history."""
     directories = directories_with(tmp_path, snapshots=(EPOCH_1 + 9,))
     path = tmp_path / "snapshot.100000009"
@@ -157,7 +157,7 @@ def test_a_snapshot_that_is_all_there_is_may_not_be_passed_over_in_silence(tmp_p
     assert not recover(directories, ONE_OF_THREE).recovered.complete
 
 
-def test_a_snapshot_under_the_name_of_a_later_one_is_not_taken_for_that(tmp_path: Path) -> None:
+def test_snapshot_named_like_a_later_one_is_rejected(tmp_path: Path) -> None:
     """As by a copy that was misnamed: what came between would be lost, and nobody would miss it."""
     directories = directories_with(tmp_path, snapshots=(0, EPOCH_1 + 2))
     (tmp_path / "snapshot.100000002").rename(tmp_path / "snapshot.100000004")
@@ -187,7 +187,7 @@ def test_a_damaged_snappy_snapshot_is_passed_over_like_any_other(tmp_path: Path,
     assert [damage.file for damage in recovery.damages] == ["snapshot.100000003.snappy"]
 
 
-def test_a_peer_that_was_left_alone_with_an_incomplete_history_says_so(tmp_path: Path) -> None:
+def test_incomplete_history_of_a_lone_peer_is_reported(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     (tmp_path / MARKER_NAME).write_text("why")
     assert not recover(directories, ONE_OF_THREE).recovered.complete
@@ -209,7 +209,7 @@ def test_a_history_in_doubt_is_so_until_another_takes_its_place(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("flipped", [1, 2, 3])
-def test_damage_before_where_the_log_is_to_be_cut_is_found_and_not_cut_away(tmp_path: Path, flipped: int) -> None:
+def test_damage_before_the_truncation_point_is_reported(tmp_path: Path, flipped: int) -> None:
     """A TRUNC to 4: what is behind the damage was acknowledged, and must not be passed over as if it were cut."""
     directories = directories_with(tmp_path, range(1, 7))
     path = tmp_path / f"log.{EPOCH_1 + 1:x}"

@@ -32,7 +32,7 @@ def a_txn(zxid: int, data: bytes = b"v") -> Txn:
     return Txn(SessionId(1), 2, Zxid(zxid), 3, OpCode.SET_DATA, SetDataTxn("/a", data, 1), 99)
 
 
-def test_a_log_written_by_zookeeper_is_read_and_would_be_written_the_same() -> None:
+def test_zookeepers_log_is_read_and_encodes_identically() -> None:
     raw, scanned = read_log(REAL / "log.100000001")
     assert scanned.damage is Damage.NONE
     assert [txn.zxid for txn in scanned.txns] == [0x100000001 + i for i in range(31)]
@@ -43,7 +43,7 @@ def test_a_log_written_by_zookeeper_is_read_and_would_be_written_the_same() -> N
     assert LOG_HEADER + b"".join(frame_record(txn) for txn in again) == raw[: scanned.end]
 
 
-def test_a_snapshot_written_by_zookeeper_is_read_with_every_seal_checked() -> None:
+def test_zookeepers_snapshot_is_read_with_all_checksums() -> None:
     snapshot = read_snapshot(REAL / "snapshot.10000001f")
     assert snapshot.zxid == 0x10000001F
     assert list(snapshot.sessions.values()) == [10_000]
@@ -60,7 +60,7 @@ def test_any_changed_byte_of_a_snapshot_is_noticed(tmp_path: Path) -> None:
             read_snapshot(path)
 
 
-def test_any_cut_of_a_snapshot_is_noticed_but_for_its_optional_parts(tmp_path: Path) -> None:
+def test_truncated_snapshot_is_detected_except_optional_parts(tmp_path: Path) -> None:
     raw = (REAL / "snapshot.10000001f").read_bytes()
     path = tmp_path / "snapshot.10000001f"
     optional = {len(raw) - 21, len(raw) - 21 - 33}
@@ -95,7 +95,7 @@ def test_a_streamed_tree_may_arrive_in_any_pieces(step: int) -> None:
     assert decoder.snapshot(snapshot.zxid, snapshot.digest) == snapshot
 
 
-def test_the_log_is_preallocated_with_zeros_and_begins_with_its_first_zxid(tmp_path: Path) -> None:
+def test_log_is_preallocated_and_starts_with_its_first_zxid(tmp_path: Path) -> None:
     writer = LogWriter(tmp_path, preallocate_bytes=4096)
     writer.append([a_txn(0x10000000A)])
     for zxid in range(0x10000000B, 0x10000000F):

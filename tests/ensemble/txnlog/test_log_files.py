@@ -53,7 +53,7 @@ def numbers(path: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("preallocate", [0, 1000, 100_000])
-def test_a_log_file_has_its_room_ahead_and_more_when_that_is_used_up(tmp_path: Path, preallocate: int) -> None:
+def test_log_file_is_preallocated_and_extended_when_full(tmp_path: Path, preallocate: int) -> None:
     """FilePadding: as much as that behind the end of what needs it."""
     writer = LogWriter(tmp_path, preallocate)
     path, used, size = tmp_path / "log.100000001", HEADER.size, HEADER.size + preallocate
@@ -88,9 +88,7 @@ def test_a_log_file_is_as_large_from_the_begin_as_zookeepers(tmp_path: Path) -> 
     writer.roll()
 
 
-def test_zeros_are_written_ahead_in_pieces_that_end_at_their_own_borders(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_preallocation_writes_zeros_in_aligned_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[tuple[int, bytes]] = []
     pwrite = os.pwrite
 
@@ -122,9 +120,7 @@ def test_a_disk_that_takes_less_at_once_gets_the_rest(tmp_path: Path, monkeypatc
     assert numbers(tmp_path / "log.100000001") == list(range(1, 9))
 
 
-def test_the_log_is_dropped_from_memory_a_megabyte_at_a_time_and_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_log_leaves_the_page_cache_one_megabyte_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dropped: list[tuple[int, int]] = []
     monkeypatch.setattr(HOST, "posix_fadvise", lambda descriptor, start, size, advice: dropped.append((start, size)))
     writer = LogWriter(tmp_path)
@@ -145,7 +141,7 @@ def test_the_log_is_dropped_from_memory_a_megabyte_at_a_time_and_once(
     writer.roll()
 
 
-def test_a_log_file_that_holds_transactions_is_never_begun_anew(tmp_path: Path) -> None:
+def test_log_file_with_transactions_is_never_overwritten(tmp_path: Path) -> None:
     directories_with(tmp_path, range(5, 7))
     with pytest.raises(DataDirectoryError, match="transaction 0x100000005 comes again"):
         LogWriter(tmp_path).append([a_txn(EPOCH_1 + 5)])
@@ -158,7 +154,7 @@ def test_a_log_file_that_holds_transactions_is_never_begun_anew(tmp_path: Path) 
     assert numbers(tmp_path / "log.100000007") == [7]
 
 
-def test_whoever_wants_to_know_hears_of_each_file_once(tmp_path: Path) -> None:
+def test_new_log_file_is_reported_once(tmp_path: Path) -> None:
     begun: list[int] = []
     writer = LogWriter(tmp_path, 1000, begun.append)
     writer.roll()
@@ -248,7 +244,7 @@ def test_a_file_is_cut_and_a_record_closed_durably(tmp_path: Path, monkeypatch: 
         ),
     ],
 )
-def test_what_a_log_files_bytes_are_taken_for(tmp_path: Path, data: bytes, damage: Damage, end: int) -> None:
+def test_log_scan_classifies_the_end_of_the_file(tmp_path: Path, data: bytes, damage: Damage, end: int) -> None:
     (tmp_path / "log.1").write_bytes(data)
     scanned = read_log(tmp_path / "log.1")[1]
     assert (scanned.damage, scanned.end) == (damage, end)
@@ -257,7 +253,7 @@ def test_what_a_log_files_bytes_are_taken_for(tmp_path: Path, data: bytes, damag
 
 
 @pytest.mark.parametrize("behind", [b"", b"\0", bytes(20)])
-def test_a_record_without_its_closing_byte_is_whole_wherever_the_file_ends(behind: bytes) -> None:
+def test_record_without_its_closing_byte_is_complete(behind: bytes) -> None:
     """Its checksum says so; ZooKeeper writes that byte with the record, and a power loss may take it alone."""
     scanned = scan(LOG_HEADER + RECORD + RECORD[:-1] + behind)
     assert len(scanned.txns) == 2 and scanned.damage is Damage.NONE
@@ -285,7 +281,7 @@ LONG = frame_record(a_txn(EPOCH_1 + 2, bytes(range(1, 200))))
         pytest.param(LONG[:8] + b"\0\0\2\0" + LONG[12:-1] + b"?", True, id="a length that reaches far, torn"),
     ],
 )
-def test_a_torn_tail_is_the_begin_of_a_record_and_nothing_that_may_have_been_synced(tail: bytes, torn: bool) -> None:
+def test_torn_tail_is_the_start_of_a_record_that_was_not_synced(tail: bytes, torn: bool) -> None:
     data = LOG_HEADER + RECORD + tail + bytes(700)
     assert is_torn_tail(data, 16 + len(RECORD)) is torn
 
@@ -333,9 +329,7 @@ def read(reader: LogReader, after: int, base: int = 0, factor: float = 0.0) -> l
     return None if txns is None else [txn.zxid - EPOCH_1 for txn in txns]
 
 
-def test_a_piece_for_a_learner_ends_with_so_many_transactions_or_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_learner_piece_ends_at_its_transaction_or_byte_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reader = LogReader(directories_with(tmp_path, range(1, 11)))
     monkeypatch.setattr(log_reading, "PIECE_TXNS", 3)
     assert read(reader, 0) == [1, 2, 3] and read(reader, 3) == [4, 5, 6]
@@ -371,7 +365,7 @@ def test_where_pieces_ended_is_remembered_for_so_many_learners(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("learner", range(9))
-def test_a_file_that_is_purged_meanwhile_ends_what_a_learner_gets(tmp_path: Path, learner: int) -> None:
+def test_file_purged_during_reading_ends_the_learners_pieces(tmp_path: Path, learner: int) -> None:
     directories = directories_with(tmp_path, range(1, 4), range(4, 9))
     reader = LogReader(directories)
     (tmp_path / "log.100000001").unlink()
@@ -382,7 +376,7 @@ def test_without_any_log_file_nothing_is_read(tmp_path: Path) -> None:
     assert read(LogReader(Directories(tmp_path, tmp_path)), 0) is None
 
 
-def test_a_learner_gets_no_log_that_is_larger_than_a_part_of_a_snapshot(tmp_path: Path) -> None:
+def test_learner_gets_no_log_larger_than_part_of_a_snapshot(tmp_path: Path) -> None:
     """zookeeper.snapshotSizeFactor (ZKDatabase.calculateTxnLogSizeLimit): the newest snapshot's size times that."""
     directories = directories_with(tmp_path, range(1, 5), range(5, 9))
     reader = LogReader(directories)

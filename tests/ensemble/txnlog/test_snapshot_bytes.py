@@ -107,7 +107,7 @@ def test_bytes_that_are_no_tree_are_refused_at_once(data: bytes) -> None:
         pytest.param(NO_SESSIONS_NO_LISTS + ROOT_NODE + END[:-1], id="all but the last byte"),
     ],
 )
-def test_what_may_still_become_a_tree_is_waited_for(data: bytes) -> None:
+def test_prefix_of_a_snapshot_is_incomplete(data: bytes) -> None:
     assert not decoded(data).done
 
 
@@ -135,7 +135,7 @@ def test_sessions_and_lists_come_back(tmp_path: Path) -> None:
     assert list(read.nodes) == nodes, "with a list of their own, and empty data, too"
 
 
-def test_the_lists_of_a_tree_are_numbered_from_one_and_the_open_one_is_not_among_them() -> None:
+def test_acl_lists_are_numbered_from_one_without_the_open_list() -> None:
     """ReferenceCountedACLCache: the open list is -1."""
     secret = (ACL(31, "digest", "u:x"),)
     raw = b"".join(encode_tree(TreeSnapshot(Zxid(1), {}, [node("", acl=secret), node("/a")], 0)))
@@ -198,7 +198,7 @@ def test_a_digest_counts_where_it_is_of_the_files_zxid(
     assert (read.zxid, read.digest) == (5, digest)
 
 
-def test_a_file_with_another_name_says_its_zxid_at_its_end_and_an_old_one_does_not() -> None:
+def test_snapshot_zxid_is_read_from_its_end_if_its_name_has_none() -> None:
     assert read_stream(io.BytesIO(parts_of(5, 5, 5))).zxid == 5
     with pytest.raises(SnapshotDamaged, match="does not say its zxid"):
         read_stream(io.BytesIO(parts_of(5, 5, None)))
@@ -240,7 +240,7 @@ def damage(raw: bytes, at: int) -> bytes:
         pytest.param(lambda raw: damage(raw, len(raw) - 1), len(parts_of(5, 5, 5)) - 13, id="the last byte"),
     ],
 )
-def test_damage_is_said_with_its_place(tmp_path: Path, change: Callable[[bytes], bytes], offset: int) -> None:
+def test_damage_is_reported_with_its_position(tmp_path: Path, change: Callable[[bytes], bytes], offset: int) -> None:
     (tmp_path / "snapshot.5").write_bytes(change(parts_of(5, 5, 5)))
     with pytest.raises(SnapshotDamaged) as said:
         read_snapshot(tmp_path / "snapshot.5")
@@ -261,7 +261,7 @@ def files_opened(monkeypatch: pytest.MonkeyPatch) -> list[IO[bytes]]:
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".snappy"])
-def test_damaged_compression_is_said_to_be_at_the_begin(
+def test_damaged_compression_is_reported_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
     opened = files_opened(monkeypatch)
@@ -284,9 +284,7 @@ def test_a_tree_is_read_in_whatever_pieces_the_file_is(tmp_path: Path, monkeypat
         assert read_snapshot(REAL / "snapshot.10000001f") == expected
 
 
-def test_what_is_compressed_is_closed_with_the_file_that_it_lies_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compressed_stream_is_closed_with_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = files_opened(monkeypatch)
     for suffix in ("", ".gz", ".snappy"):
         path = tmp_path / f"snapshot.5{suffix}"
@@ -296,9 +294,7 @@ def test_what_is_compressed_is_closed_with_the_file_that_it_lies_in(
     assert gzip.decompress((tmp_path / "snapshot.5.gz").read_bytes()) == (tmp_path / "snapshot.5").read_bytes()
 
 
-def test_a_large_snapshot_is_synced_every_few_megabytes_and_dropped_from_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_snapshot_is_synced_and_uncached_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[tuple[str, int]] = []
     path = tmp_path / "staged"
 
@@ -321,9 +317,7 @@ def test_a_large_snapshot_is_synced_every_few_megabytes_and_dropped_from_memory(
     assert done == [each for at in synced for each in (("part", at), ("dropped from 0", at))] + done[-2:]
 
 
-def test_a_snapshot_has_its_name_when_it_is_durable_and_the_name_is_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_snapshot_gets_its_name_once_durable_and_durably(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     rename = HOST.rename
     monkeypatch.setattr(

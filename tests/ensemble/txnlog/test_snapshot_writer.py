@@ -127,7 +127,7 @@ def test_the_file_holds_the_tree_as_it_was_when_it_was_taken(tmp_path: Path, suf
     assert (twin.digest, len(twin.nodes)) == (read.digest, len(then))
 
 
-def test_a_snapshot_takes_over_what_has_not_changed_and_is_the_same_file_as_if_it_did_not(tmp_path: Path) -> None:
+def test_incremental_snapshot_equals_a_full_snapshot(tmp_path: Path) -> None:
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
     owner = Owner(tmp_path / "one")
@@ -186,9 +186,7 @@ def test_lists_of_znodes_that_changed_are_known_to_the_file(owner: Owner) -> Non
     assert [tuple(found[path].acl) for path in ("/secret", "/other", "/n0", "/n1")] == [*SECRETS, OPEN_ACL]
 
 
-def test_when_too_many_lists_have_gathered_everything_is_made_anew(
-    owner: Owner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_acl_lists_cause_a_full_snapshot(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     owner.fill(3)
     owner.create("/secret", b"", SECRETS[0])
     owner.snapshot()
@@ -208,7 +206,7 @@ def test_another_tree_takes_nothing_over(owner: Owner) -> None:
     assert owner.made_for_next() == len(owner.tree.blocks)
 
 
-def test_a_snapshot_that_was_given_up_changes_nothing_for_the_next(owner: Owner) -> None:
+def test_abandoned_snapshot_does_not_affect_the_next(owner: Owner) -> None:
     owner.fill(5)
     owner.snapshot()
     owner.set("/n1", b"before")
@@ -218,7 +216,7 @@ def test_a_snapshot_that_was_given_up_changes_nothing_for_the_next(owner: Owner)
     assert held(owner.snapshot()) == owner.images()
 
 
-def test_blocks_of_large_znodes_are_made_anew(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_large_znodes_are_encoded_again(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot_writer, "TAKEN_BYTES_MAX", 100_000)
     owner.fill(3)
     owner.create("/large", b"x" * 200_000)
@@ -235,7 +233,7 @@ def test_long_runs_of_blocks_are_read_in_pieces(owner: Owner, monkeypatch: pytes
     assert held(owner.snapshot()) == owner.images()
 
 
-def test_one_snapshot_is_written_at_a_time_and_an_abandoned_one_leaves_nothing(owner: Owner) -> None:
+def test_snapshots_are_written_one_at_a_time_and_leave_no_rest(owner: Owner) -> None:
     owner.fill(1)
     assert owner.take()
     assert not owner.take()
@@ -265,7 +263,7 @@ def test_a_snapshot_counts_only_when_the_log_is_durable_as_far(owner: Owner) -> 
     assert len(list_snapshots(owner.directory)) == 1
 
 
-def test_a_snapshot_tells_how_long_it_took_by_the_clock_of_who_wrote_it(owner: Owner) -> None:
+def test_snapshot_duration_uses_the_writers_clock(owner: Owner) -> None:
     class Slow:
         """A second and a half passes between two looks at the clock."""
 
@@ -283,7 +281,7 @@ def test_a_snapshot_tells_how_long_it_took_by_the_clock_of_who_wrote_it(owner: O
     assert isinstance(written, WrittenSnapshot) and written.duration_ms == 1500
 
 
-def test_a_snapshot_is_told_when_its_name_is_durable(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snapshot_is_reported_once_its_name_is_durable(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     """The logs before it may be purged then: after a power loss they must not be gone, and the snapshot with them."""
     done: list[str] = []
     rename = HOST.rename
@@ -302,9 +300,7 @@ def test_a_snapshot_is_told_when_its_name_is_durable(owner: Owner, monkeypatch: 
 
 
 @pytest.mark.parametrize("end", ["written", "failed", "spoiled"])
-def test_whoever_hears_of_a_snapshots_end_may_begin_another(
-    owner: Owner, end: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_snapshot_end_callback_can_start_another(owner: Owner, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner.fill(1)
     if end == "spoiled":
         flip(owner.snapshot(), 100)
@@ -329,13 +325,13 @@ def full_disk(descriptor: int) -> None:
     raise OSError(28, "No space left on device")
 
 
-def test_a_peer_that_ends_before_its_log_is_durable_leaves_no_snapshot(owner: Owner) -> None:
+def test_cancelled_snapshot_leaves_no_file(owner: Owner) -> None:
     assert owner.writer.start_snapshot(some_snapshot())
     owner.writer.cancel()
     assert list(owner.directory.iterdir()) == []
 
 
-def test_a_full_disk_is_told_by_its_number(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_reported_by_its_errno(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     owner.fill(1)
     monkeypatch.setattr(HOST, "fsync", full_disk)
     assert owner.take()
@@ -343,9 +339,7 @@ def test_a_full_disk_is_told_by_its_number(owner: Owner, monkeypatch: pytest.Mon
     assert list(owner.directory.iterdir()) == []
 
 
-def test_where_no_thread_can_be_had_the_next_snapshot_is_tried_anew(
-    owner: Owner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_snapshot_is_retried_when_no_thread_can_be_started(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -368,5 +362,5 @@ def test_taking_a_snapshot_does_not_copy_the_table(owner: Owner, monkeypatch: py
 
 
 @given(st.binary(max_size=70), st.binary(max_size=70))
-def test_the_checksums_of_two_parts_combine_into_that_of_the_whole(one: bytes, other: bytes) -> None:
+def test_checksums_of_two_parts_combine_into_one(one: bytes, other: bytes) -> None:
     assert adler32_of_both(adler32(one), adler32(other), len(other)) == adler32(one + other)

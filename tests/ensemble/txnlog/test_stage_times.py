@@ -42,7 +42,7 @@ def test_each_stage_is_measured_from_its_own_begin() -> None:
     assert stages.proposed_ms.count == 0, "its own transactions come from nowhere else"
 
 
-def test_a_learner_measures_how_long_the_way_from_the_leader_took() -> None:
+def test_learner_measures_the_propagation_time_from_its_leader() -> None:
     """100 ms old when it is durable, and here since the last submission: 20 ms in the queue, 10 on the disk."""
     stages = noted(learning=True)
     assert (stages.proposed_ms.count, stages.proposed_ms.total) == (5, 5 * 70)
@@ -118,7 +118,7 @@ def test_a_storage_measures_each_group(owner: Owner) -> None:
     assert (stages.acknowledged_ms.count, stages.acknowledged_ms.total) == (3, 3 * 50)
 
 
-def test_a_barrier_without_transactions_is_a_sync_and_no_group_of_them(owner: Owner) -> None:
+def test_barrier_without_transactions_is_a_sync_but_no_group(owner: Owner) -> None:
     owner.storage.submit([Barrier(1)])
     owner.run_one()
     done(owner.storage)
@@ -127,7 +127,7 @@ def test_a_barrier_without_transactions_is_a_sync_and_no_group_of_them(owner: Ow
 
 
 @pytest.mark.parametrize(("sync_ms", "warnings"), [(20, 0), (21, 1)])
-def test_a_sync_that_takes_longer_than_the_threshold_is_worth_a_warning(
+def test_sync_slower_than_the_threshold_logs_a_warning(
     owner: Owner, clocks: Clocks, sync_ms: int, warnings: int
 ) -> None:
     """fsync.warningthresholdms: FileTxnLog warns of what takes longer, not of what takes just that."""
@@ -140,7 +140,7 @@ def test_a_sync_that_takes_longer_than_the_threshold_is_worth_a_warning(
     assert len(owner.warnings) == warnings
 
 
-def test_what_stands_before_another_effect_is_synced_before_it(owner: Owner) -> None:
+def test_transactions_before_another_effect_are_synced_first(owner: Owner) -> None:
     """A transaction and its barrier, then a cut: the barrier is answered for what stood before it."""
     owner.storage.submit([*appends(3), Barrier(1), TruncateLog(Zxid(EPOCH_1 + 2)), Barrier(2)])
     for _ in range(3):
@@ -150,7 +150,7 @@ def test_what_stands_before_another_effect_is_synced_before_it(owner: Owner) -> 
     assert (owner.storage.txns_logged, owner.storage.batch_sizes.count) == (1, 1)
 
 
-def test_a_history_that_was_replaced_tells_its_size(owner: Owner) -> None:
+def test_replaced_history_reports_its_size(owner: Owner) -> None:
     owner.storage.submit([SaveSnapshot(some_snapshot(EPOCH_1 + 9), True)])
     owner.run_one()
     (written,) = owner.snapshots
@@ -168,6 +168,6 @@ def test_a_history_that_was_replaced_tells_its_size(owner: Owner) -> None:
         (ValueError("28"), False),
     ],
 )
-def test_a_full_disk_is_told_from_a_broken_one(failed: Exception, full: bool) -> None:
+def test_full_disk_is_distinguished_from_a_broken_disk(failed: Exception, full: bool) -> None:
     assert is_full(failed) is full
     assert complaint(failed).startswith("the disk is full" if full else "the disk failed")

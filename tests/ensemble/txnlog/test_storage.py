@@ -110,7 +110,7 @@ def appends(*zxids: int) -> list[Effect]:
     return [Append([a_txn(EPOCH_1 + n)]) for n in zxids]
 
 
-def test_everything_before_a_barrier_can_be_recovered_when_it_is_answered(owner: Owner) -> None:
+def test_answered_barrier_means_everything_before_is_recoverable(owner: Owner) -> None:
     owner.storage.submit([*appends(3, 4), Barrier(1)])
     owner.run_one()
     assert owner.tokens == [[1]]
@@ -131,7 +131,7 @@ def test_many_appends_and_barriers_of_a_group_share_one_sync(owner: Owner, monke
     assert counters(owner.directories) == list(range(1, 53))
 
 
-def test_an_append_of_many_is_written_in_order_and_a_torn_one_leaves_the_first_of_them(tmp_path: Path) -> None:
+def test_batch_is_written_in_order_and_keeps_its_start_if_torn(tmp_path: Path) -> None:
     owner = Owner(directories_with(tmp_path, range(1, 3)))
     owner.storage.submit([Append([a_txn(EPOCH_1 + n) for n in (3, 4, 5)]), Barrier(1)])
     owner.run_one()
@@ -186,9 +186,7 @@ def test_an_ordinary_snapshot_rolls_the_log(owner: Owner, tmp_path: Path) -> Non
     assert counters(owner.directories) == [4]
 
 
-def test_a_snapshot_whose_file_has_rotted_is_said_when_the_next_one_wants_to_take_it_over(
-    owner: Owner, tmp_path: Path
-) -> None:
+def test_rotten_snapshot_is_reported_when_the_next_one_needs_it(owner: Owner, tmp_path: Path) -> None:
     tree = DataTree()
     for _ in range(2):
         owner.storage.take_snapshot(tree.to_snapshot())
@@ -211,9 +209,7 @@ def test_a_replacing_snapshot_begins_a_new_history(owner: Owner, tmp_path: Path)
     assert counters(owner.directories) == [10]
 
 
-def test_a_failing_disk_is_said_once_and_nothing_is_answered_after_it(
-    owner: Owner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_disk_failure_is_reported_once_and_stops_all_answers(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(descriptor: int) -> None:
         raise OSError(5, "Input/output error")
 
@@ -233,9 +229,7 @@ def test_closing_finishes_what_is_queued(owner: Owner) -> None:
     assert counters(owner.directories) == [1, 2, 3, 4, 5]
 
 
-def test_a_full_disk_is_one_clear_line_and_what_was_acknowledged_is_found_again(
-    owner: Owner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disk_logs_one_line_and_loses_no_acknowledged_txn(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever part of a record the disk still takes; ZooKeeper goes on after some of these (ZOOKEEPER-3701, 4882)."""
     owner.storage.submit([*appends(3), Barrier(1)])
     owner.run_one()
@@ -319,9 +313,7 @@ def test_a_learner_gets_the_log_piece_by_piece(tmp_path: Path) -> None:
     owner.storage.close()
 
 
-def test_a_reading_that_ends_in_an_error_of_ours_does_not_end_those_after_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_read_for_a_learner_does_not_stop_later_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = Owner(directories_with(tmp_path, range(1, 4)))
     wanted = ReadLog(LinkId(1), Zxid(EPOCH_1), Zxid(EPOCH_1), 0.0)
     with monkeypatch.context() as broken:
@@ -367,7 +359,7 @@ def test_a_learner_goes_on_from_one_epoch_into_the_next(tmp_path: Path) -> None:
     owner.storage.close()
 
 
-def test_an_epochs_purged_end_is_not_passed_over_for_the_next_epoch(tmp_path: Path) -> None:
+def test_purged_end_of_an_epoch_is_not_skipped(tmp_path: Path) -> None:
     """The process began with the snapshot of 2; later ones came, and autopurge took the log right behind it."""
     owner = Owner(directories_with(tmp_path, range(1, 5), snapshots=(0, EPOCH_1 + 2)))
     log_of_epoch_2(owner.directories, range(1, 3))
@@ -378,7 +370,7 @@ def test_an_epochs_purged_end_is_not_passed_over_for_the_next_epoch(tmp_path: Pa
 
 
 @pytest.mark.parametrize("flipped", range(1, 5))
-def test_a_flipped_bit_ends_what_a_learner_gets_even_at_an_epochs_end(tmp_path: Path, flipped: int) -> None:
+def test_flipped_bit_ends_a_learners_pieces_at_an_epochs_end(tmp_path: Path, flipped: int) -> None:
     owner = Owner(directories_with(tmp_path, range(1, 5)))
     log_of_epoch_2(owner.directories, range(1, 3))
     path = tmp_path / "log.100000001"
@@ -392,7 +384,7 @@ def test_a_flipped_bit_ends_what_a_learner_gets_even_at_an_epochs_end(tmp_path: 
     owner.storage.close()
 
 
-def test_where_a_piece_ended_is_forgotten_when_the_log_is_cut_back(tmp_path: Path) -> None:
+def test_truncation_forgets_where_a_learners_piece_ended(tmp_path: Path) -> None:
     """A learner still holds what was cut here: it must not get a DIFF on top of it."""
     owner = Owner(directories_with(tmp_path, range(1, 6)))
     assert read_behind(owner, EPOCH_1 + 2, EPOCH_1, {}) == [EPOCH_1 + 3, EPOCH_1 + 4, EPOCH_1 + 5]
@@ -431,7 +423,7 @@ def test_a_newest_log_that_is_gone_is_missed(tmp_path: Path) -> None:
     assert not recover(directories, ONE_OF_THREE).recovered.complete
 
 
-def test_a_newest_log_that_was_cut_away_or_replaced_is_not_missed(tmp_path: Path) -> None:
+def test_removing_the_newest_log_keeps_a_history_complete(tmp_path: Path) -> None:
     directories = directories_of_a_storage(tmp_path)
     assert truncate(directories, EPOCH_1 + 2, ONE_OF_THREE).recovered.complete
     owner = Owner(directories)

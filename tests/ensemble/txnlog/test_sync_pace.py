@@ -48,14 +48,14 @@ def test_a_disk_is_not_quick_before_it_is_known() -> None:
     assert noted(pace, MS // 10).is_quick(0)
 
 
-def test_the_median_counts_so_that_late_syncs_among_quick_ones_do_not() -> None:
+def test_median_sync_time_ignores_a_few_slow_syncs() -> None:
     half = WINDOW // 2
     assert noted(quick_pace(), *[30 * MS] * (half - 1)).is_quick(0)
     assert not noted(quick_pace(), *[2 * MS] * half).is_quick(0)
     assert noted(quick_pace(), *[2 * MS] * WINDOW, *[MS // 10] * (half + 1)).is_quick(0)
 
 
-def test_after_a_stall_the_thread_waits_for_the_disk_for_a_while_and_it_has_to_prove_itself_again() -> None:
+def test_stall_moves_syncs_to_the_thread_for_a_while() -> None:
     pace = noted(quick_pace(), STALL_NS)
     assert not pace.is_quick(BAR_NS_MIN)
     noted(pace, *[MS // 10] * WINDOW, now_ns=BAR_NS_MIN - 1)
@@ -63,7 +63,7 @@ def test_after_a_stall_the_thread_waits_for_the_disk_for_a_while_and_it_has_to_p
     assert pace.is_quick(BAR_NS_MIN)
 
 
-def test_stalls_that_follow_soon_bar_the_loop_for_twice_as_long_each_up_to_a_limit() -> None:
+def test_frequent_stalls_double_the_pause_up_to_a_limit() -> None:
     pace, now_ns = quick_pace(), 0
     bars: list[int] = []
     for _ in range(9):
@@ -137,7 +137,7 @@ def test_the_loop_goes_on_in_the_file_that_the_thread_began(owner: Owner) -> Non
     assert counters(owner.directories) == [1, 2, 3, 4, 5]
 
 
-def test_a_sync_goes_to_the_thread_while_earlier_ones_are_not_reported_yet(owner: Owner) -> None:
+def test_sync_goes_to_the_thread_while_earlier_ones_are_pending(owner: Owner) -> None:
     owner.storage.submit([*appends(3), Barrier(100)])
     callback, args = owner.posted.get(timeout=10)
     assert not owner.storage.is_quick([*appends(4), Barrier(101)])
@@ -155,7 +155,7 @@ def test_a_large_group_goes_to_the_storage_thread(owner: Owner) -> None:
     assert owner.storage.is_quick(few) and not owner.storage.is_quick(many)
 
 
-def test_a_stall_in_the_event_loop_sends_the_next_sync_to_the_thread(owner: Owner, clock: Clock) -> None:
+def test_stall_in_the_event_loop_moves_next_sync_to_the_thread(owner: Owner, clock: Clock) -> None:
     effects: list[Effect] = [*appends(3), Barrier(100)]
     clock.sync_ns = STALL_NS
     owner.storage.carry_out(effects)
@@ -174,7 +174,7 @@ def test_syncs_of_the_thread_show_that_the_disk_has_become_slow(owner: Owner, cl
     ("number", "line"),
     [(errno.EIO, "the disk failed: [Errno 5] trouble"), (errno.ENOSPC, "the disk is full: this server stops")],
 )
-def test_a_failure_in_the_loop_is_said_once_and_nothing_is_carried_out_after_it(
+def test_failure_in_the_loop_is_reported_once_and_is_final(
     owner: Owner, number: int, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in the thread."""

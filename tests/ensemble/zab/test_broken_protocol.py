@@ -101,7 +101,7 @@ def test_a_leader_whose_snapshot_is_no_tree_is_left() -> None:
     assert broken(solo, effects) and solo.peer.state is PeerState.LOOKING
 
 
-def test_a_log_that_does_not_end_where_it_was_cut_is_not_followed_with() -> None:
+def test_log_that_ends_before_the_truncation_leaves_its_leader() -> None:
     solo = promised(log=[txn(1, 1), txn(1, 2), txn(1, 3)], epochs=(1, 1))
     solo.packet(Trunc(Z12))
     assert [effect.zxid for effect in solo.of(TruncateLog)] == [Z12]
@@ -130,7 +130,7 @@ def test_where_only_a_snapshot_can_help_nothing_else_is_taken(packet: Packet) ->
     assert broken(solo, solo.packet(packet, AGAIN)) and solo.peer.state is PeerState.LOOKING
 
 
-def test_where_only_a_snapshot_can_help_an_empty_leader_means_that_nothing_counts() -> None:
+def test_empty_leader_truncates_a_learner_that_needs_a_snapshot() -> None:
     solo = needing_a_snapshot()
     effects = solo.packet(Trunc(Zxid(0)), AGAIN)
     assert [effect.zxid for effect in solo.of(TruncateLog, effects)] == [0]
@@ -153,12 +153,12 @@ def test_where_only_a_snapshot_can_help_an_empty_leader_means_that_nothing_count
         ),
     ],
 )  # fmt: skip
-def test_a_membership_that_nobody_could_live_with_is_refused(change: Txn) -> None:
+def test_membership_that_is_invalid_is_rejected(change: Txn) -> None:
     with pytest.raises(BadMembership):
         membership_in(change)
 
 
-def test_a_reconfiguration_that_was_committed_meanwhile_is_the_one_of_that_zxid() -> None:
+def test_reconfig_committed_during_sync_has_its_own_zxid() -> None:
     """COMMITANDACTIVATE during a synchronisation: what is proposed behind it is not committed, and no membership."""
     members = b"server.1=h1:1:2;3\nserver.2=h2:1:2;3\nserver.3=h3:1:2;3\nversion=100000001"
     change = Txn(SessionId(1), 1, Z11, 0, OpCode.RECONFIG, SetDataTxn("/zookeeper/config", members, -1))
@@ -171,7 +171,7 @@ def test_a_reconfiguration_that_was_committed_meanwhile_is_the_one_of_that_zxid(
 # -- a peer's own ----------------------------------------------------------------------------------------------------
 
 
-def test_who_says_too_much_before_the_elections_end_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_packets_during_an_election_close_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer, "PARKED_PACKETS_MAX", 2)
     solo = Solo()
     solo.start()
@@ -196,7 +196,7 @@ def test_the_applications_timers_are_its_own() -> None:
         assert said == [InvariantViolated(rule, "")]
 
 
-def test_what_is_logged_and_not_committed_is_outstanding() -> None:
+def test_logged_uncommitted_transactions_are_outstanding() -> None:
     solo = promised()
     for packet in (Diff(Zxid(0)), NewLeader(E1)):
         solo.packet(packet)
@@ -267,9 +267,7 @@ FROM_OBSERVERS: dict[str, Packet] = {
         pytest.param(serving, {"ACK", "PING", "REQUEST", "REVALIDATE", "SYNC"}, id="it serves"),
     ],
 )
-def test_a_follower_takes_what_its_observers_step_allows_and_drops_whoever_sends_anything_else(
-    state: Callable[[], Solo], fitting: set[str]
-) -> None:
+def test_follower_accepts_only_what_its_observers_step_allows(state: Callable[[], Solo], fitting: set[str]) -> None:
     """ObserverMaster's LearnerHandler is the leader's."""
     for name, packet in FROM_OBSERVERS.items():
         solo = state()
@@ -289,14 +287,14 @@ def test_a_follower_takes_what_its_observers_step_allows_and_drops_whoever_sends
         pytest.param(FollowerInfo(Epoch(0), PeerId(4), 1, observer=True), False, id="a newer configuration"),
     ],
 )
-def test_whom_a_follower_does_not_serve(info: FollowerInfo, protocol_broken: bool) -> None:
+def test_follower_rejects_learners_it_cannot_serve(info: FollowerInfo, protocol_broken: bool) -> None:
     solo = master()
     effects = solo.packet(info, OBSERVERS)
     assert closed(solo, effects) == [OBSERVERS] and not solo.packets(effects, OBSERVERS)
     assert broken(solo, effects) == protocol_broken
 
 
-def test_an_observer_that_connects_anew_is_one_observer() -> None:
+def test_observer_that_reconnects_counts_once() -> None:
     solo = serving()
     solo.do(solo.peer.on_link_accepted(solo.now, AGAIN))
     assert closed(solo, solo.packet(INFO, AGAIN)) == [OBSERVERS]
@@ -326,7 +324,7 @@ def test_an_observer_that_was_sent_the_history_is_pinged(state: Callable[[], Sol
     assert sum(isinstance(packet, Ping) for packet in said) == pinged
 
 
-def test_what_an_observers_clients_ask_goes_to_the_leader_and_its_sessions_with_the_next_ping() -> None:
+def test_observer_requests_and_sessions_are_forwarded_to_leader() -> None:
     solo = serving()
     asked = [request(), SyncRequest(SessionId(5), 1, "/"), Revalidate(SessionId(5), 4000)]
     for packet in asked:

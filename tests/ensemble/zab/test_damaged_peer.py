@@ -49,7 +49,7 @@ def lose_log(world: World, i: int) -> None:
     world.nodes[i].disk.rot(Random(4))
 
 
-def test_a_damaged_peer_never_elects_a_leader_that_could_miss_what_it_acknowledged() -> None:
+def test_damaged_peer_elects_no_leader_that_misses_its_acks() -> None:
     world = world_with_history()
     world.isolate(2)
     for _ in range(5):
@@ -70,7 +70,7 @@ def test_a_damaged_peer_never_elects_a_leader_that_could_miss_what_it_acknowledg
     assert not world.nodes[3].disk.incomplete
 
 
-def test_a_damaged_peer_says_in_elections_that_it_has_no_data_and_its_promises_do_not_count() -> None:
+def test_damaged_peer_votes_without_data_and_its_ack_is_ignored() -> None:
     world = world_with_history()
     lose_log(world, 3)
     world.sent.clear()
@@ -84,7 +84,7 @@ def test_a_damaged_peer_says_in_elections_that_it_has_no_data_and_its_promises_d
     assert [promise.current_epoch for promise in promises] == [-1]
 
 
-def test_a_damaged_peers_vote_counts_again_once_it_has_everything_and_the_epoch() -> None:
+def test_damaged_peers_vote_counts_once_it_has_data_and_epoch() -> None:
     world = world_with_history()
     lose_log(world, 3)
     world.start(3)
@@ -96,7 +96,7 @@ def test_a_damaged_peers_vote_counts_again_once_it_has_everything_and_the_epoch(
 
 
 @pytest.mark.parametrize("writes", [30, 200])
-def test_a_learner_far_behind_gets_a_diff_out_of_the_log_without_a_gap(writes: int) -> None:
+def test_lagging_learner_gets_a_diff_from_the_log_without_a_gap(writes: int) -> None:
     """ZOOKEEPER-2418: and while the leader goes on writing."""
     world = world_with_history(committed_log_length=8, snap_count=10_000)
     world.stop(3)
@@ -112,7 +112,7 @@ def test_a_learner_far_behind_gets_a_diff_out_of_the_log_without_a_gap(writes: i
     assert synced[-1].mode == "DIFF"
 
 
-def test_without_a_snapshot_size_factor_the_log_is_never_read_for_a_learner() -> None:
+def test_log_is_not_read_for_learners_without_size_factor() -> None:
     """snapshotSizeFactor=-1."""
     world = world_with_history(committed_log_length=8, snap_count=10_000, snapshot_size_factor=-1.0)
     world.stop(3)
@@ -146,7 +146,7 @@ def damaged_follower() -> Solo:
 
 
 @pytest.mark.parametrize("state", [PeerState.FOLLOWING, PeerState.LOOKING])
-def test_it_does_not_lead_even_if_all_others_still_name_its_earlier_process(state: PeerState) -> None:
+def test_damaged_peer_does_not_lead_even_if_all_vote_for_it(state: PeerState) -> None:
     """After a cold start everybody is in round 1, and the leader's followers have not missed it yet."""
     solo = damaged_peer()
     for follower in (2, 3):
@@ -155,7 +155,7 @@ def test_it_does_not_lead_even_if_all_others_still_name_its_earlier_process(stat
     assert solo.peer.state is PeerState.LOOKING
 
 
-def test_it_votes_with_what_its_leader_only_proposed_and_serves_when_that_is_committed() -> None:
+def test_damaged_peer_votes_with_proposals_before_it_serves() -> None:
     """It may have acknowledged that, and committed it by the leader's word; what is proposed later it has not."""
     solo = damaged_follower()
     for packet in (Diff(make_zxid(1, 1)), Proposal([txn(1, 2)]), NewLeader(make_zxid(1, 0))):
@@ -175,7 +175,7 @@ def test_it_votes_with_what_its_leader_only_proposed_and_serves_when_that_is_com
     assert solo.app.serving and solo.app.last_applied == make_zxid(1, 2)
 
 
-def test_a_change_of_membership_and_what_is_behind_it_wait_for_uptodate() -> None:
+def test_reconfig_and_later_proposals_wait_for_uptodate() -> None:
     """No follower commits these by its leader's word, so it has committed none of them before."""
     changed = msgspec.structs.replace(txn(1, 3), type=OpCode.RECONFIG)
     proposed = [txn(1, 2), changed, txn(1, 4)]
@@ -216,7 +216,7 @@ def test_a_whole_peer_logs_what_is_proposed_behind_uptodate() -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_leader_that_comes_back_damaged_without_goodbye_is_not_elected_over_what_it_has_lost(seed: int) -> None:
+def test_damaged_leader_that_restarts_is_not_elected(seed: int) -> None:
     """Its followers still name its earlier process; then one that lags behind, and could promise, starts anew."""
     world = World(seed, voters=3)
     world.start()
@@ -244,9 +244,7 @@ def test_a_leader_that_comes_back_damaged_without_goodbye_is_not_elected_over_wh
 
 @pytest.mark.parametrize("changes", [False, True])
 @pytest.mark.parametrize("seed", range(12))
-def test_what_it_committed_by_its_leaders_word_is_there_before_it_serves_or_elects_another(
-    seed: int, changes: bool
-) -> None:
+def test_commits_of_a_lost_leader_are_restored_before_serving(seed: int, changes: bool) -> None:
     """The leader hears of no acknowledgement, and dies at any moment behind the return of the one that gave it; or
     proposes a change of membership before that, and a learner hears of the membership in force first."""
     world = ensemble(seed, voters=3)
@@ -286,7 +284,7 @@ def test_what_it_committed_by_its_leaders_word_is_there_before_it_serves_or_elec
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_it_is_whole_when_its_disk_is_even_if_its_link_breaks_just_then(seed: int) -> None:
+def test_damaged_peer_is_complete_once_its_disk_is(seed: int) -> None:
     """The third has died for good: these two are a majority, or nobody is."""
     world = World(seed, voters=3)
     world.disk_ms = (5, 20)

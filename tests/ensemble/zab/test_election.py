@@ -33,7 +33,7 @@ def test_a_peer_votes_for_itself_with_its_last_logged_zxid() -> None:
     assert votes == {2: vote(1, make_zxid(1, 2), 1), 3: vote(1, make_zxid(1, 2), 1)}
 
 
-def test_a_better_vote_is_adopted_and_told_to_everybody() -> None:
+def test_better_vote_is_adopted_and_broadcast() -> None:
     solo = Solo()
     solo.start()
     said = solo.of(SendNotification, solo.hear(2, L, (2, 0, 0)))
@@ -54,16 +54,14 @@ def test_the_last_voters_vote_decides_at_once() -> None:
     [(LEAD, {}), (L, {"incomplete": True}), (L, {"in_doubt": True})],
     ids=["sound", "damaged", "in doubt"],
 )
-def test_where_one_alone_is_a_quorum_it_elects_itself_unless_its_history_may_lack_something(
-    state: PeerState, of: dict[str, bool]
-) -> None:
+def test_single_voter_quorum_elects_itself_unless_incomplete(state: PeerState, of: dict[str, bool]) -> None:
     solo = Solo(voters=(1,), log=[txn(1, 1)], epochs=(1, 1), **of)  # type: ignore[arg-type]
     solo.start()
     solo.timer(FINALIZE_TIMER, FINALIZE_WAIT_MS)
     assert solo.peer.state is state
 
 
-def test_after_a_better_vote_the_wait_for_those_unheard_begins_anew() -> None:
+def test_better_vote_restarts_the_wait_for_missing_votes() -> None:
     solo = Solo(voters=range(1, 6))
     solo.start()
     for voter in (2, 3):
@@ -110,14 +108,14 @@ def test_a_higher_round_is_joined_and_a_lower_one_answered() -> None:
     assert [(n.to, n.notification.round, n.notification.vote) for n in said] == [(3, 9, vote(2))]
 
 
-def test_a_worse_vote_of_the_same_round_is_answered_with_the_better_one() -> None:
+def test_worse_vote_of_the_same_round_gets_the_better_vote() -> None:
     solo = Solo(id=2)
     solo.start()
     said = solo.of(SendNotification, solo.hear(1, L, (1, 0, 0)))
     assert [(n.to, n.notification.vote) for n in said] == [(1, vote(2))]
 
 
-def test_votes_of_strangers_and_of_servers_without_data_count_for_nothing() -> None:
+def test_votes_of_strangers_and_incomplete_servers_are_ignored() -> None:
     solo = Solo()
     solo.start()
     solo.hear(9, L, (3, 0, 0))
@@ -135,7 +133,7 @@ def test_an_observers_own_vote_is_the_least_there_is() -> None:
     assert {said.notification.vote for said in observer.of(SendNotification)} == {vote(4, least, least)}
 
 
-def test_an_observer_is_told_the_vote_and_joins_what_voters_decided() -> None:
+def test_observer_gets_votes_and_joins_the_voters_leader() -> None:
     voter = Solo(observers=(4,))
     voter.start()
     said = voter.of(SendNotification, voter.hear(4, L, (4, -(2**63), -(2**63))))
@@ -157,7 +155,7 @@ def test_a_quorum_of_followers_needs_the_leaders_own_word() -> None:
     assert (solo.peer.leader_id, solo.peer.round) == (5, 6)
 
 
-def test_of_the_same_round_those_back_a_leader_that_vote_for_it_and_no_others() -> None:
+def test_leader_of_same_round_is_supported_by_votes_for_it_only() -> None:
     """FastLeaderElection's case of a server that leads or follows already: the votes of this round count as well."""
     solo = Solo(voters=(1, 2, 3, 4, 5))
     solo.start()
@@ -171,7 +169,7 @@ def test_of_the_same_round_those_back_a_leader_that_vote_for_it_and_no_others() 
     assert (solo.peer.state, solo.peer.leader_id) == (F, 5)
 
 
-def test_a_leader_of_this_round_is_joined_with_those_who_still_look_and_vote_for_it() -> None:
+def test_leader_of_this_round_is_joined_with_looking_supporters() -> None:
     solo = Solo(voters=(1, 2, 3, 4, 5))
     solo.start()
     solo.do(solo.peer.on_voter_unreachable(solo.now, PeerId(4)))

@@ -95,7 +95,7 @@ def heal_and_converge(world: World) -> None:
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, BATCH))
-def test_faults_break_no_invariant_and_everything_converges_after_them(first: int) -> None:
+def test_invariants_hold_under_faults_and_peers_converge(first: int) -> None:
     for seed in range(first, first + BATCH):
         try:
             heal_and_converge(storm(seed))

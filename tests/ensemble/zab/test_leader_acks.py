@@ -89,7 +89,7 @@ def follower(cumulative: bool = True) -> Solo:
 # -- the leader
 
 
-def test_an_ack_of_what_nobody_proposed_ends_that_link_alone() -> None:
+def test_ack_of_an_unknown_proposal_ends_only_that_link() -> None:
     solo = leader()
     solo.together(requests(1))
     effects = solo.packet(Ack(make_zxid(1, 2)), OTHER)
@@ -97,7 +97,7 @@ def test_an_ack_of_what_nobody_proposed_ends_that_link_alone() -> None:
     assert solo.peer.state is PeerState.LEADING
 
 
-def test_an_ack_of_a_proposal_before_that_of_newleader_ends_that_link_alone() -> None:
+def test_ack_of_a_proposal_before_newleader_ends_only_that_link() -> None:
     solo = leader()
     solo.together(requests(1), OTHER)
     late = LinkId(11)
@@ -107,7 +107,7 @@ def test_an_ack_of_a_proposal_before_that_of_newleader_ends_that_link_alone() ->
     assert solo.peer.state is PeerState.LEADING
 
 
-def test_a_leader_tells_its_followers_that_its_own_log_is_durable_and_not_before_it_is() -> None:
+def test_leader_sends_its_ack_once_its_own_log_is_durable() -> None:
     solo = leader()
     asked = solo.together(requests(1))
     assert [type(p) for p in solo.packets(asked)] == [Proposal]
@@ -115,20 +115,20 @@ def test_a_leader_tells_its_followers_that_its_own_log_is_durable_and_not_before
     assert solo.packets(durable) == solo.packets(durable, OTHER) == [SAID]
 
 
-def test_the_leader_acknowledges_nothing_that_is_committed_already() -> None:
+def test_leader_sends_no_ack_for_committed_transactions() -> None:
     solo = leader()
     solo.together(requests(1))
     assert not solo.packets(solo.packet(Ack(FIRST, cumulative=True), OTHER))
     assert solo.packets(solo.flush()) == [COMMIT]
 
 
-def test_where_leader_and_follower_are_no_quorum_the_leader_sends_no_ack() -> None:
+def test_leader_sends_no_ack_if_two_servers_are_no_quorum() -> None:
     solo = leader(voters=5)
     solo.together(requests(1))
     assert not solo.packets(solo.flush())
 
 
-def test_a_learner_without_a_vote_gets_no_ack_even_where_the_leader_alone_is_a_quorum() -> None:
+def test_learner_without_a_vote_gets_no_leader_ack() -> None:
     for voters, told in (((1, 3), [SAID]), ((2, 3), [])):
         solo = leader()
         solo.peer._core.reconfiguration.quorum = SurvivorQuorum(Quorum(voters), PeerId(3))
@@ -136,13 +136,13 @@ def test_a_learner_without_a_vote_gets_no_ack_even_where_the_leader_alone_is_a_q
         assert solo.packets(solo.flush()) == told
 
 
-def test_a_learner_that_did_not_offer_to_heed_acks_hears_none() -> None:
+def test_learner_that_does_not_support_leader_acks_gets_none() -> None:
     solo = leader(heeds_acks=False)
     solo.together(requests(1))
     assert not solo.packets(solo.flush())
 
 
-def test_a_leader_with_many_proposals_under_way_acknowledges_nothing() -> None:
+def test_leader_with_many_outstanding_proposals_sends_no_ack() -> None:
     solo = leader()
     solo.together(requests(1, 2, 3))
     assert not solo.packets(solo.flush())
@@ -157,7 +157,7 @@ def test_a_leader_acknowledges_nothing_for_a_client_of_its_own() -> None:
     assert not solo.packets(solo.flush()) and solo.peer.status().outstanding == 1
 
 
-def test_while_a_change_of_membership_is_proposed_the_leader_sends_no_ack_and_every_commit(
+def test_leader_sends_all_commits_and_no_ack_during_reconfig(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told, untold = leader(), leader()
@@ -169,7 +169,7 @@ def test_while_a_change_of_membership_is_proposed_the_leader_sends_no_ack_and_ev
     assert not untold.packets(untold.flush())
 
 
-def test_a_follower_that_commits_by_the_leaders_ack_gets_no_commit() -> None:
+def test_follower_that_commits_by_leader_ack_gets_no_commit() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -181,7 +181,7 @@ def test_a_follower_that_commits_by_the_leaders_ack_gets_no_commit() -> None:
     assert not solo.packets(reminder) and not solo.packets(reminder, OTHER)
 
 
-def test_a_follower_with_a_slow_disk_gets_the_commit_soon_and_once() -> None:
+def test_follower_with_a_slow_disk_gets_the_commit_once() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -202,7 +202,7 @@ def test_one_late_commit_at_a_time_is_scheduled() -> None:
     assert solo.packets(solo.timer(REMINDER_TIMER, REMINDER_MS), OTHER) == [Commit(make_zxid(1, 2), cumulative=True)]
 
 
-def test_where_a_client_waits_the_commit_is_told_though_its_servers_disk_is_slow() -> None:
+def test_server_of_a_waiting_client_gets_commit_on_slow_disk() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -210,7 +210,7 @@ def test_where_a_client_waits_the_commit_is_told_though_its_servers_disk_is_slow
     assert solo.packets(effects) == [COMMIT] and not solo.packets(effects, OTHER)
 
 
-def test_before_an_answer_that_relies_on_it_a_commit_is_made_up_for() -> None:
+def test_omitted_commit_is_sent_before_a_reply_that_needs_it() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -219,7 +219,7 @@ def test_before_an_answer_that_relies_on_it_a_commit_is_made_up_for() -> None:
     assert lives[0] == COMMIT and isinstance(lives[-1], Revalidate)
 
 
-def test_a_sync_waits_for_what_a_follower_may_have_answered_and_its_leader_has_not_committed() -> None:
+def test_sync_waits_for_what_a_follower_may_have_committed() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -228,7 +228,7 @@ def test_a_sync_waits_for_what_a_follower_may_have_answered_and_its_leader_has_n
     assert solo.packets(solo.packet(SAID), OTHER) == [COMMIT, wanted]
 
 
-def test_before_a_change_of_membership_is_proposed_a_commit_is_made_up_for() -> None:
+def test_omitted_commit_is_sent_before_a_reconfig_proposal() -> None:
     """Who hears of the change before its own log is durable commits nothing by the leader's word any more."""
     solo = leader()
     solo.together(requests(1))
@@ -242,7 +242,7 @@ def test_before_a_change_of_membership_is_proposed_a_commit_is_made_up_for() -> 
 # -- who comes back
 
 
-def test_a_follower_that_may_have_committed_more_than_its_leader_is_not_cut_back() -> None:
+def test_follower_that_committed_more_is_not_truncated() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -254,7 +254,7 @@ def test_a_follower_that_may_have_committed_more_than_its_leader_is_not_cut_back
     assert solo.packets(effects, AGAIN) == [Diff(FIRST), NewLeader(E1)]
 
 
-def test_a_follower_that_came_back_and_is_gone_again_is_forgotten() -> None:
+def test_follower_that_returned_and_left_again_is_forgotten() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -264,7 +264,7 @@ def test_a_follower_that_came_back_and_is_gone_again_is_forgotten() -> None:
     assert not solo.packets(solo.packet(SAID, OTHER), AGAIN)
 
 
-def test_a_follower_that_lacks_what_its_leader_told_it_of_need_not_wait() -> None:
+def test_follower_without_the_acked_proposal_need_not_wait() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -275,7 +275,7 @@ def test_a_follower_that_lacks_what_its_leader_told_it_of_need_not_wait() -> Non
 # -- the follower
 
 
-def test_a_follower_commits_what_both_logs_hold_whichever_is_durable_first() -> None:
+def test_follower_commits_once_both_logs_are_durable() -> None:
     leaders_first, own_first = follower(), follower()
     leaders_first.packet(Proposal([txn(1, 1)]))
     leaders_first.packet(SAID)
@@ -289,7 +289,7 @@ def test_a_follower_commits_what_both_logs_hold_whichever_is_durable_first() -> 
     assert own_first.app.last_applied == FIRST
 
 
-def test_a_proposal_that_the_leader_has_not_acknowledged_waits_for_the_commit() -> None:
+def test_proposal_without_leader_ack_waits_for_the_commit() -> None:
     solo = follower()
     solo.packet(Proposal([txn(1, 1), txn(1, 2)]))
     solo.packet(SAID)
@@ -307,7 +307,7 @@ def test_a_commit_of_what_is_committed_already_changes_nothing() -> None:
     assert solo.packet(COMMIT) == [] and solo.peer.state is PeerState.FOLLOWING
 
 
-def test_a_follower_ignores_the_leaders_acks_while_a_change_of_membership_is_proposed(
+def test_follower_ignores_leader_acks_during_reconfig(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     solo = follower()
@@ -321,7 +321,7 @@ def test_a_follower_ignores_the_leaders_acks_while_a_change_of_membership_is_pro
 
 
 @pytest.mark.parametrize("agreed", [True, False])
-def test_an_ack_of_the_leader_for_an_unknown_proposal_or_without_agreement_ends_the_link(agreed: bool) -> None:
+def test_leader_ack_unknown_or_without_agreement_ends_the_link(agreed: bool) -> None:
     solo = follower(cumulative=agreed)
     if not agreed:
         solo.packet(Proposal([txn(1, 1)]))
@@ -330,7 +330,7 @@ def test_an_ack_of_the_leader_for_an_unknown_proposal_or_without_agreement_ends_
     assert any(isinstance(getattr(e, "event", None), PeerProtocolBroken) for e in effects)
 
 
-def test_a_server_offers_to_heed_its_leader_with_all_else_that_only_ours_know() -> None:
+def test_learner_offers_leader_acks_with_the_other_extensions() -> None:
     for cumulative in (True, False):
         solo = Solo(cumulative=cumulative)
         solo.start()
@@ -343,7 +343,7 @@ def test_a_server_offers_to_heed_its_leader_with_all_else_that_only_ours_know() 
 # -- together
 
 
-def test_a_write_that_a_follower_answered_before_its_leader_committed_it_outlives_the_leader() -> None:
+def test_write_a_follower_answered_early_survives_its_leader() -> None:
     cores = Cores()
     begin = (Start(), Elect((1, 2, 3)), Run())
     both_hold_it = (Write(1), Deliver(1, 3), Deliver(3, 1), SyncDisk(3), Deliver(3, 1), SyncDisk(1))

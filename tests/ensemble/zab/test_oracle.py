@@ -109,7 +109,7 @@ def test_a_follower_that_the_oracle_chooses_takes_over() -> None:
     pair.write_some(follower)
 
 
-def test_a_server_that_returns_without_the_oracles_word_follows_and_is_given_everything() -> None:
+def test_server_that_returns_without_oracle_follows_and_syncs() -> None:
     pair, leader, follower = whole(4)
     pair.choose(follower)
     pair.stop(leader)
@@ -120,7 +120,7 @@ def test_a_server_that_returns_without_the_oracles_word_follows_and_is_given_eve
     assert pair.serve() == follower and len(pair.nodes[leader].app.entries) == 10
 
 
-def test_a_lone_survivor_that_loses_the_oracles_word_stops_within_two_ticks() -> None:
+def test_lone_survivor_that_loses_the_oracle_stops_in_two_ticks() -> None:
     pair, leader, follower = whole(5)
     pair.choose(leader)
     pair.stop(follower)
@@ -131,7 +131,7 @@ def test_a_lone_survivor_that_loses_the_oracles_word_stops_within_two_ticks() ->
     assert pair.leader() is None
 
 
-def test_while_both_servers_serve_both_must_have_what_is_acknowledged() -> None:
+def test_both_connected_servers_must_have_acknowledged_writes() -> None:
     pair, leader, follower = whole(6)
     pair.choose(leader)
     pair.run(TICK_MS)
@@ -180,7 +180,7 @@ def test_each_of_two_servers_fails_in_turn_and_nothing_is_lost(seed: int) -> Non
     assert all(zxid in held for zxid in pair.acknowledged)
 
 
-def test_a_survivor_is_a_quorum_and_both_count_where_both_are_heard() -> None:
+def test_survivor_is_a_quorum_but_both_count_while_connected() -> None:
     quorum = SurvivorQuorum(Quorum((1, 2)), PeerId(2))
     assert quorum.contains({PeerId(2)}) and not quorum.contains({PeerId(1)}) and quorum.voters == (1, 2)
     assert quorum.reached({PeerId(2): 7}) == 7

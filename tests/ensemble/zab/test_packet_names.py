@@ -70,7 +70,7 @@ CONTENTS: list[tuple[Packet, str, str, dict[str, object]]] = [
 
 
 @pytest.mark.parametrize(("packet", "phase", "name", "subject"), CONTENTS)
-def test_each_packet_has_zookeepers_name_and_says_what_it_is_about(
+def test_each_packet_has_zookeepers_name_and_its_subject(
     packet: Packet, phase: str, name: str, subject: dict[str, object]
 ) -> None:
     (content,) = packet_contents(packet)
@@ -99,21 +99,19 @@ def test_proposals_that_are_joined_are_as_many_messages() -> None:
         ),
     ],
 )
-def test_a_transaction_is_told_with_the_znodes_that_it_changes(
-    op: OpCode, body: object, told: dict[str, object]
-) -> None:
+def test_transaction_is_described_with_the_znodes_it_changes(op: OpCode, body: object, told: dict[str, object]) -> None:
     whole = Txn(SessionId(0x1F), 1, Z, 0, op, body)  # type: ignore[arg-type]
     assert txn_subject(whole) == {"zxid": "0x30000001a", "session": "0x1f", **told}
 
 
-def test_of_many_znodes_the_first_are_told_and_how_many_there_are() -> None:
+def test_many_znodes_are_shortened_to_the_first_and_a_count() -> None:
     paths = [f"/{n}" for n in range(LISTED_MAX + 1)]
     body = CloseSessionTxn(paths)
     subject = txn_subject(Txn(SessionId(1), 1, Z, 0, OpCode.CLOSE_SESSION, body))
     assert (subject["names"], subject["count"]) == (paths[:-1], LISTED_MAX + 1)
 
 
-def test_a_notification_tells_its_senders_state_and_vote() -> None:
+def test_notification_is_described_with_sender_state_and_vote() -> None:
     content = notification_content(Notification(PeerState.LEADING, Vote(PeerId(3), Zxid(0x1A), Epoch(5)), 7))
     assert (content.group, content.kind) == ("election", "Notification")
     assert content.subject == {"state": "LEADING", "round": 7, "vote": 3, "zxid": "0x1a", "epoch": 5}

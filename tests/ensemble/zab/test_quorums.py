@@ -69,7 +69,7 @@ def test_any_two_quorums_share_a_server(quorum: QuorumSystem) -> None:
     assert all(one & other for one in quorums for other in quorums)
 
 
-def test_a_server_without_weight_is_never_preferred_and_never_in_the_way() -> None:
+def test_server_without_weight_is_never_preferred_or_needed() -> None:
     light, heavy = Vote(PeerId(4), Zxid(9), Epoch(2)), Vote(PeerId(2), Zxid(1), Epoch(1))
     assert not preferred(light, heavy, WEIGHTED)
     assert preferred(heavy, light, WEIGHTED)
@@ -122,7 +122,7 @@ def membership_text(size: int, extra: str) -> str:
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 7])
-def test_ensembles_of_any_size_elect_commit_and_survive_a_minority(size: int) -> None:
+def test_ensembles_of_any_size_survive_a_lost_minority(size: int) -> None:
     world = World(size, voters=size)
     world.start()
     world.run_until(world.settled)

@@ -107,7 +107,7 @@ def test_without_reconfig_enabled_no_membership_changes() -> None:
     assert everybody_knows(world, Membership.parse(text(line(1), line(2), line(3))))
 
 
-def test_a_spare_server_follows_without_a_vote_until_it_is_made_a_voter() -> None:
+def test_spare_server_follows_without_a_vote_until_added() -> None:
     world = ensemble(2, spares=2)
     world.start(4, 5)
     world.run_until(world.settled)
@@ -160,7 +160,7 @@ def test_one_reconfiguration_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("asks_a_follower", [False, True], ids=["at-the-leader", "at-a-follower"])
-def test_what_was_proposed_before_a_change_came_into_force_needs_both_quorums_still(asks_a_follower: bool) -> None:
+def test_proposals_before_a_reconfig_need_both_quorums(asks_a_follower: bool) -> None:
     """A follower that is a quorum with its leader may not commit it by itself, either."""
     world = ensemble(3, spares=2)
     world.start(4, 5)
@@ -182,7 +182,7 @@ def test_what_was_proposed_before_a_change_came_into_force_needs_both_quorums_st
     write(world)
 
 
-def test_members_of_a_change_that_are_ahead_of_every_member_in_force_keep_nobody_from_leading() -> None:
+def test_new_members_ahead_of_all_old_ones_do_not_block_election() -> None:
     """They may not stand for election, and their promises are needed: what nobody else has is not committed."""
     world = ensemble(3, spares=2)
     world.start(4, 5)
@@ -215,7 +215,7 @@ def as_zookeepers_leader(core: Core, peer: LearnerLink, newleader_zxid: Zxid, me
 
 
 @pytest.mark.parametrize("names_what_it_has_seen", [False, True], ids=["ours", "zookeepers"])
-def test_who_comes_back_while_a_membership_is_proposed_does_not_put_it_in_force(names_what_it_has_seen: bool) -> None:
+def test_returning_server_does_not_activate_proposed_reconfig(names_what_it_has_seen: bool) -> None:
     """Else it would tell its fellows of it, and they would be a quorum of the new members beside one of the old."""
     world = ensemble(3, spares=3)
     world.start(4, 5, 6)
@@ -238,7 +238,7 @@ def test_who_comes_back_while_a_membership_is_proposed_does_not_put_it_in_force(
     assert leader_of(world).id in old and everybody_knows(world, before)
 
 
-def test_what_is_proposed_comes_behind_what_is_in_force() -> None:
+def test_proposed_membership_is_sent_after_the_active_one() -> None:
     """Of two memberships that a ZooKeeper learner hears of, the later is the one that it has seen last."""
     world = ensemble(3)
     leader, before = leader_of(world), leader_of(world).peer.membership
@@ -260,7 +260,7 @@ def test_what_is_proposed_comes_behind_what_is_in_force() -> None:
 
 
 @pytest.mark.parametrize("at_a_follower", [False, True], ids=["at-the-leader", "at-a-follower"])
-def test_an_observer_that_comes_back_is_no_voter_by_what_is_only_proposed(at_a_follower: bool) -> None:
+def test_returning_observer_gets_no_vote_by_proposed_reconfig(at_a_follower: bool) -> None:
     """It hears of nothing that is not committed: only the word of whom it learns from can mislead it."""
     masters = {"observes_followers": at_a_follower, "serves_observers": at_a_follower}
     world = ensemble(3, observers=1, spares=2, **masters)
@@ -286,7 +286,7 @@ def test_a_new_membership_needs_a_quorum_in_sync() -> None:
     assert leader.app.refusals == [ErrorCode.NEW_CONFIG_NO_QUORUM]
 
 
-def test_a_leader_that_leaves_hands_over_and_follows_without_a_vote() -> None:
+def test_removed_leader_hands_over_and_follows_without_a_vote() -> None:
     world = ensemble(6)
     leader = leader_of(world)
     others = tuple(i for i in (1, 2, 3) if i != leader.id)
@@ -302,7 +302,7 @@ def test_a_leader_that_leaves_hands_over_and_follows_without_a_vote() -> None:
     write(world)
 
 
-def test_the_designated_leader_is_the_one_that_logged_most() -> None:
+def test_designated_leader_has_the_longest_log() -> None:
     world = ensemble(7, voters=5)
     leader = leader_of(world)
     slow = max(i for i in range(1, 6) if i != leader.id)
@@ -365,7 +365,7 @@ def test_a_leader_at_a_new_address_that_is_all_there_is_leads_on(voters: int) ->
     assert leader.peer.membership == membership
 
 
-def test_a_server_that_missed_it_hears_of_it_in_an_election() -> None:
+def test_server_that_missed_a_reconfig_learns_it_in_an_election() -> None:
     world = ensemble(10, voters=5)
     leader = leader_of(world)
     away = next(i for i in range(1, 6) if i != leader.id)
@@ -378,7 +378,7 @@ def test_a_server_that_missed_it_hears_of_it_in_an_election() -> None:
     assert everybody_knows(world, membership)
 
 
-def test_a_server_with_a_newer_membership_is_not_led_by_an_older_one() -> None:
+def test_server_with_newer_membership_rejects_an_older_leader() -> None:
     """Two of five that missed the change are a quorum of nothing, and must not take others with them."""
     world = ensemble(11, voters=3, spares=2)
     world.start(4, 5)
@@ -426,7 +426,7 @@ def test_an_open_reconfiguration_is_completed_by_the_next_leader(seed: int) -> N
     assert all(n.disk.next_membership is None for n in world.nodes.values() if not n.queue)
 
 
-def test_a_reign_whose_quorum_ends_with_the_change_that_it_completes_names_that_change() -> None:
+def test_resignation_after_a_completed_reconfig_names_it() -> None:
     """An observer that is a voter of what an earlier leader left open makes the epoch by its promise.  Where it has not
     come back as a voter when the leader looks, nobody was lost: it is the membership that became another one."""
     world = ensemble(31, voters=3, observers=1)
@@ -450,7 +450,7 @@ def test_a_reign_whose_quorum_ends_with_the_change_that_it_completes_names_that_
     write(world)
 
 
-def test_a_reconfiguration_that_nobody_else_logged_is_taken_back() -> None:
+def test_reconfig_logged_by_its_leader_alone_is_undone() -> None:
     world = ensemble(30, voters=3)
     leader = leader_of(world)
     world.isolate(leader.id)

@@ -31,7 +31,7 @@ LOG = [txn(1, 3), txn(1, 4), txn(1, 5), txn(3, 1), txn(3, 2)]
         pytest.param((0, 0), "SNAP", (3, 2), [], id="an empty learner"),
     ],
 )
-def test_the_leader_chooses_diff_trunc_or_snap_by_the_learners_last_zxid(
+def test_leader_chooses_diff_trunc_or_snap_by_last_zxid(
     learner: tuple[int, int], mode: str, zxid: tuple[int, int], sent: list[tuple[int, int]]
 ) -> None:
     plan = plan_sync(make_zxid(*learner), LOG[-1].zxid, LOG)
@@ -39,13 +39,13 @@ def test_the_leader_chooses_diff_trunc_or_snap_by_the_learners_last_zxid(
     assert [t.zxid for t in plan.txns] == [make_zxid(*z) for z in sent]
 
 
-def test_an_extra_transaction_in_the_same_epoch_is_truncated_and_the_rest_follows() -> None:
+def test_extra_transaction_of_the_epoch_is_truncated_before_diff() -> None:
     log = [txn(1, 3), txn(1, 5)]  # A gap no leader of ours makes; ZooKeeper's may.
     plan = plan_sync(make_zxid(1, 4), log[-1].zxid, log)
     assert (plan.mode, plan.zxid, [t.zxid for t in plan.txns]) == ("TRUNC", log[0].zxid, [log[1].zxid])
 
 
-def test_without_a_committed_log_the_tree_is_all_a_leader_can_offer() -> None:
+def test_leader_without_a_committed_log_sends_its_tree() -> None:
     tree_zxid = make_zxid(2, 9)
     assert plan_sync(tree_zxid, tree_zxid, []).mode == "DIFF"
     assert plan_sync(make_zxid(2, 8), tree_zxid, []).mode == "SNAP"
@@ -53,7 +53,7 @@ def test_without_a_committed_log_the_tree_is_all_a_leader_can_offer() -> None:
     assert plan_sync(make_zxid(2, 10), tree_zxid, []).mode == "TRUNC"
 
 
-def test_the_next_zxid_has_the_next_counter_or_begins_a_higher_epoch() -> None:
+def test_next_zxid_has_next_counter_or_starts_a_higher_epoch() -> None:
     assert follows(0, make_zxid(1, 1)) and follows(make_zxid(1, 1), make_zxid(1, 2))
     assert follows(make_zxid(1, 7), make_zxid(4, 1)) and follows(make_zxid(4, 0), make_zxid(4, 1))
     for gap in (make_zxid(1, 7), make_zxid(1, 9), make_zxid(2, 2), make_zxid(1, 1), Zxid(0)):
@@ -75,7 +75,7 @@ def sent_after_reading(solo: Solo, *read: tuple[int, int]) -> list[Packet]:
     return solo.packets(solo.do(solo.peer.on_log_read(solo.now, LINK, make_zxid(1, 1), txns)))
 
 
-def test_whoever_reads_the_log_is_told_what_follows_each_epochs_end() -> None:
+def test_log_read_request_names_what_follows_each_epoch() -> None:
     wanted = leader_asked_by_one_that_stands_at_its_snapshot().of(ReadLog)[0]
     assert wanted.borders == {make_zxid(1, 3): make_zxid(2, 1)}
 

@@ -36,7 +36,7 @@ def test_revalidation_goes_to_the_leader_and_back() -> None:
     assert said == [Revalidate(SessionId(6), 4000, True, E1)]
 
 
-def test_a_sync_is_answered_after_a_ping_round_that_began_after_it() -> None:
+def test_sync_is_answered_after_a_later_ping_round() -> None:
     """ZOOKEEPER-1675: committed is not enough, the leader must still lead."""
     solo = established_leader()
     solo.timer(HALF_TICK_TIMER, 50)
@@ -47,13 +47,13 @@ def test_a_sync_is_answered_after_a_ping_round_that_began_after_it() -> None:
     assert len(solo.of(Answer, solo.packet(Ping(E1)))) == 1
 
 
-def test_a_follower_that_passes_a_sync_on_says_that_it_follows_and_two_of_three_are_a_quorum() -> None:
+def test_sync_of_a_follower_needs_no_ping_round_of_three() -> None:
     solo = established_leader()
     sync = SyncRequest(SessionId(1), 9, "/")
     assert solo.packets(solo.packet(sync)) == [sync], "no ping round is needed"
 
 
-def test_a_followers_sync_needs_a_ping_round_where_leader_and_follower_are_no_quorum() -> None:
+def test_sync_of_a_follower_needs_a_ping_round_of_five() -> None:
     world = World(3, voters=5, loss=0.0)
     world.start()
     world.run_until(world.settled)
@@ -116,7 +116,7 @@ def test_a_deposed_leader_does_not_answer_a_sync() -> None:
     assert world.answered_syncs == 0 and world.closed
 
 
-def test_only_a_leader_that_still_leads_says_that_a_session_is_over() -> None:
+def test_session_is_reported_expired_by_an_active_leader_only() -> None:
     """Or a leader that wakes up after its replacement tells clients that sessions which live are over: seed 9819."""
     solo = established_leader()
     gone = SessionId(-6)
@@ -130,13 +130,13 @@ def test_only_a_leader_that_still_leads_says_that_a_session_is_over() -> None:
     assert solo.app.revalidations == [(gone, False)]
 
 
-def test_a_follower_that_asks_for_a_session_vouches_for_its_leader() -> None:
+def test_session_query_of_a_follower_confirms_its_leader() -> None:
     solo = established_leader()
     said = solo.packets(solo.packet(Revalidate(SessionId(-6), 4000)))
     assert said == [Revalidate(SessionId(-6), 4000, False, E1)]
 
 
-def test_a_session_is_said_to_be_over_once_its_closing_is_committed() -> None:
+def test_session_is_reported_expired_once_its_close_is_committed() -> None:
     solo = established_leader()
     solo.packet(request())
     solo.packet(Revalidate(SessionId(-6), 4000))

@@ -36,7 +36,7 @@ def test_a_silent_learner_is_dropped_after_sync_limit() -> None:
     assert solo.peer.state is PeerState.LOOKING
 
 
-def test_a_learner_that_does_not_acknowledge_is_dropped_after_sync_limit() -> None:
+def test_learner_that_does_not_ack_is_closed_after_sync_limit() -> None:
     solo = established_leader()
     solo.packet(request())
     for _ in range(10):
@@ -47,7 +47,7 @@ def test_a_learner_that_does_not_acknowledge_is_dropped_after_sync_limit() -> No
     assert solo.peer.state is PeerState.LOOKING
 
 
-def test_a_leader_gives_up_when_no_quorum_comes_within_init_limit() -> None:
+def test_leader_without_a_quorum_resigns_after_init_limit() -> None:
     solo = Solo(id=3)
     solo.start()
     solo.hear(1, PeerState.LOOKING, (3, 0, 0))
@@ -56,7 +56,7 @@ def test_a_leader_gives_up_when_no_quorum_comes_within_init_limit() -> None:
     assert solo.peer.state is PeerState.LOOKING and solo.peer.round == 2
 
 
-def test_a_leader_that_waits_for_a_voter_which_looks_again_starts_over_with_it() -> None:
+def test_leader_starts_over_with_an_awaited_voter_that_looks() -> None:
     """ZOOKEEPER-3109."""
     solo = Solo(id=3)
     solo.start()
@@ -82,7 +82,7 @@ def elected(voters: range, *agreed: int) -> Solo:
     return solo
 
 
-def test_a_leader_whose_voters_have_heard_better_in_that_round_looks_on_in_it_and_follows() -> None:
+def test_leader_outvoted_in_its_round_looks_on_and_follows() -> None:
     """Votes of a round only get better, so they will not come: there is nothing to wait for until initLimit."""
     solo = elected(range(1, 4), 1)
     solo.hear(1, PeerState.LOOKING, (3, 0, 0))
@@ -92,14 +92,14 @@ def test_a_leader_whose_voters_have_heard_better_in_that_round_looks_on_in_it_an
     assert (solo.peer.state, solo.peer.leader_id, solo.peer.round) == (PeerState.FOLLOWING, 3, 1)
 
 
-def test_what_a_voter_says_late_or_in_another_round_ends_no_reign_that_it_agreed_to() -> None:
+def test_late_or_other_round_votes_of_supporters_are_ignored() -> None:
     solo = elected(range(1, 4), 1)
     for said, of_round in (((2, 0, 0), 1), ((1, 0, 0), 1), ((3, 0, 0), 0)):
         solo.hear(1, PeerState.LOOKING, said, round=of_round)
         assert solo.peer.state is PeerState.LEADING
 
 
-def test_better_votes_end_a_reign_when_nobody_is_left_who_agreed() -> None:
+def test_better_votes_of_all_supporters_end_the_leadership() -> None:
     """Whoever is left may follow it by now, and leaves it for a higher round alone; which would end others' reigns."""
     solo = elected(range(1, 6), 1, 3, 4)
     solo.hear(5, PeerState.LOOKING, (5, 0, 0))
@@ -110,7 +110,7 @@ def test_better_votes_end_a_reign_when_nobody_is_left_who_agreed() -> None:
     assert solo.peer.state is PeerState.LOOKING and solo.peer.round == 1
 
 
-def test_who_agrees_behind_the_decision_counts_as_well() -> None:
+def test_support_after_the_decision_counts_too() -> None:
     solo = elected(range(1, 6), 1, 3)
     for late in (4, 5):
         solo.hear(late, PeerState.LOOKING, (2, 0, 0))
@@ -119,7 +119,7 @@ def test_who_agrees_behind_the_decision_counts_as_well() -> None:
     assert solo.peer.state is PeerState.LEADING, "5 has agreed"
 
 
-def test_a_vote_that_nobody_can_cast_ends_no_reign() -> None:
+def test_invalid_vote_does_not_end_the_leadership() -> None:
     """For this peer with another history than it has, for a stranger, or for who has lost its data."""
     solo = elected(range(1, 4), 1)
     for said in ((2, 5, 0), (9, 5, 0), (3, NO_DATA_ZXID, 5)):
@@ -127,7 +127,7 @@ def test_a_vote_that_nobody_can_cast_ends_no_reign() -> None:
         assert solo.peer.state is PeerState.LEADING
 
 
-def test_a_leader_that_was_chosen_since_others_follow_it_is_outvoted_too() -> None:
+def test_leader_elected_through_its_followers_can_be_outvoted() -> None:
     solo = Solo(id=2)
     solo.start()
     solo.hear(1, PeerState.LOOKING, (3, 0, 0))
@@ -140,7 +140,7 @@ def test_a_leader_that_was_chosen_since_others_follow_it_is_outvoted_too() -> No
     assert solo.peer.state is PeerState.LOOKING
 
 
-def test_a_leader_does_not_start_over_for_who_has_lost_transactions_and_has_no_vote() -> None:
+def test_leader_does_not_start_over_for_a_server_without_data() -> None:
     """It would go on asking, and end every reign whose followers take their time to connect."""
     solo = Solo(id=3)
     solo.start()
@@ -152,7 +152,7 @@ def test_a_leader_does_not_start_over_for_who_has_lost_transactions_and_has_no_v
     assert solo.peer.state is PeerState.LEADING
 
 
-def test_a_follower_leaves_a_silent_leader_after_sync_limit_and_init_limit_before_newleader() -> None:
+def test_follower_leaves_silent_leader_after_sync_or_init_limit() -> None:
     early = Solo()
     early.follow()
     early.timer(LIVENESS_TIMER, 999)
@@ -167,7 +167,7 @@ def test_a_follower_leaves_a_silent_leader_after_sync_limit_and_init_limit_befor
     assert solo.peer.state is PeerState.LOOKING
 
 
-def test_init_limit_does_not_end_a_synchronisation_of_which_something_comes_or_goes() -> None:
+def test_init_limit_does_not_end_a_sync_with_traffic() -> None:
     follower, leader = Solo(), established_leader()
     follower.follow()
     late = LinkId(8)
@@ -183,7 +183,7 @@ def test_init_limit_does_not_end_a_synchronisation_of_which_something_comes_or_g
     assert [learner.peer_id for learner in leader.peer.status().learners] == [1, 2]
 
 
-def test_init_limit_does_not_end_a_reign_whose_quorum_is_being_synchronised_and_a_silent_one_does() -> None:
+def test_init_limit_spares_a_leader_whose_quorum_is_syncing() -> None:
     """Of three servers one had the data, one had lost its disk and one was away: the snapshot began anew, for ever."""
     leader = Solo(id=3)
     leader.lead(follower=1)
@@ -203,7 +203,7 @@ def test_init_limit_does_not_end_a_reign_whose_quorum_is_being_synchronised_and_
     assert leader.peer.state is PeerState.LOOKING
 
 
-def test_init_limit_does_not_end_a_reign_while_the_log_is_read_for_its_quorum() -> None:
+def test_init_limit_spares_a_leader_that_reads_its_log() -> None:
     """A large log takes longer than that, and whoever gets it says nothing before the end: it was dropped for its
     silence, and the reading began anew, for ever."""
     leader = Solo(id=3, snapshot=tree(txn(1, 1)), log=[txn(1, 2), txn(1, 3), txn(2, 1)], epochs=(2, 2))
@@ -222,7 +222,7 @@ def test_init_limit_does_not_end_a_reign_while_the_log_is_read_for_its_quorum() 
     assert leader.peer.state is PeerState.LOOKING
 
 
-def test_init_limit_ends_a_reign_whose_own_disk_does_not_get_ready() -> None:
+def test_init_limit_ends_a_leader_whose_own_disk_is_not_ready() -> None:
     leader = Solo(id=3)
     leader.lead(follower=1)
     leader.packet(AckEpoch(leader.peer.last_zxid, 0))
@@ -245,7 +245,7 @@ def test_connecting_is_tried_again_soon_and_not_for_ever() -> None:
     assert delays[:4] == [10, 20, 40, 50] and 900 <= sum(delays) <= 1100
 
 
-def test_links_that_come_before_the_election_has_ended_here_are_held_for_the_leader() -> None:
+def test_links_before_the_elections_end_are_kept_for_leader() -> None:
     solo = Solo(id=3)
     solo.start()
     solo.do(solo.peer.on_link_accepted(solo.now, LINK))

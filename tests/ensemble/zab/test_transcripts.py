@@ -79,7 +79,7 @@ def test_a_follower_that_is_behind_gets_a_diff() -> None:
     ]
 
 
-def test_trunc_of_what_only_a_deposed_leader_had_logged_and_crash_in_mid_proposal() -> None:
+def test_deposed_leaders_uncommitted_proposal_is_truncated() -> None:
     world = settled_world()
     # The leader's proposal reaches its own disk and nobody else's, and it dies.
     world.isolate(3)
@@ -102,7 +102,7 @@ def test_trunc_of_what_only_a_deposed_leader_had_logged_and_crash_in_mid_proposa
     assert [t.zxid for t in world.nodes[3].disk.log] == [0x100000001, 0x100000002]
 
 
-def test_a_deposed_leaders_tail_is_replaced_by_a_snapshot_once_the_next_epoch_has_written() -> None:
+def test_deposed_leaders_tail_is_replaced_by_a_snapshot() -> None:
     world = settled_world()
     world.isolate(3)
     world.write(3)
@@ -127,7 +127,7 @@ def test_a_deposed_leaders_tail_is_replaced_by_a_snapshot_once_the_next_epoch_ha
     assert modes(world, 3)[-1:] == ["SNAP"] and world.nodes[3].disk.log == []
 
 
-def test_a_proposal_that_reached_one_follower_survives_its_leader() -> None:
+def test_proposal_on_one_follower_survives_its_leader() -> None:
     world = settled_world()
     world.cut_off(3, 1)  # To 1 alone nothing goes.
     world.write(3)

@@ -114,7 +114,7 @@ def bench() -> Iterator[Bench]:
     made.runtime.stop()
 
 
-def test_a_change_asked_of_a_controller_that_freezes_is_carried_out_by_the_next_one(bench: Bench) -> None:
+def test_change_sent_to_frozen_controller_is_retried_on_next(bench: Bench) -> None:
     bench.brokers.frozen.add(1)
     bench.fail_over_to(2)
     assert bench.run(bench.client.create_topic("orders", timeout_ms=15_000)) < FAILOVER_MS + 1_000
@@ -129,7 +129,7 @@ def test_a_controller_that_was_replaced_long_ago_is_left_at_once(bench: Bench) -
     assert bench.brokers.carried_out[1:] == [(2, "orders")]
 
 
-def test_what_a_frozen_controller_had_done_already_may_have_been_made(bench: Bench) -> None:
+def test_change_a_frozen_controller_completed_is_fate_unknown(bench: Bench) -> None:
     bench.brokers.frozen.add(1)
     bench.brokers.topics.add("orders")
     bench.fail_over_to(2)
@@ -144,7 +144,7 @@ def test_without_a_next_controller_the_change_may_have_been_made(bench: Bench) -
     assert isinstance(bench.refused(bench.client.create_topic("orders", timeout_ms=5_000)), KafkaFateUnknown)
 
 
-def test_what_never_went_out_was_not_made(bench: Bench) -> None:
+def test_change_that_was_never_sent_is_unavailable(bench: Bench) -> None:
     bench.run(bench.client.create_topic("before"))
     bench.brokers.gone.add(1)
     refusal = bench.refused(bench.client.create_topic("orders", timeout_ms=2_000))

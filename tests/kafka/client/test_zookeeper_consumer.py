@@ -66,7 +66,7 @@ def data(cluster: Cluster, path: str) -> bytes | None:
     return None if node is None else node.data
 
 
-def test_the_zookeeper_consumer_registers_claims_partitions_and_keeps_its_offsets_in_zookeeper(
+def test_zookeeper_consumer_registers_claims_and_stores_offsets(
     cluster: Cluster,
 ) -> None:
     reader = Reader(cluster, "c1")
@@ -114,7 +114,7 @@ def test_members_share_the_partitions_and_hand_them_over(cluster: Cluster) -> No
     assert sorted(first.numbers() + second.numbers()) == list(range(10))
 
 
-def test_a_partition_that_another_member_still_owns_is_waited_for(cluster: Cluster) -> None:
+def test_partition_owned_by_another_member_is_awaited(cluster: Cluster) -> None:
     cluster.ensemble.put("/consumers/readers/owners/orders/1", b"zombie-0")
     reader = Reader(cluster, "c1")
     produce(cluster, range(4))
@@ -139,7 +139,7 @@ def test_the_zookeeper_consumer_finds_a_new_leader_in_zookeeper(cluster: Cluster
     assert sorted(reader.numbers()) == list(range(8))
 
 
-def test_after_its_session_has_expired_it_registers_and_claims_again(cluster: Cluster) -> None:
+def test_expired_consumer_registers_and_claims_again(cluster: Cluster) -> None:
     reader = Reader(cluster, "c1")
     produce(cluster, range(4))
     cluster.wait(3_000)

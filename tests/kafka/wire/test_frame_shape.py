@@ -39,7 +39,7 @@ def test_the_check_of_a_frames_shape_ends_where_its_reader_ends(key: ApiKey) -> 
                     check_shape(schema, data[:short], 0)
 
 
-def test_an_array_that_announces_more_than_the_frame_holds_is_refused() -> None:
+def test_array_longer_than_the_frame_is_rejected() -> None:
     with pytest.raises(WireError, match="announces 2147483647 members in 10 bytes"):
         check_shape(request_class(ApiKey.METADATA, 1), struct.pack(">i", 2**31 - 1) + bytes(10), 0)
 
@@ -51,7 +51,7 @@ def test_a_compact_array_of_billions_does_not_end_the_process() -> None:
         decode_request(head + b"\xff\xff\xff\xff\x7f" + bytes(20))
 
 
-def test_a_tagged_field_must_be_as_long_as_it_says() -> None:
+def test_tagged_field_must_have_its_stated_length() -> None:
     schema = request_class(ApiKey.FETCH, 12)
     good = encoded(schema)
     assert good.endswith(b"\x00")
@@ -71,7 +71,7 @@ def test_null_where_the_schema_allows_none_is_refused() -> None:
     assert check_shape(request_class(ApiKey.METADATA, 1), struct.pack(">i", -1), 0) == 4
 
 
-def test_a_text_is_no_longer_in_the_compact_form_than_in_the_older_one() -> None:
+def test_compact_string_has_the_limit_of_a_classic_string() -> None:
     # What comes as one is stored as the other, and nothing of a group with a longer name could be.
     def asked(name: str) -> bytes:
         return encode_request(1, "c", request(ApiKey.HEARTBEAT, 4, group_id=name, member_id="m"))[4:]
@@ -103,7 +103,7 @@ READ = "a\ufffd\ufffd"
     ],
     ids=lambda value: value.name if isinstance(value, ApiKey) else "",
 )
-def test_what_is_no_utf_8_is_read_as_java_reads_it(key: ApiKey, values: dict[str, Any]) -> None:
+def test_invalid_utf_8_is_decoded_as_java_decodes_it(key: ApiKey, values: dict[str, Any]) -> None:
     for version in versions(key):
         frame = encode_request(1, f"client {SAID}", request(key, version, **values))[4:]
         sent = frame.replace(SAID.encode(), UNREADABLE)
@@ -140,7 +140,7 @@ def test_a_truth_is_whatever_is_not_0_as_java_reads_it() -> None:
 
 
 @pytest.mark.parametrize("said_ms", [-(2**63), -1, 0, 2**62, 2**63 - 1])
-def test_a_duration_that_kio_cannot_hold_is_the_longest_that_it_can(said_ms: int) -> None:
+def test_duration_kio_cannot_hold_is_clamped_to_its_maximum(said_ms: int) -> None:
     for version in range(2, 5):
         asked = request(ApiKey.OFFSET_COMMIT, version, group_id="g", retention_time=77)
         frame = encode_request(1, "c", asked)[4:]
@@ -154,7 +154,7 @@ UNKNOWN_FIELDS = b"\x02\x63\x03abc\x62\x00"
 
 
 @pytest.mark.parametrize("key", SUPPORTED, ids=lambda key: key.name)
-def test_tagged_fields_that_nobody_here_knows_are_passed_over(key: ApiKey) -> None:
+def test_unknown_tagged_fields_are_skipped(key: ApiKey) -> None:
     # KIP-482: a newer client, or broker, may send such in any version that is flexible.
     for version in versions(key):
         schema = request_class(key, version)
@@ -170,7 +170,7 @@ def test_tagged_fields_that_nobody_here_knows_are_passed_over(key: ApiKey) -> No
             assert decode_response(answer[:-1] + UNKNOWN_FIELDS, asked) == decode_response(answer, asked)
 
 
-def test_known_tagged_fields_are_read_beside_unknown_ones() -> None:
+def test_known_tagged_fields_are_read_among_unknown_ones() -> None:
     asked = request(ApiKey.API_VERSIONS, 3)
     answer = respond(asked, finalized_features_epoch=7)
     frame = ResponseEncoder().encode(1, answer)[4:]

@@ -109,7 +109,7 @@ def test_an_array_of_impossible_length_is_refused(count: bytes) -> None:
 
 
 @pytest.mark.parametrize("version", [8, 9])
-def test_a_topics_name_is_no_longer_in_the_compact_form_than_in_the_older_one(version: int) -> None:
+def test_compact_topic_name_has_the_limit_of_a_classic_string(version: int) -> None:
     def decoded(name: str) -> Any:
         topics = [{"name": name, "partition_data": []}]
         return decode_request(encode_request(1, "c", request(ApiKey.PRODUCE, version, topic_data=topics))[4:])
@@ -210,7 +210,7 @@ def test_a_hand_packed_control_request_is_what_kio_writes(key: ApiKey, version: 
         assert b"".join(pack(message)) == kio_bytes(message)
 
 
-def test_a_large_metadata_answer_is_packed_in_slices_so_that_others_have_their_turns() -> None:
+def test_large_metadata_response_is_packed_in_slices() -> None:
     rows = [
         MetadataResponsePartition(
             error_code=ErrorCode.none,

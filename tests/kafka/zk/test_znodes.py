@@ -32,7 +32,7 @@ def test_broker_with_and_without_a_rack() -> None:
     assert znodes.decode_broker(1, with_rack) == info
 
 
-def test_a_broker_says_that_its_log_is_intact_among_its_features() -> None:
+def test_broker_registration_features_contain_intact_log() -> None:
     info = BrokerInfo(1, (BrokerEndpoint("PLAINTEXT", "h", 9092),), features=(("f", 1, 3),), log_intact=True)
     data = znodes.encode_broker(info, 1)
     assert b'"features":{"f":{"min_version":1,"max_version":3},"zabka.log.intact":{"min_version":1,"max_v' in data
@@ -88,7 +88,7 @@ def test_partition_state_names_recovery_only_while_recovering() -> None:
     assert znodes.decode_partition_state(shuffled, 0) == state
 
 
-def test_lists_of_partitions_notes_and_ids_are_written_as_kafka_writes_them() -> None:
+def test_partition_lists_notifications_and_ids_match_kafka() -> None:
     partitions = [TopicPartition("T", 0), TopicPartition("U", 3)]
     data = znodes.encode_partition_set(partitions)
     assert data == (b'{"version":1,"partitions":[{"topic":"T","partition":0},{"topic":"U","partition":3}]}')

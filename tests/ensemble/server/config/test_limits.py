@@ -36,7 +36,7 @@ def test_zero_is_no_limit_and_all_hosts_together_may_have_one() -> None:
     assert [limited.admit(host) for host in "abc"] == [True, True, False]
 
 
-def test_a_client_is_not_read_from_while_everybody_has_too_much_under_way() -> None:
+def test_client_reads_pause_while_too_much_is_in_flight() -> None:
     limited = admission(outstanding=1000)
     limited.outstanding = 1000
     assert not limited.overloaded(1)
@@ -82,7 +82,7 @@ def test_a_renewed_session_may_cost_less_than_a_new_one() -> None:
     assert admitted(ConnectionThrottle(settings, lambda: 0.5, 0), 0, 9, renews=True) == 3
 
 
-def test_under_lasting_pressure_more_and_more_are_dropped_at_random() -> None:
+def test_lasting_pressure_drops_more_connections_at_random() -> None:
     settings = ThrottleSettings(tokens=1, fill_time_ms=1000, freeze_time_ms=10, drop_increase=0.25, drop_decrease=0.5)
     throttle = ConnectionThrottle(settings, lambda: 0.4, 0)
     throttle.admits(0, renews=False)
@@ -106,7 +106,7 @@ def test_sessions_are_counted() -> None:
 # -- requests under way ----------------------------------------------------------------------------------------------
 
 
-def test_requests_wait_while_too_many_are_under_way_first_come_first_served() -> None:
+def test_requests_wait_first_in_first_out_above_the_limit() -> None:
     limited = admission(in_process=2)
     gate = RequestGate(limited)
     assert not gate.holds(ONE, [Frames([GET])], 0)
@@ -123,7 +123,7 @@ def test_requests_wait_while_too_many_are_under_way_first_come_first_served() ->
     assert limited.counts.request_throttle_wait_count == 2
 
 
-def test_requests_that_waited_too_long_are_refused_but_pings_never() -> None:
+def test_requests_that_wait_too_long_are_rejected_except_pings() -> None:
     limited = admission(in_process=1, throttled_op_wait_ms=100)
     limited.outstanding = 1
     gate = RequestGate(limited)

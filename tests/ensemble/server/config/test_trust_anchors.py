@@ -57,19 +57,19 @@ def is_taken(server_store: TlsStore, shown: Path) -> bool:
         return False
 
 
-def test_an_expired_certificate_is_refused_though_it_is_itself_trusted(chains: Chains) -> None:
+def test_expired_trusted_certificate_is_rejected(chains: Chains) -> None:
     by_default = store(chains, trusts_expired=False)
     assert all(is_taken(by_default, shown) for shown in chains.in_time)
     assert not any(is_taken(by_default, shown) for shown in (*chains.by_expired_anchor, *chains.refused))
 
 
-def test_behind_the_key_what_is_trusted_need_not_be_in_time_and_all_else_must(chains: Chains) -> None:
+def test_expired_anchor_option_exempts_trust_anchors_only(chains: Chains) -> None:
     like_java = store(chains, trusts_expired=True)
     assert all(is_taken(like_java, shown) for shown in (*chains.in_time, *chains.by_expired_anchor))
     assert not any(is_taken(like_java, shown) for shown in chains.refused)
 
 
-def test_what_is_outdated_is_named(chains: Chains) -> None:
+def test_outdated_anchor_is_reported(chains: Chains) -> None:
     like_java = store(chains, trusts_expired=True)
     expired, _, early, between, _ = chains.refused
     reasons = [like_java.outdated(shaken(like_java, client_with(shown))) or "" for shown in (expired, early, between)]
@@ -104,14 +104,14 @@ def test_the_log_names_what_is_trusted_and_has_expired(chains: Chains, trusts: b
     assert all(line.startswith("ssl.trustStore.location=") and line.endswith(said) for line in lines)
 
 
-def test_who_comes_without_tls_or_certificate_is_not_outdated(chains: Chains) -> None:
+def test_client_without_tls_or_certificate_is_not_outdated(chains: Chains) -> None:
     assert store(chains, trusts_expired=True).outdated(asyncio.Transport({})) is None
 
 
 KEYS = "ssl.keyStore.location=/k.pem\nssl.trustStore.location=/t.pem\nsecureClientPort=1\nzabka.ssl.trustExpired=true\n"
 
 
-def test_the_key_is_refused_beside_a_revocation_list_whose_dates_would_not_count_either(tmp_path: Path) -> None:
+def test_expired_anchor_option_is_rejected_with_revocation_list(tmp_path: Path) -> None:
     assert parse(f"dataDir={tmp_path}\n{KEYS}").client_tls is not None
     with pytest.raises(ConfigError, match="an outdated list would be believed"):
         parse(f"dataDir={tmp_path}\n{KEYS}ssl.crl=true\nzabka.ssl.crl.location=/l.pem\n")

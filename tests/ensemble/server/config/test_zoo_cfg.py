@@ -36,7 +36,7 @@ def test_the_defaults_are_zookeepers(tmp_path: Path) -> None:
     assert config.warnings == ()
 
 
-def test_a_bound_on_sessions_of_minus_one_is_that_of_the_tick_and_the_longest_is_an_int(tmp_path: Path) -> None:
+def test_session_timeout_bound_minus_one_follows_the_tick(tmp_path: Path) -> None:
     longest = f"clientPort=2181\ntickTime={TICK_TIME_MAX_MS}\nminSessionTimeout=-1\nmaxSessionTimeout=-1"
     config = parse(config_text(tmp_path, longest, None))
     assert config.min_session_timeout == 2 * TICK_TIME_MAX_MS
@@ -86,7 +86,7 @@ def test_an_error_names_the_file(tmp_path: Path) -> None:
         load(path)
 
 
-def test_admin_server_and_metrics_are_on_loopback_and_have_to_be_asked_for(tmp_path: Path) -> None:
+def test_admin_server_and_metrics_are_opt_in_and_on_loopback(tmp_path: Path) -> None:
     config = parse(config_text(tmp_path, "clientPort=1", None))
     assert (config.admin, config.metrics) == (None, None)
     prometheus = "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"
@@ -146,7 +146,7 @@ def test_a_missing_data_directory_or_file_is_one_clear_line(tmp_path: Path) -> N
         load(tmp_path / "zoo.cfg")
 
 
-def test_a_server_may_have_several_addresses_where_that_is_enabled(tmp_path: Path) -> None:
+def test_several_addresses_are_accepted_if_enabled(tmp_path: Path) -> None:
     line = "server.1=b:1:2:observer|a:3:4;5"
     parsed = parse_server_line(line.partition("=")[2])
     assert parsed.addresses == (("b", 1, 2), ("a", 3, 4))
@@ -157,7 +157,7 @@ def test_a_server_may_have_several_addresses_where_that_is_enabled(tmp_path: Pat
     assert len(parse(config_text(tmp_path, several + "multiAddress.enabled=true")).servers[1].addresses) == 2
 
 
-def test_the_own_line_says_what_a_server_is_and_another_peer_type_is_a_warning(tmp_path: Path) -> None:
+def test_own_line_sets_the_role_and_other_peer_type_warns(tmp_path: Path) -> None:
     text = "clientPort=1\npeerType=observer\nserver.1=a:1:2\n"
     assert parse(config_text(tmp_path, text)).warnings == (
         "peerType=observer is ignored: this server's own line says participant",
@@ -189,7 +189,7 @@ def test_admin_server_starts_unless_the_key_is_false(tmp_path: Path) -> None:
     assert (off.admin, off.warnings) == (None, ())
 
 
-def test_leader_serves_says_whether_a_leader_has_clients(tmp_path: Path) -> None:
+def test_leader_serves_controls_clients_of_the_leader(tmp_path: Path) -> None:
     """Leader.lead compares with no; a server without an ensemble does not look at it."""
     alone = parse(config_text(tmp_path, "clientPort=1\nleaderServes=no", None))
     assert (alone.leader_serves, ensemble_config(alone).leader_serves, alone.warnings) == (False, True, ())

@@ -41,7 +41,7 @@ def test_the_first_address_is_taken_where_it_answers() -> None:
     asyncio.run(scenario())
 
 
-def test_an_address_that_says_nothing_holds_nobody_up() -> None:
+def test_silent_address_does_not_delay_connecting() -> None:
     async def scenario() -> None:
         faults = LinkFaults()
         faults.apply(silence(f"{SILENT}:9"))
@@ -56,7 +56,7 @@ def test_an_address_that_says_nothing_holds_nobody_up() -> None:
     asyncio.run(scenario())
 
 
-def test_an_address_that_refuses_hands_over_at_once_and_the_last_refusal_is_raised() -> None:
+def test_refusing_address_is_skipped_and_last_refusal_raised() -> None:
     async def scenario() -> None:
         closed = free_ports(2)
         server, port = await port_of("127.0.2.1")
@@ -69,13 +69,13 @@ def test_an_address_that_refuses_hands_over_at_once_and_the_last_refusal_is_rais
     asyncio.run(scenario())
 
 
-def test_a_server_listens_at_each_of_its_addresses_or_at_all_there_are() -> None:
+def test_server_listens_on_each_of_its_addresses_or_on_all() -> None:
     line = parse_server_line("10.0.0.1:2888:3888|10.1.0.1:2889:3889|10.2.0.1:2888:3888")
     assert [each.host for each in line.listens_at(on_all=False)] == ["10.0.0.1", "10.1.0.1", "10.2.0.1"]
     assert line.listens_at(on_all=True) == (Address("", 2888, 3888), Address("", 2889, 3889))
 
 
-def test_an_own_address_that_is_not_there_costs_a_line_and_none_at_all_the_start() -> None:
+def test_missing_own_address_is_logged_and_all_missing_is_fatal() -> None:
     async def opened(host: str, port: int) -> asyncio.AbstractServer:
         return await listen(Nobody, host, port, "the quorum port")
 

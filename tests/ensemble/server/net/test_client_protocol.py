@@ -90,7 +90,7 @@ class Sink:
             self.out.clear()
 
 
-def test_notifications_to_very_many_clients_do_not_hold_up_the_one_that_wrote() -> None:
+def test_many_watch_notifications_do_not_delay_the_writer() -> None:
     """A watch that many left: the last ones of the turn, who asked for something, are written to before the others."""
 
     async def scene() -> None:
@@ -112,7 +112,7 @@ def test_notifications_to_very_many_clients_do_not_hold_up_the_one_that_wrote() 
     asyncio.run(scene())
 
 
-def test_containers_ttl_nodes_and_quotas_survive_a_kill_and_what_lapsed_is_gone(peer: Ensemble) -> None:
+def test_containers_ttl_nodes_and_quotas_survive_a_kill(peer: Ensemble) -> None:
     """Containers, times to live and quotas, over a SIGKILL and a restart on the same data."""
 
     async def before(client: Client) -> None:

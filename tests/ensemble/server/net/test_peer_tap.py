@@ -56,7 +56,7 @@ def control(tmp_path: Path) -> Heard:
     return Heard(tmp_path, level_is_all=False)
 
 
-def test_what_brokers_write_is_heard_and_what_others_write_is_not(control: Heard) -> None:
+def test_peer_tap_reports_writes_of_brokers_only(control: Heard) -> None:
     before = control.write(BROKER)
     registered, mine, others = control.register(), control.write(BROKER), control.write(OTHER)
     for zxid in (before, registered, mine, others):
@@ -68,7 +68,7 @@ def test_what_brokers_write_is_heard_and_what_others_write_is_not(control: Heard
         assert [zxid for each, zxid in told if each == kind] == [hex(registered), hex(mine)]
 
 
-def test_a_cumulative_word_is_heard_where_it_covers_what_was_heard(control: Heard) -> None:
+def test_peer_tap_reports_cumulative_ack_of_a_reported_txn(control: Heard) -> None:
     control.register()
     later = control.write(OTHER)
     control.tap.packets_received(control.line, [Ack(later, cumulative=True), Ack(Zxid(later + 1), cumulative=True)])
@@ -76,7 +76,7 @@ def test_a_cumulative_word_is_heard_where_it_covers_what_was_heard(control: Hear
     assert [each.subject["zxid"] for each in acks] == [hex(later)]
 
 
-def test_sessions_of_all_clients_are_heard_and_an_ended_one_is_no_brokers(control: Heard) -> None:
+def test_peer_tap_reports_all_sessions_until_they_end(control: Heard) -> None:
     control.propose(OTHER, OpCode.CREATE_SESSION, CreateSessionTxn(4_000))
     control.register()
     control.propose(BROKER, OpCode.CLOSE_SESSION, CloseSessionTxn(["/brokers/ids/7"]))
@@ -100,7 +100,7 @@ def sizes(tap: PeerTap) -> int:
     return sum(len(held) for held in vars(tap).values() if isinstance(held, dict))
 
 
-def test_phases_are_heard_and_pings_only_where_all_is(tmp_path: Path) -> None:
+def test_peer_tap_reports_phases_and_pings_only_in_full_mode(tmp_path: Path) -> None:
     packets = [FollowerInfo(1, 2), Ping(Zxid(1))]  # type: ignore[arg-type]
     kinds = []
     for everything in (False, True):

@@ -57,7 +57,7 @@ class Listener:
             self.port.send(each, [PROPOSAL])
 
 
-def test_a_proposal_leaves_first_to_the_follower_that_asked_for_it() -> None:
+def test_proposal_is_sent_first_to_the_requesting_follower() -> None:
     async def run() -> list[str]:
         listener, written = Listener(), list[str]()
         servers = {LEADER: parse_server_line("127.0.0.1:1:2")}
@@ -102,7 +102,7 @@ class Heard:
         self.packets.append((link, len(packets)))
 
 
-def test_a_snapshot_that_takes_long_is_a_sign_of_life_on_both_ends_as_long_as_any_of_it_goes() -> None:
+def test_slow_snapshot_counts_as_sign_of_life_on_both_ends() -> None:
     async def run() -> None:
         heard, written = Heard(), list[bytes]()
         servers = {LEADER: parse_server_line("127.0.0.1:1:2")}
@@ -134,7 +134,7 @@ def test_a_snapshot_that_takes_long_is_a_sign_of_life_on_both_ends_as_long_as_an
     asyncio.run(run())
 
 
-def test_a_link_that_is_closed_in_the_midst_of_a_snapshot_is_gone_at_once_whether_the_other_side_reads_or_not() -> None:
+def test_link_closed_during_a_snapshot_ends_at_once() -> None:
     async def run() -> None:
         heard, transport = Heard(), FakeTransport("", [])
         servers = {LEADER: parse_server_line("127.0.0.1:1:2")}

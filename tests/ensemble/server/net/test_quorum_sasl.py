@@ -66,7 +66,7 @@ def test_servers_that_both_know_the_password_let_each_other_in(cut: int) -> None
     assert (learner.done, server.done, learner.rest, server.rest) == (True, True, b"", b"")
 
 
-def test_bytes_behind_the_sasl_exchange_are_not_lost() -> None:
+def test_bytes_after_the_sasl_exchange_are_kept() -> None:
     learner, server = LearnerSide(settings(), "c"), ServerSide(settings(), "n")
     response = learner.feed(server.feed(learner.first_message()).send).send
     done = server.feed(response + b"FOLLOWERINFO")
@@ -74,7 +74,7 @@ def test_bytes_behind_the_sasl_exchange_are_not_lost() -> None:
     assert learner.feed(done.send + b"LEADERINFO").rest == b"LEADERINFO"
 
 
-def test_a_wrong_password_is_refused_and_the_learner_hears_of_it() -> None:
+def test_wrong_password_is_rejected_and_the_learner_informed() -> None:
     learner, server = LearnerSide(settings("guess"), "c"), ServerSide(settings(), "n")
     response = learner.feed(server.feed(learner.first_message()).send).send
     with pytest.raises(Refused, match="a wrong password") as caught:
@@ -84,14 +84,14 @@ def test_a_wrong_password_is_refused_and_the_learner_hears_of_it() -> None:
         learner.feed(caught.value.send)
 
 
-def test_a_server_that_only_pretends_to_know_the_password_is_found_out() -> None:
+def test_server_that_does_not_know_the_password_is_detected() -> None:
     learner = LearnerSide(settings(), "c")
     learner.feed(ServerSide(settings(), "n").feed(learner.first_message()).send)
     with pytest.raises(SaslError, match="does not know the password"):
         learner.feed(packet(1, b"rspauth=" + b"0" * 32))
 
 
-def test_a_server_without_proof_gets_in_only_where_none_is_demanded() -> None:
+def test_server_without_proof_is_accepted_only_if_optional() -> None:
     with pytest.raises(Refused, match="does not authenticate itself"):
         ServerSide(settings(), "n").feed(b"\0\0\0\x0b")
     with pytest.raises(Refused, match="does not authenticate itself"):
@@ -234,7 +234,7 @@ def test_a_learner_with_the_password_reaches_both_ports(tmp_path: Path, by_tls: 
     assert (leader.complaints, learner.complaints) == ([], [])
 
 
-def test_a_learner_with_a_wrong_password_reaches_neither_and_each_side_says_so_once_a_port(tmp_path: Path) -> None:
+def test_wrong_learner_password_is_logged_once_a_port_by_both(tmp_path: Path) -> None:
     leader, learner = asyncio.run(
         follow(secured(settings(), False, tmp_path), secured(settings("guess"), False, tmp_path))
     )
@@ -245,7 +245,7 @@ def test_a_learner_with_a_wrong_password_reaches_neither_and_each_side_says_so_o
     assert len(leader.complaints) == 2
 
 
-def test_quorum_sasl_can_be_demanded_by_one_server_after_the_other(tmp_path: Path) -> None:
+def test_quorum_sasl_can_be_required_one_server_at_a_time(tmp_path: Path) -> None:
     without, lenient = secured(None, False, tmp_path), secured(settings(learner=False, server=False), False, tmp_path)
     calling = secured(settings(server=False), False, tmp_path)
     for leader, learner in ((lenient, without), (without, lenient), (lenient, calling), (calling, lenient)):

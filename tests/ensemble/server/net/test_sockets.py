@@ -48,7 +48,7 @@ class Numbered:
     ("limit", "last", "last_of_few"),
     [(1200, 899, 999), (100_000, 98_349, 98_899), (resource.RLIM_INFINITY, 2**31 - 1, 2**31 - 1)],
 )
-def test_the_last_descriptors_are_for_what_a_server_cannot_do_without(limit: int, last: int, last_of_few: int) -> None:
+def test_last_file_descriptors_are_reserved_for_essentials(limit: int, last: int, last_of_few: int) -> None:
     """The very last for its log, those before them for the other servers: clients may be many."""
     with mock.patch("resource.getrlimit", return_value=(limit, limit)):
         assert leaves_room(Numbered(last))
@@ -58,7 +58,7 @@ def test_the_last_descriptors_are_for_what_a_server_cannot_do_without(limit: int
             assert not leaves_room(Numbered(last_of_few + 1), is_of_few=True)
 
 
-def test_that_connections_are_closed_for_want_of_descriptors_is_said_now_and_then() -> None:
+def test_connections_closed_for_lack_of_descriptors_are_logged() -> None:
     """Nobody else could tell why a server, or a broker with very many segments, hears nobody any more."""
     with (
         mock.patch("resource.getrlimit", return_value=(1200, 1200)),
@@ -71,7 +71,7 @@ def test_that_connections_are_closed_for_want_of_descriptors_is_said_now_and_the
     assert log.warning.call_count == 2
 
 
-def test_where_no_limit_is_told_and_none_is_not_allowed_as_many_files_are_asked_for_as_there_may_be() -> None:
+def test_unlimited_descriptors_fall_back_to_open_max() -> None:
     """So macOS does: its manual asks for the lesser of the limit and OPEN_MAX."""
     asked: list[int] = []
 
@@ -124,7 +124,7 @@ def test_a_server_that_vanished_is_asked_for_after_ten_seconds() -> None:
         assert (option(connection, "TCP_KEEPIDLE"), option(connection, "TCP_USER_TIMEOUT")) == (10, 0)
 
 
-def test_an_election_connection_ends_when_its_votes_are_not_acknowledged() -> None:
+def test_election_connection_ends_when_votes_are_unacknowledged() -> None:
     hub: Any = Hub()
     with socket.socket() as connection:
         ElectionConnection(hub, None).connection_made(Transport(connection))

@@ -158,7 +158,7 @@ def test_a_store_that_cannot_be_used_is_one_clear_line(
     assert "wrong" not in str(caught.value).replace("wrong password", "")
 
 
-def test_plain_bytes_and_a_client_without_a_certificate_are_turned_away(authority: Authority) -> None:
+def test_tls_port_rejects_plain_bytes_and_missing_certificate(authority: Authority) -> None:
     store, door = TlsStore(settings(authority)), Door()
 
     async def test(port: int, listener: TlsListener) -> None:
@@ -178,7 +178,7 @@ def test_plain_bytes_and_a_client_without_a_certificate_are_turned_away(authorit
     assert "PEER_DID_NOT_RETURN_A_CERTIFICATE" in door.failures[1]
 
 
-def test_a_handshake_that_stalls_delays_nobody_and_times_out(authority: Authority) -> None:
+def test_stalled_handshake_times_out_and_delays_no_client(authority: Authority) -> None:
     store, door = TlsStore(settings(authority, handshake_timeout_ms=300)), Door()
 
     async def test(port: int, listener: TlsListener) -> None:
@@ -196,7 +196,7 @@ def test_a_handshake_that_stalls_delays_nobody_and_times_out(authority: Authorit
     assert (len(door.failures), door.inside) == (5, 1)
 
 
-def test_handshakes_and_connections_are_limited_before_they_cost_anything(authority: Authority) -> None:
+def test_handshakes_and_connections_are_limited_early(authority: Authority) -> None:
     store, door = TlsStore(settings(authority)), Door(room=2)
 
     async def test(port: int, listener: TlsListener) -> None:
@@ -328,7 +328,7 @@ def test_servers_check_each_others_names(authority: Authority) -> None:
         ([], "", "", False),
     ],
 )
-def test_a_certificate_stands_for_its_alternative_names_or_else_its_common_name(
+def test_certificate_names_are_alternative_or_common_names(
     alternatives: list[tuple[str, str]], common: str, name: str, expected: bool
 ) -> None:
     certificate = {"subject": ((("commonName", common),),), "subjectAltName": tuple(alternatives)}

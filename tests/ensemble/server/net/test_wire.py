@@ -116,7 +116,7 @@ def test_packets_come_back_in_whatever_pieces_they_arrive(
     assert got == packets
 
 
-def test_proposals_read_at_once_are_one_packet_and_one_each_on_the_wire() -> None:
+def test_proposals_read_together_are_one_packet_but_sent_singly() -> None:
     leader, learner = QuorumCodec(learner=False), QuorumCodec(learner=True)
     txns = [a_txn(Zxid(ZXID + n)) for n in range(3)]
     raw = leader.encode(Proposal(txns))
@@ -128,7 +128,7 @@ def test_proposals_read_at_once_are_one_packet_and_one_each_on_the_wire() -> Non
 
 
 @pytest.mark.parametrize("step", [1, 20, 21, 1_000_000])
-def test_cumulative_acks_and_commits_come_back_between_what_they_travel_with(step: int) -> None:
+def test_cumulative_acks_and_commits_keep_their_packet_order(step: int) -> None:
     leader, learner = QuorumCodec(learner=False), QuorumCodec(learner=True)
     txn = a_txn(Zxid(ZXID + 1))
     commit, ack = Commit(ZXID, cumulative=True), Ack(ZXID, cumulative=True)
@@ -147,7 +147,7 @@ def test_cumulative_acks_and_commits_come_back_between_what_they_travel_with(ste
 
 
 @pytest.mark.parametrize("step", [1, 13, 1_000_000])
-def test_requests_carry_the_identities_they_came_with_however_they_are_read(step: int) -> None:
+def test_requests_keep_the_identities_they_arrived_with(step: int) -> None:
     """Those of one connection come together with the same ones; the next connection's are others, or none."""
     digest, ip = ("digest", "u:x"), ("ip", "127.0.0.1")
     auths: list[tuple[tuple[str, str], ...]] = [(ip,), (ip,), (), (ip, digest), (ip,), (), ()]
@@ -157,7 +157,7 @@ def test_requests_carry_the_identities_they_came_with_however_they_are_read(step
     assert [p for start in range(0, len(raw), step) for p in leader.feed(raw[start : start + step])] == asked
 
 
-def test_a_proposal_that_is_not_its_packets_transaction_is_refused() -> None:
+def test_proposal_that_differs_from_its_transaction_is_rejected() -> None:
     raw = bytearray(QuorumCodec(learner=False).encode(Proposal([a_txn(ZXID)])))
     raw[11] ^= 1
     with pytest.raises(MalformedRecord, match="holds transaction"):
@@ -256,7 +256,7 @@ def test_a_notification_that_makes_no_sense_is_malformed(body: bytes) -> None:
         decode_notification(body)
 
 
-def test_an_opening_message_is_read_in_pieces_and_tells_its_length() -> None:
+def test_opening_message_is_read_in_pieces_with_its_length() -> None:
     raw = encode_opening(5, ["host:3888"])
     assert raw == struct.pack(">qqi", -65536, 5, 9) + b"host:3888"
     for cut in range(len(raw)):

@@ -13,7 +13,7 @@ def state(name: str, phase: str) -> PeerStateChanged:
     return PeerStateChanged(name, phase, 1, 1, 1, 1, 0)
 
 
-def test_an_election_lasts_from_looking_to_a_role_and_service_is_back_with_the_broadcast() -> None:
+def test_election_time_ends_with_a_role_and_outage_at_broadcast() -> None:
     history = PeerHistory()
     for at_ms, event in (
         (1000, state("LOOKING", "ELECTION")),

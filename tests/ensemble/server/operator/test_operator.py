@@ -113,7 +113,7 @@ def test_a_word_is_answered_in_zookeepers_format(peer: Watched, client: KazooCli
     assert re.fullmatch(FORMATS[word], peer.word(1, word)), peer.word(1, word)
 
 
-def test_a_connection_that_asked_for_nothing_yet_is_listed_without_a_session(peer: Watched) -> None:
+def test_connection_without_requests_is_listed_without_session(peer: Watched) -> None:
     before = dict(line.split("\t") for line in peer.word(1, "mntr").splitlines())
     with socket.create_connection(("127.0.0.1", peer.client_ports[1]), 5) as idle:
         line = f" /127.0.0.1:{idle.getsockname()[1]}[1](queued=0,recved=0,sent=0)\n"
@@ -139,14 +139,14 @@ def test_a_word_may_come_in_pieces_and_with_a_line_end(peer: Watched) -> None:
         assert connection.recv(100) == b"imok"
 
 
-def test_the_trace_mask_is_set_by_eight_bytes_behind_the_word(peer: Watched) -> None:
+def test_trace_mask_is_read_from_eight_bytes_after_the_command(peer: Watched) -> None:
     assert exchange(peer.client_ports[1], b"stmk" + (256).to_bytes(8, "big")) == b"256"
     assert peer.word(1, "gtmk") == "256"
     assert exchange(peer.client_ports[1], b"stmk") == b""
     assert peer.command("set_trace_mask?traceMask=306")["tracemask"] == 306
 
 
-def test_a_watched_path_that_is_no_text_is_told_with_a_question_mark(peer: Watched, client: KazooClient) -> None:
+def test_watched_path_with_invalid_text_shows_question_mark(peer: Watched, client: KazooClient) -> None:
     async def watch() -> None:
         async with connect(peer.hosts) as watcher:
             await watcher.exists("/half of a pair \ud800", lambda event: None)
@@ -157,9 +157,7 @@ def test_a_watched_path_that_is_no_text_is_told_with_a_question_mark(peer: Watch
     asyncio.run(watch())
 
 
-def test_the_environment_is_told_to_a_user_without_a_home_where_no_directory_can_be_written_to(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_environment_works_without_home_or_writable_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def nowhere(*_: object) -> str:
         raise FileNotFoundError("no usable temporary directory")
 
@@ -306,7 +304,7 @@ def test_prometheus_finds_zookeepers_names(peer: Watched, client: KazooClient) -
     assert b"\nconnection_rejected 0.0\n" in text and b"\nthrottled_ops 0.0\n" in text
 
 
-def test_quotas_are_told_by_namespace(peer: Watched, client: KazooClient) -> None:
+def test_quotas_are_listed_by_namespace(peer: Watched, client: KazooClient) -> None:
     client.ensure_path("/zookeeper/quota/watched")
     client.create("/zookeeper/quota/watched/zookeeper_limits", b"count=9,bytes=-1")
     client.create("/zookeeper/quota/watched/zookeeper_stats", b"count=0,bytes=0")
@@ -316,7 +314,7 @@ def test_quotas_are_told_by_namespace(peer: Watched, client: KazooClient) -> Non
     assert "zk_watched_quota_count_limit_per_namespace\t9\n" in peer.word(1, "mntr")
 
 
-def test_who_asks_for_much_and_reads_nothing_does_not_fill_the_servers_memory(peer: Watched) -> None:
+def test_client_that_does_not_read_cannot_fill_the_memory(peer: Watched) -> None:
     def memory_mb() -> int:
         return int(peer.word(1, "envi").partition("os.memory.total=")[2].partition("MB")[0])
 
@@ -335,7 +333,7 @@ def test_who_asks_for_much_and_reads_nothing_does_not_fill_the_servers_memory(pe
     asyncio.run(ask())
 
 
-def test_requests_wait_where_only_one_may_be_in_process_and_all_are_answered(tmp_path: Path) -> None:
+def test_requests_wait_at_limit_one_and_all_are_answered(tmp_path: Path) -> None:
     peer = Watched(tmp_path)
     with peer.config(1).open("a") as config:
         config.write("request_throttle_max_requests=1\n")
@@ -358,7 +356,7 @@ def test_requests_wait_where_only_one_may_be_in_process_and_all_are_answered(tmp
         peer.close()
 
 
-def test_what_a_hard_quota_refuses_is_counted_by_namespace(tmp_path: Path) -> None:
+def test_hard_quota_rejections_are_counted_by_namespace(tmp_path: Path) -> None:
     peer = Watched(tmp_path)
     with peer.config(1).open("a") as config:
         config.write("enforceQuota=true\n")

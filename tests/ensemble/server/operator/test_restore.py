@@ -68,7 +68,7 @@ def test_a_whole_snapshot_is_kept_for_the_next_start(tmp_path: Path, counts: OnD
     assert read_received(tmp_path / RECEIVED_NAME).zxid == ZXID
 
 
-def test_a_damaged_or_incomplete_snapshot_is_refused_and_leaves_nothing(tmp_path: Path, counts: OnDemandCounts) -> None:
+def test_bad_snapshot_is_rejected_and_leaves_no_file(tmp_path: Path, counts: OnDemandCounts) -> None:
     restores, data = Restores(tmp_path, lambda zxid: zxid, 0, counts), file_of(tmp_path)
     for bad in (b"x", data[:-9], data[:40] + b"!" + data[41:], data[:-20] + bytes(20), b"\x1f\x8b" + data):
         assert status(received(restores, bad)) == 400
@@ -180,7 +180,7 @@ def test_a_server_goes_back_to_a_snapshot_that_is_sent_to_it(peer: Restorable) -
 
 
 @needs_openssl
-def test_the_same_port_speaks_both_and_takes_no_stranger_over_tls(peer: Restorable) -> None:
+def test_one_port_serves_plain_and_tls_and_rejects_strangers(peer: Restorable) -> None:
     assert peer.ask("ruok")[0] == peer.ask("ruok", tls=True)[0] == 200
     with pytest.raises(OSError), urllib.request.urlopen(
         f"https://127.0.0.1:{peer.admin_port}/commands/ruok", timeout=10, context=peer.stranger

@@ -149,7 +149,7 @@ async def driver_with_two_links(
     return driver, clients, others, said
 
 
-def test_frames_of_many_clients_in_one_round_are_one_turn_whose_first_part_leaves_before_the_rest() -> None:
+def test_frames_of_one_round_are_one_turn_sent_in_two_parts() -> None:
     async def run() -> list[Any]:
         driver, said = await driver_and_notes()
         driver.on_client_messages(ONE, [a_request(1), a_request(2)])
@@ -165,7 +165,7 @@ def test_frames_of_many_clients_in_one_round_are_one_turn_whose_first_part_leave
     assert asyncio.run(run()) == [turn, "commit", ["Append", "Barrier"], "applied", "answer"]
 
 
-def test_what_a_turn_gives_out_while_it_goes_on_is_not_counted_as_if_no_turn_had_taken_it() -> None:
+def test_output_during_a_turn_does_not_pause_its_client() -> None:
     """Who has all its answers by then is not looked at again: its count would stay, and it would not be read from."""
 
     async def run() -> list[int]:
@@ -192,9 +192,7 @@ def test_requests_that_a_client_sent_count_before_its_disconnect() -> None:
 
 
 @pytest.mark.parametrize(("voters", "outstanding"), [((1, 2, 3, 4, 5), 1), ((1, 2, 3), 2), ((1, 2, 3), 1)])
-def test_a_quick_disk_is_waited_for_once_others_have_what_a_quorum_needs_and_what_follows_is_of_the_same_round(
-    voters: tuple[int, ...], outstanding: int
-) -> None:
+def test_fast_disk_syncs_in_the_round_after_quorum_messages(voters: tuple[int, ...], outstanding: int) -> None:
     async def run() -> list[Any]:
         driver, clients, _, said = await driver_with_two_links(voters, PeerState.LEADING)
         cast(Any, driver)._peer.outstanding = outstanding
@@ -222,9 +220,7 @@ class Follower(FakePeer):
 
 
 @pytest.mark.parametrize(("client_waits", "outstanding"), [(True, 1), (True, 2), (False, 1)])
-def test_a_follower_whose_client_waits_hears_its_leader_out_before_it_says_what_is_durable(
-    client_waits: bool, outstanding: int
-) -> None:
+def test_busy_follower_reads_its_leader_before_reporting_durable(client_waits: bool, outstanding: int) -> None:
     async def run() -> list[Any]:
         driver, _, _, said = await driver_with_two_links((1, 2, 3), PeerState.FOLLOWING, Follower)
         cast(Any, driver)._peer.outstanding = outstanding
@@ -243,7 +239,7 @@ def test_a_follower_whose_client_waits_hears_its_leader_out_before_it_says_what_
     assert [each for each in asyncio.run(run()) if each != "to who asked"] == acknowledged
 
 
-def test_a_peer_that_stops_leaves_the_rest_to_the_disks_thread_and_hears_nothing_more() -> None:
+def test_stopped_peer_leaves_the_disk_thread_and_gets_no_input() -> None:
     async def run() -> list[Any]:
         driver, ports, said = await driver_and_ports()
         ports.quick = True
@@ -263,7 +259,7 @@ def commits(*numbers: int) -> list[Any]:
     return [Commit(Zxid(number)) for number in numbers]
 
 
-def test_a_few_packets_of_another_server_are_a_round_of_their_own() -> None:
+def test_few_packets_of_another_server_form_their_own_round() -> None:
     async def run() -> list[Any]:
         driver, said = await driver_and_notes()
         driver.on_packets(LinkId(1), commits(1, 2))
@@ -293,7 +289,7 @@ def test_many_packets_wait_for_what_else_comes_in_their_round() -> None:
     assert asyncio.run(run()) == [[1, 2, 3], [4], "commit", "commit"]
 
 
-def test_packets_behind_a_clients_frames_leave_with_what_those_ask_for() -> None:
+def test_packets_after_client_frames_leave_with_their_requests() -> None:
     async def run() -> list[Any]:
         driver, said = await driver_and_notes()
         driver.on_client_messages(ONE, [a_request(1)])
@@ -310,9 +306,7 @@ def test_packets_behind_a_clients_frames_leave_with_what_those_ask_for() -> None
 @pytest.mark.parametrize(
     "damages", [[], [LogDamageFound("log.1", 16, "bad checksum", "set aside")]], ids=["", "damaged"]
 )
-def test_a_peer_begins_anew_where_a_truncation_finds_that_the_log_lost_something(
-    damages: list[LogDamageFound], complete: bool
-) -> None:
+def test_truncation_of_a_log_with_a_loss_restarts_the_peer(damages: list[LogDamageFound], complete: bool) -> None:
     """Its tree and what it told others rest on what the disk has not any more.  An incomplete peer may be truncated."""
 
     async def run() -> list[Any]:
@@ -324,7 +318,7 @@ def test_a_peer_begins_anew_where_a_truncation_finds_that_the_log_lost_something
     assert asyncio.run(run()) == ["goes on" if complete or not damages else DAMAGE_FOUND]
 
 
-def test_whether_another_snapshot_may_be_taken_now_is_the_peers_decision() -> None:
+def test_next_snapshot_is_decided_by_the_peer() -> None:
     """Between a TRUNC on the disk and the peer's word its tree holds what was cut."""
 
     async def run() -> list[Any]:
@@ -344,7 +338,7 @@ class AppliesAtOnce(FakePeer):
         return [Append([]), Barrier(1), SaveSnapshot(snapshot, replaces_history=False)]
 
 
-def test_a_snapshot_counts_behind_the_log_that_its_own_turn_has_yet_to_write() -> None:
+def test_snapshot_counts_after_its_turn_has_been_logged() -> None:
     """What it covers is in the log first, or a crash between them leaves a hole: an older snapshot and the log that
     goes on behind the newer one would pass over what that one covered."""
 
@@ -356,7 +350,7 @@ def test_a_snapshot_counts_behind_the_log_that_its_own_turn_has_yet_to_write() -
     assert asyncio.run(run()) == [["Append", "Barrier"], "snapshot of 5"]
 
 
-def test_bad_frames_between_peers_are_counted_and_said_once_a_second() -> None:
+def test_bad_frames_between_peers_are_logged_once_a_second() -> None:
     async def run() -> list[Any]:
         due: list[tuple[float, Callable[[], None]]] = []
         loop = cast(Any, asyncio.get_running_loop())

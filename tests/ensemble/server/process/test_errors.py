@@ -56,7 +56,7 @@ def warnings(ensemble: Ensemble) -> list[str]:
 
 
 @pytest.mark.parametrize("port", ["client", "quorum"])
-def test_connections_leave_a_server_the_descriptors_that_it_needs(solo: Ensemble, port: str) -> None:
+def test_connections_leave_a_server_its_reserved_descriptors(solo: Ensemble, port: str) -> None:
     """A log or a snapshot that cannot be opened is the end of a server, and anybody can connect."""
     quorum, election = free_ports(2)
     keys = f"snapCount=20\nstandaloneEnabled=false\nserver.1=127.0.0.1:{quorum}:{election}\n"
@@ -76,7 +76,7 @@ def test_connections_leave_a_server_the_descriptors_that_it_needs(solo: Ensemble
     assert solo.stop(1) == 0
 
 
-def test_a_crowd_of_clients_leaves_a_leader_the_descriptors_for_its_followers(tmp_path: Path) -> None:
+def test_many_clients_leave_a_leader_descriptors_for_followers(tmp_path: Path) -> None:
     """Whoever has no more room for clients must still take a follower back, or there is soon no quorum."""
     hello = ConnectRequest(0, 0, 600_000, 0, bytes(16)).encode()
     ensemble = Ensemble(tmp_path, 3, tick_time=1000)
@@ -110,7 +110,7 @@ def test_a_crowd_of_clients_leaves_a_leader_the_descriptors_for_its_followers(tm
 # -- while it runs -----------------------------------------------------------------------------------------------------
 
 
-def test_a_request_that_is_too_large_names_the_limit_and_the_client(solo: Ensemble) -> None:
+def test_oversized_request_error_names_limit_and_client(solo: Ensemble) -> None:
     solo.start()
     solo.wait_for_quorum()
     with solo.client() as client:
@@ -124,7 +124,7 @@ def test_a_request_that_is_too_large_names_the_limit_and_the_client(solo: Ensemb
     assert "remote=127.0.0.1:" in line
 
 
-def test_a_stranger_on_the_client_port_is_logged_and_not_without_end(solo: Ensemble) -> None:
+def test_stranger_on_the_client_port_is_logged_with_a_limit(solo: Ensemble) -> None:
     solo.start()
     solo.wait_for_quorum()
     for _ in range(30):
@@ -133,7 +133,7 @@ def test_a_stranger_on_the_client_port_is_logged_and_not_without_end(solo: Ensem
     assert 1 <= len(lines) <= 20 and all("it does not speak ZooKeeper's protocol" in line for line in lines)
 
 
-def test_an_admin_port_that_is_taken_is_a_warning_and_the_peer_goes_on(solo: Ensemble) -> None:
+def test_taken_admin_port_is_a_warning_only(solo: Ensemble) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with solo.config(1).open("a") as config:
@@ -145,7 +145,7 @@ def test_an_admin_port_that_is_taken_is_a_warning_and_the_peer_goes_on(solo: Ens
     assert "stop that, or change admin.serverPort; this peer goes on without it" in line
 
 
-def test_a_jump_of_the_wall_clock_is_said_once_and_slow_corrections_are_not() -> None:
+def test_wall_clock_jump_is_logged_once_but_slow_drift_is_not() -> None:
     watch = ClockWatch(Instant(1_000, 500_000))
     assert watch.check(Instant(2_000, 501_000)) is None
     assert watch.check(Instant(3_000, 503_500)) is None
@@ -208,7 +208,7 @@ async def election_port(listener: Listener) -> tuple[ElectionPort, int, str]:
     return port, mine, f"127.0.0.1:{third}"
 
 
-def test_a_second_server_with_the_same_id_is_kept_out_and_both_are_named() -> None:
+def test_second_server_with_same_id_is_rejected_and_both_named() -> None:
     async def scenario() -> None:
         listener = Listener()
         port, mine, address = await election_port(listener)
@@ -233,7 +233,7 @@ def test_a_second_server_with_the_same_id_is_kept_out_and_both_are_named() -> No
     asyncio.run(asyncio.wait_for(scenario(), 10))
 
 
-def test_the_server_at_the_configured_address_replaces_an_impostor_that_came_first() -> None:
+def test_server_at_the_configured_address_replaces_an_impostor() -> None:
     async def scenario() -> None:
         listener = Listener()
         port, mine, address = await election_port(listener)
@@ -399,7 +399,7 @@ def test_ensemble_with_new_host_names_for_all_servers_starts(tmp_path: Path) -> 
         claim(config_of(tmp_path, 1, "server.1=localhost:5:6\nserver.2=localhost:7:8\n"))
 
 
-def test_what_an_ensemble_left_by_reconfigurations_is_another_ones(tmp_path: Path) -> None:
+def test_data_moved_by_reconfig_belongs_to_another_ensemble(tmp_path: Path) -> None:
     """Whoever begins anew where it was must not get its history."""
     config = config_of(tmp_path, 1)
     claim(config)
@@ -409,7 +409,7 @@ def test_what_an_ensemble_left_by_reconfigurations_is_another_ones(tmp_path: Pat
     claim(config_of(tmp_path, 1, "server.1=x:1:2\nserver.2=y:1:2\n"))
 
 
-def test_a_reconfiguration_that_a_crash_kept_out_of_zoo_cfg_makes_no_stranger_of_a_server(tmp_path: Path) -> None:
+def test_reconfig_lost_by_a_crash_keeps_the_data_owner(tmp_path: Path) -> None:
     config = config_of(tmp_path, 1)
     claim(config)
     kept = mock.Mock()
@@ -419,7 +419,7 @@ def test_a_reconfiguration_that_a_crash_kept_out_of_zoo_cfg_makes_no_stranger_of
     claim(config)
 
 
-def test_data_from_zookeeper_or_from_a_time_alone_has_no_owner_yet(tmp_path: Path) -> None:
+def test_data_of_zookeeper_or_of_a_lone_server_has_no_owner(tmp_path: Path) -> None:
     claim(config_of(tmp_path, 1, ""))
     claim(config_of(tmp_path, 3))
     assert json.loads((tmp_path / "version-2" / ".owner").read_text())["server"] == 3
@@ -448,7 +448,7 @@ def test_a_missing_or_unusable_file_is_one_line(solo: Ensemble) -> None:
     assert solo.run_to_its_end(1) == (1, f"zabka peer: {config} cannot be read: No such file or directory\n")
 
 
-def test_nothing_is_lost_by_an_oversized_frame_behind_a_write(solo: Ensemble) -> None:
+def test_oversized_frame_after_a_write_loses_no_data(solo: Ensemble) -> None:
     solo.start()
     solo.wait_for_quorum()
     hello = struct.pack(">iqiqi", 0, 0, 5000, 0, 16) + bytes(16)

@@ -107,7 +107,7 @@ def holds(ensemble: Ensemble, i: int, what: bytes) -> list[str]:
     return sorted(path.name for path in ensemble.data(i).glob("[ls]*.*") if what in path.read_bytes())
 
 
-def test_a_write_that_only_a_fallen_leader_logged_is_truncated_and_in_no_snapshot(trio: Ensemble) -> None:
+def test_write_logged_only_by_a_dead_leader_is_truncated(trio: Ensemble) -> None:
     """ZOOKEEPER-1549, 4837: elected again, a leader snapshots what nobody else has, and loads it for ever."""
     with client_of(trio, 1) as client:
         client.create("/before")

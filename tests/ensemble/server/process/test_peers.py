@@ -47,7 +47,7 @@ def event_types(ensemble: Ensemble, i: int) -> list[str]:
     return [json.loads(line)["type"] for line in journal_text(ensemble, i).splitlines()]
 
 
-def test_three_peers_elect_one_leader_and_say_so_in_their_journals(trio: Ensemble) -> None:
+def test_three_peers_elect_one_leader_and_journal_it(trio: Ensemble) -> None:
     leader = trio.wait_for_quorum()
     assert sorted(trio.modes().values()) == ["follower", "follower", "leader"]
     assert "leader_established" in event_types(trio, leader)
@@ -123,7 +123,7 @@ def test_garbage_on_any_port_ends_that_connection_alone(trio: Ensemble) -> None:
     assert trio.processes[1].poll() is None
 
 
-def test_killing_the_leader_under_writes_loses_nothing_acknowledged(trio: Ensemble) -> None:
+def test_killing_the_leader_under_load_keeps_acknowledged_writes(trio: Ensemble) -> None:
     acknowledged: list[int] = []
     stop = threading.Event()
     with trio.client() as client:
@@ -179,7 +179,7 @@ def test_a_paused_leader_is_replaced(trio: Ensemble) -> None:
         assert client.exists("/while-paused") is not None
 
 
-def test_a_leader_that_is_cut_off_steps_down_and_comes_back_when_healed(trio: Ensemble) -> None:
+def test_isolated_leader_resigns_and_rejoins_after_healing(trio: Ensemble) -> None:
     leader = trio.wait_for_quorum()
     others = [i for i in trio.client_ports if i != leader]
     set_faults(trio, leader, [f"peer-{i}" for i in others])
@@ -205,7 +205,7 @@ def set_faults(ensemble: Ensemble, node: int, remotes: list[str]) -> None:
             assert json.loads(control.recv(1000)) == {"ok": True}
 
 
-def test_a_lone_peer_serves_stops_cleanly_and_finds_its_data_again(solo: Ensemble) -> None:
+def test_lone_peer_stops_cleanly_and_restarts_with_its_data(solo: Ensemble) -> None:
     solo.start()
     assert solo.wait_for_quorum() == 1
     assert "Mode: standalone" in solo.word(1, "srvr")
@@ -251,7 +251,7 @@ def test_a_torn_tail_is_cut_off_at_start_and_said(solo: Ensemble) -> None:
         assert client.get("/kept")[0] == b"here"
 
 
-def test_a_peer_that_cannot_run_says_why_in_one_line_and_exits_with_1(solo: Ensemble) -> None:
+def test_peer_that_cannot_run_logs_one_line_and_exits_1(solo: Ensemble) -> None:
     solo.start()
     solo.wait_for_quorum()
     port = solo.client_ports[1]
@@ -292,7 +292,7 @@ def test_a_damaged_log_is_refused_by_name(solo: Ensemble) -> None:
     assert "Traceback" not in said
 
 
-def test_requests_that_make_no_sense_end_at_most_their_own_connection(trio: Ensemble) -> None:
+def test_invalid_requests_end_at_most_their_own_connection(trio: Ensemble) -> None:
     draw = random.Random(20)
     ops = [*range(-12, 25), *range(100, 108), 2**31 - 1]
     bodies = [b"", b"\xff" * 4, b"\x7f\xff\xff\xff", struct.pack(">i", 2) + b"/a\1", struct.pack(">i", 5) + b"/a//b"]
@@ -310,7 +310,7 @@ def test_requests_that_make_no_sense_end_at_most_their_own_connection(trio: Ense
         assert "Traceback" not in trio.log(i)
 
 
-def test_a_follower_that_missed_much_takes_a_snapshot_and_keeps_it_over_a_kill(trio: Ensemble) -> None:
+def test_lagging_follower_keeps_its_snapshot_after_a_kill(trio: Ensemble) -> None:
     leader = trio.wait_for_quorum()
     late = next(i for i in trio.client_ports if i != leader)
     trio.kill(late)

@@ -154,7 +154,7 @@ def test_the_super_user_passes_every_acl(secured: Secured) -> None:
         admin.delete("/own")
 
 
-def test_garbage_and_stalled_handshakes_on_the_tls_port_hurt_nobody(secured: Secured) -> None:
+def test_garbage_and_stalled_tls_handshakes_harm_no_client(secured: Secured) -> None:
     assert b"Mode" not in exchange(secured.secure_port, b"srvr")
     assert b"HTTP" not in exchange(secured.secure_port, b"GET / HTTP/1.1\r\n\r\n")
     stalled = [socket.create_connection(("127.0.0.1", secured.secure_port), 5) for _ in range(10)]
@@ -183,7 +183,7 @@ def test_a_host_has_only_so_many_connections(secured: Secured) -> None:
     wait_until(lambda: b"Mode" in exchange(secured.plain_port, b"srvr"))
 
 
-def test_a_request_beyond_jute_maxbuffer_is_the_end_of_its_connection(secured: Secured) -> None:
+def test_request_over_jute_maxbuffer_ends_its_connection(secured: Secured) -> None:
     for size, answered in ((0xFFFFF, True), (0x100000, False), (0x80000000, False)):
         with socket.create_connection(("127.0.0.1", secured.plain_port), 5) as connection:
             hello = struct.pack(">iqiqi", 0, 0, 5000, 0, 16) + bytes(17)
@@ -212,7 +212,7 @@ def test_no_secret_is_ever_logged_or_journalled(secured: Secured) -> None:
     assert [(path.name, secret) for path, text in texts.items() for secret in SECRETS if secret.encode() in text] == []
 
 
-def test_a_server_without_a_client_port_has_none_for_clients_without_tls(tmp_path: Path) -> None:
+def test_server_without_client_port_has_no_plain_text_port(tmp_path: Path) -> None:
     """Also where client.portUnification=true, which says something of a port that is not there."""
     path = tmp_path / "zoo.cfg"
     path.write_text(
@@ -237,7 +237,7 @@ def test_a_wrong_store_password_is_one_clear_line(secured: Secured, tmp_path: Pa
     assert "wrong-one" not in said
 
 
-def test_servers_change_to_tls_one_by_one_and_keep_out_who_has_the_wrong_name(tmp_path: Path) -> None:
+def test_servers_move_to_tls_one_by_one_and_reject_wrong_names(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ssl")
     good = authority.store("peer", "/CN=peer", "DNS:localhost,IP:127.0.0.1")
     wrong = authority.store("wrong", "/CN=wrong", "DNS:elsewhere.example")
