@@ -1,4 +1,4 @@
-"""Properties files and what `java.util.Properties` (Java 17) reads in them."""
+"""Properties files, and the values that `java.util.Properties` (Java 17) reads from them."""
 
 from __future__ import annotations
 

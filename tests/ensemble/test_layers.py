@@ -1,4 +1,4 @@
-"""Which package of `ensemble` may import which: ZAB knows nothing of the tree, and the tree nothing of files."""
+"""Allowed imports between the packages of `ensemble`: ZAB does not import the tree, nor the tree files."""
 
 from __future__ import annotations
 

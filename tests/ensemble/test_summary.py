@@ -1,4 +1,4 @@
-"""Summaries: extremes and means are exact, quantiles are so for small values, and the memory stays bounded."""
+"""Summaries: extremes and means are exact, quantiles are exact for small values, and memory is bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemes and names, as Apache ZooKeeper 3.9.5 takes them (each table was checked against it)."""
+"""Authentication schemes and ACL ids, as Apache ZooKeeper 3.9.5 handles them (each table was checked against it)."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_auth_id_expands_to_proved_identities_but_no_address() -> None:
 
 
 def test_acl_list_too_long_for_log_or_snapshot_is_invalid() -> None:
-    """A client can prove to be as many as it likes, and each `auth` stands for all of them."""
+    """A client can add any number of identities, and each `auth` id expands to all of them."""
     proved = tuple(("digest", f"user{i}:{'x' * 27}=") for i in range(200))
     asked = [ACL(32 * i + 31, "auth", "") for i in range(1, 8001)]
     assert fixed_up(asked, proved) is None
@@ -140,7 +140,7 @@ def test_acl_list_too_long_for_log_or_snapshot_is_invalid() -> None:
 
 
 def test_equal_acl_lists_share_one_object_and_unused_are_freed() -> None:
-    """A hundred long lists, set one after the other on one znode, stayed in memory with 1 MiB each, on every server."""
+    """100 long lists, set one after the other on one znode, stayed in memory with 1 MiB each, on every server."""
     first = interned([ACL(1, "digest", "u:first")])
     assert interned([ACL(1, "digest", "u:first")]) is first
     for way in range(11):
@@ -271,7 +271,7 @@ def test_malformed_login_configuration_is_reported(text: str, section: str, mess
         digest_users(text, section)
 
 
-# -- whatever somebody sends -----------------------------------------------------------------------------------------
+# -- arbitrary input -------------------------------------------------------------------------------------------------
 
 TEXTS = st.one_of(
     st.text(), st.text(alphabet='CN=,;+\\"#0af<>:./@ %'), st.text(alphabet="0123456789.:/-", max_size=9000)

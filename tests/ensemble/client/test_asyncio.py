@@ -1,4 +1,4 @@
-"""The client's TCP shell: framing, one write a turn, and what bad bytes and faulty links do to it."""
+"""The client's TCP shell: framing, one write per turn, and its reaction to bad bytes and faulty links."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_frames_are_found_however_they_are_cut(write: Write) -> None:
             assert client.session_id == 7
             futures = [client.get("/a", events.append) for _ in range(3)]
             assert [await future for future in futures] == [(b"data", STAT)] * 3
-            await client.sync("/")  # its answer comes behind the event
+            await client.sync("/")  # the reply follows the event
             assert events[0][:2] == (EventType.DATA_CHANGED, "/a")
             assert events[0].zxid == 9, "the transaction that fired it, as ZooKeeper 3.9 tells it"
 
@@ -158,7 +158,7 @@ def test_a_large_reply_arrives_whole() -> None:
 
 
 class Recorder(asyncio.Transport):
-    """A transport that keeps what is written."""
+    """A transport that keeps the written data."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The client's lasting watches and rarer questions, over a real service, in virtual time."""
+"""The client's lasting watches and less common requests, over a real service, in virtual time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def paths(events: list[WatchEvent]) -> list[tuple[EventType, str]]:
 
 
 class ServedConnection(FakeConnection):
-    """A connection to a service; what the service answers comes back a moment later."""
+    """A connection to a service, which delivers the service's replies a moment later."""
 
     def __init__(self, world: Served, host: str, receiver: Receiver) -> None:
         super().__init__(world, host, receiver)
@@ -42,7 +42,7 @@ class ServedConnection(FakeConnection):
 
 
 class Served(FakeEnsemble):
-    """A connector to a service: every frame that a client sends is answered by it."""
+    """A connector to a service that answers every frame of a client."""
 
     def __init__(self, rules: TreeRules) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Served(FakeEnsemble):
                     each.deliver(answer)
 
     def cut(self, number: int = 0) -> None:
-        """Break the number-th client's connection; it comes back by itself."""
+        """Break the number-th client's connection; the client reconnects by itself."""
         connection = [each for each in self.connections if not each.closed][number]
         assert isinstance(connection, ServedConnection)
         connection.drop()

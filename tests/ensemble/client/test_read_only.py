@@ -1,4 +1,4 @@
-"""A client that puts up with a read-only server, and leaves it for one that takes writes; in virtual time."""
+"""A client that accepts a read-only server, and leaves it for a writable one; in virtual time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NEW, RESUMED = (0, bytes(16)), (0x1000, PASSWORD)
 
 
 class Partitioned(FakeEnsemble):
-    """An ensemble of which only `writable` has a leader."""
+    """An ensemble in which only the servers `writable` have a leader."""
 
     def __init__(self, writable: str = "") -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The client's side of SASL: DIGEST-MD5 itself, and where in a session's life it has its place; in virtual time."""
+"""The client's side of SASL: DIGEST-MD5 itself, and its place in the life of a session; in virtual time."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_challenge_that_the_client_does_not_speak_is_an_error(challenge: bytes
 
 
 class Guarded(FakeEnsemble):
-    """Servers that speak SASL."""
+    """Servers that require SASL."""
 
     def __init__(self, users: dict[str, str] | None = None) -> None:
         super().__init__()

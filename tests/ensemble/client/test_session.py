@@ -26,7 +26,7 @@ CONNECTED, SUSPENDED, EXPIRED = SessionState.CONNECTED, SessionState.SUSPENDED, 
 
 
 async def outcome(awaitable: Any) -> Any:
-    """What a call came to: its value, or the type of what it raised."""
+    """Return the result of a call: its value, or the type of the exception that it raised."""
     try:
         return await awaitable
     except ZooKeeperError as error:
@@ -191,7 +191,7 @@ def test_expiry_fails_all_calls_and_waits_for_renew() -> None:
     assert (client.session_id, client.state) == (0x1001, CONNECTED)
     assert world.run(outcome(client.get("/a")))[0] == b"/a"
     assert events == [WatchEvent(EventType.NONE, "/a")]
-    # The new session must not be served an older state than the old one saw.
+    # The new session must not see an older state than the old one did.
     assert world.last.sent[0] == ConnectRequest(0, 2, 6_000, 0, bytes(16), False)
 
 
@@ -345,7 +345,7 @@ def test_close_during_disconnect_ends_session_at_next_server() -> None:
 
 
 def test_a_session_that_is_closing_cannot_be_renewed() -> None:
-    """Or whoever renews at each SessionExpired goes round for ever, without ever waiting: seed 300074."""
+    """Otherwise a program that renews at each SessionExpired loops without ever waiting: seed 300074."""
     world = FakeEnsemble()
     client, _ = world.started()
     closing = world.runtime.spawn(client.close(), "close")

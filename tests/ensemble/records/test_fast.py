@@ -1,4 +1,4 @@
-"""Records whose codecs are written out say exactly what their layouts say: same bytes, same values, same refusals."""
+"""Records with hand-written codecs match their layouts: same bytes, same values, same errors."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def read_by_layout(kind: type[Record], data: bytes, start: int) -> object:
 
 @st.composite
 def damaged(draw: st.DrawFn, whole: bytes) -> bytes:
-    """Cut short, with more behind it, with a length or any other byte replaced."""
+    """Truncated or extended bytes, or bytes with a changed length or any other changed byte."""
     data = bytearray(whole)
     for _ in range(draw(st.integers(0, 2))):
         if data:

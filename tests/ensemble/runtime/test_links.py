@@ -1,4 +1,4 @@
-"""Faults on links: a cut direction stalls and goes on when healed, a delayed one is late, in order and complete."""
+"""Faults on links: a cut direction stalls and resumes after healing; a delayed one is late, in order and complete."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CUT = Impairment(cut=True)
 
 
 class Echo:
-    """A server that echoes, and remembers what it got and when its connections ended."""
+    """A server that echoes, and records its input and when its connections ended."""
 
     def __init__(self) -> None:
         self.got = bytearray()

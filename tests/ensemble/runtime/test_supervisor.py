@@ -1,4 +1,4 @@
-"""Tasks that go on for as long as their process does: what ends unexpectedly is told."""
+"""Tasks that run as long as their process: an unexpected end is reported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 
 
 class Work:
-    """Ends as it is told to, one way after the other, and then goes on."""
+    """Work that ends in each of the given ways in turn, and then continues."""
 
     def __init__(self, *ends: BaseException | None) -> None:
         self.ends = list(ends)

@@ -1,4 +1,4 @@
-"""Jobs beside the event loop, in threads: what wakes them, and how they end."""
+"""Jobs in threads outside the event loop: how they are woken, and how they end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files that say who belongs to the ensemble: zoo.cfg, its dynamic file, and the one that was proposed."""
+"""The files that list the ensemble's servers: zoo.cfg, its dynamic file, and the proposed one (`.next`)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_client_port_in_own_line_replaces_that_of_zoo_cfg(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
 def test_membership_without_client_port_keeps_the_open_port(tmp_path: Path, host: str) -> None:
-    """A whole membership may name none; zoo.cfg no longer does where the one before named one."""
+    """A whole membership can omit the port; zoo.cfg lost it when an earlier membership had one."""
     path = written(tmp_path)
     files = DynamicConfigFiles(path, 1)
     line = "server.1=127.0.0.1:2888:3888:participant"
@@ -80,7 +80,7 @@ def test_membership_without_client_port_keeps_the_open_port(tmp_path: Path, host
 
 
 def test_membership_checked_by_others_is_accepted_unchanged(tmp_path: Path) -> None:
-    """ZooKeeper lets servers on a loopback host share their ports: none would start again if that were refused."""
+    """ZooKeeper allows servers on a loopback host to share their ports: rejecting that would prevent every restart."""
     path = written(tmp_path)
     shared = "server.4=127.0.0.1:2888:3888:observer;0.0.0.0:2184"
     membership = Membership.parse(NEW.replace("server.4=127.0.0.1:2891:3891:participant;0.0.0.0:2184", shared))

@@ -1,4 +1,4 @@
-"""Limits on clients, on a virtual clock: connections, new sessions, requests under way, large requests."""
+"""Limits on clients, on a virtual clock: connections, new sessions, requests in flight, large requests."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_sessions_are_counted() -> None:
     assert counts.connection_rejected == 1
 
 
-# -- requests under way ----------------------------------------------------------------------------------------------
+# -- requests in flight ----------------------------------------------------------------------------------------------
 
 
 def test_requests_wait_first_in_first_out_above_the_limit() -> None:

@@ -1,4 +1,4 @@
-"""The keys of zoo.cfg about authentication, TLS and limits: defaults, meaning, and one clear line for what is wrong."""
+"""The keys of zoo.cfg about authentication, TLS and limits: defaults, meaning, and one clear line for a bad value."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_limits_have_the_guides_names_and_the_properties(tmp_path: Path) -> None
 
 
 def test_a_small_jute_maxbuffer_is_taken_as_it_is(tmp_path: Path) -> None:
-    """Java takes any number (Integer.getInteger)."""
+    """Java accepts any number (Integer.getInteger)."""
     assert read(tmp_path, "jute.maxbuffer=400").limits.frame_bytes == 400
 
 

@@ -1,4 +1,4 @@
-"""PKCS12 stores, revocation lists and cipher suites: what a TLS context makes of them, one handshake in memory each."""
+"""PKCS12 stores, revocation lists and cipher suites in a TLS context, each with one handshake in memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def name(text: str) -> x509.Name:
 
 
 class Issuer:
-    """An authority that issues one certificate, makes stores of it, and revokes it."""
+    """An authority that issues one certificate, creates stores of it, and revokes it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -97,7 +97,7 @@ def of_pkcs12(issuer: Issuer, **more: object) -> TlsSettings:
 
 
 def shaken(store: TlsStore) -> tuple[str, str]:
-    """A handshake of a store with itself: (protocol, cipher).  Raises SSLError."""
+    """Run a handshake of a store with itself and return (protocol, cipher). Raises SSLError."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = store.client_context().wrap_bio(to_client, to_server)
     server = store.server_context().wrap_bio(to_server, to_client, server_side=True)

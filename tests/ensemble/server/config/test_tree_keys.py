@@ -35,7 +35,7 @@ def test_a_bad_value_is_one_clear_line(tmp_path: Path, line: str) -> None:
 
 
 def test_server_255_cannot_have_times_to_live(tmp_path: Path) -> None:
-    """Its sessions' ids begin like the ephemeralOwner of a node with a time to live."""
+    """Its session ids begin like the ephemeralOwner of a TTL node."""
     (tmp_path / "myid").write_text("255\n")
     assert rules(tmp_path).extended_types is False
     with pytest.raises(ConfigError, match="at most 254, not 255"):

@@ -1,4 +1,4 @@
-"""Expired certificates in a trust store: refused and named, or trusted as Java trusts them."""
+"""Expired certificates in a trust store: rejected and reported, or trusted as in Java."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Secured(asyncio.Transport):
 
 
 def shaken(server_store: TlsStore, client_context: ssl.SSLContext) -> Secured:
-    """A handshake in memory.  Raises SSLCertVerificationError."""
+    """Run a handshake in memory. Raises SSLCertVerificationError."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = client_context.wrap_bio(to_client, to_server)
     server = server_store.server_context().wrap_bio(to_server, to_client, server_side=True)

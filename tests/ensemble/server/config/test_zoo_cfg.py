@@ -169,14 +169,14 @@ def test_a_server_line_may_name_every_part() -> None:
 
 
 def test_cnx_timeout_is_checked_where_there_are_other_servers(tmp_path: Path) -> None:
-    """QuorumCnxManager reads it; a server that is alone has none."""
+    """QuorumCnxManager reads it; a lone server has none."""
     assert parse(config_text(tmp_path, "clientPort=1\ncnxTimeout=soon", None)).warnings == ()
     with pytest.raises(ConfigError, match=r"cnxTimeout=soon is not a number"):
         parse(config_text(tmp_path, THREE + "cnxTimeout=soon", "2"))
 
 
 def test_admin_server_starts_unless_the_key_is_false(tmp_path: Path) -> None:
-    """AdminServerFactory compares with false; the other keys count where it starts."""
+    """AdminServerFactory compares with false; the other keys count only if it starts."""
     config = parse(config_text(tmp_path, "clientPort=1\nadmin.enableServer=no\nadmin.serverPort=x", None))
     assert config.admin is not None and config.admin.port == 8080
     assert config.warnings == (
@@ -190,7 +190,7 @@ def test_admin_server_starts_unless_the_key_is_false(tmp_path: Path) -> None:
 
 
 def test_leader_serves_controls_clients_of_the_leader(tmp_path: Path) -> None:
-    """Leader.lead compares with no; a server without an ensemble does not look at it."""
+    """Leader.lead compares with no; a standalone server ignores it."""
     alone = parse(config_text(tmp_path, "clientPort=1\nleaderServes=no", None))
     assert (alone.leader_serves, ensemble_config(alone).leader_serves, alone.warnings) == (False, True, ())
     for text, serves in (("no", False), ("yes", True), ("NO", True)):

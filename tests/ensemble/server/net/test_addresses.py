@@ -1,4 +1,4 @@
-"""Servers with several addresses (multiAddress.enabled): whichever answers is used, another when that is silent."""
+"""Servers with several addresses (multiAddress.enabled): a silent address is replaced by one that answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def silence(address: str) -> FaultTable:
 
 
 class Nobody(asyncio.Protocol):
-    """Says nothing."""
+    """A server that never sends anything."""
 
 
 async def port_of(host: str) -> tuple[asyncio.AbstractServer, int]:

@@ -1,4 +1,4 @@
-"""The client port over real sockets and a service that answers when the test says so: what limits do to reading."""
+"""The client port over real sockets and a service that answers on the test's command: how limits pause reading."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HELLO = ConnectRequest(0, 0, 5000, 0, bytes(16)).encode()
 
 
 class Listener:
-    """Keeps what came; a request is under way until `answer`.  `taken` is called where that is a turn by itself."""
+    """Keeps all input; a request is in flight until `answer`. `taken` is called if the input is a turn by itself."""
 
     def __init__(self) -> None:
         self.taken: Callable[[], None] = lambda: None
@@ -79,7 +79,7 @@ class Listener:
 
 
 class Slow(Listener):
-    """Takes what came when the test lets it have its turn, as a peer does at the end of the loop's round."""
+    """Takes the input when the test runs its turn, as a peer does at the end of the loop's round."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -269,7 +269,7 @@ def test_backlogged_client_is_reported_drained_once_it_reads() -> None:
 
 
 def test_closed_connection_gets_no_further_reports() -> None:
-    """Or it would be counted as a request that came too late (stale_requests)."""
+    """Otherwise it would count as a request that came too late (stale_requests)."""
 
     async def test(port: Port) -> None:
         (one,) = await port.clients(1)

@@ -1,4 +1,4 @@
-"""The rarer operations on a running peer, in bytes and through the asyncio client."""
+"""Less common operations on a running peer, in bytes and through the asyncio client."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def received(connection: socket.socket) -> bytes:
 
 
 def test_a_recursive_watch_has_the_bytes_of_javas_client(peer: Ensemble) -> None:
-    """The event leaves before the answer to the write that caused it, with the transaction's zxid in its header."""
+    """The event precedes the reply to the write that caused it, with the transaction's zxid in its header."""
     with socket.create_connection(("127.0.0.1", peer.client_ports[1]), 10) as connection:
         sent(connection, bytes(12) + struct.pack(">iq", 10_000, 0) + struct.pack(">i", 16) + bytes(16))
         received(connection)
@@ -78,7 +78,7 @@ def test_a_recursive_watch_has_the_bytes_of_javas_client(peer: Ensemble) -> None
 
 
 class Sink:
-    """A connection that only says when it was written to."""
+    """A connection that only reports when it was written to."""
 
     def __init__(self, number: int, written: list[int]) -> None:
         self.number, self.written = number, written
@@ -91,7 +91,7 @@ class Sink:
 
 
 def test_many_watch_notifications_do_not_delay_the_writer() -> None:
-    """A watch that many left: the last ones of the turn, who asked for something, are written to before the others."""
+    """Clients that sent a request in the turn are written to before the many that only get a watch event."""
 
     async def scene() -> None:
         port = ClientPort(None, Admission(Limits(), lambda: 0.0, 0), OPEN_POLICY)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What a peer's tap writes down, and what it leaves out of what other clients do."""
+"""Messages that a peer's tap records, and those of other clients that it omits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Connected:
 
 
 class Heard:
-    """A tap, one connection, and what was written of it."""
+    """A tap, one connection, and the messages recorded from it."""
 
     def __init__(self, directory: Path, level_is_all: bool) -> None:
         self._directory = directory

@@ -1,4 +1,4 @@
-"""Links of a leader: in which order a turn's packets leave, and what is heard while a large snapshot is on its way."""
+"""Links of a leader: the order of a turn's packets, and the signs of life during a large snapshot."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROPOSAL = Proposal([Txn(SessionId(9), 1, Zxid(1), 0, OpCode.SET_DATA, SetDataTx
 
 
 class FakeTransport:
-    """Notes on which link something was written."""
+    """Records the links that were written to."""
 
     def __init__(self, name: str, written: list[str]) -> None:
         self.name = name
@@ -42,7 +42,7 @@ class FakeTransport:
 
 
 class Listener:
-    """Proposes to everybody what it is asked for."""
+    """A listener that proposes every request to all followers."""
 
     def __init__(self) -> None:
         self.links: list[LinkId] = []
@@ -86,7 +86,7 @@ def large_snapshot() -> Snap:
 
 
 class Heard:
-    """Notes on which link packets came, and how many."""
+    """Records the links that packets came from, and how many came."""
 
     def __init__(self) -> None:
         self.links: list[LinkId] = []

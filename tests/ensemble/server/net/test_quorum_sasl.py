@@ -1,4 +1,4 @@
-"""Servers prove to each other that they belong together: SASL DIGEST-MD5, before anything else is said."""
+"""Servers authenticate each other with SASL DIGEST-MD5 before any other message."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def settings(password: str = "sesame", *, learner: bool = True, server: bool = T
 
 
 def exchange(learner: LearnerSide, server: ServerSide, cut: int) -> tuple[Step, Step]:
-    """Carry the bytes to and fro in pieces of `cut`; the last steps of both."""
+    """Exchange the bytes in pieces of `cut`, and return the last steps of both."""
     to_server, answers = learner.first_message(), []
     while True:
         to_learner, to_server = to_server, b""
@@ -134,7 +134,7 @@ def test_no_bytes_raise_anything_but_an_error_of_the_protocol(parts: list[bytes]
 
 
 class Owner:
-    """Hears everything that the two kinds of ports say; `news` is set at each word."""
+    """Receives every callback of the two kinds of ports; `news` is set at each message."""
 
     def __init__(self, news: asyncio.Event) -> None:
         self.heard: list[object] = []
@@ -189,7 +189,7 @@ def secured(guard: QuorumSasl | None, by_tls: bool, tmp_path: Path) -> dict[str,
 
 
 async def follow(leader: dict[str, object], learner: dict[str, object]) -> tuple[Owner, Owner]:
-    """Server 2 calls server 1 on its quorum port, and on its election port, until something came of both."""
+    """Let server 2 connect to server 1's quorum and election ports, and wait for the outcome of both."""
     ports = free_ports(4)
     lines = {PeerId(i + 1): parse_server_line(f"127.0.0.1:{ports[2 * i]}:{ports[2 * i + 1]}") for i in range(2)}
     news = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Socket options: when the kernel gives up a connection whose other end is gone."""
+"""Socket options: when the kernel closes a connection whose other end has disappeared."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason=
 
 
 class Transport(asyncio.Transport):
-    """A connection of the kernel's."""
+    """A connection backed by a kernel socket."""
 
     def __init__(self, connection: socket.socket) -> None:
         super().__init__()
@@ -31,11 +31,11 @@ class Transport(asyncio.Transport):
         return self._connection if name == "socket" else default
 
     def abort(self) -> None:
-        """It is closed by whoever made it."""
+        """Assert that the connection is closed by its creator."""
 
 
 class Numbered:
-    """A socket with that descriptor."""
+    """A socket with the given descriptor."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -49,7 +49,7 @@ class Numbered:
     [(1200, 899, 999), (100_000, 98_349, 98_899), (resource.RLIM_INFINITY, 2**31 - 1, 2**31 - 1)],
 )
 def test_last_file_descriptors_are_reserved_for_essentials(limit: int, last: int, last_of_few: int) -> None:
-    """The very last for its log, those before them for the other servers: clients may be many."""
+    """The last one is for the log, those before it for the other servers: clients can be many."""
     with mock.patch("resource.getrlimit", return_value=(limit, limit)):
         assert leaves_room(Numbered(last))
         assert leaves_room(Numbered(last_of_few), is_of_few=True)
@@ -59,7 +59,7 @@ def test_last_file_descriptors_are_reserved_for_essentials(limit: int, last: int
 
 
 def test_connections_closed_for_lack_of_descriptors_are_logged() -> None:
-    """Nobody else could tell why a server, or a broker with very many segments, hears nobody any more."""
+    """Only the log line shows why a server, or a broker with many segments, accepts no connection."""
     with (
         mock.patch("resource.getrlimit", return_value=(1200, 1200)),
         mock.patch.object(descriptors, "log") as log,
@@ -72,7 +72,7 @@ def test_connections_closed_for_lack_of_descriptors_are_logged() -> None:
 
 
 def test_unlimited_descriptors_fall_back_to_open_max() -> None:
-    """So macOS does: its manual asks for the lesser of the limit and OPEN_MAX."""
+    """This is the case on macOS: its manual asks for the lesser of the limit and OPEN_MAX."""
     asked: list[int] = []
 
     def refuses_infinity(which: int, limits: tuple[int, int]) -> None:
@@ -97,7 +97,7 @@ def test_a_node_may_open_as_many_files_as_the_system_allows_it() -> None:
 
 
 class Hub:
-    """An election port that refuses everybody."""
+    """An election port that rejects every server."""
 
     tap = None
     listener: Any
@@ -129,7 +129,7 @@ def test_election_connection_ends_when_votes_are_unacknowledged() -> None:
     with socket.socket() as connection:
         ElectionConnection(hub, None).connection_made(Transport(connection))
         assert option(connection, "TCP_USER_TIMEOUT") == UNACKNOWLEDGED_MS
-        # One probe that is lost does not end it: the kernel counts no probes where there is a user timeout.
+        # One lost probe does not end the connection: the kernel counts no probes if there is a user timeout.
         idle_s, every_s = option(connection, "TCP_KEEPIDLE"), option(connection, "TCP_KEEPINTVL")
         assert idle_s + 2 * every_s < UNACKNOWLEDGED_MS / 1000
     assert "no" in hub.told

@@ -1,4 +1,4 @@
-"""TLS listeners and peer security, in one process: who gets through a handshake, and that nobody else is delayed."""
+"""TLS listeners and peer security, in one process: which handshakes succeed, and that none delays another client."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Echo(asyncio.Protocol):
 
 
 class Door:
-    """A doorkeeper that remembers."""
+    """A connection gate that records its calls."""
 
     def __init__(self, plain: bool = False, room: int = 100) -> None:
         self.plain = plain
@@ -225,7 +225,7 @@ def test_one_port_can_serve_both_kinds(authority: Authority) -> None:
 
 
 def test_a_client_port_for_both_kinds_is_one_also_where_it_moves(authority: Authority) -> None:
-    """A membership that comes into force may name another client port for this server."""
+    """A membership that becomes active can change the client port of this server."""
     store, first, second = TlsStore(settings(authority)), *free_ports(2)
     admission = Admission(Limits(), lambda: 0.0, 0)
 
@@ -271,7 +271,8 @@ def test_a_changed_store_is_read_again_where_asked_for(authority: Authority, tmp
 
 
 def connected(authority: Authority, mine: str, theirs: str, called: str) -> tuple[list[str | None], list[str | None]]:
-    """Two servers of an ensemble of hosts `localhost` and 127.0.0.1: what each says of the other's certificate."""
+    """Connect two servers of an ensemble with hosts `localhost` and 127.0.0.1; return how each checks the other's
+    certificate."""
     sides: tuple[list[str | None], list[str | None]] = ([], [])
     secure = [
         PeerSecurity(TlsStore(settings(authority, name, verify_client_name=True)), dials=True, accepts_plain=False)

@@ -1,4 +1,4 @@
-"""The quorum and election ports speak ZooKeeper's bytes, and survive any others."""
+"""The quorum and election ports use ZooKeeper's bytes, and survive any others."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_cumulative_acks_and_commits_keep_their_packet_order(step: int) -> None:
 
 @pytest.mark.parametrize("step", [1, 13, 1_000_000])
 def test_requests_keep_the_identities_they_arrived_with(step: int) -> None:
-    """Those of one connection come together with the same ones; the next connection's are others, or none."""
+    """Requests of one connection keep the same identities; the next connection has others, or none."""
     digest, ip = ("digest", "u:x"), ("ip", "127.0.0.1")
     auths: list[tuple[tuple[str, str], ...]] = [(ip,), (ip,), (), (ip, digest), (ip,), (), ()]
     asked: list[Packet] = [ForwardedRequest(SESSION, n, 5, b"body %d" % n, auth) for n, auth in enumerate(auths)]
@@ -185,7 +185,7 @@ def test_packets_have_zookeepers_bytes() -> None:
     )
     assert leader.encode(CommitAndActivate(Zxid(5), PeerId(3))) == struct.pack(">iqiqi", 9, 5, 8, 3, -1)
     assert leader.encode(UpToDate()) == struct.pack(">iqii", 12, -1, -1, -1)
-    # A ZooKeeper leader fails on a null buffer here, and on a null list of authentications there.
+    # A ZooKeeper leader fails on a null buffer in one place, and on a null list of authentications in the other.
     assert learner.encode(Ping(ZXID)) == struct.pack(">iqii", 5, ZXID, 0, -1)
     request = learner.encode(ForwardedRequest(SESSION, 5, 1, b"body"))
     assert request == struct.pack(">iqi", 1, -1, 20) + struct.pack(">qii", -7, 5, 1) + b"body" + bytes(4)

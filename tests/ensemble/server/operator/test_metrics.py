@@ -1,4 +1,4 @@
-"""What a peer remembers of its elections and roles, and how metrics are written."""
+"""A peer's record of its elections and roles, and the format of metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator sees of one running peer: four-letter words, admin server, metrics, as in ZooKeeper 3.9.5."""
+"""The operator's view of one running peer: four-letter words, admin server, metrics, as in ZooKeeper 3.9.5."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PROMETHEUS = "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"
 
 
 class Watched(Ensemble):
-    """One peer whose admin server and metrics are on, with a client that owns and watches something."""
+    """One peer with admin server and metrics enabled, and a client that owns and watches some znodes."""
 
     def __init__(self, directory: Path, peers: int = 1) -> None:
         super().__init__(directory, peers)
@@ -239,7 +239,7 @@ def test_a_snapshot_has_to_be_allowed_and_is_rare(peer: Watched, client: KazooCl
 
 
 def test_no_snapshot_is_taken_while_a_server_has_no_leader(tmp_path: Path) -> None:
-    """What a read-only server holds need not be committed."""
+    """The tree of a read-only server can contain uncommitted transactions."""
     ensemble = Watched(tmp_path, 2)
     with ensemble.config(1).open("a") as config:
         config.write("readonlymode.enabled=true\n")
@@ -323,7 +323,7 @@ def test_client_that_does_not_read_cannot_fill_the_memory(peer: Watched) -> None
             await client.create("/large", bytes(1_000_000))
             before_mb = memory_mb()
             reads = [client.get("/large") for _ in range(600)]
-            # The answers wait in the sockets, and behind those in the server, while this thread does something else.
+            # The replies wait in the sockets, and then in the server, while this thread does something else.
             await asyncio.sleep(0)
             most_mb = max(memory_mb() for _ in range(20))
             assert most_mb < before_mb + 100

@@ -1,4 +1,4 @@
-"""A snapshot sent over HTTP or HTTPS becomes all that a server has: guarded, checked, and safe over a crash."""
+"""A snapshot sent over HTTP or HTTPS replaces all data of a server: access control, checks, and crash safety."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def test_a_restore_has_to_be_enabled_and_its_interval_kept(tmp_path: Path, count
 def test_restore_is_ahead_of_epochs_opened_meanwhile(
     tmp_path: Path, counts: OnDemandCounts, accepted: int, of: int
 ) -> None:
-    """The answer has the zxid with which server 2 starts, and the next start takes that.  A backup of a later epoch
-    keeps its own; the other servers may reach the next epochs while this one starts."""
+    """The reply has the zxid with which server 2 starts, and the next start uses it. A backup of a later epoch keeps
+    its own; the other servers can reach the next epochs while this one starts."""
     zxid = make_zxid(of, 7) if of > accepted + EPOCHS_AHEAD else make_zxid(accepted + EPOCHS_AHEAD, 2)
     restores = Restores(tmp_path, lambda snapshot: restored_zxid(snapshot, Epoch(accepted), 2), 0, counts)
     assert received(restores, file_of(tmp_path, make_zxid(Epoch(of), 7))) == zxid
@@ -107,7 +107,7 @@ def test_restore_is_ahead_of_epochs_opened_meanwhile(
 
 
 class Restorable(Ensemble):
-    """One peer whose admin server speaks both kinds of HTTP, with certificates of clients asked for."""
+    """One peer whose admin server serves HTTP and HTTPS, and requests client certificates."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, 1)
@@ -236,14 +236,14 @@ class Restorables(Ensemble):
                 )
 
     def ask(self, i: int, command: str, data: bytes | None = None) -> bytes:
-        """The body of an answer.  Raises HTTPError from status 400 on, as `curl -f` fails."""
+        """Return the body of a reply. Raises HTTPError from status 400 on, as `curl -f` fails."""
         url = f"http://127.0.0.1:{self.admin_ports[i]}/commands/{command}"
         request = urllib.request.Request(url, data=data, headers={"Authorization": "digest a:b"})
         with urllib.request.urlopen(request, timeout=60) as answer:
             return bytes(answer.read())
 
     def try_ask(self, i: int, command: str) -> bytes:
-        """The same; nothing while the port is not open."""
+        """Like `ask`, but return an empty result while the port is not open."""
         try:
             return self.ask(i, command)
         except urllib.error.URLError:
@@ -267,7 +267,7 @@ def test_backup_of_epoch_1_is_restored_on_a_fresh_ensemble(tmp_path: Path) -> No
             shutil.rmtree(ensemble.data(i))
         ensemble.start()
         ensemble.wait_for_quorum()
-        # The next server is asked at once, while the restore before it brings about an election.
+        # The next server is asked at once, while the previous restore causes an election.
         for i in (1, 2, 3):
             answer = json.loads(ensemble.ask(i, "restore", backup))
             assert answer["error"] is None and answer["last_zxid"] > make_zxid(1, 0)
@@ -328,7 +328,7 @@ def test_guarded_command_without_quorum_fails_with_503(tmp_path: Path, command: 
 
 
 def test_restore_on_an_observer_fails_with_409(tmp_path: Path) -> None:
-    """It has no vote: after the next start it would take the leader's tree again."""
+    """An observer has no vote: after the next start it would fetch the leader's tree again."""
     ensemble = Restorables(tmp_path)
     for config in map(ensemble.config, (1, 2, 3)):
         config.write_text(re.sub(r"^(server\.3=.*)$", r"\1:observer", config.read_text(), flags=re.MULTILINE))

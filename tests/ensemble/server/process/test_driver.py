@@ -1,4 +1,4 @@
-"""What the driver joins: the frames of a round of the event loop, and what a turn gives out while it goes on."""
+"""The driver groups frames of a round of the event loop into turns, and sends early output during a turn."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REST: list[Effect] = [Answer(ONE, Reply(7, 5, 0))]
 
 
 class FakePeer:
-    """Notes its turns; each gives something out early and the rest at its end."""
+    """Records its turns; each emits something early and the rest at its end."""
 
     def __init__(self, said: list[Any]) -> None:
         self.said = said
@@ -66,7 +66,7 @@ class FakePeer:
 
 
 class FakePorts:
-    """Stands for the quorum port, the storage and the client port."""
+    """Stands in for the quorum port, the storage and the client port."""
 
     def __init__(self, said: list[Any]) -> None:
         self.said = said
@@ -110,7 +110,7 @@ def a_request(xid: int) -> Request:
 
 
 class FakeJournal:
-    """Nothing is written here."""
+    """A journal that records nothing."""
 
     def write(self, event: object) -> None:
         return
@@ -141,7 +141,7 @@ async def driver_and_ports(
 async def driver_with_two_links(
     voters: tuple[int, ...], state: PeerState, kind: type[FakePeer] = FakePeer
 ) -> tuple[PeerDriver, FakePorts, FakePorts, list[Any]]:
-    """What stands for its clients' connections is told from its links to others; the disk is quick."""
+    """Return a driver with fake client connections and two links to other servers; its disk is fast."""
     driver, clients, said = await driver_and_ports(voters, state, kind)
     others = FakePorts(said)
     driver.quorum = driver.storage = cast(Any, others)
@@ -166,7 +166,7 @@ def test_frames_of_one_round_are_one_turn_sent_in_two_parts() -> None:
 
 
 def test_output_during_a_turn_does_not_pause_its_client() -> None:
-    """Who has all its answers by then is not looked at again: its count would stay, and it would not be read from."""
+    """A client with no reply outstanding is not checked again: its stale count would stop reading for good."""
 
     async def run() -> list[int]:
         driver, ports, _ = await driver_and_ports()
@@ -204,13 +204,13 @@ def test_fast_disk_syncs_in_the_round_after_quorum_messages(voters: tuple[int, .
         return said
 
     turn, sync = [(ONE, 1)], ["at once", "Append", "Barrier"]
-    # With three voters and one transaction under way the third server's copy is sent behind the disk's work.
+    # With three voters and one outstanding transaction, the third server's copy is sent after the disk work.
     asked = ["to who asked"] if len(voters) == 3 and outstanding == 1 else []
     assert asyncio.run(run()) == [turn, "commit", "applied", *asked, "answer", sync, "durable 1", "commit"]
 
 
 class Follower(FakePeer):
-    """It only passes requests on; what it is told it logs, and acknowledges."""
+    """A follower that only forwards requests; it logs and acknowledges what it receives."""
 
     def on_clients(self, now: object, messages: list[tuple[ConnectionId, Request]]) -> list[Effect]:
         return []
@@ -228,7 +228,7 @@ def test_busy_follower_reads_its_leader_before_reporting_durable(client_waits: b
             driver.on_client_messages(ONE, [a_request(1)])
             await asyncio.sleep(0)
         driver.on_packets(LinkId(1), commits(1))
-        # The leader's word has come meanwhile.
+        # The leader's message arrived meanwhile.
         asyncio.get_running_loop().call_soon(driver.on_packets, LinkId(1), commits(2))
         for _ in range(3):
             await asyncio.sleep(0)
@@ -307,7 +307,7 @@ def test_packets_after_client_frames_leave_with_their_requests() -> None:
     "damages", [[], [LogDamageFound("log.1", 16, "bad checksum", "set aside")]], ids=["", "damaged"]
 )
 def test_truncation_of_a_log_with_a_loss_restarts_the_peer(damages: list[LogDamageFound], complete: bool) -> None:
-    """Its tree and what it told others rest on what the disk has not any more.  An incomplete peer may be truncated."""
+    """Its tree and its earlier messages depend on data that the disk has lost. An incomplete peer can be truncated."""
 
     async def run() -> list[Any]:
         driver, said = await driver_and_notes()
@@ -319,7 +319,7 @@ def test_truncation_of_a_log_with_a_loss_restarts_the_peer(damages: list[LogDama
 
 
 def test_next_snapshot_is_decided_by_the_peer() -> None:
-    """Between a TRUNC on the disk and the peer's word its tree holds what was cut."""
+    """Between a TRUNC on the disk and the peer's callback, its tree contains truncated transactions."""
 
     async def run() -> list[Any]:
         driver, said = await driver_and_notes()
@@ -330,7 +330,7 @@ def test_next_snapshot_is_decided_by_the_peer() -> None:
 
 
 class AppliesAtOnce(FakePeer):
-    """Logs and applies in one turn, as a learner that hears of a proposal and its commit together, and then wants a
+    """Logs and applies in one turn, as a learner that receives a proposal and its commit together, and then requests a
     snapshot."""
 
     def on_packets(self, now: object, link: LinkId, packets: list[Commit]) -> list[Effect]:
@@ -339,8 +339,8 @@ class AppliesAtOnce(FakePeer):
 
 
 def test_snapshot_counts_after_its_turn_has_been_logged() -> None:
-    """What it covers is in the log first, or a crash between them leaves a hole: an older snapshot and the log that
-    goes on behind the newer one would pass over what that one covered."""
+    """Its transactions are in the log first, or a crash between them leaves a hole: an older snapshot plus the log that
+    continues after the newer one would skip the transactions that the newer one covered."""
 
     async def run() -> list[Any]:
         driver, _, said = await driver_and_ports(kind=AppliesAtOnce)

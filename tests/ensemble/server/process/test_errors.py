@@ -1,4 +1,4 @@
-"""Errors that help: what goes wrong around a peer is one clear line that says what to do, and nothing is lost."""
+"""Helpful errors: a problem around a peer is one clear line with a remedy, and no data is lost."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def warnings(ensemble: Ensemble) -> list[str]:
     return [line for line in ensemble.log(1).splitlines() if "[warning" in line]
 
 
-# -- whoever connects -------------------------------------------------------------------------------------------------
+# -- clients and strangers that connect -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("port", ["client", "quorum"])
 def test_connections_leave_a_server_its_reserved_descriptors(solo: Ensemble, port: str) -> None:
-    """A log or a snapshot that cannot be opened is the end of a server, and anybody can connect."""
+    """A log or a snapshot that cannot be opened ends a server, and any client can connect."""
     quorum, election = free_ports(2)
     keys = f"snapCount=20\nstandaloneEnabled=false\nserver.1=127.0.0.1:{quorum}:{election}\n"
     solo.config(1).write_text(solo.config(1).read_text() + keys)
@@ -77,7 +77,7 @@ def test_connections_leave_a_server_its_reserved_descriptors(solo: Ensemble, por
 
 
 def test_many_clients_leave_a_leader_descriptors_for_followers(tmp_path: Path) -> None:
-    """Whoever has no more room for clients must still take a follower back, or there is soon no quorum."""
+    """A server with no room for clients must still accept a follower, or the quorum is soon lost."""
     hello = ConnectRequest(0, 0, 600_000, 0, bytes(16)).encode()
     ensemble = Ensemble(tmp_path, 3, tick_time=1000)
     try:
@@ -101,7 +101,7 @@ def test_many_clients_leave_a_leader_descriptors_for_followers(tmp_path: Path) -
             wait_until(lambda: "Mode: follower" in ensemble.word(follower, "srvr"))
             first.setblocking(False)
             with pytest.raises(BlockingIOError):
-                first.recv(100)  # Its session has not ended: nobody has made room.
+                first.recv(100)  # Its session has not ended: its place is still taken.
         assert "connections are closed" in ensemble.log(leader)
     finally:
         ensemble.close()
@@ -200,7 +200,7 @@ async def knock(port: int, opening: bytes) -> tuple[asyncio.StreamReader, asynci
 
 
 async def election_port(listener: Listener) -> tuple[ElectionPort, int, str]:
-    """Server 1's, listening; its port, and the address that is configured for server 3."""
+    """A listening election port of server 1; returns its port, and the configured address of server 3."""
     mine, third = free_ports(2)
     servers = {PeerId(i): ServerLine("127.0.0.1", 1, port) for i, port in ((1, mine), (3, third))}
     port = ElectionPort(PeerId(1), servers, LinkFaults({}), listener)
@@ -222,7 +222,7 @@ def test_second_server_with_same_id_is_rejected_and_both_named() -> None:
             f"two servers have the id 3: {address} (from 127.0.0.1) and 127.0.0.1:9 (from 127.0.0.1); "
             "give each its own myid"
         ]
-        # The same one again, after its connection broke without a word, is welcome.
+        # The same server is accepted again after its connection broke silently.
         _, again_writer = await knock(mine, encode_opening(3, [address]))
         assert await real.read() == b""
         assert len(listener.broken) == 1 and PeerId(3) in port._connections
@@ -250,7 +250,7 @@ def test_server_at_the_configured_address_replaces_an_impostor() -> None:
 
 
 async def call_back(servers: dict[int, str], opening: bytes) -> tuple[Listener, int]:
-    """Connect to server 2 with `opening`; the id in the opening with which it calls back the address 127.0.0.1:PORT."""
+    """Connect to server 2 with `opening`; return the id in the opening of its call back to 127.0.0.1:PORT."""
     called: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -277,7 +277,7 @@ ANNOUNCED = encode_opening(1, ["127.0.0.1:OTHER"])
 
 @pytest.mark.parametrize("listed", [None, "127.0.0.1:1:2", "192.0.2.1:1:2"], ids=["unlisted", "port", "host"])
 def test_server_is_called_back_where_it_announces(listed: str | None) -> None:
-    """A server that is new, or has moved, restarts with the new list before the others do."""
+    """A new or moved server restarts with the new list before the others do."""
     servers = {2: "127.0.0.1:1:MINE"} | ({1: listed} if listed is not None else {})
     listener, caller = asyncio.run(asyncio.wait_for(call_back(servers, ANNOUNCED), 2))
     assert (caller, listener.broken) == (2, [])
@@ -285,7 +285,7 @@ def test_server_is_called_back_where_it_announces(listed: str | None) -> None:
 
 
 def test_unlisted_servers_that_left_keep_no_place() -> None:
-    """Else a later server is refused as one of too many, until this one restarts."""
+    """Otherwise a later server is rejected as one too many, until this one restarts."""
 
     async def scenario() -> list[str]:
         listener = Listener()
@@ -339,7 +339,7 @@ def test_unlisted_server_is_reported_once_with_the_remedy() -> None:
     ]
 
 
-# -- clients that are refused ------------------------------------------------------------------------------------------
+# -- rejected clients --------------------------------------------------------------------------------------------------
 
 
 def test_client_that_has_seen_a_later_zxid_is_logged(solo: Ensemble) -> None:
@@ -353,7 +353,7 @@ def test_client_that_has_seen_a_later_zxid_is_logged(solo: Ensemble) -> None:
     assert 1 <= sum("refused a client" in line for line in warnings(solo)) <= 3
 
 
-# -- a data directory that is not this server's ------------------------------------------------------------------------
+# -- a data directory of another server --------------------------------------------------------------------------------
 
 SERVERS = "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\n"
 
@@ -400,7 +400,7 @@ def test_ensemble_with_new_host_names_for_all_servers_starts(tmp_path: Path) -> 
 
 
 def test_data_moved_by_reconfig_belongs_to_another_ensemble(tmp_path: Path) -> None:
-    """Whoever begins anew where it was must not get its history."""
+    """A new ensemble in its old place must not get its history."""
     config = config_of(tmp_path, 1)
     claim(config)
     OwnedMembershipFiles(mock.Mock(), config).save(MOVED)
@@ -425,7 +425,7 @@ def test_data_of_zookeeper_or_of_a_lone_server_has_no_owner(tmp_path: Path) -> N
     assert json.loads((tmp_path / "version-2" / ".owner").read_text())["server"] == 3
 
 
-# -- what keeps it from starting ---------------------------------------------------------------------------------------
+# -- reasons not to start ----------------------------------------------------------------------------------------------
 
 
 def test_a_missing_or_unusable_file_is_one_line(solo: Ensemble) -> None:

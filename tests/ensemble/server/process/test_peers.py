@@ -1,4 +1,4 @@
-"""Peers as real processes: they elect, serve stock clients, lose nothing to kill -9, and shrug off garbage."""
+"""Peers as real processes: they elect, serve stock clients, lose no data after kill -9, and survive garbage."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_garbage_on_any_port_ends_that_connection_alone(trio: Ensemble) -> None:
                 with socket.create_connection(("127.0.0.1", port)) as connection:
                     connection.sendall(data)
                     connection.shutdown(socket.SHUT_WR)
-        # What is beyond the limit is closed at once; half a frame is nobody's trouble.
+        # Connections over the limit are closed at once; half a frame disturbs no other client.
         assert exchange(trio.client_ports[1], struct.pack(">i", 0x100000) + b"x") == b""
         with socket.create_connection(("127.0.0.1", trio.client_ports[1])) as half:
             half.sendall(struct.pack(">i", 100) + b"half")
@@ -159,7 +159,7 @@ def test_killing_the_leader_under_load_keeps_acknowledged_writes(trio: Ensemble)
 
 
 def wait_until_more(done: list[int]) -> None:
-    """Wait until fifty further things are done."""
+    """Wait until fifty more operations are done."""
     goal = len(done) + 50
     wait_until(lambda: len(done) > goal)
 
@@ -196,7 +196,7 @@ def test_isolated_leader_resigns_and_rejoins_after_healing(trio: Ensemble) -> No
 
 
 def set_faults(ensemble: Ensemble, node: int, remotes: list[str]) -> None:
-    """Cut both directions between a node and others, telling all of them as the host agent does."""
+    """Cut both directions between a node and others; set the faults on all of them as the host agent does."""
     faults = [{"id": remote, "from": f"peer-{node}", "to": remote, "kind": "cut"} for remote in remotes]
     for i in ensemble.client_ports:
         with socket.socket(socket.AF_UNIX) as control:
@@ -228,7 +228,7 @@ def test_lone_peer_stops_cleanly_and_restarts_with_its_data(solo: Ensemble) -> N
 
 
 def attach_by_hand(ensemble: Ensemble, session: int, password: bytes) -> tuple[int, int]:
-    """Try to go on with a session: the time-out and the session that the server grants."""
+    """Try to resume a session; return the time-out and the session that the server grants."""
     request = struct.pack(">iqiqi", 0, 0, 5000, session, len(password)) + password + b"\0"
     answer = exchange(ensemble.client_ports[1], struct.pack(">i", len(request)) + request)
     timeout_ms, granted = struct.unpack_from(">iq", answer, 8)

@@ -1,4 +1,4 @@
-"""Real processes: an ensemble that changes its members while clients write, and remembers them over restarts."""
+"""Real processes: an ensemble that changes its members while clients write, and keeps them across restarts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_an_observer_joins_becomes_a_voter_and_the_leader_leaves(tmp_path: Path)
             write(client, 4)
             left = tuple(ensemble.processes)
             wait_for_membership(ensemble, text, left)
-            # It is in their files: all of them killed, they come back as the ensemble they were.
+            # The membership is in their files: after all are killed, they restart as the same ensemble.
             for i in left:
                 ensemble.kill(i)
             assert "dynamicConfigFile=" in ensemble.config(left[0]).read_text()
@@ -55,7 +55,7 @@ def test_an_observer_joins_becomes_a_voter_and_the_leader_leaves(tmp_path: Path)
 
 
 def test_a_server_moves_to_other_ports(tmp_path: Path) -> None:
-    """Its client, quorum and election port: it listens at the new ones, and the others find it there."""
+    """Its client, quorum and election port: it listens on the new ones, and the others connect to it there."""
     ensemble = Ensemble(tmp_path, 3)
     try:
         enable(ensemble)
@@ -74,7 +74,7 @@ def test_a_server_moves_to_other_ports(tmp_path: Path) -> None:
             text = client.retry(client.reconfig, None, None, members)[0].decode()
             wait_for_membership(ensemble, text, (1, 2, 3))
             assert f"clientPort={client_port}\n" in ensemble.word(moved, "conf"), "none is named: it stays where it is"
-            # The next election goes over its new port.
+            # The next election uses its new port.
             ensemble.kill(leader)
             ensemble.kill(next(i for i in (1, 2, 3) if i not in (leader, moved)))
             other = 3 if leader != 3 else 2
@@ -86,7 +86,7 @@ def test_a_server_moves_to_other_ports(tmp_path: Path) -> None:
 
 
 def test_servers_that_have_all_moved_come_back(tmp_path: Path) -> None:
-    """A history belongs to the ensemble that its server has become, and not to the one in which it once began."""
+    """A history belongs to the ensemble that its server has become, not to the one in which it started."""
     ensemble = Ensemble(tmp_path, 3)
     try:
         enable(ensemble)

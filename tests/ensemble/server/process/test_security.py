@@ -1,4 +1,4 @@
-"""A peer process as its clients meet it: TLS with certificates, SASL, super user, limits, and what it never tells."""
+"""A peer process as its clients see it: TLS with certificates, SASL, super user, limits, and no leaked secrets."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Secured:
 
     @contextmanager
     def client(self, kind: Any = KazooClient, **arguments: Any) -> Iterator[Any]:
-        """A connected client, of the plain port unless told otherwise."""
+        """A connected client, of the plain port by default."""
         client = kind(**{"hosts": f"127.0.0.1:{self.plain_port}", "timeout": 10, **arguments})
         try:
             client.start(PATIENCE_S)
@@ -205,7 +205,7 @@ def test_no_word_but_srvr_is_answered_unless_allowed(secured: Secured) -> None:
 
 
 def test_no_secret_is_ever_logged_or_journalled(secured: Secured) -> None:
-    """Comes last: all that the others did has left its traces by now."""
+    """This test is last: everything that the others did has left its traces by now."""
     written = [path for path in (secured.peer.directory / "1").rglob("*") if path.is_file() and path.name != "zoo.cfg"]
     texts = {path: path.read_bytes() for path in written}
     assert any(b"node_started" in text for text in texts.values())
@@ -213,7 +213,7 @@ def test_no_secret_is_ever_logged_or_journalled(secured: Secured) -> None:
 
 
 def test_server_without_client_port_has_no_plain_text_port(tmp_path: Path) -> None:
-    """Also where client.portUnification=true, which says something of a port that is not there."""
+    """Also with client.portUnification=true, which then refers to a missing port."""
     path = tmp_path / "zoo.cfg"
     path.write_text(
         f"dataDir={tmp_path}\nsecureClientPort=2281\nclient.portUnification=true\n"
@@ -258,7 +258,7 @@ def test_servers_move_to_tls_one_by_one_and_reject_wrong_names(tmp_path: Path) -
         peers.wait_for_quorum()
         with peers.client(1) as client:
             client.create("/a", b"over plain and TLS")
-            # So much that a newcomer gets a snapshot, and that it has to wait for a slow reader.
+            # Enough data that a new server gets a snapshot, and that the sender waits for a slow reader.
             made = [client.create_async(f"/{n}", bytes(900_000 if n < 10 else 1)) for n in range(520)]
             assert all(each.get(PATIENCE_S) for each in made)
         peers.start(3)

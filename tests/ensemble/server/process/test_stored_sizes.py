@@ -1,4 +1,4 @@
-"""What is said at start of stored data that exceeds jute.maxbuffer."""
+"""Messages at start about stored data that exceeds jute.maxbuffer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zabka.ensemble.zab.effects import Recovered
 
 
 def made(size: int) -> Txn:
-    """The creation of /big, whose record is longer than the data by 76 bytes."""
+    """The create transaction of /big, whose record is longer than the data by 76 bytes."""
     body = CreateTxn("/big", bytes(size), OPEN_ACL, False, 1)
     return Txn(SessionId(1), 1, Zxid(0x100000001), 7, OpCode.CREATE, body)
 
