@@ -1,4 +1,4 @@
-"""Clients prove who they are to a server: auth packets, SASL DIGEST-MD5, certificates, demands, super users."""
+"""Clients authenticate to a server: auth packets, SASL DIGEST-MD5, certificates, enforced authentication."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def token(ensemble: Ensemble, connection: int, data: bytes | None) -> Reply:
 
 
 def answered(challenge: bytes, user: str = "jaasuser", password: str = "jaas_password", **other: str) -> bytes:
-    """A client's digest-response (RFC 2831)."""
+    """Compute a client's digest-response (RFC 2831)."""
     nonce = challenge.decode().split('nonce="')[1].split('"')[0]
     given = {
         "username": user, "realm": "zk-sasl-md5", "nonce": nonce, "cnonce": "c", "nc": "00000001", "qop": "auth",
@@ -120,7 +120,7 @@ RARE = frozenset({"ip", "ensemble", "key"})
 
 
 def turned_away(ensemble: Ensemble, connection: int, scheme: str, credentials: bytes | None) -> bool:
-    """Whether an auth packet ends the connection without an answer."""
+    """Return whether an auth packet ends the connection without a reply."""
     before = len(ensemble.sent[connection])
     ensemble.message(connection, Request.decode(Request(-4, OpCode.AUTH, AuthPacket(0, scheme, credentials)).encode()))
     return connection in ensemble.closed and len(ensemble.sent[connection]) == before
@@ -315,7 +315,7 @@ def test_lists_are_not_looked_at_where_that_is_configured() -> None:
 
 
 def test_only_a_password_is_masked() -> None:
-    """ReferenceCountedACLCache and FinalRequestProcessor.getACL: of `digest` what follows the colon."""
+    """ReferenceCountedACLCache and FinalRequestProcessor.getACL: the part after the colon of a `digest` id."""
     shown = (ACL(31, "ip", "fe80::1"), ACL(31, "digest", "nobody"), ACL(1, "sasl", "a:b"))
     assert masked(shown) == list(shown)
     assert masked((ACL(31, "digest", "u:hash"),)) == [ACL(31, "digest", "u:x")]

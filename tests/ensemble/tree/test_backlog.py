@@ -1,4 +1,4 @@
-"""What a client is told before it has taken what it was told, and what waits until then."""
+"""Replies sent to a client that has not read earlier ones yet, and requests that wait until it has."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def frames(*requests, first=1):
 
 
 def replies(ensemble, client):
-    """(xid, the rest of the frame) of what came since the last time, be it as bytes or as objects."""
+    """Return (xid, rest of the frame) of the messages since the last call, sent as bytes or as objects."""
     found = []
     for message in ensemble.take(client):
         rest = message if isinstance(message, bytes) else b""
@@ -162,7 +162,7 @@ def test_read_after_a_sync_misses_a_later_write_of_its_session(together: bool) -
 
 
 def test_sync_ignores_an_earlier_sync_with_the_same_xid() -> None:
-    """Its session has come back, and counts its requests from one again, as kazoo does."""
+    """Its session has reconnected, and numbers its requests from one again, as kazoo does."""
     ensemble, _ = served(1 << 20)
     client = ensemble.connect()
     session = ensemble.session(client)
@@ -184,7 +184,7 @@ def test_sync_ignores_an_earlier_sync_with_the_same_xid() -> None:
 
 @pytest.mark.parametrize("late", [create("/late"), multi(create("/late"))])
 def test_sync_ignores_a_write_sent_through_another_server(late) -> None:
-    """That write was on its way when the session left, and is refused; it has the number of one asked for here."""
+    """That write was in flight when the session left, and is rejected; its xid equals that of a request here."""
     ensemble = Ensemble(servers=3)
     client = ensemble.connect(server=1)
     session = ensemble.session(client)
@@ -199,7 +199,7 @@ def test_sync_ignores_a_write_sent_through_another_server(late) -> None:
 
 
 def test_slow_reader_with_writes_gets_every_reply_as_it_reads() -> None:
-    """A program that reads a thousand znodes at once, while another thread of it writes."""
+    """A program that reads a thousand znodes at once, while another of its threads writes."""
     ensemble, client = served(1 << 20)
     ensemble.ask(client, set_data("/a", bytes(1 << 20)))
     ensemble.take(client)
@@ -214,7 +214,7 @@ def test_slow_reader_with_writes_gets_every_reply_as_it_reads() -> None:
 
 
 def test_client_that_never_reads_loses_connection_but_no_write() -> None:
-    """They were on their way before it was known how much it had asked for."""
+    """The writes were in flight before its request volume was known."""
     ensemble, client = served()
     ensemble.auto = False
     many = 2 + (SETTLED_BYTES_MAX >> 20)

@@ -1,4 +1,4 @@
-"""A snapshot is taken block by block while the tree goes on changing, and shows the tree as it was when it began."""
+"""A snapshot is taken block by block while the tree changes, and shows the tree as it was at its start."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class World:
         self.do(OpCode.SET_DATA, SetDataTxn(path, data, 1))
 
     def change(self, what: int, which: int) -> None:
-        """One change of some kind to some znode that can have it."""
+        """Apply one random change to a random znode that allows it."""
         paths = [path for path in self.tree.nodes if not path.startswith("/zookeeper")]
         path = paths[which % len(paths)]
         if what == 0:
@@ -80,7 +80,7 @@ class World:
         return capture, came
 
     def finish(self, capture: Capture, came: dict[int, Piece]) -> TreeSnapshot:
-        """The snapshot as its file would hold it."""
+        """Return the snapshot as its file would contain it."""
         capture.step(10_000)
         blocks: dict[int, bytes] = {}
         for number in capture.order:
@@ -190,7 +190,7 @@ def test_large_data_is_not_copied() -> None:
     assert any(type(part) is memoryview and part == data for part in came[0].parts)
     assert len(came[0].parts) == 3
     snapshot = w.finish(capture, came)
-    # The same once the znode was read.
+    # The same after the znode was read.
     again = World(DataTree.from_snapshot(snapshot))
     capture, came = again.begin()
     capture.step(1)
@@ -203,14 +203,14 @@ def test_unused_acl_lists_are_dropped_with_their_block() -> None:
     w.create("/a", b"", SECRETS[0])
     w.do(OpCode.SET_ACL, SetACLTxn("/a", SECRETS[1], 1))
     block = w.tree.blocks.by_number[w.tree.nodes["/a"].block]
-    # That of /zookeeper/config is in the same block.
+    # The znode /zookeeper/config is in the same block.
     assert len(block.acls or ()) == 3
     w.finish(*w.begin())
     assert SECRETS[0] not in (block.acls or ()) and SECRETS[1] in (block.acls or ())
 
 
 def test_unused_acl_lists_are_dropped_without_a_snapshot() -> None:
-    """Set one after the other on one znode they stayed until then, which is a hundred thousand transactions."""
+    """Set one after the other on one znode, they stayed until the next snapshot, 100,000 transactions later."""
     w = World()
     w.create("/kept", b"", SECRETS[0])
     w.create("/a", b"", SECRETS[1])

@@ -1,4 +1,4 @@
-"""Clients' connections and the sessions behind them: connecting, moving, expiring, closing."""
+"""Clients' connections and their sessions: connecting, moving, expiring, closing."""
 
 import pytest
 
@@ -136,7 +136,7 @@ def test_only_a_connect_request_may_come_first_and_only_first():
     twice = ensemble.connect()
     ensemble.message(twice, ConnectRequest(0, 0, 1000, 0, None))
     assert twice in ensemble.closed
-    ensemble.message(twice, Request(1, OpCode.PING, EmptyRequest()))  # dropped: it was under way already
+    ensemble.message(twice, Request(1, OpCode.PING, EmptyRequest()))  # dropped: it was already in flight
 
 
 def test_first_frame_ends_its_connection_while_not_serving():
@@ -178,7 +178,7 @@ def test_silent_session_expires_and_its_ephemerals_are_deleted():
     assert silent not in ensemble.closed and not ensemble.facts(SessionExpired)
     ensemble.advance(2000)
     assert ensemble.facts(SessionExpired) == [
-        # The last word reached the leader with the ping of a second later, from the second server.
+        # The last contact reached the leader with the ping of a second later, from the second server.
         SessionExpired(session_id, 4000, heard_ms_ago=5000, heard_by=2)
     ]
     assert silent in ensemble.closed and lively not in ensemble.closed
@@ -263,7 +263,7 @@ def test_disconnected_client_leaves_no_state_after_its_writes():
 
 
 def test_write_reply_ignores_a_write_sent_through_another_server() -> None:
-    """kazoo numbers its requests anew on every connection."""
+    """kazoo numbers its requests from one again on every connection."""
     ensemble = Ensemble(servers=3, auto=False)
     old = ensemble.connect(server=1)
     ensemble.commit()
@@ -280,7 +280,7 @@ def test_write_reply_ignores_a_write_sent_through_another_server() -> None:
 
 
 def test_leader_without_clients_closes_what_connects() -> None:
-    """leaderServes=no (Leader.lead): its learners serve, and it commits what they forward."""
+    """leaderServes=no (Leader.lead): its learners serve clients, and it commits the requests that they forward."""
     ensemble = Ensemble(2, leader_serves=False)
     refused = ensemble.connect(0)
     assert refused in ensemble.closed and ensemble.sent[refused] == []

@@ -1,4 +1,4 @@
-"""Containers and nodes with a time to live: how they are made, when they go, and what is kept of them on disk."""
+"""Containers and TTL nodes: how they are created, when they are deleted, and how they are stored on disk."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def exist(ensemble, *paths):
     return [path for path in paths if path in ensemble.services[0].tree.nodes]
 
 
-# -- making them -----------------------------------------------------------------------------------------------------
+# -- creation --------------------------------------------------------------------------------------------------------
 
 
 def test_a_container_answers_with_its_stat_which_names_no_owner():
@@ -54,7 +54,7 @@ def test_a_container_answers_with_its_stat_which_names_no_owner():
 
 
 def test_the_op_makes_the_container_and_the_flag_alone_does_not():
-    """As measured: createContainer makes one whatever its flags say, and create with the flag a plain node."""
+    """As measured: createContainer creates one whatever its flags are, and create with the flag a plain node."""
     ensemble = Ensemble()
     client = ensemble.connect()
     for flags in (0, 1, 2, 3):
@@ -85,7 +85,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("request_", "off", "on"), REFUSED)
 def test_create_replies_match_zookeeper_with_and_without_ttl(request_, off, on):
-    """Measured, but for the plain flag with a negative time: every ZooKeeper server that applies that one dies."""
+    """Measured, except the plain flag with a negative TTL: every ZooKeeper server that applies that create crashes."""
     for rules, expected in ((TreeRules(), off), (EXTENDED, on)):
         ensemble = Ensemble(tree=rules)
         assert ensemble.ask(ensemble.connect(), request_).err == expected
@@ -162,7 +162,7 @@ def test_delete_container_spares_parents_and_owned_znodes():
 
 
 def test_a_client_needs_the_right_to_delete():
-    """ZooKeeper checks neither ACL nor session here, so that there anybody may delete any node without children."""
+    """ZooKeeper checks neither ACL nor session here, so that any client can delete any node without children."""
     ensemble = Ensemble()
     owner_, other = ensemble.connect(), ensemble.connect()
     ensemble.ask(owner_, (OpCode.AUTH, AuthPacket(0, "digest", b"ann:secret")))
@@ -186,7 +186,7 @@ def test_expired_session_cannot_delete_containers_but_leader_can(asking):
     assert txn.type == (OpCode.ERROR if asking == "one that is over" else OpCode.DELETE_CONTAINER)
 
 
-# -- their end -------------------------------------------------------------------------------------------------------
+# -- deletion --------------------------------------------------------------------------------------------------------
 
 
 def test_emptied_container_is_deleted_at_the_next_check():
@@ -264,7 +264,7 @@ def test_no_more_znodes_lapse_in_a_minute_than_allowed():
 
 
 def test_ttl_check_interval_can_be_shorter_than_a_tick():
-    """ContainerManager has a timer of its own, at checkIntervalMs, whatever a tick is."""
+    """ContainerManager has its own timer, at checkIntervalMs, independent of the tick."""
     rules = TreeRules(extended_types=True, container_check_interval_ms=50)
     ensemble = Ensemble(tree=rules, tick_ms=2_000)
     client = ensemble.connect()
@@ -286,7 +286,7 @@ def test_short_ttl_checks_stop_when_the_leader_resigns():
 
 
 def test_deletion_rate_limit_deletes_one_and_delays_the_others():
-    """Java sleeps for 60,000 / maxPerMinute milliseconds behind each: here 10 seconds, which are many looks."""
+    """Java sleeps for 60,000 / maxPerMinute milliseconds after each: here 10 seconds, which are many checks."""
     rules = TreeRules(container_check_interval_ms=500, container_deletes_per_minute=6)
     ensemble = Ensemble(tree=rules, tick_ms=2_000)
     client = ensemble.connect(timeout_ms=60_000)
@@ -333,7 +333,7 @@ def test_a_child_on_its_way_saves_the_container():
     ],
 )
 def test_renewed_or_replaced_znode_outlives_its_old_deadline(first, meanwhile):
-    """The check looks at the tree, and a change that is on its way comes before the deletion."""
+    """The check reads the tree, and a change in flight precedes the deletion."""
     ensemble = Ensemble(tree=EXTENDED)
     client = ensemble.connect(timeout_ms=20_000)
     for request in first:
@@ -370,7 +370,7 @@ def test_containers_and_times_to_live_survive_a_snapshot(tmp_path):
 
 @pytest.mark.parametrize("ttl_ms", [-1, 0, 1 << 40])
 def test_a_time_to_live_that_cannot_be_makes_a_plain_node(ttl_ms):
-    """ZooKeeper logs such a transaction and cannot start on the log any more; here what else is in it is saved."""
+    """ZooKeeper logs such a transaction and cannot start on that log again; here the rest of it is recovered."""
     tree = DataTree()
     body = CreateTTLTxn("/t", b"", OPEN_ACL, 1, ttl_ms)
     assert tree.apply(Txn(SessionId(1), 1, 0x100000001, 7, OpCode.CREATE_TTL, body)).error == 0

@@ -1,4 +1,4 @@
-"""What a server counts of its answers: the same however they are taken together."""
+"""A server's reply counters: the same however replies are batched."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def seen(counters: Counters, client: Connection) -> dict[str, object]:
 
 @pytest.mark.parametrize("latencies_ms", [(0,), (3, 3), (0, 5), (5, 0), (7, 2, 4)])
 def test_writes_that_are_answered_together_count_as_one_by_one(latencies_ms: tuple[int, ...]) -> None:
-    """ServerCnxn.updateStatsForResponse and ServerStats.updateLatency, for each of them."""
+    """ServerCnxn.updateStatsForResponse and ServerStats.updateLatency, called for each reply."""
     told = []
     for way in ("one by one", "together", "as any answers"):
         counters, client = Counters(), Connection(ConnectionId(1), 0)
@@ -61,7 +61,7 @@ def test_minimum_latency_can_be_zero_and_never_grows() -> None:
     assert counters.latency_min_ms == client.latency_min_ms == 0
 
 
-# -- of a whole server ------------------------------------------------------------------------------------------------
+# -- counters of a whole server ---------------------------------------------------------------------------------------
 
 COUNTS = (
     "digest_mismatches", "txns_applied", "stale_requests", "stale_replies", "closed_without_service", "revalidations",

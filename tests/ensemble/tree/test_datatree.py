@@ -26,7 +26,7 @@ from zabka.ensemble.znode_paths import is_valid_path
 
 
 class Writer:
-    """A tree and the transactions it took."""
+    """A tree and the transactions applied to it."""
 
     def __init__(self):
         self.tree = DataTree()
@@ -224,7 +224,7 @@ def history():
 @pytest.mark.parametrize("start", range(15))
 @pytest.mark.parametrize("held", range(15))
 def test_replaying_transactions_over_a_snapshot_gives_same_tree(held, start):
-    """A log may be replayed from before the snapshot was taken."""
+    """A log can be replayed from before the snapshot was taken."""
     w = history()
     if start > held:
         return

@@ -1,4 +1,4 @@
-"""multiRead, getEphemerals, getAllChildrenNumber, whoAmI, and what no client may ask for, as ZooKeeper 3.9.5 has it."""
+"""multiRead, getEphemerals, getAllChildrenNumber, whoAmI, and ops that clients cannot send, as in ZooKeeper 3.9.5."""
 
 import random
 
@@ -53,7 +53,7 @@ def below(path):
 
 
 def family():
-    """An ensemble with /a, /a/b, /a/c, /ab and a session that may not read /a/private."""
+    """An ensemble with /a, /a/b, /a/c, /ab and a session that cannot read /a/private."""
     ensemble = Ensemble()
     ann, bob = ensemble.connect(), ensemble.connect()
     ensemble.send(ann, ANN, xid=-4)
@@ -163,14 +163,14 @@ def test_the_who_am_i_request_names_the_user_and_never_the_hash():
     assert ensemble.ask(bob, WHO_AM_I).body == WhoAmIResponse([])
 
 
-# -- what is not for clients -------------------------------------------------------------------------------------------
+# -- ops that clients cannot send --------------------------------------------------------------------------------------
 
 NOT_OFFERED = [OpCode.NOTIFICATION, OpCode.ERROR, OpCode.CREATE_SESSION, OpCode.CHECK, 10, 23, 99, 108, -100]
 
 
 @pytest.mark.parametrize("op", NOT_OFFERED)
 def test_any_other_op_is_unimplemented_and_ends_the_connection(op):
-    """As measured, but for createSession, with which ZooKeeper lets a client meddle.  `check` is for multis alone."""
+    """As measured, except createSession, which ZooKeeper accepts from a client. `check` is for multis only."""
     ensemble, _, bob = family()
     ensemble.message(bob, Request.decode((7).to_bytes(4, "big") + op.to_bytes(4, "big", signed=True) + b"\0\0\0\2/a"))
     assert ensemble.take(bob)[-1] == Reply(7, -1, ErrorCode.UNIMPLEMENTED)
@@ -179,7 +179,7 @@ def test_any_other_op_is_unimplemented_and_ends_the_connection(op):
 
 @pytest.mark.parametrize("op", [OpCode.CREATE, OpCode.SET_DATA, OpCode.DELETE, OpCode.SET_ACL, OpCode.CREATE_TTL])
 def test_unreadable_write_is_a_marshalling_error_without_a_txn(op):
-    """A ZooKeeper ensemble of three commits nothing any more after such a create; alone, it answers like this."""
+    """A ZooKeeper ensemble of three commits no transaction after such a create; a lone server answers like this."""
     ensemble, ann, bob = family()
     ensemble.message(bob, Request.decode((7).to_bytes(4, "big") + op.to_bytes(4, "big") + b"\0\0\0\5ab"))
     assert ensemble.take(bob)[-1].err == ErrorCode.MARSHALLING_ERROR

@@ -1,4 +1,4 @@
-"""Local sessions: known to their server alone, made global for an ephemeral.  The answers are ZooKeeper 3.9.5's."""
+"""Local sessions: known only to their server, made global for an ephemeral. The replies equal ZooKeeper 3.9.5's."""
 
 import pytest
 
@@ -88,7 +88,7 @@ def test_an_ephemeral_makes_a_local_session_a_global_one_first(server, request_)
 
 @pytest.mark.parametrize("server", [LEADER, LEARNER])
 def test_requests_that_came_as_bytes_are_judged_alike(server):
-    """What came together with the ephemeral that makes the session a global one is answered, too."""
+    """Requests that arrive together with the ephemeral that makes the session global are answered, too."""
     e = ensemble()
     client = e.connect(server)
     ops = [create("/a"), create("/e", flags=EPHEMERAL), exists("/e"), CLOSE]
@@ -188,7 +188,7 @@ def test_old_clients_get_an_answer_without_the_read_only_flag():
 
 
 def test_leader_accepts_a_write_of_another_servers_local_session() -> None:
-    """LeaderSessionTracker.checkSession: the first byte of an id names the server."""
+    """LeaderSessionTracker.checkSession: the first byte of an id is the server's id."""
     sessions = LocalSessions(PeerId(3), 100, upgrading=True)
     assert sessions.admits(SessionId(2 << 56 | 5)) and sessions.admits(SessionId((200 << 56 | 5) - (1 << 64)))
     assert not sessions.admits(SessionId(3 << 56 | 5))

@@ -1,4 +1,4 @@
-"""A znode as bytes, and the table of them by path: what is put in comes out, whatever its fields are."""
+"""A znode as bytes, and the table of znodes by path: fields read back equal the fields written."""
 
 from __future__ import annotations
 

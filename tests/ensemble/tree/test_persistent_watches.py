@@ -47,7 +47,7 @@ def fired(ensemble, connection):
 
 
 def watching(*watches):
-    """An ensemble with /p and /p/a, a writer, and a watcher that left these watches."""
+    """An ensemble with /p and /p/a, a writer, and a watcher that set these watches."""
     ensemble = Ensemble()
     writer, watcher = ensemble.connect(), ensemble.connect()
     for path in ("/p", "/p/a"):
@@ -164,7 +164,7 @@ def test_exists_without_read_permission_leaves_no_watch():
     assert len(ensemble.services[0].watches) == 0
 
 
-# -- asking for and removing -----------------------------------------------------------------------------------------
+# -- adding and removing ---------------------------------------------------------------------------------------------
 
 ALL_WATCHES = (get("/p", True), children("/p", True), add_watch("/p", PERSISTENT), add_watch("/p", RECURSIVE))
 ONE_OF_EACH = [WatcherType.DATA, WatcherType.CHILDREN, WatcherType.PERSISTENT, WatcherType.PERSISTENT_RECURSIVE]
@@ -306,14 +306,14 @@ def test_set_watches_answers_with_the_xid_it_came_with():
     assert [m.xid for m in ensemble.take(watcher)] == [-8, 77]
 
 
-# -- the order that clients may rely on --------------------------------------------------------------------------------
+# -- the order guaranteed to clients -----------------------------------------------------------------------------------
 
 PATHS = ("/p", "/p/a", "/p/a/x", "/p/b")
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_watch_fires_before_its_client_sees_the_new_state(seed):
-    """Whatever a read shows of a node, its client has heard by then, and of nothing that is newer."""
+    """A client receives the event of every change before a read shows it, and of no newer change."""
     rng = random.Random(seed)
     ensemble = Ensemble(servers=2, auto=False)
     clients = [ensemble.connect(server) for server in (0, 1, 1)]
@@ -337,7 +337,7 @@ def test_a_watch_fires_before_its_client_sees_the_new_state(seed):
 
 
 def _compare(messages, client, reads):
-    """What the reads of a client show, each held against what it had heard of that node before."""
+    """Yield the mzxid that each read of a client shows; it equals that of the last event received before."""
     heard: dict[str, int] = {}
     for message in messages:
         if not isinstance(message, Reply):

@@ -44,7 +44,7 @@ STEPS = st.lists(
 
 
 class Side:
-    """A proposer over its tree, and a learner's tree; `plain` ones take the short ways."""
+    """A proposer over its tree, and a learner's tree; `plain` ones use the fast path."""
 
     def __init__(self, plain: bool) -> None:
         self.plain = plain
@@ -138,7 +138,7 @@ def test_fast_path_proposes_and_applies_like_the_general_path(steps: list) -> No
     ],
 )
 def test_plain_writes_alone_take_the_fast_path(write: tuple, plain: bool) -> None:
-    """Both ways say the same; the short one is there to be taken."""
+    """Both paths return the same; the fast one must be used."""
     side = Side(plain=True)
     side.propose([request(create("/a", b"0", op=OpCode.CREATE), 1, False, 1)])
     short = side.proposer._plain
@@ -149,7 +149,7 @@ def test_plain_writes_alone_take_the_fast_path(write: tuple, plain: bool) -> Non
 
 @pytest.mark.parametrize("plain", [True, False])
 def test_a_node_whose_child_is_on_its_way_is_not_empty(plain: bool) -> None:
-    """PrepRequestProcessor counts children that are proposed and not applied."""
+    """PrepRequestProcessor counts children that are proposed but not applied."""
     side = Side(plain=plain)
     writes = [
         create("/a", op=OpCode.CREATE),
@@ -255,7 +255,7 @@ def test_replies_to_two_clients_joint_writes_go_to_their_sender() -> None:
 
 
 def test_session_belongs_to_its_server_from_the_first_request() -> None:
-    """SessionMovedException: what another server sends for it was overtaken by the session's move."""
+    """SessionMovedException: the session had moved before another server's request for it arrived."""
     side = Side(plain=False)
     made = ForwardedRequest(SessionId(5), 0, OpCode.CREATE_SESSION, CreateSessionTxn(9).encode())
     side.propose([made], LinkId(7))

@@ -54,7 +54,7 @@ class Bench:
         return self.raw(op, bytes(out), session_id, auth, origin)
 
     def error(self, request, session_id=1, auth=(), origin=None):
-        """The error code of a refused request, 0 for a transaction."""
+        """Return the error code of a rejected request, 0 for a transaction."""
         body = self.ask(request, session_id, auth, origin).body
         return ErrorCode(body.err) if isinstance(body, ErrorTxn) else 0
 

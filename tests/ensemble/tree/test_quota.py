@@ -1,4 +1,4 @@
-"""Quotas: what is counted, what is enforced, what is told.  Numbers as ZooKeeper 3.9.5 answers to the same requests."""
+"""Quotas: counting, enforcement and events. The numbers are those of ZooKeeper 3.9.5 for the same requests."""
 
 import random
 
@@ -18,7 +18,7 @@ REFUSED = ErrorCode.QUOTA_EXCEEDED
 
 
 def quota(path, limits):
-    """What `setquota` does."""
+    """Create the znodes that `setquota` creates."""
     parts = path.split("/")[1:]
     above = ["/zookeeper/quota/" + "/".join(parts[: i + 1]) for i in range(len(parts))]
     return [
@@ -139,7 +139,7 @@ def test_nested_quotas_each_count_their_whole_subtree():
 
 @pytest.mark.parametrize("path", ["", "/zookeeper", "/zookeeper/quota/q"])
 def test_quota_on_root_or_zookeeper_nodes_is_rejected(path):
-    """The first of these kills ZooKeeper, at once and at every start from then on."""
+    """A quota on the root crashes ZooKeeper, at once and at every later start."""
     ensemble, client = limited()
     for request in quota(path, "count=0,bytes=0=;countHardLimit=0;byteHardLimit=0") if path else [
         create("/zookeeper/quota/zookeeper_limits", b"count=1,bytes=1"), create("/zookeeper/quota/zookeeper_stats"),
@@ -222,7 +222,7 @@ def test_hard_limit_is_checked_before_the_version():
 
 
 def test_hard_limit_rejections_are_counted_by_first_path_part():
-    """As ZooKeeper 3.9.5 counts for these: each request once, a multi too, a soft limit never, and srst is 0 again."""
+    """The counts of ZooKeeper 3.9.5: each request once, also a multi, a soft limit never, and srst resets them to 0."""
     ensemble, client = limited("/q/a", "count=-1,bytes=-1=;byteHardLimit=5;countHardLimit=2")
     for request in quota("/soft", "count=1,bytes=-1"):
         ensemble.ask(client, request)
@@ -280,7 +280,7 @@ def test_multi_over_a_limit_is_rejected_as_a_whole():
 
 
 def test_writes_in_flight_count_against_a_hard_limit():
-    """ZooKeeper looks at what is committed alone, and lets writes in flight overrun a hard limit together."""
+    """ZooKeeper checks committed writes only, and lets writes in flight exceed a hard limit together."""
     ensemble, client = limited(limits=HARD)
     ensemble.auto = False
     ensemble.take(client)
@@ -319,7 +319,7 @@ def test_a_hard_limit_holds_for_any_mix_of_writes_in_flight(seed):
     assert [ensemble.ask(client, create(name, b"abcd")).err for name in names[:4]] == [0, 0, 0, REFUSED]
 
 
-# -- telling ----------------------------------------------------------------------------------------------
+# -- events -----------------------------------------------------------------------------------------------
 
 
 def test_leader_reports_an_exceeded_quota_once():

@@ -1,4 +1,4 @@
-"""A server without a leader serves reads (readonlymode.enabled).  The answers are ZooKeeper 3.9.5's."""
+"""A server without a leader serves reads (readonlymode.enabled). The replies are those of ZooKeeper 3.9.5."""
 
 from random import Random
 
@@ -50,7 +50,7 @@ LEADER, ALONE = 0, 1
 
 
 def cut_off(local_sessions=True):
-    """Two servers, the second of which has lost the first; it holds /a and knows one global session."""
+    """Create two servers, the second of which has lost the first; it has /a and knows one global session."""
     e = Ensemble(2, local_sessions=local_sessions, local_sessions_upgrading=local_sessions)
     writer = e.connect(ALONE)
     e.ask(writer, create("/a", b"1"))
@@ -65,7 +65,7 @@ def ask(e, **options):
     return e.connect(ALONE, read_only=True, **options)
 
 
-# -- who may connect
+# -- clients that can connect
 
 
 def test_read_only_client_is_notified_of_a_read_only_server():
@@ -133,7 +133,7 @@ def test_a_silent_session_expires_here():
     assert client in e.closed
 
 
-# -- what it may ask
+# -- requests that are allowed
 
 
 @pytest.mark.parametrize(
@@ -181,14 +181,14 @@ def test_refusals_keep_their_place_among_the_answers():
     assert [(reply.xid, reply.err) for reply in e.take(client)] == [(1, OK), (2, REFUSED), (3, OK)]
 
 
-# -- when it begins and ends: a peer of three that hears nobody
+# -- when it begins and ends: a peer of three that is isolated
 
 GRACE_MS = 2_000
 DISK = (Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveSnapshot, TruncateLog)
 
 
 class Alone:
-    """A peer that is driven by hand."""
+    """A peer that the test drives."""
 
     def __init__(self, **options):
         self.now_ms = 0
@@ -270,7 +270,7 @@ def test_a_read_only_server_touches_neither_log_nor_snapshots():
 
 
 class NobodyConnected:
-    """The connections of a server that has no port."""
+    """The connections of a server that has no client port."""
 
     open_at = None
 
@@ -287,7 +287,7 @@ def test_the_admin_words_say_that_a_server_is_read_only(tmp_path):
     keys = "clientPort=2181\ninitLimit=5\nsyncLimit=2\n4lw.commands.whitelist=*\nlocalSessionsEnabled=true"
     alone = Alone()
     config = parse(f"dataDir={tmp_path}\n{keys}\n{servers}")
-    no_metrics = None  # none of these words asks for them
+    no_metrics = None  # none of these commands reads them
     words = Words(config, alone.peer, alone.service, NobodyConnected(), no_metrics, TraceMask())
     assert words.answer("isro") == "null"
     assert words.answer("srvr") == NOT_SERVING
@@ -299,7 +299,7 @@ def test_the_admin_words_say_that_a_server_is_read_only(tmp_path):
 
 
 class ReadOnlyList(zab_driver.ListApplication):
-    """The replicated list, which notes whether it serves reads alone."""
+    """The replicated list, which records whether it serves reads only."""
 
     read_only = False
 
@@ -314,7 +314,7 @@ class ReadOnlyList(zab_driver.ListApplication):
 
 
 def test_read_only_minority_catches_up_without_loss(monkeypatch):
-    """ZOOKEEPER-3526: a read-only server's book-keeping made its leader truncate what was committed."""
+    """ZOOKEEPER-3526: a read-only server's bookkeeping made its leader truncate committed transactions."""
     monkeypatch.setattr(zab_driver, "ListApplication", ReadOnlyList)
     world = zab_driver.World(7, read_only_mode=True)
     world.start()

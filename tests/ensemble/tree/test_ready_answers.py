@@ -1,4 +1,4 @@
-"""Requests that come as bytes are answered as those that come as objects are: same bytes, same order, same effects."""
+"""Requests in bytes are answered like requests as objects: same bytes, same order, same effects."""
 
 from __future__ import annotations
 

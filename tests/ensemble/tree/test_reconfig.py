@@ -1,4 +1,4 @@
-"""What a request to change the ensemble comes to: ZooKeeper's checks, in ZooKeeper's order."""
+"""Outcomes of a reconfig request: ZooKeeper's checks, in ZooKeeper's order."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_unreadable_or_too_small_membership_is_bad_arguments(request_: dict[str,
     [{"leaving": "one"}, {"joining": "server.x=a:1:2;3"}, {"members": "server.x=a:1:2;3"}, {"members": FOUR}],
 )
 def test_non_numeric_id_or_observers_only_is_marshalling_error(request_: dict[str, str]) -> None:
-    """As ZooKeeper 3.9.5 answers them."""
+    """As ZooKeeper 3.9.5 answers these requests."""
     assert ask(**request_) is ErrorCode.MARSHALLING_ERROR
 
 
@@ -173,7 +173,7 @@ def test_the_acl_is_looked_at_after_everything_else() -> None:
 def test_reconfig_checks_permission_before_joining_servers(
     joining: bytes,
 ) -> None:
-    """See `read_membership`; kazoo's suite asks for a server 999 without the right to."""
+    """See `read_membership`; kazoo's suite requests a server 999 without permission."""
     assert error_of(prepared((), view(), joining)) == ErrorCode.NO_AUTH
     assert error_of(prepared(SUPER, view(), joining)) == ErrorCode.BAD_ARGUMENTS
 

@@ -1,4 +1,4 @@
-"""Requests of clients: their order, the ones that make no sense, multi; and what the journal and operators hear."""
+"""Clients' requests: their order, invalid ones, multi; and the events for the journal and for operators."""
 
 import struct
 
@@ -84,7 +84,7 @@ def test_replies_keep_request_order_when_a_sync_is_slow():
     for request in (sync("/x"), create("/a"), get("/a"), sync("/y")):
         ensemble.send(client, request)
     ensemble.commit()
-    # The write behind the first sync is committed, and so is all before it.
+    # The write before the first sync is committed, and so are all earlier ones.
     assert [(m.xid, m.err) for m in ensemble.take(client)] == [(1, 0), (2, 0), (3, 0)]
     ensemble.finish_sync()
     assert ensemble.take(client) == []
@@ -125,7 +125,7 @@ def test_requests_of_an_older_connection_are_not_confused():
 
 @pytest.mark.parametrize(("request_", "xid"), [(CLOSE, 1), (create("/a"), 0)])
 def test_expired_session_gets_no_reply_to_late_requests(request_, xid):
-    """Neither that its close was done, which another one was, nor a write that has the number of the leader's close."""
+    """No reply to its close, since the leader's close came first, nor to a write with the xid of that close."""
     ensemble = Ensemble(servers=2)
     client = ensemble.connect(server=1)
     ensemble.take(client)
@@ -170,7 +170,7 @@ def test_too_many_waiting_requests_end_the_connection():
     assert client in ensemble.closed
 
 
-# -- requests that make no sense -------------------------------------------------------------------------
+# -- invalid requests ------------------------------------------------------------------------------------
 
 
 def test_unknown_op_is_unimplemented_and_ends_the_connection():
@@ -235,7 +235,7 @@ def test_reads_of_what_is_not_there():
 
 
 def test_the_root_answers_to_the_empty_path_too():
-    """DataTree has it under both; below the empty path getAllChildrenNumber counts the root itself."""
+    """DataTree has the root under both; below the empty path getAllChildrenNumber counts the root itself."""
     ensemble = Ensemble()
     client = ensemble.connect()
     for op, kind in (
@@ -293,7 +293,7 @@ def test_failed_multi_succeeds_as_a_request_with_its_errors():
     assert ensemble.ask(client, multi()).body.results == []
 
 
-# -- what others see -------------------------------------------------------------------------------------
+# -- events ----------------------------------------------------------------------------------------------
 
 
 def test_full_journal_has_commits_ephemerals_and_acks():

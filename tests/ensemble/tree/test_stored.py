@@ -1,4 +1,4 @@
-"""Znodes that a snapshot brought have no digests until they change; nobody can tell the difference."""
+"""Znodes loaded from a snapshot have no digests until they change; no client can see the difference."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def images() -> list[NodeImage]:
 
 
 def loaded(digest: int = 0) -> tuple[DataTree, DataTree]:
-    """The same snapshot, read from its bytes, and built of images."""
+    """The same snapshot, read from its bytes, and built from images."""
     snapshot = TreeSnapshot(Zxid(9), {SessionId(77): 4000}, images(), digest)
     eager = DataTree.from_snapshot(snapshot)
     decoder = TreeDecoder()
@@ -98,7 +98,7 @@ def test_unchanged_loaded_znode_is_written_as_it_was_read() -> None:
 
 
 def test_digest_of_a_fuzzy_snapshot_is_computed_again(tmp_path: Path) -> None:
-    """ZooKeeper writes its digest behind a tree that went on changing; the log is replayed from the name's zxid."""
+    """ZooKeeper writes its digest after a tree that kept changing; the log is replayed from the name's zxid."""
     snapshot = TreeSnapshot(Zxid(9), {}, images(), 12345)
     write_snapshot(tmp_path, snapshot)
     path = tmp_path / "snapshot.9"

@@ -42,7 +42,7 @@ Asked = tuple[OpCode, Record]
 
 
 def creates(op: OpCode) -> list[Asked]:
-    """A create by that op for each number that a client can ask with."""
+    """A create by that op for each flag value that a client can send."""
     if CREATES[op].request is CreateTTLRequest:
         return [(op, CreateTTLRequest("/new", b"", OPEN_ACL, flags, 5)) for flags in CreateFlag]
     return [(op, CreateRequest("/new", b"", OPEN_ACL, flags)) for flags in CreateFlag]

@@ -1,4 +1,4 @@
-"""Which operation fires which watch, for whom, in which order."""
+"""Watches fired by each operation, their recipients, and their order."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def fired(ensemble, connection):
 
 
 def watching(*watches):
-    """An ensemble with /p and /p/a, a writer and a watcher that left these watches."""
+    """An ensemble with /p and /p/a, a writer and a watcher that set these watches."""
     ensemble = Ensemble()
     writer, watcher = ensemble.connect(), ensemble.connect()
     ensemble.ask(writer, create("/p"))
@@ -55,7 +55,7 @@ def test_each_operation_fires_the_watches_that_zookeepers_does(operation, watch,
     ensemble, writer, watcher = watching(watch)
     ensemble.send(writer, operation)
     assert fired(ensemble, watcher) == events
-    left = watch[0] == OpCode.EXISTS or watch[1].path != "/p/b"  # other reads leave no watch on what is not there
+    left = watch[0] == OpCode.EXISTS or watch[1].path != "/p/b"  # other reads leave no watch on a missing node
     assert len(ensemble.services[0].watches) == (1 if left and not events else 0)
 
 

@@ -1,4 +1,4 @@
-"""A flipped byte is found, named and never served; what may have been acknowledged comes from the leader again."""
+"""A flipped byte is found, reported and never served; records that may be acknowledged come from the leader again."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def refill(directory: Path, source: Path) -> None:
 
 
 def test_flipped_log_byte_is_found_and_never_shortens_a_history(tmp_path: Path) -> None:
-    """In every record, the last one included, and in every field: checksum, length, transaction, closing byte."""
+    """In every record, also the last one, and in every field: checksum, length, transaction, closing byte."""
     good = tmp_path / "good"
     good.mkdir()
     directories_with(good, range(1, 3))
@@ -90,7 +90,7 @@ def test_any_flipped_byte_of_zookeepers_log_is_found(tmp_path: Path, bits: int) 
 
 
 def test_any_flipped_byte_of_a_snapshot_is_found(tmp_path: Path) -> None:
-    """Ours and ZooKeeper's, every byte of them."""
+    """Both our snapshot and ZooKeeper's, at every byte."""
     ours = some_snapshot()
     small = ours.nodes[:2] + ours.nodes[3:]
     write_snapshot(tmp_path, type(ours)(ours.zxid, ours.sessions, small, ours.digest))
@@ -135,7 +135,7 @@ def test_the_damaged_part_is_set_aside_and_later_logs_with_it(tmp_path: Path) ->
         raw, scanned.ends[2] + 20, 0xFF
     )[: scanned.end]
     assert (tmp_path / f"{ASIDE_PREFIX}log.100000006").exists() and not (tmp_path / "log.100000006").exists()
-    # The leader gives it everything again, and the mark goes with the epoch that this belongs to.
+    # The leader sends it everything again, and the mark is deleted at the epoch that this belongs to.
     writer = LogWriter(tmp_path)
     writer.append([a_txn(EPOCH_1 + n) for n in range(4, 9)])
     writer.roll()
@@ -146,7 +146,7 @@ def test_the_damaged_part_is_set_aside_and_later_logs_with_it(tmp_path: Path) ->
 
 
 def test_only_snapshot_cannot_be_skipped_silently(tmp_path: Path) -> None:
-    """After a SNAP nothing older is left: without it this peer would vote with an empty history."""
+    """After a SNAP no older data is left: without the snapshot this peer would vote with an empty history."""
     directories = directories_with(tmp_path, snapshots=(EPOCH_1 + 9,))
     path = tmp_path / "snapshot.100000009"
     path.write_bytes(flip(path.read_bytes(), 200, 0xFF))
@@ -158,7 +158,7 @@ def test_only_snapshot_cannot_be_skipped_silently(tmp_path: Path) -> None:
 
 
 def test_snapshot_named_like_a_later_one_is_rejected(tmp_path: Path) -> None:
-    """As by a copy that was misnamed: what came between would be lost, and nobody would miss it."""
+    """For example a misnamed copy: the transactions between would be lost without notice."""
     directories = directories_with(tmp_path, snapshots=(0, EPOCH_1 + 2))
     (tmp_path / "snapshot.100000002").rename(tmp_path / "snapshot.100000004")
     with pytest.raises(DataDirectoryError, match=r"snapshot\.100000004 is damaged"):
@@ -169,7 +169,7 @@ def test_snapshot_named_like_a_later_one_is_rejected(tmp_path: Path) -> None:
 
 
 def test_logs_without_any_snapshot_are_trusted_when_told_so(tmp_path: Path) -> None:
-    """snapshot.trust.empty: for an upgrade from servers that wrote no snapshot when they began."""
+    """snapshot.trust.empty: for an upgrade from servers that wrote no snapshot at their start."""
     directories = directories_with(tmp_path, range(1, 4), snapshots=())
     recovered = recover(directories, RecoveryPolicy(trusts_empty=True)).recovered
     assert [txn.zxid - EPOCH_1 for txn in recovered.txns] == [1, 2, 3]
@@ -210,7 +210,7 @@ def test_a_history_in_doubt_is_so_until_another_takes_its_place(tmp_path: Path) 
 
 @pytest.mark.parametrize("flipped", [1, 2, 3])
 def test_damage_before_the_truncation_point_is_reported(tmp_path: Path, flipped: int) -> None:
-    """A TRUNC to 4: what is behind the damage was acknowledged, and must not be passed over as if it were cut."""
+    """A TRUNC to 4: records after the damage were acknowledged, and must not be skipped as if truncated."""
     directories = directories_with(tmp_path, range(1, 7))
     path = tmp_path / f"log.{EPOCH_1 + 1:x}"
     raw = bytearray(path.read_bytes())

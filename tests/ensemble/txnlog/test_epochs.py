@@ -1,4 +1,4 @@
-"""The two epoch files, beside each other and beside the log: every way in which they may stand."""
+"""The two epoch files, relative to each other and to the log: every possible state."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LAST = (3 << 32) + 7
 def test_epochs_of_a_start(
     tmp_path: Path, accepted: str | None, current: str | None, pending: str | None, loaded: tuple[int, int] | None
 ) -> None:
-    """QuorumPeer.loadDataBase; and what it says is what the files hold then."""
+    """QuorumPeer.loadDataBase; after `write` the files contain the returned epochs."""
     for name, text in ((ACCEPTED, accepted), (CURRENT, current), (CURRENT + TEMPORARY_SUFFIX, pending)):
         if text is not None:
             (tmp_path / name).write_text(text)

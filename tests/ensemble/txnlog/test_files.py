@@ -1,4 +1,4 @@
-"""Small file operations: what counts as whose file, what is read of a sparse one, and in which pieces is written."""
+"""Small file operations: names of log and snapshot files, reads of sparse files, and writes in pieces."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ def test_exists_and_is_directory_accept_missing_paths(tmp_path: Path) -> None:
 
 
 def test_names_of_new_directories_survive_a_power_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory's name is in the one above it, which has to be synced: all new ones', and no other's."""
+    """A directory's name is stored in its parent, which must be synced: the parents of all new directories, and no
+    other."""
     synced: list[Path] = []
     monkeypatch.setattr(HOST, "fsync", lambda descriptor: synced.append(Path(f"/proc/self/fd/{descriptor}").readlink()))
     make_directories(tmp_path / "a" / "b" / "c")
@@ -89,7 +90,7 @@ def test_file_with_a_hole_at_its_end_is_read_up_to_its_data(tmp_path: Path, writ
         file.truncate(1 << 24)
     got = read_used(path)
     assert got[: len(written)] == written
-    # A file system has data in blocks: behind what was written some zeros may count, and no megabytes.
+    # A file system stores data in blocks: a few zeros may follow the written data, but no megabytes.
     assert not got[len(written) :].strip(b"\0") and len(got) < len(written) + (1 << 17)
 
 
@@ -136,7 +137,7 @@ def test_file_is_rewritten_in_pieces_at_their_offsets(tmp_path: Path, monkeypatc
     synced: list[int] = []
 
     def pwrite(descriptor: int, data: bytes, at: int) -> int:
-        # The kernel may take less than it is given.
+        # The kernel can write less than it is given.
         written.append((at, bytes(data[:70])))
         return os.pwrite(descriptor, data[:70], at)
 

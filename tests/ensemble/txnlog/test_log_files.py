@@ -1,4 +1,4 @@
-"""Log files as they are written, cut and read by their bytes: sizes, places, and what is dropped from memory when."""
+"""Log files as they are written, truncated and read in bytes: sizes, offsets, and pages dropped from memory."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def numbers(path: Path) -> list[int]:
 
 @pytest.mark.parametrize("preallocate", [0, 1000, 100_000])
 def test_log_file_is_preallocated_and_extended_when_full(tmp_path: Path, preallocate: int) -> None:
-    """FilePadding: as much as that behind the end of what needs it."""
+    """FilePadding: the same amount again after the end of the record that needs it."""
     writer = LogWriter(tmp_path, preallocate)
     path, used, size = tmp_path / "log.100000001", HEADER.size, HEADER.size + preallocate
     for number in range(1, 40):
@@ -68,7 +68,7 @@ def test_log_file_is_preallocated_and_extended_when_full(tmp_path: Path, preallo
 
 
 def test_a_log_file_is_durable_when_the_next_one_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The barrier behind it is answered when the next file is synced: nobody comes back to this one."""
+    """The barrier after it is answered when the next file is synced: this file is not synced again."""
     done: list[str] = []
     pwrite, fdatasync, close = os.pwrite, os.fdatasync, os.close
     monkeypatch.setattr(HOST, "pwrite", lambda fd, data, at: (done.append("written"), pwrite(fd, data, at))[1])
@@ -81,7 +81,7 @@ def test_a_log_file_is_durable_when_the_next_one_begins(tmp_path: Path, monkeypa
 
 
 def test_a_log_file_is_as_large_from_the_begin_as_zookeepers(tmp_path: Path) -> None:
-    """zookeeper.preAllocSize is 65536 KB where nobody says otherwise."""
+    """zookeeper.preAllocSize is 65536 KB by default."""
     writer = LogWriter(tmp_path)
     writer.append([a_txn(EPOCH_1 + 1)])
     assert (tmp_path / "log.100000001").stat().st_size == HEADER.size + 65536 * 1024
@@ -133,7 +133,7 @@ def test_log_leaves_the_page_cache_one_megabyte_at_a_time(tmp_path: Path, monkey
     assert dropped == [(0, first), (first, 4 * record)]
     writer.roll()
     dropped.clear()
-    # Another file begins at its own begin.
+    # Another file starts at its own offset zero.
     for number in range(10, 14):
         writer.append([a_txn(EPOCH_1 + number, data)])
         writer.sync()
@@ -146,7 +146,7 @@ def test_log_file_with_transactions_is_never_overwritten(tmp_path: Path) -> None
     with pytest.raises(DataDirectoryError, match="transaction 0x100000005 comes again"):
         LogWriter(tmp_path).append([a_txn(EPOCH_1 + 5)])
     assert numbers(tmp_path / "log.100000005") == [5, 6]
-    # One that a crash left without any is taken for nothing.
+    # A file that a crash left without transactions is overwritten.
     (tmp_path / "log.100000007").write_bytes(LOG_HEADER + bytes(100))
     writer = LogWriter(tmp_path)
     writer.append([a_txn(EPOCH_1 + 7)])
@@ -167,7 +167,7 @@ def test_new_log_file_is_reported_once(tmp_path: Path) -> None:
     assert begun == [EPOCH_1 + 1, EPOCH_1 + 3]
 
 
-# -- cutting ---------------------------------------------------------------------------------------------------------
+# -- truncation ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("to", range(9))
@@ -183,7 +183,7 @@ def test_cutting_leaves_what_is_up_to_there(tmp_path: Path, to: int) -> None:
 
 @pytest.mark.parametrize(("to", "left"), [(2, [1, 2]), (3, [1, 2, 3]), (4, [1, 2, 3]), (6, [1, 2, 3])])
 def test_a_file_with_damage_is_cut_only_before_the_damage(tmp_path: Path, to: int, left: list[int]) -> None:
-    """To cut at the damage would pass for the truncation where it lies before the place."""
+    """Truncating at damage that lies before the position would count as the requested truncation."""
     directories_with(tmp_path, range(1, 7))
     path = tmp_path / "log.100000001"
     raw = bytearray(path.read_bytes())
@@ -254,7 +254,7 @@ def test_log_scan_classifies_the_end_of_the_file(tmp_path: Path, data: bytes, da
 
 @pytest.mark.parametrize("behind", [b"", b"\0", bytes(20)])
 def test_record_without_its_closing_byte_is_complete(behind: bytes) -> None:
-    """Its checksum says so; ZooKeeper writes that byte with the record, and a power loss may take it alone."""
+    """Its checksum proves it; ZooKeeper writes that byte with the record, and a power loss can remove it alone."""
     scanned = scan(LOG_HEADER + RECORD + RECORD[:-1] + behind)
     assert len(scanned.txns) == 2 and scanned.damage is Damage.NONE
     assert scanned.unclosed == [16 + 2 * len(RECORD) - 1] and scanned.ends[-1] == 16 + 2 * len(RECORD)
@@ -349,7 +349,7 @@ def test_records_are_read_whole_in_whatever_pieces_the_file_is(
 
 
 def test_where_pieces_ended_is_remembered_for_so_many_learners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whose place is forgotten is looked for from the file's begin: that is slower, and the answer is the same."""
+    """A learner with no remembered position is searched from the file's start: slower, with the same result."""
     monkeypatch.setattr(log_reading, "_POSITIONS_MAX", 2)
     monkeypatch.setattr(log_reading, "PIECE_TXNS", 1)
     reader = LogReader(directories_with(tmp_path, range(1, 9)))
@@ -377,7 +377,7 @@ def test_without_any_log_file_nothing_is_read(tmp_path: Path) -> None:
 
 
 def test_learner_gets_no_log_larger_than_part_of_a_snapshot(tmp_path: Path) -> None:
-    """zookeeper.snapshotSizeFactor (ZKDatabase.calculateTxnLogSizeLimit): the newest snapshot's size times that."""
+    """zookeeper.snapshotSizeFactor (ZKDatabase.calculateTxnLogSizeLimit): that part of the newest snapshot's size."""
     directories = directories_with(tmp_path, range(1, 5), range(5, 9))
     reader = LogReader(directories)
     snapshot = directories.snapshots()[-1][1].stat().st_size

@@ -1,4 +1,4 @@
-"""What a start makes of a data directory, whole or damaged."""
+"""Recovery of a data directory, complete or damaged."""
 
 from __future__ import annotations
 
@@ -85,12 +85,12 @@ def test_torn_log_tail_loses_one_record_and_is_reported(tmp_path: Path) -> None:
     for cut in range(begin, end + 1):
         path.write_bytes(raw[:cut] + bytes(512))
         recovery = recover(directories)
-        # Only its closing byte is missing: by its checksum it is whole.
+        # Only its closing byte is missing: its checksum shows that it is complete.
         whole = cut >= end - 1
         assert counters(directories) == ([1, 2, 3] if whole else [1, 2])
         if cut == end - 1:
             assert [damage.action for damage in recovery.damages] == ["closed again"]
-        # Nothing of the record but zeros is no damage: that is what preallocation looks like.
+        # A record of zeros only is no damage: preallocation looks like that.
         if raw[begin:cut].strip(b"\0") and not whole:
             assert [damage.action for damage in recovery.damages] == ["cut off"]
             assert path.stat().st_size == begin
@@ -302,7 +302,7 @@ def test_an_unusable_directory_is_one_clear_line(tmp_path: Path) -> None:
 
 
 def test_last_log_is_rewritten_before_it_counts_as_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a sync that failed the kernel takes its pages for clean: another sync would have nothing to write."""
+    """After a failed sync the kernel marks its pages as clean: another sync would write nothing."""
     directories = directories_with(tmp_path, range(1, 4), range(4, 6))
     (_, before), (_, last) = list_logs(tmp_path)
     content = [path.read_bytes() for path in (before, last)]
@@ -330,7 +330,7 @@ def test_last_log_is_rewritten_before_it_counts_as_durable(tmp_path: Path, monke
 
 
 def test_snapshot_that_covers_a_damaged_log_has_no_fallback(tmp_path: Path) -> None:
-    """A gap that ends with an epoch does not show in the numbers: the older snapshot would be taken for the truth."""
+    """A gap at the end of an epoch does not show in the zxids: the older snapshot would be accepted as complete."""
     epoch_2 = 2 << 32
     directories = directories_with(tmp_path, range(1, 5), snapshots=(0, EPOCH_1 + 4), epoch=2)
     (_, path), policy = list_logs(tmp_path)[0], RecoveryPolicy(other_voters=2)

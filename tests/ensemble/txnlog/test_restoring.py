@@ -1,4 +1,4 @@
-"""A snapshot that was received in place of all there is: read by what it says itself, and taken over at a start."""
+"""A received snapshot that replaces all data: read by its own contents, and activated at a start."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_interrupted_restore_is_finished_at_the_next_start(tmp_path: Path) -> No
     write_snapshot(tmp_path, snapshot(make_zxid(Epoch(1), 3)))
     (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path))
     assert take_received(directories) == ZXID
-    # As if the last step had not been done, and the epochs not either.
+    # As if the last step was not done, and the epochs were not written.
     (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path))
     write_epoch(tmp_path, CURRENT, 1)
     assert take_received(directories) == ZXID
@@ -117,7 +117,7 @@ def test_damaged_restored_snapshot_is_rejected_in_one_line(tmp_path: Path) -> No
 
 
 def test_interrupted_restore_of_a_reached_epoch_ends_later(tmp_path: Path) -> None:
-    """A second try counts from the epoch that the first one accepted; the tree is the same."""
+    """A second attempt counts from the epoch that the first one accepted; the tree is the same."""
     directories = Directories(tmp_path, tmp_path)
     write_epoch(tmp_path, ACCEPTED, 5)
     for epoch in (5 + EPOCHS_AHEAD, 5 + 2 * EPOCHS_AHEAD):

@@ -1,4 +1,4 @@
-"""Snappy streams as snappy-java frames them: read back whole, whatever is written and read at once, or refused."""
+"""Snappy streams as snappy-java frames them: read back completely for any write and read size, or rejected."""
 
 from __future__ import annotations
 

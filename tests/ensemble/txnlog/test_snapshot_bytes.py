@@ -1,4 +1,4 @@
-"""A snapshot's bytes: what a decoder refuses of them, what it has counted, and what each part of a file says."""
+"""A snapshot's bytes: errors and counts of the decoder, and the meaning of each part of a file."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_data_of_a_tree_is_counted_once_however_it_arrives(step: int) -> Non
 
 
 def test_zookeepers_files_make_the_layout_of_these_tests() -> None:
-    """The pieces above, put together, are a tree as the decoder of ZooKeeper's own files reads it."""
+    """The pieces above together form a tree as the decoder of ZooKeeper's own files reads it."""
     decoder = decoded(NO_SESSIONS_NO_LISTS + ROOT_NODE + a_node(b"/a", b"hello") + END + b"behind")
     assert decoder.done and decoder.rest == b"behind"
     assert [(image.path, image.data) for image in decoder.nodes] == [("", None), ("/a", b"hello")]
@@ -172,7 +172,7 @@ def test_a_digest_is_a_signed_long_of_the_wire(digest: int, as_signed: int) -> N
 
 
 def parts_of(zxid: int, digest_zxid: int | None, last: int | None, digest: int = 7) -> bytes:
-    """A file of an empty tree with or without its later parts, and with their seals right."""
+    """Return a file of an empty tree with or without its later parts, and with correct checksums."""
     snapshot = TreeSnapshot(Zxid(zxid), {}, [node("")], digest)
     out = SNAPSHOT_HEADER + b"".join(encode_tree(snapshot))
     out += seal(adler32(out))
@@ -192,7 +192,7 @@ def parts_of(zxid: int, digest_zxid: int | None, last: int | None, digest: int =
 def test_a_digest_counts_where_it_is_of_the_files_zxid(
     tmp_path: Path, digest_zxid: int | None, last: int | None, digest: int
 ) -> None:
-    """A fuzzy snapshot's digest is of a later zxid, and says nothing of the tree at this one."""
+    """A fuzzy snapshot's digest belongs to a later zxid, and does not describe the tree at this one."""
     (tmp_path / "snapshot.5").write_bytes(parts_of(5, digest_zxid, last))
     read = read_snapshot(tmp_path / "snapshot.5")
     assert (read.zxid, read.digest) == (5, digest)
@@ -205,7 +205,7 @@ def test_snapshot_zxid_is_read_from_its_end_if_its_name_has_none() -> None:
 
 
 def test_a_file_of_a_zookeeper_without_digests_is_whole(tmp_path: Path) -> None:
-    """With digest.enabled=false 3.9.5 writes the zxid behind the tree; it was refused as damaged."""
+    """With digest.enabled=false 3.9.5 writes the zxid after the tree; it was rejected as damaged."""
     (tmp_path / "snapshot.5").write_bytes(parts_of(5, None, 5))
     read = read_snapshot(tmp_path / "snapshot.5")
     assert (read.zxid, read.digest) == (5, 0)
@@ -248,7 +248,7 @@ def test_damage_is_reported_with_its_position(tmp_path: Path, change: Callable[[
 
 
 def files_opened(monkeypatch: pytest.MonkeyPatch) -> list[IO[bytes]]:
-    """Every file that is opened from now on."""
+    """Record every file that is opened from now on."""
     opened: list[IO[bytes]] = []
     stream = HOST.stream
 

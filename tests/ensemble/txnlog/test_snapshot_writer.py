@@ -1,4 +1,4 @@
-"""Snapshots written while the tree goes on: what they hold, what they take over, how they end, and what they leave."""
+"""Snapshots written while the tree changes: contents, reused blocks, their end, and leftover files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SPOILED = "spoiled"
 
 
 class Owner(World):
-    """A peer's tree and its event loop, which runs a callback only when it is told to."""
+    """A peer's tree and its event loop, which runs a callback only at the test's command."""
 
     def __init__(self, directory: Path, suffix: str = "", tree: DataTree | None = None) -> None:
         super().__init__(tree)
@@ -75,7 +75,7 @@ class Owner(World):
                     self.run_one()
 
     def snapshot(self) -> Path:
-        """Take one and publish it."""
+        """Take a snapshot and publish it."""
         assert self.take()
         self.writer.publish(self.writer.taken)
         written = self.outcome()
@@ -83,7 +83,7 @@ class Owner(World):
         return list_snapshots(self.directory)[-1][1]
 
     def made_for_next(self) -> int:
-        """How many blocks the next snapshot would make; it is given up."""
+        """Return how many blocks the next snapshot would encode; that snapshot is cancelled."""
         while not self.posted.empty():
             self.run_one()
         assert self.take()
@@ -199,7 +199,7 @@ def test_too_many_acl_lists_cause_a_full_snapshot(owner: Owner, monkeypatch: pyt
 
 
 def test_another_tree_takes_nothing_over(owner: Owner) -> None:
-    """After a history was replaced, blocks with the same numbers are others."""
+    """After a history was replaced, blocks with the same numbers differ."""
     owner.fill(3)
     path = owner.snapshot()
     owner.tree = DataTree.from_snapshot(read_snapshot(path))
@@ -252,7 +252,8 @@ def test_a_peer_that_ends_meanwhile_leaves_no_snapshot(owner: Owner) -> None:
 
 
 def test_a_snapshot_counts_only_when_the_log_is_durable_as_far(owner: Owner) -> None:
-    """Or, after a power loss, the log has a hole that only this snapshot covers: seed 11238 of the simulated world."""
+    """Otherwise, after a power loss, the log has a hole that only this snapshot covers: seed 11238 of the simulated
+    world."""
     assert owner.writer.start_snapshot(some_snapshot())
     while not [each for each in owner.directory.iterdir() if each.stat().st_size]:
         pass
@@ -265,7 +266,7 @@ def test_a_snapshot_counts_only_when_the_log_is_durable_as_far(owner: Owner) -> 
 
 def test_snapshot_duration_uses_the_writers_clock(owner: Owner) -> None:
     class Slow:
-        """A second and a half passes between two looks at the clock."""
+        """1.5 seconds pass between two reads of the clock."""
 
         start, call, breathe = THREADS.start, THREADS.call, THREADS.breathe
         at_s = 10.0
@@ -282,7 +283,7 @@ def test_snapshot_duration_uses_the_writers_clock(owner: Owner) -> None:
 
 
 def test_snapshot_is_reported_once_its_name_is_durable(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The logs before it may be purged then: after a power loss they must not be gone, and the snapshot with them."""
+    """The earlier logs can be purged then: a power loss must not lose both them and the snapshot."""
     done: list[str] = []
     rename = HOST.rename
 

@@ -1,4 +1,4 @@
-"""What a storage measures of its writes: each stage's time, by arithmetic, and what the storage tells of itself."""
+"""A storage's measurements of its writes: each stage's time by arithmetic, and the storage's own statistics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ A_TXNS_TIME_MS = 3
 
 
 def noted(*, learning: bool) -> StageTimes:
-    """Two submissions of five transactions, which waited 30 and 20 ms; writing took 4 and the sync 6 ms."""
+    """Two submissions of five transactions, which waited 30 and 20 ms; the write took 4 and the sync 6 ms."""
     stages = StageTimes()
     stages.learning = learning
     stages.note(
@@ -43,7 +43,7 @@ def test_each_stage_is_measured_from_its_own_begin() -> None:
 
 
 def test_learner_measures_the_propagation_time_from_its_leader() -> None:
-    """100 ms old when it is durable, and here since the last submission: 20 ms in the queue, 10 on the disk."""
+    """100 ms old when it is durable, less the learner's own 20 ms in the queue and 10 ms on the disk."""
     stages = noted(learning=True)
     assert (stages.proposed_ms.count, stages.proposed_ms.total) == (5, 5 * 70)
 
@@ -58,7 +58,7 @@ def test_clocks_that_differ_make_no_time_negative() -> None:
 
 
 class Clocks:
-    """Time passes in writes and in syncs alone: 2 ms for each of the ones, 7 for each of the others."""
+    """Time passes only in writes and syncs: 2 ms for each write, 7 ms for each sync."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_ns = 0
@@ -94,7 +94,7 @@ def owner(tmp_path: Path, clocks: Clocks) -> Iterator[Owner]:
 
 
 def done(storage: Storage) -> None:
-    """Wait until the thread has noted what it did last."""
+    """Wait until the thread has recorded its last operation."""
     while storage._submitted != storage._finished:
         os.sched_yield()
 
@@ -130,7 +130,7 @@ def test_barrier_without_transactions_is_a_sync_but_no_group(owner: Owner) -> No
 def test_sync_slower_than_the_threshold_logs_a_warning(
     owner: Owner, clocks: Clocks, sync_ms: int, warnings: int
 ) -> None:
-    """fsync.warningthresholdms: FileTxnLog warns of what takes longer, not of what takes just that."""
+    """fsync.warningthresholdms: FileTxnLog warns about a longer sync, not about an equally long one."""
     clocks.sync_ms = sync_ms
     owner.storage.submit([*appends(3), Barrier(1)])
     owner.run_one()
@@ -141,7 +141,7 @@ def test_sync_slower_than_the_threshold_logs_a_warning(
 
 
 def test_transactions_before_another_effect_are_synced_first(owner: Owner) -> None:
-    """A transaction and its barrier, then a cut: the barrier is answered for what stood before it."""
+    """A transaction and its barrier, then a truncation: the barrier is answered for the transactions before it."""
     owner.storage.submit([*appends(3), Barrier(1), TruncateLog(Zxid(EPOCH_1 + 2)), Barrier(2)])
     for _ in range(3):
         owner.run_one()

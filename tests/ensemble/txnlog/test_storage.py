@@ -1,4 +1,4 @@
-"""The storage thread: order, groups, and what a barrier promises."""
+"""The storage thread: order, groups, and the guarantees of a barrier."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ONE_OF_THREE = RecoveryPolicy(other_voters=2)
 
 
 class Owner:
-    """Takes the place of the event loop: callbacks wait in a queue until the test runs them."""
+    """Replaces the event loop: callbacks wait in a queue until the test runs them."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ def test_effects_are_carried_out_in_order(owner: Owner, tmp_path: Path) -> None:
 
 
 def test_the_history_of_an_epoch_is_durable_before_the_epoch_is(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or a power loss leaves a peer that votes with an epoch whose transactions it lost."""
+    """Otherwise a power loss leaves a peer that votes with an epoch whose transactions it lost."""
     done: list[str] = []
     fdatasync, rename = os.fdatasync, os.rename
     monkeypatch.setattr(HOST, "fdatasync", lambda descriptor: (done.append("log"), fdatasync(descriptor))[1])
@@ -166,7 +166,7 @@ def test_the_history_of_an_epoch_is_durable_before_the_epoch_is(owner: Owner, mo
 
 
 def test_a_storage_that_is_closed_gives_up_its_snapshot(owner: Owner, tmp_path: Path) -> None:
-    """Nobody runs its steps any more: its thread would wait for good."""
+    """No loop runs its steps after that: its thread would wait for ever."""
     owner.storage.take_snapshot(DataTree().to_snapshot())
     owner.storage.close()
     writing = owner.storage._snapshots._writing
@@ -230,7 +230,7 @@ def test_closing_finishes_what_is_queued(owner: Owner) -> None:
 
 
 def test_full_disk_logs_one_line_and_loses_no_acknowledged_txn(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever part of a record the disk still takes; ZooKeeper goes on after some of these (ZOOKEEPER-3701, 4882)."""
+    """The disk accepts any part of a record; ZooKeeper continues after some of these (ZOOKEEPER-3701, 4882)."""
     owner.storage.submit([*appends(3), Barrier(1)])
     owner.run_one()
     real = os.pwrite
@@ -255,7 +255,7 @@ def full() -> int:
 def test_no_barrier_is_answered_after_a_write_that_failed(
     owner: Owner, effect: Effect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A truncation that fails is no truncation (ZOOKEEPER-3701)."""
+    """A failed truncation is no truncation (ZOOKEEPER-3701)."""
     for name in ("fsync", "ftruncate"):
         monkeypatch.setattr(HOST, name, lambda *args: full())
     owner.storage.submit([effect, Barrier(1)])
@@ -360,7 +360,7 @@ def test_a_learner_goes_on_from_one_epoch_into_the_next(tmp_path: Path) -> None:
 
 
 def test_purged_end_of_an_epoch_is_not_skipped(tmp_path: Path) -> None:
-    """The process began with the snapshot of 2; later ones came, and autopurge took the log right behind it."""
+    """The process started with the snapshot of 2; later ones followed, and autopurge removed the log right after it."""
     owner = Owner(directories_with(tmp_path, range(1, 5), snapshots=(0, EPOCH_1 + 2)))
     log_of_epoch_2(owner.directories, range(1, 3))
     (tmp_path / "log.100000001").unlink()
@@ -377,7 +377,7 @@ def test_flipped_bit_ends_a_learners_pieces_at_an_epochs_end(tmp_path: Path, fli
     raw = bytearray(path.read_bytes())
     raw[read_log(path)[1].ends[flipped - 1] - 3] ^= 1
     path.write_bytes(raw)
-    # As far as the numbers tell, the next epoch may follow whatever is read last.
+    # By the numbers alone, the next epoch could follow any transaction that is read last.
     borders = {Zxid(EPOCH_1 + flipped - 1): Zxid(EPOCH_2 + 1)}
     got = read_behind(owner, EPOCH_1, EPOCH_1, {} if flipped == 1 else borders)
     assert (got or []) == [EPOCH_1 + n for n in range(1, flipped)]
@@ -385,14 +385,14 @@ def test_flipped_bit_ends_a_learners_pieces_at_an_epochs_end(tmp_path: Path, fli
 
 
 def test_truncation_forgets_where_a_learners_piece_ended(tmp_path: Path) -> None:
-    """A learner still holds what was cut here: it must not get a DIFF on top of it."""
+    """A learner still has the truncated transactions: it must not get a DIFF on top of them."""
     owner = Owner(directories_with(tmp_path, range(1, 6)))
     assert read_behind(owner, EPOCH_1 + 2, EPOCH_1, {}) == [EPOCH_1 + 3, EPOCH_1 + 4, EPOCH_1 + 5]
     owner.storage.submit([TruncateLog(Zxid(EPOCH_1 + 4))])
     owner.run_one()
     owner.storage.submit([Append([a_txn(EPOCH_2 + 1), a_txn(EPOCH_2 + 2)]), Barrier(1)])
     owner.run_one()
-    # 5 was the last of its epoch when it was read; as far as its number tells, the next epoch may follow it.
+    # 5 was the last of its epoch when it was read; by its number alone, the next epoch could follow it.
     borders = {Zxid(EPOCH_1 + 4): Zxid(EPOCH_2 + 1), Zxid(EPOCH_1 + 5): Zxid(EPOCH_2 + 1)}
     assert read_behind(owner, EPOCH_1 + 5, EPOCH_1, borders) is None
     assert read_behind(owner, EPOCH_1 + 4, EPOCH_1, borders) == [EPOCH_2 + 1, EPOCH_2 + 2]
@@ -400,7 +400,7 @@ def test_truncation_forgets_where_a_learners_piece_ended(tmp_path: Path) -> None
 
 
 def directories_of_a_storage(tmp_path: Path) -> Directories:
-    """dataDir and dataLogDir apart; a snapshot of 2, and 3 and 4 in a log that a storage began."""
+    """Separate dataDir and dataLogDir; a snapshot of 2, and 3 and 4 in a log that a storage created."""
     (tmp_path / "data").mkdir()
     (tmp_path / "log").mkdir()
     whole = directories_with(tmp_path / "data", snapshots=(0, EPOCH_1 + 2))
@@ -435,7 +435,7 @@ def test_removing_the_newest_log_keeps_a_history_complete(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("covered", [3, 4])
 def test_a_newest_log_that_a_snapshot_covers_for_is_not_missed(tmp_path: Path, covered: int) -> None:
-    """As far as the note says it: the transaction with which the file began."""
+    """The note names only the first transaction of the file, so a snapshot of that one covers the log."""
     directories = directories_of_a_storage(tmp_path)
     write_snapshot(directories.data, some_snapshot(EPOCH_1 + covered))
     (directories.log / "log.100000003").unlink()

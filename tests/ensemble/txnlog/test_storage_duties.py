@@ -1,4 +1,4 @@
-"""What a storage does besides logging: marks, memberships, purges, and what it says when one of them fails."""
+"""A storage's work besides logging: marks, memberships, purges, and the reports of their failures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ONE_OF_THREE = RecoveryPolicy(other_voters=2)
 
 
 class Memberships:
-    """Notes what is saved."""
+    """Records the saved memberships."""
 
     def __init__(self) -> None:
         self.saved: list[tuple[str, Membership]] = []
@@ -46,7 +46,7 @@ class Memberships:
 
 
 def settled(owner: Owner) -> None:
-    """Everything that was submitted is done, and the owner has heard of it."""
+    """Wait until all submissions are done and the owner was notified."""
     owner.storage.close()
     while not owner.posted.empty():
         owner.run_one()

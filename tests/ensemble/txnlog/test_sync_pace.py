@@ -1,4 +1,4 @@
-"""When the event loop waits for the disk itself: rules of the pace, and of the storage that goes by it."""
+"""When the event loop itself waits for the disk: rules of the pace, and of the storage that follows it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MS = 1_000_000
 
 
 class Clock:
-    """A monotonic clock by which each sync of the log takes `sync_ns`."""
+    """A monotonic clock that advances by `sync_ns` at each sync of the log."""
 
     def __init__(self) -> None:
         self.now_ns = 0
@@ -85,7 +85,7 @@ def test_a_threshold_of_zero_leaves_every_sync_to_the_thread() -> None:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Time passes in syncs alone."""
+    """Return a clock that advances only in syncs."""
     clock = Clock()
     real = os.fdatasync
 
@@ -99,7 +99,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def owner(tmp_path: Path, clock: Clock) -> Iterator[Owner]:
-    """Of a disk that has proved to be quick."""
+    """The owner of a storage whose disk has proved to be fast."""
     owner = Owner(directories_with(tmp_path, range(1, 3)), clock_ns=clock)
     for token in range(WINDOW):
         owner.storage.submit([Barrier(token)])
@@ -111,7 +111,7 @@ def owner(tmp_path: Path, clock: Clock) -> Iterator[Owner]:
 
 
 def wait_for_thread(storage: Storage) -> None:
-    """The thread has said all it has to say, and is about to note that it is done."""
+    """Wait until the thread has sent its callbacks and is about to record that it is done."""
     while not storage.is_quick([]):
         os.sched_yield()
 
@@ -177,7 +177,7 @@ def test_syncs_of_the_thread_show_that_the_disk_has_become_slow(owner: Owner, cl
 def test_failure_in_the_loop_is_reported_once_and_is_final(
     owner: Owner, number: int, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in the thread."""
+    """The same rule as in the thread."""
 
     def fail(descriptor: int) -> None:
         raise OSError(number, "trouble")
