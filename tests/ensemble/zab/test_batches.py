@@ -1,4 +1,4 @@
-"""What comes together is one turn: its order, its end in the midst, its one barrier, and what others get early."""
+"""Packets that arrive together form one turn: its order, an end in the middle, one barrier, and early output."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_learner_without_cumulative_commits_gets_each_commit() -> None:
     assert solo.packets(effects, OTHER) == [Commit(make_zxid(1, n)) for n in (1, 2, 3)]
 
 
-# -- a turn that ends in the midst
+# -- a turn that ends in the middle
 
 
 def test_packets_after_the_end_of_following_are_ignored() -> None:
@@ -154,11 +154,11 @@ def test_client_requests_after_a_peer_resigns_are_ignored(monkeypatch: pytest.Mo
     assert (SessionId(3), 1) not in solo.app.waiting
 
 
-# -- what others get while the turn goes on
+# -- output during a turn
 
 
 class Outlet:
-    """Takes a turn's effects early, and notes how far the tree was."""
+    """Takes a turn's effects early, and records how far the tree had advanced."""
 
     def __init__(self, solo: Solo) -> None:
         self.solo = solo

@@ -1,4 +1,4 @@
-"""Broadcast between peers: acknowledgements, commits, observers, pings, and what the journal says of it."""
+"""Broadcast between peers: acknowledgements, commits, observers, pings, and their journal events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a peer does with packets that fit their step and are wrong all the same, and with what it can no longer use."""
+"""Packets that fit a peer's protocol step but have wrong contents, and data that the peer cannot use."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def promised(**options: object) -> Solo:
     return solo
 
 
-# -- a leader that is wrong ------------------------------------------------------------------------------------------
+# -- a faulty leader -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_leader_whose_history_makes_no_sense_is_left(packets: list[Packet]) ->
 
 
 class NoTree(ListApplication):
-    """No snapshot is a tree."""
+    """An application that accepts no snapshot."""
 
     def restore(self, snapshot: TreeSnapshot | None) -> None:
         if snapshot is not None:
@@ -111,7 +111,7 @@ def test_log_that_ends_before_the_truncation_leaves_its_leader() -> None:
 
 
 def needing_a_snapshot() -> Solo:
-    """It was told to cut its log back to before its begin, and follows again."""
+    """Return a peer that had to truncate its log to before its start, and follows again."""
     solo = promised(snapshot=tree(txn(1, 5)), epochs=(1, 1))
     effects = solo.packet(Trunc(Z12))
     assert closed(solo, effects) == [LINK] and not broken(solo, effects)
@@ -159,7 +159,7 @@ def test_membership_that_is_invalid_is_rejected(change: Txn) -> None:
 
 
 def test_reconfig_committed_during_sync_has_its_own_zxid() -> None:
-    """COMMITANDACTIVATE during a synchronisation: what is proposed behind it is not committed, and no membership."""
+    """COMMITANDACTIVATE during a sync: later proposals are not committed, and contain no membership."""
     members = b"server.1=h1:1:2;3\nserver.2=h2:1:2;3\nserver.3=h3:1:2;3\nversion=100000001"
     change = Txn(SessionId(1), 1, Z11, 0, OpCode.RECONFIG, SetDataTxn("/zookeeper/config", members, -1))
     solo = promised()
@@ -168,7 +168,7 @@ def test_reconfig_committed_during_sync_has_its_own_zxid() -> None:
     assert solo.peer.state is PeerState.FOLLOWING and solo.app.last_applied == Z11
 
 
-# -- a peer's own ----------------------------------------------------------------------------------------------------
+# -- a peer's own state ----------------------------------------------------------------------------------------------
 
 
 def test_too_many_packets_during_an_election_close_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +268,7 @@ FROM_OBSERVERS: dict[str, Packet] = {
     ],
 )
 def test_follower_accepts_only_what_its_observers_step_allows(state: Callable[[], Solo], fitting: set[str]) -> None:
-    """ObserverMaster's LearnerHandler is the leader's."""
+    """ObserverMaster uses the leader's LearnerHandler."""
     for name, packet in FROM_OBSERVERS.items():
         solo = state()
         effects = solo.packet(packet, OBSERVERS)

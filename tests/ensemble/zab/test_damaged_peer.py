@@ -1,4 +1,4 @@
-"""A peer that has lost part of its log neither votes nor promises until a leader has given it everything again."""
+"""A peer that has lost part of its log neither votes nor acknowledges until a leader has sent it all data again."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_damaged_peer_elects_no_leader_that_misses_its_acks() -> None:
         world.write(1 if world.leader() is world.nodes[1] else 3)
         world.run(50)
     acknowledged = len(world.acknowledged)
-    # Only 1 and 3 have the last writes.  3 loses its log, 1 goes, 2 comes back with the old history.
+    # Only 1 and 3 have the last writes. 3 loses its log, 1 stops, 2 returns with the old history.
     lose_log(world, 3)
     world.stop(1)
     world.heal()
@@ -97,7 +97,7 @@ def test_damaged_peers_vote_counts_once_it_has_data_and_epoch() -> None:
 
 @pytest.mark.parametrize("writes", [30, 200])
 def test_lagging_learner_gets_a_diff_from_the_log_without_a_gap(writes: int) -> None:
-    """ZOOKEEPER-2418: and while the leader goes on writing."""
+    """ZOOKEEPER-2418: also while the leader continues to write."""
     world = world_with_history(committed_log_length=8, snap_count=10_000)
     world.stop(3)
     for _ in range(writes):
@@ -134,7 +134,7 @@ def damaged_peer() -> Solo:
 
 
 def damaged_follower() -> Solo:
-    """Up to the answer to LEADERINFO."""
+    """Return a damaged follower that has answered LEADERINFO."""
     solo = Solo(log=[txn(1, 1)], epochs=(1, 1), incomplete=True)
     solo.start()
     for other, state in ((2, PeerState.FOLLOWING), (3, PeerState.LEADING)):
@@ -147,7 +147,7 @@ def damaged_follower() -> Solo:
 
 @pytest.mark.parametrize("state", [PeerState.FOLLOWING, PeerState.LOOKING])
 def test_damaged_peer_does_not_lead_even_if_all_vote_for_it(state: PeerState) -> None:
-    """After a cold start everybody is in round 1, and the leader's followers have not missed it yet."""
+    """After a cold start all servers are in round 1, and the leader's followers have not noticed its restart."""
     solo = damaged_peer()
     for follower in (2, 3):
         solo.hear(follower, state, (1, txn(1, 9).zxid, 1), round=solo.peer.round)
@@ -156,7 +156,7 @@ def test_damaged_peer_does_not_lead_even_if_all_vote_for_it(state: PeerState) ->
 
 
 def test_damaged_peer_votes_with_proposals_before_it_serves() -> None:
-    """It may have acknowledged that, and committed it by the leader's word; what is proposed later it has not."""
+    """The peer may have committed these proposals on its leader's ack; it has not acknowledged later ones."""
     solo = damaged_follower()
     for packet in (Diff(make_zxid(1, 1)), Proposal([txn(1, 2)]), NewLeader(make_zxid(1, 0))):
         solo.packet(packet)
@@ -176,7 +176,7 @@ def test_damaged_peer_votes_with_proposals_before_it_serves() -> None:
 
 
 def test_reconfig_and_later_proposals_wait_for_uptodate() -> None:
-    """No follower commits these by its leader's word, so it has committed none of them before."""
+    """No follower commits these on its leader's ack, so the peer has not committed any of them before."""
     changed = msgspec.structs.replace(txn(1, 3), type=OpCode.RECONFIG)
     proposed = [txn(1, 2), changed, txn(1, 4)]
     assert what_both_may_commit(proposed) == (proposed[0],)
@@ -217,7 +217,7 @@ def test_a_whole_peer_logs_what_is_proposed_behind_uptodate() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_damaged_leader_that_restarts_is_not_elected(seed: int) -> None:
-    """Its followers still name its earlier process; then one that lags behind, and could promise, starts anew."""
+    """Its followers still vote for its earlier process; then a lagging one, which can accept an epoch, restarts."""
     world = World(seed, voters=3)
     world.start()
     world.run_until(world.settled)
@@ -245,8 +245,8 @@ def test_damaged_leader_that_restarts_is_not_elected(seed: int) -> None:
 @pytest.mark.parametrize("changes", [False, True])
 @pytest.mark.parametrize("seed", range(12))
 def test_commits_of_a_lost_leader_are_restored_before_serving(seed: int, changes: bool) -> None:
-    """The leader hears of no acknowledgement, and dies at any moment behind the return of the one that gave it; or
-    proposes a change of membership before that, and a learner hears of the membership in force first."""
+    """The leader receives no acknowledgement, and dies at any moment after the follower that sent one returns; or it
+    proposes a reconfiguration before that, and a learner receives the active membership first."""
     world = ensemble(seed, voters=3)
     world.write(1)
     world.run_until(lambda: len(world.acknowledged) == 1 and world.converged())
@@ -285,7 +285,7 @@ def test_commits_of_a_lost_leader_are_restored_before_serving(seed: int, changes
 
 @pytest.mark.parametrize("seed", range(5))
 def test_damaged_peer_is_complete_once_its_disk_is(seed: int) -> None:
-    """The third has died for good: these two are a majority, or nobody is."""
+    """The third server has died for good: only these two can form a majority."""
     world = World(seed, voters=3)
     world.disk_ms = (5, 20)
     world.start()

@@ -1,4 +1,4 @@
-"""A learner whose tree is not its leader's does not lead with it: it asks for the whole tree, and votes for others."""
+"""A learner whose tree differs from its leader's requests the whole tree, and votes for other servers."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a_leader_gives_it_the_whole_tree_and_no_diff() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_history_with_a_hole_is_completed_and_never_elected(seed: int) -> None:
-    """The one with the hole has the newest transactions and the highest id: it would be elected."""
+    """The server with the hole has the newest transactions and the highest id: it would win an ordinary election."""
     world = World(seed, voters=3, snap_count=10_000)
     for written in (3, 6):
         world.start()

@@ -1,4 +1,4 @@
-"""Fast leader election: the order of votes, when it is decided, and how a peer joins a leader that exists."""
+"""Fast leader election: the order of votes, the decision, and how a peer joins an existing leader."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_with_a_voter_unheard_a_quorum_waits_for_a_better_vote() -> None:
     solo.start()
     timers = solo.of(SetTimer, solo.hear(2, L, (2, 0, 0)))
     assert SetTimer(FINALIZE_TIMER, FINALIZE_WAIT_MS) in timers and solo.peer.state is L
-    solo.hear(3, L, (3, 0, 0))  # It came in time, and with it a quorum for 3.
+    solo.hear(3, L, (3, 0, 0))  # The vote came in time, and gives 3 a quorum.
     assert solo.peer.leader_id == 3
 
 
@@ -126,7 +126,7 @@ def test_votes_of_strangers_and_incomplete_servers_are_ignored() -> None:
 
 
 def test_an_observers_own_vote_is_the_least_there_is() -> None:
-    """FastLeaderElection.getInitLastLoggedZxid and getPeerEpoch: Long.MIN_VALUE, which a signed long just holds."""
+    """FastLeaderElection.getInitLastLoggedZxid and getPeerEpoch: Long.MIN_VALUE, the smallest signed long."""
     observer = Solo(id=4, observers=(4,))
     observer.start()
     least = -(1 << 63)
@@ -150,13 +150,13 @@ def test_a_quorum_of_followers_needs_the_leaders_own_word() -> None:
     solo.start()
     for src in (2, 3, 4):
         solo.hear(src, F, (5, 0, 7), round=6)
-    assert solo.peer.state is L  # 5 may be dead, and those three not know it yet.
+    assert solo.peer.state is L  # 5 may be dead, and those three may not know it yet.
     solo.hear(5, LEAD, (5, 0, 7), round=6)
     assert (solo.peer.leader_id, solo.peer.round) == (5, 6)
 
 
 def test_leader_of_same_round_is_supported_by_votes_for_it_only() -> None:
-    """FastLeaderElection's case of a server that leads or follows already: the votes of this round count as well."""
+    """FastLeaderElection for a server that already leads or follows: the votes of this round count as well."""
     solo = Solo(voters=(1, 2, 3, 4, 5))
     solo.start()
     for src in (2, 4):
@@ -184,7 +184,7 @@ def test_rejoining_compares_leader_and_epoch_alone() -> None:
     solo = Solo()
     solo.start()
     solo.hear(2, F, (3, 55, 4), round=2)
-    solo.hear(3, LEAD, (3, 99, 4), round=8)  # Other round, other zxid, same leader and epoch (ZK-1732, 1805).
+    solo.hear(3, LEAD, (3, 99, 4), round=8)  # Other round and zxid, same leader and epoch (ZOOKEEPER-1732, 1805).
     assert solo.peer.leader_id == 3
 
 

@@ -1,5 +1,5 @@
-"""Random faults against the ZAB core.  The driver checks the invariants at every turn; here everything heals in the end
-and must converge."""
+"""Random faults against the ZAB core. The driver checks the invariants at every turn; here all faults end and the peers
+must converge."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BATCH = 20
 
 
 def storm(seed: int, steps: int = 60) -> World:
-    """One world, its faults picked by the seed."""
+    """Run one world with faults chosen by the seed."""
     random = Random(f"storm {seed}")
     voters = random.choice((1, 3, 3, 3, 5, 5))
     world = World(
@@ -55,7 +55,7 @@ def inject(world: World, random: Random, fault: str, ids: tuple[int, ...]) -> No
         for i in victims:
             world.stop(i, power=fault == "power")
     elif fault == "rot" and len(world.voters) > 1 and not any(n.disk.incomplete for n in world.nodes.values()):
-        # One at a time: what two of three have lost nobody can give them again.
+        # One disk at a time: no server can restore the data that two of three have lost.
         world.stop(victim)
         world.nodes[victim].disk.rot(random)
     elif fault == "cut":

@@ -1,4 +1,4 @@
-"""A frozen server's connections stay open and say nothing: only `syncLimit` finds it, and it is found in time."""
+"""A frozen server's connections stay open and silent: only `syncLimit` detects it, and it does so in time."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ L, F, LEAD = PeerState.LOOKING, PeerState.FOLLOWING, PeerState.LEADING
 
 
 def settled_world(seed: int, voters: int, tick_ms: int, sync_limit: int) -> World:
-    """An ensemble in service, at any point between two ticks of its leader."""
+    """Return a serving ensemble, at a random point between two ticks of its leader."""
     world = World(seed, voters=voters, loss=0.0, tick_time_ms=tick_ms, sync_limit=sync_limit)
-    world.delay_ms = (3, 3)  # Election messages are in order, as on a connection.
+    world.delay_ms = (3, 3)  # Election messages keep their order, as on a connection.
     world.start()
     world.run_until(world.settled)
     world.run(world.random.randrange(2 * tick_ms))

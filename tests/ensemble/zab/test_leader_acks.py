@@ -1,4 +1,4 @@
-"""A leader's own acknowledgement: whom it tells when its log is durable, and what a follower commits by that."""
+"""A leader's own acknowledgement: the learners that get it once its log is durable, and what they commit on it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def requests(*cxids: int) -> list[Packet]:
 
 
 def join(solo: Solo, peer: int, link: LinkId, last_zxid: Zxid = NOTHING, heeds_acks: bool = True) -> list[Packet]:
-    """A learner connects; what the leader says to it once it has promised."""
+    """Connect a learner; return the leader's packets after the learner has acknowledged the epoch."""
     solo.do(solo.peer.on_link_accepted(solo.now, link))
     info = FollowerInfo(Epoch(0), PeerId(peer), cumulative=True, heeds_acks=heeds_acks)
     solo.packet(info, link)
@@ -59,7 +59,7 @@ def join(solo: Solo, peer: int, link: LinkId, last_zxid: Zxid = NOTHING, heeds_a
 
 
 def leader(voters: int = 3, heeds_acks: bool = True) -> Solo:
-    """Server 3 leads 1 (on LINK) and 2 (on OTHER), and more where there are more voters; all are in sync."""
+    """Server 3 leads 1 (on LINK) and 2 (on OTHER), and more if there are more voters; all are in sync."""
     links = {1: LINK, 2: OTHER, 4: LinkId(4), 5: LinkId(5)}
     others = {peer: link for peer, link in links.items() if peer <= voters}
     solo = Solo(id=3, voters=range(1, voters + 1))
@@ -229,7 +229,7 @@ def test_sync_waits_for_what_a_follower_may_have_committed() -> None:
 
 
 def test_omitted_commit_is_sent_before_a_reconfig_proposal() -> None:
-    """Who hears of the change before its own log is durable commits nothing by the leader's word any more."""
+    """A server that gets the reconfiguration before its own log is durable no longer commits on the leader's ack."""
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -239,7 +239,7 @@ def test_omitted_commit_is_sent_before_a_reconfig_proposal() -> None:
     assert [type(packet) for packet in solo.packets(effects, OTHER)] == [Commit, Proposal]
 
 
-# -- who comes back
+# -- returning followers
 
 
 def test_follower_that_committed_more_is_not_truncated() -> None:

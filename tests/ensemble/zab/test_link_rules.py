@@ -1,4 +1,4 @@
-"""What a peer says to a connection or a packet in each of its states, and how often it speaks by itself."""
+"""A peer's reaction to a connection or a packet in each of its states, and its packets on a timer."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_so_many_learners_wait_for_an_election_and_no_more() -> None:
     assert [closed(solo, accepted(solo, link)) for link in links] == [[]] * PARKED_LINKS_MAX + [[links[-1]]]
     solo.elect(3)
     assert solo.peer.state is PeerState.LEADING
-    # Those that waited are learners of the new leader: it hears them.
+    # The waiting links become learners of the new leader, which reads their packets.
     solo.packet(FollowerInfo(Epoch(4), PeerId(1)), links[0])
     solo.flush()
     assert solo.packets(link=links[0]) == [LeaderInfo(Epoch(5))]
@@ -112,7 +112,7 @@ def test_follower_closes_connections_of_learners() -> None:
 
 
 def test_unreachable_leader_is_retried_with_backoff_then_left() -> None:
-    """Learner.connectToLeader: it gives up after initLimit."""
+    """Learner.connectToLeader gives up after initLimit."""
     solo = Solo()
     solo.start()
     solo.elect(3)
@@ -136,7 +136,7 @@ def test_failed_connection_to_another_server_is_ignored() -> None:
     assert not timers(solo, CONNECT_TIMER, solo.do(solo.peer.on_link_failed(solo.now, PeerId(2))))
 
 
-# -- packets that do not fit -----------------------------------------------------------------------------------------
+# -- unexpected packets ----------------------------------------------------------------------------------------------
 
 Z11, Z12 = make_zxid(1, 1), make_zxid(1, 2)
 FROM_LEADERS: dict[str, Packet] = {
@@ -203,7 +203,7 @@ def adopted() -> Solo:
     ],
 )
 def test_learner_accepts_only_packets_of_its_protocol_step(state: Callable[[], Solo], fitting: set[str]) -> None:
-    """Learner.registerWithLeader and syncWithLeader: which packets are read where."""
+    """Learner.registerWithLeader and syncWithLeader define which packets are read at which step."""
     for name, packet in FROM_LEADERS.items():
         solo = state()
         effects = solo.packet(packet)
@@ -261,7 +261,7 @@ FROM_LEARNERS: dict[str, Packet] = {
     ],
 )
 def test_leader_accepts_only_packets_of_the_learners_step(state: Callable[[], Solo], fitting: set[str]) -> None:
-    """LearnerHandler.run: which packets are read where."""
+    """LearnerHandler.run defines which packets are read at which step."""
     for name, packet in FROM_LEARNERS.items():
         solo = state()
         effects = solo.packet(packet)
@@ -292,11 +292,11 @@ def test_last_epoch_has_no_successor(accepted_epoch: int, opened: bool) -> None:
     assert (solo.peer.state is PeerState.LEADING) == opened
 
 
-# -- what the journal says --------------------------------------------------------------------------------------------
+# -- journal events ---------------------------------------------------------------------------------------------------
 
 
 class Telling(ListApplication):
-    """The journal hears of each transaction that is applied."""
+    """A list application that emits a journal event for each applied transaction."""
 
     def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
         return [*super().apply(now, txns), *(Emit(TxnLogged(each.zxid)) for each in txns)]
@@ -307,7 +307,7 @@ def told(solo: Solo, effects: list[Effect]) -> list[int]:
 
 
 def test_journal_reports_commits_of_the_sync_at_uptodate() -> None:
-    """The initial history counts with UPTODATE: before it another leader may still cut it away."""
+    """The initial history is committed with UPTODATE: before that, another leader can still truncate it."""
     solo = Solo(app=Telling())
     solo.follow()
     effects = solo.together([Diff(Z12), Proposal([txn(1, 1), txn(1, 2)]), Commit(Z11), Commit(Z12), NewLeader(E1)])
@@ -317,7 +317,7 @@ def test_journal_reports_commits_of_the_sync_at_uptodate() -> None:
     assert told(solo, solo.packet(Proposal([txn(1, 3)])) + solo.packet(Commit(make_zxid(1, 3)))) == [make_zxid(1, 3)]
 
 
-# -- what is counted -------------------------------------------------------------------------------------------------
+# -- counters --------------------------------------------------------------------------------------------------------
 
 
 def test_a_peer_has_counted_nothing_when_it_begins() -> None:
@@ -356,7 +356,7 @@ def test_leader_tracks_transaction_sizes_of_its_term() -> None:
 
 
 def test_observers_first_reconfig_commits_only_itself() -> None:
-    """INFORMANDACTIVATE is one transaction, which is committed as it comes."""
+    """INFORMANDACTIVATE is one transaction, which is committed as it arrives."""
     solo = Solo(id=4, observers=(4,))
     solo.follow()
     members = SetDataTxn("/zookeeper/config", b"server.1=h1:2888:3888:participant;2181\nversion=100000001", -1)
@@ -366,7 +366,7 @@ def test_observers_first_reconfig_commits_only_itself() -> None:
     assert solo.app.last_applied == Z11
 
 
-# -- what is said without being asked --------------------------------------------------------------------------------
+# -- packets on a timer ----------------------------------------------------------------------------------------------
 
 
 def pings(solo: Solo, effects: list[Effect], link: LinkId = LINK) -> list[Packet]:
@@ -374,7 +374,7 @@ def pings(solo: Solo, effects: list[Effect], link: LinkId = LINK) -> list[Packet
 
 
 def test_a_leader_looks_after_its_learners_every_half_tick() -> None:
-    """Leader.lead: it sleeps for half a tick, and pings each time."""
+    """Leader.lead sleeps for half a tick, and pings each time."""
     solo = waiting()
     assert timers(solo, HALF_TICK_TIMER) == [TICK_MS // 2]
     assert timers(solo, INIT_TIMER) == [solo.peer._core.config.init_limit * TICK_MS]
@@ -387,7 +387,7 @@ def test_a_leader_looks_after_its_learners_every_half_tick() -> None:
     ids=["connected", "introduced", "offered", "it was sent the history", "it serves"],
 )
 def test_learner_is_pinged_once_its_history_is_queued(state: Callable[[], Solo], pinged: int) -> None:
-    """LearnerHandler.ping: not before its sending thread has begun, which is when its history is queued."""
+    """LearnerHandler.ping does nothing before its sending thread has started, which is when its history is queued."""
     solo = state()
     assert len(pings(solo, solo.timer(HALF_TICK_TIMER, TICK_MS // 2))) == pinged
 
@@ -400,7 +400,7 @@ def test_learner_answers_pings_once_it_serves_with_its_sessions() -> None:
 
 
 def test_learner_waits_for_its_leader_within_the_limits() -> None:
-    """initLimit until NEWLEADER, syncLimit from then on; from when it was last heard."""
+    """initLimit until NEWLEADER, syncLimit after that; counted from the last contact."""
     for state, limit in ((promised, "init_limit"), (adopted, "sync_limit")):
         solo = state()
         limit_ms = getattr(solo.peer._core.config, limit) * TICK_MS

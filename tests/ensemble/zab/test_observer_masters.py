@@ -1,4 +1,4 @@
-"""Observers that learn from followers: the leader is spared, nothing is lost, and only what is committed is told."""
+"""Observers that learn from followers: less load on the leader, no loss, and committed transactions only."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_early_commit_of_a_follower_reaches_its_observer_at_once() -> None:
     assert leader is not None
     made.write(master)
     made.run_until(lambda: leader.peer.last_zxid == FIRST)
-    made.cut |= {(i, leader.id) for i in (1, 2, 3) if i != leader.id}  # No acknowledgement gets through.
+    made.cut |= {(i, leader.id) for i in (1, 2, 3) if i != leader.id}  # No acknowledgement reaches the leader.
     made.run_until(lambda: made.nodes[OBSERVER].app.last_applied == FIRST)
     assert made.acknowledged and leader.app.last_applied == 0
     made.cut.clear()
@@ -118,7 +118,7 @@ def test_observers_sessions_are_renewed_through_the_follower() -> None:
 
 
 def _with_a_write_under_way(made: World) -> Any:
-    """The leader, which has proposed a first write that nobody acknowledges."""
+    """Return the leader, which has proposed a first write that no follower acknowledges."""
     leader = made.leader()
     assert leader is not None
     for i in {1, 2, 3} - {leader.id}:
@@ -130,7 +130,7 @@ def _with_a_write_under_way(made: World) -> Any:
 
 @pytest.mark.parametrize("options", [MASTERS, {}])
 def test_observer_knows_proposals_before_a_session_moved_to_it(options: dict[str, bool]) -> None:
-    """Or what the session asked another server for last would answer what it asks for here first."""
+    """Otherwise the session's last request to another server would answer its first request here."""
     made = World(1, 3, 1, loss=0.0, **options)
     made.start()
     made.run_until(made.settled)
@@ -142,8 +142,7 @@ def test_observer_knows_proposals_before_a_session_moved_to_it(options: dict[str
 
 
 def test_followers_observer_knows_them_from_a_java_leader_too() -> None:
-    """ZooKeeper's answers to a question about a session carry no zxid; but what was proposed is in the follower's log
-    by then."""
+    """ZooKeeper's replies to a session query have no zxid; but the follower's log contains the proposals by then."""
     made = world()
     leader, here = _with_a_write_under_way(made), made.nodes[OBSERVER]
     broadcast = leader.peer._core.role._broadcast

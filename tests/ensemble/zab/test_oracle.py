@@ -1,4 +1,4 @@
-"""An ensemble of two with an oracle (oraclePath): somebody outside says that one of them may go on alone."""
+"""An ensemble of two with an oracle (oraclePath): an external service allows one of them to serve alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATIENCE_MS = 5_000
 
 
 class Pair(World):
-    """Two voters; `chosen` is the one of which the oracle says that it may go on alone, 0 for none."""
+    """Two voters; `chosen` is the server that the oracle allows to serve alone, 0 for none."""
 
     def __init__(self, seed: int, voters: int = 2) -> None:
         super().__init__(seed, voters, has_oracle=True)
@@ -30,7 +30,7 @@ class Pair(World):
         self.tell()
 
     def tell(self) -> None:
-        """As each server's shell does: by and by."""
+        """Deliver the oracle's answer to each server after a short random delay, as each server's shell does."""
         for i, node in self.nodes.items():
             if node.alive:
                 self.at(self.draw((1, TICK_MS // 2)), partial(self.deliver, node, node.life, partial(self._ask, i)))
@@ -68,7 +68,7 @@ class Pair(World):
 
 
 def whole(seed: int) -> tuple[Pair, int, int]:
-    """A pair that serves and holds something; its leader and its follower."""
+    """Return a serving pair with some data: its leader and its follower."""
     pair = Pair(seed)
     pair.start()
     leader = pair.serve()
@@ -161,7 +161,7 @@ def test_three_voters_ask_no_oracle() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_each_of_two_servers_fails_in_turn_and_nothing_is_lost(seed: int) -> None:
-    """The driver sees to it that histories never part and that what was acknowledged stays."""
+    """The driver checks that histories never diverge and that acknowledged writes remain."""
     pair = Pair(100 + seed)
     pair.start()
     for _ in range(6):

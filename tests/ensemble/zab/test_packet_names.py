@@ -1,4 +1,4 @@
-"""How each message between peers is called, and what is told of it: in the words of ZooKeeper's Leader.java."""
+"""The name and description of each message between peers, with the names of ZooKeeper's Leader.java."""
 
 from __future__ import annotations
 

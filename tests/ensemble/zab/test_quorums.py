@@ -1,4 +1,4 @@
-"""What a quorum is: majorities, hierarchies with weights, and both of two memberships; and how they read as text."""
+"""Quorums: majorities, hierarchies with weights, and joint quorums of two memberships; and their text form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ensemble changes while it runs: joint quorums, hand-over, joiners, and what survives crashes in between."""
+"""The ensemble changes while it runs: joint quorums, hand-over, joiners, and the state that survives crashes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def leader_of(world: World) -> Node:
 
 
 def reconfigure(world: World, joining: str = "", leaving: str = "", members: str = "") -> Membership:
-    """Ask the leader, and wait for the answer."""
+    """Send a reconfig to the leader, and wait for the reply."""
     leader, known = leader_of(world), len(world.acknowledged)
     world.reconfigure(leader.id, joining, leaving, members)
     world.run_until(lambda: len(world.acknowledged) > known)
@@ -161,7 +161,7 @@ def test_one_reconfiguration_at_a_time() -> None:
 
 @pytest.mark.parametrize("asks_a_follower", [False, True], ids=["at-the-leader", "at-a-follower"])
 def test_proposals_before_a_reconfig_need_both_quorums(asks_a_follower: bool) -> None:
-    """A follower that is a quorum with its leader may not commit it by itself, either."""
+    """A follower that forms a quorum with its leader cannot commit the write by itself, either."""
     world = ensemble(3, spares=2)
     world.start(4, 5)
     world.run_until(world.settled)
@@ -183,7 +183,8 @@ def test_proposals_before_a_reconfig_need_both_quorums(asks_a_follower: bool) ->
 
 
 def test_new_members_ahead_of_all_old_ones_do_not_block_election() -> None:
-    """They may not stand for election, and their promises are needed: what nobody else has is not committed."""
+    """New members cannot become leader, but their acknowledgements are needed: their extra transactions are
+    uncommitted."""
     world = ensemble(3, spares=2)
     world.start(4, 5)
     world.run_until(world.settled)
@@ -208,7 +209,7 @@ def test_new_members_ahead_of_all_old_ones_do_not_block_election() -> None:
 
 
 def as_zookeepers_leader(core: Core, peer: LearnerLink, newleader_zxid: Zxid, membership: Membership) -> None:
-    """What is proposed, and then the membership that the leader has seen last, in force or not."""
+    """Send the proposals, and then the membership that the leader has seen last, active or not."""
     core.send(peer.link, Proposal(tuple(core.pending)))
     peer.step = Step.SYNCING
     core.send(peer.link, NewLeader(newleader_zxid, core.reconfiguration.last_seen.text))
@@ -216,7 +217,8 @@ def as_zookeepers_leader(core: Core, peer: LearnerLink, newleader_zxid: Zxid, me
 
 @pytest.mark.parametrize("names_what_it_has_seen", [False, True], ids=["ours", "zookeepers"])
 def test_returning_server_does_not_activate_proposed_reconfig(names_what_it_has_seen: bool) -> None:
-    """Else it would tell its fellows of it, and they would be a quorum of the new members beside one of the old."""
+    """Otherwise it would send it to other servers, and they would form a quorum of new members next to one of old
+    members."""
     world = ensemble(3, spares=3)
     world.start(4, 5, 6)
     world.run_until(world.settled)
@@ -239,7 +241,7 @@ def test_returning_server_does_not_activate_proposed_reconfig(names_what_it_has_
 
 
 def test_proposed_membership_is_sent_after_the_active_one() -> None:
-    """Of two memberships that a ZooKeeper learner hears of, the later is the one that it has seen last."""
+    """A ZooKeeper learner uses the later of two memberships that it receives as the last one seen."""
     world = ensemble(3)
     leader, before = leader_of(world), leader_of(world).peer.membership
     back = next(i for i in (1, 2, 3) if i != leader.id)
@@ -261,7 +263,7 @@ def test_proposed_membership_is_sent_after_the_active_one() -> None:
 
 @pytest.mark.parametrize("at_a_follower", [False, True], ids=["at-the-leader", "at-a-follower"])
 def test_returning_observer_gets_no_vote_by_proposed_reconfig(at_a_follower: bool) -> None:
-    """It hears of nothing that is not committed: only the word of whom it learns from can mislead it."""
+    """It receives only committed transactions: only the message of its own leader or follower can mislead it."""
     masters = {"observes_followers": at_a_follower, "serves_observers": at_a_follower}
     world = ensemble(3, observers=1, spares=2, **masters)
     world.start(5, 6)
@@ -353,7 +355,7 @@ def test_a_server_without_weight_is_not_designated() -> None:
 
 @pytest.mark.parametrize("voters", [1, 2])
 def test_a_leader_at_a_new_address_that_is_all_there_is_leads_on(voters: int) -> None:
-    """There is nobody to give way to; and what it has logged, it finds again at every start."""
+    """There is no server to hand over to; and it finds its logged transactions again at every start."""
     world = ensemble(9, voters, standalone_enabled=False)
     leader = leader_of(world)
     membership = reconfigure(world, members=line(leader.id, host="elsewhere"))
@@ -379,7 +381,7 @@ def test_server_that_missed_a_reconfig_learns_it_in_an_election() -> None:
 
 
 def test_server_with_newer_membership_rejects_an_older_leader() -> None:
-    """Two of five that missed the change are a quorum of nothing, and must not take others with them."""
+    """Two of five servers that missed the change form no quorum, and must not mislead others."""
     world = ensemble(11, voters=3, spares=2)
     world.start(4, 5)
     world.run_until(world.settled)
@@ -402,7 +404,7 @@ def test_server_with_newer_membership_rejects_an_older_leader() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_an_open_reconfiguration_is_completed_by_the_next_leader(seed: int) -> None:
-    """Everybody has logged it and loses power before it is committed: it is on every disk, and comes true."""
+    """All servers log it and lose power before it is committed: it is on every disk, and will be committed."""
     world = ensemble(20 + seed, voters=3, spares=1)
     world.start(4)
     world.run_until(world.settled)
@@ -427,8 +429,8 @@ def test_an_open_reconfiguration_is_completed_by_the_next_leader(seed: int) -> N
 
 
 def test_resignation_after_a_completed_reconfig_names_it() -> None:
-    """An observer that is a voter of what an earlier leader left open makes the epoch by its promise.  Where it has not
-    come back as a voter when the leader looks, nobody was lost: it is the membership that became another one."""
+    """The epoch needs the acknowledgement of an observer that the uncommitted membership makes a voter. If it has not
+    returned as a voter when the leader checks, no voter was lost: the membership has changed."""
     world = ensemble(31, voters=3, observers=1)
     leader = leader_of(world)
     stays, leaves = (i for i in (1, 2, 3) if i != leader.id)
@@ -465,7 +467,7 @@ def test_reconfig_logged_by_its_leader_alone_is_undone() -> None:
 
 
 def stir(seed: int) -> World:
-    """Servers come and go, alone and many at once, under faults; the driver checks every leader, commit and answer."""
+    """Servers start and stop, alone or many at once, under faults; the driver checks all leaders, commits and replies."""
     world = ensemble(100 + seed, voters=3, spares=2)
     world.start(4, 5)
     random = world.random
@@ -512,12 +514,12 @@ def test_servers_come_and_go_under_faults_and_nothing_is_lost(seed: int) -> None
     stir(seed)
 
 
-# ---- planted bugs ---------------------------------------------------------------------------------------------------
+# ------ injected bugs ------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def only_the_old_members_decide() -> Iterator[None]:
-    """A change is in force before a quorum of the new members has logged it."""
+    """Activate a change before a quorum of the new members has logged it."""
 
     def contains(self: JointQuorum, peers: Any) -> bool:
         return self._first.contains(peers)
@@ -531,7 +533,7 @@ def only_the_old_members_decide() -> Iterator[None]:
 
 @contextmanager
 def memberships_are_forgotten_in_a_restart() -> Iterator[None]:
-    """Neither the one in force nor the one proposed is on disk."""
+    """Keep neither the active membership nor the proposed one on disk."""
     to_disk = Core.to_disk
 
     def forgetful(self: Core, effect: Effect) -> None:
@@ -544,7 +546,7 @@ def memberships_are_forgotten_in_a_restart() -> Iterator[None]:
 
 @contextmanager
 def a_proposed_membership_is_in_force_at_once() -> Iterator[None]:
-    """What is logged counts, before a quorum of the old members has it: the ensemble can part in two."""
+    """Activate a logged membership before a quorum of the old members has it: the ensemble can split in two."""
 
     def see(self: Reconfiguration, membership: Membership) -> None:
         if membership.version > self.current.version:
@@ -556,7 +558,7 @@ def a_proposed_membership_is_in_force_at_once() -> Iterator[None]:
 
 @contextmanager
 def a_leader_that_left_goes_on() -> Iterator[None]:
-    """The leader that handed over does not know that its reign is over, and commits on."""
+    """Let a leader that has handed over continue to lead and to commit."""
     activate = Handover._activate
 
     def stays(self: Handover, membership: Membership, logged: Any) -> PeerId:
@@ -578,13 +580,13 @@ def a_leader_that_left_goes_on() -> Iterator[None]:
     ids=lambda plant: getattr(plant, "__name__", None),
 )
 def test_a_planted_bug_is_found(plant: Callable[[], AbstractContextManager[None]], first_seed: int, shows: str) -> None:
-    """The search begins near a seed that finds it: 1, 200 and 48."""
+    """The search starts near a seed that finds the bug: 1, 200 and 48."""
     with plant(), pytest.raises(AssertionError, match=shows):
         for seed in range(first_seed, first_seed + 150):
             stir(seed)
 
 
 def test_a_leader_that_does_not_give_way_is_found() -> None:
-    """No seed shows it: its learners leave it, and it leads again.  At a new address it must not."""
+    """No seed shows the bug: its learners leave it, and it leads again. At a new address it cannot."""
     with a_leader_that_left_goes_on(), pytest.raises(AssertionError, match="not reached within 30000 ms"):
         test_a_leader_at_a_new_address_hands_over()

@@ -1,4 +1,4 @@
-"""The rules of ZooKeeper's learner protocol that keep histories safe, one by one, and the bugs that broke them."""
+"""The rules of ZooKeeper's learner protocol that keep histories safe, and the bugs that broke each of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from zabka.ensemble.zab.messages import (
 from zabka.ensemble.zab.role import Phase
 from zabka.journal.events import LeaderEstablished, LearnerSynced, PeerProtocolBroken, TxnLogTruncated
 
-# -- discovery: an epoch is promised once it is durable
+# -- discovery: an epoch is acknowledged once it is durable
 
 
 def test_ackepoch_waits_until_the_accepted_epoch_is_durable() -> None:
@@ -126,7 +126,7 @@ def test_leader_counts_itself_once_its_current_epoch_is_durable() -> None:
 
 
 def test_leader_that_loses_its_only_learner_waits_for_another() -> None:
-    """Found by `zabka explore` in scope of two crashes: it would have served until its next tick, alone."""
+    """Found by `zabka explore` in scope of two crashes: it would have served alone until its next tick."""
     solo = Solo(id=3)
     solo.lead()
     solo.packet(AckEpoch(Zxid(0), 0))
@@ -172,7 +172,7 @@ def test_a_leader_counts_its_own_log_after_its_own_fsync() -> None:
     assert solo.packets()[-2:] == [Proposal(solo.of(Append)[-1].txns), Commit(make_zxid(1, 1))]
 
 
-# -- SNAP and TRUNC happen altogether or not at all
+# -- SNAP and TRUNC are atomic
 
 
 def test_a_snap_that_breaks_off_before_newleader_leaves_no_trace() -> None:
@@ -188,7 +188,7 @@ def test_a_snap_that_breaks_off_before_newleader_leaves_no_trace() -> None:
 
 
 def test_snap_replaces_all_state_together_with_its_commits() -> None:
-    """ZOOKEEPER-3104: the acknowledged state holds the snapshot and the transactions behind it."""
+    """ZOOKEEPER-3104: the acknowledged state contains the snapshot and the transactions after it."""
     solo = Solo(log=[txn(1, 1)], epochs=(1, 1))
     solo.follow(epoch=2)
     for packet in (
@@ -233,7 +233,7 @@ def test_link_lost_during_a_truncation_delays_the_next_vote() -> None:
 
 
 def test_log_that_cannot_be_truncated_requests_a_snapshot() -> None:
-    """A snapshot taken from a leader that was never established may hold more than later leaders have."""
+    """A snapshot taken from a leader that was never established can contain more than later leaders have."""
     solo = Solo(snapshot=tree(txn(1, 8), txn(1, 9)), epochs=(2, 1))
     solo.follow(epoch=3)
     assert solo.packets()[-1] == AckEpoch(make_zxid(1, 9), 1)
@@ -260,7 +260,7 @@ def test_an_empty_leader_may_cut_a_learner_back_to_nothing() -> None:
     assert solo.peer.last_zxid == 0 and solo.packets()[-1] == Ack(make_zxid(3, 0))
 
 
-# -- behind a synchronisation comes all that is outstanding
+# -- all outstanding proposals follow a synchronisation
 
 
 def test_learner_gets_all_outstanding_proposals_after_its_sync() -> None:
@@ -314,11 +314,11 @@ def test_crash_between_history_and_epoch_does_not_block_start() -> None:
     assert solo.peer.state is PeerState.LOOKING and solo.peer.current_epoch == 1
 
 
-# -- snapshots hold what is committed, and nothing else
+# -- snapshots contain only committed transactions
 
 
 def test_a_new_leader_takes_no_snapshot_of_what_is_not_committed() -> None:
-    """ZOOKEEPER-1549: X in one log alone, elected, never established."""
+    """ZOOKEEPER-1549: X is in one log only, elected, never established."""
     solo = Solo(id=3, log=[txn(1, 1)], epochs=(1, 1), snap_count=2)
     solo.lead()
     solo.packet(AckEpoch(Zxid(0), 0))
@@ -369,7 +369,7 @@ def test_proposals_before_a_disconnect_are_applied_but_not_acked() -> None:
     assert [type(p) for p in solo.packets(link=LinkId(8))] == [FollowerInfo]
 
 
-# -- whom a leader takes as a learner
+# -- learners that a leader accepts
 
 
 def test_follower_ahead_is_closed_before_epoch_truncated_after() -> None:
@@ -413,7 +413,7 @@ def test_learner_with_a_higher_accepted_epoch_gets_a_higher_one() -> None:
 
 
 def test_proposals_logged_on_an_earlier_link_do_not_count() -> None:
-    """Its synchronisation may have cut its log back since."""
+    """Its synchronisation may have truncated its log since."""
     solo = established_leader(voters=(1, 2, 3))
     other = LinkId(11)
     solo.do(solo.peer.on_link_accepted(solo.now, other))

@@ -1,4 +1,4 @@
-"""A server's line: what is read of it, how it is written again, and what is refused (QuorumPeer.QuorumServer)."""
+"""A server's line: how it is parsed, how it is written again, and what is rejected (QuorumPeer.QuorumServer)."""
 
 from __future__ import annotations
 

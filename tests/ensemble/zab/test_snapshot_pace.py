@@ -1,4 +1,4 @@
-"""When the next snapshot is due: as snapCount says where it is set, else when the log is worth one."""
+"""The next snapshot is due according to snapCount if it is set, else when the log is large enough."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write(size: int) -> Txn:
 
 
 def pace(tree_bytes: int, largest: bool = True, limit_bytes: int = 0, **counts: int) -> SnapshotPace:
-    """Of a peer whose last snapshot had so many bytes."""
+    """The pace of a peer whose last snapshot had so many bytes."""
     config = EnsembleConfig(1, (1,), snap_size_limit_bytes=limit_bytes, **counts)
     made = SnapshotPace(config, Draws(largest))  # type: ignore[arg-type]
     made.taken(tree_bytes)
@@ -34,7 +34,7 @@ def pace(tree_bytes: int, largest: bool = True, limit_bytes: int = 0, **counts: 
 
 
 def due_after(made: SnapshotPace, size: int = 100) -> int:
-    """How many transactions of that size are applied before one is due."""
+    """Return how many transactions of that size are applied before a snapshot is due."""
     count = 0
     while not made.is_due:
         made.count([write(size)])

@@ -40,7 +40,7 @@ def test_leader_chooses_diff_trunc_or_snap_by_last_zxid(
 
 
 def test_extra_transaction_of_the_epoch_is_truncated_before_diff() -> None:
-    log = [txn(1, 3), txn(1, 5)]  # A gap no leader of ours makes; ZooKeeper's may.
+    log = [txn(1, 3), txn(1, 5)]  # Our leaders create no such gap; ZooKeeper's can.
     plan = plan_sync(make_zxid(1, 4), log[-1].zxid, log)
     assert (plan.mode, plan.zxid, [t.zxid for t in plan.txns]) == ("TRUNC", log[0].zxid, [log[1].zxid])
 
@@ -61,7 +61,7 @@ def test_next_zxid_has_next_counter_or_starts_a_higher_epoch() -> None:
 
 
 def leader_asked_by_one_that_stands_at_its_snapshot() -> Solo:
-    """The snapshot that 3 began with is of 1.1; behind it 1.2, 1.3 and 2.1 were logged."""
+    """Server 3 started with a snapshot of 1.1; after it 1.2, 1.3 and 2.1 were logged."""
     solo = Solo(id=3, snapshot=tree(txn(1, 1)), log=[txn(1, 2), txn(1, 3), txn(2, 1)], epochs=(2, 2))
     solo.lead(follower=1, epoch=2)
     solo.packet(AckEpoch(make_zxid(1, 1), 1))

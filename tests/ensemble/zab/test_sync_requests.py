@@ -1,4 +1,4 @@
-"""Syncs and a session's revalidation: answered once the leader is known to lead still."""
+"""Syncs and session revalidation: answered once the leader is known to lead still."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def test_revalidation_goes_to_the_leader_and_back() -> None:
 
 
 def test_sync_is_answered_after_a_later_ping_round() -> None:
-    """ZOOKEEPER-1675: committed is not enough, the leader must still lead."""
+    """ZOOKEEPER-1675: a commit is not enough, the leader must still lead."""
     solo = established_leader()
     solo.timer(HALF_TICK_TIMER, 50)
     sync_at_the_leader(solo)
     assert not solo.of(Answer)
-    solo.packet(Ping(E1))  # Answers the ping from before the request: proves nothing, but frees the next round.
+    solo.packet(Ping(E1))  # Answers the ping from before the request: this proves nothing, but allows the next round.
     assert solo.packets()[-1] == Ping(E1) and not solo.of(Answer)
     assert len(solo.of(Answer, solo.packet(Ping(E1)))) == 1
 
@@ -106,7 +106,7 @@ def test_a_deposed_leader_does_not_answer_a_sync() -> None:
     assert new is not None
     world.write(new.id)
     world.run_until(lambda: len(world.acknowledged) == 1)
-    # It wakes up, and reads its clients before it looks at its timers or links.
+    # It wakes up, and reads its clients before its timers or links.
     old.paused, backlog, old.backlog = False, old.backlog, []
     world.sync(old.id)
     assert world.answered_syncs == 0
@@ -117,7 +117,7 @@ def test_a_deposed_leader_does_not_answer_a_sync() -> None:
 
 
 def test_session_is_reported_expired_by_an_active_leader_only() -> None:
-    """Or a leader that wakes up after its replacement tells clients that sessions which live are over: seed 9819."""
+    """Otherwise a leader that wakes up after its replacement reports live sessions as expired: seed 9819."""
     solo = established_leader()
     gone = SessionId(-6)
     solo.timer(HALF_TICK_TIMER, 50)

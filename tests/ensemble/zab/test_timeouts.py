@@ -1,4 +1,4 @@
-"""How long peers wait for each other: syncLimit, initLimit, and connections that are tried again."""
+"""How long peers wait for each other: syncLimit, initLimit, and connection retries."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_leader_starts_over_with_an_awaited_voter_that_looks() -> None:
 
 
 def elected(voters: range, *agreed: int) -> Solo:
-    """Peer 2, which leads since these agreed, and nobody else can be reached."""
+    """Return peer 2 as leader, elected by `agreed` while no other server is reachable."""
     solo = Solo(id=2, voters=voters)
     solo.start()
     for voter in voters:
@@ -83,7 +83,7 @@ def elected(voters: range, *agreed: int) -> Solo:
 
 
 def test_leader_outvoted_in_its_round_looks_on_and_follows() -> None:
-    """Votes of a round only get better, so they will not come: there is nothing to wait for until initLimit."""
+    """Votes of a round only get better, so these voters will not come: waiting until initLimit is useless."""
     solo = elected(range(1, 4), 1)
     solo.hear(1, PeerState.LOOKING, (3, 0, 0))
     assert solo.peer.state is PeerState.LOOKING and solo.peer.round == 1, "a higher round would call 1 and 3 back"
@@ -100,7 +100,8 @@ def test_late_or_other_round_votes_of_supporters_are_ignored() -> None:
 
 
 def test_better_votes_of_all_supporters_end_the_leadership() -> None:
-    """Whoever is left may follow it by now, and leaves it for a higher round alone; which would end others' reigns."""
+    """Remaining supporters may already follow it, and leave it only for a higher round, which would depose other
+    leaders."""
     solo = elected(range(1, 6), 1, 3, 4)
     solo.hear(5, PeerState.LOOKING, (5, 0, 0))
     solo.hear(4, PeerState.LOOKING, (5, 0, 0))
@@ -120,7 +121,8 @@ def test_support_after_the_decision_counts_too() -> None:
 
 
 def test_invalid_vote_does_not_end_the_leadership() -> None:
-    """For this peer with another history than it has, for a stranger, or for who has lost its data."""
+    """A vote for this peer with a history that it does not have, for a stranger, or for a server that has lost its
+    data."""
     solo = elected(range(1, 4), 1)
     for said in ((2, 5, 0), (9, 5, 0), (3, NO_DATA_ZXID, 5)):
         solo.hear(1, PeerState.LOOKING, said)
@@ -141,7 +143,7 @@ def test_leader_elected_through_its_followers_can_be_outvoted() -> None:
 
 
 def test_leader_does_not_start_over_for_a_server_without_data() -> None:
-    """It would go on asking, and end every reign whose followers take their time to connect."""
+    """Otherwise it would repeat that, and resign from every leadership whose followers connect slowly."""
     solo = Solo(id=3)
     solo.start()
     solo.hear(2, PeerState.LOOKING, (3, 0, 0))
@@ -184,7 +186,7 @@ def test_init_limit_does_not_end_a_sync_with_traffic() -> None:
 
 
 def test_init_limit_spares_a_leader_whose_quorum_is_syncing() -> None:
-    """Of three servers one had the data, one had lost its disk and one was away: the snapshot began anew, for ever."""
+    """One of three servers had the data, one a lost disk, and one was away: the snapshot was restarted for ever."""
     leader = Solo(id=3)
     leader.lead(follower=1)
     leader.packet(AckEpoch(leader.peer.last_zxid, 0))
@@ -204,8 +206,8 @@ def test_init_limit_spares_a_leader_whose_quorum_is_syncing() -> None:
 
 
 def test_init_limit_spares_a_leader_that_reads_its_log() -> None:
-    """A large log takes longer than that, and whoever gets it says nothing before the end: it was dropped for its
-    silence, and the reading began anew, for ever."""
+    """A large log takes longer than that, and its receiver sends nothing before the end: it was closed for its silence,
+    and the reading started again, for ever."""
     leader = Solo(id=3, snapshot=tree(txn(1, 1)), log=[txn(1, 2), txn(1, 3), txn(2, 1)], epochs=(2, 2))
     leader.lead(follower=1, epoch=2)
     leader.packet(AckEpoch(make_zxid(1, 1), 1))

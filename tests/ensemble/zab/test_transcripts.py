@@ -1,4 +1,4 @@
-"""Whole conversations between a leader and a learner that comes back, packet by packet."""
+"""Whole conversations between a leader and a returning learner, packet by packet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zabka.journal.events import LearnerSynced
 
 
 def told(world: World, source: int, target: int) -> list[str]:
-    """What one server sent to another since recording began, pings left out."""
+    """Return the packets that one server sent to another since recording started, without pings."""
     lines = []
     for _, node, effect in world.sent:
         if node == source and isinstance(effect, SendPackets):
@@ -81,14 +81,14 @@ def test_a_follower_that_is_behind_gets_a_diff() -> None:
 
 def test_deposed_leaders_uncommitted_proposal_is_truncated() -> None:
     world = settled_world()
-    # The leader's proposal reaches its own disk and nobody else's, and it dies.
+    # The leader's proposal reaches only its own disk, and it dies.
     world.isolate(3)
     world.write(3)
     world.run(40)
     assert world.nodes[3].disk.last_durable() == 0x100000003
     world.stop(3)
     for other in (1, 2):
-        world.break_link(3, other)  # What was on the wire is lost.
+        world.break_link(3, other)  # Data on the wire is lost.
     world.heal()
     world.run_until(world.settled)
     assert 0x100000003 not in dict(world.committed)
@@ -109,7 +109,7 @@ def test_deposed_leaders_tail_is_replaced_by_a_snapshot() -> None:
     world.run(40)
     world.stop(3)
     for other in (1, 2):
-        world.break_link(3, other)  # What was on the wire is lost.
+        world.break_link(3, other)  # Data on the wire is lost.
     world.heal()
     world.run_until(world.settled)
     leader = world.leader()
@@ -129,7 +129,7 @@ def test_deposed_leaders_tail_is_replaced_by_a_snapshot() -> None:
 
 def test_proposal_on_one_follower_survives_its_leader() -> None:
     world = settled_world()
-    world.cut_off(3, 1)  # To 1 alone nothing goes.
+    world.cut_off(3, 1)  # No packet reaches server 1.
     world.write(3)
     world.run_until(lambda: any(t.zxid == 0x100000003 for t in world.nodes[2].disk.log))
     world.stop(3)
