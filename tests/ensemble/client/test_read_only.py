@@ -19,7 +19,7 @@ NEW, RESUMED = (0, bytes(16)), (0x1000, PASSWORD)
 
 
 class Partitioned(FakeEnsemble):
-    """An ensemble in which only the servers `writable` have a leader."""
+    """An ensemble where only the servers `writable` have a leader."""
 
     def __init__(self, writable: str = "") -> None:
         super().__init__()

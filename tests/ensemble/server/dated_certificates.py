@@ -1,4 +1,4 @@
-"""Expired and valid certificates, and the chains in which Java accepts or rejects them."""
+"""Expired and valid certificates, in chains that Java accepts or rejects."""
 
 from __future__ import annotations
 

@@ -467,7 +467,7 @@ def test_reconfig_logged_by_its_leader_alone_is_undone() -> None:
 
 
 def stir(seed: int) -> World:
-    """Servers start and stop, alone or many at once, under faults; the driver checks all leaders, commits and replies."""
+    """Servers start and stop, alone or together, under faults; the driver checks all leaders, commits and replies."""
     world = ensemble(100 + seed, voters=3, spares=2)
     world.start(4, 5)
     random = world.random

@@ -1,4 +1,4 @@
-"""Servers with several addresses (multiAddress.enabled): a silent address is replaced by one that answers."""
+"""Servers with several addresses (multiAddress.enabled): a silent address is replaced by another."""
 
 from __future__ import annotations
 

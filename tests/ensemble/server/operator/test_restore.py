@@ -91,7 +91,7 @@ def test_a_restore_has_to_be_enabled_and_its_interval_kept(tmp_path: Path, count
 def test_restore_is_ahead_of_epochs_opened_meanwhile(
     tmp_path: Path, counts: OnDemandCounts, accepted: int, of: int
 ) -> None:
-    """The reply has the zxid with which server 2 starts, and the next start uses it. A backup of a later epoch keeps
+    """The reply has the start zxid of server 2, and the next start uses it. A backup of a later epoch keeps
     its own; the other servers can reach the next epochs while this one starts."""
     zxid = make_zxid(of, 7) if of > accepted + EPOCHS_AHEAD else make_zxid(accepted + EPOCHS_AHEAD, 2)
     restores = Restores(tmp_path, lambda snapshot: restored_zxid(snapshot, Epoch(accepted), 2), 0, counts)
