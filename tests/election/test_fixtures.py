@@ -1,4 +1,4 @@
-"""The fixtures themselves: what a test gets, and what it is told when something does not come true."""
+"""The fixtures themselves: their state at the start of a test, and the message of a condition that never holds."""
 
 from __future__ import annotations
 

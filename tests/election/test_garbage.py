@@ -1,4 +1,4 @@
-"""Garbage on every port hurts the client that sends it, and nobody else."""
+"""Garbage on every port affects only the client that sends it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def pids(cluster: LiveCluster) -> dict[str, int | None]:
 
 @contextlib.contextmanager
 def sent(address: tuple[str, int], data: bytes) -> Iterator[socket.socket]:
-    """A connection on which that was sent; whoever listens may have closed it already."""
+    """Open a connection and send the data; the server may have closed it already."""
     with socket.create_connection(address, timeout=5) as connection:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             connection.sendall(data)
@@ -62,7 +62,7 @@ def sent(address: tuple[str, int], data: bytes) -> Iterator[socket.socket]:
 
 
 def answer(connection: socket.socket, timeout_s: float) -> bytes | None:
-    """What comes back until it is closed; None where it stays open, silent."""
+    """Return the data received until the connection closes; None if it stays open and silent."""
     connection.settimeout(timeout_s)
     said = b""
     try:
@@ -76,7 +76,7 @@ def answer(connection: socket.socket, timeout_s: float) -> bytes | None:
 
 
 def nobody_noticed(cluster: LiveCluster, before: dict[str, int | None]) -> None:
-    """The same processes, leader, controller and brokers' sessions; and everything served."""
+    """Assert the same processes, leader, controller and brokers' sessions, and that every node still serves."""
     disturbances = ("node_started", "node_stopped", "leader_established", "controller_elected")
     assert cluster.events(*disturbances, "leader_elected", "isr_changed") == []
     assert broker_sessions.expired(cluster) == []
@@ -120,7 +120,7 @@ def test_unfinished_frames_of_clients_block_no_other_client(zabka_cluster: LiveC
             for garbage in (GARBAGE["half a frame"], GARBAGE["a length and nothing"], b"", b"\x00"):
                 held.enter_context(sent(address, garbage))
         nobody_noticed(zabka_cluster, before)
-        # And there is still room for an election.
+        # And there is still room for an election's connections.
         leader = zabka_cluster.until(lambda: zabka_cluster.zab_leader)
         leader.kill()
         zabka_cluster.until(lambda: zabka_cluster.zab_leader not in (None, leader))

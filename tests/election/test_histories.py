@@ -1,4 +1,4 @@
-"""What many clients of real peers saw under kills, freezes and cut links is linearizable and in order."""
+"""Histories of many clients of real peers under kills, freezes and cut links are linearizable and in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ISR: who leaves it, when, why, and who returns."""
+"""The ISR: which replicas leave it, when and why, and which return."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIVE_SLACK_US = 500_000
 
 
 class Roles(NamedTuple):
-    """Three brokers, each with one thing to do, and a topic between the latter two, under load."""
+    """Three brokers, each with one role, and a topic on the latter two, under load."""
 
     controller: Broker
     leader: Broker
@@ -44,25 +44,25 @@ def isr_changes(cluster: Cluster, after_us: int) -> list[Happening]:
 
 
 def falls_behind(cluster: Cluster, roles: Roles, held_up_us: int) -> int:
-    """Watch the follower leave the ISR by lag; when it did, after it was held up, in microseconds."""
+    """Wait until the follower leaves the ISR by lag; return how long after the start of the fault, in microseconds."""
     lag_us = lag_max_ms(cluster) * 1000
     slack_us = SLACK_US if isinstance(cluster, SimulatedCluster) else LIVE_SLACK_US
     before = roles.orders.partitions[0]
     (left,) = cluster.until(lambda: isr_changes(cluster, held_up_us), 3 * lag_us / 1_000_000, "the follower's eviction")
     assert (left["isr"], left["cause"]) == ([roles.leader.id], "lag")
-    # The leader looks every half of the time; that and the controller's answer is what comes on top.
+    # The leader checks at half that interval; this and the controller's reply are added to the lag.
     took_us: int = left["mono_us"] - held_up_us
     assert lag_us - slack_us < took_us < 1.5 * lag_us + slack_us
     after = cluster.until(lambda: (now := roles.orders.partitions[0]).isr == [roles.leader.id] and now)
     assert (after.leader, after.leader_epoch) == (before.leader, before.leader_epoch)
     assert after.partition_epoch == before.partition_epoch + 1
-    # It was the lag, not the end of its session.
+    # The cause was the lag, not an expired session.
     assert broker_sessions.expired(cluster) == []
     return took_us
 
 
 def returns(cluster: Cluster, roles: Roles, since_us: int) -> None:
-    """Watch the follower return, as caught up, with every acknowledged record there."""
+    """Wait until the follower returns as caught up, with every acknowledged record."""
     cluster.until(lambda: roles.orders.partitions[0].in_sync, what="the follower's return")
     (back,) = cluster.until(lambda: isr_changes(cluster, since_us))
     assert (sorted(back["isr"]), back["cause"]) == (sorted([roles.leader.id, roles.follower.id]), "caught_up")
@@ -87,7 +87,7 @@ def test_paused_follower_leaves_the_isr_by_lag_and_returns(cluster: Cluster) -> 
 @pytest.mark.parametrize("direction", ["what it asks", "what it is answered"])
 def test_follower_cut_from_its_leader_leaves_the_isr_and_returns(cluster: Cluster, direction: str) -> None:
     roles = under_load(cluster)
-    # The follower fetches: it opens the connection, and either direction of it is enough to hold it up.
+    # The follower fetches: it opens the connection, and a fault in either direction is enough to delay it.
     ends = (roles.follower, roles.leader) if direction == "what it asks" else (roles.leader, roles.follower)
 
     cut_us = cluster.now_us
@@ -150,9 +150,9 @@ def test_without_enough_replicas_in_sync_nothing_is_acknowledged(cluster: Cluste
 
     with pytest.raises(AssertionError, match=r"(?i)not_?enough_?replicas"):
         cluster.produce("orders", ["with one"], timeout_s=1)
-    # Only acks=all asks for them.
+    # Only acks=all requires min.insync.replicas.
     cluster.produce("orders", ["with one, and that is enough"], acks=1)
-    # What one replica has alone is not committed, and nobody can read it.
+    # A record on one replica only is not committed, and no consumer can read it.
     assert cluster.consume("orders") == ["with both"]
 
     follower.start()

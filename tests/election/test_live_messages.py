@@ -1,4 +1,4 @@
-"""What nodes of a live cluster write of an election and a failover is all of it, as their journals count it."""
+"""The nodes of a live cluster record all messages of an election and a failover, as their journals count them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zabka.testing.live.cluster import LiveCluster
 
 
 def heard(cluster: LiveCluster) -> list[Message]:
-    """Every message that both ends, or one of them, have written."""
+    """Return every message that both ends, or one of them, have recorded."""
     matcher = Matcher({})
     for directory in sorted(cluster.data.glob("*/journal")):
         for path in message_files(directory, directory.parent.name):
@@ -23,7 +23,7 @@ def heard(cluster: LiveCluster) -> list[Message]:
 
 
 def asked(found: list[Message], epoch: int) -> list[Message]:
-    """What the controller of that epoch has asked of brokers."""
+    """Return the requests that the controller of that epoch has sent to brokers."""
     return [
         message
         for message in found
@@ -32,7 +32,7 @@ def asked(found: list[Message], epoch: int) -> list[Message]:
 
 
 def all_answered(found: list[Message], epoch: int) -> bool:
-    """Has each of that been answered, and has everything been written down by both ends?"""
+    """Return whether each of these requests was answered, and both ends have recorded all of it."""
     answers = {message.answers: message for message in found if message.answers is not None}
     requests = asked(found, epoch)
     whole = [request.lost is None and answers.get(request.id, request).lost is None for request in requests]
@@ -72,7 +72,7 @@ def test_an_election_and_a_failover_are_written_down_whole(zabka_cluster: LiveCl
         assert kinds[kind] >= synced, kind
     assert kinds["DIFF"] + kinds["SNAP"] + kinds["TRUNC"] >= synced
 
-    # Those that are left have voted for the new leader, each where the other heard it.
+    # The remaining peers have voted for the new leader, each in a message that the other received.
     new = [event for event in journal if isinstance(event, LeaderEstablished)][-1]
     left = {f"peer-{number}" for number in cluster.peers} - {f"peer-{leader.id}"}
     votes = [message for message in found if message.kind == "Notification" and message.lost is None]

@@ -10,7 +10,7 @@ from zabka.testing.simulated.cluster import SimulatedCluster
 
 
 def reassign(cluster: SimulatedCluster, topic: str, replicas: list[int] | None) -> KafkaMessage:
-    """AlterPartitionReassignments for partition 0, as kafka-reassign-partitions sends it; its row of the answer."""
+    """Send AlterPartitionReassignments for partition 0, as kafka-reassign-partitions does; return its response row."""
     row = {"partition_index": 0, "replicas": replicas}
     asked = request(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, topics=[{"name": topic, "partitions": [row]}])
     answer = cluster.ask(cluster.admin.at_controller(asked, lambda message: [message.error_code], 10_000))
@@ -36,7 +36,7 @@ def test_reassigned_partition_keeps_every_acknowledged_record(zabka_world: Simul
     assert counts.acknowledged > 0 and counts.lost == 0
     now = orders.partitions[0]
     assert (now.leader, sorted(now.isr)) == (3, [3, 4])
-    # One to begin, one to elect, one for each replica that leaves the ISR.
+    # One to start, one to elect, one for each replica that leaves the ISR.
     assert now.leader_epoch == before + 4
     assert [(e["adding"], e["removing"]) for e in moved(zabka_world, "orders")] == [([3, 4], [1, 2]), ([], [])]
     zabka_world.until(lambda: set(orders.partitions[0].log_end_offsets) == {3, 4})

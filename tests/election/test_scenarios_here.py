@@ -1,4 +1,4 @@
-"""Scripts of the outage library on a cluster that runs already, beside what its users do."""
+"""Scripts of the outage library on a running cluster that its users keep using."""
 
 from __future__ import annotations
 

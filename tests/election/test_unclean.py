@@ -1,6 +1,7 @@
-"""The last replica in sync dies: offline and complete, or available and short of records; the topic's owner chooses.
+"""The last in-sync replica dies: the topic's owner chooses between offline with all records and available without some.
 
-Section 4.6 of what Kafka does: A led and was alone in the ISR, with m1, m2 and m3; B has m1.  A dies, and B returns.
+Section 4.6 of the reference on Kafka's behaviour: A led alone in the ISR, with m1, m2 and m3; B has m1. A dies, and B
+returns.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ UNCLEAN = "unclean.leader.election.enable"
 
 
 class Bereft(NamedTuple):
-    """The partition orders-0 of which A, dead, alone has all; B, which lacks m2 and m3, has returned."""
+    """Partition orders-0: A, dead, has all records; B, which lacks m2 and m3, has returned."""
 
     a: Broker
     b: Broker
@@ -39,7 +40,7 @@ def bereave(cluster: Cluster) -> Bereft:
     since_us = cluster.now_us
     a.kill()
     offline = cluster.until(lambda: (now := orders.partitions[0]).offline and now)
-    # An ISR is never empty: it names who has everything.
+    # An ISR is never empty: it names the replica that has every record.
     assert offline.isr == [a.id]
     assert offline.leader_epoch == before.leader_epoch + 1
     b.start()
@@ -48,7 +49,7 @@ def bereave(cluster: Cluster) -> Bereft:
 
 
 def b_leads(cluster: Cluster, bereft: Bereft) -> Partition:
-    """Wait until B leads, as the journal says, by an unclean election."""
+    """Wait until the journal shows that an unclean election made B leader."""
     led = cluster.until(lambda: (now := bereft.orders.partitions[0]).leader == bereft.b.id and now)
     assert led.isr == [bereft.b.id]
     assert led.leader_epoch == bereft.offline.leader_epoch + 1
@@ -58,7 +59,7 @@ def b_leads(cluster: Cluster, bereft: Bereft) -> Partition:
 
 
 def a_returns_and_the_logs_converge(cluster: Cluster, bereft: Bereft) -> None:
-    """A follows B, drops what B never had, and says so."""
+    """Assert that A follows B, truncates the records that B never had, and reports them."""
     assert cluster.consume("orders") == ["m1"]
     assert cluster.produce("orders", ["m4"]) == 1
     bereft.a.start()
@@ -71,7 +72,7 @@ def a_returns_and_the_logs_converge(cluster: Cluster, bereft: Bereft) -> None:
         **{"broker_id": bereft.a.id, "topic": "orders", "partition": 0},
         **{"first_offset": 1, "last_offset": 2, "count": 2},
     }
-    # Both were committed: A was the whole ISR. Its checkpoint is a few seconds behind; its journal is not.
+    # Both were committed: A was the whole ISR. Its checkpoint is a few seconds old; its journal is current.
     assert (lost["committed_at_least"], lost["below_high_watermark"]) == (2, 2)
     (truncated,) = cluster.until(lambda: cluster.events("log_truncated", after_us=bereft.since_us))
     assert (truncated["broker_id"], truncated["from_offset"], truncated["to_offset"]) == (bereft.a.id, 3, 1)
@@ -84,7 +85,7 @@ def a_returns_and_the_logs_converge(cluster: Cluster, bereft: Bereft) -> None:
 def test_partition_without_unclean_election_waits_for_old_leader(cluster: Cluster) -> None:
     bereft = bereave(cluster)
 
-    # B offers itself, in vain.
+    # B is available for election, in vain.
     cluster.let_pass(1)
     assert bereft.orders.partitions[0].offline
     with pytest.raises(AssertionError):
@@ -149,7 +150,7 @@ def test_topic_override_against_default_keeps_partition_offline(
 def test_an_administrator_may_force_an_unclean_election(zabka_world: SimulatedCluster) -> None:
     bereft = bereave(zabka_world)
 
-    # Until the controller has heard of B's return there is nobody to elect.
+    # No replica can be elected until the controller has been notified of B's return.
     zabka_world.until(lambda: zabka_world.elect("UNCLEAN", "orders") != "ELIGIBLE_LEADERS_NOT_AVAILABLE")
 
     b_leads(zabka_world, bereft)

@@ -1,4 +1,4 @@
-"""The client port's own part: what a connection's bytes are cut into, wherever they are torn."""
+"""The client port's own part: how a connection's bytes are split into frames, for any chunks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORDS = ("srvr", "ruok")
 
 
 class _Transport:
-    """What was written, and whether it is closed."""
+    """Records the written bytes, and whether it is closed."""
 
     def __init__(self) -> None:
         self.said = b""
@@ -41,7 +41,7 @@ class _Transport:
 
 
 class _Listener:
-    """Whoever serves clients: notes what comes."""
+    """A server of clients that records its input."""
 
     def __init__(self) -> None:
         self.heard: list[object] = []

@@ -1,4 +1,4 @@
-"""What fuzzing found, each as the rule that holds since."""
+"""Bugs found by fuzzing, each as a test of the rule that fixed it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def sent_by(server: int, frame: bytes) -> tuple[Ensemble, list[object]]:
 
 @pytest.mark.parametrize("op", WHOLE)
 def test_a_learner_answers_a_malformed_write_itself(op: OpCode) -> None:
-    """A leader of another kind might not survive it."""
+    """A leader of another kind might crash on it."""
     whole = WHOLE[op]
     huge, null = struct.pack(">i", 0x7FFFFFFF), struct.pack(">i", -1)
     for frame in (
@@ -85,7 +85,7 @@ def test_a_learner_answers_a_malformed_write_itself(op: OpCode) -> None:
         assert ensemble.history == []
         assert [message.err for message in said if isinstance(message, Reply)] == [ErrorCode.MARSHALLING_ERROR]
     assert len(sent_by(1, whole)[0].history) == 1
-    # A null path reads as an empty one here: as that, and not as null, it goes on.
+    # A null path is decoded as an empty one here, and is forwarded as an empty one.
     ensemble, said = sent_by(1, whole[:8] + null + whole[14 if op != OpCode.SET_DATA else 13 :])
     assert len(ensemble.history) == 1 and ensemble.history[0].type == OpCode.ERROR
 
@@ -237,7 +237,7 @@ def test_impossible_file_name_is_a_config_error(name: str) -> None:
 @pytest.mark.parametrize("char", "\x1e\x0b\x85\u2028\t []\0")
 @pytest.mark.parametrize("line", ["h{}:1:2;3", "h:1:2;g{}:3", "h:1:2|i{}:3:4"])
 def test_a_membership_that_could_not_be_read_again_is_none(char: str, line: str) -> None:
-    """A client could have it committed, and no leader could be followed any more."""
+    """Otherwise a client could have it committed, and no leader could be followed after that."""
     with pytest.raises(BadMembership):
         Membership.parse("server.1=" + line.format(f"{char}x"))
 

@@ -1,4 +1,4 @@
-"""A running ensemble under garbage: `make fuzz` does it for longer."""
+"""A running ensemble under garbage: `make fuzz` runs it for longer."""
 
 from __future__ import annotations
 

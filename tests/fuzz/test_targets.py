@@ -1,4 +1,4 @@
-"""Every decoder and every state machine that hears strangers: real encodings, spoiled ones, and plain noise.
+"""Every decoder and state machine that reads untrusted input: real encodings, corrupted ones, and random bytes.
 
 The same targets run for longer, guided by coverage, under `make fuzz`.
 """
@@ -74,7 +74,7 @@ def test_a_large_packet_in_small_pieces_is_joined_once() -> None:
     codec = QuorumCodec(learner=True)
     packets = [packet for at in range(0, len(stream), 1024) for packet in codec.feed(stream[at : at + 1024])]
     assert len(packets) == 2 and isinstance(packets[1], Proposal)
-    # Copying all of it for every piece would have moved tens of gigabytes.
+    # Copying all of it for every piece would move tens of gigabytes.
     assert codec._buffer == b"" and codec._late == []
 
 

@@ -1,9 +1,9 @@
-"""Stock Kafka clients as programs of their own, each a producer or a member of a group, for as long as a test lasts.
+"""Stock Kafka clients as separate programs, each a producer or a member of a group, for the duration of a test.
 
-`python outage_clients.py LIBRARY ROLE BOOTSTRAP TOPIC GROUP`.  A producer sends the numbers 0, 1, 2, … with acks=all
-and prints `number partition offset` of each one that is acknowledged; a consumer prints `partition offset number` of
-each record.  SIGTERM ends a producer once everything is acknowledged, a consumer once it has left its group.  Nobody
-starts a client again: what a client cannot cope with ends the program with a non-zero code.
+`python outage_clients.py LIBRARY ROLE BOOTSTRAP TOPIC GROUP`. A producer sends the numbers 0, 1, 2, … with acks=all and
+prints `number partition offset` for each acknowledged one; a consumer prints `partition offset number` for each record.
+SIGTERM ends a producer once everything is acknowledged, a consumer once it has left its group. A client is never
+restarted: an error that it does not handle ends the program with a non-zero code.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def say(*words: object) -> None:
 
 
 def numbers() -> Callable[[], int | None]:
-    """The next number, once it is due; None when the program is to end."""
+    """Return the next number once it is due; None when the program is to end."""
     begun, count = time.monotonic(), 0
 
     def due() -> int | None:
@@ -148,8 +148,8 @@ def kafka_python_consume(bootstrap: str, topic: str, group: str) -> None:
         try:
             polled = consumer.poll(timeout_ms=KAFKA_PYTHON_POLL_MS)
         except KafkaConnectionError as refused:
-            # kafka-python lets this one through where the broker it asks for the coordinator is down; the consumer
-            # is whole, and the next poll asks another broker.
+            # kafka-python raises this one if the broker it asks for the coordinator is down; the consumer is intact,
+            # and the next poll asks another broker.
             sys.stderr.write(f"poll raised {refused}\n")
             continue
         for records in polled.values():

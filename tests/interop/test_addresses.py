@@ -43,7 +43,7 @@ def in_two_networks(tmp_path: Path) -> Iterator[MixedEnsemble]:
 
 
 def lose(ensemble: MixedEnsemble, network: str) -> None:
-    """Nothing passes in that network any more, and no connection is told."""
+    """Cut all traffic in that network without closing any connection."""
     names: dict[str, str] = {}
     for line in ensemble.server_lines:
         for host, *ports in parse_server_line(line.partition("=")[2]).addresses:

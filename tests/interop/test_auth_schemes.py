@@ -1,4 +1,4 @@
-"""The rarer authentication schemes, against Apache ZooKeeper 3.9.5: the same packets to both are answered alike."""
+"""The less common authentication schemes: the same packets to ours and to Apache ZooKeeper 3.9.5 get equal replies."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ KEY_ACLS = [
 
 
 class Somebody(Talk):
-    """One connection that says what it asked for, and whether that was its end."""
+    """One connection that records each request with its reply, and whether the server closed it."""
 
     def __init__(self, port: int) -> None:
         super().__init__(port)
@@ -86,7 +86,7 @@ class Somebody(Talk):
 
 
 def said(port: int) -> list[object]:
-    """Everything that those with the packets of the two simple schemes hear."""
+    """Return all replies to clients that send the packets of the two simple schemes."""
     heard: list[object] = []
     for scheme, credentials in [
         *(("ensemble", name) for name in (b"alpha", b"beta", b" beta", b"gamma", b"", None, b"\xff")),

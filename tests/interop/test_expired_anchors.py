@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.long, needs_java]
 
 
 def answers(port: int, shown: Path) -> bool:
-    """Whether whoever shows this certificate is served."""
+    """Return whether a client with this certificate is served."""
     try:
         with (
             socket.create_connection(("127.0.0.1", port), 10) as plain,

@@ -1,6 +1,6 @@
-"""franz-go's own tests of its client, out of the Go module, against three brokers of ours.
+"""franz-go's own tests of its client, from the Go module, against three brokers of ours.
 
-Of its modules kgo's tests alone reach brokers; those of kadm, at the version that belongs to it, are about its types.
+Of its modules only kgo's tests use brokers; those of kadm, at the matching version, test its types.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def is_ready(address: str) -> bool:
 
 
 def asked(address: str, key: ApiKey, version: int, values: dict[str, Any]) -> bytes | None:
-    """The bytes that answer a request, after the correlation id; None if the broker closes the connection."""
+    """Return the bytes of the response after the correlation id; None if the broker closes the connection."""
     message = fill(request_class(key, version), values)
     body = BytesIO()
     entity_writer(type(message))(body, message)

@@ -1,6 +1,6 @@
-"""An Apache Kafka 3.9 broker in ZooKeeper mode on our ensemble, in one cluster with brokers of ours.
+"""An Apache Kafka 3.9 broker in ZooKeeper mode on our ensemble, in one cluster with our brokers.
 
-Each rule is shown both ways: with one of ours in the part and Kafka's in the other, and the other way round.
+Each rule is tested both ways: with our broker in one role and Kafka's in the other, and the reverse.
 """
 
 from __future__ import annotations
@@ -118,17 +118,17 @@ def moving(cluster: MixedCluster, topic: str) -> bool:
 def test_a_leader_shrinks_the_isr_and_expands_it_again(
     cluster: MixedCluster, controller: int, leader: int, follower: int
 ) -> None:
-    """Only the partition epoch moves: a shrink is the leader's, by AlterPartition, and nobody is elected."""
+    """Only the partition epoch changes: the leader shrinks the ISR by AlterPartition, without an election."""
     cluster.make_controller(controller)
     topic = f"shrinks-{controller}-{leader}"
     cluster.create(topic, (leader, follower), min_insync_replicas="1")
-    # Kafka asks whom it last knew as controller until that one answers that it is not: an ISR change tells it.
+    # Kafka sends to the last known controller until that one replies that it is not: an ISR change triggers that.
     cluster.nodes[follower].stop()
     cluster.start(follower)
     cluster.until_in_sync(topic, (leader, follower))
     epoch = cluster.state(topic)["leader_epoch"]
     with cluster.producer() as producer:
-        # A producer that knows its leader needs nobody else: the one that stands still must not hold it up.
+        # A producer that knows its leader needs no other broker: the frozen one must not delay it.
         write(producer, topic, numbered(10))
         cluster.until_logs_equal(topic, (leader, follower))
         with cluster.paused(follower):
@@ -161,7 +161,7 @@ def test_a_killed_leader_is_followed_by_the_other_and_catches_up(
 def test_a_killed_controller_is_replaced_by_the_other_side(
     cluster: MixedCluster, controller: tuple[int, ...], others: tuple[int, ...]
 ) -> None:
-    """The one that dies leads too: its successor takes it out of the ISR, then elects, two leader epochs in all."""
+    """The dead one leads too: its successor removes it from the ISR, then elects, two leader epochs in total."""
     cluster.make_controller(*controller)
     dying = controller[0]
     topic = f"reign-{dying}"
@@ -185,7 +185,7 @@ def test_a_killed_controller_is_replaced_by_the_other_side(
 def test_a_controlled_shutdown_hands_leaderships_over(
     cluster: MixedCluster, controllers: tuple[int, ...], leaving: int, staying: int
 ) -> None:
-    """Also where the one that leaves is the controller itself: it commands its own leave, then resigns."""
+    """Also if the broker is the controller itself: it controls its own shutdown, then resigns."""
     cluster.make_controller(*controllers)
     topic = f"leaves-{leaving}-{controllers[0]}"
     cluster.create(topic, (leaving, staying), (staying, leaving))
@@ -249,7 +249,7 @@ def test_a_group_goes_on_where_the_other_coordinator_left_it(cluster: MixedClust
 
 
 def committed(cluster: MixedCluster, topic: str, group: str) -> int | None:
-    """What the group has committed of partition 0."""
+    """Return the group's committed offset of partition 0."""
     consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap, group_id=group)
     try:
         offset: int | None = consumer.committed(TopicPartition(topic, 0))
@@ -259,7 +259,7 @@ def committed(cluster: MixedCluster, topic: str, group: str) -> int | None:
 
 
 def group_partition(group: str) -> int:
-    """Where a group's records are kept: Java's hash of its name (GroupMetadataManager.partitionFor)."""
+    """Return the partition of a group's records: Java's hash of its name (GroupMetadataManager.partitionFor)."""
     code = 0
     for letter in group:
         code = (31 * code + ord(letter)) & 0xFFFFFFFF
@@ -278,7 +278,7 @@ def lead_offsets(cluster: MixedCluster, partition: int, leader: int) -> None:
 
 
 def read_in_group(cluster: MixedCluster, topic: str, group: str, count: int) -> list[str]:
-    """The next records of the group, committed one by one."""
+    """Read the next records of the group, and commit each."""
     consumer = KafkaConsumer(
         topic, bootstrap_servers=cluster.bootstrap, group_id=group, auto_offset_reset="earliest",
         enable_auto_commit=False, consumer_timeout_ms=30_000, max_poll_records=10,
@@ -297,7 +297,7 @@ def read_in_group(cluster: MixedCluster, topic: str, group: str, count: int) -> 
 
 
 def test_acknowledged_records_outlive_every_broker_in_turn(cluster: MixedCluster) -> None:
-    """Kafka's own VerifiableProducer goes on while each of the three is killed and comes back."""
+    """Kafka's own VerifiableProducer runs while each of the three is killed and restarted."""
     topic = "outlives"
     cluster.create(topic, *THREE_WAYS, min_insync_replicas="2")
     with verifiable_producer(cluster.bootstrap, topic, records_per_s=200) as producer:

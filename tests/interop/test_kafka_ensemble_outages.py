@@ -1,6 +1,5 @@
-"""Apache Kafka's broker beside ours while peers of our ensemble are killed: sessions outlive every one of them, and
-what producers were told is stored is there, in order, whoever commands.
-"""
+"""Apache Kafka's broker together with ours while peers of our ensemble are killed: sessions survive each kill, and
+acknowledged records are stored in order under any controller."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ def everybody_is_up(cluster: MixedCluster) -> Iterator[None]:
 
 
 class Clients:
-    """Kafka's own producer, and a producer and a group of two libraries each, at work all the time."""
+    """Kafka's own producer, and a producer and a group of two libraries each, running all the time."""
 
     def __init__(
         self, cluster: MixedCluster, topic: str, producer: VerifiableProducer, sessions: list[Session]
@@ -56,7 +55,7 @@ class Clients:
         self.sessions = sessions
 
     def go_on(self) -> None:
-        """Wait until each has something new acknowledged and read."""
+        """Wait until each client has newly acknowledged and read records."""
         before = {each: (each.consumed, each.acknowledged) for each in self.sessions}
         self._producer.until_acknowledged(self._producer.acknowledged_count + 200)
 
@@ -74,7 +73,7 @@ class Clients:
             assert each.ended_early() is None
 
     def judge(self) -> None:
-        """Everything acknowledged is stored at its offset, and was read by its group, in order."""
+        """Everything acknowledged is stored at its offset, and its group has read it in order."""
         self._producer.stop()
         outcomes = [each.finish() for each in self.sessions]
         assert [problem for outcome in outcomes for problem in outcome.problems] == []
@@ -89,7 +88,7 @@ class Clients:
 
 @pytest.fixture
 def clients(cluster: MixedCluster, tmp_path: Path) -> Iterator[Clients]:
-    """Clients at work on topics of their own, whose partitions are led by three brokers."""
+    """Clients on their own topics, whose partitions are led by three brokers."""
     number = next(RUNS)
     names = {library: f"{library}-{number}" for library in LIBRARIES}
     mine = f"verified-{number}"
@@ -107,7 +106,7 @@ def clients(cluster: MixedCluster, tmp_path: Path) -> Iterator[Clients]:
 
 
 def back(cluster: MixedCluster, *peers: Server) -> None:
-    """Start these peers again; returns once all serve."""
+    """Start these peers again; return once all serve."""
     for peer in peers:
         peer.start()
     until(lambda: all(peer.serves() for peer in cluster.ensemble.servers), "a peer does not come back")
@@ -143,7 +142,7 @@ def test_killed_peers_cost_kafka_no_session_and_no_record(
 def test_records_flow_on_while_there_is_no_quorum(
     cluster: MixedCluster, clients: Clients, controllers: tuple[int, ...]
 ) -> None:
-    """Also for longer than a session lasts: only a quorum can end one, and its new leader gives each its time again."""
+    """Also for longer than a session lasts: only a quorum can expire one, and its new leader restarts each time-out."""
     cluster.make_controller(*controllers)
     epoch, lives = cluster.controller_epoch, cluster.lives
     for peer in cluster.ensemble.servers:

@@ -1,4 +1,4 @@
-"""kafka-go's own tests, out of the Go module, against one broker of ours, as the suite expects it."""
+"""kafka-go's own tests, from the Go module, against one broker of ours, as the suite expects."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]
         "num_partitions": 1,
         "default_replication_factor": 1,
         "offsets_topic_replication_factor": 1,
-        # As in the suite's own compose file.
+        # The same as in the suite's own compose file.
         "message_max_bytes": 200_000_000,
     }
     with broker_cluster(tmp_path_factory.mktemp("kafka-go-broker"), ports=[port], **settings) as running:
@@ -73,7 +73,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory, cluster: BrokerCluster) -> Path:
-    """The module with the broker's port in place of 9092, which is written everywhere."""
+    """The module with the broker's port in place of 9092, which its sources contain everywhere."""
     copy = source(KAFKA_GO, tmp_path_factory.mktemp("kafka-go"))
     (broker,) = cluster.brokers.values()
     for file in copy.rglob("*.go"):

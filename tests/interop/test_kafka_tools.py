@@ -1,8 +1,8 @@
-"""Kafka 3.9's command line tools say about our brokers what they say about Kafka's: the same words, the same exit code.
-And our own tools say what Kafka's say.
+"""Kafka 3.9's command line tools print the same for our brokers as for Kafka's, with the same exit code. Our own tools
+print the same as Kafka's.
 
-Each test runs commands against a cluster of Apache Kafka and against ours, and compares.  What Kafka leaves open is
-masked: ids, addresses, times, which in-sync replica is named first, and the order of what comes out of hash maps.
+Each test runs commands against a cluster of Apache Kafka and against ours, and compares. Parts that Kafka does not
+define are masked: ids, addresses, times, the first in-sync replica, and the order of entries from hash maps.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ def test_every_broker_key_is_described(both: TwoClusters) -> None:
     kafka, ours = both.run("configs", "--describe", "--entity-type", "brokers", "--entity-name", "1", "--all")
     assert (kafka.code, ours.code) == (0, 0)
     lines = [{line.split("=")[0].strip(): line for line in said.out.splitlines()} for said in (kafka, ours)]
-    # What the two were configured with differs, and only ours has keys of its own.
+    # The configurations of the two differ, and only ours has keys of its own.
     configured = {
         key
         for side in lines
@@ -274,7 +274,7 @@ def test_user_quotas_and_credentials_are_set_listed_and_removed(both: TwoCluster
         --describe --entity-type clients
         --describe --entity-type ips
         """
-    # What is left of it would slow down the tests that follow.
+    # A remaining throttle would slow down the tests that follow.
     for line in filter(None, map(str.strip, commands.splitlines())):
         both.same("configs", *shlex.split(line), mask=in_any_order)
 
@@ -290,7 +290,7 @@ def test_reassignment_is_proposed_run_throttled_and_verified(both: TwoClusters) 
     plan = both.file("plan.json", _plan(("r", 0, [3, 1]), ("r", 1, [1, 2, 3])))
 
     def without_replicas(text: str) -> str:
-        # A proposal is drawn at random.
+        # A proposal is chosen at random.
         return re.sub(r'"(replicas|log_dirs)":\[[^]]*\]', "", text)
 
     both.same(
@@ -337,7 +337,7 @@ def test_impossible_reassignment_is_rejected_and_none_cancelled(both: TwoCluster
     for name, plan in plans.items():
         file = both.file(f"{name}.json", plan)
         both.same("reassign-partitions", "--reassignment-json-file", file, "--execute")
-    # The one whose log directory is nowhere had begun before that was found.
+    # The reassignment with the missing log directory had started before the error was found.
     both.until(lambda said: "No partition" in said, "reassign-partitions", "--list")
     present = both.file("present.json", _plan(("r", 0, [1, 2])))
     play(
@@ -357,12 +357,13 @@ SLOW = 1000
 
 
 def _begin_to_move(both: TwoClusters, topic: str, *targets: list[int]) -> str:
-    """Partitions 0 on 1 and 2, and 1 on 2 and 1, on their slow way to these brokers, in both; the plan's file."""
+    """Start slow moves of partition 0 (on 1 and 2) and 1 (on 2 and 1) to these brokers, in both clusters; return the
+    plan file."""
     both.run("topics", "--create", "--topic", topic, "--replica-assignment", "1:2,2:1")
     both.fill(topic, partitions=2, size=2_000_000)
     plan = both.file(f"{topic}.json", _plan(*((topic, number, target) for number, target in enumerate(targets))))
     play(both, "reassign-partitions", f"--reassignment-json-file {plan} --execute --throttle {SLOW}")
-    # The tool prints what the broker that it happens to ask has heard.
+    # The tool prints the metadata of whichever broker it asks.
     replicas = [",".join(map(str, dict.fromkeys((*target, 1, 2)))) for target in targets]
     both.until(
         lambda said: all(f"Replicas: {each}\t" in said for each in replicas), "topics", "--describe", "--topic", topic
@@ -427,7 +428,7 @@ def test_our_own_tool_cancels_as_kafkas_does(both: TwoClusters) -> None:
 
 
 def test_move_that_only_adds_replicas_is_cancelled_by_our_tool(both: TwoClusters) -> None:
-    """ReassignPartitionsCommand.cancelAssignment asks for removing replicas where it means either kind."""
+    """ReassignPartitionsCommand.cancelAssignment looks for removing replicas only, although it means either kind."""
     plan = _begin_to_move(both, "adds", [1, 2, 3])
     cancel = ("--reassignment-json-file", plan, "--cancel", "--preserve-throttles")
     passed_over = both.same("reassign-partitions", *cancel)
@@ -560,7 +561,7 @@ def test_replicas_move_to_the_log_directories_that_a_plan_names(both: TwoCluster
 
 
 def _moved(both: TwoClusters, bootstrap: str, homes: dict[int, Path]) -> list[str]:
-    """What the tool says while it moves m-0 to the other directories, and m-1 to one of another broker's."""
+    """Return the tool's output while it moves m-0 to the other directories, and m-1 to one of another broker's."""
     targets = {1: "more", 2: "more", 3: "more"}
     for number in (1, 2):
         if _lying(homes[number], "m-0") == ["more"]:
@@ -597,12 +598,12 @@ def _moved(both: TwoClusters, bootstrap: str, homes: dict[int, Path]) -> list[st
 
 
 def _lying(home: Path, partition: str) -> list[str]:
-    """The log directories of a broker that hold a replica."""
+    """Return the log directories of a broker that contain a replica."""
     return sorted(path.parent.name for path in home.glob(f"*/{partition}"))
 
 
 def _in_order(text: str) -> str:
-    """Directories and replicas come out of hash maps."""
+    """Sort directories and replicas, which come from hash maps."""
 
     def ordered(found: re.Match[str]) -> str:
         document = json.loads(found[0])
@@ -623,7 +624,7 @@ def _version_ranges(text: str) -> dict[str, str]:
     return dict(re.findall(r"(\w+\(\d+\)): ([^\[]+ \[usable: \d+\])", text))
 
 
-# ---- the tools that load a cluster, each in a process of its own ------------------------------------------------
+# ------ the tools that load a cluster, each in its own process ---------------------------------------------------
 
 
 def test_verifiable_and_performance_clients_work_on_our_brokers(both: TwoClusters) -> None:
@@ -748,8 +749,8 @@ def test_our_own_tools_say_what_kafkas_say(both: TwoClusters) -> None:
 
 
 def _plain(text: str) -> str:
-    """What a tool said without what ours leave out: stack traces, the Optional around a name, and that a plan for
-    resetting offsets is one long line."""
+    """Return a tool's output without the parts that ours omit: stack traces, the Optional around a name, and the line
+    break in a plan for resetting offsets."""
     text = re.sub(r"(?m)^(org\.apache\.|Caused by|\tSuppressed).*\n?", "", text.replace("Optional[nothing]", "nothing"))
     if "NEW-OFFSET" in text:
         text = re.sub(r"\s+", " ", text)
@@ -770,7 +771,7 @@ def test_offline_partition_gets_a_leader_by_unclean_election(both: TwoClusters) 
 
     kill(2)
     both.until(lambda said: re.search(r"Isr: 1\b(?!,)", said) is not None, *describe)
-    # Kafka's broker gives up where its id is still registered.
+    # Kafka's broker gives up if its id is still registered.
     both.until(lambda said: "(id: 2 " not in said, "broker-api-versions")
     kill(1)
     both.servers[1].start()

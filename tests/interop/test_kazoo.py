@@ -1,6 +1,6 @@
 """kazoo itself, and our KazooClient under kazoo's own recipes, against our peers and against Apache ZooKeeper.
 
-Each test runs on all four pairings, so that a difference of ours from the real thing shows as a difference of results.
+Each test runs on all four pairings, so that a difference from the original shows as a difference of results.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture
 def chroot(servers: Ensemble) -> str:
-    """A connection string with a chroot of this test's own."""
+    """Return a connection string with a chroot for this test."""
     path = f"/test-{next(_numbers)}"
     client = kazoo.client.KazooClient(servers.hosts)
     client.start(WAIT_S)
@@ -66,7 +66,7 @@ def chroot(servers: Ensemble) -> str:
 
 @pytest.fixture(params=["kazoo", "shim"])
 def make(request: pytest.FixtureRequest, chroot: str) -> Iterator[MakeClient]:
-    """Makes started clients of one kind."""
+    """Return a factory of started clients of one kind."""
     kind = kazoo.client.KazooClient if request.param == "kazoo" else KazooClient
     made: list[Any] = []
 
@@ -74,7 +74,7 @@ def make(request: pytest.FixtureRequest, chroot: str) -> Iterator[MakeClient]:
         client = kind(options.pop("hosts", chroot), **options)
         made.append(client)
         client.start(WAIT_S)
-        client.sync("/")  # each client may be on another server
+        client.sync("/")  # each client may use another server
         return client
 
     yield make_client
@@ -199,7 +199,7 @@ def test_one_shot_watches_fire_once(make: MakeClient) -> None:
     other.create("/w/c")
     until(lambda: len(events) == 3, "changed and child")
     other.set("/w", b"3")
-    client.sync("/w")  # else its server may not have the change yet, and the watch tells of that
+    client.sync("/w")  # otherwise its server may not have the change yet, and the watch reports that one
     client.get("/w", watch=events.append)
     other.delete("/w/c")
     other.delete("/w")
@@ -414,7 +414,7 @@ def test_expired_kazoo_client_starts_a_session_and_recipes_go_on(make: MakeClien
     client.get_children("/d", watch=events.append)
     session_id, password = client.client_id
     close_session(servers.servers[0].port, session_id, password)
-    # The client may win its session back a few times before the close gets through.
+    # The client may regain its session a few times before the close succeeds.
     until(lambda: KazooState.LOST in states and states[-1] == KazooState.CONNECTED, "a new session")
     assert states[-3:] == [KazooState.SUSPENDED, KazooState.LOST, KazooState.CONNECTED]
     assert client.client_id[0] != session_id
@@ -426,7 +426,7 @@ def test_expired_kazoo_client_starts_a_session_and_recipes_go_on(make: MakeClien
 
 
 def open_session(port: int) -> tuple[int, bytes]:
-    """A session whose client has vanished."""
+    """Open a session whose client has disappeared."""
     with socket.create_connection(("127.0.0.1", port), WAIT_S) as link:
         reply = attach(link, 0, bytes(16))
     assert reply is not None
@@ -434,7 +434,7 @@ def open_session(port: int) -> tuple[int, bytes]:
 
 
 def close_session(port: int, session_id: int, password: bytes) -> None:
-    """End a session behind its client's back.  The client fights for it, so it can take several attempts."""
+    """End a session without its client. The client reattaches to it, so it can take several attempts."""
     for _ in range(100):
         try:
             with socket.create_connection(("127.0.0.1", port), WAIT_S) as link:
@@ -450,7 +450,7 @@ def close_session(port: int, session_id: int, password: bytes) -> None:
 
 
 def attach(link: socket.socket, session_id: int, password: bytes) -> ConnectResponse | None:
-    """The server's first answer; None when it closed the connection instead."""
+    """Return the server's first reply; None if it closed the connection instead."""
     link.sendall(framed(ConnectRequest(0, 0, 10_000, session_id, password).encode()))
     with link.makefile("rb") as stream:
         size = stream.read(4)
@@ -530,7 +530,7 @@ def test_a_session_outlives_its_server(kind: Any, tmp_path: Any) -> None:
 
 
 def server_port(client: Any) -> int:
-    """The port of the server a client is connected to."""
+    """Return the port of the server a client is connected to."""
     if isinstance(client, KazooClient):
         assert client._engine is not None
         return int(client._engine.server.rpartition(":")[2])

@@ -1,4 +1,4 @@
-"""A taste of kazoo's own suite: recipes and transactions against our peers, with its client and with ours.
+"""Part of kazoo's own suite: recipes and transactions against our peers, with its client and with ours.
 
 `make test-kazoo` runs all of it (`ARGS=--shim` with our client); see kazoo_suite/.
 """

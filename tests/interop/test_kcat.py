@@ -110,7 +110,7 @@ def test_garbage_on_the_broker_port_harms_no_client(cluster: BrokerCluster) -> N
         half.sendall(struct.pack(">ihh", 100, 3, 12))
         kcat(cluster, "-L")
     assert "Traceback" not in broker.output()
-    # They are counted, and told once a second.
+    # They are counted, and logged once a second.
     cluster.until(lambda: sum(event["count"] for event in broker.events("peer_protocol_broken")) >= len(garbage))
 
 

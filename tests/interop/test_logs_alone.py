@@ -1,4 +1,4 @@
-"""Three peers have logs and no snapshot: what Apache ZooKeeper and ours do with and without snapshot.trust.empty."""
+"""Three peers have logs but no snapshot: Apache ZooKeeper and ours with and without snapshot.trust.empty."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def start(ensemble: MixedEnsemble, kind: str) -> None:
 
 
 def files(ensemble: MixedEnsemble) -> dict[str, bytes]:
-    """The history of each peer; `.lock` and the like are no part of it."""
+    """The history files of each peer; `.lock` and the like do not belong to it."""
     return {
         f"{i}/{path.name}": path.read_bytes()
         for i in IDS

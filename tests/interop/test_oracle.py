@@ -1,4 +1,4 @@
-"""An ensemble of two with an oracle, half of it Apache ZooKeeper 3.9.5: either goes on alone when it is told to."""
+"""An ensemble of two with an oracle, half of it Apache ZooKeeper 3.9.5: either serves alone if the oracle allows it."""
 
 from __future__ import annotations
 

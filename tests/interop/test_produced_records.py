@@ -1,7 +1,7 @@
-"""What producers send, sound and unsound, to Apache Kafka 3.9.1 and to a broker of ours: the same answers and logs.
+"""Valid and invalid produce requests to Apache Kafka 3.9.1 and to our broker: the same responses and logs.
 
-Every case goes to both as the same bytes.  Compared are the error, its message, the records it names, and what older
-and newer clients read of what was stored.
+Every case goes to both as the same bytes. The test compares the error, its message, the records that it names, and the
+stored records that older and newer clients read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SETTINGS: dict[str, object] = {"default_replication_factor": 1, "offsets_topic_r
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Wire, Wire]]:
-    """A broker of ours and Apache Kafka, each with an ensemble of its own, with the same topics."""
+    """Our broker and Apache Kafka, each with its own ensemble, with the same topics."""
     with ExitStack() as stack:
         wires = []
         for name in ("ours", "kafka"):

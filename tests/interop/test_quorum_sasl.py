@@ -1,4 +1,4 @@
-"""SASL between servers of both kinds: Apache ZooKeeper 3.9.5 and ours in one ensemble, nobody in without a password."""
+"""SASL between servers of both kinds: Apache ZooKeeper 3.9.5 and ours in one ensemble that requires a password."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule required"
 
 
 def logins(directory: Path, password: str) -> Path:
-    """A JAAS file with which one may be called, and calls with that password."""
+    """Create a JAAS file: the server requires the right password, and uses the given one for its own connections."""
     path = directory / f"jaas-{password}"
     path.write_text(
         f'QuorumServer {{ {MODULE} user_zk="sesame"; }};\n'
@@ -25,7 +25,7 @@ def logins(directory: Path, password: str) -> Path:
 
 
 class Guarded(MixedEnsemble):
-    """Three servers that demand SASL of each other."""
+    """Three servers that require SASL of each other."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(directory, 3, tick_time=500)
@@ -38,7 +38,7 @@ class Guarded(MixedEnsemble):
         requirements = "".join(
             f"quorum.auth.{key}=true\n" for key in ("enableSasl", "serverRequireSasl", "learnerRequireSasl")
         )
-        # By default Java's DIGEST-MD5 is off.
+        # Java's DIGEST-MD5 is off by default.
         self.config(i).write_text(
             f"{self._plain[i]}{requirements}fips-mode=false\njava.security.auth.login.config={jaas}\n"
         )

@@ -1,4 +1,4 @@
-"""Journals in a bucket: S3Proxy serves them, and what Spark makes of them is what it makes of the files."""
+"""Journals in a bucket of S3Proxy: Spark's result equals its result on the same files."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
 
 
 def write_journals(directory: Path) -> None:
-    """Runs of one file each, clean and broken, one of several nodes' files, and lines that are none."""
+    """Write runs of one file each, clean and broken, one of several nodes' files, and invalid lines."""
     (directory / "seeds").mkdir(parents=True)
     play("chaos", 11, None, directory / "seeds", 4_000)
     name, _ = play("ensemble", 20, "established without a quorum", directory / "seeds")
@@ -100,7 +100,7 @@ def write_journals(directory: Path) -> None:
 
 @pytest.fixture
 def configured(bucket: Bucket, tmp_path: Path) -> dict[str, str]:
-    """The environment of a command, with Spark's settings as the page says."""
+    """Return the environment of a command, with Spark's settings as the page describes."""
     (tmp_path / "conf").mkdir()
     settings = {
         "spark.jars": ",".join(map(str, s3a_jars())),

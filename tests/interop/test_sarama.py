@@ -1,4 +1,4 @@
-"""Sarama's functional tests, out of the Go module, against five brokers of ours behind toxiproxy.
+"""Sarama's functional tests, from the Go module, against five brokers of ours, each with toxiproxy in front.
 
 The suite cuts its connections by toxiproxy, which is a Go module too, and stops and starts brokers by `docker compose`;
 a script of that name does so here.
@@ -72,7 +72,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 @contextmanager
 def proxies(program: Path, ports: dict[int, int], upstream: dict[int, int]) -> Iterator[str]:
-    """Toxiproxy with a proxy for each broker: its port, the broker's port.  Where it listens for commands."""
+    """Toxiproxy with a proxy for each broker (its port, the broker's port); returns its own control address."""
     (port,) = free_ports(1)
     address = f"http://127.0.0.1:{port}"
     with (program.parent / "toxiproxy.log").open("wb") as log:
@@ -103,7 +103,7 @@ def proxies(program: Path, ports: dict[int, int], upstream: dict[int, int]) -> I
 
 
 class Docker:
-    """What stands in for `docker`: brokers are stopped and started when asked."""
+    """Replaces `docker`: stops and starts brokers on request."""
 
     def __init__(self, home: Path, brokers: Path, cluster: BrokerCluster) -> None:
         self._cluster = cluster
@@ -115,7 +115,7 @@ class Docker:
         (self.path / "docker").chmod(0o755)
 
     def serve(self) -> None:
-        """Do what has been asked since."""
+        """Carry out the requests received since the last call."""
         for asked in self._asked.iterdir():
             verb, _, number = asked.name.partition("-")
             self._do(verb, self._cluster.brokers[int(number)])
@@ -165,7 +165,7 @@ def test_saramas_functional_tests_pass(
         listener_security_protocol_map="INTERNAL:PLAINTEXT,LOCAL:PLAINTEXT",
         inter_broker_listener_name="INTERNAL",
         broker_rack=lambda i: i,
-        # As in the suite's own compose file.
+        # The same as in the suite's own compose file.
         default_replication_factor=2,
         offsets_topic_replication_factor=2,
         replica_selector_class="org.apache.kafka.common.replica.RackAwareReplicaSelector",

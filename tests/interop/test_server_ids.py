@@ -1,4 +1,4 @@
-"""Server id 0, which Apache ZooKeeper 3.9.5 takes as any other: ours with it beside Java's, and the other way round."""
+"""Server id 0, which Apache ZooKeeper 3.9.5 accepts like any other: ours with it next to Java's, and the reverse."""
 
 from __future__ import annotations
 

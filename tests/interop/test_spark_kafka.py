@@ -1,4 +1,4 @@
-"""Spark's own Kafka source reads topics from our brokers: as a batch, and as a stream of what is there."""
+"""Spark's own Kafka source reads topics from our brokers: as a batch, and as a stream of the available records."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]
 
 @pytest.fixture(scope="module")
 def stored(cluster: BrokerCluster) -> dict[tuple[int, int], tuple[str, str]]:
-    """Key and value of each record, by partition and offset: what the brokers acknowledged."""
+    """Return key and value of each acknowledged record, by partition and offset."""
     return {**produced(cluster, 0, 1500)}
 
 
@@ -56,7 +56,7 @@ def produced(cluster: BrokerCluster, first: int, count: int) -> dict[tuple[int, 
 
 
 def read(how: str, cluster: BrokerCluster, directory: Path) -> list[dict[str, Any]]:
-    """Run Spark; every row it has written into the directory, from this run and those before."""
+    """Run Spark; return every row in the directory, from this run and earlier ones."""
     done = subprocess.run(
         [
             "java", "-Xmx600m", "-XX:TieredStopAtLevel=1",
@@ -89,7 +89,7 @@ def test_a_batch_has_every_record_once_at_its_offset(
 def test_a_stream_takes_up_where_its_checkpoint_ends(
     cluster: BrokerCluster, stored: dict[tuple[int, int], tuple[str, str]], tmp_path: Path
 ) -> None:
-    """Two runs of what is available now, in several micro-batches, with more records in between."""
+    """Two runs over the available records, in several micro-batches, with more records in between."""
     first = read("stream", cluster, tmp_path)
     assert places(first) == sorted(stored)
     stored |= produced(cluster, 1500, 700)

@@ -1,6 +1,6 @@
-"""A group's only member is static, its coordinator dies, and its application polls nothing for longer than the session.
+"""A group's only member is static, its coordinator dies, and its application does not poll for longer than the session.
 
-The same at three of our brokers and at three Apache Kafka brokers: every client fares alike at both.
+The same test with three of our brokers and with three Apache Kafka brokers: every client has the same outcome on both.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Brokers:
         return len(rows) == 1 + OFFSETS_PARTITIONS and all(len(row.isrs) == BROKERS and row.leader > 0 for row in rows)
 
     def groups_of_one(self, count: int) -> tuple[int, list[str]]:
-        """A broker that does not lead the topic, and the names of groups that it coordinates."""
+        """Return a broker that does not lead the topic, and the names of groups that it coordinates."""
         topics = self.metadata().topics
         leaders = {number: row.leader for number, row in topics["__consumer_offsets"].partitions.items()}
         victim = next(leader for leader in leaders.values() if leader != topics[TOPIC].partitions[0].leader)
@@ -125,7 +125,7 @@ def brokers(kind: str, directory: Path) -> Iterator[Brokers]:
 
 @contextmanager
 def produced(bootstrap: str) -> Iterator[None]:
-    """Ten records a second, for as long as the block lasts."""
+    """Produce ten records a second during the block."""
     producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 120_000, "log_level": 0})
     stop = threading.Event()
 

@@ -9,7 +9,7 @@ from tests.interop.real_zookeeper import MixedEnsemble, needs_java
 
 
 def secured(directory: Path) -> MixedEnsemble:
-    """Three servers that talk to each other over TLS alone."""
+    """Three servers that communicate over TLS only."""
     authority = Authority(directory / "ssl")
     store = authority.store("peer", "/CN=peer", "DNS:localhost,IP:127.0.0.1")
     ensemble = MixedEnsemble(directory, 3, tick_time=500)

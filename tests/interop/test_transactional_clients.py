@@ -1,4 +1,4 @@
-"""Producers with a transactional id, which brokers here do not support: each client displays that at once."""
+"""Producers with a transactional id, which brokers here do not support: each client reports that at once."""
 
 from __future__ import annotations
 

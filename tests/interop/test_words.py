@@ -1,4 +1,4 @@
-"""Four-letter words beside Apache ZooKeeper 3.9.5's: the same lines and the same metrics, for the same requests."""
+"""Four-letter words compared with Apache ZooKeeper 3.9.5's: the same lines and metrics for the same requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ALIKE = ("conf", "cons", "crst", "dirs", "gtmk", "hash", "isro", "ruok", "srst",
 
 
 class Pair:
-    """A lone ZooKeeper and a lone peer, each with a client that did the same."""
+    """A lone ZooKeeper and a lone peer, each with a client that has sent the same requests."""
 
     def __init__(self, directory: Path) -> None:
         self.servers: list[MixedEnsemble] = []
@@ -67,7 +67,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 
 def shape(answer: str) -> list[str]:
-    """An answer without what differs from run to run: numbers, paths and versions."""
+    """Return a reply without the parts that differ from run to run: numbers, paths and versions."""
     lines = [re.sub(r"(?<=[Dd]ir=).*|(?<=version: ).*", "…", line) for line in answer.split("\n")]
     return [re.sub(r"0x[0-9a-f]+|\b[0-9a-f]{9}\b|-?\d+(\.\d+)?", "N", line) for line in lines]
 
@@ -107,7 +107,7 @@ def test_connections_without_session_are_listed_alike(pair: Pair) -> None:
 
 
 def test_connection_without_session_closes_after_its_time_limit(pair: Pair) -> None:
-    """Java closes it at the first multiple of the time that is later than that."""
+    """Java closes it at the first multiple of the interval after that time."""
     for server in pair.servers:
         began_s = time.monotonic()
         assert exchange(server.client_ports[1], b"") == b""
@@ -122,7 +122,7 @@ def test_envi_has_every_key_of_zookeeper_in_its_order(pair: Pair) -> None:
 
 
 def test_hard_quota_rejections_have_the_same_counts(pair: Pair) -> None:
-    """Limits on /quota/a of two znodes and five bytes, and a soft one on /soft; then every kind of refusal."""
+    """Limits on /quota/a of two znodes and five bytes, and a soft one on /soft; then every kind of rejection."""
 
     def scene(server: MixedEnsemble) -> set[str]:
         with server.client() as client:

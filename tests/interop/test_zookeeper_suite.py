@@ -1,4 +1,4 @@
-"""ZooKeeper's own tests of its client pass against peers of ours, but for what `zookeeper_suite/left_out.py` names."""
+"""ZooKeeper's own tests of its client pass against our peers, except those listed in `zookeeper_suite/left_out.py`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
 class Suite(NamedTuple):
-    """What runs the tests."""
+    """Class path and peers for the tests."""
 
     classpath: str
     peers_port: str
@@ -42,13 +42,13 @@ class Suite(NamedTuple):
     """Where each that was started has its zoo.cfg."""
 
     def started(self) -> int:
-        """How many peers there have been."""
+        """Return how many peers have been started."""
         return len(list(self.peers.glob("*.cfg")))
 
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
-    """The suite with our three classes before it, and the process that starts peers."""
+    """The suite with our three classes before it on the class path, and the process that starts peers."""
     path = jars(SUITE / "pom.xml", KEPT, TESTS_JAR, "Apache ZooKeeper's tests")
     if shutil.which("javac") is None:
         pytest.skip("javac is not installed: what starts our servers from ZooKeeper's tests cannot be compiled")
@@ -93,7 +93,7 @@ def test_zookeepers_own_tests_pass(suite: Suite, name: str, tmp_path: Path) -> N
 
 
 def _run(suite: Suite, name: str, left_out: list[str], directory: Path) -> dict[str, dict[str, str]]:
-    """By outcome, the methods of the class, and what each threw."""
+    """Return the methods of the class by outcome, and the exception of each."""
     command = [
         "java", "-Xmx300m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
         "-Dzookeeper.serverCnxnFactory=OutsideServer", f"-Doutside.peers={suite.peers_port}",

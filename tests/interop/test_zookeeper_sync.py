@@ -51,19 +51,19 @@ def check(ensemble: MixedEnsemble, at: int, *names: str) -> None:
 
 
 def modes_of_ours(ensemble: MixedEnsemble, i: int) -> list[str]:
-    """How our peer was synchronised, each time."""
+    """Return how our peer was synchronised, each time."""
     lines = [
         line
         for path in sorted((ensemble.directory / str(i) / "data" / "journal").iterdir())
         for line in path.read_text().splitlines()
     ]
     events = [json.loads(line) for line in lines]
-    # Beside events there are messages, which have no type.
+    # The journal also has messages, which have no type.
     return [str(event["mode"]) for event in events if event.get("type") == "learner_synced"]
 
 
 def append_unseen(ensemble: MixedEnsemble, i: int) -> None:
-    """Put one transaction more into a stopped peer's log, as a leader would that died before it told anybody."""
+    """Append a transaction to a stopped peer's log, as a leader does that dies before it sends the proposal."""
     directory = ensemble.data(i)
     last = read_log(list_logs(directory)[-1][1])[1].txns[-1]
     body = CreateTxn("/dirty", b"", OPEN_ACL, False, 99)

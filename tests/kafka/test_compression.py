@@ -30,7 +30,7 @@ COMPRESSIBLE = b"some text that comes again and again, " * 20_000
 
 
 def zeros_packed_by_others(codec: Codec, size: int) -> bytes:
-    """Zeros as an encoder of another kind packs them."""
+    """Zeros packed by a different encoder."""
     data = bytes(size)
     if codec is Codec.GZIP:
         return gzip.compress(data)

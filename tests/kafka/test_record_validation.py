@@ -40,7 +40,7 @@ def batch_of(body: bytes, codec: Codec, count: int) -> bytes:
 
 
 def tiny_records(count: int, key: bytes = b"\x01") -> bytes:
-    """So many records without value, in sequence."""
+    """Return that many records without a value, in sequence."""
     out = bytearray()
     for number in range(count):
         delta = bytearray()

@@ -50,7 +50,7 @@ LEADER, ALONE = 0, 1
 
 
 def cut_off(local_sessions=True):
-    """Create two servers, the second of which has lost the first; it has /a and knows one global session."""
+    """Create two servers; the second has lost the first, has /a, and knows one global session."""
     e = Ensemble(2, local_sessions=local_sessions, local_sessions_upgrading=local_sessions)
     writer = e.connect(ALONE)
     e.ask(writer, create("/a", b"1"))
@@ -287,7 +287,7 @@ def test_the_admin_words_say_that_a_server_is_read_only(tmp_path):
     keys = "clientPort=2181\ninitLimit=5\nsyncLimit=2\n4lw.commands.whitelist=*\nlocalSessionsEnabled=true"
     alone = Alone()
     config = parse(f"dataDir={tmp_path}\n{keys}\n{servers}")
-    no_metrics = None  # none of these commands reads them
+    no_metrics = None  # these commands do not read them
     words = Words(config, alone.peer, alone.service, NobodyConnected(), no_metrics, TraceMask())
     assert words.answer("isro") == "null"
     assert words.answer("srvr") == NOT_SERVING

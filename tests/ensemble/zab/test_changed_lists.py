@@ -89,7 +89,7 @@ def write(world: World) -> None:
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("servers", [4, 5])
 def test_ensemble_grown_by_rolling_restart_serves_at_each_step(servers: int, seed: int) -> None:
-    """ZooKeeper's servers take 1.2 to 3.1 s a step, of which Java's start is one half."""
+    """ZooKeeper's servers take 1.2 to 3.1 s a step; half of that is Java's start."""
     world = ensemble(seed, 3, servers - 3)
     write(world)
     lists(world, range(1, servers + 1))

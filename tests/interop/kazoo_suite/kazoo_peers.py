@@ -1,8 +1,8 @@
-"""pytest plugin: kazoo's own test suite, as it ships in its wheel, against our peers instead of Java servers.
+"""pytest plugin: kazoo's own test suite, as shipped in its wheel, against our peers instead of Java servers.
 
-It takes the place of `kazoo.testing.harness.get_global_cluster`.  The ensemble lives on between test classes (kazoo's
-harness would wipe and restart it each time) unless KAZOO_SUITE_WIPE=1; a test that wants another configuration (SASL,
-local sessions) or stops servers gets what it asks for.
+It replaces `kazoo.testing.harness.get_global_cluster`. The ensemble is kept between test classes (kazoo's harness would
+wipe and restart it each time) unless KAZOO_SUITE_WIPE=1; a test that needs another configuration (SASL, local sessions)
+or stops servers gets its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from peer_cluster import PeerCluster
 
-# kazoo.testing.common imports both at its top, for Java key stores; our peers take PEM files.
+# kazoo.testing.common imports both at its top, for Java key stores; our peers use PEM files.
 for _name in ("jks", "OpenSSL"):
     sys.modules.setdefault(_name, types.ModuleType(_name))
 
@@ -32,7 +32,7 @@ _PER_TEST = ("ZOOKEEPER_JAAS_AUTH", "ZOOKEEPER_LOCAL_SESSION_RO")
 
 
 class _Current:
-    """The ensemble that runs now, and what it was configured with."""
+    """The running ensemble and its configuration."""
 
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="kazoo-suite-"))
@@ -74,6 +74,6 @@ harness.KazooTestCase.tearDownClass = classmethod(_tear_down_class)
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_logfinish(nodeid: str, location: Any) -> None:
-    """unittest calls no tearDown where setUp skipped or failed; what it asked for must not reach the next class."""
+    """unittest calls no tearDown if setUp skipped or failed; its configuration must not reach the next class."""
     for name in _PER_TEST:
         os.environ.pop(name, None)

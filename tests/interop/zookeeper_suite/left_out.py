@@ -1,4 +1,4 @@
-"""Which classes and methods of ZooKeeper's tests run against our peers, and why the others do not."""
+"""The classes and methods of ZooKeeper's tests that run against our peers, and the reasons why the others do not."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ FAILOVER_MS = 6_000
 
 
 class Brokers:
-    """Three brokers that agree on who is controller; some are frozen: they take requests and say nothing."""
+    """Three brokers that agree on the controller; some are frozen: they accept requests and do not reply."""
 
     def __init__(self, runtime: SimRuntime) -> None:
         self._runtime = runtime
@@ -82,13 +82,13 @@ class Bench:
         self.client = AdminClient(self.brokers, self.runtime, [(f"broker-{n}", 9092) for n in (1, 2, 3)])
 
     def run(self, work: Coroutine[Any, Any, Any]) -> int:
-        """Do it; how long it took, in milliseconds."""
+        """Run it and return how long it took, in milliseconds."""
         began_us = self.scheduler.now_us
         run_task(self.scheduler, self.runtime, work, 120_000)
         return (self.scheduler.now_us - began_us) // 1000
 
     def refused(self, work: Coroutine[Any, Any, Any]) -> Exception:
-        """Do it; why it failed."""
+        """Run it and return its error."""
         found: list[Exception] = []
 
         async def attempt() -> None:

@@ -1,4 +1,4 @@
-"""Consumers of the old kind: leader and offsets from ZooKeeper, partitions claimed by ephemerals, on virtual time."""
+"""ZooKeeper-based consumers: leader and offsets from ZooKeeper, partitions claimed by ephemerals, on virtual time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PARTITIONS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 
 
 class Reader:
-    """A consumer on a machine of its own, and what it got."""
+    """A consumer on its own machine, and the records it received."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.got: list[tuple[TopicPartition, int, str]] = []

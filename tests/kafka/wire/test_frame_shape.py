@@ -1,4 +1,5 @@
-"""A message's bytes hold all that their lengths announce, or they are refused before memory is reserved for them."""
+"""A message's bytes must contain all that their lengths announce; otherwise they are rejected before memory is
+reserved."""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ def test_null_where_the_schema_allows_none_is_refused() -> None:
 
 
 def test_compact_string_has_the_limit_of_a_classic_string() -> None:
-    # What comes as one is stored as the other, and nothing of a group with a longer name could be.
+    # A compact string is stored as a classic one, and a group with a longer name could not be stored.
     def asked(name: str) -> bytes:
         return encode_request(1, "c", request(ApiKey.HEARTBEAT, 4, group_id=name, member_id="m"))[4:]
 
@@ -113,7 +114,7 @@ def test_invalid_utf_8_is_decoded_as_java_decodes_it(key: ApiKey, values: dict[s
 
 
 def _with(value: Any) -> Any:
-    """The same with the text that is read."""
+    """Return the same message with the text that is read."""
     if isinstance(value, dict):
         return {name: _with(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -122,7 +123,7 @@ def _with(value: Any) -> Any:
 
 
 def test_a_text_that_is_no_utf_8_is_no_longer_than_another() -> None:
-    # Each byte becomes three, and the name could be neither answered nor stored.
+    # Each byte becomes three, and the name could be neither returned nor stored.
     asked = encode_request(1, "c", request(ApiKey.HEARTBEAT, 4, group_id="g" * 20_000, member_id="m"))[4:]
     read = decode_request(asked.replace(b"g" * 5_000, b"\xff" * 5_000, 1)).payload
     assert read.group_id == "\ufffd" * 5_000 + "g" * 15_000  # type: ignore[attr-defined]
@@ -155,7 +156,7 @@ UNKNOWN_FIELDS = b"\x02\x63\x03abc\x62\x00"
 
 @pytest.mark.parametrize("key", SUPPORTED, ids=lambda key: key.name)
 def test_unknown_tagged_fields_are_skipped(key: ApiKey) -> None:
-    # KIP-482: a newer client, or broker, may send such in any version that is flexible.
+    # KIP-482: a newer client, or broker, may send such a field in any flexible version.
     for version in versions(key):
         schema = request_class(key, version)
         if not schema.__flexible__:

@@ -74,7 +74,7 @@ def test_a_damaged_message_is_refused_or_read_as_kio_reads_it(key: ApiKey, kind:
         try:
             ours, end = read(bytes(data), 0, version)
         except Exception:
-            # A frame's reader turns every kind of failure into a WireError; kio may be more lenient or less.
+            # A frame's reader turns every kind of failure into a WireError; kio may accept more or less.
             continue
         if end == len(data):
             try:

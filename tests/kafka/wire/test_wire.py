@@ -192,7 +192,7 @@ print("read")
 
 
 def test_array_of_billions_of_elements_reserves_no_memory() -> None:
-    """kio's reader would reserve 16 GB, which this process may not have: it would be aborted."""
+    """kio's reader would reserve 16 GB, which this process may not have: it would abort."""
     done = subprocess.run(
         [sys.executable, "-c", READ_IN_LITTLE_MEMORY], capture_output=True, text=True, check=False, cwd=ROOT
     )
@@ -205,7 +205,7 @@ def test_bytes_after_a_request_are_ignored_as_in_kafka() -> None:
 
 
 def test_librdkafkas_metadata_of_every_topic_is_understood() -> None:
-    """It counts the topics of none with four bytes where version 12 has one."""
+    """It encodes an empty topic list with a four-byte count where version 12 has one byte."""
     frame = bytes.fromhex("0003000c00000003000772646b61666b610000000000010000")
     assert decode_request(frame).payload.topics is None
 

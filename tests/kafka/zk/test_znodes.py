@@ -1,4 +1,4 @@
-"""The exact bytes of Kafka's znodes (reference table 1.2), and what becomes of bytes nobody should have written."""
+"""The exact bytes of Kafka's znodes (reference table 1.2), and the handling of invalid bytes."""
 
 from __future__ import annotations
 

@@ -148,8 +148,8 @@ def test_write_logged_only_by_a_dead_leader_is_truncated(trio: Ensemble) -> None
 
 
 def test_a_thawed_leader_never_answers_a_sync_with_the_past(trio: Ensemble) -> None:
-    """ZOOKEEPER-1675, 2136, 3600: a leader that was frozen during its successor's election still believes that it
-    leads."""
+    """ZOOKEEPER-1675, 2136, 3600: a leader that was frozen during its successor's election still acts as
+    leader."""
     with client_of(trio, 1) as client:
         client.create("/value", b"0")
     for number in range(1, ROUNDS + 1):
