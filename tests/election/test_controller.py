@@ -100,7 +100,7 @@ def test_killed_leader_costs_one_leader_epoch(cluster: Cluster) -> None:
 
 
 @pytest.mark.scenario(37)
-def test_a_broker_that_stops_hands_its_leaderships_over_first(cluster: Cluster) -> None:
+def test_stopping_broker_hands_over_its_leaderships_first(cluster: Cluster) -> None:
     controller = controller_of(cluster)
     leaver = next(broker for broker in cluster.brokers.values() if broker.id != controller.id)
     others = [number for number in cluster.brokers if number != leaver.id]
@@ -121,7 +121,7 @@ def test_a_broker_that_stops_hands_its_leaderships_over_first(cluster: Cluster) 
     cluster.until(lambda: all_in_sync(cluster, "orders"))
 
 
-def test_every_broker_learns_who_is_controller(cluster: Cluster) -> None:
+def test_every_broker_learns_the_controller(cluster: Cluster) -> None:
     controller = controller_of(cluster)
     epoch = cluster.controller_epoch
     controller.kill()
@@ -138,7 +138,7 @@ def test_every_broker_learns_who_is_controller(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("zabka_seed", range(20))
-def test_in_every_world_the_controller_is_succeeded_in_time(zabka_world: SimulatedCluster) -> None:
+def test_controller_is_replaced_in_time_in_every_world(zabka_world: SimulatedCluster) -> None:
     for _ in range(3):
         controller = controller_of(zabka_world)
         epoch = zabka_world.controller_epoch

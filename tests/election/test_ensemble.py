@@ -200,7 +200,7 @@ def test_broker_that_dies_without_quorum_is_noticed_later(zabka_world: Simulated
     zabka_world.until(lambda: all(not p.offline and p.leader != controller.id for p in orders.partitions))
 
 
-def test_a_leader_cut_off_from_its_followers_steps_down(zabka_world: SimulatedCluster) -> None:
+def test_zab_leader_cut_off_from_its_followers_resigns(zabka_world: SimulatedCluster) -> None:
     leader = zabka_world.until(lambda: zabka_world.zab_leader)
     others = [peer for peer in zabka_world.peers.values() if peer.id != leader.id]
     for peer in others:

@@ -8,7 +8,7 @@ from zabka.testing.cluster import Cluster, ClusterFailed
 from zabka.testing.simulated.cluster import start_simulated
 
 
-def test_a_test_begins_with_a_cluster_that_is_whole_and_empty(cluster: Cluster) -> None:
+def test_test_starts_with_an_empty_cluster_in_sync(cluster: Cluster) -> None:
     assert {node.process for node in (*cluster.peers.values(), *cluster.brokers.values())} == {"running"}
     assert all(broker.registered for broker in cluster.brokers.values())
     assert cluster.controller is not None
@@ -48,7 +48,7 @@ def test_condition_timeout_message_has_the_last_value(cluster: Cluster) -> None:
 
 
 @pytest.mark.zabka(peers=1, brokers=1, settings={"replica.lag.time.max.ms": "1234"})
-def test_a_marked_test_gets_a_cluster_made_its_way(cluster: Cluster) -> None:
+def test_marked_test_gets_its_own_cluster_settings(cluster: Cluster) -> None:
     assert list(cluster.peers) == list(cluster.brokers) == [1]
     assert cluster.settings()["replica.lag.time.max.ms"] == "1234"
     assert cluster.settings("peer-1")["tickTime"] == "500"

@@ -18,7 +18,7 @@ def test_histories_under_faults_are_linearizable(zabka_cluster: LiveCluster) -> 
     assert checked.counts["ordered replies"] > 100
 
 
-def test_a_stale_quorum_read_and_a_read_that_goes_back_are_found() -> None:
+def test_stale_quorum_read_and_backward_read_are_found() -> None:
     history = History()
     history.operations += [
         Operation("a", "/x", 0, 1, Asked("create", b"1"), Answered("ok")),

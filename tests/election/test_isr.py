@@ -127,7 +127,7 @@ def test_slow_link_alone_shrinks_no_isr(zabka_world: SimulatedCluster) -> None:
 
 @pytest.mark.zabka(settings={"replica.lag.time.max.ms": "1000"})
 @pytest.mark.parametrize("zabka_seed", range(10))
-def test_the_bounds_hold_in_every_world_and_for_any_lag(zabka_world: SimulatedCluster) -> None:
+def test_eviction_bounds_hold_in_every_world_for_any_lag(zabka_world: SimulatedCluster) -> None:
     roles = under_load(zabka_world)
     for _ in range(5):
         paused_us = zabka_world.now_us
@@ -138,7 +138,7 @@ def test_the_bounds_hold_in_every_world_and_for_any_lag(zabka_world: SimulatedCl
         zabka_world.let_pass(0.3)
 
 
-def test_without_enough_replicas_in_sync_nothing_is_acknowledged(cluster: Cluster) -> None:
+def test_too_few_in_sync_replicas_reject_acks_all(cluster: Cluster) -> None:
     controller = cluster.until(lambda: cluster.controller)
     leader, follower = (broker for broker in cluster.brokers.values() if broker.id != controller.id)
     orders = cluster.topics.create(

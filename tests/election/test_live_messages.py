@@ -44,7 +44,7 @@ def all_answered(found: list[Message], epoch: int) -> bool:
 
 
 @pytest.mark.long
-def test_an_election_and_a_failover_are_written_down_whole(zabka_cluster: LiveCluster) -> None:
+def test_election_and_failover_messages_are_recorded(zabka_cluster: LiveCluster) -> None:
     cluster = zabka_cluster
     cluster.topics.create("orders", partitions=3)
     killed, epoch, before = cluster.controller, cluster.controller_epoch, len(heard(cluster))

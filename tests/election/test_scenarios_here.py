@@ -84,9 +84,7 @@ def test_step_with_unexpected_error_is_a_problem_and_is_undone(
     assert {node.process for node in zabka_cluster.brokers.values()} == {"running"}
 
 
-def test_a_play_that_is_ended_from_outside_is_undone(
-    zabka_cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_externally_stopped_play_is_undone(zabka_cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     def play_step(stage: LiveStage, step: AnyWorldStep) -> None:
         if isinstance(step, world_steps.Wait):
             raise KeyboardInterrupt
@@ -116,9 +114,7 @@ def test_api_player_undoes_its_script_when_terminated(zabka_cluster: LiveCluster
     assert zabka_cluster.brokers[3].process == "running"
 
 
-def test_a_fault_that_could_not_be_ended_is_tried_again(
-    zabka_cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fault_that_could_not_be_ended_is_retried(zabka_cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     heal, refusals = Fault.heal, [Refused("500", 500), ClusterFailed("no answer")]
 
     def unwilling(fault: Fault) -> None:

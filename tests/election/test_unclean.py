@@ -147,7 +147,7 @@ def test_topic_override_against_default_keeps_partition_offline(
     assert orders.partitions[0].offline
 
 
-def test_an_administrator_may_force_an_unclean_election(zabka_world: SimulatedCluster) -> None:
+def test_administrator_can_force_an_unclean_election(zabka_world: SimulatedCluster) -> None:
     bereft = bereave(zabka_world)
 
     # No replica can be elected until the controller has been notified of B's return.
@@ -173,7 +173,7 @@ def test_topic_override_counts_right_after_a_controller_failover(zabka_world: Si
 
 
 @pytest.mark.parametrize("zabka_seed", range(10))
-def test_the_logs_converge_in_every_world(zabka_world: SimulatedCluster) -> None:
+def test_logs_converge_in_every_world(zabka_world: SimulatedCluster) -> None:
     bereft = bereave(zabka_world)
     bereft.orders.set_config({UNCLEAN: "true"})
     b_leads(zabka_world, bereft)

@@ -71,7 +71,7 @@ def test_a_zombie_controller_is_fenced_in_every_world(zabka_world: SimulatedClus
     a_zombie_is_fenced(zabka_world)
 
 
-def test_a_pause_that_ends_in_time_changes_nothing(zabka_world: SimulatedCluster) -> None:
+def test_pause_shorter_than_the_session_has_no_effect(zabka_world: SimulatedCluster) -> None:
     controller = zabka_world.until(lambda: zabka_world.controller)
     epoch = zabka_world.controller_epoch
     orders = zabka_world.topics.create("orders", partitions=3)

@@ -45,7 +45,7 @@ def test_a_package_imports_only_what_is_below_it(package: str) -> None:
     assert sorted(imported_by(package) - allowed) == []
 
 
-def test_the_vocabulary_imports_no_package_that_uses_it() -> None:
+def test_shared_types_import_no_package_that_uses_them() -> None:
     for path in (*(ROOT / "ensemble").glob("*.py"), *(ROOT / "ensemble/records").glob("*.py")):
         names = [
             node.module

@@ -33,7 +33,7 @@ GROWTH_BYTES = 256 * 1024
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_messages_and_files_that_are_really_written_are_accepted(name: str) -> None:
+def test_real_messages_and_files_are_accepted(name: str) -> None:
     for seed in SEEDS[name]:
         TARGETS[name].run(seed)
 
@@ -51,7 +51,7 @@ def test_damaged_and_random_bytes_raise_only_documented_error(name: str, data: s
 
 
 @pytest.mark.parametrize("name", FROM_THE_WIRE)
-def test_a_length_that_lies_reserves_no_memory(name: str) -> None:
+def test_wrong_length_reserves_no_memory(name: str) -> None:
     run = TARGETS[name].run
     tracemalloc.start()
     try:

@@ -76,7 +76,7 @@ def test_brokers_of_both_kinds_follow_each_others_leaders(cluster: MixedCluster,
 
 
 @CONTROLLERS
-def test_topics_grow_and_go(cluster: MixedCluster, controllers: tuple[int, ...]) -> None:
+def test_topics_get_partitions_and_are_deleted(cluster: MixedCluster, controllers: tuple[int, ...]) -> None:
     cluster.make_controller(*controllers)
     topic = f"grows-{controllers[0]}"
     cluster.create(topic, EVERYBODY)
@@ -90,7 +90,7 @@ def test_topics_grow_and_go(cluster: MixedCluster, controllers: tuple[int, ...])
 
 
 @CONTROLLERS
-def test_replicas_are_moved_onto_kafkas_broker_and_off_it(cluster: MixedCluster, controllers: tuple[int, ...]) -> None:
+def test_replicas_move_to_kafkas_broker_and_back(cluster: MixedCluster, controllers: tuple[int, ...]) -> None:
     cluster.make_controller(*controllers)
     topic = f"moves-{controllers[0]}"
     cluster.create(topic, (1,), (101,))
@@ -140,9 +140,7 @@ def test_a_leader_shrinks_the_isr_and_expands_it_again(
 
 
 @pytest.mark.parametrize(("leader", "follower"), [(1, 101), (101, 1)])
-def test_a_killed_leader_is_followed_by_the_other_and_catches_up(
-    cluster: MixedCluster, leader: int, follower: int
-) -> None:
+def test_killed_leader_is_replaced_and_catches_up(cluster: MixedCluster, leader: int, follower: int) -> None:
     cluster.make_controller(2)
     topic = f"killed-{leader}"
     cluster.create(topic, (leader, follower))
@@ -232,7 +230,7 @@ def test_an_unclean_election_truncates_the_other_side(cluster: MixedCluster, las
 
 
 @pytest.mark.parametrize(("first", "second"), [(KAFKA, 1), (1, KAFKA)])
-def test_a_group_goes_on_where_the_other_coordinator_left_it(cluster: MixedCluster, first: int, second: int) -> None:
+def test_group_continues_from_the_other_coordinators_offsets(cluster: MixedCluster, first: int, second: int) -> None:
     """The coordinator is the leader of one partition of __consumer_offsets, and each reads what the other wrote."""
     topic, group = f"grouped-{first}", f"readers-{first}"
     cluster.create(topic, EVERYBODY)
@@ -296,7 +294,7 @@ def read_in_group(cluster: MixedCluster, topic: str, group: str, count: int) -> 
     return found
 
 
-def test_acknowledged_records_outlive_every_broker_in_turn(cluster: MixedCluster) -> None:
+def test_acknowledged_records_survive_each_brokers_death(cluster: MixedCluster) -> None:
     """Kafka's own VerifiableProducer runs while each of the three is killed and restarted."""
     topic = "outlives"
     cluster.create(topic, *THREE_WAYS, min_insync_replicas="2")

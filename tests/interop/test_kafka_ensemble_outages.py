@@ -139,9 +139,7 @@ def test_killed_peers_cost_kafka_no_session_and_no_record(
 
 
 @CONTROLLERS
-def test_records_flow_on_while_there_is_no_quorum(
-    cluster: MixedCluster, clients: Clients, controllers: tuple[int, ...]
-) -> None:
+def test_records_flow_without_a_quorum(cluster: MixedCluster, clients: Clients, controllers: tuple[int, ...]) -> None:
     """Also for longer than a session lasts: only a quorum can expire one, and its new leader restarts each time-out."""
     cluster.make_controller(*controllers)
     epoch, lives = cluster.controller_epoch, cluster.lives

@@ -105,7 +105,7 @@ def test_topics_are_described_under_every_filter(both: TwoClusters) -> None:
     )
 
 
-def test_topics_grow_and_go(both: TwoClusters) -> None:
+def test_topics_get_partitions_and_are_deleted(both: TwoClusters) -> None:
     play(
         both,
         "topics",
@@ -131,7 +131,7 @@ def test_topics_grow_and_go(both: TwoClusters) -> None:
 
 
 @pytest.mark.parametrize("kind", ["preferred", "unclean"])
-def test_leader_elections_are_held_or_said_not_to_be_needed(both: TwoClusters, kind: str) -> None:
+def test_leader_elections_run_or_report_not_needed(both: TwoClusters, kind: str) -> None:
     both.run("topics", "--create", "--topic", "t", "--replica-assignment", "1:2:3,2:3:1", "--if-not-exists")
     row = {"topic": "t", "partition": 0}
     good = both.file("good.json", json.dumps({"partitions": [row, {**row, "partition": 1}]}))
@@ -371,7 +371,7 @@ def _begin_to_move(both: TwoClusters, topic: str, *targets: list[int]) -> str:
     return plan
 
 
-def test_a_reassignment_that_is_under_way_is_cancelled(both: TwoClusters) -> None:
+def test_running_reassignment_is_cancelled(both: TwoClusters) -> None:
     plan = _begin_to_move(both, "slow", [3, 1], [3, 2])
     one = both.file("one.json", _plan(("slow", 0, [3, 1])))
     play(
@@ -407,7 +407,7 @@ def test_a_reassignment_that_is_under_way_is_cancelled(both: TwoClusters) -> Non
 DESCRIBE_SLOW = ("--describe", "--topic", "slow")
 
 
-def test_our_own_tool_cancels_as_kafkas_does(both: TwoClusters) -> None:
+def test_our_own_tool_cancels_like_kafkas(both: TwoClusters) -> None:
     plan = _begin_to_move(both, "own-slow", [3, 1], [3, 2])
     differences = []
     for arguments in (
@@ -676,7 +676,7 @@ OWN_TOOLS: dict[str, Callable[[list[str]], int]] = {
 }
 
 
-def test_our_own_tools_say_what_kafkas_say(both: TwoClusters) -> None:
+def test_our_own_tools_print_the_same_as_kafkas(both: TwoClusters) -> None:
     both.run("topics", "--create", "--topic", "own", "--replica-assignment", "1:2,2:3", "--config", "retention.ms=9")
     both.run("console-producer", "--topic", "own", stdin="line\n" * 10)
     both.run("console-consumer", "--topic", "own", "--group", "owners", "--from-beginning", "--timeout-ms", "8000")

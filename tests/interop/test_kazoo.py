@@ -108,7 +108,7 @@ def test_nodes_are_made_read_changed_and_deleted(make: MakeClient) -> None:
     assert client.get_children("/") == []
 
 
-def test_kazoos_own_exceptions_come_back(make: MakeClient) -> None:
+def test_kazoos_own_exceptions_are_raised(make: MakeClient) -> None:
     client = make()
     client.create("/a", ephemeral=True)
     client.create("/p/q", makepath=True)
@@ -132,7 +132,7 @@ def test_kazoos_own_exceptions_come_back(make: MakeClient) -> None:
         client.get("/a/../b")
 
 
-def test_makepath_and_ensure_path_make_what_is_missing(make: MakeClient) -> None:
+def test_makepath_and_ensure_path_create_missing_znodes(make: MakeClient) -> None:
     client = make()
     assert client.create("/a/b/c-", sequence=True, makepath=True) == "/a/b/c-0000000000"
     assert client.ensure_path("/a/b/d/e")
@@ -140,7 +140,7 @@ def test_makepath_and_ensure_path_make_what_is_missing(make: MakeClient) -> None
     assert sorted(client.get_children("/a/b")) == ["c-0000000000", "d"]
 
 
-def test_async_calls_are_answered_in_order_and_link_on(make: MakeClient) -> None:
+def test_async_calls_are_answered_in_order_and_linked(make: MakeClient) -> None:
     client = make()
     client.create("/n")
     order: list[int] = []
@@ -165,7 +165,7 @@ def test_async_calls_are_answered_in_order_and_link_on(make: MakeClient) -> None
     assert isinstance(missing.exception, NoNodeError)
 
 
-def test_a_transaction_holds_altogether_or_not_at_all(make: MakeClient) -> None:
+def test_transaction_is_atomic(make: MakeClient) -> None:
     client = make()
     client.create("/t")
     with client.transaction() as good:
@@ -211,7 +211,7 @@ def test_one_shot_watches_fire_once(make: MakeClient) -> None:
     assert events[0].state == KeeperState.CONNECTED
 
 
-def test_an_ephemeral_goes_with_its_session(make: MakeClient) -> None:
+def test_ephemeral_is_deleted_with_its_session(make: MakeClient) -> None:
     client, other = make(), make()
     client.create("/e", ephemeral=True)
     other.sync("/")
@@ -372,7 +372,7 @@ def test_the_other_recipes_run(make: MakeClient) -> None:
         assert not client.Semaphore("/semaphore", max_leases=1).acquire(blocking=False)
 
 
-def test_retry_calls_again_and_gives_up_as_told(make: MakeClient) -> None:
+def test_retry_calls_again_up_to_its_limit(make: MakeClient) -> None:
     client = make(command_retry=KazooRetry(max_tries=3, delay=0.01))
     calls: list[int] = []
 
@@ -387,7 +387,7 @@ def test_retry_calls_again_and_gives_up_as_told(make: MakeClient) -> None:
         client.retry(client.get, "/none")
 
 
-def test_a_session_can_be_taken_up_by_another_client(make: MakeClient, servers: Ensemble) -> None:
+def test_session_can_be_resumed_by_another_client(make: MakeClient, servers: Ensemble) -> None:
     session_id, password = open_session(servers.servers[0].port)
     client = make(client_id=(session_id, password))
     assert client.client_id == (session_id, password)
@@ -395,7 +395,7 @@ def test_a_session_can_be_taken_up_by_another_client(make: MakeClient, servers: 
     assert client.get("/e")[1].owner_session_id == session_id
 
 
-def test_a_session_that_is_over_is_replaced_by_a_new_one(make: MakeClient) -> None:
+def test_expired_session_is_replaced_by_a_new_one(make: MakeClient) -> None:
     client = make(client_id=(0x1234, bytes(16)))
     assert client.client_id[0] not in (0, 0x1234)
     assert client.get_children("/") == []
@@ -480,7 +480,7 @@ def test_starting_without_any_server_is_a_timeout(make: MakeClient) -> None:
     ],
     ids=["GSSAPI", "DIGEST-MD5", "an object as handler", "a class as handler", "another chroot"],
 )
-def test_options_that_the_shim_cannot_honour_are_refused_at_once(options: dict[str, Any]) -> None:
+def test_unsupported_shim_options_are_rejected_at_once(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):
         KazooClient(**options).set_hosts("h:1/b")
 
@@ -510,7 +510,7 @@ def test_the_asyncio_client_runs_a_session(servers: Ensemble, chroot: str) -> No
 
 
 @pytest.mark.parametrize("kind", [kazoo.client.KazooClient, KazooClient], ids=["kazoo", "shim"])
-def test_a_session_outlives_its_server(kind: Any, tmp_path: Any) -> None:
+def test_session_survives_its_server(kind: Any, tmp_path: Any) -> None:
     with running("ours", 3, tmp_path) as servers:
         client = kind(servers.hosts, timeout=8.0)
         client.start(WAIT_S)

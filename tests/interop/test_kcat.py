@@ -56,7 +56,7 @@ def test_kcat_reads_from_an_offset_and_from_the_end(cluster: BrokerCluster) -> N
     assert kcat(cluster, "-Q", "-t", "offsets:0:-1").split() == ["offsets", "[0]", "offset", "10"]
 
 
-def test_kcat_goes_on_over_a_failover(cluster: BrokerCluster) -> None:
+def test_kcat_continues_after_a_failover(cluster: BrokerCluster) -> None:
     kcat(cluster, "-P", "-t", "failover", stdin="".join(f"a{n}\n" for n in range(100)))
     old = cluster.controller()
     epoch = old.status()["believes"]["controller_epoch"]
@@ -127,7 +127,7 @@ def test_second_broker_on_one_log_directory_exits_with_one_line(cluster: BrokerC
     assert done.stderr.startswith("zabka broker: Failed to acquire lock") and len(done.stderr.splitlines()) == 1
 
 
-def test_without_the_ensemble_brokers_go_on_serving(cluster: BrokerCluster) -> None:
+def test_brokers_serve_without_the_ensemble(cluster: BrokerCluster) -> None:
     kcat(cluster, "-P", "-t", "headless", "-p", "0", stdin="before\n")
     controller = cluster.controller()
     epoch = controller.status()["believes"]["controller_epoch"]

@@ -131,7 +131,7 @@ def test_our_leader_deletes_lapsed_nodes_at_a_java_follower(tmp_path: Path) -> N
 
 @needs_java
 @pytest.mark.parametrize("java", [False, True])
-def test_a_time_to_live_is_looked_at_more_often_than_every_tick(tmp_path: Path, java: bool) -> None:
+def test_ttl_is_checked_more_often_than_every_tick(tmp_path: Path, java: bool) -> None:
     ensemble = mixed(tmp_path, 1, tick_time=20_000)
     # Java reads this property without the prefix `zookeeper.`, so that a line of zoo.cfg does not set it.
     ensemble.java_options = ("-Dznode.container.checkIntervalMs=300",)

@@ -53,7 +53,7 @@ def test_both_answer_and_store_the_same(both: tuple[Wire, Wire], case: Case) -> 
     assert ours == kafkas
 
 
-def test_both_serve_the_same_versions_of_what_carries_records(both: tuple[Wire, Wire]) -> None:
+def test_both_serve_the_same_versions_of_record_requests(both: tuple[Wire, Wire]) -> None:
     ranges = []
     for wire in both:
         served = {row.api_key: (row.min_version, row.max_version) for row in wire.ask(ApiKey.API_VERSIONS, 0).api_keys}
@@ -74,7 +74,7 @@ def test_both_list_the_same_offsets_in_version_0(both: tuple[Wire, Wire], timest
     assert answers[0] == answers[1]
 
 
-def test_both_refuse_to_convert_where_the_topic_forbids_it(both: tuple[Wire, Wire]) -> None:
+def test_both_reject_conversion_if_the_topic_forbids_it(both: tuple[Wire, Wire]) -> None:
     errors = []
     for wire in both:
         assert wire.produce("unconverted", build_batch(some()), 9).error_code == 0

@@ -122,7 +122,9 @@ def table(place: Path) -> list[dict[str, Any]]:
     return sorted(pq.read_table(place).to_pylist(), key=str)
 
 
-def test_tables_of_a_bucket_are_those_of_the_files(bucket: Bucket, configured: dict[str, str], tmp_path: Path) -> None:
+def test_tables_of_a_bucket_equal_those_of_the_files(
+    bucket: Bucket, configured: dict[str, str], tmp_path: Path
+) -> None:
     for data, out in ((f"s3a://{BUCKET}/live", "there"), (str(bucket.files), "here")):
         done = pipeline("tables", "--data", data, "--out", str(tmp_path / out), env=configured)
         assert done.returncode == 0, done.stderr
@@ -132,7 +134,9 @@ def test_tables_of_a_bucket_are_those_of_the_files(bucket: Bucket, configured: d
     assert len(table(tmp_path / "there" / "bad_lines")) == 3
 
 
-def test_audits_of_a_bucket_are_those_of_the_files(bucket: Bucket, configured: dict[str, str], tmp_path: Path) -> None:
+def test_audits_of_a_bucket_equal_those_of_the_files(
+    bucket: Bucket, configured: dict[str, str], tmp_path: Path
+) -> None:
     for data, out in ((f"s3a://{BUCKET}/live", "there"), (str(bucket.files), "here")):
         done = pipeline("audit", data, "--out", str(tmp_path / out), env=configured)
         assert done.returncode == 1, done.stderr
@@ -162,7 +166,7 @@ def test_unreadable_data_exits_with_a_one_sentence_error(
     assert "Traceback" not in done.stderr and "\tat " not in done.stderr
 
 
-def test_the_page_names_the_versions_that_are_tried() -> None:
+def test_documentation_names_the_tested_versions() -> None:
     versions = dict(re.findall(r"<(hadoop|awssdk)\.version>(.+?)<", S3A_POM.read_text()))
     told = PAGE.read_text()
     assert f"hadoop-aws:{versions['hadoop']}," in told

@@ -78,7 +78,7 @@ def contents(rows: list[dict[str, Any]]) -> dict[tuple[int, int], tuple[str, str
     return {(row["partition"], row["offset"]): (row["key"], row["value"]) for row in rows}
 
 
-def test_a_batch_has_every_record_once_at_its_offset(
+def test_spark_batch_has_every_record_once_at_its_offset(
     cluster: BrokerCluster, stored: dict[tuple[int, int], tuple[str, str]], tmp_path: Path
 ) -> None:
     rows = read("batch", cluster, tmp_path)
@@ -86,7 +86,7 @@ def test_a_batch_has_every_record_once_at_its_offset(
     assert contents(rows) == stored
 
 
-def test_a_stream_takes_up_where_its_checkpoint_ends(
+def test_spark_stream_continues_after_its_checkpoint(
     cluster: BrokerCluster, stored: dict[tuple[int, int], tuple[str, str]], tmp_path: Path
 ) -> None:
     """Two runs over the available records, in several micro-batches, with more records in between."""

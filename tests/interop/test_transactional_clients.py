@@ -56,7 +56,7 @@ def at_once(cluster: BrokerCluster) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_librdkafka(cluster: BrokerCluster) -> None:
+def test_librdkafka_transactional_producer_reports_no_support(cluster: BrokerCluster) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "t"})
     with pytest.raises(KafkaException, match=SAID) as refused:
         producer.init_transactions(PATIENCE_S)
@@ -64,7 +64,7 @@ def test_librdkafka(cluster: BrokerCluster) -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_kafka_python(cluster: BrokerCluster) -> None:
+def test_kafka_python_transactional_producer_reports_no_support(cluster: BrokerCluster) -> None:
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap, transactional_id="t", max_block_ms=PATIENCE_S * 1_000)
     with pytest.raises(KafkaError, match="UnsupportedVersionError"):
         producer.init_transactions()
@@ -72,7 +72,7 @@ def test_kafka_python(cluster: BrokerCluster) -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_aiokafka(cluster: BrokerCluster) -> None:
+def test_aiokafka_transactional_producer_reports_no_support(cluster: BrokerCluster) -> None:
     async def start() -> None:
         producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, transactional_id="t")
         try:
@@ -85,7 +85,7 @@ def test_aiokafka(cluster: BrokerCluster) -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_javas_client(cluster: BrokerCluster) -> None:
+def test_java_transactional_producer_reports_no_support(cluster: BrokerCluster) -> None:
     said = alone(
         "org.apache.kafka.tools.ProducerPerformance", "--topic", "t", "--num-records", "1", "--record-size", "1",
         "--throughput", "-1", "--transactional-id", "t", "--transaction-duration-ms", "100",
@@ -94,7 +94,7 @@ def test_javas_client(cluster: BrokerCluster) -> None:
     assert f"Could not find a coordinator with type TRANSACTION with key t due to unexpected error: {SAID}" in said
 
 
-def test_kafkajs(cluster: BrokerCluster, tmp_path: Path) -> None:
+def test_kafkajs_transactional_producer_reports_no_support(cluster: BrokerCluster, tmp_path: Path) -> None:
     node, npm = tool("node"), tool("npm")
     install = [npm, "install", "--prefix", str(tmp_path), "--no-audit", "--no-fund", KAFKAJS]
     if subprocess.run(install, capture_output=True, timeout=INSTALL_S, check=False).returncode:

@@ -78,7 +78,7 @@ def connections_apart(lines: list[str]) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("word", ALIKE)
-def test_an_answer_has_the_same_lines(pair: Pair, word: str) -> None:
+def test_command_reply_has_the_same_lines(pair: Pair, word: str) -> None:
     java, ours = pair.words(word)
     assert connections_apart(shape(ours)) == connections_apart(shape(java))
 

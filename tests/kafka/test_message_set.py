@@ -54,7 +54,7 @@ def messages_of(data: bytes) -> list[Message]:
     return found
 
 
-def test_a_message_of_magic_0_is_these_bytes() -> None:
+def test_message_of_magic_0_has_the_documented_bytes() -> None:
     # Kafka's protocol guide, "Message sets": offset, size, crc, magic, attributes, key, value.
     body = b"\0\0" + b"\xff\xff\xff\xff" + b"\0\0\0\1v"
     expected = struct.pack(">qiI", 5, 4 + len(body), zlib.crc32(body)) + body
@@ -94,7 +94,7 @@ def test_uncompressed_fetch_returns_requested_messages_only() -> None:
     assert [m.value for m in messages_of(whole(convert_down(data, 1, 3, 100)))] == [b"3", b"4"]
 
 
-def test_older_clients_get_no_zstd_and_what_lies_before_it() -> None:
+def test_conversion_for_older_clients_ends_before_zstd() -> None:
     plain, zstd = build_batch([Record(b"k", b"v")]), build_batch([Record(b"k", b"w")], codec=Codec.ZSTD)
     assert len(messages_of(whole(convert_down(plain + zstd, 1, 0, 100)))) == 1
     with pytest.raises(CannotConvert) as refused:
@@ -102,7 +102,7 @@ def test_older_clients_get_no_zstd_and_what_lies_before_it() -> None:
     assert refused.value.error == UNSUPPORTED_COMPRESSION_TYPE
 
 
-def test_where_nothing_is_left_the_reader_sees_a_message_cut_off() -> None:
+def test_empty_conversion_gives_an_incomplete_message() -> None:
     data = build_batch([Record(b"k", b"v")])
     assert whole(convert_down(data, 1, 5, 100)) == NOTHING_FITS
     assert whole(convert_down(b"", 1, 5, 100)) == b""

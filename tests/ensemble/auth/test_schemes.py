@@ -64,18 +64,18 @@ def test_ids_that_a_scheme_does_not_know(scheme: str, text: str) -> None:
         ("127.0.0.1", "nonsense", False),
     ],
 )
-def test_an_address_is_matched_by_its_leading_bits(address: str, network: str, expected: bool) -> None:
+def test_address_matches_by_its_leading_bits(address: str, network: str, expected: bool) -> None:
     assert within(address, network) is expected
     assert matches("ip", address, network) is expected
 
 
 @pytest.mark.parametrize("credentials", [b"14", b"-21", b"0", b"+7"])
-def test_the_key_scheme_takes_multiples_of_the_key(credentials: bytes) -> None:
+def test_key_scheme_accepts_multiples_of_the_key(credentials: bytes) -> None:
     assert opens(b"7", credentials) and opens(b"-7", credentials) and opens(b"0", credentials)
 
 
 @pytest.mark.parametrize("credentials", [b"8", b"", b" 7", b"x", b"7.0", b"\xff", b"2147483653"])
-def test_the_key_scheme_takes_nothing_else(credentials: bytes) -> None:
+def test_key_scheme_rejects_other_values(credentials: bytes) -> None:
     assert not opens(b"7", credentials)
     assert not opens(b"x", b"7") and not opens(b"", b"0")
 
@@ -111,7 +111,7 @@ def test_the_open_list_is_known_by_identity() -> None:
     assert fixed_up([ANYONE, ANYONE], ()) == OPEN_ACL
 
 
-def test_duplicates_go_and_the_empty_list_is_invalid() -> None:
+def test_duplicate_acls_are_removed_and_empty_list_is_invalid() -> None:
     one = ACL(1, "ip", "10.0.0.0/8")
     assert fixed_up([one, ANYONE, one], ()) == (one, ANYONE)
     assert fixed_up([], ()) is None
@@ -189,7 +189,7 @@ def test_an_auth_packet_cannot_name_any_other_scheme() -> None:
     assert AuthPolicy(schemes=frozenset({"ip"})).authenticate("digest", b"a:b", ()) == ()
 
 
-def test_a_policy_shows_no_secret() -> None:
+def test_policy_repr_contains_no_secret() -> None:
     policy = AuthPolicy(super_digest="super:topsecret", sasl_users={"ann": "topsecret"}, x509_super_user="CN=a")
     assert "topsecret" not in f"{policy!r} {policy}"
 
@@ -216,7 +216,7 @@ def certificate(*relative: bytes) -> bytes:
 CN, ORG, C, MAIL = b"\x55\x04\x03", b"\x55\x04\x0a", b"\x55\x04\x06", b"\x2a\x86\x48\x86\xf7\x0d\x01\x09\x01"
 
 
-def test_a_subject_reads_as_rfc_2253_has_it() -> None:
+def test_subject_is_formatted_as_in_rfc_2253() -> None:
     ann = certificate(attribute(C, b"DE", 0x13), attribute(ORG, b"Zabka, Inc."), attribute(CN, b"ann"))
     assert subject_of(ann) == "CN=ann,O=Zabka\\, Inc.,C=DE"
     assert subject_of(certificate(attribute(CN, b" a  ") + attribute(ORG, "ö".encode()))) == "CN=\\ a\\ \\ +O=ö"
@@ -279,7 +279,7 @@ TEXTS = st.one_of(
 
 
 @given(TEXTS, TEXTS)
-def test_no_text_of_an_id_or_address_raises(one: str, other: str) -> None:
+def test_id_or_address_text_never_raises(one: str, other: str) -> None:
     for scheme in ("ip", "digest", "sasl", "x509", "nope"):
         is_valid(scheme, one)
         matches(scheme, one, other)
@@ -287,7 +287,7 @@ def test_no_text_of_an_id_or_address_raises(one: str, other: str) -> None:
 
 
 @given(st.binary())
-def test_no_bytes_of_a_certificate_raise_anything_but_malformed(data: bytes) -> None:
+def test_certificate_bytes_raise_only_malformed(data: bytes) -> None:
     for each in (data, certificate(data), certificate(attribute(data, data)), certificate(attribute(CN, data, 0x1E))):
         try:
             assert isinstance(subject_of(each), str)
@@ -307,6 +307,6 @@ def test_login_configuration_parser_raises_only_value_error(text: str) -> None:
 @pytest.mark.parametrize(
     "identity", ["C=," * 5_000, "C=," * 300_000, "9" * 5000, "1.2.3." + "4" * 5000, "=" * 900_000, "C=a\\" * 200_000]
 )
-def test_an_endless_id_costs_no_more_than_reading_it(identity: str) -> None:
+def test_very_long_id_costs_linear_time(identity: str) -> None:
     for scheme in ("ip", "digest", "sasl", "x509"):
         is_valid(scheme, identity)

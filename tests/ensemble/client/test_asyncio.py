@@ -135,7 +135,7 @@ def test_frames_are_found_however_they_are_cut(write: Write) -> None:
     ],
     ids=["negative length", "huge length", "half header", "no body", "http", "wrong xid", "unknown event"],
 )
-def test_bytes_that_are_no_answer_break_that_connection_alone(spoil: bytes) -> None:
+def test_invalid_reply_breaks_its_connection_only(spoil: bytes) -> None:
     async def scenario() -> None:
         async with Server() as server, connect(server.hosts) as client:
             server.spoil = spoil
@@ -203,7 +203,7 @@ def test_a_refused_connection_moves_on_to_the_next_server() -> None:
     run(scenario)
 
 
-def test_a_cut_link_suspends_the_session_and_its_heal_resumes_it() -> None:
+def test_cut_link_suspends_the_session_until_it_heals() -> None:
     async def scenario() -> None:
         async with Server() as server:
             faults = LinkFaults({server.hosts: "peer-1"})
@@ -224,7 +224,7 @@ def test_a_cut_link_suspends_the_session_and_its_heal_resumes_it() -> None:
     run(scenario)
 
 
-def test_leaving_the_block_while_no_server_answers_ends() -> None:
+def test_leaving_the_block_ends_even_if_no_server_answers() -> None:
     async def scenario() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1), connect("127.0.0.1:1"):

@@ -149,7 +149,7 @@ def test_lasting_watches_are_armed_again_after_a_reconnect() -> None:
     assert (sent[0].body.persistent_watches, sent[0].body.persistent_recursive_watches) == (["/a"], ["/"])
 
 
-def test_a_watch_that_was_refused_is_not_left() -> None:
+def test_rejected_watch_is_not_kept() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     world.scripted[OpCode.ADD_WATCH] = lambda connection, request: Reply(request.xid, 1, ErrorCode.UNIMPLEMENTED)
@@ -180,7 +180,7 @@ def test_removed_watch_gets_its_type_and_no_later_event() -> None:
     assert len(told) == 3
 
 
-def test_one_of_two_watchers_goes_and_the_servers_watch_stays() -> None:
+def test_removing_one_of_two_watchers_keeps_the_servers_watch() -> None:
     world = served()
     writer, watcher = world.clients()
     one: list[WatchEvent] = []
@@ -266,7 +266,7 @@ def test_containers_and_times_to_live() -> None:
     assert sorted(world.ensemble.services[0].tree.lapsing) == ["/c", "/t0000000001"]
 
 
-def test_a_time_to_live_needs_servers_that_offer_it() -> None:
+def test_ttl_requires_servers_that_support_it() -> None:
     world = served()
     (client,) = world.clients("a:1")
     assert fails(world, client.create_with_ttl("/t", ttl_ms=1)) is Unimplemented

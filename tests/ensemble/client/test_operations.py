@@ -194,7 +194,7 @@ def test_chroot_created_concurrently_is_no_error() -> None:
     world.run(client.create_chroot())
 
 
-def test_without_a_chroot_there_is_nothing_to_make() -> None:
+def test_missing_chroot_creates_no_znode() -> None:
     world = FakeEnsemble()
     client, _ = world.started("a:1")
     world.run(client.create_chroot())

@@ -49,7 +49,7 @@ class Partitioned(FakeEnsemble):
         return request.session_id, request.password
 
 
-def test_a_read_only_server_serves_a_client_that_asked_for_it() -> None:
+def test_read_only_server_serves_a_client_that_allows_it() -> None:
     world = Partitioned()
     client, states = world.begin()
     assert states == [READ_ONLY] and client.state is READ_ONLY
@@ -93,7 +93,7 @@ def test_session_of_a_read_only_server_is_invalid_elsewhere() -> None:
     assert world.session_asked_for() == NEW and client.session_id != first
 
 
-def test_a_session_that_a_leader_knows_is_kept_whatever_comes() -> None:
+def test_session_known_to_a_leader_is_kept_on_read_only_servers() -> None:
     world = Partitioned(writable="a:1")
     _, states = world.begin("a:1")
     assert states == [CONNECTED]
@@ -114,7 +114,7 @@ def test_closing_a_session_ends_its_search_for_a_writable_server() -> None:
     assert world.asked == []
 
 
-def test_words_are_asked_over_tcp_and_silence_is_no_answer() -> None:
+def test_four_letter_words_use_tcp_and_time_out() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if await reader.readexactly(4) == b"isro":
             writer.write(b"rw")

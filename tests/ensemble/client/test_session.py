@@ -60,7 +60,7 @@ def test_requests_leave_at_the_call_in_order_and_without_waiting() -> None:
     assert all(future.done() for future in futures)
 
 
-def test_hosts_are_tried_in_an_order_of_the_clients_own() -> None:
+def test_hosts_are_tried_in_random_order() -> None:
     orders = set()
     for seed in range(12):
         world = FakeEnsemble(seed)
@@ -137,7 +137,7 @@ def test_idle_client_pings_after_a_third_of_the_timeout() -> None:
     assert states == [CONNECTED]
 
 
-def test_requests_stand_in_for_pings() -> None:
+def test_requests_replace_pings() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     for _ in range(10):
@@ -203,7 +203,7 @@ def test_reply_session_expired_ends_the_session() -> None:
     assert states == [CONNECTED, EXPIRED]
 
 
-def test_a_moved_session_is_taken_up_at_the_next_server() -> None:
+def test_moved_session_is_resumed_at_the_next_server() -> None:
     world = FakeEnsemble()
     client, states = world.started()
     world.scripted[OpCode.SET_DATA] = world.fail_with(ErrorCode.SESSION_MOVED)

@@ -228,7 +228,7 @@ def test_a_large_transfer_survives_a_cut_in_its_middle() -> None:
     run(scenario)
 
 
-def test_other_nodes_links_are_untouched() -> None:
+def test_links_of_other_nodes_are_unaffected() -> None:
     faults = LinkFaults({"10.0.0.1:5": "peer-3", "localhost:6": "peer-2"})
     faults.apply(cut("out", "in"))
     assert faults.state("127.0.0.1:6") == LinkState(CUT, CUT)
@@ -268,7 +268,7 @@ def test_longest_delay_of_a_link_applies_along_with_a_cut() -> None:
         {"from": "a", "kind": "cut"},
     ],
 )
-def test_a_fault_that_makes_no_sense_is_not_decoded(wrong: dict[str, object]) -> None:
+def test_invalid_fault_is_not_decoded(wrong: dict[str, object]) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(wrong, LinkFault)
 

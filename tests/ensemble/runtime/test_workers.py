@@ -48,7 +48,7 @@ def test_job_woken_during_a_step_does_not_wait_again() -> None:
     assert not work.is_under_way()
 
 
-def test_a_rest_that_heeds_being_woken_ends_with_it() -> None:
+def test_interruptible_pause_ends_when_woken() -> None:
     def job() -> Job:
         yield Pause(3600, heeds=True)
 
@@ -58,7 +58,7 @@ def test_a_rest_that_heeds_being_woken_ends_with_it() -> None:
     assert not work.is_under_way()
 
 
-def test_a_rest_ends_by_itself() -> None:
+def test_pause_ends_by_itself() -> None:
     def job() -> Job:
         yield Pause(0.001)
         yield Pause(0.001, heeds=True)

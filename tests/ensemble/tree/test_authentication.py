@@ -62,14 +62,14 @@ def logged_in(ensemble: Ensemble, connection: int, user: str = "jaasuser", passw
 # -- the mechanism ---------------------------------------------------------------------------------------------------
 
 
-def test_the_example_of_rfc_2831_comes_out() -> None:
+def test_digest_response_equals_the_example_of_rfc_2831() -> None:
     nonce, cnonce, uri = "OA6MG9tEQGm2hh", "OA6MHXh6VqTrRk", "imap/elwood.innosoft.com"
     secret = secret_of("chris", "elwood.innosoft.com", "secret", nonce, cnonce, None)
     assert proof(secret, nonce, cnonce, f"AUTHENTICATE:{uri}") == b"d388dad90d4bbd760a152321f2143af7"
     assert proof(secret, nonce, cnonce, f":{uri}") == b"ea40f60335c427b5527b84dbabcdfffd"
 
 
-def test_the_sasl_challenge_has_the_text_of_javas() -> None:
+def test_sasl_challenge_equals_javas_text() -> None:
     assert DigestMd5Server(USERS, "n").challenge() == (
         b'realm="zk-sasl-md5",nonce="n",charset=utf-8,algorithm=md5-sess'
     )
@@ -86,7 +86,7 @@ def test_correct_digest_response_proves_that_user_only(other: dict[str, str]) ->
         server.verify(answered(server.challenge()))
 
 
-def test_names_beyond_ascii_are_hashed_as_latin_1_where_they_fit() -> None:
+def test_non_ascii_names_are_hashed_as_latin_1_if_possible() -> None:
     server = DigestMd5Server(USERS, "n")
     assert server.verify(answered(server.challenge(), "jörg", "ß"))[0] == "jörg"
 
@@ -109,7 +109,7 @@ def test_wrong_digest_response_error_contains_no_password(response: bytes) -> No
 
 
 @given(st.one_of(st.binary(), st.text(alphabet='username="jnoc,\\ =').map(str.encode)))
-def test_no_sasl_response_raises_anything_but_a_refusal(response: bytes) -> None:
+def test_random_sasl_response_raises_only_sasl_errors(response: bytes) -> None:
     with pytest.raises(SaslError):
         DigestMd5Server(USERS, "n").verify(response)
 
@@ -161,7 +161,7 @@ def test_key_scheme_requires_a_multiple_of_the_number_in_key() -> None:
 # -- at a server -----------------------------------------------------------------------------------------------------
 
 
-def test_sasl_opens_what_its_acl_guards() -> None:
+def test_sasl_identity_grants_its_acl() -> None:
     ensemble = Ensemble(auth=SASL)
     one, other = ensemble.connect(), ensemble.connect()
     assert logged_in(ensemble, one).err == 0
@@ -189,7 +189,7 @@ def test_wrong_password_is_auth_failed_with_an_empty_token() -> None:
     assert client in ensemble.closed
 
 
-def test_a_failure_may_be_tolerated_and_then_proves_nothing() -> None:
+def test_tolerated_sasl_failure_adds_no_identity() -> None:
     ensemble = Ensemble(auth=AuthPolicy(schemes=SASL.schemes, sasl_users=USERS, sasl_failure_tolerated=True))
     client = ensemble.connect()
     assert logged_in(ensemble, client, password="guess").err == 0
@@ -223,7 +223,7 @@ def test_a_sasl_super_user_may_do_everything() -> None:
     assert ensemble.ask(admin, get("/own")).err == 0
 
 
-def test_the_super_digest_opens_everything_and_shows_hashes() -> None:
+def test_super_digest_grants_everything_and_shows_hashes() -> None:
     for policy, error in ((AuthPolicy(super_digest=digest_of("super:test")), 0), (AuthPolicy(), ErrorCode.NO_AUTH)):
         ensemble = Ensemble(auth=policy)
         owner, admin = ensemble.connect(), ensemble.connect()
@@ -280,7 +280,7 @@ def test_required_authentication_precedes_any_request() -> None:
     assert logged_in(ensemble, wrong, password="x").err == ErrorCode.SESSION_CLOSED_REQUIRE_SASL
 
 
-def test_frames_that_came_together_are_barred_one_and_all() -> None:
+def test_frames_that_arrive_together_are_all_rejected() -> None:
     ensemble = Ensemble(auth=AuthPolicy(required_schemes=("digest",)))
     client = ensemble.connect(identities=HERE)
     op, body = get("/")
@@ -306,7 +306,7 @@ def test_narrowed_acl_applies_at_once_despite_cached_reads() -> None:
     assert ensemble.ask(ann, set_acl("/a", OPEN_ACL)).err == 0
 
 
-def test_lists_are_not_looked_at_where_that_is_configured() -> None:
+def test_acls_are_skipped_if_configured() -> None:
     ensemble = Ensemble(auth=AuthPolicy(skip_acl=True))
     client = ensemble.connect(identities=AuthPolicy(skip_acl=True).identities_of("127.0.0.1", None))
     assert ensemble.ask(client, create("/a", acl=(ACL(1, "digest", "x:y"),))).err == 0

@@ -83,7 +83,7 @@ def test_reads_wait_until_the_client_has_taken_earlier_replies() -> None:
     assert xids(ensemble, client) == [10, 11]
 
 
-def test_every_kind_of_answer_that_may_be_long_counts() -> None:
+def test_every_kind_of_long_reply_counts() -> None:
     ensemble, client = served(1000)
     ensemble.ask(client, (OpCode.AUTH, AuthPacket(0, "digest", b"u" * 1000 + b":p")))
     long_acl = [ACL(31, "world", "anyone"), ACL(31, "digest", "u" * 1000 + ":hash")]
@@ -225,7 +225,7 @@ def test_client_that_never_reads_loses_connection_but_no_write() -> None:
     assert ensemble.services[0].tree.nodes["/a"].data == b"done"
 
 
-def test_a_session_that_is_closed_gets_every_answer_before_that() -> None:
+def test_closed_session_gets_every_earlier_reply() -> None:
     ensemble, client = served()
     ensemble.message(client, Frames(frames(*[get("/a")] * 9, CLOSE)))
     told = []

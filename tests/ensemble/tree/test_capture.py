@@ -169,7 +169,7 @@ def test_change_during_a_snapshot_belongs_to_the_next_one() -> None:
     assert {image.path: image.data for image in w.finish(capture, came).nodes}["/n0"] == b"changed again"
 
 
-def test_a_block_whose_znodes_are_all_gone_is_gone() -> None:
+def test_block_without_znodes_is_removed() -> None:
     w = World()
     for n in range(3 * BLOCK_ZNODES):
         w.create(f"/n{n}")
@@ -240,7 +240,7 @@ def test_a_snapshot_can_be_taken_while_another_is_being_sent() -> None:
     assert {image.path or "/": image for image in decoder.nodes} == then
 
 
-def test_no_block_is_encoded_for_a_snapshot_that_is_given_up() -> None:
+def test_cancelled_snapshot_encodes_no_block() -> None:
     w = World()
     w.create("/a")
     capture, came = w.begin()

@@ -70,7 +70,7 @@ def test_client_with_a_future_zxid_is_disconnected():
 
 
 @pytest.mark.parametrize("server", [0, 1])
-def test_a_session_goes_on_on_any_server(server):
+def test_session_continues_on_any_server(server):
     ensemble = Ensemble(servers=3)
     session = ensemble.session(first := ensemble.connect(server=2))
     ensemble.ask(first, create("/e", b"", 1))
@@ -128,7 +128,7 @@ def test_session_unknown_to_its_server_waits_for_the_leader():
     assert ensemble.sent[second][0].session_id == ensemble.session(first)[0]
 
 
-def test_only_a_connect_request_may_come_first_and_only_first():
+def test_connect_request_is_the_first_frame_and_only_the_first():
     ensemble = Ensemble()
     rude = ensemble.dial()
     ensemble.message(rude, Request(1, OpCode.EXISTS, PathRequest("/")))
@@ -279,7 +279,7 @@ def test_write_reply_ignores_a_write_sent_through_another_server() -> None:
     assert (reply.xid, reply.err, reply.body.path) == (1, 0, "/new")
 
 
-def test_leader_without_clients_closes_what_connects() -> None:
+def test_leader_without_clients_closes_client_connections() -> None:
     """leaderServes=no (Leader.lead): its learners serve clients, and it commits the requests that they forward."""
     ensemble = Ensemble(2, leader_serves=False)
     refused = ensemble.connect(0)

@@ -43,7 +43,7 @@ def exist(ensemble, *paths):
 # -- creation --------------------------------------------------------------------------------------------------------
 
 
-def test_a_container_answers_with_its_stat_which_names_no_owner():
+def test_create_container_reply_stat_has_no_owner():
     ensemble = Ensemble()
     client = ensemble.connect()
     reply = ensemble.ask(client, container("/c"))
@@ -53,7 +53,7 @@ def test_a_container_answers_with_its_stat_which_names_no_owner():
     assert ensemble.ask(client, create("/c/x")).err == 0, "it takes children"
 
 
-def test_the_op_makes_the_container_and_the_flag_alone_does_not():
+def test_container_is_created_by_the_op_not_by_the_flag():
     """As measured: createContainer creates one whatever its flags are, and create with the flag a plain node."""
     ensemble = Ensemble()
     client = ensemble.connect()
@@ -91,7 +91,7 @@ def test_create_replies_match_zookeeper_with_and_without_ttl(request_, off, on):
         assert ensemble.ask(ensemble.connect(), request_).err == expected
 
 
-def test_the_time_to_live_is_kept_in_the_ephemeral_owner():
+def test_ttl_is_stored_in_the_ephemeral_owner():
     ensemble = Ensemble(tree=EXTENDED)
     client = ensemble.connect()
     assert ensemble.ask(client, with_ttl("/t", 12_345, data=b"x")).body.stat.ephemeral_owner == 0
@@ -104,7 +104,7 @@ def test_the_time_to_live_is_kept_in_the_ephemeral_owner():
 # -- in a multi ------------------------------------------------------------------------------------------------------
 
 
-def test_a_container_made_in_a_multi_is_answered_as_create2():
+def test_container_in_a_multi_is_answered_as_create2():
     ensemble = Ensemble(tree=EXTENDED)
     client = ensemble.connect()
     reply = ensemble.ask(client, multi(container("/c"), with_ttl("/t", 9), create("/c/x", op=OpCode.CREATE)))
@@ -114,7 +114,7 @@ def test_a_container_made_in_a_multi_is_answered_as_create2():
     assert (owner(ensemble, "/c"), owner(ensemble, "/t")) == (CONTAINER_OWNER, TTL_OWNER | 9)
 
 
-def test_in_a_multi_the_flags_of_a_create_decide_what_it_makes():
+def test_create_flags_in_a_multi_decide_the_kind_of_znode():
     ensemble = Ensemble(tree=EXTENDED)
     client = ensemble.connect()
     for op in (OpCode.CREATE, OpCode.CREATE2):
@@ -136,7 +136,7 @@ def test_multi_with_invalid_flags_is_a_marshalling_error(operation):
     assert ensemble.ask(client, multi(create("/before"))).err == 0, "nothing of it is left behind"
 
 
-def test_a_refused_time_to_live_takes_its_multi_back():
+def test_rejected_ttl_undoes_its_multi():
     ensemble = Ensemble()
     client = ensemble.connect()
     reply = ensemble.ask(client, multi(container("/c"), with_ttl("/t", 9)))
@@ -161,7 +161,7 @@ def test_delete_container_spares_parents_and_owned_znodes():
         assert ensemble.ask(client, delete_container(path)).err == error, path
 
 
-def test_a_client_needs_the_right_to_delete():
+def test_delete_container_requires_delete_permission():
     """ZooKeeper checks neither ACL nor session here, so that any client can delete any node without children."""
     ensemble = Ensemble()
     owner_, other = ensemble.connect(), ensemble.connect()
@@ -242,7 +242,7 @@ def test_ttl_restarts_with_each_change_and_waits_for_children():
     assert exist(ensemble, "/parent", "/plain") == ["/plain"]
 
 
-def test_without_extended_types_no_time_to_live_ends():
+def test_ttl_nodes_do_not_expire_without_extended_types():
     ensemble = Ensemble(tree=TreeRules(container_check_interval_ms=1_000))
     body = CreateTTLTxn("/t", b"", OPEN_ACL, 1, 10)
     txn = Txn(SessionId(1), 1, ensemble.zxid + 1, ensemble.now.wall_ms, OpCode.CREATE_TTL, body)
@@ -252,7 +252,7 @@ def test_without_extended_types_no_time_to_live_ends():
     assert exist(ensemble, "/t") == ["/t"]
 
 
-def test_no_more_znodes_lapse_in_a_minute_than_allowed():
+def test_znodes_expire_within_the_limit_per_minute():
     rules = TreeRules(container_check_interval_ms=1_000, container_deletes_per_minute=120)
     ensemble = Ensemble(tree=rules)
     client = ensemble.connect()
@@ -297,7 +297,7 @@ def test_deletion_rate_limit_deletes_one_and_delays_the_others():
         assert len(ensemble.services[0].tree.lapsing) == left
 
 
-def test_a_container_that_is_used_again_before_its_turn_stays():
+def test_reused_container_is_not_deleted():
     rules = TreeRules(container_check_interval_ms=2_000, container_deletes_per_minute=60)
     ensemble = Ensemble(tree=rules)
     client = ensemble.connect()
@@ -311,7 +311,7 @@ def test_a_container_that_is_used_again_before_its_turn_stays():
     assert exist(ensemble, "/c1") == ["/c1"] and ensemble.zxid == before, "it is not even asked for"
 
 
-def test_a_child_on_its_way_saves_the_container():
+def test_child_in_flight_keeps_the_container():
     ensemble = Ensemble(auto=False, tree=TreeRules(container_check_interval_ms=1_000))
     client = ensemble.connect()
     ensemble.commit()
@@ -355,7 +355,7 @@ def test_renewed_or_replaced_znode_outlives_its_old_deadline(first, meanwhile):
 # -- on disk -----------------------------------------------------------------------------------------------------------
 
 
-def test_containers_and_times_to_live_survive_a_snapshot(tmp_path):
+def test_containers_and_ttl_nodes_survive_a_snapshot(tmp_path):
     ensemble = Ensemble(tree=EXTENDED)
     client = ensemble.connect()
     ensemble.ask(client, container("/c"))
@@ -369,7 +369,7 @@ def test_containers_and_times_to_live_survive_a_snapshot(tmp_path):
 
 
 @pytest.mark.parametrize("ttl_ms", [-1, 0, 1 << 40])
-def test_a_time_to_live_that_cannot_be_makes_a_plain_node(ttl_ms):
+def test_impossible_ttl_in_a_log_gives_a_plain_node(ttl_ms):
     """ZooKeeper logs such a transaction and cannot start on that log again; here the rest of it is recovered."""
     tree = DataTree()
     body = CreateTTLTxn("/t", b"", OPEN_ACL, 1, ttl_ms)

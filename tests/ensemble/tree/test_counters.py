@@ -31,7 +31,7 @@ def seen(counters: Counters, client: Connection) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("latencies_ms", [(0,), (3, 3), (0, 5), (5, 0), (7, 2, 4)])
-def test_writes_that_are_answered_together_count_as_one_by_one(latencies_ms: tuple[int, ...]) -> None:
+def test_joint_replies_count_like_single_ones(latencies_ms: tuple[int, ...]) -> None:
     """ServerCnxn.updateStatsForResponse and ServerStats.updateLatency, called for each reply."""
     told = []
     for way in ("one by one", "together", "as any answers"):
@@ -73,7 +73,7 @@ SUMMARIES = (
 )  # fmt: skip
 
 
-def test_a_server_has_counted_nothing_when_it_begins() -> None:
+def test_new_server_has_zero_counters() -> None:
     counters = Counters()
     assert [getattr(counters, name) for name in COUNTS] == [0] * len(COUNTS)
     assert counters.latency_min_ms == -1, "none is known"
@@ -81,7 +81,7 @@ def test_a_server_has_counted_nothing_when_it_begins() -> None:
     assert (list(counters.digests), counters.quota_refusals) == ([], {})
 
 
-def test_srst_starts_packets_and_latencies_over_and_nothing_else() -> None:
+def test_srst_resets_packets_and_latencies_only() -> None:
     """ServerStats.reset."""
     ensemble = Ensemble(servers=2)
     client = ensemble.connect(server=1)
@@ -101,7 +101,7 @@ def test_srst_starts_packets_and_latencies_over_and_nothing_else() -> None:
     assert (counters.txns_applied, counters.watch_bytes) == (applied, watch_bytes)
 
 
-def test_each_packet_is_counted_as_it_comes_and_goes() -> None:
+def test_each_packet_is_counted_when_received_and_sent() -> None:
     ensemble = Ensemble()
     client = ensemble.connect()
     counters = ensemble.services[0].counters
@@ -126,7 +126,7 @@ def test_watch_bytes_count_an_event_for_each_connection() -> None:
     assert counters.watches_fired[EventType.DELETED].count == 0
 
 
-def test_each_session_that_is_asked_for_is_counted_by_the_leader() -> None:
+def test_leader_counts_each_revalidated_session() -> None:
     ensemble = Ensemble(servers=2)
     client = ensemble.connect(server=0)
     session = ensemble.session(client)
@@ -155,7 +155,7 @@ def test_transaction_latencies_differ_for_leader_and_learners() -> None:
     assert (learner.commit_propagation_latency_ms.total, leader.commit_propagation_latency_ms.count) == (21, 0)
 
 
-def test_a_leaders_clock_that_is_ahead_makes_no_time_negative() -> None:
+def test_leaders_clock_ahead_gives_no_negative_time() -> None:
     ensemble = Ensemble(servers=2)
     client = ensemble.connect()
     ensemble.auto = False
@@ -168,7 +168,7 @@ def test_a_leaders_clock_that_is_ahead_makes_no_time_negative() -> None:
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_the_trees_digest_is_kept_of_every_128th_transaction(together: bool) -> None:
+def test_tree_digest_is_kept_for_every_128th_transaction(together: bool) -> None:
     """DataTree.DIGEST_LOG_INTERVAL."""
     ensemble = Ensemble()
     client = ensemble.connect()

@@ -166,7 +166,7 @@ def test_digest_is_a_sum_over_znodes_except_below_zookeeper():
     assert tree.digest == empty and tree.stat("/zookeeper/config").version == -1
 
 
-def test_a_snapshot_is_untouched_by_what_follows():
+def test_snapshot_is_unaffected_by_later_changes():
     w = Writer()
     w.create("/a", b"1")
     w.create("/a/b", b"2", ephemeral=True)
@@ -276,7 +276,7 @@ def test_create_count_overflows_and_replay_does_not_decrease_it(known, said, the
      ("/a/../b", False), ("/a/./b", False), ("/a\0", False), ("/a\x1f", False), ("/a\x9f", False),
      ("/\ue000", False), ("/\ufff1", False), ("/\U0001f600", False), ("/a\n", False)],
 )  # fmt: skip
-def test_paths_are_judged_as_zookeeper_does(path, valid):
+def test_paths_are_validated_as_in_zookeeper(path, valid):
     assert is_valid_path(path) is valid
 
 

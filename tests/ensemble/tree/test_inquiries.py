@@ -97,7 +97,7 @@ NOT_READS = [
 
 
 @pytest.mark.parametrize("op", NOT_READS)
-def test_a_multi_read_of_anything_else_is_unreadable(op):
+def test_multi_read_of_other_ops_is_a_marshalling_error(op):
     ensemble, _, bob = family()
     assert ensemble.ask(bob, multi_read(data_of("/a"), op)).err == ErrorCode.MARSHALLING_ERROR
     assert bob not in ensemble.closed
@@ -186,14 +186,14 @@ def test_unreadable_write_is_a_marshalling_error_without_a_txn(op):
     assert ensemble.ask(bob, set_data("/a")).err == ensemble.ask(ann, create("/later")).err == 0
 
 
-def test_inquiries_and_plain_reads_are_answered_side_by_side():
+def test_inquiries_and_plain_reads_can_be_mixed():
     ensemble, _, bob = family()
     for request in (get("/a"), WHO_AM_I, children("/a"), below("/"), exists("/a"), multi_read(data_of("/a"))):
         assert ensemble.ask(bob, request).err == 0
 
 
 @pytest.mark.parametrize("op", [17, 18, 19, 20, 21, 22, 101, 103, 104, 105, 106, 107])
-def test_whatever_bytes_follow_a_header_there_is_an_answer(op):
+def test_random_bytes_after_a_header_get_a_reply(op):
     rng = random.Random(op)
     ensemble, _, bob = family()
     for _ in range(200):

@@ -46,7 +46,7 @@ def test_a_local_session_reads_and_writes_like_any_other(server):
 
 
 @pytest.mark.parametrize("server", [LEADER, LEARNER])
-def test_a_local_session_is_taken_back_by_its_own_server_alone(server):
+def test_local_session_reconnects_to_its_own_server_only(server):
     e = ensemble()
     first = e.connect(server)
     session = e.session(first)
@@ -67,7 +67,7 @@ def test_a_local_session_is_taken_back_by_its_own_server_alone(server):
         multi(create("/p"), (OpCode.CREATE_TTL, CreateTTLRequest("/e", b"", OPEN_ACL, EPHEMERAL, 9))),
     ],
 )
-def test_an_ephemeral_makes_a_local_session_a_global_one_first(server, request_):
+def test_ephemeral_first_upgrades_a_local_session(server, request_):
     e = ensemble()
     client = e.connect(server, timeout_ms=8_000)
     session = e.session(client)
@@ -87,7 +87,7 @@ def test_an_ephemeral_makes_a_local_session_a_global_one_first(server, request_)
 
 
 @pytest.mark.parametrize("server", [LEADER, LEARNER])
-def test_requests_that_came_as_bytes_are_judged_alike(server):
+def test_requests_in_bytes_upgrade_a_local_session_too(server):
     """Requests that arrive together with the ephemeral that makes the session global are answered, too."""
     e = ensemble()
     client = e.connect(server)
@@ -99,7 +99,7 @@ def test_requests_that_came_as_bytes_are_judged_alike(server):
     assert client in e.closed
 
 
-def test_the_leader_watches_over_a_session_once_it_is_global():
+def test_leader_tracks_a_session_once_it_is_global():
     e = ensemble()
     client = e.connect(LEARNER, timeout_ms=4_000)
     e.ask(client, create("/e", flags=EPHEMERAL))
@@ -114,7 +114,7 @@ def test_the_leader_watches_over_a_session_once_it_is_global():
 
 
 @pytest.mark.parametrize("server", [LEADER, LEARNER])
-def test_without_upgrading_an_ephemeral_is_refused(server):
+def test_ephemeral_of_a_local_session_requires_upgrading(server):
     e = ensemble(upgrading=False)
     client = e.connect(server)
     refused = ErrorCode.EPHEMERAL_ON_LOCAL_SESSION

@@ -101,7 +101,7 @@ def test_recursive_watch_on_root_gets_all_but_child_events():
     assert fired(ensemble, watcher) == [(CREATED, "/x"), (CREATED, "/x/y"), (DATA, "/")]
 
 
-def test_the_node_need_not_exist_nor_its_path_be_valid():
+def test_add_watch_accepts_missing_nodes_and_invalid_paths():
     ensemble, writer, watcher = watching()
     reply = ensemble.ask(watcher, add_watch("/later", PERSISTENT))
     assert (reply.err, reply.body) == (0, ErrorResponse(0))
@@ -171,7 +171,7 @@ ONE_OF_EACH = [WatcherType.DATA, WatcherType.CHILDREN, WatcherType.PERSISTENT, W
 
 
 @pytest.mark.parametrize("index", range(4))
-def test_each_watch_is_known_by_its_type_and_by_any(index):
+def test_watch_is_checked_by_its_type_or_any(index):
     ensemble, _, watcher = watching(ALL_WATCHES[index])
     for kind in ONE_OF_EACH:
         expected = 0 if kind is ONE_OF_EACH[index] else ErrorCode.NO_WATCHER
@@ -181,7 +181,7 @@ def test_each_watch_is_known_by_its_type_and_by_any(index):
 
 
 @pytest.mark.parametrize("index", range(4))
-def test_removing_takes_one_type_and_leaves_the_others(index):
+def test_removing_a_watch_type_keeps_the_others(index):
     ensemble, writer, watcher = watching(*ALL_WATCHES)
     reply = ensemble.ask(watcher, remove("/p", ONE_OF_EACH[index]))
     assert reply == Reply(5, ensemble.zxid, 0), "no body, and no event"
@@ -235,7 +235,7 @@ def test_persistent_watch_counts_as_data_and_child_watch():
     assert service.views.watch_counts() == (0, 0, 0)
 
 
-def test_many_watchers_of_a_path_come_and_go():
+def test_many_watchers_of_a_path_are_added_and_removed():
     ensemble = Ensemble()
     connections = [ensemble.connect() for _ in range(5)]
     watches = ensemble.services[0].watches
@@ -298,7 +298,7 @@ def test_lasting_watches_end_with_their_connection():
     assert fired(ensemble, watcher) == [] and len(ensemble.services[0].watches) == 0
 
 
-def test_set_watches_answers_with_the_xid_it_came_with():
+def test_set_watches_reply_has_the_requests_xid():
     ensemble, _, watcher = watching()
     body = SetWatches(ensemble.zxid, ["/p"], [], [])
     ensemble.send(watcher, (OpCode.SET_WATCHES, body), xid=-8)

@@ -148,7 +148,7 @@ def test_plain_writes_alone_take_the_fast_path(write: tuple, plain: bool) -> Non
 
 
 @pytest.mark.parametrize("plain", [True, False])
-def test_a_node_whose_child_is_on_its_way_is_not_empty(plain: bool) -> None:
+def test_node_with_a_proposed_child_is_not_empty(plain: bool) -> None:
     """PrepRequestProcessor counts children that are proposed but not applied."""
     side = Side(plain=plain)
     writes = [
@@ -163,7 +163,7 @@ def test_a_node_whose_child_is_on_its_way_is_not_empty(plain: bool) -> None:
     assert errors == [0, 0, ErrorCode.NOT_EMPTY, 0, 0]
 
 
-def test_a_name_behind_two_slashes_is_no_child_of_the_root() -> None:
+def test_name_after_two_slashes_is_no_child_of_the_root() -> None:
     side = Side(plain=True)
     side.propose([request(create("//a", b"1", 0, op=OpCode.CREATE), 1, False, 5)])
     side.apply(1)
@@ -206,7 +206,7 @@ def test_decoded_transaction_has_the_seed_of_its_path_and_data(path: str, data: 
     assert read.seed in (None, digest_seed(path, data))
 
 
-def test_a_tree_with_quotas_goes_the_general_way() -> None:
+def test_tree_with_quotas_uses_the_general_path() -> None:
     side = Side(plain=True)
     limits = [create(f"{QUOTA}/a"), create(f"{QUOTA}/a/zookeeper_limits", b"count=1,bytes=-1", op=OpCode.CREATE)]
     side.propose([request(write, 1, False, 1) for write in (create("/a", op=OpCode.CREATE), *limits)])

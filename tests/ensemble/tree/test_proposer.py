@@ -157,7 +157,7 @@ def test_sequence_numbers_count_creates_and_ignore_deletes():
     assert paths == ["/q/n-0000000000", "/q/n-0000000001", "/q/other0000000003", "/q/0000000004"]
 
 
-def test_transactions_say_what_becomes_true():
+def test_transactions_contain_the_resulting_values():
     bench = grown()
     made = bench.ask(create("/a/c", None, 1)).body
     assert (made.path, made.data, made.ephemeral, made.parent_cversion) == ("/a/c", None, True, 2)
@@ -190,7 +190,7 @@ def test_many_writes_in_flight_see_each_other():
     assert len(bench.proposer.outstanding) == 0
 
 
-def test_a_failed_multi_leaves_no_trace_in_the_proposed_state():
+def test_failed_multi_leaves_the_proposed_state_unchanged():
     bench = grown()
     digest = bench.proposer.outstanding.digest
     ops = multi(

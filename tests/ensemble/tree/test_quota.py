@@ -102,7 +102,7 @@ def test_every_server_keeps_the_same_statistics():
     assert stats(ensemble, server=0) == stats(ensemble, server=1) == "count=2,bytes=6"
 
 
-def test_a_failed_multi_counts_for_nothing():
+def test_failed_multi_does_not_count():
     ensemble, client = limited()
     ensemble.ask(client, multi(create("/q/b", b"x"), delete("/q/none")))
     assert stats(ensemble) == "count=2,bytes=8"
@@ -195,7 +195,7 @@ def test_a_snapshot_keeps_the_statistics_of_its_moment():
 HARD = "count=5,bytes=20=;byteHardLimit=12;countHardLimit=3"
 
 
-def test_a_hard_limit_refuses_what_would_go_beyond_it():
+def test_hard_limit_rejects_writes_that_exceed_it():
     ensemble, client = limited(limits=HARD)
     for request, error in (
         (create("/q/b", b"12345"), REFUSED),  # 13 bytes
@@ -237,13 +237,13 @@ def test_hard_limit_rejections_are_counted_by_first_path_part():
     assert counters.quota_refusals == {"q": 1}
 
 
-def test_a_quota_is_enforced_only_where_that_is_configured():
+def test_quota_is_enforced_only_if_configured():
     ensemble, client = limited(limits=HARD, rules=TreeRules())
     assert ensemble.ask(client, create("/q/b", bytes(99))).err == 0
     assert stats(ensemble) == "count=3,bytes=107", "counted all the same"
 
 
-def test_a_soft_limit_refuses_nothing():
+def test_soft_limit_rejects_no_write():
     ensemble, client = limited(limits="count=2,bytes=8")
     assert ensemble.ask(client, create("/q/b", bytes(99))).err == 0
 
@@ -256,7 +256,7 @@ def test_a_new_limit_counts_from_now_on():
     assert ensemble.ask(client, create("/q/b")).err == 0
 
 
-def test_the_innermost_quota_alone_is_enforced():
+def test_only_the_innermost_quota_is_enforced():
     ensemble, client = limited(limits="count=-1,bytes=-1=;countHardLimit=2")
     for request in quota("/q/a", "count=-1,bytes=-1=;countHardLimit=2"):
         ensemble.ask(client, request)
@@ -265,7 +265,7 @@ def test_the_innermost_quota_alone_is_enforced():
     assert ensemble.ask(client, create("/q/b")).err == REFUSED
 
 
-def test_without_its_statistics_a_quota_is_not_enforced():
+def test_quota_without_statistics_is_not_enforced():
     ensemble, client = limited(limits=HARD)
     ensemble.ask(client, delete("/zookeeper/quota/q/zookeeper_stats"))
     assert ensemble.ask(client, create("/q/b", bytes(99))).err == 0
@@ -342,7 +342,7 @@ def test_limit_of_zero_is_exceeded_by_the_first_znode_or_byte(limits):
     assert [(each.path, each.count, each.bytes) for each in ensemble.facts(QuotaExceeded)] == [("/later", 1, 1)]
 
 
-def test_a_session_that_ends_gives_back_what_it_used():
+def test_expired_session_frees_its_quota_usage():
     ensemble, client = limited(limits=HARD)
     other = ensemble.connect()
     assert ensemble.ask(other, create("/q/e", b"e", 1)).err == 0

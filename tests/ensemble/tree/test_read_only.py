@@ -97,7 +97,7 @@ def test_a_global_session_must_find_a_leader(local_sessions, right_password):
     assert e.sent[client] == [] and client in e.closed
 
 
-def test_a_local_session_comes_back_until_it_is_over():
+def test_local_session_can_reconnect_until_it_expires():
     e = cut_off()
     first = ask(e)
     session = e.session(first)
@@ -118,7 +118,7 @@ def test_read_only_server_accepts_unknown_global_sessions():
     assert e.sent[ask(e, session=(unknown, b"x" * 16))][0].session_id == 0
 
 
-def test_a_client_that_has_seen_more_is_sent_on():
+def test_client_with_a_later_zxid_is_disconnected():
     e = cut_off()
     client = ask(e, seen=e.zxid + 1)
     assert e.sent[client] == [] and client in e.closed
@@ -172,7 +172,7 @@ def test_reads_watches_and_pings_are_answered():
     assert e.sent[client][-1].xid == -8
 
 
-def test_refusals_keep_their_place_among_the_answers():
+def test_error_replies_keep_their_order():
     e = cut_off()
     client = ask(e)
     e.take(client)
@@ -250,14 +250,14 @@ def test_read_only_service_ends_when_the_election_ends():
         assert not alone.peer.status().read_only, "a late timer changes nothing"
 
 
-def test_a_read_only_server_goes_on_looking_for_a_leader():
+def test_read_only_server_keeps_looking_for_a_leader():
     alone = Alone()
     alone.wait()
     effects = alone.peer.on_timer(alone.now, "election.resend")
     assert [e.to for e in effects if isinstance(e, SendNotification)] == [2, 3]
 
 
-def test_a_read_only_server_touches_neither_log_nor_snapshots():
+def test_read_only_server_writes_neither_log_nor_snapshots():
     alone = Alone()
     alone.wait()
     effects = alone.effects + alone.connect(1)
@@ -281,7 +281,7 @@ class NobodyConnected:
         return []
 
 
-def test_the_admin_words_say_that_a_server_is_read_only(tmp_path):
+def test_four_letter_words_report_read_only_mode(tmp_path):
     (tmp_path / "myid").write_text("1")
     servers = "\n".join(f"server.{i}=127.0.0.1:{2000 + i}:{3000 + i}" for i in (1, 2, 3))
     keys = "clientPort=2181\ninitLimit=5\nsyncLimit=2\n4lw.commands.whitelist=*\nlocalSessionsEnabled=true"

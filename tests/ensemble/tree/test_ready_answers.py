@@ -100,7 +100,7 @@ def settle(ensemble: Ensemble) -> None:
 
 @settings(max_examples=250, deadline=None)
 @given(STEPS, st.booleans())
-def test_bytes_are_answered_as_objects_are(
+def test_requests_in_bytes_are_answered_like_objects(
     steps: list[tuple[str, int, list[tuple[OpCode, object]]]], full_journal: bool
 ) -> None:
     (typed, clients), (raw, _) = start(full_journal), start(full_journal)
@@ -170,7 +170,7 @@ def test_write_is_well_formed_at_its_last_byte_only(request_: tuple[OpCode, obje
         pytest.param(pack_int(1 << 30) + b"/a" + pack_int(0) + pack_int(-1), id="a path beyond the end"),
     ],
 )
-def test_a_set_data_that_a_client_made_up_is_not_forwarded(frame: bytes) -> None:
+def test_malformed_set_data_is_not_forwarded(frame: bytes) -> None:
     assert not is_well_formed(OpCode.SET_DATA, pack_int(5) + pack_int(OpCode.SET_DATA) + frame)
 
 
@@ -282,7 +282,7 @@ def test_cached_reply_requires_read_permission() -> None:
         assert read_back(ensemble.take(client)) == [(1, 0), (2, ErrorCode.NO_AUTH), (3, ErrorCode.NO_AUTH)]
 
 
-def test_a_malformed_request_is_refused_in_its_turn() -> None:
+def test_malformed_request_is_rejected_in_order() -> None:
     ensemble, clients = start()
     whole = frame(2, set_data("/a", b"data"))
     for client in clients[:2]:
@@ -317,7 +317,7 @@ def test_frames_wait_while_their_session_is_being_created() -> None:
     assert read_back(ensemble.take(client)[1:]) == [(1, 0), (2, 0)]
 
 
-def test_a_connection_that_never_said_who_it_is_gets_nothing() -> None:
+def test_connection_without_a_session_gets_no_reply() -> None:
     ensemble = Ensemble()
     client = ensemble.dial()
     ensemble.message(client, Frames([frame(1, get("/"))]))
@@ -350,7 +350,7 @@ def test_many_reads_after_a_write_are_answered_in_order() -> None:
     assert read_back(ensemble.take(client)) == [(0, 0), *((n + 1, error) for n, error in enumerate(errors))]
 
 
-def test_a_write_goes_to_the_leader_in_the_clients_own_bytes() -> None:
+def test_write_is_forwarded_in_the_clients_own_bytes() -> None:
     ensemble, (_, client, _) = start()
     body = SetDataRequest("/a", b"data", -1).encode() + b"trailing"
     ensemble.message(client, Frames([pack_int(9) + pack_int(OpCode.SET_DATA) + body]))

@@ -80,7 +80,7 @@ def test_one_reconfiguration_at_a_time() -> None:
     assert ask(joining="nonsense", ensemble=under_way) is ErrorCode.RECONFIG_IN_PROGRESS
 
 
-def test_the_version_is_looked_at_before_the_request() -> None:
+def test_reconfig_version_is_checked_before_the_request() -> None:
     assert ask(joining="nonsense", config_id=VERSION + 1) is ErrorCode.BAD_VERSION
     assert isinstance(ask(joining=FOUR, config_id=VERSION), Membership)
 
@@ -123,12 +123,12 @@ def test_two_voters_with_an_observer_are_a_valid_membership() -> None:
     assert (made.voters, made.observers) == ((1, 2), (4,))
 
 
-def test_servers_on_a_loopback_host_may_share_an_address() -> None:
+def test_servers_on_a_loopback_host_can_share_an_address() -> None:
     local = "server.4=127.0.0.1:1:2:observer;3,server.5=127.0.0.1:1:2:observer;3"
     assert changed(ask(joining=local)).observers == (4, 5)
 
 
-def test_groups_are_changed_as_a_whole_alone() -> None:
+def test_groups_require_a_whole_membership() -> None:
     grouped = Membership.parse(THREE.text.replace("version", "group.1=1:2:3\nversion"))
     assert ask(joining=FOUR, ensemble=view(current=grouped)) is ErrorCode.BAD_ARGUMENTS
 
@@ -161,7 +161,7 @@ def test_reconfig_is_refused_unless_it_is_enabled() -> None:
     assert error_of(prepared((), view(enabled=False), b"nonsense")) == ErrorCode.RECONFIG_DISABLED
 
 
-def test_the_acl_is_looked_at_after_everything_else() -> None:
+def test_reconfig_acl_is_checked_last() -> None:
     assert error_of(prepared((), view(), b"nonsense")) == ErrorCode.BAD_ARGUMENTS
     assert error_of(prepared((), view((1,)))) == ErrorCode.NEW_CONFIG_NO_QUORUM
     assert error_of(prepared((), view())) == ErrorCode.NO_AUTH
@@ -178,7 +178,7 @@ def test_reconfig_checks_permission_before_joining_servers(
     assert error_of(prepared(SUPER, view(), joining)) == ErrorCode.BAD_ARGUMENTS
 
 
-def test_a_server_may_have_several_addresses_where_all_may() -> None:
+def test_server_can_join_with_several_addresses_if_enabled() -> None:
     several = msgspec.structs.replace(view(), several_addresses=True)
     txn = prepared(SUPER, several, b"server.4=10.0.0.4:1:2|10.0.1.4:1:2:observer;3")
     assert isinstance(txn.body, SetDataTxn)

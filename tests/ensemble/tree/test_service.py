@@ -207,7 +207,7 @@ def test_unknown_auth_scheme_ends_the_connection():
     assert len(ensemble.take(client)) == 1 and client in ensemble.closed
 
 
-def test_a_password_opens_what_its_acl_guards():
+def test_digest_password_grants_its_acl():
     ensemble = Ensemble(servers=2)
     ann, bob = ensemble.connect(server=1), ensemble.connect(server=1)
     assert ensemble.ask(ann, create("/a", b"s", acl=(ACL(31, "auth", ""),))).err == ErrorCode.INVALID_ACL
@@ -226,7 +226,7 @@ def test_a_password_opens_what_its_acl_guards():
         assert ensemble.ask(bob, request).err == ErrorCode.NO_AUTH
 
 
-def test_reads_of_what_is_not_there():
+def test_reads_of_missing_nodes_are_no_node_errors():
     ensemble = Ensemble()
     client = ensemble.connect()
     for request in (exists("/no"), get("/no"), children("/no"), (OpCode.GET_ACL, PathRequest("/no")), exists("no")):
@@ -323,7 +323,7 @@ def test_normal_journal_has_sessions_only():
     assert [type(event) for _, event in ensemble.events] == [SessionCreated, SessionClosed]
 
 
-def test_the_counts_are_those_of_the_admin_words():
+def test_counters_equal_those_of_the_four_letter_words():
     ensemble = Ensemble(auto=False)
     client = ensemble.connect()
     ensemble.commit()
@@ -401,7 +401,7 @@ def _request(ensemble, client):
     return ForwardedRequest(SessionId(ensemble.session(client)[0]), 9, OpCode.SET_DATA, set_data("/")[1].encode())
 
 
-def test_the_membership_is_shown_in_its_node():
+def test_config_node_contains_the_membership():
     text = "server.1=localhost:2888:3888:participant;127.0.0.1:2181\nversion=0"
     ensemble = Ensemble()
     ensemble.services[0].describe_membership(ensemble.now, text, 0)

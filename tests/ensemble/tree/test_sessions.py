@@ -32,7 +32,7 @@ def test_ids_of_servers_from_128_on_are_negative():
     assert ids.next() == (200 << 56 | 1 << 16) - (1 << 64)
 
 
-def test_a_session_expires_within_a_tick_after_its_timeout():
+def test_session_expires_within_a_tick_of_its_timeout():
     for start in range(0, 200, 7):
         tracker = SessionTracker(TICK_MS, at(start))
         tracker.track(at(start), 1, 250)
@@ -68,7 +68,7 @@ def test_session_belongs_to_its_first_user_until_owner_changes():
     assert tracker.owned_by(1, LOCAL) and not tracker.owned_by(1, 7)
 
 
-def test_a_removed_session_leaves_nothing_behind():
+def test_removed_session_leaves_no_state():
     tracker = SessionTracker(TICK_MS, at(0))
     tracker.track(at(0), 1, 250)
     tracker.close(1)

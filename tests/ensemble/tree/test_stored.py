@@ -51,7 +51,7 @@ def test_a_loaded_tree_is_the_tree_that_was_saved() -> None:
         assert lazy.children(path) == eager.children(path)
 
 
-def test_the_nodes_of_a_snapshot_are_had_by_index_and_by_slice() -> None:
+def test_snapshot_nodes_support_index_and_slice() -> None:
     decoder = TreeDecoder()
     decoder.feed(b"".join(encode_tree(TreeSnapshot(Zxid(9), {}, images(), 0))))
     nodes, whole = decoder.snapshot(9, 0).nodes, images()
@@ -137,14 +137,14 @@ def test_a_tree_with_a_hole_is_refused(tree: list[NodeImage]) -> None:
         pytest.param(b"data" + struct.pack(">q", -1), b"data" + struct.pack(">q", 5), id="an unknown ACL"),
     ],
 )
-def test_records_that_make_no_sense_are_malformed(old: bytes, new: bytes) -> None:
+def test_invalid_records_are_malformed(old: bytes, new: bytes) -> None:
     raw = b"".join(encode_tree(TreeSnapshot(Zxid(1), {}, images()[:2], 0)))
     assert raw.count(old) == 1
     with pytest.raises(MalformedRecord):
         TreeDecoder().feed(raw.replace(old, new))
 
 
-def test_a_large_tree_may_arrive_in_any_pieces() -> None:
+def test_large_tree_can_arrive_in_any_pieces() -> None:
     raw = b"".join(encode_tree(some_snapshot()))
     for step in (7, 64, 1001):
         decoder = TreeDecoder()

@@ -104,6 +104,6 @@ def test_transactions_in_a_multi_decode_to_their_own_bytes(asked: Asked) -> None
         assert sub.body().encode() == sub.data
 
 
-def test_each_type_of_transaction_is_asked_for_here() -> None:
+def test_every_transaction_type_is_tested_here() -> None:
     asked_for = {op for op, _ in [*CREATED, *OTHERS, *ALONE]}
     assert asked_for | {OpCode.MULTI, OpCode.ERROR} == set(TXN_BODIES)

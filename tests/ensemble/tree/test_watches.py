@@ -51,7 +51,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("operation", "watch", "events"), TABLE)
-def test_each_operation_fires_the_watches_that_zookeepers_does(operation, watch, events):
+def test_each_operation_fires_the_same_watches_as_zookeeper(operation, watch, events):
     ensemble, writer, watcher = watching(watch)
     ensemble.send(writer, operation)
     assert fired(ensemble, watcher) == events

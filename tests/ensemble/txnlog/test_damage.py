@@ -121,7 +121,7 @@ def test_flips_in_a_larger_log_never_serve_a_changed_transaction(tmp_path: Path,
     assert [txn.encoded() for txn in read or []] == [txn.encoded() for txn in txns[: len(read or [])]]
 
 
-def test_the_damaged_part_is_set_aside_and_later_logs_with_it(tmp_path: Path) -> None:
+def test_damaged_log_and_later_logs_are_set_aside(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 6), range(6, 9))
     path = tmp_path / "log.100000001"
     raw, scanned = read_log(path)
@@ -168,7 +168,7 @@ def test_snapshot_named_like_a_later_one_is_rejected(tmp_path: Path) -> None:
     assert "it ends at 0x100000002" in recovery.damages[0].reason
 
 
-def test_logs_without_any_snapshot_are_trusted_when_told_so(tmp_path: Path) -> None:
+def test_logs_without_a_snapshot_are_trusted_if_configured(tmp_path: Path) -> None:
     """snapshot.trust.empty: for an upgrade from servers that wrote no snapshot at their start."""
     directories = directories_with(tmp_path, range(1, 4), snapshots=())
     recovered = recover(directories, RecoveryPolicy(trusts_empty=True)).recovered
@@ -179,7 +179,7 @@ def test_logs_without_any_snapshot_are_trusted_when_told_so(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("content", [b"", b"\x82SNAPPY\0", b"\x82SNAPPY\0\0\0\0\1\0\0\0\1\0\0\0\x09abc"])
-def test_a_damaged_snappy_snapshot_is_passed_over_like_any_other(tmp_path: Path, content: bytes) -> None:
+def test_damaged_snappy_snapshot_is_skipped_like_any_other(tmp_path: Path, content: bytes) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     (tmp_path / "snapshot.100000003.snappy").write_bytes(content)
     recovery = recover(directories, ONE_OF_THREE)
@@ -195,7 +195,7 @@ def test_incomplete_history_of_a_lone_peer_is_reported(tmp_path: Path) -> None:
         recover(directories)
 
 
-def test_a_history_in_doubt_is_so_until_another_takes_its_place(tmp_path: Path) -> None:
+def test_doubt_lasts_until_the_history_is_replaced(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     losses.note_doubt(tmp_path)
     for _ in range(2):
@@ -222,7 +222,7 @@ def test_damage_before_the_truncation_point_is_reported(tmp_path: Path, flipped:
     assert [damage.file for damage in recovery.damages] == [path.name]
 
 
-def test_damage_behind_where_the_log_is_cut_goes_with_the_rest(tmp_path: Path) -> None:
+def test_damage_after_the_truncation_point_is_removed(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 7))
     path = tmp_path / f"log.{EPOCH_1 + 1:x}"
     raw = bytearray(path.read_bytes())

@@ -77,7 +77,7 @@ def test_names_of_new_directories_survive_a_power_loss(tmp_path: Path, monkeypat
     assert len(synced) == 3
 
 
-def test_a_text_has_its_line_ends_as_python_has_them(tmp_path: Path) -> None:
+def test_text_files_have_universal_line_ends(tmp_path: Path) -> None:
     (tmp_path / "text").write_bytes("ä\r\nb\rc\n".encode())
     assert read_text(tmp_path / "text") == "ä\nb\nc\n"
 
@@ -148,7 +148,7 @@ def test_file_is_rewritten_in_pieces_at_their_offsets(tmp_path: Path, monkeypatc
     assert b"".join(part for _, part in written) == content == (tmp_path / "log.1").read_bytes()
 
 
-def test_the_kernel_is_asked_to_drop_just_that_part_and_need_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_cache_drop_covers_the_range_and_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, ...]] = []
 
     def refuse(*arguments: int) -> None:
@@ -172,7 +172,7 @@ def test_files_are_removed_durably_and_missing_ones_skipped(tmp_path: Path, monk
     unlink(paths[0])
 
 
-def test_a_tree_of_directories_is_removed_with_all_in_it(tmp_path: Path) -> None:
+def test_directory_tree_is_removed_with_its_files(tmp_path: Path) -> None:
     (tmp_path / "a" / "b" / "c").mkdir(parents=True)
     for name in ("a/one", "a/b/two", "a/b/c/three"):
         write_bytes(tmp_path / name, b"x")

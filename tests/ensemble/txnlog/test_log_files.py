@@ -80,7 +80,7 @@ def test_a_log_file_is_durable_when_the_next_one_begins(tmp_path: Path, monkeypa
     assert done[-3:] == ["written", "durable", "closed"]
 
 
-def test_a_log_file_is_as_large_from_the_begin_as_zookeepers(tmp_path: Path) -> None:
+def test_new_log_file_is_as_large_as_zookeepers(tmp_path: Path) -> None:
     """zookeeper.preAllocSize is 65536 KB by default."""
     writer = LogWriter(tmp_path)
     writer.append([a_txn(EPOCH_1 + 1)])
@@ -110,7 +110,7 @@ def test_preallocation_writes_zeros_in_aligned_pieces(tmp_path: Path, monkeypatc
     writer.roll()
 
 
-def test_a_disk_that_takes_less_at_once_gets_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partial_disk_write_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pwrite = os.pwrite
     monkeypatch.setattr(HOST, "pwrite", lambda descriptor, data, at: pwrite(descriptor, data[:50], at))
     writer = LogWriter(tmp_path, 1000)
@@ -171,7 +171,7 @@ def test_new_log_file_is_reported_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("to", range(9))
-def test_cutting_leaves_what_is_up_to_there(tmp_path: Path, to: int) -> None:
+def test_truncation_keeps_transactions_up_to_the_zxid(tmp_path: Path, to: int) -> None:
     directories_with(tmp_path, range(1, 4), range(4, 6), range(6, 8))
     truncate_logs(tmp_path, EPOCH_1 + to)
     left = [numbers(path) for _, path in list_logs(tmp_path)]
@@ -182,7 +182,7 @@ def test_cutting_leaves_what_is_up_to_there(tmp_path: Path, to: int) -> None:
 
 
 @pytest.mark.parametrize(("to", "left"), [(2, [1, 2]), (3, [1, 2, 3]), (4, [1, 2, 3]), (6, [1, 2, 3])])
-def test_a_file_with_damage_is_cut_only_before_the_damage(tmp_path: Path, to: int, left: list[int]) -> None:
+def test_damaged_file_is_truncated_only_before_the_damage(tmp_path: Path, to: int, left: list[int]) -> None:
     """Truncating at damage that lies before the position would count as the requested truncation."""
     directories_with(tmp_path, range(1, 7))
     path = tmp_path / "log.100000001"
@@ -196,7 +196,7 @@ def test_a_file_with_damage_is_cut_only_before_the_damage(tmp_path: Path, to: in
     assert (path.stat().st_size == ends[to - 1]) == (to <= 3)
 
 
-def test_a_file_is_cut_and_a_record_closed_durably(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_truncation_and_record_closing_are_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "log.1"
     path.write_bytes(b"abcdef")
     synced: list[bytes] = []
@@ -286,7 +286,7 @@ def test_torn_tail_is_the_start_of_a_record_that_was_not_synced(tail: bytes, tor
     assert is_torn_tail(data, 16 + len(RECORD)) is torn
 
 
-def test_a_record_behind_damage_is_found_wherever_the_file_ends() -> None:
+def test_record_after_damage_is_found_at_any_file_end() -> None:
     for behind in range(4):
         assert whole_record_after(b"xx" + RECORD + bytes(behind), 0) == 2
         assert whole_record_after(b"xx" + RECORD[:-1] + bytes(behind), 0) is None
@@ -310,7 +310,7 @@ def test_a_record_behind_damage_is_found_wherever_the_file_ends() -> None:
         ((0, 0), (0, 1), True),
     ],
 )
-def test_which_transaction_may_come_right_after_which(
+def test_successor_of_a_transaction_is_checked_by_zxid(
     last: tuple[int, int], zxid: tuple[int, int], right: bool
 ) -> None:
     """An epoch's first transaction has the counter 1 (Leader.propose); within an epoch each is the next."""
@@ -341,14 +341,14 @@ def test_learner_piece_ends_at_its_transaction_or_byte_limit(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("read_bytes", [1, 13, 50, 1000])
-def test_records_are_read_whole_in_whatever_pieces_the_file_is(
+def test_records_are_read_completely_for_any_read_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_bytes: int
 ) -> None:
     monkeypatch.setattr(log_reading, "_READ_BYTES", read_bytes)
     assert read(LogReader(directories_with(tmp_path, range(1, 5), range(5, 9))), 0) == list(range(1, 9))
 
 
-def test_where_pieces_ended_is_remembered_for_so_many_learners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_piece_ends_are_remembered_for_a_limited_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A learner with no remembered position is searched from the file's start: slower, with the same result."""
     monkeypatch.setattr(log_reading, "_POSITIONS_MAX", 2)
     monkeypatch.setattr(log_reading, "PIECE_TXNS", 1)
@@ -372,7 +372,7 @@ def test_file_purged_during_reading_ends_the_learners_pieces(tmp_path: Path, lea
     assert read(reader, learner, base=0) == (list(range(learner + 1, 9)) if 4 <= learner < 8 else None)
 
 
-def test_without_any_log_file_nothing_is_read(tmp_path: Path) -> None:
+def test_missing_log_files_give_no_transactions(tmp_path: Path) -> None:
     assert read(LogReader(Directories(tmp_path, tmp_path)), 0) is None
 
 
@@ -391,13 +391,13 @@ def test_learner_gets_no_log_larger_than_part_of_a_snapshot(tmp_path: Path) -> N
     assert read(LogReader(directories), 6, factor=(behind_6 - 1) / snapshot) is None
 
 
-def test_without_a_snapshot_no_log_is_small_enough(tmp_path: Path) -> None:
+def test_log_is_never_small_enough_without_a_snapshot(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 5), snapshots=())
     assert read(LogReader(directories), 0, factor=1e9) is None
     assert read(LogReader(directories), 0) == [1, 2, 3, 4], "without a factor the size does not matter"
 
 
-def test_a_record_that_is_being_written_ends_what_a_learner_gets(tmp_path: Path) -> None:
+def test_unfinished_record_ends_the_learners_pieces(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 5))
     path = directories.logs()[0][1]
     raw = path.read_bytes()
@@ -409,5 +409,5 @@ def test_a_record_that_is_being_written_ends_what_a_learner_gets(tmp_path: Path)
         assert read(LogReader(directories), 0) == [1, 2, 3]
 
 
-def test_the_magic_number_is_zookeepers() -> None:
+def test_magic_number_is_zookeepers() -> None:
     assert LOG_MAGIC.to_bytes(4, "big") == b"ZKLG"

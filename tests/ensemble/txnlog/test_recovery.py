@@ -96,7 +96,7 @@ def test_torn_log_tail_loses_one_record_and_is_reported(tmp_path: Path) -> None:
             assert path.stat().st_size == begin
 
 
-def test_a_log_that_ends_within_a_record_is_cut_too(tmp_path: Path) -> None:
+def test_log_that_ends_within_a_record_is_truncated_too(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     path = tmp_path / "log.100000001"
     raw, scanned = read_log(path)
@@ -140,7 +140,7 @@ def test_transactions_without_any_snapshot_are_refused(tmp_path: Path) -> None:
         recover(directories)
 
 
-def test_a_foreign_file_is_refused_by_name(tmp_path: Path) -> None:
+def test_foreign_file_is_rejected_by_name(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     (tmp_path / "log.100000009").write_bytes(b"#!/bin/sh\necho hello to you\n")
     with pytest.raises(DataDirectoryError, match="not a ZooKeeper transaction log"):
@@ -187,7 +187,7 @@ def test_missing_epoch_files_use_the_last_transactions_epoch(tmp_path: Path) -> 
     assert (tmp_path / CURRENT).read_bytes() == b"1"
 
 
-def test_an_epoch_that_was_written_but_not_renamed_is_taken_over(tmp_path: Path) -> None:
+def test_epoch_written_but_not_renamed_is_used(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     (tmp_path / CURRENT).write_bytes(b"0")
     (tmp_path / "currentEpoch.tmp").write_bytes(b"1")
@@ -230,7 +230,7 @@ def test_truncation_without_an_old_snapshot_changes_no_file(tmp_path: Path) -> N
     assert counters(directories) == [6, 7, 8]
 
 
-def test_a_replaced_history_leaves_nothing_of_the_old_one(tmp_path: Path) -> None:
+def test_replaced_history_removes_the_old_files(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 9), snapshots=(0, EPOCH_1 + 7))
     replace_history(directories, some_snapshot(EPOCH_1 + 3))
     assert [path.name for _, path in list_snapshots(tmp_path)] == ["snapshot.100000003"]
@@ -255,7 +255,7 @@ def test_interrupted_replacement_is_all_or_nothing(tmp_path: Path) -> None:
         assert not (tmp_path / REPLACING_NAME).exists()
 
 
-def test_a_half_written_snapshot_is_not_even_looked_at(tmp_path: Path) -> None:
+def test_partly_written_snapshot_is_ignored(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 3))
     (tmp_path / ".snapshot.tmp").write_bytes(b"ZKSN")
     assert recover(directories).damages == []
@@ -282,7 +282,7 @@ def test_two_processes_cannot_share_a_data_directory(tmp_path: Path) -> None:
     again[0].release()
 
 
-def test_a_brokers_directory_is_refused(tmp_path: Path) -> None:
+def test_data_directory_of_a_broker_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("broker.id=1\n")
     with pytest.raises(DataDirectoryError, match="belongs to a Kafka broker"):
         open_directories(tmp_path, tmp_path)

@@ -40,7 +40,7 @@ def file_of(directory: Path, zxid: Zxid = ZXID, suffix: str = "") -> bytes:
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".snappy"])
-def test_how_it_is_compressed_is_seen_by_its_first_bytes(tmp_path: Path, suffix: str) -> None:
+def test_compression_is_detected_by_the_first_bytes(tmp_path: Path, suffix: str) -> None:
     (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path, suffix=suffix))
     read = read_received(tmp_path / RECEIVED_NAME)
     assert (read.zxid, read.digest) == (ZXID, snapshot().digest)

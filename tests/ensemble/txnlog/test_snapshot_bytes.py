@@ -52,7 +52,7 @@ def decoded(data: bytes) -> TreeDecoder:
 
 
 @pytest.mark.parametrize("step", [1, 7, 64, 1000, 1 << 20])
-def test_the_data_of_a_tree_is_counted_once_however_it_arrives(step: int) -> None:
+def test_tree_data_is_counted_once_for_any_pieces(step: int) -> None:
     nodes = [node(""), node("/none", None), node("/empty", b""), node("/a", b"x" * 100), node("/a/b", b"y" * 31)]
     raw = b"".join(encode_tree(TreeSnapshot(Zxid(1), {}, nodes, 0)))
     decoder = TreeDecoder()
@@ -62,7 +62,7 @@ def test_the_data_of_a_tree_is_counted_once_however_it_arrives(step: int) -> Non
     assert list(decoder.nodes) == nodes
 
 
-def test_zookeepers_files_make_the_layout_of_these_tests() -> None:
+def test_layout_of_these_tests_is_that_of_zookeepers_files() -> None:
     """The pieces above together form a tree as the decoder of ZooKeeper's own files reads it."""
     decoder = decoded(NO_SESSIONS_NO_LISTS + ROOT_NODE + a_node(b"/a", b"hello") + END + b"behind")
     assert decoder.done and decoder.rest == b"behind"
@@ -91,7 +91,7 @@ def test_zookeepers_files_make_the_layout_of_these_tests() -> None:
         pytest.param(NO_SESSIONS_NO_LISTS + ROOT_NODE + INT.pack((256 << 20) + 1), id="a path that is too large"),
     ],
 )
-def test_bytes_that_are_no_tree_are_refused_at_once(data: bytes) -> None:
+def test_bytes_that_are_no_tree_are_rejected_at_once(data: bytes) -> None:
     with pytest.raises(MalformedRecord):
         decoded(data)
 
@@ -116,7 +116,7 @@ def test_counts_of_minus_one_are_none() -> None:
     assert decoded(INT.pack(-1) + INT.pack(-1) + ROOT_NODE + END).done
 
 
-def test_a_list_of_acls_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_acl_list_length_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot_format, "ACL_ROW_BYTES_MAX", 100)
     row = INT.pack(0) + INT.pack(1) + LONG.pack(0) + INT.pack(1 << 20)
     decoder = decoded(row + bytes(100 - 12))
@@ -125,7 +125,7 @@ def test_a_list_of_acls_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPat
         decoder.feed(b"\0")
 
 
-def test_sessions_and_lists_come_back(tmp_path: Path) -> None:
+def test_sessions_and_acl_lists_round_trip(tmp_path: Path) -> None:
     lists = [(ACL(31, "digest", f"u{n}:x"),) for n in range(3)]
     nodes = [node(""), *(node(f"/{n}", b"", acl) for n, acl in enumerate([*lists, OPEN_ACL, lists[0]]))]
     sessions = {SessionId(-(1 << 63)): 0, SessionId((1 << 63) - 1): (1 << 31) - 1}
@@ -156,7 +156,7 @@ def test_acl_lists_are_numbered_from_one_without_the_open_list() -> None:
         ([12, 3], [12, 3]),
     ],
 )
-def test_records_are_put_together_until_they_have_the_size(sizes: list[int], chunks: list[int]) -> None:
+def test_records_are_joined_up_to_the_chunk_size(sizes: list[int], chunks: list[int]) -> None:
     assert [len(chunk) for chunk in in_chunks((b"x" * size for size in sizes), 10)] == chunks
 
 
@@ -189,7 +189,7 @@ def parts_of(zxid: int, digest_zxid: int | None, last: int | None, digest: int =
     ("digest_zxid", "last", "digest"),
     [(5, 5, 7), (5, None, 7), (None, None, 0), (4, 5, 0), (6, 5, 0)],
 )
-def test_a_digest_counts_where_it_is_of_the_files_zxid(
+def test_digest_counts_only_if_it_is_of_the_files_zxid(
     tmp_path: Path, digest_zxid: int | None, last: int | None, digest: int
 ) -> None:
     """A fuzzy snapshot's digest belongs to a later zxid, and does not describe the tree at this one."""
@@ -204,7 +204,7 @@ def test_snapshot_zxid_is_read_from_its_end_if_its_name_has_none() -> None:
         read_stream(io.BytesIO(parts_of(5, 5, None)))
 
 
-def test_a_file_of_a_zookeeper_without_digests_is_whole(tmp_path: Path) -> None:
+def test_file_of_a_zookeeper_without_digests_is_complete(tmp_path: Path) -> None:
     """With digest.enabled=false 3.9.5 writes the zxid after the tree; it was rejected as damaged."""
     (tmp_path / "snapshot.5").write_bytes(parts_of(5, None, 5))
     read = read_snapshot(tmp_path / "snapshot.5")
@@ -215,7 +215,7 @@ def test_a_file_of_a_zookeeper_without_digests_is_whole(tmp_path: Path) -> None:
         read_snapshot(tmp_path / "snapshot.6")
 
 
-def test_our_file_is_those_parts_in_that_order(tmp_path: Path) -> None:
+def test_our_snapshot_file_has_its_parts_in_order(tmp_path: Path) -> None:
     write_snapshot(tmp_path, TreeSnapshot(Zxid(5), {}, [node("")], 7))
     assert (tmp_path / "snapshot.5").read_bytes() == parts_of(5, 5, 5)
     assert b"ZKSN" + INT.pack(2) + LONG.pack(-1) == SNAPSHOT_HEADER
@@ -277,7 +277,7 @@ def test_damaged_compression_is_reported_at_the_start(
     assert all(file.closed for file in opened)
 
 
-def test_a_tree_is_read_in_whatever_pieces_the_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tree_is_read_for_any_read_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = read_snapshot(REAL / "snapshot.10000001f")
     for piece in (1, 10, 333):
         monkeypatch.setattr(snapshots, "PIECE_BYTES", piece)

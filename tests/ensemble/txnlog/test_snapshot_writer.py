@@ -105,7 +105,7 @@ def owner(tmp_path: Path) -> Iterator[Owner]:
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".snappy"])
-def test_the_file_holds_the_tree_as_it_was_when_it_was_taken(tmp_path: Path, suffix: str) -> None:
+def test_snapshot_file_has_the_tree_at_its_start(tmp_path: Path, suffix: str) -> None:
     owner = Owner(tmp_path, suffix)
     owner.fill(3)
     for n in range(2):
@@ -164,7 +164,7 @@ def flip(path: Path, offset: int) -> None:
     ],
     ids=["a byte in the middle", "a byte near the end", "cut", "gone"],
 )
-def test_damage_in_the_file_before_is_not_passed_on(owner: Owner, damage: Callable[[Path], None]) -> None:
+def test_damage_in_the_previous_file_is_not_copied(owner: Owner, damage: Callable[[Path], None]) -> None:
     owner.fill(5)
     path = owner.snapshot()
     owner.set("/n1", b"later")
@@ -176,7 +176,7 @@ def test_damage_in_the_file_before_is_not_passed_on(owner: Owner, damage: Callab
     assert held(owner.snapshot()) == owner.images()
 
 
-def test_lists_of_znodes_that_changed_are_known_to_the_file(owner: Owner) -> None:
+def test_acl_lists_of_changed_znodes_are_in_the_file(owner: Owner) -> None:
     owner.fill(3)
     owner.create("/secret", b"", SECRETS[0])
     owner.snapshot()
@@ -198,7 +198,7 @@ def test_too_many_acl_lists_cause_a_full_snapshot(owner: Owner, monkeypatch: pyt
     assert owner.made_for_next() == blocks
 
 
-def test_another_tree_takes_nothing_over(owner: Owner) -> None:
+def test_snapshot_of_another_tree_reuses_no_block(owner: Owner) -> None:
     """After a history was replaced, blocks with the same numbers differ."""
     owner.fill(3)
     path = owner.snapshot()
@@ -242,7 +242,7 @@ def test_snapshots_are_written_one_at_a_time_and_leave_no_rest(owner: Owner) -> 
     assert owner.take()
 
 
-def test_a_peer_that_ends_meanwhile_leaves_no_snapshot(owner: Owner) -> None:
+def test_peer_stopped_during_a_snapshot_leaves_none(owner: Owner) -> None:
     owner.fill(5)
     owner.closed = True
     assert owner.take()
@@ -251,7 +251,7 @@ def test_a_peer_that_ends_meanwhile_leaves_no_snapshot(owner: Owner) -> None:
     assert list(owner.directory.iterdir()) == [] and owner.outcomes.empty()
 
 
-def test_a_snapshot_counts_only_when_the_log_is_durable_as_far(owner: Owner) -> None:
+def test_snapshot_counts_only_after_its_log_is_durable(owner: Owner) -> None:
     """Otherwise, after a power loss, the log has a hole that only this snapshot covers: seed 11238 of the simulated
     world."""
     assert owner.writer.start_snapshot(some_snapshot())

@@ -32,7 +32,7 @@ def noted(*, learning: bool) -> StageTimes:
     return stages
 
 
-def test_each_stage_is_measured_from_its_own_begin() -> None:
+def test_each_stage_is_measured_from_its_own_start() -> None:
     stages = noted(learning=False)
     assert (stages.queue_ms.count, stages.queue_ms.minimum, stages.queue_ms.maximum) == (2, 20, 30)
     assert (stages.whole_ms.count, stages.whole_ms.minimum, stages.whole_ms.maximum) == (2, 30, 40)
@@ -48,7 +48,7 @@ def test_learner_measures_the_propagation_time_from_its_leader() -> None:
     assert (stages.proposed_ms.count, stages.proposed_ms.total) == (5, 5 * 70)
 
 
-def test_clocks_that_differ_make_no_time_negative() -> None:
+def test_clock_difference_gives_no_negative_time() -> None:
     stages = StageTimes()
     stages.learning = True
     stages.note(1, [0], process_ns=0, sync_ns=0, behind=0, made_ms=2000, wall_ms=1000)
@@ -99,7 +99,7 @@ def done(storage: Storage) -> None:
         os.sched_yield()
 
 
-def test_a_storage_measures_each_group(owner: Owner) -> None:
+def test_storage_measures_each_group(owner: Owner) -> None:
     storage = owner.storage
     storage.submit([*appends(3), Barrier(1)])
     owner.run_one()

@@ -154,7 +154,7 @@ def test_effects_are_carried_out_in_order(owner: Owner, tmp_path: Path) -> None:
     assert counters(owner.directories) == [1, 2, 3]
 
 
-def test_the_history_of_an_epoch_is_durable_before_the_epoch_is(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_history_is_durable_before_its_epoch(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise a power loss leaves a peer that votes with an epoch whose transactions it lost."""
     done: list[str] = []
     fdatasync, rename = os.fdatasync, os.rename
@@ -165,7 +165,7 @@ def test_the_history_of_an_epoch_is_durable_before_the_epoch_is(owner: Owner, mo
     assert done[-3:-1] == ["log", "currentEpoch"]
 
 
-def test_a_storage_that_is_closed_gives_up_its_snapshot(owner: Owner, tmp_path: Path) -> None:
+def test_closed_storage_cancels_its_snapshot(owner: Owner, tmp_path: Path) -> None:
     """No loop runs its steps after that: its thread would wait for ever."""
     owner.storage.take_snapshot(DataTree().to_snapshot())
     owner.storage.close()
@@ -200,7 +200,7 @@ def test_rotten_snapshot_is_reported_when_the_next_one_needs_it(owner: Owner, tm
     assert owner.spoiled == 1 and not owner.snapshots
 
 
-def test_a_replacing_snapshot_begins_a_new_history(owner: Owner, tmp_path: Path) -> None:
+def test_replacing_snapshot_starts_a_new_history(owner: Owner, tmp_path: Path) -> None:
     owner.storage.submit([SaveSnapshot(some_snapshot(EPOCH_1 + 9), True), *appends(10), Barrier(1)])
     owner.run_one()
     owner.run_one()
@@ -222,7 +222,7 @@ def test_disk_failure_is_reported_once_and_stops_all_answers(owner: Owner, monke
     assert owner.posted.empty()
 
 
-def test_closing_finishes_what_is_queued(owner: Owner) -> None:
+def test_close_finishes_queued_work(owner: Owner) -> None:
     owner.storage.submit([*appends(3, 4, 5), Barrier(1)])
     owner.storage.close()
     assert owner.posted.qsize() == 1
@@ -289,7 +289,7 @@ def test_a_slow_sync_is_warned_about(tmp_path: Path) -> None:
         pytest.param(3, 0, 1e6, [4, 5, 6, 7, 8], id="small enough"),
     ],
 )
-def test_the_log_is_read_for_a_learner(
+def test_log_is_read_for_a_learner(
     tmp_path: Path, after: int, base: int, factor: float, answer: list[int] | None
 ) -> None:
     owner = Owner(directories_with(tmp_path, range(1, 5), range(5, 9)))
@@ -330,7 +330,7 @@ def test_failed_read_for_a_learner_does_not_stop_later_reads(tmp_path: Path, mon
     owner.storage.close()
 
 
-def test_a_gap_in_the_log_ends_what_a_learner_gets(tmp_path: Path) -> None:
+def test_log_gap_ends_the_learners_pieces(tmp_path: Path) -> None:
     owner = Owner(directories_with(tmp_path, range(1, 4), range(5, 7)))
     owner.storage.read_log(ReadLog(LinkId(1), Zxid(EPOCH_1), Zxid(EPOCH_1), 0.0))
     owner.run_one()
@@ -350,7 +350,7 @@ def read_behind(owner: Owner, after: int, base: int, borders: dict[Zxid, Zxid]) 
     return owner.read[-1][1]
 
 
-def test_a_learner_goes_on_from_one_epoch_into_the_next(tmp_path: Path) -> None:
+def test_learner_continues_from_one_epoch_into_the_next(tmp_path: Path) -> None:
     owner = Owner(directories_with(tmp_path, range(1, 5), snapshots=(0, EPOCH_1 + 2)))
     log_of_epoch_2(owner.directories, range(1, 3))
     borders = {Zxid(EPOCH_1 + 4): Zxid(EPOCH_2 + 1)}
@@ -411,7 +411,7 @@ def directories_of_a_storage(tmp_path: Path) -> Directories:
     return owner.directories
 
 
-def test_a_newest_log_that_is_gone_is_missed(tmp_path: Path) -> None:
+def test_lost_newest_log_is_detected(tmp_path: Path) -> None:
     directories = directories_of_a_storage(tmp_path)
     assert recover(directories, ONE_OF_THREE).recovered.complete
     (directories.log / "log.100000003").unlink()
@@ -434,7 +434,7 @@ def test_removing_the_newest_log_keeps_a_history_complete(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("covered", [3, 4])
-def test_a_newest_log_that_a_snapshot_covers_for_is_not_missed(tmp_path: Path, covered: int) -> None:
+def test_lost_newest_log_covered_by_a_snapshot_is_ignored(tmp_path: Path, covered: int) -> None:
     """The note names only the first transaction of the file, so a snapshot of that one covers the log."""
     directories = directories_of_a_storage(tmp_path)
     write_snapshot(directories.data, some_snapshot(EPOCH_1 + covered))

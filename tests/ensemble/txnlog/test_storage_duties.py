@@ -163,7 +163,7 @@ def test_closed_event_loop_gets_no_callbacks(tmp_path: Path) -> None:
     assert [txn.zxid for txn in recover(owner.directories).recovered.txns] == [EPOCH_1 + 1] and owner.tokens == []
 
 
-def test_snapshots_left_in_the_log_directory_are_not_hidden(tmp_path: Path) -> None:
+def test_snapshots_in_the_log_directory_are_reported(tmp_path: Path) -> None:
     """FileTxnSnapLog.checkLogDir and checkSnapDir."""
     (tmp_path / "l" / "version-2").mkdir(parents=True)
     (tmp_path / "l" / "version-2" / "snapshot.1").write_bytes(b"")

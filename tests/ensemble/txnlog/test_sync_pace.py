@@ -42,7 +42,7 @@ def quick_pace(quick_us: int = 1000) -> SyncPace:
     return noted(SyncPace(quick_us), *[MS // 10] * WINDOW)
 
 
-def test_a_disk_is_not_quick_before_it_is_known() -> None:
+def test_disk_is_not_fast_before_it_is_measured() -> None:
     pace = noted(SyncPace(1000), *[MS // 10] * (WINDOW - 1))
     assert not pace.is_quick(0)
     assert noted(pace, MS // 10).is_quick(0)
@@ -73,13 +73,13 @@ def test_frequent_stalls_double_the_pause_up_to_a_limit() -> None:
     assert bars == [1, 2, 4, 8, 16, 32, 60, 60, 60] and BAR_NS_MAX == 60 * BAR_NS_MIN
 
 
-def test_a_disk_that_was_quick_for_long_is_forgiven_one_stall() -> None:
+def test_fast_disk_is_allowed_one_stall() -> None:
     pace = noted(quick_pace(), STALL_NS)
     noted(pace, STALL_NS, *[MS // 10] * WINDOW, now_ns=2 * BAR_NS_MIN)
     assert pace.is_quick(3 * BAR_NS_MIN)
 
 
-def test_a_threshold_of_zero_leaves_every_sync_to_the_thread() -> None:
+def test_threshold_of_zero_runs_every_sync_in_the_thread() -> None:
     assert not quick_pace(quick_us=0).is_quick(0)
 
 
@@ -116,7 +116,7 @@ def wait_for_thread(storage: Storage) -> None:
         os.sched_yield()
 
 
-def test_a_quick_disk_is_done_with_when_the_call_returns(owner: Owner) -> None:
+def test_fast_disk_sync_is_done_when_the_call_returns(owner: Owner) -> None:
     effects = [*appends(3), Barrier(100), *appends(4), Barrier(101)]
     assert owner.storage.is_quick(effects)
     owner.storage.carry_out(effects)
@@ -125,7 +125,7 @@ def test_a_quick_disk_is_done_with_when_the_call_returns(owner: Owner) -> None:
     assert (owner.storage.txns_logged, owner.storage.batch_sizes.count) == (2, 1)
 
 
-def test_the_loop_goes_on_in_the_file_that_the_thread_began(owner: Owner) -> None:
+def test_loop_continues_the_file_that_the_thread_started(owner: Owner) -> None:
     owner.storage.submit([*appends(3), Barrier(100)])
     owner.run_one()
     wait_for_thread(owner.storage)
@@ -146,11 +146,11 @@ def test_sync_goes_to_the_thread_while_earlier_ones_are_pending(owner: Owner) ->
     assert owner.tokens == [[100]]
 
 
-def test_whatever_is_no_append_goes_to_the_storage_thread(owner: Owner) -> None:
+def test_effects_other_than_appends_run_in_the_thread(owner: Owner) -> None:
     assert not owner.storage.is_quick([SaveAcceptedEpoch(Epoch(2)), Barrier(100)])
 
 
-def test_a_large_group_goes_to_the_storage_thread(owner: Owner) -> None:
+def test_large_group_runs_in_the_thread(owner: Owner) -> None:
     few, many = appends(*range(3, 3 + WAIT_TXNS_MAX)), appends(*range(3, 4 + WAIT_TXNS_MAX))
     assert owner.storage.is_quick(few) and not owner.storage.is_quick(many)
 
@@ -162,7 +162,7 @@ def test_stall_in_the_event_loop_moves_next_sync_to_the_thread(owner: Owner, clo
     assert owner.tokens == [[100]] and not owner.storage.is_quick(effects)
 
 
-def test_syncs_of_the_thread_show_that_the_disk_has_become_slow(owner: Owner, clock: Clock) -> None:
+def test_thread_syncs_reveal_a_slow_disk(owner: Owner, clock: Clock) -> None:
     clock.sync_ns = 2 * MS
     for token in range(100, 100 + WINDOW):
         owner.storage.submit([*appends(token), Barrier(token)])

@@ -193,7 +193,7 @@ def test_follower_starts_its_disk_before_it_applies_commits() -> None:
     assert solo.app.last_applied == make_zxid(1, 1) and not solo.of(Barrier, rest)
 
 
-def test_a_long_batch_of_requests_goes_out_in_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_batch_of_requests_is_sent_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broadcast, "STRETCH_TXNS", 2)
     solo = leader_of_two()
     outlet = Outlet(solo)

@@ -87,7 +87,7 @@ def test_observer_logs_transactions_and_acks_newleader_only() -> None:
     assert acks == [Ack(E1), Ack(E1)] and len(world.nodes[4].disk.log) == 5
 
 
-def test_session_touches_travel_in_the_answer_to_a_ping() -> None:
+def test_session_touches_are_sent_in_the_ping_reply() -> None:
     solo = synced_follower()
     solo.app.touched = [(SessionId(5), 4000)]
     assert solo.packets(solo.packet(Ping(E1))) == [Ping(E1, ((SessionId(5), 4000),))]

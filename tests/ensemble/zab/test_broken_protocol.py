@@ -80,7 +80,7 @@ def promised(**options: object) -> Solo:
         pytest.param([Diff(Zxid(0)), NewLeader(make_zxid(1, 1))], id="NEWLEADER with a counter"),
     ],
 )
-def test_a_leader_whose_history_makes_no_sense_is_left(packets: list[Packet]) -> None:
+def test_leader_with_an_invalid_history_is_left(packets: list[Packet]) -> None:
     solo = promised()
     effects = [effect for packet in packets for effect in solo.packet(packet)]
     assert broken(solo, effects) and closed(solo, effects) == [LINK]
@@ -95,7 +95,7 @@ class NoTree(ListApplication):
             raise ValueError("a node without its parent")
 
 
-def test_a_leader_whose_snapshot_is_no_tree_is_left() -> None:
+def test_leader_with_an_invalid_snapshot_is_left() -> None:
     solo = promised(app=NoTree())
     effects = solo.packet(Snap(Z15, tree(txn(1, 5)))) + solo.packet(NewLeader(E1))
     assert broken(solo, effects) and solo.peer.state is PeerState.LOOKING
@@ -125,7 +125,7 @@ def needing_a_snapshot() -> Solo:
 
 
 @pytest.mark.parametrize("packet", [Diff(Z15), Trunc(Z12)])
-def test_where_only_a_snapshot_can_help_nothing_else_is_taken(packet: Packet) -> None:
+def test_peer_that_needs_a_snapshot_accepts_only_that(packet: Packet) -> None:
     solo = needing_a_snapshot()
     assert broken(solo, solo.packet(packet, AGAIN)) and solo.peer.state is PeerState.LOOKING
 
@@ -301,7 +301,7 @@ def test_observer_that_reconnects_counts_once() -> None:
     assert not solo.packets(solo.packet(Ping(Zxid(0)), OBSERVERS)), "nobody hears the old connection any more"
 
 
-def test_so_many_observers_are_served_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_observers_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observer_master, "OBSERVERS_MAX", 2)
     solo = master()
     links = [LinkId(30), LinkId(31)]
@@ -309,7 +309,7 @@ def test_so_many_observers_are_served_and_no_more(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(("state", "limit"), [(master, "init_limit"), (syncing, "init_limit"), (serving, "sync_limit")])
-def test_an_observer_that_is_silent_for_too_long_is_let_go(state: Callable[[], Solo], limit: str) -> None:
+def test_silent_observer_is_closed(state: Callable[[], Solo], limit: str) -> None:
     solo = state()
     limit_ms = getattr(solo.peer._core.config, limit) * TICK_MS
     assert not closed(solo, solo.timer(MASTER_TIMER, limit_ms))
@@ -318,7 +318,7 @@ def test_an_observer_that_is_silent_for_too_long_is_let_go(state: Callable[[], S
 
 
 @pytest.mark.parametrize(("state", "pinged"), [(master, 0), (offered, 0), (syncing, 1), (serving, 1)])
-def test_an_observer_that_was_sent_the_history_is_pinged(state: Callable[[], Solo], pinged: int) -> None:
+def test_observer_is_pinged_once_its_history_is_queued(state: Callable[[], Solo], pinged: int) -> None:
     solo = state()
     said = solo.packets(solo.timer(MASTER_TIMER, TICK_MS // 2), OBSERVERS)
     assert sum(isinstance(packet, Ping) for packet in said) == pinged
@@ -335,7 +335,7 @@ def test_observer_requests_and_sessions_are_forwarded_to_leader() -> None:
     assert isinstance(pong, Ping) and pong.touched == ((SessionId(5), 4000),)
 
 
-def test_a_truncation_that_leaves_nothing_usable_stops_the_peer() -> None:
+def test_truncation_to_an_unusable_history_stops_the_peer() -> None:
     solo = promised(log=[txn(1, 1), txn(1, 2)], epochs=(1, 1))
     solo.packet(Trunc(Z11))
     left = replace(solo.recovered(), txns=[txn(1, 1)], accepted_epoch=Epoch(0))

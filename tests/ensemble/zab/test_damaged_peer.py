@@ -192,7 +192,7 @@ def test_reconfig_and_later_proposals_wait_for_uptodate() -> None:
     assert solo.app.serving
 
 
-def test_it_serves_at_once_where_nothing_is_proposed() -> None:
+def test_damaged_peer_serves_at_once_without_proposals() -> None:
     solo = damaged_follower()
     for packet in (Diff(make_zxid(1, 1)), NewLeader(make_zxid(1, 0))):
         solo.packet(packet)
@@ -202,7 +202,7 @@ def test_it_serves_at_once_where_nothing_is_proposed() -> None:
     assert solo.app.serving
 
 
-def test_a_whole_peer_logs_what_is_proposed_behind_uptodate() -> None:
+def test_complete_peer_logs_proposals_after_uptodate() -> None:
     """ZOOKEEPER-4685."""
     solo = Solo(log=[txn(1, 1)], epochs=(1, 1))
     solo.follow(epoch=1, cumulative=True)

@@ -49,7 +49,7 @@ def votes(effects: list[Effect]) -> list[Vote]:
     return [effect.notification.vote for effect in effects if isinstance(effect, SendNotification)]
 
 
-def test_a_diff_that_leads_to_another_tree_is_not_acknowledged() -> None:
+def test_diff_that_gives_another_tree_is_not_acknowledged() -> None:
     solo = solo_with_another_tree()
     solo.together([Diff(make_zxid(1, 1)), Proposal((txn(1, 1),)), Commit(make_zxid(1, 1))])
     done = solo.packet(NewLeader(E2)) + solo.flush()
@@ -113,7 +113,7 @@ def test_peer_in_doubt_elects_no_history_shorter_than_its_acks() -> None:
 
 
 @pytest.mark.parametrize("state", [PeerState.LOOKING, PeerState.FOLLOWING])
-def test_it_does_not_lead_even_if_all_others_vote_for_it(state: PeerState) -> None:
+def test_peer_in_doubt_does_not_lead_even_if_all_vote_for_it(state: PeerState) -> None:
     solo = in_doubt()
     for other in (2, 3):
         solo.hear(other, state, (1, make_zxid(1, 3), 1), solo.peer.round)
@@ -121,7 +121,7 @@ def test_it_does_not_lead_even_if_all_others_vote_for_it(state: PeerState) -> No
     assert solo.peer.state is PeerState.LOOKING
 
 
-def test_it_asks_for_a_snapshot_which_ends_the_doubt() -> None:
+def test_peer_in_doubt_requests_a_snapshot_that_ends_the_doubt() -> None:
     solo = in_doubt()
     solo.elect(3)
     solo.do(solo.peer.on_link_up(solo.now, LINK, PeerId(3)))
@@ -135,7 +135,7 @@ def test_it_asks_for_a_snapshot_which_ends_the_doubt() -> None:
     assert not solo.disk.in_doubt
 
 
-def test_a_leader_gives_it_the_whole_tree_and_no_diff() -> None:
+def test_peer_in_doubt_gets_the_whole_tree_and_no_diff() -> None:
     solo = Solo(id=3, log=[txn(1, 1), txn(1, 2)], epochs=(1, 1))
     solo.lead(follower=1, epoch=1, wants_snapshot=True)
     done = solo.packet(AckEpoch(make_zxid(1, 2), 1)) + solo.flush()

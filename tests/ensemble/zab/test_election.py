@@ -74,7 +74,7 @@ def test_better_vote_restarts_the_wait_for_missing_votes() -> None:
     assert (solo.peer.state, solo.peer.leader_id) == (F, 4)
 
 
-def test_with_a_voter_unheard_a_quorum_waits_for_a_better_vote() -> None:
+def test_quorum_waits_for_the_vote_of_a_missing_voter() -> None:
     solo = Solo()
     solo.start()
     timers = solo.of(SetTimer, solo.hear(2, L, (2, 0, 0)))
@@ -83,7 +83,7 @@ def test_with_a_voter_unheard_a_quorum_waits_for_a_better_vote() -> None:
     assert solo.peer.leader_id == 3
 
 
-def test_after_the_wait_a_quorum_is_enough() -> None:
+def test_quorum_decides_after_the_wait() -> None:
     solo = Solo(id=2)
     solo.start()
     solo.hear(1, L, (2, 0, 0))
@@ -91,7 +91,7 @@ def test_after_the_wait_a_quorum_is_enough() -> None:
     assert solo.peer.state is LEAD
 
 
-def test_an_unreachable_voter_is_not_waited_for() -> None:
+def test_unreachable_voter_is_not_awaited() -> None:
     solo = Solo(id=2)
     solo.start()
     solo.do(solo.peer.on_voter_unreachable(solo.now, PeerId(3)))
@@ -125,7 +125,7 @@ def test_votes_of_strangers_and_incomplete_servers_are_ignored() -> None:
     assert solo.peer.state is L
 
 
-def test_an_observers_own_vote_is_the_least_there_is() -> None:
+def test_observers_own_vote_is_the_smallest() -> None:
     """FastLeaderElection.getInitLastLoggedZxid and getPeerEpoch: Long.MIN_VALUE, the smallest signed long."""
     observer = Solo(id=4, observers=(4,))
     observer.start()
@@ -145,7 +145,7 @@ def test_observer_gets_votes_and_joins_the_voters_leader() -> None:
     assert (observer.peer.state, observer.peer.leader_id) == (PeerState.OBSERVING, 3)
 
 
-def test_a_quorum_of_followers_needs_the_leaders_own_word() -> None:
+def test_quorum_of_followers_needs_the_leaders_notification() -> None:
     solo = Solo(voters=(1, 2, 3, 4, 5))
     solo.start()
     for src in (2, 3, 4):
@@ -180,7 +180,7 @@ def test_leader_of_this_round_is_joined_with_looking_supporters() -> None:
     assert (solo.peer.state, solo.peer.leader_id) == (F, 5)
 
 
-def test_rejoining_compares_leader_and_epoch_alone() -> None:
+def test_rejoining_compares_only_leader_and_epoch() -> None:
     solo = Solo()
     solo.start()
     solo.hear(2, F, (3, 55, 4), round=2)

@@ -148,7 +148,7 @@ def test_leader_with_many_outstanding_proposals_sends_no_ack() -> None:
     assert not solo.packets(solo.flush())
 
 
-def test_a_leader_acknowledges_nothing_for_a_client_of_its_own() -> None:
+def test_leader_sends_no_ack_for_its_own_clients() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.packet(Ack(FIRST, cumulative=True), OTHER)
@@ -299,7 +299,7 @@ def test_proposal_without_leader_ack_waits_for_the_commit() -> None:
     assert solo.app.last_applied == make_zxid(1, 2)
 
 
-def test_a_commit_of_what_is_committed_already_changes_nothing() -> None:
+def test_repeated_commit_has_no_effect() -> None:
     solo = follower()
     solo.packet(Proposal([txn(1, 1)]))
     solo.packet(SAID)

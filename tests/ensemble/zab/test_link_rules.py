@@ -63,7 +63,7 @@ def broken(solo: Solo, effects: list[Effect]) -> bool:
 # -- connections -----------------------------------------------------------------------------------------------------
 
 
-def test_so_many_learners_wait_for_an_election_and_no_more() -> None:
+def test_links_waiting_for_an_election_are_limited() -> None:
     solo = Solo(id=3)
     solo.start()
     links = [LinkId(100 + n) for n in range(PARKED_LINKS_MAX + 1)]
@@ -320,7 +320,7 @@ def test_journal_reports_commits_of_the_sync_at_uptodate() -> None:
 # -- counters --------------------------------------------------------------------------------------------------------
 
 
-def test_a_peer_has_counted_nothing_when_it_begins() -> None:
+def test_new_peer_has_zero_counters() -> None:
     solo = Solo()
     solo.start()
     peer = solo.peer
@@ -373,7 +373,7 @@ def pings(solo: Solo, effects: list[Effect], link: LinkId = LINK) -> list[Packet
     return [packet for packet in solo.packets(effects, link) if isinstance(packet, Ping)]
 
 
-def test_a_leader_looks_after_its_learners_every_half_tick() -> None:
+def test_leader_checks_its_learners_every_half_tick() -> None:
     """Leader.lead sleeps for half a tick, and pings each time."""
     solo = waiting()
     assert timers(solo, HALF_TICK_TIMER) == [TICK_MS // 2]

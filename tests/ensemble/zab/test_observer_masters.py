@@ -55,7 +55,7 @@ def test_observer_learns_from_a_follower_without_the_leader() -> None:
     assert made.nodes[OBSERVER].peer.state is PeerState.OBSERVING
 
 
-def test_a_follower_looks_after_its_observers_every_half_tick() -> None:
+def test_follower_checks_its_observers_every_half_tick() -> None:
     """ObserverMaster's pinger: every tickTime / 2."""
     made = World(1, 3, 1, loss=0.0, **MASTERS)
     made.record = True
@@ -196,7 +196,7 @@ def test_observer_leaves_silent_follower_and_is_closed_by_others() -> None:
     ],
     ids=["no observer", "a later epoch", "a later membership"],
 )
-def test_an_observer_that_a_follower_cannot_serve_is_not_taken(info: FollowerInfo) -> None:
+def test_observer_that_a_follower_cannot_serve_is_rejected(info: FollowerInfo) -> None:
     made = world()
     follower, link = made.nodes[source(made)], LinkId(999)
     effects = follower.peer.on_link_accepted(made.instant(), link)

@@ -76,14 +76,14 @@ def whole(seed: int) -> tuple[Pair, int, int]:
     return pair, leader, 3 - leader
 
 
-def test_without_the_oracles_word_no_server_goes_on_alone() -> None:
+def test_server_does_not_serve_alone_without_the_oracle() -> None:
     pair, leader, follower = whole(1)
     pair.stop(follower)
     pair.run(3_000)
     assert pair.leader() is None and not pair.nodes[leader].app.serving
 
 
-def test_a_leader_with_the_oracles_word_goes_on_without_a_break() -> None:
+def test_leader_chosen_by_the_oracle_serves_without_a_break() -> None:
     pair, leader, follower = whole(2)
     pair.choose(leader)
     pair.run(TICK_MS)
@@ -147,7 +147,7 @@ def test_both_connected_servers_must_have_acknowledged_writes() -> None:
     pair.run_until(lambda: len(pair.acknowledged) == before + 1, PATIENCE_MS)
 
 
-def test_three_voters_ask_no_oracle() -> None:
+def test_three_voters_ignore_the_oracle() -> None:
     trio = Pair(7, voters=3)
     trio.start()
     leader = trio.serve()
@@ -188,7 +188,7 @@ def test_survivor_is_a_quorum_but_both_count_while_connected() -> None:
     assert quorum.reached({PeerId(1): 5}) == -1
 
 
-def test_the_oracles_word_is_the_first_character_of_its_file(tmp_path: Path) -> None:
+def test_oracle_answer_is_the_first_character_of_its_file(tmp_path: Path) -> None:
     path = tmp_path / "oracle"
     assert not oracle_says(path)
     for text, agrees in (("1", True), ("1\n", True), ("0", False), ("", False), ("no", False)):

@@ -31,7 +31,7 @@ def test_a_majority_is_more_than_half_of_the_voters(size: int, needed: int) -> N
     assert quorum.reached({PeerId(99): 5}) == -1
 
 
-def test_a_hierarchy_wants_most_of_most_groups() -> None:
+def test_hierarchy_requires_majorities_of_most_groups() -> None:
     assert NINE.contains(ids(1, 2, 4, 5))
     assert not NINE.contains(ids(1, 2, 3, 4, 7))
     assert NINE.reached({PeerId(i): i for i in range(1, 10)}) == 5
@@ -87,7 +87,7 @@ weight.2=1
 version=10000000a"""
 
 
-def test_a_membership_reads_and_writes_zookeepers_text() -> None:
+def test_membership_round_trips_zookeepers_text() -> None:
     membership = Membership.parse(HIERARCHY)
     assert (membership.voters, membership.observers, membership.version) == ((1, 2), (3,), 0x10000000A)
     assert membership.text == HIERARCHY
@@ -109,7 +109,7 @@ def test_a_membership_reads_and_writes_zookeepers_text() -> None:
         ("server.1=a:1:2\nversion=q", "hexadecimal"),
     ],
 )
-def test_a_membership_that_cannot_be_is_one_clear_line(text: str, message: str) -> None:
+def test_invalid_membership_is_one_clear_line(text: str, message: str) -> None:
     with pytest.raises(BadMembership, match=message):
         Membership.parse(text)
 

@@ -87,7 +87,7 @@ def test_a_first_membership_gets_the_version_of_the_first_epoch() -> None:
     assert everybody_knows(world, leader.peer.membership), "later leaders keep it"
 
 
-def test_a_membership_that_is_in_force_is_not_put_in_force_again() -> None:
+def test_active_membership_is_not_activated_again() -> None:
     world = ensemble(1)
     leader = leader_of(world)
     known = len(leader.disk.log), leader.peer.membership
@@ -130,7 +130,7 @@ def test_spare_server_follows_without_a_vote_until_added() -> None:
 
 
 @pytest.mark.parametrize("silent", ["the old members", "the new members"])
-def test_from_its_proposal_on_everything_needs_both_quorums(silent: str) -> None:
+def test_everything_after_a_reconfig_proposal_needs_both_quorums(silent: str) -> None:
     world = ensemble(3, spares=2)
     world.start(4, 5)
     world.run_until(world.settled)
@@ -354,7 +354,7 @@ def test_a_server_without_weight_is_not_designated() -> None:
 
 
 @pytest.mark.parametrize("voters", [1, 2])
-def test_a_leader_at_a_new_address_that_is_all_there_is_leads_on(voters: int) -> None:
+def test_lone_leader_at_a_new_address_stays_leader(voters: int) -> None:
     """There is no server to hand over to; and it finds its logged transactions again at every start."""
     world = ensemble(9, voters, standalone_enabled=False)
     leader = leader_of(world)
@@ -510,7 +510,7 @@ def change(world: World, leader: Node) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_servers_come_and_go_under_faults_and_nothing_is_lost(seed: int) -> None:
+def test_reconfigs_under_faults_lose_no_acknowledged_write(seed: int) -> None:
     stir(seed)
 
 
@@ -579,14 +579,14 @@ def a_leader_that_left_goes_on() -> Iterator[None]:
     ],
     ids=lambda plant: getattr(plant, "__name__", None),
 )
-def test_a_planted_bug_is_found(plant: Callable[[], AbstractContextManager[None]], first_seed: int, shows: str) -> None:
+def test_injected_bug_is_found(plant: Callable[[], AbstractContextManager[None]], first_seed: int, shows: str) -> None:
     """The search starts near a seed that finds the bug: 1, 200 and 48."""
     with plant(), pytest.raises(AssertionError, match=shows):
         for seed in range(first_seed, first_seed + 150):
             stir(seed)
 
 
-def test_a_leader_that_does_not_give_way_is_found() -> None:
+def test_leader_that_does_not_hand_over_is_found() -> None:
     """No seed shows the bug: its learners leave it, and it leads again. At a new address it cannot."""
     with a_leader_that_left_goes_on(), pytest.raises(AssertionError, match="not reached within 30000 ms"):
         test_a_leader_at_a_new_address_hands_over()

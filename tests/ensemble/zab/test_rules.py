@@ -175,7 +175,7 @@ def test_a_leader_counts_its_own_log_after_its_own_fsync() -> None:
 # -- SNAP and TRUNC are atomic
 
 
-def test_a_snap_that_breaks_off_before_newleader_leaves_no_trace() -> None:
+def test_interrupted_snap_before_newleader_changes_no_state() -> None:
     """ZOOKEEPER-3642."""
     solo = Solo(log=[txn(1, 1)], epochs=(1, 1))
     solo.follow(epoch=2)
@@ -250,7 +250,7 @@ def test_log_that_cannot_be_truncated_requests_a_snapshot() -> None:
     assert solo.peer.last_zxid == make_zxid(1, 8) and solo.packets(link=LinkId(9))[-1] == Ack(make_zxid(3, 0))
 
 
-def test_an_empty_leader_may_cut_a_learner_back_to_nothing() -> None:
+def test_empty_leader_can_truncate_a_learner_to_nothing() -> None:
     solo = Solo(snapshot=tree(txn(1, 1)), epochs=(2, 1))
     solo.follow(epoch=3)
     solo.packet(Trunc(Zxid(0)))
@@ -282,7 +282,7 @@ def test_learner_gets_all_outstanding_proposals_after_its_sync() -> None:
 
 
 @pytest.mark.parametrize("bad", [txn(1, 2), txn(2, 1), txn(1, 0)])
-def test_a_gap_in_the_history_drops_the_leader(bad: object) -> None:
+def test_gap_in_the_history_leaves_the_leader(bad: object) -> None:
     solo = synced_follower()
     solo.packet(Proposal([bad]))  # type: ignore[arg-type]
     assert solo.peer.state is PeerState.LOOKING and not solo.of(Append)
@@ -317,7 +317,7 @@ def test_crash_between_history_and_epoch_does_not_block_start() -> None:
 # -- snapshots contain only committed transactions
 
 
-def test_a_new_leader_takes_no_snapshot_of_what_is_not_committed() -> None:
+def test_new_leader_snapshots_only_committed_transactions() -> None:
     """ZOOKEEPER-1549: X is in one log only, elected, never established."""
     solo = Solo(id=3, log=[txn(1, 1)], epochs=(1, 1), snap_count=2)
     solo.lead()
@@ -433,7 +433,7 @@ def test_proposals_logged_on_an_earlier_link_do_not_count() -> None:
     "packet",
     [NewLeader(E1), Ack(make_zxid(1, 7)), UpToDate(), FollowerInfo(Epoch(0), PeerId(1)), Ping(Zxid(0))],
 )
-def test_a_learner_that_breaks_the_protocol_is_dropped_alone(packet: object) -> None:
+def test_learner_that_breaks_the_protocol_is_closed_alone(packet: object) -> None:
     solo = established_leader()
     solo.packet(packet)  # type: ignore[arg-type]
     assert [e.link for e in solo.of(CloseLink)] == [LINK]

@@ -43,7 +43,7 @@ def due_after(made: SnapshotPace, size: int = 100) -> int:
 
 
 @pytest.mark.parametrize(("largest", "count"), [(True, 40), (False, 20)])
-def test_a_count_that_is_set_is_obeyed_however_large_the_tree_is(largest: bool, count: int) -> None:
+def test_configured_count_is_used_for_any_tree_size(largest: bool, count: int) -> None:
     assert due_after(pace(10**9, largest, snap_count=40, snap_count_max=40)) == count
 
 
@@ -51,7 +51,7 @@ def test_large_tree_waits_for_an_equally_large_log() -> None:
     assert due_after(pace(30_000, snap_count=40, snap_count_max=4000)) == 300
 
 
-def test_a_small_tree_waits_for_the_floor() -> None:
+def test_small_tree_waits_for_the_minimum_count() -> None:
     assert due_after(pace(200, snap_count=40, snap_count_max=4000)) == 40
 
 
@@ -71,7 +71,7 @@ def test_forced_snapshot_is_due_at_once() -> None:
     assert made.is_due
 
 
-def test_a_history_that_was_replaced_counts_from_there() -> None:
+def test_replaced_history_restarts_the_count() -> None:
     made = pace(30_000, snap_count=40, snap_count_max=4000)
     made.count([write(100)] * 250)
     made.replaced(10_000)

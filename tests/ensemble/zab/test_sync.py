@@ -80,13 +80,13 @@ def test_log_read_request_names_what_follows_each_epoch() -> None:
     assert wanted.borders == {make_zxid(1, 3): make_zxid(2, 1)}
 
 
-def test_a_log_that_lacks_an_epochs_end_is_no_diff() -> None:
+def test_log_without_an_epochs_end_gives_no_diff() -> None:
     first, *rest = sent_after_reading(leader_asked_by_one_that_stands_at_its_snapshot(), (2, 1))
     assert isinstance(first, Snap) and first.zxid == make_zxid(2, 1)
     assert [type(packet) for packet in rest] == [NewLeader]
 
 
-def test_a_log_without_a_gap_is_a_diff_over_the_end_of_an_epoch() -> None:
+def test_log_without_a_gap_gives_a_diff_across_epochs() -> None:
     solo = leader_asked_by_one_that_stands_at_its_snapshot()
     assert solo.peer.rare_syncs == (0, 0)
     first, *rest = sent_after_reading(solo, (1, 2), (1, 3), (2, 1))

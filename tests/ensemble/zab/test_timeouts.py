@@ -233,7 +233,7 @@ def test_init_limit_ends_a_leader_whose_own_disk_is_not_ready() -> None:
     assert leader.peer.state is PeerState.LOOKING
 
 
-def test_connecting_is_tried_again_soon_and_not_for_ever() -> None:
+def test_connecting_is_retried_soon_but_not_for_ever() -> None:
     solo = Solo()
     solo.start()
     solo.elect(3)

@@ -121,7 +121,7 @@ def test_change_sent_to_frozen_controller_is_retried_on_next(bench: Bench) -> No
     assert bench.brokers.carried_out == [(2, "orders")]
 
 
-def test_a_controller_that_was_replaced_long_ago_is_left_at_once(bench: Bench) -> None:
+def test_long_replaced_controller_is_left_at_once(bench: Bench) -> None:
     bench.run(bench.client.create_topic("before"))
     bench.brokers.controller_id = 2
     bench.brokers.frozen.add(1)
@@ -139,7 +139,7 @@ def test_change_a_frozen_controller_completed_is_fate_unknown(bench: Bench) -> N
     assert bench.brokers.carried_out == []
 
 
-def test_without_a_next_controller_the_change_may_have_been_made(bench: Bench) -> None:
+def test_missing_next_controller_means_fate_unknown(bench: Bench) -> None:
     bench.brokers.frozen.add(1)
     assert isinstance(bench.refused(bench.client.create_topic("orders", timeout_ms=5_000)), KafkaFateUnknown)
 
@@ -151,7 +151,7 @@ def test_change_that_was_never_sent_is_unavailable(bench: Bench) -> None:
     assert (type(refusal), "connection refused" in str(refusal)) == (KafkaUnavailable, True)
 
 
-def test_a_refusal_without_doubt_stays_kafkas_own(bench: Bench) -> None:
+def test_definite_rejection_keeps_kafkas_error(bench: Bench) -> None:
     bench.brokers.topics.add("orders")
     refusal = bench.refused(bench.client.create_topic("orders"))
     assert isinstance(refusal, KafkaRequestFailed)

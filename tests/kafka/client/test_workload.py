@@ -35,7 +35,7 @@ def test_gap_at_an_acknowledged_offset_is_a_loss() -> None:
     assert ledger.lost == 1
 
 
-def test_an_offset_given_twice_is_a_loss_of_the_first() -> None:
+def test_offset_acknowledged_twice_is_a_loss_of_the_first() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(5, [10])
     ledger.acknowledge(5, [20])
@@ -147,7 +147,7 @@ def test_workload_keeps_its_pace_and_verifies_acknowledgements(cluster: Cluster,
     assert (told[-1].sent, told[-1].acknowledged, told[-1].lost) == (status.sent, status.sent, 0)
 
 
-def test_with_acks_0_nothing_is_acknowledged(cluster: Cluster) -> None:
+def test_acks_0_workload_has_no_acknowledgements(cluster: Cluster) -> None:
     cluster.run(cluster.client.create_topic("orders", 1, 3))
     made, _ = workload(cluster, 0)
     made.start()
@@ -160,7 +160,7 @@ def test_with_acks_0_nothing_is_acknowledged(cluster: Cluster) -> None:
     made.close()
 
 
-def test_a_workload_waits_for_a_topic_that_is_not_there_yet(cluster: Cluster) -> None:
+def test_workload_waits_for_a_missing_topic(cluster: Cluster) -> None:
     made, _ = workload(cluster)
     made.start()
     cluster.wait(1_000)
@@ -219,7 +219,7 @@ def test_records_lost_by_an_unclean_election_are_counted(cluster: Cluster) -> No
     made.close()
 
 
-def test_a_client_finds_the_leader_where_it_went(cluster: Cluster) -> None:
+def test_client_finds_the_leader_after_a_move(cluster: Cluster) -> None:
     cluster.run(cluster.client.create_topic("orders", 1, 3))
     partition = TopicPartition("orders", 0)
     assert cluster.run(cluster.client.produce(partition, [Record(b"k", b"v")])) == 0
@@ -231,7 +231,7 @@ def test_a_client_finds_the_leader_where_it_went(cluster: Cluster) -> None:
     assert [(r.offset, r.key, r.value) for r in fetched.records] == [(0, b"k", b"v"), (1, b"k", b"w"), (2, None, None)]
 
 
-def test_producer_ids_are_given_once_to_each(cluster: Cluster) -> None:
+def test_producer_ids_are_unique(cluster: Cluster) -> None:
     async def collect() -> list[int]:
         return [(await cluster.client.init_producer_id())[0] for _ in range(1_200)]
 

@@ -82,7 +82,7 @@ def test_zookeeper_consumer_registers_claims_and_stores_offsets(
     assert reader.consumer.status().lag == 0
 
 
-def test_the_next_consumer_goes_on_from_the_committed_offsets(cluster: Cluster) -> None:
+def test_next_consumer_continues_from_the_committed_offsets(cluster: Cluster) -> None:
     reader = Reader(cluster, "c1")
     produce(cluster, range(4))
     cluster.wait(3_000)
@@ -153,7 +153,7 @@ def test_expired_consumer_registers_and_claims_again(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b'{"subscription":[]}', b"\xff"])
-def test_a_znode_that_is_no_member_is_passed_over(text: bytes) -> None:
+def test_znode_that_is_no_member_is_skipped(text: bytes) -> None:
     assert decode_member(text) is None
     assert decode_member(encode_member({"t": 2}, 5)) == {"t": 2}
 

@@ -29,7 +29,7 @@ def encoded(schema: Any) -> bytes:
 
 
 @pytest.mark.parametrize("key", SUPPORTED, ids=lambda key: key.name)
-def test_the_check_of_a_frames_shape_ends_where_its_reader_ends(key: ApiKey) -> None:
+def test_frame_shape_check_ends_where_its_reader_ends(key: ApiKey) -> None:
     for version in versions(key):
         for schema in (request_class(key, version), response_class(key, version)):
             data = encoded(schema)
@@ -62,7 +62,7 @@ def test_tagged_field_must_have_its_stated_length() -> None:
         check_shape(schema, good[:-1] + cluster_id + b"y", 0)
 
 
-def test_null_where_the_schema_allows_none_is_refused() -> None:
+def test_null_in_a_non_nullable_field_is_rejected() -> None:
     # kio reads an absent list as None, and Kafka closes the connection.
     head = struct.pack(">hhih", ApiKey.DESCRIBE_CONFIGS, 4, 1, -1) + b"\x00"
     with pytest.raises(WireError, match="null where there must be a value"):
@@ -122,7 +122,7 @@ def _with(value: Any) -> Any:
     return READ if value == SAID else value
 
 
-def test_a_text_that_is_no_utf_8_is_no_longer_than_another() -> None:
+def test_invalid_utf_8_string_has_the_same_length_limit() -> None:
     # Each byte becomes three, and the name could be neither returned nor stored.
     asked = encode_request(1, "c", request(ApiKey.HEARTBEAT, 4, group_id="g" * 20_000, member_id="m"))[4:]
     read = decode_request(asked.replace(b"g" * 5_000, b"\xff" * 5_000, 1)).payload
@@ -131,7 +131,7 @@ def test_a_text_that_is_no_utf_8_is_no_longer_than_another() -> None:
         decode_request(asked.replace(b"g", b"\xff"))
 
 
-def test_a_truth_is_whatever_is_not_0_as_java_reads_it() -> None:
+def test_boolean_is_any_byte_but_zero_as_in_java() -> None:
     for version in range(4, 13):
         asked = request(ApiKey.METADATA, version, topics=[], allow_auto_topic_creation=True)
         frame = encode_request(1, "c", asked)[4:]

@@ -50,7 +50,7 @@ def body(frame: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(("key", "version"), SERVED)
-def test_every_served_request_and_response_survives_the_wire(key: ApiKey, version: int) -> None:
+def test_served_requests_and_responses_round_trip(key: ApiKey, version: int) -> None:
     sent = fill(request_class(key, version), {})
     got = decode_request(body(encode_request(7, "client", sent)))
     assert (got.correlation_id, got.client_id) == (7, "client")
@@ -87,7 +87,7 @@ FETCHED = st.fixed_dictionaries(
     ),
     throttle=st.integers(0, 10_000),
 )
-def test_a_hand_packed_fetch_response_is_what_kio_writes(version: int, topics: Any, throttle: int) -> None:
+def test_hand_packed_fetch_response_equals_kios(version: int, topics: Any, throttle: int) -> None:
     values = {"throttle_time": throttle, "session_id": 5, "error_code": 0, "responses": topics}
     payload = fill(response_class(ApiKey.FETCH, version), values)
     assert b"".join(pack_fetch(payload)) == kio_bytes(payload)
@@ -204,8 +204,8 @@ def test_bytes_after_a_request_are_ignored_as_in_kafka() -> None:
     assert decode_request(body(encode_request(1, "c", asked)) + b"\x00").payload == asked
 
 
-def test_librdkafkas_metadata_of_every_topic_is_understood() -> None:
-    """It encodes an empty topic list with a four-byte count where version 12 has one byte."""
+def test_librdkafkas_metadata_request_for_all_topics_is_decoded() -> None:
+    """It encodes the null list of all topics in four bytes where version 12 has one."""
     frame = bytes.fromhex("0003000c00000003000772646b61666b610000000000010000")
     assert decode_request(frame).payload.topics is None
 

@@ -54,7 +54,7 @@ def test_a_batch_keeps_ten_in_flight_and_the_order_of_answers(world: World, sess
     assert session.in_flight_max == 10
 
 
-def test_lost_requests_are_sent_again_and_say_so(world: World, session: FakeSession, zk: Zk) -> None:
+def test_lost_requests_are_retried_and_marked(world: World, session: FakeSession, zk: Zk) -> None:
     names = paths(world, 12)
     session.lose_requests = 3
     outcomes = world.call(zk.batch([partial(session.get, name) for name in names]))
@@ -62,7 +62,7 @@ def test_lost_requests_are_sent_again_and_say_so(world: World, session: FakeSess
     assert [outcome.repeated for outcome in outcomes] == [True] * 3 + [False] * 9
 
 
-def test_refusals_are_values_and_calls_raise_them(world: World, session: FakeSession, zk: Zk) -> None:
+def test_errors_are_values_in_batches_and_raised_by_calls(world: World, session: FakeSession, zk: Zk) -> None:
     assert world.call(zk.attempt(lambda: session.get("/no"))).error is ErrorCode.NO_NODE
     with pytest.raises(NoNode):
         world.call(zk.call(lambda: session.get("/no")))
@@ -82,7 +82,7 @@ def test_requests_of_a_closed_session_are_not_repeated_for_ever(world: World, se
         world.call(zk.call(lambda: session.get("/")))
 
 
-def test_a_good_fence_lets_ordinary_refusals_through_as_values(world: World, zk: Zk) -> None:
+def test_valid_fence_returns_ordinary_errors_as_values(world: World, zk: Zk) -> None:
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")
     writer = FencedWriter(zk, 1, 1, 0, lambda event: None)
     ops = [Create("/a", b"1"), Create("/a", b"2"), SetData("/a", b"3", 7), Delete("/no"), SetData("/a", b"4", 0)]
@@ -97,7 +97,7 @@ def test_a_good_fence_lets_ordinary_refusals_through_as_values(world: World, zk:
     assert written[4].stat is not None and written[4].stat.version == 1
 
 
-def test_a_fenced_batch_raises_is_journalled_and_stops_sending(world: World, session: FakeSession, zk: Zk) -> None:
+def test_fenced_batch_raises_is_journalled_and_stops(world: World, session: FakeSession, zk: Zk) -> None:
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"2")
     emitted: list[Event] = []

@@ -51,7 +51,7 @@ def test_broker_endpoints_with_names_protocols_and_ipv6() -> None:
     assert b'"host":null,"port":-1' in znodes.encode_broker(only_ssl, 1)
 
 
-def test_broker_as_old_versions_wrote_it() -> None:
+def test_broker_of_old_versions_is_decoded() -> None:
     old = b'{"jmx_port":-1,"timestamp":"1","host":"h","version":1,"port":9092}'
     assert znodes.decode_broker(3, old) == BrokerInfo(3, (BrokerEndpoint("PLAINTEXT", "h", 9092),))
 
@@ -112,7 +112,7 @@ def test_partition_lists_notifications_and_ids_match_kafka() -> None:
 @pytest.mark.parametrize(
     "garbage", [None, b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 100_000, b'{"version":true}', b"12"]
 )
-def test_a_znode_that_is_no_json_object_is_read_as_none(garbage: bytes | None) -> None:
+def test_znode_without_json_object_is_decoded_as_none(garbage: bytes | None) -> None:
     assert znodes.decode_controller(garbage) is None
     assert znodes.decode_broker(1, garbage) is None
     assert znodes.decode_topic(garbage) is None
@@ -137,7 +137,7 @@ def test_a_znode_that_is_no_json_object_is_read_as_none(garbage: bytes | None) -
         b'{"partitions":[1]}',
     ],
 )
-def test_an_assignment_that_cannot_be_is_read_as_none(topic: bytes) -> None:
+def test_invalid_assignment_is_decoded_as_none(topic: bytes) -> None:
     assert znodes.decode_topic(topic) is None
 
 
@@ -153,12 +153,12 @@ def test_an_assignment_that_cannot_be_is_read_as_none(topic: bytes) -> None:
         b'{"topic":"T","partition":0,"replicas":[-2]}',
     ],
 )
-def test_a_reassignment_that_cannot_be_is_read_as_none(row: bytes) -> None:
+def test_invalid_reassignment_is_decoded_as_none(row: bytes) -> None:
     assert znodes.decode_reassignments(b'{"version":1,"partitions":[' + row + b"]}") is None
 
 
 @pytest.mark.parametrize("epoch", [b"-1", b"1.5", b"", None, b"x", "²".encode(), b"9" * 30])
-def test_a_controller_epoch_that_is_no_number_is_read_as_none(epoch: bytes | None) -> None:
+def test_non_numeric_controller_epoch_is_decoded_as_none(epoch: bytes | None) -> None:
     assert znodes.decode_controller_epoch(epoch) is None
 
 

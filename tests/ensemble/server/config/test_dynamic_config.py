@@ -42,7 +42,7 @@ def reload(path: Path) -> ZooConfig:
     return config
 
 
-def test_a_membership_in_force_moves_out_of_zoo_cfg(tmp_path: Path) -> None:
+def test_active_membership_moves_out_of_zoo_cfg(tmp_path: Path) -> None:
     path = written(tmp_path)
     before = reload(path)
     DynamicConfigFiles(path, 1).save(Membership.parse(NEW))
@@ -88,7 +88,7 @@ def test_membership_checked_by_others_is_accepted_unchanged(tmp_path: Path) -> N
     assert reload(path).membership == membership
 
 
-def test_a_proposed_membership_is_kept_until_it_is_in_force(tmp_path: Path) -> None:
+def test_proposed_membership_is_kept_until_it_is_active(tmp_path: Path) -> None:
     path = written(tmp_path)
     files = DynamicConfigFiles(path, 1)
     files.save(Membership.parse(NEW))
@@ -101,7 +101,7 @@ def test_a_proposed_membership_is_kept_until_it_is_in_force(tmp_path: Path) -> N
     assert reload(path).membership == later
 
 
-def test_a_proposed_membership_that_came_to_nothing_is_forgotten(tmp_path: Path) -> None:
+def test_abandoned_proposed_membership_is_deleted(tmp_path: Path) -> None:
     path = written(tmp_path)
     files = DynamicConfigFiles(path, 1)
     files.save(Membership.parse(NEW))

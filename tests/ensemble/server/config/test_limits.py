@@ -30,7 +30,7 @@ def test_sixty_connections_a_host_are_enough_by_default() -> None:
     assert (limited.connections, limited.counts.connection_rejected) == (61, 1)
 
 
-def test_zero_is_no_limit_and_all_hosts_together_may_have_one() -> None:
+def test_zero_is_no_limit_and_a_total_limit_is_optional() -> None:
     assert all(admission(per_host=0).admit("a") for _ in range(100))
     limited = admission(connections=2)
     assert [limited.admit(host) for host in "abc"] == [True, True, False]
@@ -67,7 +67,7 @@ def test_without_a_token_limit_every_connection_is_accepted() -> None:
     assert admitted(ConnectionThrottle(ThrottleSettings(), lambda: 0.0, 0), 0, 1000) == 1000
 
 
-def test_tokens_run_out_and_come_back_with_time() -> None:
+def test_session_tokens_run_out_and_refill_over_time() -> None:
     throttle = ConnectionThrottle(ThrottleSettings(tokens=10, fill_time_ms=100, fill_count=2), lambda: 0.5, 0)
     assert admitted(throttle, 0, 20) == 10
     assert throttle.deficit == 10
@@ -76,7 +76,7 @@ def test_tokens_run_out_and_come_back_with_time() -> None:
     assert admitted(throttle, 100_000, 20) == 10
 
 
-def test_a_renewed_session_may_cost_less_than_a_new_one() -> None:
+def test_renewed_session_can_cost_less_than_a_new_one() -> None:
     settings = ThrottleSettings(tokens=6, new_session_weight=3, renewed_session_weight=2)
     assert admitted(ConnectionThrottle(settings, lambda: 0.5, 0), 0, 9) == 2
     assert admitted(ConnectionThrottle(settings, lambda: 0.5, 0), 0, 9, renews=True) == 3

@@ -112,7 +112,7 @@ def shaken(store: TlsStore) -> tuple[str, str]:
     return str(server.version()), cipher[0]
 
 
-def test_pkcs12_stores_serve_as_pem_ones_do(issuer: Issuer) -> None:
+def test_pkcs12_stores_work_like_pem_stores(issuer: Issuer) -> None:
     assert shaken(TlsStore(of_pkcs12(issuer)))[0] == "TLSv1.3"
 
 
@@ -133,13 +133,13 @@ def test_own_certificate_in_a_key_store_is_not_trusted(issuer: Issuer) -> None:
         ({"key_type": "PEM"}, "no PEM with what is needed"),
     ],
 )
-def test_a_store_that_cannot_be_used_is_one_clear_line(issuer: Issuer, more: dict[str, object], message: str) -> None:
+def test_unusable_store_is_one_clear_line(issuer: Issuer, more: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         TlsStore(of_pkcs12(issuer, **more))
     assert "\n" not in str(caught.value) and "guess" not in str(caught.value)
 
 
-def test_a_trust_store_has_no_private_key_to_offer(issuer: Issuer) -> None:
+def test_trust_store_is_no_key_store(issuer: Issuer) -> None:
     with pytest.raises(ConfigError, match="it holds no private key"):
         TlsStore(of_pkcs12(issuer, key_store=issuer.trust_store(), key_password="hush"))
 

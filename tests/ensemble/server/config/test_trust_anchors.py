@@ -80,7 +80,7 @@ def test_outdated_anchor_is_reported(chains: Chains) -> None:
     ]
 
 
-def test_servers_look_at_each_others_dates_too(chains: Chains) -> None:
+def test_servers_check_each_others_certificate_dates(chains: Chains) -> None:
     like_java = store(chains, trusts_expired=True)
     security = PeerSecurity(like_java, dials=True, accepts_plain=False)
     taken = shaken(like_java, client_with(chains.by_expired_anchor[0]))
@@ -97,7 +97,7 @@ def test_servers_look_at_each_others_dates_too(chains: Chains) -> None:
         (True, "it is trusted all the same (zabka.ssl.trustExpired)"),
     ],
 )
-def test_the_log_names_what_is_trusted_and_has_expired(chains: Chains, trusts: bool, said: str) -> None:
+def test_log_names_expired_trust_anchors(chains: Chains, trusts: bool, said: str) -> None:
     lines: list[str] = []
     store(chains, trusts_expired=trusts, said=lines)
     assert [line.split(": ", 1)[1].split(" ")[0] for line in lines] == ["CN=old", "CN=old-self", "CN=old-leaf"]
@@ -117,7 +117,7 @@ def test_expired_anchor_option_is_rejected_with_revocation_list(tmp_path: Path) 
         parse(f"dataDir={tmp_path}\n{KEYS}ssl.crl=true\nzabka.ssl.crl.location=/l.pem\n")
 
 
-def test_the_admin_server_never_trusts_what_has_expired(tmp_path: Path) -> None:
+def test_admin_server_never_trusts_expired_anchors(tmp_path: Path) -> None:
     quorum = KEYS.replace("ssl.", "ssl.quorum.").replace("secureClientPort=1", "clientPort=1\nsslQuorum=true")
     config = parse(f"dataDir={tmp_path}\n{quorum}admin.enableServer=true\nadmin.forceHttps=true\n")
     assert config.quorum_tls is not None and config.quorum_tls.trusts_expired

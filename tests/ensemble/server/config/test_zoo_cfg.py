@@ -26,7 +26,7 @@ def config_text(data: Path, rest: str, my_id: str | None = "1") -> str:
     return f"dataDir={data}\n{rest}"
 
 
-def test_the_defaults_are_zookeepers(tmp_path: Path) -> None:
+def test_defaults_are_those_of_zookeeper(tmp_path: Path) -> None:
     config = parse(config_text(tmp_path, "clientPort=2181", None))
     assert (config.my_id, config.voters, config.observers) == (1, (1,), ())
     assert (config.tick_time, config.min_session_timeout, config.max_session_timeout) == (3000, 6000, 60_000)
@@ -63,7 +63,7 @@ def test_our_own_keys_are_read(tmp_path: Path) -> None:
     assert (config.journal_dir, config.journal_full, config.control_socket) == (Path("/j"), True, "/s")
 
 
-def test_reads_without_a_leader_and_local_sessions_are_asked_for(tmp_path: Path) -> None:
+def test_read_only_mode_and_local_sessions_are_opt_in(tmp_path: Path) -> None:
     config = parse(config_text(tmp_path, "clientPort=2181", None))
     assert (config.read_only_mode, config.local_sessions, config.local_sessions_upgrading) == (False, False, False)
     keys = ("readonlymode.enabled", "localSessionsEnabled", "localSessionsUpgradingEnabled")
@@ -134,7 +134,7 @@ def test_a_bad_value_is_one_clear_line(tmp_path: Path, rest: str, my_id: str | N
 
 
 @pytest.mark.parametrize("my_id", ["0", "255"])
-def test_a_servers_id_is_a_byte(tmp_path: Path, my_id: str) -> None:
+def test_server_id_is_a_byte(tmp_path: Path, my_id: str) -> None:
     config = parse(config_text(tmp_path, f"clientPort=1\nserver.{my_id}=a:1:2", my_id))
     assert (config.my_id, list(config.servers)) == (int(my_id), [int(my_id)])
 
@@ -164,11 +164,11 @@ def test_own_line_sets_the_role_and_other_peer_type_warns(tmp_path: Path) -> Non
     )
 
 
-def test_a_server_line_may_name_every_part() -> None:
+def test_server_line_can_have_every_part() -> None:
     assert parse_server_line("[fe80::1]:1:2:observer;[::]:3") == ServerLine("fe80::1", 1, 2, True, "::", 3)
 
 
-def test_cnx_timeout_is_checked_where_there_are_other_servers(tmp_path: Path) -> None:
+def test_cnx_timeout_is_checked_only_in_an_ensemble(tmp_path: Path) -> None:
     """QuorumCnxManager reads it; a lone server has none."""
     assert parse(config_text(tmp_path, "clientPort=1\ncnxTimeout=soon", None)).warnings == ()
     with pytest.raises(ConfigError, match=r"cnxTimeout=soon is not a number"):

@@ -29,7 +29,7 @@ async def port_of(host: str) -> tuple[asyncio.AbstractServer, int]:
     return server, server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
 
 
-def test_the_first_address_is_taken_where_it_answers() -> None:
+def test_first_address_that_answers_is_used() -> None:
     async def scenario() -> None:
         (one, first), (other, second) = await port_of("127.0.1.1"), await port_of("127.0.2.1")
         answered = await first_to_answer(LinkFaults(), [("127.0.1.1", first), ("127.0.2.1", second)])
@@ -90,7 +90,7 @@ def test_missing_own_address_is_logged_and_all_missing_is_fatal() -> None:
     asyncio.run(scenario())
 
 
-def test_the_addresses_of_a_server_have_one_role() -> None:
+def test_addresses_of_a_server_share_one_role() -> None:
     assert parse_server_line("a:1:2:observer|b:1:2;3").observer
     with pytest.raises(ValueError, match="different roles"):
         parse_server_line("a:1:2:participant|b:1:2:observer;3")

@@ -172,7 +172,7 @@ def test_a_connection_proves_its_address() -> None:
     assert run(test).listener.identities == {1: (("ip", "127.0.0.1"),)}
 
 
-def test_a_connection_without_a_session_is_closed_in_time() -> None:
+def test_connection_without_a_session_is_closed_after_its_limit() -> None:
     async def test(port: Port) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port.port.port)
         await until(lambda: len(port.port.newcomers()) == 1)
@@ -417,7 +417,7 @@ def test_client_that_reads_gets_pending_replies_after_close() -> None:
     run(test)
 
 
-def test_a_frame_that_comes_in_many_pieces_is_put_together_once() -> None:
+def test_frame_in_many_pieces_is_joined_once() -> None:
     arriving = Arriving()
     assert arriving.append(b"abc") == b"abc"
     arriving.keep(b"c", 0)

@@ -152,7 +152,7 @@ async def with_client(peer: Ensemble, work) -> None:  # type: ignore[no-untyped-
         await work(client)
 
 
-def test_a_clients_lasting_watches_come_back_with_the_server(peer: Ensemble) -> None:
+def test_lasting_watches_are_rearmed_after_a_server_restart(peer: Ensemble) -> None:
     async def scene() -> None:
         async with asyncio.timeout(30), connect(peer.hosts, session_timeout_ms=2_000) as client:
             told: list[WatchEvent] = []

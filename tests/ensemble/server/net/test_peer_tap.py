@@ -84,7 +84,7 @@ def test_peer_tap_reports_all_sessions_until_they_end(control: Heard) -> None:
     assert [each.subject["op"] for each in control.written()] == ["createSession", "create", "closeSession"]
 
 
-def test_clients_that_have_gone_leave_nothing_in_memory(control: Heard) -> None:
+def test_closed_clients_leave_no_state_in_the_tap(control: Heard) -> None:
     tap = control.tap
     for number in range(50):
         connection, session = ConnectionId(number), SessionId(1_000 + number % 40)

@@ -55,13 +55,13 @@ def exchange(learner: LearnerSide, server: ServerSide, cut: int) -> tuple[Step, 
 # -- the exchange ----------------------------------------------------------------------------------------------------
 
 
-def test_the_first_sasl_packet_has_the_bytes_of_javas() -> None:
+def test_first_sasl_packet_equals_javas_bytes() -> None:
     assert packet(0, b"").hex() == "5f2435013501edcc" + "00000000" + "00000000"
     assert packet(-1, None).hex() == "5f2435013501edcc" + "ffffffff" + "ffffffff"
 
 
 @pytest.mark.parametrize("cut", [1, 7, 1000])
-def test_servers_that_both_know_the_password_let_each_other_in(cut: int) -> None:
+def test_servers_with_the_same_password_accept_each_other(cut: int) -> None:
     learner, server = exchange(LearnerSide(settings(), "c"), ServerSide(settings(), "n"), cut)
     assert (learner.done, server.done, learner.rest, server.rest) == (True, True, b"", b"")
 
@@ -101,7 +101,7 @@ def test_server_without_proof_is_accepted_only_if_optional() -> None:
     assert ServerSide(lenient, "n").connection_ended() == Step(b"", True, b"")
 
 
-def test_a_login_that_asks_to_act_for_another_is_refused() -> None:
+def test_login_with_another_authorization_id_is_rejected() -> None:
     learner, server = LearnerSide(settings(), "c"), ServerSide(settings(), "n")
     response = learner.feed(server.feed(learner.first_message()).send).send[16:].decode()
     uri = "zookeeper-quorum/zk-quorum-sasl-md5"
@@ -111,7 +111,7 @@ def test_a_login_that_asks_to_act_for_another_is_refused() -> None:
         server.feed(packet(0, asked.encode() + proof(secret, "n", "c", f"AUTHENTICATE:{uri}")))
 
 
-def test_a_server_that_does_not_speak_sasl_is_one_clear_line() -> None:
+def test_server_without_sasl_is_one_clear_line() -> None:
     with pytest.raises(Refused, match=r"is quorum\.auth\.enableSasl=true there"):
         LearnerSide(settings(), "c").feed(b"\0\0\0\x11")
     with pytest.raises(Refused, match="ended the connection"):
@@ -120,7 +120,7 @@ def test_a_server_that_does_not_speak_sasl_is_one_clear_line() -> None:
 
 @budget(max_examples=40)
 @given(st.lists(st.one_of(st.binary(max_size=40), st.builds(packet, st.integers(-2, 2), st.binary(max_size=40)))))
-def test_no_bytes_raise_anything_but_an_error_of_the_protocol(parts: list[bytes]) -> None:
+def test_random_sasl_bytes_raise_only_protocol_errors(parts: list[bytes]) -> None:
     for side in (LearnerSide(settings(), "c"), ServerSide(settings(), "n")):
         try:
             for part in parts:
@@ -288,7 +288,7 @@ def test_quorum_sasl_is_configured_with_zookeepers_keys(tmp_path: Path) -> None:
         (SERVER + LEARNER, (*ENABLED, "quorum.auth.kerberos.servicePrincipal=zk/h"), "GSSAPI is not supported"),
     ],
 )  # fmt: skip
-def test_a_quorum_sasl_setting_that_cannot_be_is_one_clear_line(
+def test_invalid_quorum_sasl_setting_is_one_clear_line(
     tmp_path: Path, jaas: str, lines: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -297,6 +297,6 @@ def test_a_quorum_sasl_setting_that_cannot_be_is_one_clear_line(
     assert "sesame" not in str(caught.value)
 
 
-def test_a_section_may_log_in_by_a_later_module() -> None:
+def test_section_can_use_a_later_login_module() -> None:
     assert digest_login(f"A {{ {MODULE}; {MODULE} username=u password=p; }};", "A") == ("u", "p")
     assert digest_login(SERVER, "A") is None

@@ -88,7 +88,7 @@ def test_unlimited_descriptors_fall_back_to_open_max() -> None:
     assert asked == [resource.RLIM_INFINITY, 10_240]
 
 
-def test_a_node_may_open_as_many_files_as_the_system_allows_it() -> None:
+def test_node_raises_its_descriptor_limit_to_the_maximum() -> None:
     asks = "import resource; from zabka.ensemble.runtime.descriptors import may_open_all_files; "
     asks += "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 200)); may_open_all_files(); "
     asks += "print(resource.getrlimit(resource.RLIMIT_NOFILE))"
@@ -117,7 +117,7 @@ def option(connection: socket.socket, name: str) -> int:
     return connection.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))
 
 
-def test_a_server_that_vanished_is_asked_for_after_ten_seconds() -> None:
+def test_vanished_server_is_probed_after_ten_seconds() -> None:
     with socket.socket() as connection:
         keep_alive(Transport(connection))
         assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)

@@ -120,7 +120,7 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.005)
 
 
-def test_a_client_with_a_trusted_certificate_gets_through(authority: Authority) -> None:
+def test_client_with_a_trusted_certificate_is_accepted(authority: Authority) -> None:
     store, door = TlsStore(settings(authority)), Door()
 
     async def test(port: int, listener: TlsListener) -> None:
@@ -149,9 +149,7 @@ async def _assert_echo(port: int, context: ssl.SSLContext | None) -> None:
         ({"ciphers": ("TLS_NO_SUCH_CIPHER",)}, "ssl.ciphersuites names no cipher"),
     ],
 )
-def test_a_store_that_cannot_be_used_is_one_clear_line(
-    authority: Authority, more: dict[str, Any], message: str
-) -> None:
+def test_unusable_store_is_one_clear_line(authority: Authority, more: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         TlsStore(settings(authority, **more))
     assert "\n" not in str(caught.value)
@@ -224,7 +222,7 @@ def test_one_port_can_serve_both_kinds(authority: Authority) -> None:
     assert (door.inside, door.failures) == (2, [])
 
 
-def test_a_client_port_for_both_kinds_is_one_also_where_it_moves(authority: Authority) -> None:
+def test_unified_client_port_stays_unified_when_it_moves(authority: Authority) -> None:
     """A membership that becomes active can change the client port of this server."""
     store, first, second = TlsStore(settings(authority)), *free_ports(2)
     admission = Admission(Limits(), lambda: 0.0, 0)
@@ -253,7 +251,7 @@ def test_a_client_port_for_both_kinds_is_one_also_where_it_moves(authority: Auth
     asyncio.run(main())
 
 
-def test_a_changed_store_is_read_again_where_asked_for(authority: Authority, tmp_path: Path) -> None:
+def test_changed_store_is_reloaded_if_configured(authority: Authority, tmp_path: Path) -> None:
     path = tmp_path / "store.pem"
     path.write_bytes((authority.directory / "server.pem").read_bytes())
     made = settings(authority)

@@ -106,9 +106,7 @@ def to_bytes(codec: QuorumCodec, packets: list[Packet]) -> bytes:
 
 @pytest.mark.parametrize("step", [7, 1000, 1_000_000])
 @pytest.mark.parametrize(("learner_sends", "packets"), [(True, FROM_LEARNER), (False, FROM_LEADER)])
-def test_packets_come_back_in_whatever_pieces_they_arrive(
-    learner_sends: bool, packets: list[Packet], step: int
-) -> None:
+def test_packets_are_decoded_from_any_chunks(learner_sends: bool, packets: list[Packet], step: int) -> None:
     sender = QuorumCodec(learner=learner_sends)
     receiver = QuorumCodec(learner=not learner_sends)
     raw = to_bytes(sender, packets)
@@ -164,7 +162,7 @@ def test_proposal_that_differs_from_its_transaction_is_rejected() -> None:
         QuorumCodec(learner=True).feed(bytes(raw))
 
 
-def test_a_sync_is_answered_in_order_without_saying_which() -> None:
+def test_sync_replies_are_matched_by_order() -> None:
     learner, leader = QuorumCodec(learner=True), QuorumCodec(learner=False)
     asked: list[Packet] = [SyncRequest(SESSION, n, f"/{n}") for n in range(3)]
     assert leader.feed(to_bytes(learner, asked)) == asked
@@ -202,7 +200,7 @@ def test_packets_have_zookeepers_bytes() -> None:
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
     ],
 )
-def test_nonsense_on_the_quorum_port_is_a_broken_protocol(raw: bytes) -> None:
+def test_invalid_quorum_packets_are_protocol_errors(raw: bytes) -> None:
     for learner in (True, False):
         with pytest.raises(MalformedRecord):
             QuorumCodec(learner=learner).feed(raw)
@@ -210,7 +208,7 @@ def test_nonsense_on_the_quorum_port_is_a_broken_protocol(raw: bytes) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=200), st.booleans())
-def test_random_bytes_never_do_more_than_break_the_protocol(raw: bytes, learner: bool) -> None:
+def test_random_quorum_bytes_raise_only_protocol_errors(raw: bytes, learner: bool) -> None:
     codec = QuorumCodec(learner=learner)
     try:
         codec.feed(raw)
@@ -220,7 +218,7 @@ def test_random_bytes_never_do_more_than_break_the_protocol(raw: bytes, learner:
 
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(FROM_LEADER), st.data())
-def test_damaged_packets_never_do_more_than_break_the_protocol(packet: Packet, data: st.DataObject) -> None:
+def test_damaged_packets_raise_only_protocol_errors(packet: Packet, data: st.DataObject) -> None:
     raw = bytearray(to_bytes(QuorumCodec(learner=False), [packet])[:4000])
     for _ in range(data.draw(st.integers(1, 4))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
@@ -235,7 +233,7 @@ def test_damaged_packets_never_do_more_than_break_the_protocol(packet: Packet, d
 NOTE = Notification(PeerState.LEADING, Vote(PeerId(3), ZXID, Epoch(2)), 7, CONFIG)
 
 
-def test_a_notification_comes_back_and_carries_the_configuration() -> None:
+def test_notification_round_trips_with_its_configuration() -> None:
     frame = encode_notification(NOTE)
     assert frame[4:] == struct.pack(">iqqqqii", 2, 3, ZXID, 7, 2, 2, len(CONFIG)) + CONFIG.encode()
     assert [decode_notification(body) for body in FrameReader().feed(frame)] == [NOTE]
@@ -251,7 +249,7 @@ def test_old_notifications_of_28_and_40_bytes_are_understood() -> None:
     "body",
     [b"", b"x" * 27, struct.pack(">iqqq", 9, 3, 1, 7), struct.pack(">iqqqqii", 2, 3, 1, 7, 2, 2, 5) + b"four"],
 )
-def test_a_notification_that_makes_no_sense_is_malformed(body: bytes) -> None:
+def test_invalid_notification_is_malformed(body: bytes) -> None:
     with pytest.raises(MalformedRecord):
         decode_notification(body)
 
@@ -271,12 +269,12 @@ def test_opening_message_is_read_in_pieces_with_its_length() -> None:
 @pytest.mark.parametrize(
     "raw", [struct.pack(">qqi", -1, 1, 1), struct.pack(">qqi", -65536, 1, 0), struct.pack(">qqi", -65536, 1, 3000)]
 )
-def test_an_opening_message_that_makes_no_sense_is_malformed(raw: bytes) -> None:
+def test_invalid_opening_message_is_malformed(raw: bytes) -> None:
     with pytest.raises(MalformedRecord):
         decode_opening(raw)
 
 
-def test_an_unreasonable_frame_length_is_malformed() -> None:
+def test_oversized_frame_length_is_malformed() -> None:
     for size in (0, -1, 1 << 30):
         with pytest.raises(MalformedRecord):
             FrameReader().feed(struct.pack(">i", size) + b"x")

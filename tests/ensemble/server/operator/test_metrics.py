@@ -34,7 +34,7 @@ def test_election_time_ends_with_a_role_and_outage_at_broadcast() -> None:
     assert history.leader_unavailable_time_ms.count == 1
 
 
-def test_a_learner_counts_how_long_it_was_synchronised() -> None:
+def test_learner_measures_its_sync_time() -> None:
     history = PeerHistory()
     for at_ms, event in (
         (1000, state("FOLLOWING", "DISCOVERY")),
@@ -57,7 +57,7 @@ def test_snapshots_and_expired_sessions_are_counted() -> None:
     assert (history.snapshot_time_ms.total, history.sessions_expired) == (30, 1)
 
 
-def test_proposals_and_commits_count_for_the_role_they_came_in() -> None:
+def test_proposals_and_commits_count_for_their_role() -> None:
     roles = RoleCounts()
     roles.settle(10, 8, leading=True)
     roles.settle(110, 100, leading=False)

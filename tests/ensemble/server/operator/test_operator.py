@@ -109,7 +109,7 @@ FORMATS = {
 
 
 @pytest.mark.parametrize("word", FORMATS)
-def test_a_word_is_answered_in_zookeepers_format(peer: Watched, client: KazooClient, word: str) -> None:
+def test_four_letter_word_reply_has_zookeepers_format(peer: Watched, client: KazooClient, word: str) -> None:
     assert re.fullmatch(FORMATS[word], peer.word(1, word)), peer.word(1, word)
 
 
@@ -124,14 +124,14 @@ def test_connection_without_requests_is_listed_without_session(peer: Watched) ->
     wait_until(lambda: line not in peer.word(1, "cons"))
 
 
-def test_an_operation_has_its_short_name_and_crst_forgets_it(peer: Watched, client: KazooClient) -> None:
+def test_last_operation_has_its_short_name_until_crst(peer: Watched, client: KazooClient) -> None:
     client.get("/watched")
     assert ",lop=GETD," in peer.word(1, "cons")
     assert peer.word(1, "crst") == "Connection stats reset.\n"
     assert ",lop=NA," in peer.word(1, "cons") and "recved=0,sent=0" in peer.word(1, "cons")
 
 
-def test_a_word_may_come_in_pieces_and_with_a_line_end(peer: Watched) -> None:
+def test_command_can_arrive_in_pieces_and_with_a_line_end(peer: Watched) -> None:
     with socket.create_connection(("127.0.0.1", peer.client_ports[1]), 5) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for piece in (b"r", b"uo", b"k\r\n"):
@@ -173,7 +173,7 @@ def test_environment_works_without_home_or_writable_directory(monkeypatch: pytes
     assert [told[key] for key in ("java.io.tmpdir", "user.name", "user.home", "user.dir")] == ["<NA>"] * 4
 
 
-def test_an_unknown_word_ends_its_connection_without_an_answer(peer: Watched) -> None:
+def test_unknown_command_ends_its_connection_without_reply(peer: Watched) -> None:
     assert exchange(peer.client_ports[1], b"xxxx") == b""
 
 
@@ -226,7 +226,7 @@ def test_commands_have_zookeepers_fields(peer: Watched, client: KazooClient) -> 
     assert peer.command("monitor")["znode_count"] == stats["node_count"]
 
 
-def test_a_snapshot_has_to_be_allowed_and_is_rare(peer: Watched, client: KazooClient) -> None:
+def test_snapshot_command_needs_permission_and_is_rate_limited(peer: Watched, client: KazooClient) -> None:
     assert peer.get("/commands/snapshot")[0] == 401
     assert peer.command("snapshot")["error"] == "Auth info is missing for the command"
     assert peer.command("snapshot", Authorization="karma a:b")["error"] == "Not authenticated"
@@ -238,7 +238,7 @@ def test_a_snapshot_has_to_be_allowed_and_is_rare(peer: Watched, client: KazooCl
     assert peer.get("/commands/snapshot", Authorization="digest a:b")[0] == 429
 
 
-def test_no_snapshot_is_taken_while_a_server_has_no_leader(tmp_path: Path) -> None:
+def test_snapshot_command_fails_without_a_leader(tmp_path: Path) -> None:
     """The tree of a read-only server can contain uncommitted transactions."""
     ensemble = Watched(tmp_path, 2)
     with ensemble.config(1).open("a") as config:
@@ -252,7 +252,7 @@ def test_no_snapshot_is_taken_while_a_server_has_no_leader(tmp_path: Path) -> No
         ensemble.close()
 
 
-def test_a_snapshot_is_not_given_to_who_may_not_read_everything(peer: Watched, client: KazooClient) -> None:
+def test_snapshot_command_requires_read_permission_on_root(peer: Watched, client: KazooClient) -> None:
     acl = client.get_acls("/")[0]
     client.set_acls("/", [make_acl("world", "anyone", read=True), make_acl("ip", "127.0.0.1", all=True)])
     try:
@@ -261,7 +261,7 @@ def test_a_snapshot_is_not_given_to_who_may_not_read_everything(peer: Watched, c
         client.set_acls("/", acl)
 
 
-def test_a_snapshot_is_restored_by_post_and_not_by_get(peer: Watched) -> None:
+def test_restore_command_requires_post(peer: Watched) -> None:
     assert peer.get("/commands/restore")[0] == 401
     assert peer.command("restore", Authorization="digest a:b")["error"] == "restore takes a snapshot by POST"
 
@@ -270,7 +270,7 @@ def test_a_snapshot_is_restored_by_post_and_not_by_get(peer: Watched) -> None:
     "headers",
     [{"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Sec_Fetch_Site": "cross-site"}],
 )
-def test_pages_of_other_sites_cannot_use_a_visitors_browser(peer: Watched, headers: dict[str, str]) -> None:
+def test_cross_site_requests_are_rejected(peer: Watched, headers: dict[str, str]) -> None:
     status, _, body = peer.get("/commands/stat_reset", **headers)
     assert status == 403 and "error" in json.loads(body)
     assert peer.get("/metrics", peer.metrics_port, **headers)[0] == 403
@@ -280,7 +280,7 @@ GARBAGE = [b"\0" * 20_000, b"GET\r\n\r\n", b"PUT / HTTP/1.1\r\n\r\n", b"GET / HT
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-def test_garbage_ends_that_connection_alone(peer: Watched, garbage: bytes) -> None:
+def test_garbage_ends_its_own_connection_only(peer: Watched, garbage: bytes) -> None:
     answer = exchange(peer.admin_port, garbage)
     assert not answer or re.match(rb"HTTP/1.1 4\d\d ", answer)
     assert peer.command("ruok")["error"] is None
@@ -290,7 +290,7 @@ def test_garbage_ends_that_connection_alone(peer: Watched, garbage: bytes) -> No
 # -- metrics -----------------------------------------------------------------------------------------------------------
 
 
-def test_prometheus_finds_zookeepers_names(peer: Watched, client: KazooClient) -> None:
+def test_prometheus_metrics_have_zookeepers_names(peer: Watched, client: KazooClient) -> None:
     client.set("/watched", b"z")
     status, headers, text = peer.get("/metrics", peer.metrics_port)
     assert status == 200 and headers["Content-Type"].startswith("text/plain; version=0.0.4")

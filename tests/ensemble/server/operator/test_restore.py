@@ -62,7 +62,7 @@ def counts() -> OnDemandCounts:
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_a_whole_snapshot_is_kept_for_the_next_start(tmp_path: Path, counts: OnDemandCounts, suffix: str) -> None:
+def test_complete_snapshot_is_kept_for_the_next_start(tmp_path: Path, counts: OnDemandCounts, suffix: str) -> None:
     restores = Restores(tmp_path, lambda zxid: zxid, 0, counts)
     assert received(restores, file_of(tmp_path, suffix=suffix)) == ZXID
     assert read_received(tmp_path / RECEIVED_NAME).zxid == ZXID
@@ -78,7 +78,7 @@ def test_bad_snapshot_is_rejected_and_leaves_no_file(tmp_path: Path, counts: OnD
     assert [path.name for path in tmp_path.iterdir()] == ["made"]
 
 
-def test_a_restore_has_to_be_enabled_and_its_interval_kept(tmp_path: Path, counts: OnDemandCounts) -> None:
+def test_restore_must_be_enabled_and_is_rate_limited(tmp_path: Path, counts: OnDemandCounts) -> None:
     data = file_of(tmp_path)
     assert status(received(Restores(tmp_path, lambda zxid: zxid, None, counts), data)) == 503
     rare = Restores(tmp_path, lambda zxid: zxid, 300_000, counts)
@@ -151,7 +151,7 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restorable]:
 
 
 @needs_openssl
-def test_a_server_goes_back_to_a_snapshot_that_is_sent_to_it(peer: Restorable) -> None:
+def test_server_returns_to_an_uploaded_snapshot(peer: Restorable) -> None:
     with peer.client() as client:
         client.create("/kept", b"then")
         taken = peer.ask("snapshot", auth="digest a:b")
@@ -194,7 +194,7 @@ def epoch_at(ensemble: Ensemble, i: int) -> int:
 
 
 @pytest.mark.long
-def test_a_whole_ensemble_takes_over_what_one_of_it_has_restored(tmp_path: Path) -> None:
+def test_ensemble_adopts_a_snapshot_that_one_server_restored(tmp_path: Path) -> None:
     ensemble = Ensemble(tmp_path, 3)
     ports = dict(zip((1, 2, 3), free_ports(3), strict=True))
     for i, port in ports.items():
@@ -346,7 +346,7 @@ def test_restore_on_an_observer_fails_with_409(tmp_path: Path) -> None:
         ensemble.close()
 
 
-def test_https_needs_the_servers_stores(tmp_path: Path) -> None:
+def test_https_requires_the_servers_stores(tmp_path: Path) -> None:
     lines = f"dataDir={tmp_path}\nclientPort=1\nadmin.enableServer=true\nadmin.forceHttps=true\n"
     with pytest.raises(ConfigError, match=r"ssl\.quorum\.keyStore\.location is not set"):
         parse(lines)

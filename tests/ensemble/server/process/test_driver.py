@@ -277,7 +277,7 @@ def test_a_sync_of_the_storage_thread_is_reported_at_once() -> None:
     assert asyncio.run(run()) == ["durable 2", "commit"]
 
 
-def test_many_packets_wait_for_what_else_comes_in_their_round() -> None:
+def test_many_packets_wait_for_the_rest_of_their_round() -> None:
     async def run() -> list[Any]:
         driver, said = await driver_and_notes()
         driver.on_packets(LinkId(1), commits(1, 2, 3))

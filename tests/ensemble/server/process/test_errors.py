@@ -367,7 +367,7 @@ def config_of(directory: Path, my_id: int, servers: str = SERVERS, more: str = "
     return config
 
 
-def test_another_servers_data_is_refused(tmp_path: Path) -> None:
+def test_data_of_another_server_is_rejected(tmp_path: Path) -> None:
     claim(config_of(tmp_path, 2))
     with pytest.raises(DataDirectoryError, match=r"is the data of server 2, but myid says 1: put that right") as caught:
         claim(config_of(tmp_path, 1))
@@ -376,7 +376,7 @@ def test_another_servers_data_is_refused(tmp_path: Path) -> None:
     claim(config_of(tmp_path, 1))
 
 
-def test_another_ensembles_data_is_refused(tmp_path: Path) -> None:
+def test_data_of_another_ensemble_is_rejected(tmp_path: Path) -> None:
     claim(config_of(tmp_path, 1))
     other = "server.1=x:1:2\nserver.2=y:1:2\n"
     with pytest.raises(DataDirectoryError, match=r"another ensemble \(server.1=a:1, .*\), not of server.1=x:1"):
@@ -384,7 +384,7 @@ def test_another_ensembles_data_is_refused(tmp_path: Path) -> None:
     claim(config_of(tmp_path, 1, other, "zabka.control.socket=/s\n"))
 
 
-def test_an_ensemble_may_change_one_server_after_the_other(tmp_path: Path) -> None:
+def test_ensemble_can_replace_its_servers_one_by_one(tmp_path: Path) -> None:
     for hosts in ("abc", "abx", "ayx", "zyx"):
         claim(config_of(tmp_path, 1, "".join(f"server.{i}={host}:1:2\n" for i, host in enumerate(hosts, 1))))
 

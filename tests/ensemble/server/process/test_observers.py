@@ -40,7 +40,7 @@ def metrics(ensemble: Ensemble, i: int) -> dict[str, str]:
     return dict(rows)
 
 
-def test_each_role_has_metrics_of_its_own(watched: Ensemble) -> None:
+def test_each_role_has_its_own_metrics(watched: Ensemble) -> None:
     leader = watched.leader()
     assert leader is not None
     with watched.client(4) as client:

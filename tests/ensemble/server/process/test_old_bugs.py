@@ -147,7 +147,7 @@ def test_write_logged_only_by_a_dead_leader_is_truncated(trio: Ensemble) -> None
             assert client.get("/phantom")[0] == b"second"
 
 
-def test_a_thawed_leader_never_answers_a_sync_with_the_past(trio: Ensemble) -> None:
+def test_thawed_leader_never_answers_a_sync_with_old_data(trio: Ensemble) -> None:
     """ZOOKEEPER-1675, 2136, 3600: a leader that was frozen during its successor's election still acts as
     leader."""
     with client_of(trio, 1) as client:

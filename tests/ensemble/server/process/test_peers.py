@@ -72,7 +72,7 @@ def test_a_stock_client_works_across_the_peers(trio: Ensemble) -> None:
         assert two.exists("/shared/ephemeral") is None
 
 
-def test_the_words_answer_as_zookeepers_do(trio: Ensemble) -> None:
+def test_four_letter_words_answer_as_zookeepers(trio: Ensemble) -> None:
     assert trio.word(1, "ruok") == "imok"
     assert trio.word(1, "isro") == "rw"
     assert "zookeeper.version=3.9.5-" in trio.word(1, "envi")
@@ -103,7 +103,7 @@ GARBAGE = [
 ]
 
 
-def test_garbage_on_any_port_ends_that_connection_alone(trio: Ensemble) -> None:
+def test_garbage_on_any_port_ends_its_own_connection_only(trio: Ensemble) -> None:
     quorum, election = (int(part) for part in trio.server_lines[0].split(":")[1:])
     with trio.client(1) as client:
         for port in (trio.client_ports[1], quorum, election):
@@ -235,7 +235,7 @@ def attach_by_hand(ensemble: Ensemble, session: int, password: bytes) -> tuple[i
     return timeout_ms, granted
 
 
-def test_a_torn_tail_is_cut_off_at_start_and_said(solo: Ensemble) -> None:
+def test_torn_tail_is_truncated_and_reported_at_start(solo: Ensemble) -> None:
     solo.start()
     solo.wait_for_quorum()
     with solo.client() as client:
@@ -275,7 +275,7 @@ def test_peer_that_cannot_run_logs_one_line_and_exits_1(solo: Ensemble) -> None:
     assert solo.word(1, "ruok") == "imok"
 
 
-def test_a_damaged_log_is_refused_by_name(solo: Ensemble) -> None:
+def test_damaged_log_is_rejected_by_name(solo: Ensemble) -> None:
     solo.start()
     solo.wait_for_quorum()
     with solo.client() as client:

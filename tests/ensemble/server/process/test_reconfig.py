@@ -85,7 +85,7 @@ def test_a_server_moves_to_other_ports(tmp_path: Path) -> None:
         ensemble.close()
 
 
-def test_servers_that_have_all_moved_come_back(tmp_path: Path) -> None:
+def test_servers_restart_after_all_have_moved(tmp_path: Path) -> None:
     """A history belongs to the server's latest ensemble, not to its first one."""
     ensemble = Ensemble(tmp_path, 3)
     try:

@@ -99,7 +99,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 
 @pytest.mark.parametrize("kind", [KazooClient, OurClient], ids=["kazoo", "ours"])
-def test_a_certificates_subject_opens_what_its_acl_guards(secured: Secured, kind: Any) -> None:
+def test_certificate_subject_grants_its_acl(secured: Secured, kind: Any) -> None:
     with secured.client(kind, **secured.tls(secured.ann)) as ann, secured.client() as plain:
         ann.create("/x509", b"x", acl=[make_acl("auth", "", all=True)])
         assert ann.get_acls("/x509")[0][0].id.id == ANN
@@ -109,7 +109,7 @@ def test_a_certificates_subject_opens_what_its_acl_guards(secured: Secured, kind
 
 
 @pytest.mark.parametrize("who", ["eve", "nobody"])
-def test_a_client_without_a_trusted_certificate_does_not_get_in(secured: Secured, who: str) -> None:
+def test_client_without_a_trusted_certificate_is_rejected(secured: Secured, who: str) -> None:
     client = KazooClient(**secured.tls(secured.eve if who == "eve" else None), connection_retry={"max_tries": 0})
     try:
         with pytest.raises(KazooTimeoutError):
@@ -119,7 +119,7 @@ def test_a_client_without_a_trusted_certificate_does_not_get_in(secured: Secured
         client.close()
 
 
-def test_sasl_proves_who_a_client_is(secured: Secured) -> None:
+def test_sasl_authenticates_a_client(secured: Secured) -> None:
     options = {"mechanism": "DIGEST-MD5", "username": "jaasuser", "password": "jaas_password"}
     with secured.client(sasl_options=options) as client, secured.client() as other:
         client.create("/sasl", b"x", acl=[make_acl("sasl", "jaasuser", all=True)])
@@ -173,7 +173,7 @@ def test_garbage_and_stalled_tls_handshakes_harm_no_client(secured: Secured) -> 
             each.close()
 
 
-def test_a_host_has_only_so_many_connections(secured: Secured) -> None:
+def test_connections_of_a_host_are_limited(secured: Secured) -> None:
     connections = [socket.create_connection(("127.0.0.1", secured.plain_port), 5) for _ in range(20)]
     try:
         wait_until(lambda: exchange(secured.plain_port, b"srvr") == b"")
@@ -198,13 +198,13 @@ def test_request_over_jute_maxbuffer_ends_its_connection(secured: Secured) -> No
                 assert answered, "it waits for the rest"
 
 
-def test_no_word_but_srvr_is_answered_unless_allowed(secured: Secured) -> None:
+def test_only_srvr_is_allowed_by_default(secured: Secured) -> None:
     for word in ("ruok", "stat", "cons", "dump", "envi", "conf", "mntr", "wchp"):
         assert secured.peer.word(1, word) == f"{word} is not executed because it is not in the whitelist.\n"
     assert "Mode: standalone" in secured.peer.word(1, "srvr")
 
 
-def test_no_secret_is_ever_logged_or_journalled(secured: Secured) -> None:
+def test_secrets_are_never_logged_or_journalled(secured: Secured) -> None:
     """This test is last: everything that the others did has left its traces by now."""
     written = [path for path in (secured.peer.directory / "1").rglob("*") if path.is_file() and path.name != "zoo.cfg"]
     texts = {path: path.read_bytes() for path in written}
