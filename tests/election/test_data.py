@@ -18,7 +18,7 @@ from zabka.testing.live.start import start_live, stop_live
 
 STOP_S_MAX = 20
 READY_S_MAX = 12
-"""A few seconds, on a machine that does nothing else."""
+"""A few seconds on an idle machine."""
 
 
 def processes(data: Path) -> list[int]:

@@ -30,7 +30,7 @@ GARBAGE = {
     "a Kafka request without its list": struct.pack(">ihhih", 15, 32, 4, 1, -1) + bytes(5),
 }
 ANSWERS = {"the dashboard's port", "the agent's port"}
-"""They speak HTTP."""
+"""These ports serve HTTP."""
 
 
 def ports(cluster: LiveCluster) -> dict[str, tuple[str, int]]:

@@ -11,9 +11,9 @@ from zabka.testing.cluster import Broker, Cluster, Happening, Topic, Workload, o
 from zabka.testing.simulated.cluster import SimulatedCluster
 
 SLACK_US = 100_000
-"""A follower under load was last caught up a little before whatever holds it up, and an eviction takes an answer."""
+"""A follower under load was last caught up a little before the fault, and an eviction takes one reply."""
 LIVE_SLACK_US = 500_000
-"""The same on a machine with other things to do."""
+"""The same on a busy machine."""
 
 
 class Roles(NamedTuple):

@@ -53,4 +53,4 @@ FILES: dict[bytes, dict[str, str] | None] = {
     b"\\u=1": None,
     b"a=\\u12g4": None,
 }
-"""What each file holds, None where Java refuses it."""
+"""The properties of each file, None if Java rejects it."""

@@ -18,7 +18,7 @@ LAYERS = (
     ("zabka.ensemble.server.operator",),
     ("zabka.ensemble.server.process",),
 )
-"""From the lowest on: a package imports those of earlier layers, and itself."""
+"""From the lowest layer up: a package imports packages of earlier layers, and itself."""
 ONLY_RECORDS_AND_AUTH = ("zabka.ensemble.client",)
 PACKAGES = [package for layer in LAYERS for package in layer]
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 T = TypeVar("T")
 
 LENGTHS = (-1, 0, 1, -2, 0x7FFFFFFF, -0x80000000, 0x00FFFFFF, 0x03FFFFFF, 0x42, 8)
-"""What a length field lies with."""
+"""Wrong values for length fields."""
 
 
 class Target(NamedTuple):

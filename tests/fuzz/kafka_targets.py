@@ -47,7 +47,7 @@ from zabka.kafka.zk import znodes
 WITNESS = TopicPartition("witness", 0)
 CLUSTER_RUNS_MAX = 300
 _CONTROL = (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN)
-"""Only a controller sends these: what they say goes, in Kafka as here, so a stranger's would end the witness."""
+"""Only a controller sends these: brokers obey them, in Kafka as here, so a stranger's would stop the witness."""
 
 
 # ---- frames ---------------------------------------------------------------------------------------------------

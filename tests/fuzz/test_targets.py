@@ -29,7 +29,7 @@ FROM_THE_WIRE = (
 )  # fmt: skip
 SEED_BYTES_MAX = 110
 GROWTH_BYTES = 256 * 1024
-"""A decoder's own needs; a length field that were believed would need megabytes."""
+"""The memory of a decoder; a length field trusted without a check would take megabytes."""
 
 
 @pytest.mark.parametrize("name", TARGETS)

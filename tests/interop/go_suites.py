@@ -19,7 +19,7 @@ from tests.interop.interop_brokers import tool
 
 FETCH_S = 180.0
 BUILD_S = 600.0
-"""Of a client with its dependencies, while others use the machine."""
+"""Build time of a client with its dependencies on a busy machine."""
 ENDS_WITHIN_S = 10.0
 LOOKS_EVERY_S = 0.05
 

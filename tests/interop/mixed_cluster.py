@@ -43,7 +43,7 @@ SOCKETS_ARE_LEFT = (
     pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
 )
-"""kafka-python leaves sockets open where a broker dies."""
+"""kafka-python leaves sockets open when a broker dies."""
 
 
 def until(condition: Callable[[], object], what: str, within_s: float = WITHIN_S) -> None:

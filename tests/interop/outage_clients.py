@@ -18,7 +18,7 @@ from collections.abc import Callable
 RATE_PER_S = 25
 DELIVERY_S = 120
 SESSION_MS = 15_000
-"""Longer than a commit may wait for its ISR: a client's heartbeats wait behind it on the same connection."""
+"""Longer than a commit can wait for its ISR: a client's heartbeats wait for it on the same connection."""
 
 _ending = False
 
@@ -126,9 +126,9 @@ def kafka_python_produce(bootstrap: str, topic: str) -> None:
 
 
 KAFKA_PYTHON_POLL_MS = 10_000
-"""A poll returns as soon as there is a record; but one whose time ends while its group's leader waits for SyncGroup's
-answer, after the topic's partitions have changed, leaves kafka-python 3.0.12 outside its group for ever, against Apache
-Kafka as here: it then takes the join for done without having seen how it ended."""
+"""A poll returns as soon as there is a record. If a poll's time ends while its group's leader waits for SyncGroup's
+response, after the topic's partitions have changed, kafka-python 3.0.12 stays outside its group for ever, against
+Apache Kafka as here: it then treats the join as done without its result."""
 
 
 def kafka_python_consume(bootstrap: str, topic: str, group: str) -> None:

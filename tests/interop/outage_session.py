@@ -29,7 +29,7 @@ class Outcome(NamedTuple):
     acknowledged: int
     consumed: int
     read_again: int
-    """Records a consumer got again after a rebalance, from its last committed offset on."""
+    """Records that a consumer read again after a rebalance, from its last committed offset on."""
     produce_gap_s: float
     consume_gap_s: float
     """The longest time without an acknowledgement, and without a record."""

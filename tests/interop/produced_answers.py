@@ -40,7 +40,7 @@ class Answer(NamedTuple):
     says_log_start: bool
     stored: tuple[Stored, ...]
     as_messages: dict[int, object]
-    """By Fetch version, what an older client reads of it."""
+    """Records that an older client reads, by Fetch version."""
 
 
 class Wire:

@@ -32,7 +32,7 @@ EXPECTED_WARNINGS = re.compile(
     r"ZooKeeper mode has been deprecated|No meta.properties file|Session 0x\S+ for s\S+ .*(Closing socket|EndOfStream)"
     r"|Connection to node \d+ .* could not be established|connection to broker .* was unsuccessful"
 )
-"""The second line: Kafka registers, and may be elected and command itself, before it opens its port."""
+"""The second line: Kafka registers, and may be elected and send itself requests, before it opens its port."""
 
 
 class KafkaServer:
@@ -128,7 +128,7 @@ class VerifiableProducer:
 
     def __init__(self, bootstrap: Sequence[str], topic: str, records_per_s: int) -> None:
         self.acknowledged: dict[int, dict[int, str]] = defaultdict(dict)
-        """By partition and offset, the value."""
+        """Values by partition and offset."""
         self._process = subprocess.Popen(
             [
                 "java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classpath(),

@@ -50,7 +50,7 @@ class MixedEnsemble(Ensemble):
 
     log_level = "WARN"
     java_options: tuple[str, ...] = ()
-    """What Apache ZooKeeper takes as system properties alone."""
+    """Settings that Apache ZooKeeper accepts only as system properties."""
 
     def start_java(self, *ids: int) -> None:
         logging = self.directory / "log4j2.properties"

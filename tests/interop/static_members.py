@@ -17,7 +17,7 @@ POLL_S = 0.1
 GIVES_UP_S = 60.0
 
 Poll = Callable[[], Iterable[int]]
-"""Returns the timestamps, in ms, of the records that the consumer got within POLL_S."""
+"""Returns the timestamps, in ms, of the records that the consumer received within POLL_S."""
 
 _busy = threading.Event()
 

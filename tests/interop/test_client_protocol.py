@@ -44,7 +44,7 @@ from zabka.ensemble.records.watches import (
 )
 
 Step = tuple[int, int, AnyBody | bytes]
-"""Which connection asks, which op, with which body."""
+"""Connection, op and body of a request."""
 SETTINGS = {"extendedTypesEnabled": "true", "enforceQuota": "true", "reconfigEnabled": "false"}
 
 

@@ -19,7 +19,7 @@ from zabka.testing.live.nodes import Node
 
 LIBRARIES = ("kcat", "confluent-kafka", "kafka-python", "aiokafka")
 TWO_LIBRARIES = ("confluent-kafka", "aiokafka")
-"""Not kafka-python, whose consumer may lose its group by itself on a busy machine (see `outage_clients`)."""
+"""Not kafka-python, because its consumer can lose its group on a busy machine (see `outage_clients`)."""
 PARTITIONS = 3
 OFFSETS_PARTITIONS = 10
 SETTINGS = {

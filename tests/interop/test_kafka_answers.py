@@ -68,9 +68,9 @@ REQUESTS: list[tuple[ApiKey, dict[str, Any]]] = [
     (ApiKey.FIND_COORDINATOR, {"key": "s", "key_type": 2, "coordinator_keys": ["s"]}),
     (ApiKey.FIND_COORDINATOR, {"key": "s", "key_type": 7, "coordinator_keys": ["s"]}),
 ]
-"""Requests whose answers have nothing that differs from cluster to cluster; each is sent in every version."""
+"""Requests with responses that are equal on any cluster; each is sent in every version."""
 FIRST_COMPARED = {ApiKey.FIND_COORDINATOR: 1}
-"""Version 0 has no key type: it asks for the coordinator of a group, whose address differs."""
+"""Version 0 has no key type: it requests the coordinator of a group, and its address differs."""
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600), *SOCKETS_ARE_LEFT]
 
 EVERYBODY = (*OURS, KAFKA)
 THREE_WAYS = ((1, 101, 2), (101, 1, 2), (2, 101, 1))
-"""Three partitions, each led by somebody else."""
+"""Three partitions, each led by a different broker."""
 CONTROLLERS = pytest.mark.parametrize("controllers", [OURS, (KAFKA,)], ids=["ours commands", "Kafka's commands"])
 
 

@@ -24,7 +24,7 @@ OURS = (1, 2, 3)
 JOINED = 4
 COMES_S = 60.0
 SESSION_S = 30.0
-"""Kafka's session, and a busy machine."""
+"""Kafka's session time-out plus time for a busy machine."""
 
 
 @pytest.fixture

@@ -353,7 +353,7 @@ def test_impossible_reassignment_is_rejected_and_none_cancelled(both: TwoCluster
 
 
 SLOW = 1000
-"""Bytes a second, so that what is to be moved is under way for long."""
+"""Throttle in bytes a second that keeps a move running for long."""
 
 
 def _begin_to_move(both: TwoClusters, topic: str, *targets: list[int]) -> str:

@@ -27,7 +27,7 @@ BROKERS = 5
 KAFKA_VERSION = "3.9.1"
 SUITE_S = 900.0
 PORTS_OF_THE_SUITE = "29090+i"
-"""How the suite computes a proxy's port from a broker's number, in three places."""
+"""The suite's expressions for a proxy's port by a broker's number, in three places."""
 DOCKER = """#!/bin/sh
 # docker compose stop|start|logs … kafka-N
 for last; do :; done
@@ -49,7 +49,7 @@ LEFT_OUT = {
     "TestFuncTxnProduceNoBegin": "there are no transactions",
     "TestFuncTxnProduceWithBrokerFailure": "there are no transactions",
 }
-"""Not run, each for its reason."""
+"""Excluded tests, each with its reason."""
 PASSED_OVER = {
     "TestFuncAdminUpdateFeatures": "for Kafka 4.0, of which ZooKeeper mode is no part",
     "TestFuncJavaInteropCooperativeRebalance": "runs Java's clients inside the containers of the suite's own cluster",
@@ -58,7 +58,7 @@ PASSED_OVER = {
     "TestJavaProducerCompressionRoundTrip": "runs Java's clients inside the containers of the suite's own cluster",
     "TestReadOnlyAndAllCommittedMessages": "skipped everywhere: the suite calls it unreliable",
 }
-"""What the suite itself skips."""
+"""Tests that the suite itself skips."""
 REACH_BROKERS = {
     "TestConsumerFetchFollowerFailover",
     "TestFuncAdminAlterPartitionReassignments",
@@ -66,7 +66,7 @@ REACH_BROKERS = {
     "TestFuncIdempotentBufferedSequence",
     "TestFuncProducingIdempotentWithBrokerFailure",
 }
-"""Some that cannot pass without brokers, which they stop or cut off."""
+"""Some tests that cannot pass without brokers, which they stop or isolate."""
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 

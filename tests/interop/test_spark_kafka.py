@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 PROGRAM = Path(__file__).parent / "kafka_jars" / "SparkReads.java"
 OPENED = ("java.lang", "java.lang.invoke", "java.net", "java.nio", "java.util", "java.util.concurrent", "sun.nio.ch")
-"""What Spark needs opened of Java 17 (org.apache.spark.launcher.JavaModuleOptions)."""
+"""Java 17 packages that Spark needs opened (org.apache.spark.launcher.JavaModuleOptions)."""
 PARTITIONS = 3
 WITHIN_S = 240
 

@@ -38,14 +38,14 @@ SETTINGS = {
     "default_replication_factor": BROKERS,
     "group_initial_rebalance_delay_ms": 0,
 }
-"""The session of a killed broker ends 12 to 18 s later: until then its groups have no coordinator."""
+"""The session of a killed broker expires 12 to 18 s later: until then its groups have no coordinator."""
 PROGRAM = Path(__file__).with_name("static_members.py")
 JAVA_PROGRAM = Path(__file__).parent / "kafka_jars" / "StaticMembers.java"
 CLIENTS = ("confluent-kafka", "kafka-python", "java")
 EARLY_MS = (8_000, 8_500, 9_000, 9_500, 10_000)
-"""Back when the client's own session is over and no coordinator is there yet."""
+"""The application polls again after its own session, before there is a new coordinator."""
 LATE_MS = (26_000, 27_000, 28_000, 29_000, 30_000)
-"""Back when the group has had its next coordinator for some time."""
+"""The application polls again some time after the group has a new coordinator."""
 WITHIN_S = 90.0
 
 

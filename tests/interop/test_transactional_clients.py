@@ -26,7 +26,7 @@ with warnings.catch_warnings():
 pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning")]
 
 PATIENCE_S = 30
-"""What the clients would wait for a coordinator that is still to come."""
+"""Time that the clients would wait for a coordinator that may still appear."""
 AT_ONCE_S = 10
 INSTALL_S = 60
 KAFKAJS = "kafkajs@2.2.4"

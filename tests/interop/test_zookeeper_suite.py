@@ -25,9 +25,9 @@ TESTS_JAR = f"zookeeper-{VERSION}-tests.jar"
 PACKAGE = "org/apache/zookeeper/"
 ROOT = Path(__file__).parents[2]
 SUPER_DIGEST = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
-"""Of super:test, as ZooKeeper's build sets it for the tests."""
+"""The digest of super:test, as ZooKeeper's build sets it for the tests."""
 CLASS_S = 600.0
-"""Of one class, some of which hammer."""
+"""Time limit of one class; some run heavy load."""
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -37,9 +37,9 @@ class Suite(NamedTuple):
 
     classpath: str
     peers_port: str
-    """Where peers are started and stopped."""
+    """Port of the process that starts and stops peers."""
     peers: Path
-    """Where each that was started has its zoo.cfg."""
+    """Directory with the zoo.cfg of each started peer."""
 
     def started(self) -> int:
         """Return how many peers have been started."""

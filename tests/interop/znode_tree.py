@@ -9,12 +9,12 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 VARYING = frozenset({"timestamp", "topic_id", "id", "port", "host", "endpoints", "broker"})
-"""Fields whose values differ from one cluster to the next: their types are compared, and nothing else."""
+"""Fields with values that differ from cluster to cluster: only their types are compared."""
 NOT_KAFKAS = "/zookeeper"
 OUR_FEATURES = "zabka."
-"""Features that a broker of ours names in its registration; there Kafka's has none."""
+"""Features in the registration of our brokers; Kafka's has none there."""
 PLACED_AT_RANDOM = frozenset({"plain", "__consumer_offsets"})
-"""Topics whose replicas the cluster places itself, from a random broker on."""
+"""Topics with replicas that the cluster places itself, starting at a random broker."""
 
 
 class Znode(NamedTuple):
@@ -23,7 +23,7 @@ class Znode(NamedTuple):
     content: Any
     ephemeral: bool
     writes: int
-    """Its version: how often it was written after it was made."""
+    """Its version: the number of writes after its creation."""
     acl: tuple[tuple[str, str, int], ...]
 
 

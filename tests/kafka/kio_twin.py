@@ -43,7 +43,7 @@ def same(ours: Any, kios: Any) -> bool:
 
 
 _UNREAD = {"snapshot_id", "replica_directory_id"}
-"""KRaft's, which nobody here sends or reads."""
+"""Fields of KRaft that are neither sent nor read here."""
 
 
 def drawn(schema: type[Any], random: Random) -> Any:

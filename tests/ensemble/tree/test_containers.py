@@ -17,7 +17,7 @@ TTL_OWNER = 0xFF00000000000000
 CHECK_MS = 60_000
 EXTENDED = TreeRules(extended_types=True)
 UNKNOWN = -2
-"""No kind of znode has these flags, nor ever will: ZooKeeper's CreateMode counts its kinds upward from 0."""
+"""No kind of znode will ever have these flags: ZooKeeper's CreateMode numbers its kinds upward from 0."""
 
 
 def container(path, flags=CreateFlag.CONTAINER):

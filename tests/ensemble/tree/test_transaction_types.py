@@ -54,7 +54,7 @@ OTHERS: list[Asked] = [
     (OpCode.SET_DATA, SetDataRequest("/there", b"x", -1)),
     (OpCode.CHECK, CheckVersionRequest("/there", -1)),
 ]
-"""What else a multi can hold."""
+"""Other operations that a multi can contain."""
 ALONE: list[Asked] = [
     (OpCode.SET_ACL, SetACLRequest("/there", OPEN_ACL, -1)),
     (OpCode.CREATE_SESSION, CreateSessionTxn(4000)),

@@ -19,7 +19,7 @@ from zabka.ensemble.zab.effects import Barrier, SaveSnapshot, TruncateLog
 
 MS = 1_000_000
 A_TXNS_TIME_MS = 3
-"""When the transactions of these tests were made."""
+"""Creation time of the transactions of these tests."""
 
 
 def noted(*, learning: bool) -> StageTimes:

@@ -11,7 +11,7 @@ from zabka.ensemble.zab.election import FINALIZE_TIMER, FINALIZE_WAIT_MS
 from zabka.ensemble.zab.messages import PeerState
 
 ON_TOP_MS = 250
-"""How much longer than `syncLimit` it may take until writes go on."""
+"""Time allowed beyond `syncLimit` until writes continue."""
 TIMES = [(500, 2), (500, 5), (2000, 2), (2000, 5)]
 """tickTime in milliseconds, and syncLimit in ticks."""
 L, F, LEAD = PeerState.LOOKING, PeerState.FOLLOWING, PeerState.LEADING

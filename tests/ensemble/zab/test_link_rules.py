@@ -40,7 +40,7 @@ from zabka.ensemble.zab.role import Phase
 from zabka.journal.events import PeerProtocolBroken, TxnLogged
 
 TICK_MS = 100
-"""A `Solo`'s; initLimit and syncLimit are those of its EnsembleConfig."""
+"""The tick of a `Solo`; initLimit and syncLimit are those of its EnsembleConfig."""
 OTHER = LinkId(8)
 
 

@@ -27,7 +27,7 @@ class Certificates:
         self.authority.write_bytes(_pem(own.sign(self._key, hashes.SHA256())))
         server_certificate, server_key = self._issue("localhost")
         self.server_store = directory / "server.pem"
-        """Key and certificate in one file, as ssl.keyStore.type=PEM wants them."""
+        """Key and certificate in one file, as ssl.keyStore.type=PEM requires."""
         self.server_store.write_bytes(server_key + server_certificate)
         self._client_certificate, self._client_key = self._issue("client")
 

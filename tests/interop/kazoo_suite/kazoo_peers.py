@@ -28,7 +28,7 @@ import kazoo.testing.harness as harness  # noqa: E402 (needs the two above)
 WIPE = os.environ.get("KAZOO_SUITE_WIPE") == "1"
 SIZE = 3
 _PER_TEST = ("ZOOKEEPER_JAAS_AUTH", "ZOOKEEPER_LOCAL_SESSION_RO")
-"""A test's setUp asks for another configuration in these variables; its tearDown takes them back."""
+"""A test's setUp sets another configuration in these variables; its tearDown removes it."""
 
 
 class _Current:

@@ -13,7 +13,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 VERSION = "3.9.5"
-"""Which ZooKeeper the suite takes us for."""
+"""The ZooKeeper version that the suite assumes."""
 
 
 def main(arguments: list[str]) -> int:

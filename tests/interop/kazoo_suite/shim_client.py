@@ -35,7 +35,7 @@ CANNOT = {
     "test_eventlet_handler.py::TestEventletSemaphore::": _HANDLER,
     "test_eventlet_handler.py::TestEventletLock::": _HANDLER,
 }
-"""Tests of kazoo's suite, by the end of their ids or a class's beginning, that our client cannot be put under."""
+"""Tests of kazoo's suite that our client cannot run, by the end of their ids or the beginning of a class."""
 
 
 class ShimUnderTest(KazooClient):

@@ -84,7 +84,7 @@ def test_compact_string_has_the_limit_of_a_classic_string() -> None:
 
 
 SAID = "a\u00a7"
-"""A text whose second character takes two bytes, neither of which is UTF-8 by itself."""
+"""A text with a two-byte second character; neither byte is valid UTF-8 alone."""
 UNREADABLE = b"a\xff\xff"
 READ = "a\ufffd\ufffd"
 
@@ -151,7 +151,7 @@ def test_duration_kio_cannot_hold_is_clamped_to_its_maximum(said_ms: int) -> Non
 
 
 UNKNOWN_FIELDS = b"\x02\x63\x03abc\x62\x00"
-"""Two of them, the higher tag first: three bytes and none."""
+"""Two unknown tagged fields, the higher tag first: three bytes and none."""
 
 
 @pytest.mark.parametrize("key", SUPPORTED, ids=lambda key: key.name)

@@ -26,7 +26,7 @@ DIFFERENT: dict[tuple[str, str], tuple[str | None, str]] = {
                    "connectionTokenFillTime", "connection_throttle_fill_count", "connectionTokenFillCount")},
     **{(key, "0"): (None, _NO_CLIENT) for key in ("connection_throttle_fill_time", "connectionTokenFillTime")},
 }  # fmt: skip
-"""(key, text): the outcome here, None for a refusal, and the reason."""
+"""(key, text): the outcome here, None for a rejected value, and the reason."""
 WITHOUT_LIMITS = frozenset(
     {
         # Any text is accepted.

@@ -45,7 +45,7 @@ class Listener:
         self.closed: list[ConnectionId] = []
         self.refused: list[str] = []
         self.emptied: list[ConnectionId] = []
-        """Who has taken what it was told."""
+        """Connections that have read their replies."""
 
     def on_client_connected(self, connection: ConnectionId, identities: tuple[AuthId, ...]) -> None:
         self.identities[connection] = identities
