@@ -19,7 +19,7 @@ public class ToolServer {
     private static class Left extends Error {
     }
 
-    /** The exit of the running tool: some tools catch the exception that ends them, and exit again with another message. */
+    /** The exit of the running tool: some tools catch the exception that ends them, and exit again. */
     private static int[] first;
     private static final ByteArrayOutputStream OUT = new ByteArrayOutputStream();
     private static final ByteArrayOutputStream ERR = new ByteArrayOutputStream();
