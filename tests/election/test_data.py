@@ -24,8 +24,8 @@ READY_S_MAX = 12
 def processes(data: Path) -> list[int]:
     """Return the pids of all processes of a cluster."""
     command = [sys.executable, "-P", "-m", "zabka.cli.main", "status", "--json", "--data", str(data)]
-    said = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout)
-    return [said["agent_pid"], *(process["pid"] for process in said["processes"])]
+    status = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout)
+    return [status["agent_pid"], *(process["pid"] for process in status["processes"])]
 
 
 def is_alive(pid: int) -> bool:

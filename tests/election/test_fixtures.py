@@ -84,6 +84,6 @@ def test_the_same_seed_gives_the_same_history() -> None:
 
 
 def test_the_settings_in_pytests_configuration_reach_the_cluster(cluster: Cluster, pytestconfig: pytest.Config) -> None:
-    wanted = dict(line.split("=") for line in pytestconfig.getini("zabka_settings"))
-    assert wanted
-    assert wanted.items() <= cluster.settings().items()
+    configured = dict(line.split("=") for line in pytestconfig.getini("zabka_settings"))
+    assert configured
+    assert configured.items() <= cluster.settings().items()

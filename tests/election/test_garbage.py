@@ -64,18 +64,18 @@ def sent(address: tuple[str, int], data: bytes) -> Iterator[socket.socket]:
 def answer(connection: socket.socket, timeout_s: float) -> bytes | None:
     """Return the data received until the connection closes; None if it stays open and silent."""
     connection.settimeout(timeout_s)
-    said = b""
+    received = b""
     try:
         while data := connection.recv(65_536):
-            said += data
+            received += data
     except TimeoutError:
-        return said or None
+        return received or None
     except ConnectionResetError:
         pass
-    return said
+    return received
 
 
-def nobody_noticed(cluster: LiveCluster, before: dict[str, int | None]) -> None:
+def assert_undisturbed(cluster: LiveCluster, before: dict[str, int | None]) -> None:
     """Assert the same processes, leader, controller and brokers' sessions, and that every node still serves."""
     disturbances = ("node_started", "node_stopped", "leader_established", "controller_elected")
     assert cluster.events(*disturbances, "leader_elected", "isr_changed") == []
@@ -97,14 +97,14 @@ def test_garbage_on_every_port_affects_its_sender_only(zabka_cluster: LiveCluste
     for port, address in ports(zabka_cluster).items():
         for what, garbage in GARBAGE.items():
             with sent(address, garbage) as connection:
-                said = answer(connection, 0.02)
-            assert said is None or len(said) < 100_000, f"{what} at {port}"
-            if said and port in ANSWERS:
-                assert said.startswith(b"HTTP/1.1 "), f"{what} at {port}: {said!r}"
-                assert b"Traceback" not in said
+                received = answer(connection, 0.02)
+            assert received is None or len(received) < 100_000, f"{what} at {port}"
+            if received and port in ANSWERS:
+                assert received.startswith(b"HTTP/1.1 "), f"{what} at {port}: {received!r}"
+                assert b"Traceback" not in received
 
     zabka_cluster.let_pass(0.5)
-    nobody_noticed(zabka_cluster, before)
+    assert_undisturbed(zabka_cluster, before)
     counts = workload.stop()
     assert (counts.failed, counts.lost) == (0, 0)
 
@@ -119,7 +119,7 @@ def test_unfinished_frames_of_clients_block_no_other_client(zabka_cluster: LiveC
         for address in ports(zabka_cluster).values():
             for garbage in (GARBAGE["half a frame"], GARBAGE["a length and nothing"], b"", b"\x00"):
                 held.enter_context(sent(address, garbage))
-        nobody_noticed(zabka_cluster, before)
+        assert_undisturbed(zabka_cluster, before)
         # And there is still room for an election's connections.
         leader = zabka_cluster.until(lambda: zabka_cluster.zab_leader)
         leader.kill()

@@ -13,7 +13,7 @@ from zabka.journal.sightings import Matcher, read_sighting
 from zabka.testing.live.cluster import LiveCluster
 
 
-def heard(cluster: LiveCluster) -> list[Message]:
+def recorded_messages(cluster: LiveCluster) -> list[Message]:
     """Return every message that both ends, or one of them, have recorded."""
     matcher = Matcher({})
     for directory in sorted(cluster.data.glob("*/journal")):
@@ -22,7 +22,7 @@ def heard(cluster: LiveCluster) -> list[Message]:
     return matcher.messages()
 
 
-def asked(found: list[Message], epoch: int) -> list[Message]:
+def controller_requests(found: list[Message], epoch: int) -> list[Message]:
     """Return the requests that the controller of that epoch has sent to brokers."""
     return [
         message
@@ -34,7 +34,7 @@ def asked(found: list[Message], epoch: int) -> list[Message]:
 def all_answered(found: list[Message], epoch: int) -> bool:
     """Return whether each of these requests was answered, and both ends have recorded all of it."""
     answers = {message.answers: message for message in found if message.answers is not None}
-    requests = asked(found, epoch)
+    requests = controller_requests(found, epoch)
     whole = [request.lost is None and answers.get(request.id, request).lost is None for request in requests]
     return (
         any(request.kind == "LeaderAndIsr" for request in requests)
@@ -47,7 +47,7 @@ def all_answered(found: list[Message], epoch: int) -> bool:
 def test_election_and_failover_messages_are_recorded(zabka_cluster: LiveCluster) -> None:
     cluster = zabka_cluster
     cluster.topics.create("orders", partitions=3)
-    killed, epoch, before = cluster.controller, cluster.controller_epoch, len(heard(cluster))
+    killed, epoch, before = cluster.controller, cluster.controller_epoch, len(recorded_messages(cluster))
     assert killed is not None
     killed.kill()
     cluster.until(lambda: cluster.controller_epoch > epoch, what="another controller")
@@ -55,15 +55,17 @@ def test_election_and_failover_messages_are_recorded(zabka_cluster: LiveCluster)
     assert leader is not None
     leader.kill()
     cluster.until(lambda: len(cluster.events("leader_established")) > elections, what="another leader")
-    reign = epoch + 1
-    cluster.until(lambda: all_answered(heard(cluster), reign), what="an answer to every request, in both files")
+    term = epoch + 1
+    cluster.until(
+        lambda: all_answered(recorded_messages(cluster), term), what="an answer to every request, in both files"
+    )
 
-    found, journal = heard(cluster), [entry.event for entry in cluster.journal()]
+    found, journal = recorded_messages(cluster), [entry.event for entry in cluster.journal()]
     assert len(found) > before
-    elected = [event for event in journal if isinstance(event, ControllerElected) and event.controller_epoch == reign]
-    assert {message.source for message in asked(found, reign)} == {f"broker-{elected[0].broker_id}"}
-    told = {message.target for message in asked(found, reign) if message.kind == "LeaderAndIsr"}
-    assert told == {f"broker-{number}" for number in cluster.brokers} - {f"broker-{killed.id}"}
+    elected = [event for event in journal if isinstance(event, ControllerElected) and event.controller_epoch == term]
+    assert {message.source for message in controller_requests(found, term)} == {f"broker-{elected[0].broker_id}"}
+    targets = {message.target for message in controller_requests(found, term) if message.kind == "LeaderAndIsr"}
+    assert targets == {f"broker-{number}" for number in cluster.brokers} - {f"broker-{killed.id}"}
 
     kinds = Counter(message.kind for message in found)
     synced = sum(isinstance(event, LearnerSynced) for event in journal)

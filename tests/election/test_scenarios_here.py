@@ -106,10 +106,10 @@ def test_api_player_undoes_its_script_when_terminated(zabka_cluster: LiveCluster
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as player:
         zabka_cluster.until(lambda: zabka_cluster.brokers[3].process == "paused", what="a paused broker")
         player.terminate()
-        told, _ = player.communicate(timeout=60)
+        output, _ = player.communicate(timeout=60)
 
     assert player.returncode == 1
-    assert json.loads(told)["runs"][0]["played"]["problems"] == ["it was ended from outside"]
+    assert json.loads(output)["runs"][0]["played"]["problems"] == ["it was ended from outside"]
     assert zabka_cluster.get("/api/v1/faults") == []
     assert zabka_cluster.brokers[3].process == "running"
 

@@ -146,22 +146,22 @@ def connect(data: bytes) -> None:
         assert ConnectRequest.decode(found.encode()) == found
 
 
-class _Heard:
+class _Recorder:
     """A session's end of a connection: records messages, and stops when it is disconnected."""
 
     def __init__(self) -> None:
-        self.said: list[object] = []
+        self.received: list[object] = []
 
     def on_connected(self) -> None: ...
 
     def on_message(self, message: object) -> None:
-        self.said.append(message)
+        self.received.append(message)
 
     def on_watch(self, event: object, zxid: int) -> None:
-        self.said.append((event, zxid))
+        self.received.append((event, zxid))
 
     def on_disconnected(self, reason: str) -> None:
-        self.said.append("over")
+        self.received.append("over")
 
 
 def replies(data: bytes) -> None:
@@ -169,16 +169,16 @@ def replies(data: bytes) -> None:
     choices = Choices(data[:16])
     ops = [choices.one(REQUESTS)[0] for _ in range(6)]
     stream = data[16:]
-    heard = []
+    received = []
     for cuts in ([stream], pieces(stream, choices)):
-        end = _Heard()
+        end = _Recorder()
         connection = ClientConnection(end)
         connection._ops.extend(ops)
         for piece in cuts:
             connection.data_received(piece)
             assert len(connection._in) <= len(stream)
-        heard.append(end.said)
-    assert heard[0] == heard[1]
+        received.append(end.received)
+    assert received[0] == received[1]
 
 
 def reply_streams() -> list[bytes]:
@@ -226,16 +226,16 @@ def credentials(data: bytes) -> None:
     choices = Choices(data[:4])
     text = data[4:].decode("utf-8", "surrogatepass" if choices.below(2) else "replace") if _is_text(data[4:]) else ""
     scheme = choices.one(("digest", "ip", "x509", "sasl", "world", "auth", text))
-    proved, _, wanted = text.partition("|")
-    valid = is_valid(scheme, wanted)
+    proved, _, expected = text.partition("|")
+    valid = is_valid(scheme, expected)
     if valid:
-        matches(scheme, proved, wanted)
-    parse_network(wanted)
-    within(canonical_address(proved), wanted)
-    is_distinguished_name(wanted)
+        matches(scheme, proved, expected)
+    parse_network(expected)
+    within(canonical_address(proved), expected)
+    is_distinguished_name(expected)
     schemes = frozenset({"digest", "ip", "x509", "sasl"})
     auth = AuthPolicy(schemes=schemes, super_digest="super:x").authenticate(scheme, data[4:], (("ip", "1.2.3.4"),))
-    acl = fixed_up([ACL(31, scheme, wanted), ACL(choices.below(64), "auth", "")], (*auth, ("ip", "::1")), schemes)
+    acl = fixed_up([ACL(31, scheme, expected), ACL(choices.below(64), "auth", "")], (*auth, ("ip", "::1")), schemes)
     if acl is not None:
         allows(acl, 1, auth)
 

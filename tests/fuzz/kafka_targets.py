@@ -269,7 +269,7 @@ class _Attacked:
         self.cluster.run(self.cluster.client.create_topic(WITNESS.topic, 1, 1))
         self.runs = 0
 
-    def say(self, frame: bytes) -> None:
+    def send(self, frame: bytes) -> None:
         try:
             message = decode_request(frame).payload
         except (UnsupportedVersion, WireError):
@@ -305,7 +305,7 @@ def kafka_broker(data: bytes) -> None:
     choices = Choices(data)
     while choices.left > 2:
         frame = choices.one(request_frames())
-        attacked.say(spoil(frame, choices, 2) if choices.below(3) else frame)
+        attacked.send(spoil(frame, choices, 2) if choices.below(3) else frame)
     attacked.check()
 
 

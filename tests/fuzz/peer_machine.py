@@ -79,7 +79,7 @@ class Lone:
         self.service = Service(config)
         self.peer = Peer(config, self.service, self.disk.recovered(), Random(1))
         self.links: dict[LinkId, QuorumCodec] = {}
-        self.wanted: list[PeerId] = []
+        self.requested: list[PeerId] = []
         self.timers: dict[str, int] = {}
         self.queue: list[Effect] = []
         self.halted: str | None = None
@@ -106,7 +106,7 @@ class Lone:
                 case CloseLink(link=link):
                     self.links.pop(link, None)
                 case OpenLink(to=to):
-                    self.wanted.append(to)
+                    self.requested.append(to)
                 case SetTimer(name=name, delay_ms=delay_ms):
                     self.timers[name] = self.now_ms + delay_ms
                 case Emit(event=event):
@@ -139,7 +139,7 @@ class Lone:
             self.flush()
         self.now_ms = end
 
-    def hear(self, src: int, notification: Notification) -> None:
+    def receive(self, src: int, notification: Notification) -> None:
         self.do(self.peer.on_notification(self.now, PeerId(src), notification))
 
     def elect(self, leader: int) -> None:
@@ -148,7 +148,7 @@ class Lone:
             if self.peer.state is PeerState.LOOKING:
                 best = (PeerId(leader), Zxid(2**62), Epoch(2**30))
                 vote = Vote(*best) if leader != 1 else Vote(PeerId(1), self.peer.last_zxid, self.peer.current_epoch)
-                self.hear(voter, Notification(PeerState.LOOKING, vote, self.peer.round))
+                self.receive(voter, Notification(PeerState.LOOKING, vote, self.peer.round))
         self.flush()
 
     def connect(self, *, learner: bool) -> LinkId:
@@ -157,7 +157,7 @@ class Lone:
         link = LinkId(self._next)
         self.links[link] = QuorumCodec(learner=learner)
         if learner:
-            to = self.wanted.pop() if self.wanted else PeerId(2)
+            to = self.requested.pop() if self.requested else PeerId(2)
             self.do(self.peer.on_link_up(self.now, link, to))
         else:
             self.do(self.peer.on_link_accepted(self.now, link))
@@ -189,13 +189,13 @@ class Lone:
             return None
         link = self.connect(learner=True)
         epoch = Epoch(self.peer.accepted_epoch + 1)
-        said: list[Packet] = [
+        sent: list[Packet] = [
             LeaderInfo(epoch, True),
             Diff(self.peer.last_zxid),
             NewLeader(Zxid(epoch << 32), ""),
             UpToDate(),
         ]
-        for packet in said[:upto]:
+        for packet in sent[:upto]:
             self.give(link, [packet])
             self.flush()
         return link
@@ -244,7 +244,7 @@ def _disturb(lone: Lone, choices: Choices, link: LinkId | None, pool: list[Packe
     if step == 0:
         lone.pass_time(choices.one((10, 60, 600)))
     elif step == 1:
-        lone.hear(choices.one((1, 2, 3, 4, 200)), _notification(choices, lone.peer))
+        lone.receive(choices.one((1, 2, 3, 4, 200)), _notification(choices, lone.peer))
     elif step == 2 and link is not None:
         lone.drop(link)
     elif step == 3:
@@ -252,11 +252,11 @@ def _disturb(lone: Lone, choices: Choices, link: LinkId | None, pool: list[Packe
     elif step < 5:
         lone.flush()
     elif link is not None:
-        said = _packets(choices, pool, lone.peer)
-        if isinstance(said, bytes):
-            lone.feed(link, said)
+        sent = _packets(choices, pool, lone.peer)
+        if isinstance(sent, bytes):
+            lone.feed(link, sent)
         else:
-            lone.give(link, said)
+            lone.give(link, sent)
 
 
 def _notification(choices: Choices, peer: Peer) -> Notification:
@@ -288,7 +288,7 @@ def _check(lone: Lone) -> None:
     for role in ("follow", "lead"):
         lone.pass_time(3000)
         assert lone.peer.state is PeerState.LOOKING
-        lone.wanted.clear()
+        lone.requested.clear()
         link = lone.follow() if role == "follow" else lone.lead()
         if role == "lead" and lone.disk.recovered().in_doubt:
             assert link is None, "it leads with a history that is in doubt"

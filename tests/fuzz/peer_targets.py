@@ -199,12 +199,12 @@ def election(data: bytes) -> None:
     rest = stream[opening.size :] if opening is not None else stream
     outcomes: list[list[Notification] | type[MalformedRecord]] = []
     for cuts in ([rest], pieces(rest, choices)):
-        reader, heard = FrameReader(), []
+        reader, received = FrameReader(), []
         try:
             for cut in cuts:
-                heard += [decode_notification(frame) for frame in reader.feed(cut)]
+                received += [decode_notification(frame) for frame in reader.feed(cut)]
                 assert len(reader._buffer) <= FRAME_BYTES_MAX + 4
-            outcomes.append(heard)
+            outcomes.append(received)
         except MalformedRecord:
             outcomes.append(MalformedRecord)
     assert outcomes[0] == outcomes[1]

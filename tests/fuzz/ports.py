@@ -53,8 +53,8 @@ def _stream(kind: str, random: Random) -> bytes:
             return random.choice(_WORDS)
         return _framed([random.choice(connect_frames()), *random.choices(request_frames(), k=5)])
     if kind == "quorum":
-        said = [FollowerInfo(Epoch(1), STRANGER, observer=random.random() < 0.5), *random.choices(from_learner(), k=4)]
-        return b"".join(encoded(said, learner=True))
+        sent = [FollowerInfo(Epoch(1), STRANGER, observer=random.random() < 0.5), *random.choices(from_learner(), k=4)]
+        return b"".join(encoded(sent, learner=True))
     frames = [encode_notification(each) for each in notifications()]
     return encode_opening(STRANGER, "127.0.0.1:1") + b"".join(frames)
 

@@ -58,10 +58,10 @@ def supervise(name: str, seeds: list[bytes], seconds: int, findings: Path) -> tu
             ],
             capture_output=True, check=False, cwd=ROOT, env={**os.environ, "TMPDIR": directory},
         )  # fmt: skip
-    said = done.stderr.decode("utf-8", "replace") + done.stdout.decode("utf-8", "replace")
-    executed = _EXECUTED.search(said)
-    covered = _COVERAGE.findall(said)
-    return int(executed[1]) if executed else 0, int(covered[-1]) if covered else 0, said if done.returncode else ""
+    output = done.stderr.decode("utf-8", "replace") + done.stdout.decode("utf-8", "replace")
+    executed = _EXECUTED.search(output)
+    covered = _COVERAGE.findall(output)
+    return int(executed[1]) if executed else 0, int(covered[-1]) if covered else 0, output if done.returncode else ""
 
 
 def attack(seconds: int, seed: int) -> bool:
@@ -70,11 +70,11 @@ def attack(seconds: int, seed: int) -> bool:
 
     with tempfile.TemporaryDirectory() as directory:
         try:
-            said = attack_new_ensemble(Path(directory), seconds, seed)
+            output = attack_new_ensemble(Path(directory), seconds, seed)
         except AssertionError as problem:
             sys.stdout.write(f"{PORTS:16} FOUND {problem}\n")
             return False
-    sys.stdout.write(f"{PORTS:16} {said}\n")
+    sys.stdout.write(f"{PORTS:16} {output}\n")
     sys.stdout.flush()
     return True
 

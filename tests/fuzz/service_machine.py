@@ -36,7 +36,7 @@ class _Side(Ensemble):
         self.witnesses = [self.connect(server, identities=IDENTITIES) for server in (0, 1)]
         self.settle()
         self.fuzzed: list[int | None] = [None] * FUZZED
-        self.heard = bytearray()
+        self.received = bytearray()
 
     def open(self, slot: int, server: int, frame: bytes) -> None:
         old = self.fuzzed[slot]
@@ -50,7 +50,7 @@ class _Side(Ensemble):
             self.hang_up(connection)
             self.fuzzed[slot] = None
 
-    def say(self, slot: int, frames: list[bytes]) -> None:
+    def send_frames(self, slot: int, frames: list[bytes]) -> None:
         connection = self.fuzzed[slot]
         if connection is None or connection in self.closed:
             return
@@ -75,8 +75,8 @@ class _Side(Ensemble):
         """Record the messages to the connection in that slot, in bytes."""
         connection = self.fuzzed[slot]
         if connection is not None:
-            self.heard += b"|%d:" % slot + b"".join(map(_framed, self.take(connection)))
-            self.heard += b"closed" if connection in self.closed else b""
+            self.received += b"|%d:" % slot + b"".join(map(_framed, self.take(connection)))
+            self.received += b"closed" if connection in self.closed else b""
 
     def server_of(self, slot: int) -> int:
         connection = self.fuzzed[slot]
@@ -146,13 +146,15 @@ def service(data: bytes) -> None:
         else:
             frames = _frames(choices, leads=sides[0].server_of(slot) == 0)
             for side in sides:
-                side.say(slot, frames)
+                side.send_frames(slot, frames)
         for side in sides:
             side.settle()
             for each in range(FUZZED):
                 side.note(each)
             side.check()
-        assert sides[0].heard == sides[1].heard, f"in bytes {bytes(sides[0].heard)!r}, else {bytes(sides[1].heard)!r}"
+        assert sides[0].received == sides[1].received, (
+            f"in bytes {bytes(sides[0].received)!r}, else {bytes(sides[1].received)!r}"
+        )
     for side in sides:
         late = side.connect(0)
         side.settle()

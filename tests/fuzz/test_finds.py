@@ -81,20 +81,20 @@ def test_a_learner_answers_a_malformed_write_itself(op: OpCode) -> None:
         whole[:8] + huge + whole[12:],
         whole[:12] + b"\xff\xff" + whole[14:],
     ):
-        ensemble, said = sent_by(1, frame)
+        ensemble, replies = sent_by(1, frame)
         assert ensemble.history == []
-        assert [message.err for message in said if isinstance(message, Reply)] == [ErrorCode.MARSHALLING_ERROR]
+        assert [message.err for message in replies if isinstance(message, Reply)] == [ErrorCode.MARSHALLING_ERROR]
     assert len(sent_by(1, whole)[0].history) == 1
     # A null path is decoded as an empty one here, and is forwarded as an empty one.
-    ensemble, said = sent_by(1, whole[:8] + null + whole[14 if op != OpCode.SET_DATA else 13 :])
+    ensemble, replies = sent_by(1, whole[:8] + null + whole[14 if op != OpCode.SET_DATA else 13 :])
     assert len(ensemble.history) == 1 and ensemble.history[0].type == OpCode.ERROR
 
 
 @pytest.mark.parametrize("op", WHOLE)
 def test_leader_rejects_a_malformed_write_when_preparing_it(op: OpCode) -> None:
-    ensemble, said = sent_by(0, WHOLE[op][:-1])
+    ensemble, replies = sent_by(0, WHOLE[op][:-1])
     assert ensemble.history[0].body == ErrorTxn(int(ErrorCode.MARSHALLING_ERROR))
-    assert isinstance(said[0], Reply) and said[0].err == ErrorCode.MARSHALLING_ERROR
+    assert isinstance(replies[0], Reply) and replies[0].err == ErrorCode.MARSHALLING_ERROR
 
 
 def test_number_of_client_identities_is_limited() -> None:
@@ -180,8 +180,8 @@ def test_looking_peer_rejects_an_implausible_round() -> None:
     lone = Lone()
     vote = Vote(PeerId(3), Zxid(1), Epoch(1))
     for state in (PeerState.LOOKING, PeerState.LEADING, PeerState.FOLLOWING):
-        lone.hear(3, Notification(state, vote, lone.peer.round + ROUND_LEAP_MAX + 1))
-        lone.hear(2, Notification(state, vote, 2**63 - 1))
+        lone.receive(3, Notification(state, vote, lone.peer.round + ROUND_LEAP_MAX + 1))
+        lone.receive(2, Notification(state, vote, 2**63 - 1))
     assert lone.peer.round == 1 and lone.peer.state is PeerState.LOOKING
 
 

@@ -35,15 +35,15 @@ class Ended(NamedTuple):
     """The outcome of a run of a suite."""
 
     code: int
-    said: str
+    output: str
 
     def outcomes(self, outcome: str) -> set[str]:
         """Return the tests, without subtests, that ended as PASS, FAIL or SKIP."""
-        return set(re.findall(rf"(?m)^--- {outcome}: (\w+) ", self.said))
+        return set(re.findall(rf"(?m)^--- {outcome}: (\w+) ", self.output))
 
     def complaint(self) -> str:
         """Return the failed tests, and the end of the output."""
-        return f"{sorted(self.outcomes('FAIL'))}\n{self.said[-4000:]}"
+        return f"{sorted(self.outcomes('FAIL'))}\n{self.output[-4000:]}"
 
 
 class GoSuite:
@@ -76,13 +76,13 @@ class GoSuite:
 
         `meanwhile` is called repeatedly while it runs.
         """
-        said = self._program.with_suffix(".said")
+        output = self._program.with_suffix(".output")
         command = [
             str(self._program), "-test.v", f"-test.timeout={limit_s:.0f}s",
             "-test.skip=" + "|".join("/".join(f"^{part}$" for part in name.split("/")) for name in sorted(left_out)),
             *(f"-test.{name}={value}" for name, value in options.items()),
         ]  # fmt: skip
-        with said.open("w") as out:
+        with output.open("w") as out:
             running = subprocess.Popen(
                 command, cwd=self._program.parent, env={**os.environ, **settings}, start_new_session=True,
                 stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
@@ -96,7 +96,7 @@ class GoSuite:
             if running.poll() is None:
                 os.killpg(running.pid, signal.SIGKILL)
             running.wait()
-        return Ended(running.returncode, said.read_text(errors="replace"))
+        return Ended(running.returncode, output.read_text(errors="replace"))
 
 
 def source(module: Module, home: Path) -> Path:

@@ -48,7 +48,7 @@ TOOLS = {
 _BOOTSTRAP_LAST = ("cluster",)
 
 
-class Said(NamedTuple):
+class Output(NamedTuple):
     """The output of a tool."""
 
     code: int
@@ -68,7 +68,7 @@ class ToolServer:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
 
-    def run(self, tool: str, *arguments: str, stdin: str = "") -> Said:
+    def run(self, tool: str, *arguments: str, stdin: str = "") -> Output:
         """Run one tool."""
         assert self._process.stdin is not None and self._process.stdout is not None
         call = "\1".join((base64.b64encode(stdin.encode()).decode(), TOOLS[tool], *arguments))
@@ -78,7 +78,7 @@ class ToolServer:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             assert selector.select(ANSWER_S), f"{tool} {' '.join(arguments)}: no answer within {ANSWER_S} s"
         code, out, err = self._process.stdout.readline().decode().rstrip("\n").split(" ")
-        return Said(int(code), base64.b64decode(out).decode(), base64.b64decode(err).decode())
+        return Output(int(code), base64.b64decode(out).decode(), base64.b64decode(err).decode())
 
     def close(self) -> None:
         with self._process:
@@ -99,7 +99,7 @@ def rows(text: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
-def called(main: Callable[[list[str]], int], *arguments: str) -> Said:
+def called(main: Callable[[list[str]], int], *arguments: str) -> Output:
     """Call one of our own tools."""
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
@@ -107,7 +107,7 @@ def called(main: Callable[[list[str]], int], *arguments: str) -> Said:
             code = main(list(arguments))
         except SystemExit as left:
             code = int(left.code or 0)
-    return Said(code, out.getvalue(), err.getvalue())
+    return Output(code, out.getvalue(), err.getvalue())
 
 
 _MASKS: tuple[tuple[str, str], ...] = (
@@ -153,14 +153,14 @@ class TwoClusters:
         path.write_text(text)
         return str(path)
 
-    def run(self, tool: str, *arguments: str, stdin: str = "") -> tuple[Said, Said]:
+    def run(self, tool: str, *arguments: str, stdin: str = "") -> tuple[Output, Output]:
         """Run a tool on both clusters and return Kafka's output first."""
-        said = []
+        output = []
         for bootstrap in (self.kafka, self.ours.bootstrap):
             brokers = ("--bootstrap-server", bootstrap)
             all_arguments = (*arguments, *brokers) if tool in _BOOTSTRAP_LAST else (*brokers, *arguments)
-            said.append(self.tools.run(tool, *all_arguments, stdin=stdin))
-        return said[0], said[1]
+            output.append(self.tools.run(tool, *all_arguments, stdin=stdin))
+        return output[0], output[1]
 
     def fill(self, topic: str, partitions: int, size: int) -> None:
         """Produce records of that many bytes in total to each partition of a topic, on both clusters."""
@@ -177,25 +177,27 @@ class TwoClusters:
             (self.ours.bootstrap, {number: broker.home for number, broker in self.ours.brokers.items()}),
         ]
 
-    def until(self, says: Callable[[str], bool], tool: str, *arguments: str) -> None:
+    def until(self, condition: Callable[[str], bool], tool: str, *arguments: str) -> None:
         """Wait until a tool's output fulfils a condition on both clusters."""
-        self.ours.until(lambda: all(says(said.out) for said in self.run(tool, *arguments)), SETTLES_S)
+        self.ours.until(lambda: all(condition(output.out) for output in self.run(tool, *arguments)), SETTLES_S)
 
     def settles(self, tool: str, *arguments: str) -> str:
         """Wait until a tool prints the same on both clusters, whichever broker it asks; return its output, masked."""
-        said: list[str] = []
+        output: list[str] = []
 
         def same() -> bool:
-            said[:] = [masked(each.out) for each in self.run(tool, *arguments)]
-            return said[0] == said[1]
+            output[:] = [masked(each.out) for each in self.run(tool, *arguments)]
+            return output[0] == output[1]
 
         self.ours.until(same, SETTLES_S)
-        return said[1]
+        return output[1]
 
     def same(self, tool: str, *arguments: str, stdin: str = "", mask: Callable[[str], str] = lambda text: text) -> str:
         """Run a tool on both clusters, require the same output and exit code, and return the output, masked."""
         kafka, ours = self.run(tool, *arguments, stdin=stdin)
-        words = [mask(masked(f"{said.out}\n--- errors\n{said.err}\n--- exit {said.code}")) for said in (kafka, ours)]
+        words = [
+            mask(masked(f"{output.out}\n--- errors\n{output.err}\n--- exit {output.code}")) for output in (kafka, ours)
+        ]
         difference = "\n".join(difflib.unified_diff(words[0].split("\n"), words[1].split("\n"), "kafka", "ours", n=0))
         assert not difference, f"{tool} {' '.join(arguments)}\n{difference}"
         return words[1]
@@ -236,5 +238,5 @@ def two_clusters(directory: Path) -> Iterator[TwoClusters]:
 
 
 def _answers(tools: ToolServer, bootstrap: str) -> bool:
-    said = tools.run("broker-api-versions", "--bootstrap-server", bootstrap)
-    return said.out.count("(id: ") == 3
+    output = tools.run("broker-api-versions", "--bootstrap-server", bootstrap)
+    return output.out.count("(id: ") == 3

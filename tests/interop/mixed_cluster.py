@@ -155,14 +155,16 @@ class MixedCluster:
     def controller_epoch(self) -> int:
         return int(self.zk.retry(self.zk.get, "/controller_epoch")[0])
 
-    def make_controller(self, *wanted: int) -> None:
+    def make_controller(self, *candidates: int) -> None:
         """Take /controller from its owner while all brokers but the given candidates are frozen."""
-        if self.controller in wanted:
+        if self.controller in candidates:
             return
-        with self.paused(*(broker_id for broker_id in self.registered if broker_id not in wanted)):
+        with self.paused(*(broker_id for broker_id in self.registered if broker_id not in candidates)):
             self.zk.delete("/controller")
-            until(lambda: self.controller in wanted, f"{wanted} was not elected", SESSION_MS / 2000)
-        until(lambda: all(self._believed(b) in wanted for b in self.registered), "not everybody knows the controller")
+            until(lambda: self.controller in candidates, f"{candidates} was not elected", SESSION_MS / 2000)
+        until(
+            lambda: all(self._believed(b) in candidates for b in self.registered), "not everybody knows the controller"
+        )
 
     def _believed(self, broker_id: int) -> int:
         return int(self._metadata(broker_id).controller_id)

@@ -28,8 +28,8 @@ def _end(_number: int, _frame: object) -> None:
     _ending = True
 
 
-def say(*words: object) -> None:
-    sys.stdout.write(" ".join(str(word) for word in words) + "\n")
+def log(*values: object) -> None:
+    sys.stdout.write(" ".join(str(value) for value in values) + "\n")
     sys.stdout.flush()
 
 
@@ -60,7 +60,7 @@ def confluent_produce(bootstrap: str, topic: str) -> None:
         if error is not None:
             failures.append(f"{message.value()!r}: {error}")
         else:
-            say((message.value() or b"").decode(), message.partition(), message.offset())
+            log((message.value() or b"").decode(), message.partition(), message.offset())
 
     producer = Producer(
         {
@@ -98,7 +98,7 @@ def confluent_consume(bootstrap: str, topic: str, group: str) -> None:
             continue
         error = message.error()
         if error is None:
-            say(message.partition(), message.offset(), (message.value() or b"").decode())
+            log(message.partition(), message.offset(), (message.value() or b"").decode())
         elif error.fatal():
             raise SystemExit(str(error))
     consumer.close()
@@ -117,7 +117,7 @@ def kafka_python_produce(bootstrap: str, topic: str) -> None:
     due = numbers()
     while (number := due()) is not None:
         sent = producer.send(topic, str(number).encode())
-        sent.add_callback(lambda told, number=number: say(number, told.partition, told.offset))
+        sent.add_callback(lambda on_sent, number=number: log(number, on_sent.partition, on_sent.offset))
         sent.add_errback(lambda failure, number=number: failures.append(f"{number}: {failure}"))
     producer.flush(timeout=DELIVERY_S)
     producer.close()
@@ -154,7 +154,7 @@ def kafka_python_consume(bootstrap: str, topic: str, group: str) -> None:
             continue
         for records in polled.values():
             for record in records:
-                say(record.partition, record.offset, record.value.decode())
+                log(record.partition, record.offset, record.value.decode())
     consumer.close()
 
 
@@ -170,19 +170,19 @@ async def aiokafka_produce(bootstrap: str, topic: str) -> None:
     await producer.start()
     failures: list[str] = []
 
-    def told(number: int, sent: asyncio.Future[object]) -> None:
+    def on_sent(number: int, sent: asyncio.Future[object]) -> None:
         failure = sent.exception()
         if failure is not None:
             failures.append(f"{number}: {failure!r}")
         else:
             where = sent.result()
-            say(number, where.partition, where.offset)  # type: ignore[attr-defined]
+            log(number, where.partition, where.offset)  # type: ignore[attr-defined]
 
     begun, number = time.monotonic(), 0
     while not _ending:
         await asyncio.sleep(max(0.0, begun + number / RATE_PER_S - time.monotonic()))
         sent = await producer.send(topic, str(number).encode())
-        sent.add_done_callback(lambda sent, number=number: told(number, sent))
+        sent.add_done_callback(lambda sent, number=number: on_sent(number, sent))
         number += 1
     await producer.flush()
     await producer.stop()
@@ -206,7 +206,7 @@ async def aiokafka_consume(bootstrap: str, topic: str, group: str) -> None:
     while not _ending:
         for records in (await consumer.getmany(timeout_ms=200)).values():
             for record in records:
-                say(record.partition, record.offset, (record.value or b"").decode())
+                log(record.partition, record.offset, (record.value or b"").decode())
     await consumer.stop()
 
 

@@ -17,7 +17,7 @@ from tests.interop.interop_brokers import tool
 
 CLIENTS = Path(__file__).with_name("outage_clients.py")
 KCAT_RATE_PER_S = 25
-LAST_WORDS = 600
+LAST_CHARS = 600
 KCAT_MS = {"message.timeout.ms": 120_000, "session.timeout.ms": 15_000, "auto.commit.interval.ms": 1_000}
 
 
@@ -145,8 +145,8 @@ class Session:
 
     def stands(self) -> str:
         """Describe the progress of its two programs, and the last lines of each."""
-        words = [f"the {role} said {program.errors()[-LAST_WORDS:]!r}" for program, role in self._programs()]
-        return "\n  ".join([f"{self.library}: {self.acknowledged} acknowledged, {self.consumed} read", *words])
+        parts = [f"the {role} said {program.errors()[-LAST_CHARS:]!r}" for program, role in self._programs()]
+        return "\n  ".join([f"{self.library}: {self.acknowledged} acknowledged, {self.consumed} read", *parts])
 
     def _programs(self) -> tuple[tuple[Program, str], ...]:
         return (self._producer, "producer"), (self._consumer, "consumer")
@@ -178,7 +178,7 @@ class Session:
         code = self._consumer.end(30)
         if code not in (0, -15):
             problems.append(f"the consumer ended with {code}: {self._consumer.errors()}")
-        return self._judge(acknowledged, problems)
+        return self._evaluate(acknowledged, problems)
 
     def _stop_producing(self, within_s: float, problems: list[str]) -> list[int]:
         self._feeding = False
@@ -201,7 +201,7 @@ class Session:
     def _has_read(self, acknowledged: list[int]) -> bool:
         return not set(acknowledged) - {number for _, _, number in self._records()}
 
-    def _judge(self, acknowledged: list[int], problems: list[str]) -> Outcome:
+    def _evaluate(self, acknowledged: list[int], problems: list[str]) -> Outcome:
         records = self._records()
         logs: dict[int, dict[int, int]] = {}
         read_to: dict[int, int] = {}

@@ -149,12 +149,12 @@ def _stored(data: bytes, base_offset: int) -> tuple[Stored, ...]:
     found = []
     position = 0
     for header in headers:
-        found.append(Stored(_words(header, base_offset), _records(data, position, header, base_offset)))
+        found.append(Stored(_header_fields(header, base_offset), _records(data, position, header, base_offset)))
         position += header.size
     return tuple(found)
 
 
-def _words(header: BatchHeader, base_offset: int) -> tuple[Any, ...]:
+def _header_fields(header: BatchHeader, base_offset: int) -> tuple[Any, ...]:
     return (
         header.base_offset - base_offset,
         header.magic,

@@ -63,18 +63,18 @@ class Talk:
         self._xid += 1
         header = struct.pack(">ii", self._xid, op)
         self._send(header + body if isinstance(body, bytes) else Request(self._xid, op, body).encode())
-        heard: list[object] = []
+        received: list[object] = []
         while True:
             reader = Reader(self._frame())
             xid, _, error = reader.read_int(), reader.read_long(), reader.read_int()
             if xid == -1:
                 event = WatcherEvent.read_from(reader)
-                heard.append((event.type, event.state, event.path))
+                received.append((event.type, event.state, event.path))
                 continue
             assert xid == self._xid
             kind = RESPONSE_BODIES.get(op)
             answer = _comparable(kind.read_from(reader)) if kind is not None and not error else reader.rest()
-            return [*heard, (error, b"" if error else answer)]
+            return [*received, (error, b"" if error else answer)]
 
     def is_closed(self) -> bool:
         """Return whether the server ends the connection now."""

@@ -31,7 +31,7 @@ with warnings.catch_warnings():
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600), *SOCKETS_ARE_LEFT]
 
-EVERYBODY = (*OURS, KAFKA)
+ALL_BROKERS = (*OURS, KAFKA)
 THREE_WAYS = ((1, 101, 2), (101, 1, 2), (2, 101, 1))
 """Three partitions, each led by a different broker."""
 CONTROLLERS = pytest.mark.parametrize("controllers", [OURS, (KAFKA,)], ids=["ours commands", "Kafka's commands"])
@@ -44,7 +44,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
 
 
 @pytest.fixture(autouse=True)
-def everybody_is_up(cluster: MixedCluster) -> Iterator[None]:
+def all_brokers_up(cluster: MixedCluster) -> Iterator[None]:
     cluster.start_the_dead()
     yield
     with warnings.catch_warnings():
@@ -59,7 +59,7 @@ def numbered(count: int, first: int = 0) -> list[str]:
 def test_kafkas_broker_joins_ours_with_no_unusual_log_lines(cluster: MixedCluster) -> None:
     kafka = cluster.nodes[KAFKA]
     assert isinstance(kafka, KafkaServer)
-    assert cluster.registered == list(EVERYBODY)
+    assert cluster.registered == list(ALL_BROKERS)
     assert kafka.complaints() == []
 
 
@@ -72,20 +72,20 @@ def test_brokers_of_both_kinds_follow_each_others_leaders(cluster: MixedCluster,
         assert cluster.state(topic, partition)["leader"] == replicas[0]
         cluster.produce(topic, numbered(100), partition)
         assert cluster.consume(topic, 100, partition) == numbered(100)
-        cluster.until_logs_equal(topic, EVERYBODY, partition)
+        cluster.until_logs_equal(topic, ALL_BROKERS, partition)
 
 
 @CONTROLLERS
 def test_topics_get_partitions_and_are_deleted(cluster: MixedCluster, controllers: tuple[int, ...]) -> None:
     cluster.make_controller(*controllers)
     topic = f"grows-{controllers[0]}"
-    cluster.create(topic, EVERYBODY)
+    cluster.create(topic, ALL_BROKERS)
     with cluster.admin() as admin:
         admin.create_partitions({topic: NewPartitions(3, [[101, 1, 2], [2, 101, 1]])})
-        cluster.until_in_sync(topic, *[EVERYBODY] * 3)
+        cluster.until_in_sync(topic, *[ALL_BROKERS] * 3)
         admin.delete_topics([topic])
     until(lambda: cluster.zk.exists(f"/brokers/topics/{topic}") is None, f"{topic} is still there")
-    logs = [cluster.nodes[broker_id].home / "logs" / f"{topic}-0" for broker_id in EVERYBODY]
+    logs = [cluster.nodes[broker_id].home / "logs" / f"{topic}-0" for broker_id in ALL_BROKERS]
     until(lambda: not any(log.exists() for log in logs), "somebody keeps its replica")
 
 
@@ -203,41 +203,41 @@ def test_a_controlled_shutdown_hands_leaderships_over(
     cluster.until_logs_equal(topic, (leaving, staying))
 
 
-@pytest.mark.parametrize(("last", "behind"), [(1, 101), (101, 1)])
-def test_an_unclean_election_truncates_the_other_side(cluster: MixedCluster, last: int, behind: int) -> None:
+@pytest.mark.parametrize(("last", "out_of_sync"), [(1, 101), (101, 1)])
+def test_an_unclean_election_truncates_the_other_side(cluster: MixedCluster, last: int, out_of_sync: int) -> None:
     cluster.make_controller(2)
     topic = f"unclean-{last}"
-    cluster.create(topic, (last, behind), min_insync_replicas="1")
+    cluster.create(topic, (last, out_of_sync), min_insync_replicas="1")
     cluster.produce(topic, numbered(10))
-    cluster.until_logs_equal(topic, (last, behind))
-    cluster.kill(behind)
+    cluster.until_logs_equal(topic, (last, out_of_sync))
+    cluster.kill(out_of_sync)
     cluster.until_in_sync(topic, (last,))
     cluster.produce(topic, ["only there"] * 5)
     cluster.kill(last)
     until(lambda: cluster.state(topic)["leader"] == -1, "it still has a leader")
     assert cluster.state(topic)["isr"] == [last]
-    cluster.start(behind)
+    cluster.start(out_of_sync)
     unclean = {"unclean.leader.election.enable": "true"}
     with cluster.admin() as admin:
         admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=unclean)])
-    cluster.until_led(behind, topic)
+    cluster.until_led(out_of_sync, topic)
     cluster.produce(topic, numbered(10, 10))
     cluster.start(last)
-    cluster.until_in_sync(topic, (last, behind))
+    cluster.until_in_sync(topic, (last, out_of_sync))
     assert "leader_recovery_state" not in cluster.state(topic)
     assert cluster.consume(topic, 20) == numbered(20)
-    cluster.until_logs_equal(topic, (last, behind))
+    cluster.until_logs_equal(topic, (last, out_of_sync))
 
 
 @pytest.mark.parametrize(("first", "second"), [(KAFKA, 1), (1, KAFKA)])
 def test_group_continues_from_the_other_coordinators_offsets(cluster: MixedCluster, first: int, second: int) -> None:
     """The coordinator is the leader of one partition of __consumer_offsets, and each reads what the other wrote."""
     topic, group = f"grouped-{first}", f"readers-{first}"
-    cluster.create(topic, EVERYBODY)
+    cluster.create(topic, ALL_BROKERS)
     cluster.produce(topic, numbered(100))
     assert read_in_group(cluster, topic, group, 40) == numbered(40)
     partition = group_partition(group)
-    cluster.until_in_sync("__consumer_offsets", *[EVERYBODY] * OFFSETS_PARTITIONS)
+    cluster.until_in_sync("__consumer_offsets", *[ALL_BROKERS] * OFFSETS_PARTITIONS)
     lead_offsets(cluster, partition, first)
     assert read_in_group(cluster, topic, group, 30) == numbered(30, 40)
     lead_offsets(cluster, partition, second)
@@ -268,7 +268,7 @@ def lead_offsets(cluster: MixedCluster, partition: int, leader: int) -> None:
     """Make a broker the coordinator of a partition's groups: move it first in the assignment, and elect it."""
     topic = "__consumer_offsets"
     with cluster.admin() as admin:
-        others = [broker_id for broker_id in EVERYBODY if broker_id != leader]
+        others = [broker_id for broker_id in ALL_BROKERS if broker_id != leader]
         admin.alter_partition_reassignments({TopicPartition(topic, partition): [leader, *others]})
         until(lambda: not moving(cluster, topic), f"{topic} is still moving")
         admin.elect_leaders(0, {topic: [partition]})
@@ -299,16 +299,16 @@ def test_acknowledged_records_survive_each_brokers_death(cluster: MixedCluster) 
     topic = "outlives"
     cluster.create(topic, *THREE_WAYS, min_insync_replicas="2")
     with verifiable_producer(cluster.bootstrap, topic, records_per_s=200) as producer:
-        for broker_id in EVERYBODY:
+        for broker_id in ALL_BROKERS:
             producer.until_acknowledged(producer.acknowledged_count + 200)
             cluster.nodes[broker_id].kill()
             producer.until_acknowledged(producer.acknowledged_count + 200)
             cluster.until_gone(broker_id)
             cluster.start(broker_id)
-            cluster.until_in_sync(topic, *[EVERYBODY] * 3)
+            cluster.until_in_sync(topic, *[ALL_BROKERS] * 3)
     acknowledged = producer.acknowledged
     for partition in range(3):
-        cluster.until_logs_equal(topic, EVERYBODY, partition)
+        cluster.until_logs_equal(topic, ALL_BROKERS, partition)
         kept = cluster.consume(topic, cluster.end_offset(topic, partition), partition)
         for offset, value in acknowledged[partition].items():
             assert kept[offset] == value

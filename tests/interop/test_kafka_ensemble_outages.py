@@ -19,7 +19,7 @@ from tests.interop.real_kafka import VerifiableProducer, verifiable_producer
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900), *SOCKETS_ARE_LEFT]
 
-EVERYBODY = (*OURS, KAFKA)
+ALL_BROKERS = (*OURS, KAFKA)
 THREE_WAYS = ((1, 101, 2), (101, 1, 2), (2, 101, 1))
 LIBRARIES = ("confluent-kafka", "kafka-python")
 CONTROLLERS = pytest.mark.parametrize("controllers", [OURS, (KAFKA,)], ids=["ours commands", "Kafka's commands"])
@@ -35,7 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
 
 
 @pytest.fixture(autouse=True)
-def everybody_is_up(cluster: MixedCluster) -> Iterator[None]:
+def all_brokers_up(cluster: MixedCluster) -> Iterator[None]:
     cluster.start_the_dead()
     yield
     with warnings.catch_warnings():
@@ -59,31 +59,31 @@ class Clients:
         before = {each: (each.consumed, each.acknowledged) for each in self.sessions}
         self._producer.until_acknowledged(self._producer.acknowledged_count + 200)
 
-        for each, (read, told) in before.items():
+        for each, (read, acknowledged) in before.items():
             until(
                 lambda each=each, read=read: each.ended_early() or each.consumed > read + 3,  # type: ignore[misc]
                 f"the group of {each.library} stands still at {read}",
                 GO_ON_S,
             )
             until(
-                lambda each=each, told=told: each.ended_early() or each.acknowledged > told + 3,  # type: ignore[misc]
-                f"the producer of {each.library} stands still at {told}",
+                lambda each=each, acknowledged=acknowledged: each.ended_early() or each.acknowledged > acknowledged + 3,  # type: ignore[misc]
+                f"the producer of {each.library} stands still at {acknowledged}",
                 GO_ON_S,
             )
             assert each.ended_early() is None
 
-    def judge(self) -> None:
+    def verify(self) -> None:
         """Everything acknowledged is stored at its offset, and its group has read it in order."""
         self._producer.stop()
         outcomes = [each.finish() for each in self.sessions]
         assert [problem for outcome in outcomes for problem in outcome.problems] == []
         assert all(outcome.consumed >= outcome.acknowledged > 0 for outcome in outcomes)
         for partition in range(len(THREE_WAYS)):
-            self._cluster.until_logs_equal(self._topic, EVERYBODY, partition)
+            self._cluster.until_logs_equal(self._topic, ALL_BROKERS, partition)
             end = self._cluster.end_offset(self._topic, partition)
             kept = self._cluster.consume(self._topic, end, partition)
-            told = self._producer.acknowledged[partition]
-            assert {offset: kept[offset] for offset in told} == told
+            acknowledged = self._producer.acknowledged[partition]
+            assert {offset: kept[offset] for offset in acknowledged} == acknowledged
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_killed_peers_cost_kafka_no_session_and_no_record(
         back(cluster, peer)
     assert cluster.controller_epoch == epoch
     assert cluster.lives == lives
-    clients.judge()
+    clients.verify()
 
 
 @CONTROLLERS
@@ -153,7 +153,7 @@ def test_records_flow_without_a_quorum(cluster: MixedCluster, clients: Clients, 
     clients.go_on()
     assert cluster.controller_epoch == epoch
     assert cluster.lives == lives
-    clients.judge()
+    clients.verify()
 
 
 @CONTROLLERS
@@ -171,5 +171,5 @@ def test_controller_and_zab_leader_are_killed_together(
     back(cluster, peer)
     cluster.start(dying)
     for session in clients.sessions:
-        cluster.until_in_sync(session.topic, *[EVERYBODY] * len(THREE_WAYS))
-    clients.judge()
+        cluster.until_in_sync(session.topic, *[ALL_BROKERS] * len(THREE_WAYS))
+    clients.verify()

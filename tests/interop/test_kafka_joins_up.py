@@ -44,20 +44,20 @@ def shown(cluster: LiveCluster) -> dict[str, Any]:
     return found
 
 
-def reigning(cluster: LiveCluster) -> int:
+def current_controller(cluster: LiveCluster) -> int:
     return int(cluster.get("/api/v1/controller")["broker_id"])
 
 
-def last_reign(cluster: LiveCluster, broker_id: int) -> dict[str, Any]:
-    reigns = cluster.get("/api/v1/cluster")["reigns"]
-    return next(dict(reign) for reign in reversed(reigns) if reign["broker_id"] == broker_id)
+def last_term(cluster: LiveCluster, broker_id: int) -> dict[str, Any]:
+    terms = cluster.get("/api/v1/cluster")["reigns"]
+    return next(dict(term) for term in reversed(terms) if term["broker_id"] == broker_id)
 
 
 def make_controller(cluster: LiveCluster) -> None:
     """Let only the joined broker compete for the controller election."""
     for number in OURS:
         cluster.brokers[number].pause()
-    cluster.until(lambda: reigning(cluster) == JOINED, SESSION_S, "broker 4 as controller")
+    cluster.until(lambda: current_controller(cluster) == JOINED, SESSION_S, "broker 4 as controller")
     for number in OURS:
         cluster.brokers[number].resume()
     cluster.until(lambda: all(cluster.brokers[b].believes.controller_id == JOINED for b in OURS), SESSION_S, "belief")
@@ -72,10 +72,10 @@ def reassign(cluster: LiveCluster, directory: Path, topic: str, *replicas: int) 
     arguments = ("--bootstrap-server", cluster.bootstrap, "--reassignment-json-file", str(plan))
 
     def is_begun() -> bool:
-        said = called(reassign_tool.main, *arguments, "--execute")
+        output = called(reassign_tool.main, *arguments, "--execute")
         # A broker that has not been notified of a new topic replies that there is none, as Kafka's do.
-        assert said.code == 0 or f"Topic {topic} not found." in said.out, said
-        return said.code == 0
+        assert output.code == 0 or f"Topic {topic} not found." in output.out, output
+        return output.code == 0
 
     cluster.until(is_begun, COMES_S, f"a plan for {topic}")
 
@@ -111,15 +111,15 @@ def test_joined_kafka_broker_is_listed_serves_and_can_control(
     make_controller(cluster)
     assert shown(cluster)["is_controller"]
     assert cluster.get("/readyz")["controller"] == JOINED
-    cluster.until(lambda: last_reign(cluster, JOINED)["until_us"] is None, COMES_S, "its reign in the journal")
+    cluster.until(lambda: last_term(cluster, JOINED)["until_us"] is None, COMES_S, "its reign in the journal")
     cluster.topics.create("by-kafka", assignment={0: [1, 2, 3]}, config={"min.insync.replicas": "2"})
     reassign(cluster, tmp_path, "by-kafka", 3, JOINED)
     cluster.topics["by-kafka"].delete()
 
     # It dies: the next controller of ours continues with its state.
     joined.kill()
-    cluster.until(lambda: reigning(cluster) in OURS, SESSION_S, "a controller of ours")
-    cluster.until(lambda: last_reign(cluster, JOINED)["ended_by"].startswith("session_"), COMES_S, "its reign's end")
+    cluster.until(lambda: current_controller(cluster) in OURS, SESSION_S, "a controller of ours")
+    cluster.until(lambda: last_term(cluster, JOINED)["ended_by"].startswith("session_"), COMES_S, "its reign's end")
     assert (shown(cluster)["process"], shown(cluster)["registered"]) == ("unknown", False)
     assert cluster.topics["placed"].partitions[0].leader == 1
     joined.start()

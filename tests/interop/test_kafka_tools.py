@@ -224,7 +224,7 @@ def test_broker_configurations_are_set_for_one_or_for_all(both: TwoClusters) -> 
 def test_every_broker_key_is_described(both: TwoClusters) -> None:
     kafka, ours = both.run("configs", "--describe", "--entity-type", "brokers", "--entity-name", "1", "--all")
     assert (kafka.code, ours.code) == (0, 0)
-    lines = [{line.split("=")[0].strip(): line for line in said.out.splitlines()} for said in (kafka, ours)]
+    lines = [{line.split("=")[0].strip(): line for line in output.out.splitlines()} for output in (kafka, ours)]
     # The configurations of the two differ, and only ours has keys of its own.
     configured = {
         key
@@ -309,7 +309,7 @@ def test_reassignment_is_proposed_run_throttled_and_verified(both: TwoClusters) 
         --reassignment-json-file {plan} --execute --throttle 100000000
         """,
     )
-    both.until(lambda said: "No partition" in said, "reassign-partitions", "--list")
+    both.until(lambda output: "No partition" in output, "reassign-partitions", "--list")
     play(both, "configs", "--describe --entity-type brokers --entity-name 1\n--describe --topic r")
     play(both, "reassign-partitions", f"--list\n--reassignment-json-file {plan} --verify")
     play(both, "configs", "--describe --entity-type brokers --entity-name 1\n--describe --topic r")
@@ -338,7 +338,7 @@ def test_impossible_reassignment_is_rejected_and_none_cancelled(both: TwoCluster
         file = both.file(f"{name}.json", plan)
         both.same("reassign-partitions", "--reassignment-json-file", file, "--execute")
     # The reassignment with the missing log directory had started before the error was found.
-    both.until(lambda said: "No partition" in said, "reassign-partitions", "--list")
+    both.until(lambda output: "No partition" in output, "reassign-partitions", "--list")
     present = both.file("present.json", _plan(("r", 0, [1, 2])))
     play(
         both,
@@ -366,7 +366,11 @@ def _begin_to_move(both: TwoClusters, topic: str, *targets: list[int]) -> str:
     # The tool prints the metadata of whichever broker it asks.
     replicas = [",".join(map(str, dict.fromkeys((*target, 1, 2)))) for target in targets]
     both.until(
-        lambda said: all(f"Replicas: {each}\t" in said for each in replicas), "topics", "--describe", "--topic", topic
+        lambda output: all(f"Replicas: {each}\t" in output for each in replicas),
+        "topics",
+        "--describe",
+        "--topic",
+        topic,
     )
     return plan
 
@@ -400,7 +404,9 @@ def test_running_reassignment_is_cancelled(both: TwoClusters) -> None:
         """,
     )
     play(both, "configs", throttles)
-    both.until(lambda said: said.count("Isr: ") == 2 and not re.search(r"Isr: \S*3", said), "topics", *DESCRIBE_SLOW)
+    both.until(
+        lambda output: output.count("Isr: ") == 2 and not re.search(r"Isr: \S*3", output), "topics", *DESCRIBE_SLOW
+    )
     play(both, "topics", " ".join(DESCRIBE_SLOW))
 
 
@@ -421,9 +427,9 @@ def test_our_own_tool_cancels_like_kafkas(both: TwoClusters) -> None:
     ):
         kafka = both.tools.run("reassign-partitions", "--bootstrap-server", both.kafka, *arguments.split())
         ours = called(reassign.main, "--bootstrap-server", both.ours.bootstrap, *arguments.split())
-        wanted, got = ((said.code, _plain(said.out)) for said in (kafka, ours))
-        if wanted != got:
-            differences.append(f"{arguments}\nkafka {wanted}\nours  {got} {ours.err}")
+        expected, got = ((output.code, _plain(output.out)) for output in (kafka, ours))
+        if expected != got:
+            differences.append(f"{arguments}\nkafka {expected}\nours  {got} {ours.err}")
     assert not differences, "\n\n".join(differences)
 
 
@@ -435,9 +441,9 @@ def test_move_that_only_adds_replicas_is_cancelled_by_our_tool(both: TwoClusters
     assert "None of the specified partition reassignments are active." in passed_over
     both.same("reassign-partitions", "--list")
     for bootstrap in (both.kafka, both.ours.bootstrap):
-        said = called(reassign.main, "--bootstrap-server", bootstrap, *cancel[:-1])
-        assert "Successfully cancelled partition reassignment for: adds-0" in said.out
-    both.until(lambda said: "No partition" in said, "reassign-partitions", "--list")
+        output = called(reassign.main, "--bootstrap-server", bootstrap, *cancel[:-1])
+        assert "Successfully cancelled partition reassignment for: adds-0" in output.out
+    both.until(lambda output: "No partition" in output, "reassign-partitions", "--list")
 
 
 # ---- records and offsets --------------------------------------------------------------------------------------
@@ -582,7 +588,7 @@ def _moved(both: TwoClusters, bootstrap: str, homes: dict[int, Path]) -> list[st
         f"--reassignment-json-file {files['new']} --verify",
     ):
 
-        def said(arguments: str = arguments) -> str:
+        def output(arguments: str = arguments) -> str:
             tool = both.tools.run("reassign-partitions", "--bootstrap-server", bootstrap, *arguments.split())
             text = f"{tool.out}\n{tool.err}\n{tool.code}"
             for home in homes.values():
@@ -590,8 +596,8 @@ def _moved(both: TwoClusters, bootstrap: str, homes: dict[int, Path]) -> list[st
             return masked(text)
 
         if arguments.endswith("--verify"):
-            both.ours.until(lambda said=said: "still" not in said())  # type: ignore[misc]
-        words.append(said())
+            both.ours.until(lambda output=output: "still" not in output())  # type: ignore[misc]
+        words.append(output())
     assert [_lying(homes[number], "m-0") for number in (1, 2)] == [[targets[1]], [targets[2]]]
     assert _lying(homes[3], "m-1") == ["more"]
     return words
@@ -615,7 +621,7 @@ def _in_order(text: str) -> str:
 
 
 def test_version_ranges_of_all_requests_equal_kafkas(both: TwoClusters) -> None:
-    kafka, ours = (_version_ranges(said.out) for said in both.run("broker-api-versions"))
+    kafka, ours = (_version_ranges(output.out) for output in both.run("broker-api-versions"))
     assert len(kafka) > 60
     assert kafka == ours
 
@@ -742,9 +748,9 @@ def test_our_own_tools_print_the_same_as_kafkas(both: TwoClusters) -> None:
         brokers = ["--bootstrap-server", both.ours.bootstrap]
         kafka = both.tools.run(tool, *brokers, *arguments)
         ours = called(OWN_TOOLS[tool], *brokers, *arguments)
-        wanted, got = ((said.code, _plain(said.out)) for said in (kafka, ours))
-        if wanted != got:
-            differences.append(f"{line}\nkafka {wanted}\nours  {got} {ours.err}")
+        expected, got = ((output.code, _plain(output.out)) for output in (kafka, ours))
+        if expected != got:
+            differences.append(f"{line}\nkafka {expected}\nours  {got} {ours.err}")
     assert not differences, "\n\n".join(differences)
 
 
@@ -763,24 +769,24 @@ def _plain(text: str) -> str:
 def test_offline_partition_gets_a_leader_by_unclean_election(both: TwoClusters) -> None:
     both.run("topics", "--create", "--topic", "u", "--replica-assignment", "1:2")
     describe = ("topics", "--describe", "--topic", "u")
-    both.until(lambda said: re.search(r"Isr: 1,2\b", said) is not None, *describe)
+    both.until(lambda output: re.search(r"Isr: 1,2\b", output) is not None, *describe)
 
     def kill(number: int) -> None:
         both.servers[number - 1].kill()
         both.ours.brokers[number].kill()
 
     kill(2)
-    both.until(lambda said: re.search(r"Isr: 1\b(?!,)", said) is not None, *describe)
+    both.until(lambda output: re.search(r"Isr: 1\b(?!,)", output) is not None, *describe)
     # Kafka's broker gives up if its id is still registered.
-    both.until(lambda said: "(id: 2 " not in said, "broker-api-versions")
+    both.until(lambda output: "(id: 2 " not in output, "broker-api-versions")
     kill(1)
     both.servers[1].start()
     both.ours.brokers[2].start()
-    both.until(lambda said: "Leader: none" in said, *describe)
-    both.until(lambda said: "(id: 2 " in said, "broker-api-versions")
+    both.until(lambda output: "Leader: none" in output, *describe)
+    both.until(lambda output: "(id: 2 " in output, "broker-api-versions")
     play(both, "topics", "--describe --topic u --unavailable-partitions\n--describe --topic u")
     play(both, "leader-election", "--election-type preferred --topic u --partition 0")
     play(both, "configs", "--alter --topic u --add-config unclean.leader.election.enable=true")
-    both.until(lambda said: "Leader: 2" in said, *describe)
-    for wanted in ("--describe --topic u --under-replicated-partitions", "--describe --topic u"):
-        assert "Leader: 2" in both.settles("topics", *wanted.split())
+    both.until(lambda output: "Leader: 2" in output, *describe)
+    for expected in ("--describe --topic u --under-replicated-partitions", "--describe --topic u"):
+        assert "Leader: 2" in both.settles("topics", *expected.split())

@@ -71,11 +71,11 @@ def test_kcat_continues_after_a_failover(cluster: BrokerCluster) -> None:
     old.start()
     cluster.await_ready()
 
-    def everybody_in_sync() -> bool:
+    def all_in_sync() -> bool:
         rows = [p for s in cluster.statuses() for p in s.get("partitions", []) if p["leader"] == s["broker_id"]]
         return bool(rows) and all(sorted(row["isr"]) == [1, 2, 3] for row in rows)
 
-    cluster.until(everybody_in_sync)
+    cluster.until(all_in_sync)
 
 
 def test_a_clean_stop_leaves_no_gap_for_kcat(cluster: BrokerCluster) -> None:

@@ -92,11 +92,11 @@ async def lapse(ensemble: MixedEnsemble, at: int, container: str) -> str:
     async with asyncio.timeout(30), connect(f"127.0.0.1:{ensemble.client_ports[at]}") as client:
         gone = asyncio.Event()
 
-        def heard(event: WatchEvent) -> None:
+        def on_event(event: WatchEvent) -> None:
             if event.type is EventType.DELETED:
                 gone.set()
 
-        await client.add_watch(container, heard)
+        await client.add_watch(container, on_event)
         await client.delete(f"{container}/child")
         await gone.wait()
         return "gone"

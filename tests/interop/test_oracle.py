@@ -18,14 +18,14 @@ def pair(tmp_path: Path) -> Iterator[MixedEnsemble]:
     ensemble = MixedEnsemble(tmp_path, 2)
     for i in (1, 2):
         ensemble.config(i).write_text(f"{ensemble.config(i).read_text()}oraclePath={tmp_path}/{i}.oracle\n")
-        say(ensemble, i, "0")
+        answer(ensemble, i, "0")
     try:
         yield ensemble
     finally:
         ensemble.close()
 
 
-def say(ensemble: MixedEnsemble, i: int, word: str) -> None:
+def answer(ensemble: MixedEnsemble, i: int, word: str) -> None:
     (ensemble.directory / f"{i}.oracle").write_text(word)
 
 
@@ -40,7 +40,7 @@ def test_survivor_serves_alone_and_the_other_server_rejoins(pair: MixedEnsemble,
         client.create("/kept", b"both")
     pair.kill(leader)
     wait_until(lambda: pair.modes() == {survivor: "none"})
-    say(pair, survivor, "1")
+    answer(pair, survivor, "1")
     wait_until(lambda: pair.modes() == {survivor: "leader"})
     with pair.client(survivor) as client:
         client.set("/kept", b"alone")
@@ -51,5 +51,5 @@ def test_survivor_serves_alone_and_the_other_server_rejoins(pair: MixedEnsemble,
     pair.kill(leader)
     with pair.client(survivor) as client:
         client.retry(client.set, "/kept", b"alone again")
-    say(pair, survivor, "0")
+    answer(pair, survivor, "0")
     wait_until(lambda: pair.modes() == {survivor: "none"})

@@ -42,8 +42,8 @@ class Bucket(NamedTuple):
     def put(self, key: str, data: bytes) -> None:
         """Upload an object, with a signature of version 2."""
         date, kind, place = formatdate(usegmt=True), "application/octet-stream", f"/{BUCKET}/{key}"
-        told = f"PUT\n\n{kind}\n{date}\n{place}".encode()
-        signature = b64encode(hmac.digest(SECRET.encode(), told, "sha1")).decode()
+        to_sign = f"PUT\n\n{kind}\n{date}\n{place}".encode()
+        signature = b64encode(hmac.digest(SECRET.encode(), to_sign, "sha1")).decode()
         headers = {"Date": date, "Content-Type": kind, "Authorization": f"AWS {IDENTITY}:{signature}"}
         with urllib.request.urlopen(urllib.request.Request(self.endpoint + place, data, headers, method="PUT")):
             pass
@@ -145,7 +145,7 @@ def test_audits_of_a_bucket_equal_those_of_the_files(
 
 
 @pytest.mark.parametrize(
-    ("data", "lacking", "said"),
+    ("data", "lacking", "expected"),
     [
         (f"s3a://{BUCKET}/live", {"AWS_SECRET_ACCESS_KEY": "another"}, "Forbidden (Service: S3, Status Code: 403"),
         ("s3a://no-bucket/live", {}, "The specified bucket does not exist"),
@@ -158,16 +158,16 @@ def test_audits_of_a_bucket_equal_those_of_the_files(
     ],
 )
 def test_unreadable_data_exits_with_a_one_sentence_error(
-    data: str, lacking: dict[str, str], said: str, configured: dict[str, str], tmp_path: Path
+    data: str, lacking: dict[str, str], expected: str, configured: dict[str, str], tmp_path: Path
 ) -> None:
     done = pipeline("tables", "--data", data, "--out", str(tmp_path / "out"), env={**configured, **lacking})
     assert done.returncode == 2
-    assert said in " ".join(done.stderr.split())
+    assert expected in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr and "\tat " not in done.stderr
 
 
 def test_documentation_names_the_tested_versions() -> None:
     versions = dict(re.findall(r"<(hadoop|awssdk)\.version>(.+?)<", S3A_POM.read_text()))
-    told = PAGE.read_text()
-    assert f"hadoop-aws:{versions['hadoop']}," in told
-    assert set(re.findall(r"software\.amazon\.awssdk:[a-z0-9-]+:([0-9.]+)", told)) == {versions["awssdk"]}
+    page = PAGE.read_text()
+    assert f"hadoop-aws:{versions['hadoop']}," in page
+    assert set(re.findall(r"software\.amazon\.awssdk:[a-z0-9-]+:([0-9.]+)", page)) == {versions["awssdk"]}

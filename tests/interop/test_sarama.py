@@ -89,13 +89,13 @@ def proxies(program: Path, ports: dict[int, int], upstream: dict[int, int]) -> I
                 assert time.monotonic() < deadline, "toxiproxy does not answer"
                 time.sleep(0.1)
         for broker_id, listens in ports.items():
-            wanted = {
+            proxy = {
                 "name": f"kafka{broker_id}",
                 "listen": f"127.0.0.1:{listens}",
                 "upstream": f"127.0.0.1:{upstream[broker_id]}",
                 "enabled": True,
             }
-            urllib.request.urlopen(f"{address}/proxies", json.dumps(wanted).encode(), timeout=5).close()
+            urllib.request.urlopen(f"{address}/proxies", json.dumps(proxy).encode(), timeout=5).close()
         yield address
     finally:
         running.kill()
@@ -107,16 +107,16 @@ class Docker:
 
     def __init__(self, home: Path, brokers: Path, cluster: BrokerCluster) -> None:
         self._cluster = cluster
-        self._asked = home / "asked"
+        self._requests = home / "asked"
         self.path = home / "bin"
-        self._asked.mkdir()
+        self._requests.mkdir()
         self.path.mkdir()
-        (self.path / "docker").write_text(DOCKER.format(brokers=brokers, asked=self._asked))
+        (self.path / "docker").write_text(DOCKER.format(brokers=brokers, asked=self._requests))
         (self.path / "docker").chmod(0o755)
 
     def serve(self) -> None:
         """Carry out the requests received since the last call."""
-        for asked in self._asked.iterdir():
+        for asked in self._requests.iterdir():
             verb, _, number = asked.name.partition("-")
             self._do(verb, self._cluster.brokers[int(number)])
             asked.unlink()

@@ -42,14 +42,14 @@ def stored(cluster: BrokerCluster) -> dict[tuple[int, int], tuple[str, str]]:
 def produced(cluster: BrokerCluster, first: int, count: int) -> dict[tuple[int, int], tuple[str, str]]:
     acknowledged: dict[tuple[int, int], tuple[str, str]] = {}
 
-    def told(error: object, message: Any) -> None:
+    def delivered(error: object, message: Any) -> None:
         assert error is None
         place = (message.partition(), message.offset())
         acknowledged[place] = (message.key().decode(), message.value().decode())
 
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
     for number in range(first, first + count):
-        producer.produce("orders", key=f"k{number % 50}", value=f"order {number}", on_delivery=told)
+        producer.produce("orders", key=f"k{number % 50}", value=f"order {number}", on_delivery=delivered)
         producer.poll(0)
     assert producer.flush(30) == 0
     return acknowledged

@@ -39,7 +39,7 @@ producer.connect()
   .catch(error => console.log(error.name, error.type, error.message))
   .finally(() => process.exit())
 """
-SAID = "Transactions are not supported by this broker."
+MESSAGES = "Transactions are not supported by this broker."
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def at_once(cluster: BrokerCluster) -> Iterator[None]:
 @pytest.mark.usefixtures("at_once")
 def test_librdkafka_transactional_producer_reports_no_support(cluster: BrokerCluster) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "t"})
-    with pytest.raises(KafkaException, match=SAID) as refused:
+    with pytest.raises(KafkaException, match=MESSAGES) as refused:
         producer.init_transactions(PATIENCE_S)
     assert refused.value.args[0].fatal()
 
@@ -86,12 +86,14 @@ def test_aiokafka_transactional_producer_reports_no_support(cluster: BrokerClust
 
 @pytest.mark.usefixtures("at_once")
 def test_java_transactional_producer_reports_no_support(cluster: BrokerCluster) -> None:
-    said = alone(
+    output = alone(
         "org.apache.kafka.tools.ProducerPerformance", "--topic", "t", "--num-records", "1", "--record-size", "1",
         "--throughput", "-1", "--transactional-id", "t", "--transaction-duration-ms", "100",
         "--producer-props", f"bootstrap.servers={cluster.bootstrap}",
     )  # fmt: skip
-    assert f"Could not find a coordinator with type TRANSACTION with key t due to unexpected error: {SAID}" in said
+    assert (
+        f"Could not find a coordinator with type TRANSACTION with key t due to unexpected error: {MESSAGES}" in output
+    )
 
 
 def test_kafkajs_transactional_producer_reports_no_support(cluster: BrokerCluster, tmp_path: Path) -> None:

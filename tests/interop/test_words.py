@@ -37,7 +37,7 @@ class Pair:
         self.servers[0].start_java(1)
         self.servers[1].start(1)
 
-    def words(self, word: str) -> tuple[str, str]:
+    def replies(self, word: str) -> tuple[str, str]:
         java, ours = (server.word(1, word) for server in self.servers)
         return java, ours
 
@@ -79,13 +79,13 @@ def connections_apart(lines: list[str]) -> tuple[list[str], list[str]]:
 
 @pytest.mark.parametrize("word", ALIKE)
 def test_command_reply_has_the_same_lines(pair: Pair, word: str) -> None:
-    java, ours = pair.words(word)
+    java, ours = pair.replies(word)
     assert connections_apart(shape(ours)) == connections_apart(shape(java))
 
 
 @pytest.mark.parametrize("word", ["cons", "stat"])
 def test_requesting_connection_is_listed_as_zookeeper_lists_it(pair: Pair, word: str) -> None:
-    for answer in pair.words(word):
+    for answer in pair.replies(word):
         assert [line.split("[")[1] for line in answer.splitlines() if "[0]" in line] == ["0](queued=0,recved=1,sent=0)"]
 
 
@@ -116,7 +116,7 @@ def test_connection_without_session_closes_after_its_time_limit(pair: Pair) -> N
 
 
 def test_envi_has_every_key_of_zookeeper_in_its_order(pair: Pair) -> None:
-    java, ours = ([line.split("=")[0] for line in answer.splitlines()] for answer in pair.words("envi"))
+    java, ours = ([line.split("=")[0] for line in answer.splitlines()] for answer in pair.replies("envi"))
     assert ours[: len(java)] == java and "java.version" in java
     assert all(key.startswith("python.") for key in ours[len(java) :])
 
@@ -150,32 +150,32 @@ def test_hard_quota_rejections_have_the_same_counts(pair: Pair) -> None:
 
 
 def test_the_tree_digests_of_both_servers_agree(pair: Pair) -> None:
-    java, ours = (answer.split() for answer in pair.words("hash"))
+    java, ours = (answer.split() for answer in pair.replies("hash"))
     assert len(java) == len(ours) == 2 and re.fullmatch(r"[0-9a-f]+:", ours[0])
 
 
 def test_mntr_has_only_names_that_zookeeper_has(pair: Pair) -> None:
     java, ours = (
-        {line.split("\t")[0].removeprefix("zk_") for line in answer.splitlines()} for answer in pair.words("mntr")
+        {line.split("\t")[0].removeprefix("zk_") for line in answer.splitlines()} for answer in pair.replies("mntr")
     )
     assert ours - java <= OURS_ONLY
     assert {"znode_count", "watch_count", "p99_updatelatency", "cnt_fsynctime", "connection_rejected"} <= ours & java
 
 
 def test_every_zookeeper_metric_is_served_or_documented_absent(pair: Pair) -> None:
-    java, ours = map(metrics_of, pair.words("mntr"))
+    java, ours = map(metrics_of, pair.replies("mntr"))
     assert java - ours == {name for name in ABSENT if name in java}
     assert not ours & set(ABSENT), "no longer absent"
 
 
 def test_counts_that_both_servers_keep_are_the_same(pair: Pair) -> None:
-    java, ours = (dict(line.split("\t") for line in answer.splitlines()) for answer in pair.words("mntr"))
+    java, ours = (dict(line.split("\t") for line in answer.splitlines()) for answer in pair.replies("mntr"))
     for name in ("znode_count", "ephemerals_count", "approximate_data_size", "global_sessions", "server_state"):
         assert ours[f"zk_{name}"] == java[f"zk_{name}"], name
 
 
 def test_dump_has_the_same_sessions_and_ephemerals(pair: Pair) -> None:
-    java, ours = (answer.partition("Connections dump:")[0].splitlines() for answer in pair.words("dump"))
+    java, ours = (answer.partition("Connections dump:")[0].splitlines() for answer in pair.replies("dump"))
     # ZooKeeper keeps sets that became empty.
     lines = [line for line in java if not line.startswith("0 expire")]
     assert [re.sub(r"at .*", "at …", line) for line in shape("\n".join(ours))] == [

@@ -150,9 +150,9 @@ def test_equal_acl_lists_share_one_object_and_unused_are_freed() -> None:
 
 
 def test_the_super_user_passes_every_acl() -> None:
-    nobody = (ACL(31, "digest", "u:x"),)
-    assert allows(nobody, 1, (("super", ""),))
-    assert not allows(nobody, 1, (("ip", "10.0.0.1"), ("digest", "v:x")))
+    other_user = (ACL(31, "digest", "u:x"),)
+    assert allows(other_user, 1, (("super", ""),))
+    assert not allows(other_user, 1, (("ip", "10.0.0.1"), ("digest", "v:x")))
     assert not allows(READ_ACL, 2, (("digest", "u:x"),))
 
 

@@ -100,21 +100,21 @@ def fails(world: FakeEnsemble, future: Any) -> type[ZooKeeperError]:
 def test_lasting_watch_is_notified_repeatedly() -> None:
     world = served()
     writer, watcher = world.clients()
-    told: list[WatchEvent] = []
-    world.run(watcher.add_watch("/a", told.append))
+    received: list[WatchEvent] = []
+    world.run(watcher.add_watch("/a", received.append))
     for future in (writer.create("/a"), writer.set("/a", b"1"), writer.create("/a/b"), writer.set("/a/b", b"2")):
         world.run(future)
     world.advance(10)
-    assert paths(told) == [(CREATED, "/a"), (DATA, "/a"), (CHILDREN, "/a")]
+    assert paths(received) == [(CREATED, "/a"), (DATA, "/a"), (CHILDREN, "/a")]
 
 
 def test_recursive_watch_gets_subtree_events_but_no_child_events() -> None:
     world = served()
     writer, watcher = world.clients("a:1", "a:1/app")
-    told: list[WatchEvent] = []
+    received: list[WatchEvent] = []
     children: list[WatchEvent] = []
     world.run(writer.create("/app"))
-    world.run(watcher.add_watch("/", told.append, recursive=True))
+    world.run(watcher.add_watch("/", received.append, recursive=True))
     world.run(watcher.get_children("/", children.append))
     for future in (
         writer.create("/app/x"),
@@ -124,26 +124,26 @@ def test_recursive_watch_gets_subtree_events_but_no_child_events() -> None:
     ):
         world.run(future)
     world.advance(10)
-    assert paths(told) == [(CREATED, "/x"), (DATA, "/x"), (DELETED, "/x")], "paths without the chroot"
+    assert paths(received) == [(CREATED, "/x"), (DATA, "/x"), (DELETED, "/x")], "paths without the chroot"
     assert paths(children) == [(CHILDREN, "/")], "told for the other watch's sake"
 
 
 def test_lasting_watches_are_armed_again_after_a_reconnect() -> None:
     world = served()
     writer, watcher = world.clients()
-    told: list[WatchEvent] = []
+    received: list[WatchEvent] = []
     world.run(writer.create("/a"))
-    world.run(watcher.add_watch("/a", told.append))
-    world.run(watcher.add_watch("/", told.append, recursive=True))
-    world.run(watcher.get("/a", told.append))
+    world.run(watcher.add_watch("/a", received.append))
+    world.run(watcher.add_watch("/", received.append, recursive=True))
+    world.run(watcher.get("/a", received.append))
     world.cut(1)
     world.run(writer.set("/a", b"missed by the lasting ones"))
     world.advance(100)
-    assert paths(told) == [(DATA, "/a")], "the one-shot watch is told what it missed"
+    assert paths(received) == [(DATA, "/a")], "the one-shot watch is told what it missed"
     world.run(writer.set("/a", b"heard"))
     world.run(writer.create("/b"))
     world.advance(10)
-    assert paths(told[1:]) == [(DATA, "/a"), (CREATED, "/b")], "one watcher is told once of one event"
+    assert paths(received[1:]) == [(DATA, "/a"), (CREATED, "/b")], "one watcher is told once of one event"
     sent = [m for m in world.last.sent if isinstance(m, Request) and m.op == OpCode.SET_WATCHES2]
     assert len(sent) == 1 and isinstance(sent[0].body, SetWatches2)
     assert (sent[0].body.persistent_watches, sent[0].body.persistent_recursive_watches) == (["/a"], ["/"])
@@ -162,22 +162,23 @@ def test_rejected_watch_is_not_kept() -> None:
 def test_removed_watch_gets_its_type_and_no_later_event() -> None:
     world = served()
     writer, watcher = world.clients()
-    told: list[WatchEvent] = []
+    received: list[WatchEvent] = []
     world.run(writer.create("/a"))
     for future in (
-        watcher.get("/a", told.append), watcher.get_children("/a", told.append), watcher.add_watch("/a", told.append),
-        watcher.add_watch("/a", told.append, recursive=True),
+        watcher.get("/a", received.append), watcher.get_children("/a", received.append),
+        watcher.add_watch("/a", received.append),
+        watcher.add_watch("/a", received.append, recursive=True),
     ):  # fmt: skip
         world.run(future)
     world.run(watcher.remove_watches("/a", kind=WatcherType.DATA))
-    assert paths(told) == [(EventType.DATA_WATCH_REMOVED, "/a")]
+    assert paths(received) == [(EventType.DATA_WATCH_REMOVED, "/a")]
     world.run(watcher.remove_watches("/a"))
-    assert paths(told[1:]) == [(EventType.CHILD_WATCH_REMOVED, "/a"), (EventType.PERSISTENT_WATCH_REMOVED, "/a")]
+    assert paths(received[1:]) == [(EventType.CHILD_WATCH_REMOVED, "/a"), (EventType.PERSISTENT_WATCH_REMOVED, "/a")]
     assert len(world.ensemble.services[0].watches) == 0
     assert fails(world, watcher.remove_watches("/a")) is NoWatcher
     world.run(writer.set("/a", b""))
     world.advance(10)
-    assert len(told) == 3
+    assert len(received) == 3
 
 
 def test_removing_one_of_two_watchers_keeps_the_servers_watch() -> None:
@@ -224,10 +225,10 @@ def test_watch_added_while_another_is_removed_is_notified(leave: Any, connected:
 def test_session_expiry_notifies_lasting_watchers() -> None:
     world = served()
     (client,) = world.clients("a:1")
-    told: list[WatchEvent] = []
-    world.run(client.add_watch("/a", told.append))
+    received: list[WatchEvent] = []
+    world.run(client.add_watch("/a", received.append))
     client._session.expire()
-    assert paths(told) == [(NONE, "/a")]
+    assert paths(received) == [(NONE, "/a")]
 
 
 def test_many_lasting_watches_are_rearmed_below_packet_limit() -> None:

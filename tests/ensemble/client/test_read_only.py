@@ -30,11 +30,11 @@ class Partitioned(FakeEnsemble):
         read_only = self.last.host != self.writable
         return msgspec.structs.replace(super().open_session(request), read_only=read_only)
 
-    def ask_word(self, host: str, word: str, heard: Callable[[str], None]) -> None:
+    def ask_word(self, host: str, word: str, on_reply: Callable[[str], None]) -> None:
         assert word == "isro"
         self.asked.append((self.now_ms, host))
         answer = "" if host in self.refusing else "rw" if host == self.writable else "ro"
-        self.scheduler.after(1_000, lambda: heard(answer))
+        self.scheduler.after(1_000, lambda: on_reply(answer))
 
     def begin(self, hosts: str = "a:1,b:2,c:3") -> tuple[Client, list[SessionState]]:
         client = Client(hosts, self, self.runtime, session_timeout_ms=6_000, read_only=True, asker=self)
@@ -121,9 +121,9 @@ def test_four_letter_words_use_tcp_and_time_out() -> None:
         writer.close()
 
     async def ask(connector: AsyncioConnector, server: str) -> str:
-        heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        connector.ask_word(server, "isro", heard.set_result)
-        return await heard
+        reply: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        connector.ask_word(server, "isro", reply.set_result)
+        return await reply
 
     async def main() -> None:
         connector = AsyncioConnector()

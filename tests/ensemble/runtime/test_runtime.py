@@ -28,11 +28,11 @@ def test_a_failing_task_of_an_owned_loop_is_reported_by_name() -> None:
 
 
 def test_foreign_loop_handler_receives_task_failure() -> None:
-    heard: list[str] = []
+    reported: list[str] = []
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: heard.append(context["message"]))
+        loop.set_exception_handler(lambda _, context: reported.append(context["message"]))
         runtime = AsyncioRuntime(loop, owns_loop=False)
 
         async def broken() -> None:
@@ -43,7 +43,7 @@ def test_foreign_loop_handler_receives_task_failure() -> None:
         await asyncio.sleep(0.01)
 
     asyncio.run(main())
-    assert heard == ["watcher failed"]
+    assert reported == ["watcher failed"]
 
 
 def test_cancel_all_waits_for_tasks_and_is_no_failure() -> None:

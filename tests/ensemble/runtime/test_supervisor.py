@@ -37,12 +37,12 @@ def test_failed_or_finished_task_is_reported_and_restarted(monkeypatch: pytest.M
     monkeypatch.setattr(supervisor, "RESTART_PAUSE_S", 0.0)
 
     async def scenario() -> None:
-        told: list[tuple[str, str]] = []
+        reports: list[tuple[str, str]] = []
         group = ExceptionGroup("several", [ValueError("a"), ExceptionGroup("more", [KeyError("b")])])
         work = Work(RecursionError("too deep"), None, OSError(28, "full"), group)
-        task = asyncio.create_task(kept_up("w", work, lambda name, reason, _: told.append((name, reason))))
+        task = asyncio.create_task(kept_up("w", work, lambda name, reason, _: reports.append((name, reason))))
         await work.goes_on.wait()
-        assert told == [
+        assert reports == [
             ("w", "RecursionError: too deep"),
             ("w", "it came to an end"),
             ("w", "OSError: [Errno 28] full"),
@@ -73,13 +73,13 @@ def test_supervision_continues_when_the_report_fails(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("failure", [ValueError("x"), OSError(24, "Too many open files")])
 def test_referenced_task_ends_its_node_when_it_fails(failure: Exception) -> None:
     async def scenario() -> None:
-        heard: asyncio.Future[tuple[str, BaseException | None]] = asyncio.get_running_loop().create_future()
+        report: asyncio.Future[tuple[str, BaseException | None]] = asyncio.get_running_loop().create_future()
         AsyncioRuntime(
-            asyncio.get_running_loop(), on_failure=lambda name, told: heard.set_result((name, told.__cause__))
+            asyncio.get_running_loop(), on_failure=lambda name, report: report.set_result((name, report.__cause__))
         )
         kept = asyncio.create_task(Work(failure)(), name="accept")
         ends_loudly(kept)
-        assert await asyncio.wait_for(heard, 5) == ("accept failed", failure)
+        assert await asyncio.wait_for(report, 5) == ("accept failed", failure)
         assert kept.done()
 
     run(scenario())
@@ -87,14 +87,14 @@ def test_referenced_task_ends_its_node_when_it_fails(failure: Exception) -> None
 
 def test_a_task_that_is_cancelled_or_returns_is_no_failure() -> None:
     async def scenario() -> None:
-        heard: list[str] = []
+        reports: list[str] = []
         tasks = [asyncio.create_task(Work(None)()), asyncio.create_task(Work()())]
         for task in tasks:
-            ends_loudly(task, lambda name, _: heard.append(name))
+            ends_loudly(task, lambda name, _: reports.append(name))
         await tasks[0]
         tasks[1].cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.sleep(0)
-        assert heard == []
+        assert reports == []
 
     run(scenario())

@@ -206,11 +206,11 @@ def test_slow_reader_with_writes_gets_every_reply_as_it_reads() -> None:
     many = 9 + (SETTLED_BYTES_MAX >> 20)
     ensemble.message(client, Frames(frames(*[get("/a")] * many)))
     ensemble.message(client, Frames(frames(set_data("/a", b"done"), get("/a"), first=many + 1)))
-    told = []
+    received = []
     while new := xids(ensemble, client):
-        told += new
+        received += new
         ensemble.message(client, TAKEN)
-    assert told == list(range(1, many + 3)) and client not in ensemble.closed
+    assert received == list(range(1, many + 3)) and client not in ensemble.closed
 
 
 def test_client_that_never_reads_loses_connection_but_no_write() -> None:
@@ -228,11 +228,11 @@ def test_client_that_never_reads_loses_connection_but_no_write() -> None:
 def test_closed_session_gets_every_earlier_reply() -> None:
     ensemble, client = served()
     ensemble.message(client, Frames(frames(*[get("/a")] * 9, CLOSE)))
-    told = []
+    received = []
     while client not in ensemble.closed:
-        told += xids(ensemble, client)
+        received += xids(ensemble, client)
         ensemble.message(client, TAKEN)
-    assert told + xids(ensemble, client) == [*range(1, 11)]
+    assert received + xids(ensemble, client) == [*range(1, 11)]
 
 
 def test_closed_session_gets_no_more_replies_than_the_limit() -> None:
@@ -302,7 +302,7 @@ STEPS = st.lists(
 @settings(deadline=None, max_examples=300)
 @given(STEPS)
 def test_client_gets_same_replies_in_order_wherever_they_wait(steps) -> None:
-    told = []
+    received = []
     for answers_bytes_max in (500, 1 << 40):
         ensemble, client = served(answers_bytes_max)
         ensemble.auto = False
@@ -323,6 +323,6 @@ def test_client_gets_same_replies_in_order_wherever_they_wait(steps) -> None:
             while ensemble.syncs:
                 ensemble.finish_sync()
         assert client not in ensemble.closed
-        told.append(replies(ensemble, client))
-        assert len([None for answered, _ in told[-1] if answered != -1]) == xid - 1
-    assert told[0] == told[1]
+        received.append(replies(ensemble, client))
+        assert len([None for answered, _ in received[-1] if answered != -1]) == xid - 1
+    assert received[0] == received[1]

@@ -33,7 +33,7 @@ def seen(counters: Counters, client: Connection) -> dict[str, object]:
 @pytest.mark.parametrize("latencies_ms", [(0,), (3, 3), (0, 5), (5, 0), (7, 2, 4)])
 def test_joint_replies_count_like_single_ones(latencies_ms: tuple[int, ...]) -> None:
     """ServerCnxn.updateStatsForResponse and ServerStats.updateLatency, called for each reply."""
-    told = []
+    seen_counts = []
     for way in ("one by one", "together", "as any answers"):
         counters, client = Counters(), Connection(ConnectionId(1), 0)
         waiting = writes(client, latencies_ms)
@@ -44,14 +44,18 @@ def test_joint_replies_count_like_single_ones(latencies_ms: tuple[int, ...]) -> 
             counters.count_writes(Instant(NOW_MS, NOW_MS), client, waiting, 9)
         else:
             counters.count_answers(Instant(NOW_MS, NOW_MS), client, waiting, 9)
-        told.append(seen(counters, client))
+        seen_counts.append(seen(counters, client))
     low, high, total = min(latencies_ms), max(latencies_ms), sum(latencies_ms)
     expected = dict(zip((*FIELDS,), (len(latencies_ms), len(latencies_ms), low, high, total), strict=True))
     of_client = dict(zip(LATENCIES, (low, high, total), strict=True))
-    assert expected.items() <= told[0].items()
-    assert {f"client {name}": value for name, value in of_client.items()}.items() <= told[0].items()
-    assert (told[0]["count"], told[0]["total"], told[0]["largest"]) == (len(latencies_ms), total, high)
-    assert told[1] == told[2] == told[0]
+    assert expected.items() <= seen_counts[0].items()
+    assert {f"client {name}": value for name, value in of_client.items()}.items() <= seen_counts[0].items()
+    assert (seen_counts[0]["count"], seen_counts[0]["total"], seen_counts[0]["largest"]) == (
+        len(latencies_ms),
+        total,
+        high,
+    )
+    assert seen_counts[1] == seen_counts[2] == seen_counts[0]
 
 
 def test_minimum_latency_can_be_zero_and_never_grows() -> None:

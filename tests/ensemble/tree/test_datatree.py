@@ -256,16 +256,16 @@ def test_versions_wrap_around_and_skip_minus_one():
 
 
 @pytest.mark.parametrize(
-    ("known", "said", "then"),
+    ("known", "stored", "then"),
     [(0x7FFFFFFF, -0x80000000, -0x80000000), (-0x80000000, 0x7FFFFFFF, -0x80000000), (0x7FFFFFFF, -1, -0x80000000),
      (5, 5, 5), (5, 4, 5), (5, 7, 7)],
 )  # fmt: skip
-def test_create_count_overflows_and_replay_does_not_decrease_it(known, said, then):
+def test_create_count_overflows_and_replay_does_not_decrease_it(known, stored, then):
     w = Writer()
     w.create("/q")
     for way in (0x7FFFFFFF, known) if known < 0 else (known,):
         w.create(f"/q/{way}", cversion=way)
-    w.create("/q/next", cversion=said)
+    w.create("/q/next", cversion=stored)
     assert w.tree.nodes["/q"].cversion == then
 
 

@@ -59,9 +59,9 @@ def test_null_data_is_not_empty_data() -> None:
 
 def test_restated_counters_change_the_digest_like_a_new_znode() -> None:
     changed, by = restated("/a", value(), pzxid=30, cversion=70, aversion=80)
-    anew = made("/a", (1, 2, 30, 4, 5, 6, 70, 80, 0), b"data", block=9, listed=False)
-    assert changed == anew
-    assert by == sealed("/a", anew)[1] - sealed("/a", value())[1]
+    rebuilt = made("/a", (1, 2, 30, 4, 5, 6, 70, 80, 0), b"data", block=9, listed=False)
+    assert changed == rebuilt
+    assert by == sealed("/a", rebuilt)[1] - sealed("/a", value())[1]
 
 
 def test_digest_excludes_everything_below_zookeeper() -> None:

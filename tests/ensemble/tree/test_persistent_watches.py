@@ -338,16 +338,16 @@ def test_a_watch_fires_before_its_client_sees_the_new_state(seed):
 
 def _compare(messages, client, reads):
     """Yield the mzxid that each read of a client shows; it equals that of the last event received before."""
-    heard: dict[str, int] = {}
+    last_event: dict[str, int] = {}
     for message in messages:
         if not isinstance(message, Reply):
             continue
         event = message.body
         if isinstance(event, WatcherEvent):
             if event.type != CHILDREN:
-                heard[event.path] = 0 if event.type == DELETED else message.zxid
+                last_event[event.path] = 0 if event.type == DELETED else message.zxid
         elif (client, message.xid) in reads:
             path = reads[client, message.xid]
             seen = message.body.stat.mzxid if message.err == 0 else 0
-            assert heard.get(path, 0) == seen, f"{path}: read 0x{seen:x}, heard {heard}"
+            assert last_event.get(path, 0) == seen, f"{path}: read 0x{seen:x}, last_event {last_event}"
             yield seen

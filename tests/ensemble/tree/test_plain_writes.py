@@ -70,10 +70,10 @@ class Side:
         txns, self.pending = self.pending[:count], self.pending[count:]
         for txn in txns:
             received = Txn.decode(txn.encoded())
-            for tree, told in ((self.leader, txn), (self.learner, received)):
-                if not self.plain or tree.apply_plain(told) is None:
-                    tree.apply(told)
-                assert told.digest is None or told.digest == tree.digest
+            for tree, applied in ((self.leader, txn), (self.learner, received)):
+                if not self.plain or tree.apply_plain(applied) is None:
+                    tree.apply(applied)
+                assert applied.digest is None or applied.digest == tree.digest
             self.proposer.applied(txn.zxid)
 
     def state(self) -> list[object]:

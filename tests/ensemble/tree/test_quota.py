@@ -326,8 +326,8 @@ def test_leader_reports_an_exceeded_quota_once():
     ensemble, client = limited(limits="count=3,bytes=-1", rules=TreeRules(), servers=2)
     for i in range(4):
         ensemble.ask(client, create(f"/q/x{i}"))
-    told = [(server, event) for server, event in ensemble.events if isinstance(event, QuotaExceeded)]
-    assert told == [(0, QuotaExceeded("/q", 4, 3, 8, -1))]
+    reported = [(server, event) for server, event in ensemble.events if isinstance(event, QuotaExceeded)]
+    assert reported == [(0, QuotaExceeded("/q", 4, 3, 8, -1))]
     for i in range(4):
         ensemble.ask(client, delete(f"/q/x{i}"))
     ensemble.ask(client, multi(create("/q/b"), create("/q/c"), set_data("/q/c", bytes(100))))

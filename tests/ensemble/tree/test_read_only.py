@@ -269,7 +269,7 @@ def test_read_only_server_writes_neither_log_nor_snapshots():
     ]  # fmt: skip
 
 
-class NobodyConnected:
+class NoConnections:
     """The connections of a server that has no client port."""
 
     open_at = None
@@ -288,7 +288,7 @@ def test_four_letter_words_report_read_only_mode(tmp_path):
     alone = Alone()
     config = parse(f"dataDir={tmp_path}\n{keys}\n{servers}")
     no_metrics = None  # these commands do not read them
-    words = Words(config, alone.peer, alone.service, NobodyConnected(), no_metrics, TraceMask())
+    words = Words(config, alone.peer, alone.service, NoConnections(), no_metrics, TraceMask())
     assert words.answer("isro") == "null"
     assert words.answer("srvr") == NOT_SERVING
     alone.wait()

@@ -129,8 +129,8 @@ def test_requests_in_bytes_are_answered_like_objects(
         assert framed(raw.sent[client]) == framed(typed.sent[client])
     assert raw.closed == typed.closed
     for server in range(2):
-        told = [[event for at, event in ensemble.events if at == server] for ensemble in (raw, typed)]
-        assert told[0] == told[1]
+        emitted = [[event for at, event in ensemble.events if at == server] for ensemble in (raw, typed)]
+        assert emitted[0] == emitted[1]
     assert [txn.encoded() for txn in raw.history] == [txn.encoded() for txn in typed.history]
     for ours, theirs in zip(raw.services, typed.services, strict=True):
         assert ours.views.statistics() == theirs.views.statistics()

@@ -87,18 +87,18 @@ def test_connections_are_notified_in_the_order_of_their_watches():
         ensemble.take(connection)
     service = ensemble.services[0]
     assert [c for c, _ in service.watches.watchers_of("/x")] == order
-    heard = []
-    ensemble.sent = _Recorder(heard)
+    recipients = []
+    ensemble.sent = _Recorder(recipients)
     ensemble.send(connections[0], create("/x"))
-    assert heard == [*order, connections[0]], "the events leave before the reply"
+    assert recipients == [*order, connections[0]], "the events leave before the reply"
 
 
 class _Recorder(dict):
-    def __init__(self, heard):
-        self.heard = heard
+    def __init__(self, recipients):
+        self.recipients = recipients
 
     def __missing__(self, connection):
-        self.heard.append(connection)
+        self.recipients.append(connection)
         return []
 
 

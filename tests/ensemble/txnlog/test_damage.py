@@ -116,8 +116,8 @@ def test_flips_in_a_larger_log_never_serve_a_changed_transaction(tmp_path: Path,
     path.write_bytes(bytes(damaged) + bytes(500))
     _, found = read_log(path)
     assert [txn.encoded() for txn in found.txns] == [txn.encoded() for txn in txns[: len(found.txns)]]
-    wanted = ReadLog(LinkId(1), Zxid(EPOCH_1), Zxid(EPOCH_1), 0.0)
-    read = LogReader(Directories(tmp_path, tmp_path)).read(wanted)
+    requested = ReadLog(LinkId(1), Zxid(EPOCH_1), Zxid(EPOCH_1), 0.0)
+    read = LogReader(Directories(tmp_path, tmp_path)).read(requested)
     assert [txn.encoded() for txn in read or []] == [txn.encoded() for txn in txns[: len(read or [])]]
 
 

@@ -175,8 +175,8 @@ def test_truncation_keeps_transactions_up_to_the_zxid(tmp_path: Path, to: int) -
     directories_with(tmp_path, range(1, 4), range(4, 6), range(6, 8))
     truncate_logs(tmp_path, EPOCH_1 + to)
     left = [numbers(path) for _, path in list_logs(tmp_path)]
-    wanted = [[n for n in file if n <= to] for file in ([1, 2, 3], [4, 5], [6, 7])]
-    assert left == [file for file in wanted if file]
+    expected = [[n for n in file if n <= to] for file in ([1, 2, 3], [4, 5], [6, 7])]
+    assert left == [file for file in expected if file]
     for _, path in list_logs(tmp_path)[-1:]:
         assert path.stat().st_size == read_log(path)[1].end or to >= 7
 
@@ -320,12 +320,12 @@ def test_successor_of_a_transaction_is_checked_by_zxid(
 # -- reading for a learner -------------------------------------------------------------------------------------------
 
 
-def wanted(after: int, base: int = 0, factor: float = 0.0) -> ReadLog:
+def expected(after: int, base: int = 0, factor: float = 0.0) -> ReadLog:
     return ReadLog(LinkId(1), Zxid(EPOCH_1 + after), Zxid(EPOCH_1 + base), factor)
 
 
 def read(reader: LogReader, after: int, base: int = 0, factor: float = 0.0) -> list[int] | None:
-    txns = reader.read(wanted(after, base, factor))
+    txns = reader.read(expected(after, base, factor))
     return None if txns is None else [txn.zxid - EPOCH_1 for txn in txns]
 
 

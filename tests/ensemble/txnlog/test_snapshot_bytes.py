@@ -242,9 +242,9 @@ def damage(raw: bytes, at: int) -> bytes:
 )
 def test_damage_is_reported_with_its_position(tmp_path: Path, change: Callable[[bytes], bytes], offset: int) -> None:
     (tmp_path / "snapshot.5").write_bytes(change(parts_of(5, 5, 5)))
-    with pytest.raises(SnapshotDamaged) as said:
+    with pytest.raises(SnapshotDamaged) as error:
         read_snapshot(tmp_path / "snapshot.5")
-    assert said.value.offset == offset and f"at offset {offset}" in str(said.value)
+    assert error.value.offset == offset and f"at offset {offset}" in str(error.value)
 
 
 def files_opened(monkeypatch: pytest.MonkeyPatch) -> list[IO[bytes]]:
@@ -271,9 +271,9 @@ def test_damaged_compression_is_reported_at_the_start(
     assert read_snapshot(path).digest == 7
     for raw in (whole[:5], whole[: len(whole) // 2], b"", damage(whole, 0)):
         path.write_bytes(raw)
-        with pytest.raises(SnapshotDamaged) as said:
+        with pytest.raises(SnapshotDamaged) as error:
             read_snapshot(path)
-        assert said.value.offset == 0
+        assert error.value.offset == 0
     assert all(file.closed for file in opened)
 
 

@@ -135,8 +135,8 @@ def test_incremental_snapshot_equals_a_full_snapshot(tmp_path: Path) -> None:
     owner.snapshot()
     owner.set("/n1000", b"changed")
     path = owner.snapshot()
-    anew = Owner(tmp_path / "other", tree=owner.tree).snapshot()
-    assert path.read_bytes() == anew.read_bytes()
+    full = Owner(tmp_path / "other", tree=owner.tree).snapshot()
+    assert path.read_bytes() == full.read_bytes()
 
 
 def test_only_blocks_that_changed_are_encoded_again(owner: Owner) -> None:
@@ -307,11 +307,11 @@ def test_snapshot_end_callback_can_start_another(owner: Owner, end: str, monkeyp
         flip(owner.snapshot(), 100)
     may_begin: list[bool] = []
 
-    def hear(*said: object) -> None:
+    def on_end(*result: object) -> None:
         assert owner.writer._writing is not None
         may_begin.append(not owner.writer._writing.goes_on)
 
-    owner.writer._done = owner.writer._failed = owner.writer._spoiled = hear
+    owner.writer._done = owner.writer._failed = owner.writer._spoiled = on_end
     if end == "failed":
         monkeypatch.setattr(HOST, "fsync", full_disk)
     assert owner.take()

@@ -315,16 +315,16 @@ def test_a_learner_gets_the_log_piece_by_piece(tmp_path: Path) -> None:
 
 def test_failed_read_for_a_learner_does_not_stop_later_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = Owner(directories_with(tmp_path, range(1, 4)))
-    wanted = ReadLog(LinkId(1), Zxid(EPOCH_1), Zxid(EPOCH_1), 0.0)
+    requested = ReadLog(LinkId(1), Zxid(EPOCH_1), Zxid(EPOCH_1), 0.0)
     with monkeypatch.context() as broken:
         failed = threading.Event()
         broken.setattr(threading, "excepthook", lambda _: failed.set())
         broken.setattr(LogReader, "read", lambda *_: 1 // 0)
-        owner.storage.read_log(wanted)
+        owner.storage.read_log(requested)
         assert failed.wait(10)
         assert owner.storage._reading is not None
         owner.storage._reading.join()
-    owner.storage.read_log(wanted)
+    owner.storage.read_log(requested)
     owner.run_one()
     assert owner.read == [(EPOCH_1, [EPOCH_1 + n for n in (1, 2, 3)])]
     owner.storage.close()
@@ -344,7 +344,7 @@ def log_of_epoch_2(directories: Directories, counters: range) -> None:
     writer.roll()
 
 
-def read_behind(owner: Owner, after: int, base: int, borders: dict[Zxid, Zxid]) -> list[int] | None:
+def read_after(owner: Owner, after: int, base: int, borders: dict[Zxid, Zxid]) -> list[int] | None:
     owner.storage.read_log(ReadLog(LinkId(1), Zxid(after), Zxid(base), 0.0, borders))
     owner.run_one()
     return owner.read[-1][1]
@@ -354,7 +354,7 @@ def test_learner_continues_from_one_epoch_into_the_next(tmp_path: Path) -> None:
     owner = Owner(directories_with(tmp_path, range(1, 5), snapshots=(0, EPOCH_1 + 2)))
     log_of_epoch_2(owner.directories, range(1, 3))
     borders = {Zxid(EPOCH_1 + 4): Zxid(EPOCH_2 + 1)}
-    got = read_behind(owner, EPOCH_1 + 2, EPOCH_1 + 2, borders)
+    got = read_after(owner, EPOCH_1 + 2, EPOCH_1 + 2, borders)
     assert got == [EPOCH_1 + 3, EPOCH_1 + 4, EPOCH_2 + 1, EPOCH_2 + 2]
     owner.storage.close()
 
@@ -365,7 +365,7 @@ def test_purged_end_of_an_epoch_is_not_skipped(tmp_path: Path) -> None:
     log_of_epoch_2(owner.directories, range(1, 3))
     (tmp_path / "log.100000001").unlink()
     borders = {Zxid(EPOCH_1 + 4): Zxid(EPOCH_2 + 1)}
-    assert read_behind(owner, EPOCH_1 + 2, EPOCH_1 + 2, borders) is None
+    assert read_after(owner, EPOCH_1 + 2, EPOCH_1 + 2, borders) is None
     owner.storage.close()
 
 
@@ -379,7 +379,7 @@ def test_flipped_bit_ends_a_learners_pieces_at_an_epochs_end(tmp_path: Path, fli
     path.write_bytes(raw)
     # By the numbers alone, the next epoch could follow any transaction that is read last.
     borders = {Zxid(EPOCH_1 + flipped - 1): Zxid(EPOCH_2 + 1)}
-    got = read_behind(owner, EPOCH_1, EPOCH_1, {} if flipped == 1 else borders)
+    got = read_after(owner, EPOCH_1, EPOCH_1, {} if flipped == 1 else borders)
     assert (got or []) == [EPOCH_1 + n for n in range(1, flipped)]
     owner.storage.close()
 
@@ -387,15 +387,15 @@ def test_flipped_bit_ends_a_learners_pieces_at_an_epochs_end(tmp_path: Path, fli
 def test_truncation_forgets_where_a_learners_piece_ended(tmp_path: Path) -> None:
     """A learner still has the truncated transactions: it must not get a DIFF on top of them."""
     owner = Owner(directories_with(tmp_path, range(1, 6)))
-    assert read_behind(owner, EPOCH_1 + 2, EPOCH_1, {}) == [EPOCH_1 + 3, EPOCH_1 + 4, EPOCH_1 + 5]
+    assert read_after(owner, EPOCH_1 + 2, EPOCH_1, {}) == [EPOCH_1 + 3, EPOCH_1 + 4, EPOCH_1 + 5]
     owner.storage.submit([TruncateLog(Zxid(EPOCH_1 + 4))])
     owner.run_one()
     owner.storage.submit([Append([a_txn(EPOCH_2 + 1), a_txn(EPOCH_2 + 2)]), Barrier(1)])
     owner.run_one()
     # 5 was the last of its epoch when it was read; by its number alone, the next epoch could follow it.
     borders = {Zxid(EPOCH_1 + 4): Zxid(EPOCH_2 + 1), Zxid(EPOCH_1 + 5): Zxid(EPOCH_2 + 1)}
-    assert read_behind(owner, EPOCH_1 + 5, EPOCH_1, borders) is None
-    assert read_behind(owner, EPOCH_1 + 4, EPOCH_1, borders) == [EPOCH_2 + 1, EPOCH_2 + 2]
+    assert read_after(owner, EPOCH_1 + 5, EPOCH_1, borders) is None
+    assert read_after(owner, EPOCH_1 + 4, EPOCH_1, borders) == [EPOCH_2 + 1, EPOCH_2 + 2]
     owner.storage.close()
 
 

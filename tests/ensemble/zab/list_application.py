@@ -98,8 +98,8 @@ class ListApplication:
         self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None, ensemble: EnsembleView
     ) -> Txn:
         """Any client is allowed to reconfigure."""
-        wanted = ReconfigRequest.read_from(Reader(request.body))
-        membership = new_membership(wanted, zxid, ensemble) if ensemble.enabled else ErrorCode.RECONFIG_DISABLED
+        requested = ReconfigRequest.read_from(Reader(request.body))
+        membership = new_membership(requested, zxid, ensemble) if ensemble.enabled else ErrorCode.RECONFIG_DISABLED
         if isinstance(membership, ErrorCode):
             self.refusals.append(membership)
             return self.prepare(now, request, zxid, origin)

@@ -97,9 +97,9 @@ def test_batched_proposals_use_one_barrier_and_the_agreed_ack(cumulative: bool) 
     solo = follower(cumulative)
     effects = solo.together([Proposal([txn(1, 1), txn(1, 2)]), Proposal([txn(1, 3)])])
     assert [type(e) for e in effects] == [Append, Barrier] and logged(effects) == [1, 2, 3]
-    said = solo.packets(solo.flush())
+    sent = solo.packets(solo.flush())
     one_each = [Ack(make_zxid(1, n)) for n in (1, 2, 3)]
-    assert said == ([Ack(make_zxid(1, 3), cumulative=True)] if cumulative else one_each)
+    assert sent == ([Ack(make_zxid(1, 3), cumulative=True)] if cumulative else one_each)
 
 
 def test_learner_without_cumulative_commits_gets_each_commit() -> None:
@@ -206,7 +206,7 @@ def test_turn_has_the_same_effects_with_and_without_early_output(monkeypatch: py
     monkeypatch.setattr(broadcast, "STRETCH_TXNS", 2)
     monkeypatch.setattr(core, "STRETCH_TXNS", 2)
 
-    def said(early: bool) -> tuple[list[int], list[Packet], int]:
+    def sent(early: bool) -> tuple[list[int], list[Packet], int]:
         solo = leader_of_two()
         if early:
             Outlet(solo)
@@ -221,5 +221,5 @@ def test_turn_has_the_same_effects_with_and_without_early_output(monkeypatch: py
         return logged(done), commits, solo.app.last_applied
 
     assert (
-        said(early=True) == said(early=False) == ([1, 2, 3, 4, 5, 6], [Commit(Zxid(E1 + 5), cumulative=True)], E1 + 5)
+        sent(early=True) == sent(early=False) == ([1, 2, 3, 4, 5, 6], [Commit(Zxid(E1 + 5), cumulative=True)], E1 + 5)
     )

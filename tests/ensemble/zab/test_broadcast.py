@@ -41,8 +41,8 @@ def test_cumulative_acks_and_commits_require_both_sides() -> None:
     for cxid in range(3):
         leader.packet(request(cxid))
     leader.flush()
-    said = leader.packets(leader.packet(Ack(make_zxid(1, 3), cumulative=True)))
-    assert said == [Commit(make_zxid(1, 3), cumulative=True)]
+    sent = leader.packets(leader.packet(Ack(make_zxid(1, 3), cumulative=True)))
+    assert sent == [Commit(make_zxid(1, 3), cumulative=True)]
 
 
 def test_learner_without_cumulative_commits_gets_one_a_txn() -> None:
@@ -52,8 +52,8 @@ def test_learner_without_cumulative_commits_gets_one_a_txn() -> None:
     for cxid in range(3):
         leader.packet(request(cxid))
     leader.flush()
-    said = leader.packets(leader.packet(Ack(make_zxid(1, 3))))
-    assert said == [Commit(make_zxid(1, n)) for n in (1, 2, 3)]
+    sent = leader.packets(leader.packet(Ack(make_zxid(1, 3))))
+    assert sent == [Commit(make_zxid(1, n)) for n in (1, 2, 3)]
 
 
 def test_observers_are_informed_and_never_counted() -> None:
@@ -70,8 +70,8 @@ def test_observers_are_informed_and_never_counted() -> None:
     solo.packet(request())
     solo.flush()
     solo.packet(Ack(make_zxid(1, 1)))
-    said = solo.packets(link=watcher)
-    assert isinstance(said[-1], Inform) and not any(isinstance(p, Proposal) for p in said)
+    sent = solo.packets(link=watcher)
+    assert isinstance(sent[-1], Inform) and not any(isinstance(p, Proposal) for p in sent)
 
 
 def test_observer_logs_transactions_and_acks_newleader_only() -> None:

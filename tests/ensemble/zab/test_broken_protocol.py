@@ -57,7 +57,7 @@ def broken(solo: Solo, effects: list[Effect]) -> bool:
     return any(isinstance(effect.event, PeerProtocolBroken) for effect in solo.of(Emit, effects))
 
 
-def promised(**options: object) -> Solo:
+def epoch_accepted(**options: object) -> Solo:
     solo = Solo(**options)  # type: ignore[arg-type]
     solo.follow()
     return solo
@@ -81,7 +81,7 @@ def promised(**options: object) -> Solo:
     ],
 )
 def test_leader_with_an_invalid_history_is_left(packets: list[Packet]) -> None:
-    solo = promised()
+    solo = epoch_accepted()
     effects = [effect for packet in packets for effect in solo.packet(packet)]
     assert broken(solo, effects) and closed(solo, effects) == [LINK]
     assert solo.peer.state is PeerState.LOOKING and solo.app.entries == []
@@ -96,13 +96,13 @@ class NoTree(ListApplication):
 
 
 def test_leader_with_an_invalid_snapshot_is_left() -> None:
-    solo = promised(app=NoTree())
+    solo = epoch_accepted(app=NoTree())
     effects = solo.packet(Snap(Z15, tree(txn(1, 5)))) + solo.packet(NewLeader(E1))
     assert broken(solo, effects) and solo.peer.state is PeerState.LOOKING
 
 
 def test_log_that_ends_before_the_truncation_leaves_its_leader() -> None:
-    solo = promised(log=[txn(1, 1), txn(1, 2), txn(1, 3)], epochs=(1, 1))
+    solo = epoch_accepted(log=[txn(1, 1), txn(1, 2), txn(1, 3)], epochs=(1, 1))
     solo.packet(Trunc(Z12))
     assert [effect.zxid for effect in solo.of(TruncateLog)] == [Z12]
     left = replace(solo.recovered(), txns=[txn(1, 1)])
@@ -112,7 +112,7 @@ def test_log_that_ends_before_the_truncation_leaves_its_leader() -> None:
 
 def needing_a_snapshot() -> Solo:
     """Return a peer that had to truncate its log to before its start, and follows again."""
-    solo = promised(snapshot=tree(txn(1, 5)), epochs=(1, 1))
+    solo = epoch_accepted(snapshot=tree(txn(1, 5)), epochs=(1, 1))
     effects = solo.packet(Trunc(Z12))
     assert closed(solo, effects) == [LINK] and not broken(solo, effects)
     solo.flush()
@@ -162,7 +162,7 @@ def test_reconfig_committed_during_sync_has_its_own_zxid() -> None:
     """COMMITANDACTIVATE during a sync: later proposals are not committed, and contain no membership."""
     members = b"server.1=h1:1:2;3\nserver.2=h2:1:2;3\nserver.3=h3:1:2;3\nversion=100000001"
     change = Txn(SessionId(1), 1, Z11, 0, OpCode.RECONFIG, SetDataTxn("/zookeeper/config", members, -1))
-    solo = promised()
+    solo = epoch_accepted()
     solo.together([Diff(Z12), Proposal([change, txn(1, 2)]), CommitAndActivate(Z11, PeerId(3)), NewLeader(E1)])
     solo.flush()
     assert solo.peer.state is PeerState.FOLLOWING and solo.app.last_applied == Z11
@@ -192,12 +192,12 @@ def test_the_applications_timers_are_its_own() -> None:
     solo = Solo(app=Timed())
     solo.start()
     for name, rule in ((LOCAL_SESSIONS_TIMER, "local sessions"), (LAPSING_TIMER, "lapsed nodes")):
-        said = [effect.event for effect in solo.of(Emit, solo.timer(name))]
-        assert said == [InvariantViolated(rule, "")]
+        events = [effect.event for effect in solo.of(Emit, solo.timer(name))]
+        assert events == [InvariantViolated(rule, "")]
 
 
 def test_logged_uncommitted_transactions_are_outstanding() -> None:
-    solo = promised()
+    solo = epoch_accepted()
     for packet in (Diff(Zxid(0)), NewLeader(E1)):
         solo.packet(packet)
     solo.flush()
@@ -235,8 +235,8 @@ def offered() -> Solo:
 
 def syncing() -> Solo:
     solo = offered()
-    said = solo.packets(solo.packet(AckEpoch(Zxid(0), 0), OBSERVERS), OBSERVERS)
-    assert [type(packet) for packet in said] == [Diff, NewLeader]
+    sent = solo.packets(solo.packet(AckEpoch(Zxid(0), 0), OBSERVERS), OBSERVERS)
+    assert [type(packet) for packet in sent] == [Diff, NewLeader]
     return solo
 
 
@@ -320,8 +320,8 @@ def test_silent_observer_is_closed(state: Callable[[], Solo], limit: str) -> Non
 @pytest.mark.parametrize(("state", "pinged"), [(master, 0), (offered, 0), (syncing, 1), (serving, 1)])
 def test_observer_is_pinged_once_its_history_is_queued(state: Callable[[], Solo], pinged: int) -> None:
     solo = state()
-    said = solo.packets(solo.timer(MASTER_TIMER, TICK_MS // 2), OBSERVERS)
-    assert sum(isinstance(packet, Ping) for packet in said) == pinged
+    sent = solo.packets(solo.timer(MASTER_TIMER, TICK_MS // 2), OBSERVERS)
+    assert sum(isinstance(packet, Ping) for packet in sent) == pinged
 
 
 def test_observer_requests_and_sessions_are_forwarded_to_leader() -> None:
@@ -336,7 +336,7 @@ def test_observer_requests_and_sessions_are_forwarded_to_leader() -> None:
 
 
 def test_truncation_to_an_unusable_history_stops_the_peer() -> None:
-    solo = promised(log=[txn(1, 1), txn(1, 2)], epochs=(1, 1))
+    solo = epoch_accepted(log=[txn(1, 1), txn(1, 2)], epochs=(1, 1))
     solo.packet(Trunc(Z11))
     left = replace(solo.recovered(), txns=[txn(1, 1)], accepted_epoch=Epoch(0))
     effects = solo.do(solo.peer.on_recovered(solo.now, left))

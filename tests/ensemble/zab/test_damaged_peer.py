@@ -77,11 +77,11 @@ def test_damaged_peer_votes_without_data_and_its_ack_is_ignored() -> None:
     world.start(3)
     world.run_until(lambda: world.settled() and world.nodes[3].app.serving)
     sent = [effect for _, node, effect in world.sent if node == 3]
-    told = [e.notification for e in sent if isinstance(e, SendNotification)]
-    votes = [notification for notification in told if notification.state is PeerState.LOOKING]
+    notifications = [e.notification for e in sent if isinstance(e, SendNotification)]
+    votes = [notification for notification in notifications if notification.state is PeerState.LOOKING]
     assert votes and all(vote.vote.zxid == NO_DATA_ZXID and vote.round == 0 for vote in votes)
-    promises = [p for e in sent for p in getattr(e, "packets", ()) if isinstance(p, AckEpoch)]
-    assert [promise.current_epoch for promise in promises] == [-1]
+    ackepochs = [p for e in sent for p in getattr(e, "packets", ()) if isinstance(p, AckEpoch)]
+    assert [ackepoch.current_epoch for ackepoch in ackepochs] == [-1]
 
 
 def test_damaged_peers_vote_counts_once_it_has_data_and_epoch() -> None:
@@ -138,7 +138,7 @@ def damaged_follower() -> Solo:
     solo = Solo(log=[txn(1, 1)], epochs=(1, 1), incomplete=True)
     solo.start()
     for other, state in ((2, PeerState.FOLLOWING), (3, PeerState.LEADING)):
-        solo.hear(other, state, (3, txn(1, 2).zxid, 1))
+        solo.receive_vote(other, state, (3, txn(1, 2).zxid, 1))
     solo.do(solo.peer.on_link_up(solo.now, LINK, PeerId(3)))
     solo.packet(LeaderInfo(Epoch(1), cumulative=True))
     solo.flush()
@@ -150,7 +150,7 @@ def test_damaged_peer_does_not_lead_even_if_all_vote_for_it(state: PeerState) ->
     """After a cold start all servers are in round 1, and the leader's followers have not noticed its restart."""
     solo = damaged_peer()
     for follower in (2, 3):
-        solo.hear(follower, state, (1, txn(1, 9).zxid, 1), round=solo.peer.round)
+        solo.receive_vote(follower, state, (1, txn(1, 9).zxid, 1), round=solo.peer.round)
     solo.timer(RESEND_TIMER, 200)
     assert solo.peer.state is PeerState.LOOKING
 

@@ -98,7 +98,7 @@ def in_doubt(counter: int = 3) -> Solo:
 def test_peer_in_doubt_votes_for_a_history_at_least_as_long() -> None:
     solo = in_doubt()
     assert {vote.zxid for vote in votes(solo.effects)} == {NO_DATA_ZXID}
-    done = solo.hear(3, PeerState.LOOKING, (3, make_zxid(1, 3), 1))
+    done = solo.receive_vote(3, PeerState.LOOKING, (3, make_zxid(1, 3), 1))
     assert votes(done)[0] == Vote(PeerId(3), make_zxid(1, 3), Epoch(1))
     solo.timer(FINALIZE_TIMER, 200)
     assert (solo.peer.state, solo.peer.leader_id) == (PeerState.FOLLOWING, 3)
@@ -106,7 +106,7 @@ def test_peer_in_doubt_votes_for_a_history_at_least_as_long() -> None:
 
 def test_peer_in_doubt_elects_no_history_shorter_than_its_acks() -> None:
     solo = in_doubt()
-    done = solo.hear(3, PeerState.LOOKING, (3, make_zxid(1, 2), 1))
+    done = solo.receive_vote(3, PeerState.LOOKING, (3, make_zxid(1, 2), 1))
     assert {vote.zxid for vote in votes(done)} <= {NO_DATA_ZXID}
     solo.timer(FINALIZE_TIMER, 200)
     assert solo.peer.state is PeerState.LOOKING
@@ -116,7 +116,7 @@ def test_peer_in_doubt_elects_no_history_shorter_than_its_acks() -> None:
 def test_peer_in_doubt_does_not_lead_even_if_all_vote_for_it(state: PeerState) -> None:
     solo = in_doubt()
     for other in (2, 3):
-        solo.hear(other, state, (1, make_zxid(1, 3), 1), solo.peer.round)
+        solo.receive_vote(other, state, (1, make_zxid(1, 3), 1), solo.peer.round)
     solo.timer(FINALIZE_TIMER, 200)
     assert solo.peer.state is PeerState.LOOKING
 
@@ -128,8 +128,8 @@ def test_peer_in_doubt_requests_a_snapshot_that_ends_the_doubt() -> None:
     info = solo.packets()[-1]
     assert isinstance(info, FollowerInfo) and info.wants_snapshot
     solo.packet(LeaderInfo(Epoch(2)))
-    promise = solo.packets(solo.flush())
-    assert promise == [AckEpoch(make_zxid(1, 3), 1)], "what it logged is logged: its promise counts"
+    ackepoch = solo.packets(solo.flush())
+    assert ackepoch == [AckEpoch(make_zxid(1, 3), 1)], "what it logged is logged: its promise counts"
     solo.together([Snap(make_zxid(1, 3), tree(txn(1, 3))), NewLeader(E2)])
     assert Ack(E2) in solo.packets(solo.flush())
     assert not solo.disk.in_doubt

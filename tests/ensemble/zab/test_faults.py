@@ -40,7 +40,7 @@ def storm(seed: int, steps: int = 60) -> World:
         if random.random() < 0.45:
             inject(world, random, random.choice(faults), ids)
         if random.random() < 0.35:
-            mend(world, random, ids)
+            repair(world, random, ids)
     return world
 
 
@@ -68,7 +68,7 @@ def inject(world: World, random: Random, fault: str, ids: tuple[int, ...]) -> No
         world.pause(victim)
 
 
-def mend(world: World, random: Random, ids: tuple[int, ...]) -> None:
+def repair(world: World, random: Random, ids: tuple[int, ...]) -> None:
     kind = random.randrange(0, 3)
     if kind == 0:
         world.start(*(i for i in ids if random.random() < 0.7))

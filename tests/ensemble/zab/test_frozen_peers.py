@@ -88,17 +88,17 @@ def test_a_thawed_leader_follows_the_new_one_and_has_every_write() -> None:
 def test_voter_that_delayed_an_election_is_not_awaited_again() -> None:
     solo = Solo(id=3)
     solo.start()
-    solo.hear(1, L, (3, 0, 0))
+    solo.receive_vote(1, L, (3, 0, 0))
     assert solo.peer.state is L, "2 may still say something better"
     solo.timer(FINALIZE_TIMER, FINALIZE_WAIT_MS)
     assert solo.peer.state is LEAD
     solo.timer("leader.init", 1000)
-    solo.hear(1, L, (3, 0, 0), round=solo.peer.round)
+    solo.receive_vote(1, L, (3, 0, 0), round=solo.peer.round)
     assert solo.peer.state is LEAD, "2 is known to be silent"
 
-    solo.hear(2, L, (2, 0, 0))
+    solo.receive_vote(2, L, (2, 0, 0))
     solo.timer("leader.init", 1000)
-    solo.hear(1, L, (3, 0, 0), round=solo.peer.round)
+    solo.receive_vote(1, L, (3, 0, 0), round=solo.peer.round)
     assert solo.peer.state is L, "2 is there again"
-    solo.hear(2, L, (PeerId(3), 0, 0), round=solo.peer.round)
+    solo.receive_vote(2, L, (PeerId(3), 0, 0), round=solo.peer.round)
     assert solo.peer.state is LEAD

@@ -37,7 +37,7 @@ E1 = make_zxid(1, 0)
 OTHER, AGAIN = LinkId(8), LinkId(9)
 NOTHING = Zxid(0)
 FIRST = make_zxid(1, 1)
-SAID = Ack(FIRST, cumulative=True)
+ACK = Ack(FIRST, cumulative=True)
 COMMIT = Commit(FIRST, cumulative=True)
 
 
@@ -51,11 +51,11 @@ def join(solo: Solo, peer: int, link: LinkId, last_zxid: Zxid = NOTHING, heeds_a
     info = FollowerInfo(Epoch(0), PeerId(peer), cumulative=True, heeds_acks=heeds_acks)
     solo.packet(info, link)
     solo.flush()
-    said = solo.packets(
+    sent = solo.packets(
         solo.packet(AckEpoch(last_zxid, 0 if solo.peer.phase is not Phase.BROADCAST else -1), link), link
     )
     solo.flush()
-    return said
+    return sent
 
 
 def leader(voters: int = 3, heeds_acks: bool = True) -> Solo:
@@ -65,7 +65,7 @@ def leader(voters: int = 3, heeds_acks: bool = True) -> Solo:
     solo = Solo(id=3, voters=range(1, voters + 1))
     solo.start()
     for other in others:
-        solo.hear(other, PeerState.LOOKING, (3, 0, 0), solo.peer.round)
+        solo.receive_vote(other, PeerState.LOOKING, (3, 0, 0), solo.peer.round)
     assert solo.peer.state is PeerState.LEADING
     for peer, link in others.items():
         join(solo, peer, link, heeds_acks=heeds_acks)
@@ -112,7 +112,7 @@ def test_leader_sends_its_ack_once_its_own_log_is_durable() -> None:
     asked = solo.together(requests(1))
     assert [type(p) for p in solo.packets(asked)] == [Proposal]
     durable = solo.flush()
-    assert solo.packets(durable) == solo.packets(durable, OTHER) == [SAID]
+    assert solo.packets(durable) == solo.packets(durable, OTHER) == [ACK]
 
 
 def test_leader_sends_no_ack_for_committed_transactions() -> None:
@@ -129,11 +129,11 @@ def test_leader_sends_no_ack_if_two_servers_are_no_quorum() -> None:
 
 
 def test_learner_without_a_vote_gets_no_leader_ack() -> None:
-    for voters, told in (((1, 3), [SAID]), ((2, 3), [])):
+    for voters, expected in (((1, 3), [ACK]), ((2, 3), [])):
         solo = leader()
         solo.peer._core.reconfiguration.quorum = SurvivorQuorum(Quorum(voters), PeerId(3))
         solo.together(requests(1))
-        assert solo.packets(solo.flush()) == told
+        assert solo.packets(solo.flush()) == expected
 
 
 def test_learner_that_does_not_support_leader_acks_gets_none() -> None:
@@ -160,23 +160,23 @@ def test_leader_sends_no_ack_for_its_own_clients() -> None:
 def test_leader_sends_all_commits_and_no_ack_during_reconfig(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told, untold = leader(), leader()
-    told.together(requests(1))
-    told.flush()
+    with_ack, without_ack = leader(), leader()
+    with_ack.together(requests(1))
+    with_ack.flush()
     monkeypatch.setattr(Reconfiguration, "under_way", True)
-    assert told.packets(told.packet(SAID)) == [COMMIT]
-    untold.together(requests(1))
-    assert not untold.packets(untold.flush())
+    assert with_ack.packets(with_ack.packet(ACK)) == [COMMIT]
+    without_ack.together(requests(1))
+    assert not without_ack.packets(without_ack.flush())
 
 
 def test_follower_that_commits_by_leader_ack_gets_no_commit() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
-    effects = solo.packet(SAID)
+    effects = solo.packet(ACK)
     assert solo.app.last_applied == FIRST
     assert not solo.packets(effects) and not solo.packets(effects, OTHER)
-    solo.packet(SAID, OTHER)
+    solo.packet(ACK, OTHER)
     reminder = solo.timer(REMINDER_TIMER, REMINDER_MS)
     assert not solo.packets(reminder) and not solo.packets(reminder, OTHER)
 
@@ -185,7 +185,7 @@ def test_follower_with_a_slow_disk_gets_the_commit_once() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
-    assert SetTimer(REMINDER_TIMER, REMINDER_MS) in solo.packet(SAID)
+    assert SetTimer(REMINDER_TIMER, REMINDER_MS) in solo.packet(ACK)
     reminder = solo.timer(REMINDER_TIMER, REMINDER_MS)
     assert not solo.packets(reminder) and solo.packets(reminder, OTHER) == [COMMIT]
     assert not solo.packets(solo.timer(REMINDER_TIMER, REMINDER_MS), OTHER)
@@ -195,7 +195,7 @@ def test_one_late_commit_at_a_time_is_scheduled() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
-    solo.packet(SAID)
+    solo.packet(ACK)
     solo.together(requests(2))
     solo.flush()
     assert not any(isinstance(effect, SetTimer) for effect in solo.packet(Ack(make_zxid(1, 2), cumulative=True)))
@@ -206,7 +206,7 @@ def test_server_of_a_waiting_client_gets_commit_on_slow_disk() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
-    effects = solo.packet(SAID, OTHER)
+    effects = solo.packet(ACK, OTHER)
     assert solo.packets(effects) == [COMMIT] and not solo.packets(effects, OTHER)
 
 
@@ -214,7 +214,7 @@ def test_omitted_commit_is_sent_before_a_reply_that_needs_it() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
-    solo.packet(SAID)
+    solo.packet(ACK)
     lives = solo.packets(solo.packet(Revalidate(SessionId(1), 4000), OTHER), OTHER)
     assert lives[0] == COMMIT and isinstance(lives[-1], Revalidate)
 
@@ -223,9 +223,9 @@ def test_sync_waits_for_what_a_follower_may_have_committed() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
-    wanted = SyncRequest(SessionId(2), 1, "/")
-    assert not solo.packets(solo.packet(wanted, OTHER), OTHER)
-    assert solo.packets(solo.packet(SAID), OTHER) == [COMMIT, wanted]
+    sync_request = SyncRequest(SessionId(2), 1, "/")
+    assert not solo.packets(solo.packet(sync_request, OTHER), OTHER)
+    assert solo.packets(solo.packet(ACK), OTHER) == [COMMIT, sync_request]
 
 
 def test_omitted_commit_is_sent_before_a_reconfig_proposal() -> None:
@@ -233,7 +233,7 @@ def test_omitted_commit_is_sent_before_a_reconfig_proposal() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
-    solo.packet(SAID)
+    solo.packet(ACK)
     change = ReconfigRequest(None, b"2", None, -1).encode()
     effects = solo.packet(ForwardedRequest(SessionId(1), 2, OpCode.RECONFIG, change))
     assert [type(packet) for packet in solo.packets(effects, OTHER)] == [Commit, Proposal]
@@ -250,7 +250,7 @@ def test_follower_that_committed_more_is_not_truncated() -> None:
     assert solo.peer.rare_syncs == (0, 0)
     assert not join(solo, 1, AGAIN, last_zxid=FIRST)
     assert solo.peer.rare_syncs == (0, 1)
-    effects = solo.packet(SAID, OTHER)
+    effects = solo.packet(ACK, OTHER)
     assert solo.packets(effects, AGAIN) == [Diff(FIRST), NewLeader(E1)]
 
 
@@ -261,7 +261,7 @@ def test_follower_that_returned_and_left_again_is_forgotten() -> None:
     solo.do(solo.peer.on_link_down(solo.now, LINK))
     join(solo, 1, AGAIN, last_zxid=FIRST)
     solo.do(solo.peer.on_link_down(solo.now, AGAIN))
-    assert not solo.packets(solo.packet(SAID, OTHER), AGAIN)
+    assert not solo.packets(solo.packet(ACK, OTHER), AGAIN)
 
 
 def test_follower_without_the_acked_proposal_need_not_wait() -> None:
@@ -278,21 +278,21 @@ def test_follower_without_the_acked_proposal_need_not_wait() -> None:
 def test_follower_commits_once_both_logs_are_durable() -> None:
     leaders_first, own_first = follower(), follower()
     leaders_first.packet(Proposal([txn(1, 1)]))
-    leaders_first.packet(SAID)
+    leaders_first.packet(ACK)
     assert leaders_first.app.last_applied == 0
-    assert leaders_first.packets(leaders_first.flush()) == [SAID]
+    assert leaders_first.packets(leaders_first.flush()) == [ACK]
     assert leaders_first.app.last_applied == FIRST
     own_first.packet(Proposal([txn(1, 1)]))
     own_first.flush()
     assert own_first.app.last_applied == 0
-    own_first.packet(SAID)
+    own_first.packet(ACK)
     assert own_first.app.last_applied == FIRST
 
 
 def test_proposal_without_leader_ack_waits_for_the_commit() -> None:
     solo = follower()
     solo.packet(Proposal([txn(1, 1), txn(1, 2)]))
-    solo.packet(SAID)
+    solo.packet(ACK)
     solo.flush()
     assert solo.app.last_applied == FIRST
     solo.packet(Commit(make_zxid(1, 2), cumulative=True))
@@ -302,7 +302,7 @@ def test_proposal_without_leader_ack_waits_for_the_commit() -> None:
 def test_repeated_commit_has_no_effect() -> None:
     solo = follower()
     solo.packet(Proposal([txn(1, 1)]))
-    solo.packet(SAID)
+    solo.packet(ACK)
     solo.flush()
     assert solo.packet(COMMIT) == [] and solo.peer.state is PeerState.FOLLOWING
 
@@ -312,7 +312,7 @@ def test_follower_ignores_leader_acks_during_reconfig(
 ) -> None:
     solo = follower()
     solo.packet(Proposal([txn(1, 1)]))
-    solo.packet(SAID)
+    solo.packet(ACK)
     monkeypatch.setattr(Reconfiguration, "under_way", True)
     solo.flush()
     assert solo.app.last_applied == 0
@@ -325,7 +325,7 @@ def test_leader_ack_unknown_or_without_agreement_ends_the_link(agreed: bool) -> 
     solo = follower(cumulative=agreed)
     if not agreed:
         solo.packet(Proposal([txn(1, 1)]))
-    effects = solo.packet(SAID)
+    effects = solo.packet(ACK)
     assert solo.peer.state is PeerState.LOOKING
     assert any(isinstance(getattr(e, "event", None), PeerProtocolBroken) for e in effects)
 

@@ -80,8 +80,8 @@ def test_leader_limits_the_number_of_unidentified_links() -> None:
     solo = Solo(id=3)
     solo.lead()
     links = [LinkId(100 + n) for n in range(UNKNOWN_LINKS_MAX + 1)]
-    said = [closed(solo, accepted(solo, link)) for link in links]
-    assert said == [[]] * UNKNOWN_LINKS_MAX + [[links[-1]]], "who has introduced itself does not count"
+    closed_links = [closed(solo, accepted(solo, link)) for link in links]
+    assert closed_links == [[]] * UNKNOWN_LINKS_MAX + [[links[-1]]], "who has introduced itself does not count"
 
 
 def test_unneeded_connection_is_closed() -> None:
@@ -167,14 +167,14 @@ def promising() -> Solo:
     return solo
 
 
-def promised() -> Solo:
+def epoch_accepted() -> Solo:
     solo = promising()
     solo.flush()
     return solo
 
 
 def receiving() -> Solo:
-    solo = promised()
+    solo = epoch_accepted()
     solo.packet(Diff(Zxid(0)))
     return solo
 
@@ -196,7 +196,7 @@ def adopted() -> Solo:
     [
         pytest.param(connected, {"LEADERINFO", "PING"}, id="introduced"),
         pytest.param(promising, {"PING"}, id="its promise is not durable"),
-        pytest.param(promised, {"DIFF", "TRUNC", "SNAP", "PING"}, id="promised"),
+        pytest.param(epoch_accepted, {"DIFF", "TRUNC", "SNAP", "PING"}, id="promised"),
         pytest.param(receiving, {"PROPOSAL", "INFORM", "NEWLEADER", "PING"}, id="receiving the history"),
         pytest.param(adopting, {"PROPOSAL", "INFORM", "PING"}, id="taking the history over"),
         pytest.param(adopted, {"PROPOSAL", "INFORM", "UPTODATE", "PING"}, id="the history is taken over"),
@@ -302,7 +302,7 @@ class Telling(ListApplication):
         return [*super().apply(now, txns), *(Emit(TxnLogged(each.zxid)) for each in txns)]
 
 
-def told(solo: Solo, effects: list[Effect]) -> list[int]:
+def logged_zxids(solo: Solo, effects: list[Effect]) -> list[int]:
     return [effect.event.zxid for effect in solo.of(Emit, effects) if isinstance(effect.event, TxnLogged)]
 
 
@@ -312,9 +312,11 @@ def test_journal_reports_commits_of_the_sync_at_uptodate() -> None:
     solo.follow()
     effects = solo.together([Diff(Z12), Proposal([txn(1, 1), txn(1, 2)]), Commit(Z11), Commit(Z12), NewLeader(E1)])
     effects += solo.flush()
-    assert solo.app.last_applied == Z12 and told(solo, effects) == []
-    assert told(solo, solo.packet(UpToDate())) == [Z11, Z12]
-    assert told(solo, solo.packet(Proposal([txn(1, 3)])) + solo.packet(Commit(make_zxid(1, 3)))) == [make_zxid(1, 3)]
+    assert solo.app.last_applied == Z12 and logged_zxids(solo, effects) == []
+    assert logged_zxids(solo, solo.packet(UpToDate())) == [Z11, Z12]
+    assert logged_zxids(solo, solo.packet(Proposal([txn(1, 3)])) + solo.packet(Commit(make_zxid(1, 3)))) == [
+        make_zxid(1, 3)
+    ]
 
 
 # -- counters --------------------------------------------------------------------------------------------------------
@@ -401,7 +403,7 @@ def test_learner_answers_pings_once_it_serves_with_its_sessions() -> None:
 
 def test_learner_waits_for_its_leader_within_the_limits() -> None:
     """initLimit until NEWLEADER, syncLimit after that; counted from the last contact."""
-    for state, limit in ((promised, "init_limit"), (adopted, "sync_limit")):
+    for state, limit in ((epoch_accepted, "init_limit"), (adopted, "sync_limit")):
         solo = state()
         limit_ms = getattr(solo.peer._core.config, limit) * TICK_MS
         solo.now_ms += 30

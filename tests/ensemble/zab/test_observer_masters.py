@@ -73,9 +73,9 @@ def test_write_reaches_a_followers_observer_once_committed() -> None:
     for i in (1, 2, 3, OBSERVER, OBSERVER):
         made.write(i)
     made.run_until(lambda: len(made.acknowledged) == 5 and made.converged())
-    told = list(packets(made, source(made)))
-    assert sum(isinstance(packet, Inform) for packet in told) == 5
-    assert not any(isinstance(packet, Proposal) for packet in told)
+    received = list(packets(made, source(made)))
+    assert sum(isinstance(packet, Inform) for packet in received) == 5
+    assert not any(isinstance(packet, Proposal) for packet in received)
 
 
 def test_early_commit_of_a_follower_reaches_its_observer_at_once() -> None:

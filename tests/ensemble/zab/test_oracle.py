@@ -27,9 +27,9 @@ class Pair(World):
 
     def choose(self, i: int) -> None:
         self.chosen = i
-        self.tell()
+        self.notify()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Deliver the oracle's answer to each server after a short random delay, as each server's shell does."""
         for i, node in self.nodes.items():
             if node.alive:
@@ -40,7 +40,7 @@ class Pair(World):
 
     def start(self, *ids: int) -> None:
         super().start(*ids)
-        self.tell()
+        self.notify()
 
     def _check_answer(self, node: Node, answer: Answer) -> None:
         others = [other for other in self.nodes.values() if other.alive and other is not node and other.app.serving]

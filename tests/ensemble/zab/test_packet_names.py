@@ -86,7 +86,7 @@ def test_joined_proposals_are_separate_messages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("op", "body", "told"),
+    ("op", "body", "subject"),
     [
         (OpCode.DELETE, DeleteTxn("/a"), {"op": "delete", "path": "/a"}),
         (OpCode.ERROR, ErrorTxn(-101), {"op": "error"}),
@@ -99,9 +99,11 @@ def test_joined_proposals_are_separate_messages() -> None:
         ),
     ],
 )
-def test_transaction_is_described_with_the_znodes_it_changes(op: OpCode, body: object, told: dict[str, object]) -> None:
+def test_transaction_is_described_with_the_znodes_it_changes(
+    op: OpCode, body: object, subject: dict[str, object]
+) -> None:
     whole = Txn(SessionId(0x1F), 1, Z, 0, op, body)  # type: ignore[arg-type]
-    assert txn_subject(whole) == {"zxid": "0x30000001a", "session": "0x1f", **told}
+    assert txn_subject(whole) == {"zxid": "0x30000001a", "session": "0x1f", **subject}
 
 
 def test_many_znodes_are_shortened_to_the_first_and_a_count() -> None:

@@ -72,7 +72,7 @@ def write(world: World, i: int | None = None) -> None:
     world.run_until(lambda: len(world.acknowledged) > known)
 
 
-def everybody_knows(world: World, membership: Membership) -> bool:
+def all_know(world: World, membership: Membership) -> bool:
     return all(n.peer.membership.text == membership.text for n in world.nodes.values() if n.alive)
 
 
@@ -81,10 +81,10 @@ def test_a_first_membership_gets_the_version_of_the_first_epoch() -> None:
     leader = leader_of(world)
     assert leader.peer.membership.version == make_zxid(leader.peer.current_epoch, 0)
     assert leader.app.membership == (leader.peer.membership.text, leader.peer.membership.version)
-    world.run_until(lambda: everybody_knows(world, leader.peer.membership))
+    world.run_until(lambda: all_know(world, leader.peer.membership))
     world.stop(leader.id)
     world.run_until(world.settled)
-    assert everybody_knows(world, leader.peer.membership), "later leaders keep it"
+    assert all_know(world, leader.peer.membership), "later leaders keep it"
 
 
 def test_active_membership_is_not_activated_again() -> None:
@@ -104,7 +104,7 @@ def test_without_reconfig_enabled_no_membership_changes() -> None:
     world.reconfigure(leader.id, joining=line(4, "observer"))
     world.run_until(lambda: bool(leader.app.refusals))
     assert leader.app.refusals == [ErrorCode.RECONFIG_DISABLED]
-    assert everybody_knows(world, Membership.parse(text(line(1), line(2), line(3))))
+    assert all_know(world, Membership.parse(text(line(1), line(2), line(3))))
 
 
 def test_spare_server_follows_without_a_vote_until_added() -> None:
@@ -122,7 +122,7 @@ def test_spare_server_follows_without_a_vote_until_added() -> None:
     world.run_until(world.settled)
     membership = reconfigure(world, joining=f"{line(4)},{line(5)}")
     assert membership.voters == (1, 2, 3, 4, 5)
-    world.run_until(lambda: everybody_knows(world, membership))
+    world.run_until(lambda: all_know(world, membership))
     leader = leader_of(world)
     for i in [i for i in (1, 2, 3) if i != leader.id]:
         world.stop(i)
@@ -233,11 +233,11 @@ def test_returning_server_does_not_activate_proposed_reconfig(names_what_it_has_
         world.break_link(leader.id, 4)
         world.run_until(lambda: not world.nodes[4].app.serving)
         world.run(300)
-    assert everybody_knows(world, before), "nobody has committed it"
+    assert all_know(world, before), "nobody has committed it"
     assert world.nodes[4].app.serving and isinstance(world.nodes[4].peer.quorum, JointQuorum)
     world.stop(leader.id)
     world.run_until(world.settled)
-    assert leader_of(world).id in old and everybody_knows(world, before)
+    assert leader_of(world).id in old and all_know(world, before)
 
 
 def test_proposed_membership_is_sent_after_the_active_one() -> None:
@@ -254,8 +254,8 @@ def test_proposed_membership_is_sent_after_the_active_one() -> None:
         world.break_link(leader.id, back)
         world.run_until(lambda: not world.nodes[back].app.serving)
         world.run(100)
-    told = [effect for _, node, effect in world.sent if node == leader.id and isinstance(effect, SendPackets)]
-    packets = next(each.packets for each in told if any(isinstance(packet, NewLeader) for packet in each.packets))
+    sends = [effect for _, node, effect in world.sent if node == leader.id and isinstance(effect, SendPackets)]
+    packets = next(each.packets for each in sends if any(isinstance(packet, NewLeader) for packet in each.packets))
     at = [isinstance(packet, NewLeader) for packet in packets].index(True)
     assert packets[at].config == before.text
     assert [type(packet) for packet in packets[at:]] == [NewLeader, Proposal]
@@ -277,7 +277,7 @@ def test_returning_observer_gets_no_vote_by_proposed_reconfig(at_a_follower: boo
         world.break_link(i, 4)
     world.run_until(lambda: not world.nodes[4].app.serving)
     world.run_until(lambda: world.nodes[4].app.serving, 500)
-    assert everybody_knows(world, before)
+    assert all_know(world, before)
 
 
 def test_a_new_membership_needs_a_quorum_in_sync() -> None:
@@ -321,7 +321,7 @@ def test_observers_become_voters_and_voters_observers(seed: int) -> None:
     demoted = next(i for i in (1, 2, 3) if i != leader.id)
     membership = reconfigure(world, joining=f"{line(4)},{line(demoted, 'observer')}")
     assert (4 in membership.voters, membership.observers) == (True, (demoted,))
-    world.run_until(lambda: world.settled() and everybody_knows(world, membership))
+    world.run_until(lambda: world.settled() and all_know(world, membership))
     states = {n.id: n.peer.state.name for n in world.nodes.values()}
     assert states[demoted] == "OBSERVING" and states[4] in ("FOLLOWING", "LEADING")
     world.stop(demoted)
@@ -376,8 +376,8 @@ def test_server_that_missed_a_reconfig_learns_it_in_an_election() -> None:
     world.run_until(world.settled)
     membership = reconfigure(world, leaving=str(left))
     world.start(away)
-    world.run_until(lambda: world.settled() and everybody_knows(world, membership))
-    assert everybody_knows(world, membership)
+    world.run_until(lambda: world.settled() and all_know(world, membership))
+    assert all_know(world, membership)
 
 
 def test_server_with_newer_membership_rejects_an_older_leader() -> None:
@@ -386,8 +386,8 @@ def test_server_with_newer_membership_rejects_an_older_leader() -> None:
     world.start(4, 5)
     world.run_until(world.settled)
     leader = leader_of(world)
-    behind = [i for i in (1, 2, 3) if i != leader.id]
-    world.cut_off(leader.id, behind[0])
+    lagging = [i for i in (1, 2, 3) if i != leader.id]
+    world.cut_off(leader.id, lagging[0])
     membership = reconfigure(world, members=",".join((line(leader.id), line(4), line(5))))
     world.run_until(
         lambda: all(world.nodes[i].peer.membership.version == membership.version for i in (leader.id, 4, 5))
@@ -424,7 +424,7 @@ def test_an_open_reconfiguration_is_completed_by_the_next_leader(seed: int) -> N
         world.stop(i, power=True)
     world.start(1, 2, 3, 4)
     world.run_until(lambda: world.settled() and 4 in leader_of(world).peer.membership.voters)
-    world.run_until(lambda: everybody_knows(world, leader_of(world).peer.membership))
+    world.run_until(lambda: all_know(world, leader_of(world).peer.membership))
     assert all(n.disk.next_membership is None for n in world.nodes.values() if not n.queue)
 
 
@@ -571,17 +571,17 @@ def a_leader_that_left_goes_on() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("plant", "first_seed", "shows"),
+    ("bug", "first_seed", "shows"),
     [
         (only_the_old_members_decide, 0, "was acknowledged, but is not durable on a quorum"),
         (memberships_are_forgotten_in_a_restart, 195, "was acknowledged, but is not durable on a quorum"),
         (a_proposed_membership_is_in_force_at_once, 45, "not reached within 30000 ms"),
     ],
-    ids=lambda plant: getattr(plant, "__name__", None),
+    ids=lambda bug: getattr(bug, "__name__", None),
 )
-def test_injected_bug_is_found(plant: Callable[[], AbstractContextManager[None]], first_seed: int, shows: str) -> None:
+def test_injected_bug_is_found(bug: Callable[[], AbstractContextManager[None]], first_seed: int, shows: str) -> None:
     """The search starts near a seed that finds the bug: 1, 200 and 48."""
-    with plant(), pytest.raises(AssertionError, match=shows):
+    with bug(), pytest.raises(AssertionError, match=shows):
         for seed in range(first_seed, first_seed + 150):
             stir(seed)
 

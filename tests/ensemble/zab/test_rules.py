@@ -54,8 +54,8 @@ def test_ackepoch_waits_until_the_accepted_epoch_is_durable() -> None:
 def test_leaderinfo_waits_for_the_durable_accepted_epoch() -> None:
     solo = Solo(id=3)
     solo.start()
-    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
-    solo.hear(2, PeerState.LOOKING, (3, 0, 0))
+    solo.receive_vote(1, PeerState.LOOKING, (3, 0, 0))
+    solo.receive_vote(2, PeerState.LOOKING, (3, 0, 0))
     solo.do(solo.peer.on_link_accepted(solo.now, LINK))
     assert not solo.packets(solo.packet(FollowerInfo(Epoch(6), PeerId(1))))
     assert solo.packets(solo.flush()) == [LeaderInfo(Epoch(7))]
@@ -272,10 +272,10 @@ def test_learner_gets_all_outstanding_proposals_after_its_sync() -> None:
     solo.packet(FollowerInfo(Epoch(0), PeerId(2)), other)
     solo.packet(AckEpoch(Zxid(0), 0), other)
     solo.packet(request(3))
-    said = solo.packets(link=other)
-    zxids = [t.zxid for p in said if isinstance(p, Proposal) for t in p.txns]
+    sent = solo.packets(link=other)
+    zxids = [t.zxid for p in sent if isinstance(p, Proposal) for t in p.txns]
     assert zxids == [make_zxid(1, 1), make_zxid(1, 2), make_zxid(1, 3)]
-    assert [type(p).__name__ for p in said] == ["LeaderInfo", "Diff", "Proposal", "NewLeader", "Proposal"]
+    assert [type(p).__name__ for p in sent] == ["LeaderInfo", "Diff", "Proposal", "NewLeader", "Proposal"]
 
 
 # -- a history without gaps
@@ -404,7 +404,7 @@ def test_learner_with_a_higher_accepted_epoch_gets_a_higher_one() -> None:
     solo.packet(FollowerInfo(Epoch(9), PeerId(2)), other)
     assert solo.peer.state is PeerState.LOOKING
     for voter in (1, 2):
-        solo.hear(voter, PeerState.LOOKING, (3, solo.peer.last_zxid, 1), solo.peer.round)
+        solo.receive_vote(voter, PeerState.LOOKING, (3, solo.peer.last_zxid, 1), solo.peer.round)
     again = LinkId(12)
     solo.do(solo.peer.on_link_accepted(solo.now, again))
     solo.packet(FollowerInfo(Epoch(1), PeerId(1)), again)

@@ -60,7 +60,7 @@ def test_next_zxid_has_next_counter_or_starts_a_higher_epoch() -> None:
         assert not follows(make_zxid(1, 7), gap)
 
 
-def leader_asked_by_one_that_stands_at_its_snapshot() -> Solo:
+def leader_of_a_learner_at_its_snapshot() -> Solo:
     """Server 3 started with a snapshot of 1.1; after it 1.2, 1.3 and 2.1 were logged."""
     solo = Solo(id=3, snapshot=tree(txn(1, 1)), log=[txn(1, 2), txn(1, 3), txn(2, 1)], epochs=(2, 2))
     solo.lead(follower=1, epoch=2)
@@ -76,18 +76,18 @@ def sent_after_reading(solo: Solo, *read: tuple[int, int]) -> list[Packet]:
 
 
 def test_log_read_request_names_what_follows_each_epoch() -> None:
-    wanted = leader_asked_by_one_that_stands_at_its_snapshot().of(ReadLog)[0]
-    assert wanted.borders == {make_zxid(1, 3): make_zxid(2, 1)}
+    request = leader_of_a_learner_at_its_snapshot().of(ReadLog)[0]
+    assert request.borders == {make_zxid(1, 3): make_zxid(2, 1)}
 
 
 def test_log_without_an_epochs_end_gives_no_diff() -> None:
-    first, *rest = sent_after_reading(leader_asked_by_one_that_stands_at_its_snapshot(), (2, 1))
+    first, *rest = sent_after_reading(leader_of_a_learner_at_its_snapshot(), (2, 1))
     assert isinstance(first, Snap) and first.zxid == make_zxid(2, 1)
     assert [type(packet) for packet in rest] == [NewLeader]
 
 
 def test_log_without_a_gap_gives_a_diff_across_epochs() -> None:
-    solo = leader_asked_by_one_that_stands_at_its_snapshot()
+    solo = leader_of_a_learner_at_its_snapshot()
     assert solo.peer.rare_syncs == (0, 0)
     first, *rest = sent_after_reading(solo, (1, 2), (1, 3), (2, 1))
     assert isinstance(first, Diff) and solo.peer.rare_syncs == (1, 0)

@@ -32,8 +32,8 @@ def test_revalidation_goes_to_the_leader_and_back() -> None:
     solo.packet(Revalidate(SessionId(6), 4000, True))
     assert solo.app.revalidations == [(6, True)]
     leader = established_leader()
-    said = leader.packets(leader.packet(Revalidate(SessionId(6), 4000)))
-    assert said == [Revalidate(SessionId(6), 4000, True, E1)]
+    sent = leader.packets(leader.packet(Revalidate(SessionId(6), 4000)))
+    assert sent == [Revalidate(SessionId(6), 4000, True, E1)]
 
 
 def test_sync_is_answered_after_a_later_ping_round() -> None:
@@ -90,8 +90,8 @@ def test_a_sync_waits_for_what_was_proposed_before_it() -> None:
     solo.packet(SyncRequest(SessionId(1), 9, "/"))
     solo.flush()
     assert not any(isinstance(p, SyncRequest) for p in solo.packets())
-    said = solo.packets(solo.packet(Ack(make_zxid(1, 1))))
-    assert [type(p) for p in said] == [Commit, SyncRequest]
+    sent = solo.packets(solo.packet(Ack(make_zxid(1, 1))))
+    assert [type(p) for p in sent] == [Commit, SyncRequest]
 
 
 def test_a_deposed_leader_does_not_answer_a_sync() -> None:
@@ -132,8 +132,8 @@ def test_session_is_reported_expired_by_an_active_leader_only() -> None:
 
 def test_session_query_of_a_follower_confirms_its_leader() -> None:
     solo = established_leader()
-    said = solo.packets(solo.packet(Revalidate(SessionId(-6), 4000)))
-    assert said == [Revalidate(SessionId(-6), 4000, False, E1)]
+    sent = solo.packets(solo.packet(Revalidate(SessionId(-6), 4000)))
+    assert sent == [Revalidate(SessionId(-6), 4000, False, E1)]
 
 
 def test_session_is_reported_expired_once_its_close_is_committed() -> None:
@@ -142,6 +142,6 @@ def test_session_is_reported_expired_once_its_close_is_committed() -> None:
     solo.packet(Revalidate(SessionId(-6), 4000))
     solo.flush()
     assert not any(isinstance(p, Revalidate) for p in solo.packets())
-    said = solo.packets(solo.packet(Ack(make_zxid(1, 1))))
-    assert [type(p) for p in said] == [Commit, Revalidate]
-    assert said[-1] == Revalidate(SessionId(-6), 4000, False, make_zxid(1, 1))
+    sent = solo.packets(solo.packet(Ack(make_zxid(1, 1))))
+    assert [type(p) for p in sent] == [Commit, Revalidate]
+    assert sent[-1] == Revalidate(SessionId(-6), 4000, False, make_zxid(1, 1))

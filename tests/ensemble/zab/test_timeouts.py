@@ -50,8 +50,8 @@ def test_learner_that_does_not_ack_is_closed_after_sync_limit() -> None:
 def test_leader_without_a_quorum_resigns_after_init_limit() -> None:
     solo = Solo(id=3)
     solo.start()
-    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
-    solo.hear(2, PeerState.LOOKING, (3, 0, 0))
+    solo.receive_vote(1, PeerState.LOOKING, (3, 0, 0))
+    solo.receive_vote(2, PeerState.LOOKING, (3, 0, 0))
     solo.timer("leader.init", 1000)
     assert solo.peer.state is PeerState.LOOKING and solo.peer.round == 2
 
@@ -60,12 +60,12 @@ def test_leader_starts_over_with_an_awaited_voter_that_looks() -> None:
     """ZOOKEEPER-3109."""
     solo = Solo(id=3)
     solo.start()
-    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
-    solo.hear(2, PeerState.LOOKING, (3, 0, 0))
-    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
+    solo.receive_vote(1, PeerState.LOOKING, (3, 0, 0))
+    solo.receive_vote(2, PeerState.LOOKING, (3, 0, 0))
+    solo.receive_vote(1, PeerState.LOOKING, (3, 0, 0))
     assert solo.peer.state is PeerState.LEADING, "it may be about to decide"
     solo.now_ms += LOOKING_GRACE_MS
-    solo.hear(1, PeerState.LOOKING, (1, 0, 0))
+    solo.receive_vote(1, PeerState.LOOKING, (1, 0, 0))
     assert solo.peer.state is PeerState.LOOKING
 
 
@@ -77,7 +77,7 @@ def elected(voters: range, *agreed: int) -> Solo:
         if voter != 2 and voter not in agreed:
             solo.do(solo.peer.on_voter_unreachable(solo.now, PeerId(voter)))
     for voter in agreed:
-        solo.hear(voter, PeerState.LOOKING, (2, 0, 0))
+        solo.receive_vote(voter, PeerState.LOOKING, (2, 0, 0))
     assert solo.peer.state is PeerState.LEADING
     return solo
 
@@ -85,17 +85,17 @@ def elected(voters: range, *agreed: int) -> Solo:
 def test_leader_outvoted_in_its_round_looks_on_and_follows() -> None:
     """Votes of a round only get better, so these voters will not come: waiting until initLimit is useless."""
     solo = elected(range(1, 4), 1)
-    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
+    solo.receive_vote(1, PeerState.LOOKING, (3, 0, 0))
     assert solo.peer.state is PeerState.LOOKING and solo.peer.round == 1, "a higher round would call 1 and 3 back"
-    solo.hear(1, PeerState.FOLLOWING, (3, 0, 0))
-    solo.hear(3, PeerState.LEADING, (3, 0, 0))
+    solo.receive_vote(1, PeerState.FOLLOWING, (3, 0, 0))
+    solo.receive_vote(3, PeerState.LEADING, (3, 0, 0))
     assert (solo.peer.state, solo.peer.leader_id, solo.peer.round) == (PeerState.FOLLOWING, 3, 1)
 
 
 def test_late_or_other_round_votes_of_supporters_are_ignored() -> None:
     solo = elected(range(1, 4), 1)
-    for said, of_round in (((2, 0, 0), 1), ((1, 0, 0), 1), ((3, 0, 0), 0)):
-        solo.hear(1, PeerState.LOOKING, said, round=of_round)
+    for vote, of_round in (((2, 0, 0), 1), ((1, 0, 0), 1), ((3, 0, 0), 0)):
+        solo.receive_vote(1, PeerState.LOOKING, vote, round=of_round)
         assert solo.peer.state is PeerState.LEADING
 
 
@@ -103,20 +103,20 @@ def test_better_votes_of_all_supporters_end_the_leadership() -> None:
     """Remaining supporters may already follow it, and leave it only for a higher round, which would depose other
     leaders."""
     solo = elected(range(1, 6), 1, 3, 4)
-    solo.hear(5, PeerState.LOOKING, (5, 0, 0))
-    solo.hear(4, PeerState.LOOKING, (5, 0, 0))
-    solo.hear(3, PeerState.LOOKING, (5, 0, 0))
+    solo.receive_vote(5, PeerState.LOOKING, (5, 0, 0))
+    solo.receive_vote(4, PeerState.LOOKING, (5, 0, 0))
+    solo.receive_vote(3, PeerState.LOOKING, (5, 0, 0))
     assert solo.peer.state is PeerState.LEADING
-    solo.hear(1, PeerState.LOOKING, (5, 0, 0))
+    solo.receive_vote(1, PeerState.LOOKING, (5, 0, 0))
     assert solo.peer.state is PeerState.LOOKING and solo.peer.round == 1
 
 
 def test_support_after_the_decision_counts_too() -> None:
     solo = elected(range(1, 6), 1, 3)
     for late in (4, 5):
-        solo.hear(late, PeerState.LOOKING, (2, 0, 0))
+        solo.receive_vote(late, PeerState.LOOKING, (2, 0, 0))
     for gone in (1, 3, 4):
-        solo.hear(gone, PeerState.LOOKING, (5, 0, 0))
+        solo.receive_vote(gone, PeerState.LOOKING, (5, 0, 0))
     assert solo.peer.state is PeerState.LEADING, "5 has agreed"
 
 
@@ -124,21 +124,21 @@ def test_invalid_vote_does_not_end_the_leadership() -> None:
     """A vote for this peer with a history that it does not have, for a stranger, or for a server that has lost its
     data."""
     solo = elected(range(1, 4), 1)
-    for said in ((2, 5, 0), (9, 5, 0), (3, NO_DATA_ZXID, 5)):
-        solo.hear(1, PeerState.LOOKING, said)
+    for vote in ((2, 5, 0), (9, 5, 0), (3, NO_DATA_ZXID, 5)):
+        solo.receive_vote(1, PeerState.LOOKING, vote)
         assert solo.peer.state is PeerState.LEADING
 
 
 def test_leader_elected_through_its_followers_can_be_outvoted() -> None:
     solo = Solo(id=2)
     solo.start()
-    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
+    solo.receive_vote(1, PeerState.LOOKING, (3, 0, 0))
     for follower in (1, 3):
-        solo.hear(follower, PeerState.FOLLOWING, (2, 0, 0))
+        solo.receive_vote(follower, PeerState.FOLLOWING, (2, 0, 0))
     assert solo.peer.state is PeerState.LEADING
-    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
+    solo.receive_vote(1, PeerState.LOOKING, (3, 0, 0))
     assert solo.peer.state is PeerState.LEADING, "3 is left"
-    solo.hear(3, PeerState.LOOKING, (3, 0, 0))
+    solo.receive_vote(3, PeerState.LOOKING, (3, 0, 0))
     assert solo.peer.state is PeerState.LOOKING
 
 
@@ -146,11 +146,11 @@ def test_leader_does_not_start_over_for_a_server_without_data() -> None:
     """Otherwise it would repeat that, and resign from every leadership whose followers connect slowly."""
     solo = Solo(id=3)
     solo.start()
-    solo.hear(2, PeerState.LOOKING, (3, 0, 0))
-    solo.hear(1, PeerState.LOOKING, (1, NO_DATA_ZXID, 0), round=0)
+    solo.receive_vote(2, PeerState.LOOKING, (3, 0, 0))
+    solo.receive_vote(1, PeerState.LOOKING, (1, NO_DATA_ZXID, 0), round=0)
     assert solo.peer.state is PeerState.LEADING
     solo.now_ms += LOOKING_GRACE_MS
-    solo.hear(1, PeerState.LOOKING, (1, NO_DATA_ZXID, 0), round=0)
+    solo.receive_vote(1, PeerState.LOOKING, (1, NO_DATA_ZXID, 0), round=0)
     assert solo.peer.state is PeerState.LEADING
 
 
@@ -252,6 +252,6 @@ def test_links_before_the_elections_end_are_kept_for_leader() -> None:
     solo.start()
     solo.do(solo.peer.on_link_accepted(solo.now, LINK))
     solo.packet(FollowerInfo(Epoch(0), PeerId(1)))
-    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
-    solo.hear(2, PeerState.LOOKING, (3, 0, 0))
+    solo.receive_vote(1, PeerState.LOOKING, (3, 0, 0))
+    solo.receive_vote(2, PeerState.LOOKING, (3, 0, 0))
     assert solo.packets(solo.flush()) == [LeaderInfo(Epoch(1))]

@@ -9,7 +9,7 @@ from zabka.ensemble.zab.messages import Ack, AckEpoch, Commit, Packet, Ping, Pro
 from zabka.journal.events import LearnerSynced
 
 
-def told(world: World, source: int, target: int) -> list[str]:
+def packets_sent(world: World, source: int, target: int) -> list[str]:
     """Return the packets that one server sent to another since recording started, without pings."""
     lines = []
     for _, node, effect in world.sent:
@@ -62,7 +62,7 @@ def test_a_follower_that_is_behind_gets_a_diff() -> None:
     world.record = True
     world.start(1)
     world.run_until(world.converged)
-    assert told(world, 3, 1) == [
+    assert packets_sent(world, 3, 1) == [
         "LeaderInfo 1",
         "Diff 0x100000003",
         "Proposal 0x100000003",
@@ -71,7 +71,7 @@ def test_a_follower_that_is_behind_gets_a_diff() -> None:
         "UpToDate",
     ]
     world.run(50)
-    assert told(world, 1, 3) == [
+    assert packets_sent(world, 1, 3) == [
         "FollowerInfo 1",
         "AckEpoch 0x100000002 -1",
         "Ack 0x100000000",
@@ -97,7 +97,12 @@ def test_deposed_leaders_uncommitted_proposal_is_truncated() -> None:
     world.run_until(world.converged)
     leader = world.leader()
     assert leader is not None
-    assert told(world, leader.id, 3) == ["LeaderInfo 2", "Trunc 0x100000002", "NewLeader 0x200000000", "UpToDate"]
+    assert packets_sent(world, leader.id, 3) == [
+        "LeaderInfo 2",
+        "Trunc 0x100000002",
+        "NewLeader 0x200000000",
+        "UpToDate",
+    ]
     assert modes(world, 3)[-1:] == ["TRUNC"]
     assert [t.zxid for t in world.nodes[3].disk.log] == [0x100000001, 0x100000002]
 
@@ -118,7 +123,7 @@ def test_deposed_leaders_tail_is_replaced_by_a_snapshot() -> None:
     world.record = True
     world.start(3)
     world.run_until(world.converged)
-    assert told(world, leader.id, 3) == [
+    assert packets_sent(world, leader.id, 3) == [
         "LeaderInfo 2",
         "Snap 0x200000001 of 3",
         "NewLeader 0x200000000",

@@ -383,10 +383,10 @@ class World:
             node, life, there = link.nodes[end], link.lives[end], link.ids[end]
             self.at(
                 self.draw(self.delay_ms),
-                partial(self._tell_down, node, life, there),
+                partial(self._report_down, node, life, there),
             )
 
-    def _tell_down(self, node: Node, life: int, link: LinkId) -> None:
+    def _report_down(self, node: Node, life: int, link: LinkId) -> None:
         self.deliver(node, life, lambda: node.peer.on_link_down(self.instant(), link))
 
     def cut_off(self, a: int, b: int, both: bool = True) -> None:

@@ -112,7 +112,7 @@ class Solo:
     def start(self) -> None:
         self.do(self.peer.on_start(self.now))
 
-    def hear(self, src: int, state: PeerState, vote: tuple[int, int, int], round: int = 1) -> list[Effect]:
+    def receive_vote(self, src: int, state: PeerState, vote: tuple[int, int, int], round: int = 1) -> list[Effect]:
         ballot = Vote(PeerId(vote[0]), Zxid(vote[1]), Epoch(vote[2]))
         return self.do(self.peer.on_notification(self.now, PeerId(src), Notification(state, ballot, round)))
 
@@ -168,7 +168,7 @@ class Solo:
         """Let all servers vote for `leader` at once."""
         round = self.peer.round
         for voter in (v for v in (1, 2, 3) if v != self.peer.status().peer_id):
-            self.hear(voter, PeerState.LOOKING, (leader, 2**62, 2**30), round)
+            self.receive_vote(voter, PeerState.LOOKING, (leader, 2**62, 2**30), round)
 
     def lead(self, follower: int = 1, epoch: int = 0, cumulative: bool = False, wants_snapshot: bool = False) -> None:
         """Become leader with a follower that has introduced itself on LINK; the disk is flushed."""
@@ -176,7 +176,7 @@ class Solo:
         proposal = (self.peer.status().peer_id, self.peer.last_zxid, self.peer.current_epoch)
         for voter in (1, 2, 3):
             if voter != self.peer.status().peer_id:
-                self.hear(voter, PeerState.LOOKING, proposal, self.peer.round)
+                self.receive_vote(voter, PeerState.LOOKING, proposal, self.peer.round)
         assert self.peer.state is PeerState.LEADING
         self.do(self.peer.on_link_accepted(self.now, LINK))
         info = FollowerInfo(Epoch(epoch), PeerId(follower), cumulative=cumulative, wants_snapshot=wants_snapshot)

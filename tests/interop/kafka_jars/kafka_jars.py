@@ -87,7 +87,7 @@ def _fetch(pom: Path, kept: Path, whose: str) -> None:
         except subprocess.TimeoutExpired:
             pytest.skip(f"the jars of {whose} were not there after {FETCH_S} s")
         if done.returncode:
-            said = (done.stdout + done.stderr).strip().splitlines()
-            pytest.skip(f"the jars of {whose} cannot be fetched: {said[0] if said else done.returncode}")
+            output = (done.stdout + done.stderr).strip().splitlines()
+            pytest.skip(f"the jars of {whose} cannot be fetched: {output[0] if output else done.returncode}")
         if not kept.exists():
             whole.rename(kept)

@@ -43,11 +43,11 @@ class _Current:
         observers_from = os.environ.get("ZOOKEEPER_OBSERVER_START_ID", "-1")
         jaas = os.environ.get("ZOOKEEPER_JAAS_AUTH", "")
         local_sessions = os.environ.get("ZOOKEEPER_LOCAL_SESSION_RO", "false")
-        wanted = (observers_from, jaas, local_sessions)
-        if self.cluster is None or wanted != self.configuration:
+        requested = (observers_from, jaas, local_sessions)
+        if self.cluster is None or requested != self.configuration:
             self.terminate()
             self.cluster = PeerCluster(self.directory, SIZE, int(observers_from), jaas, local_sessions)
-            self.configuration = wanted
+            self.configuration = requested
         return self.cluster
 
     def terminate(self) -> None:

@@ -143,8 +143,8 @@ def test_workload_keeps_its_pace_and_verifies_acknowledgements(cluster: Cluster,
     assert 950 <= status.sent <= 1_000
     assert status.acknowledged == status.sent and status.failed == status.lost == 0 and status.verified
     made.close()
-    told = [event for event in events if isinstance(event, WorkloadProgressed)]
-    assert (told[-1].sent, told[-1].acknowledged, told[-1].lost) == (status.sent, status.sent, 0)
+    progress = [event for event in events if isinstance(event, WorkloadProgressed)]
+    assert (progress[-1].sent, progress[-1].acknowledged, progress[-1].lost) == (status.sent, status.sent, 0)
 
 
 def test_acks_0_workload_has_no_acknowledgements(cluster: Cluster) -> None:

@@ -191,9 +191,9 @@ def test_cipher_suites_decide_which_protocols_are_enabled(issuer: Issuer) -> Non
 
 
 def test_mandatory_tls_1_3_suites_are_reported_once(issuer: Issuer) -> None:
-    said: list[str] = []
-    TlsStore(settings(issuer, ciphers=ALL_MODERN[:2]), said.append)
-    assert said == [
+    warnings: list[str] = []
+    TlsStore(settings(issuer, ciphers=ALL_MODERN[:2]), warnings.append)
+    assert warnings == [
         "ssl.ciphersuites: Python offers all of TLS 1.3's or none; TLS_AES_128_GCM_SHA256 cannot be left out"
     ]
     assert unchosen_suites(ALL_MODERN) is None and unchosen_suites(()) is None

@@ -20,12 +20,12 @@ def chains(tmp_path_factory: pytest.TempPathFactory) -> Chains:
     return Chains(tmp_path_factory.mktemp("chains"))
 
 
-def store(chains: Chains, *, trusts_expired: bool, said: list[str] | None = None) -> TlsStore:
+def store(chains: Chains, *, trusts_expired: bool, warnings: list[str] | None = None) -> TlsStore:
     settings = TlsSettings(
         prefix="ssl.", key_store=chains.key_store, key_password="", trust_store=chains.trust_store,
         trusts_expired=trusts_expired,
     )  # fmt: skip
-    return TlsStore(settings, (said if said is not None else []).append)
+    return TlsStore(settings, (warnings if warnings is not None else []).append)
 
 
 class Secured(asyncio.Transport):
@@ -91,17 +91,17 @@ def test_servers_check_each_others_certificate_dates(chains: Chains) -> None:
 
 
 @pytest.mark.parametrize(
-    ("trusts", "said"),
+    ("trusts", "warnings"),
     [
         (False, "is refused, unless zabka.ssl.trustExpired=true"),
         (True, "it is trusted all the same (zabka.ssl.trustExpired)"),
     ],
 )
-def test_log_names_expired_trust_anchors(chains: Chains, trusts: bool, said: str) -> None:
+def test_log_names_expired_trust_anchors(chains: Chains, trusts: bool, warnings: str) -> None:
     lines: list[str] = []
-    store(chains, trusts_expired=trusts, said=lines)
+    store(chains, trusts_expired=trusts, warnings=lines)
     assert [line.split(": ", 1)[1].split(" ")[0] for line in lines] == ["CN=old", "CN=old-self", "CN=old-leaf"]
-    assert all(line.startswith("ssl.trustStore.location=") and line.endswith(said) for line in lines)
+    assert all(line.startswith("ssl.trustStore.location=") and line.endswith(warnings) for line in lines)
 
 
 def test_client_without_tls_or_certificate_is_not_outdated(chains: Chains) -> None:

@@ -20,12 +20,12 @@ def silence(address: str) -> FaultTable:
     return FaultTable([HeldFault("peer-1", "silent", "cut", id="f1")], "peer-1", {address: "silent"})
 
 
-class Nobody(asyncio.Protocol):
+class SilentServer(asyncio.Protocol):
     """A server that never sends anything."""
 
 
 async def port_of(host: str) -> tuple[asyncio.AbstractServer, int]:
-    server = await listen(Nobody, host, 0, "the port")
+    server = await listen(SilentServer, host, 0, "the port")
     return server, server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
 
 
@@ -77,15 +77,15 @@ def test_server_listens_on_each_of_its_addresses_or_on_all() -> None:
 
 def test_missing_own_address_is_logged_and_all_missing_is_fatal() -> None:
     async def opened(host: str, port: int) -> asyncio.AbstractServer:
-        return await listen(Nobody, host, port, "the quorum port")
+        return await listen(SilentServer, host, port, "the quorum port")
 
     async def scenario() -> None:
-        told: list[str] = []
-        ports = await listen_each([("127.0.1.1", 0), ("198.51.100.7", 0)], opened, told.append)
-        assert len(told) == 1 and "the quorum port" in told[0]
+        logged: list[str] = []
+        ports = await listen_each([("127.0.1.1", 0), ("198.51.100.7", 0)], opened, logged.append)
+        assert len(logged) == 1 and "the quorum port" in logged[0]
         ports.close()
         with pytest.raises(PortError):
-            await listen_each([("198.51.100.7", 0)], opened, told.append)
+            await listen_each([("198.51.100.7", 0)], opened, logged.append)
 
     asyncio.run(scenario())
 

@@ -155,10 +155,10 @@ async def with_client(peer: Ensemble, work) -> None:  # type: ignore[no-untyped-
 def test_lasting_watches_are_rearmed_after_a_server_restart(peer: Ensemble) -> None:
     async def scene() -> None:
         async with asyncio.timeout(30), connect(peer.hosts, session_timeout_ms=2_000) as client:
-            told: list[WatchEvent] = []
+            notified: list[WatchEvent] = []
             await client.create("/a")
-            await client.add_watch("/", told.append, recursive=True)
-            await client.add_watch("/a", told.append)
+            await client.add_watch("/", notified.append, recursive=True)
+            await client.add_watch("/a", notified.append)
             lost = asyncio.Event()
             client.add_listener(lambda state: lost.set() if state is SessionState.SUSPENDED else None)
             peer.kill(1)
@@ -167,7 +167,7 @@ def test_lasting_watches_are_rearmed_after_a_server_restart(peer: Ensemble) -> N
             await client.set("/a", b"after")
             await client.create("/a/b")
             await client.sync("/")
-            assert [event[:2] for event in told] == [
+            assert [event[:2] for event in notified] == [
                 (EventType.DATA_CHANGED, "/a"),
                 (EventType.CREATED, "/a/b"),
                 (EventType.CHILDREN_CHANGED, "/a"),

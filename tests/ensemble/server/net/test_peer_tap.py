@@ -23,7 +23,7 @@ class Connected:
         return ("127.0.0.1", 2888 if name == "sockname" else 40_000)
 
 
-class Heard:
+class TapRecords:
     """A tap, one connection, and the messages recorded from it."""
 
     def __init__(self, directory: Path, level_is_all: bool) -> None:
@@ -52,23 +52,23 @@ class Heard:
 
 
 @pytest.fixture
-def control(tmp_path: Path) -> Heard:
-    return Heard(tmp_path, level_is_all=False)
+def control(tmp_path: Path) -> TapRecords:
+    return TapRecords(tmp_path, level_is_all=False)
 
 
-def test_peer_tap_reports_writes_of_brokers_only(control: Heard) -> None:
+def test_peer_tap_reports_writes_of_brokers_only(control: TapRecords) -> None:
     before = control.write(BROKER)
     registered, mine, others = control.register(), control.write(BROKER), control.write(OTHER)
     for zxid in (before, registered, mine, others):
         control.tap.packets_received(control.line, [Ack(zxid)])
         control.tap.packets_sent(control.line, [Commit(zxid)])
-    told = [(each.kind, each.subject["zxid"]) for each in control.written()]
-    assert [zxid for kind, zxid in told if kind == "PROPOSAL"] == [hex(registered), hex(mine)]
+    sent = [(each.kind, each.subject["zxid"]) for each in control.written()]
+    assert [zxid for kind, zxid in sent if kind == "PROPOSAL"] == [hex(registered), hex(mine)]
     for kind in ("ACK", "COMMIT"):
-        assert [zxid for each, zxid in told if each == kind] == [hex(registered), hex(mine)]
+        assert [zxid for each, zxid in sent if each == kind] == [hex(registered), hex(mine)]
 
 
-def test_peer_tap_reports_cumulative_ack_of_a_reported_txn(control: Heard) -> None:
+def test_peer_tap_reports_cumulative_ack_of_a_reported_txn(control: TapRecords) -> None:
     control.register()
     later = control.write(OTHER)
     control.tap.packets_received(control.line, [Ack(later, cumulative=True), Ack(Zxid(later + 1), cumulative=True)])
@@ -76,7 +76,7 @@ def test_peer_tap_reports_cumulative_ack_of_a_reported_txn(control: Heard) -> No
     assert [each.subject["zxid"] for each in acks] == [hex(later)]
 
 
-def test_peer_tap_reports_all_sessions_until_they_end(control: Heard) -> None:
+def test_peer_tap_reports_all_sessions_until_they_end(control: TapRecords) -> None:
     control.propose(OTHER, OpCode.CREATE_SESSION, CreateSessionTxn(4_000))
     control.register()
     control.propose(BROKER, OpCode.CLOSE_SESSION, CloseSessionTxn(["/brokers/ids/7"]))
@@ -84,7 +84,7 @@ def test_peer_tap_reports_all_sessions_until_they_end(control: Heard) -> None:
     assert [each.subject["op"] for each in control.written()] == ["createSession", "create", "closeSession"]
 
 
-def test_closed_clients_leave_no_state_in_the_tap(control: Heard) -> None:
+def test_closed_clients_leave_no_state_in_the_tap(control: TapRecords) -> None:
     tap = control.tap
     for number in range(50):
         connection, session = ConnectionId(number), SessionId(1_000 + number % 40)
@@ -104,7 +104,7 @@ def test_peer_tap_reports_phases_and_pings_only_in_full_mode(tmp_path: Path) -> 
     packets = [FollowerInfo(1, 2), Ping(Zxid(1))]  # type: ignore[arg-type]
     kinds = []
     for everything in (False, True):
-        heard = Heard(tmp_path / str(everything), level_is_all=everything)
-        heard.tap.packets_sent(heard.line, packets)
-        kinds.append([each.kind for each in heard.written()])
+        records = TapRecords(tmp_path / str(everything), level_is_all=everything)
+        records.tap.packets_sent(records.line, packets)
+        kinds.append([each.kind for each in records.written()])
     assert kinds == [["FOLLOWERINFO"], ["FOLLOWERINFO", "PING"]]

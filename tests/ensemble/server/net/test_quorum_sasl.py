@@ -137,12 +137,12 @@ class Owner:
     """Receives every callback of the two kinds of ports; `news` is set at each message."""
 
     def __init__(self, news: asyncio.Event) -> None:
-        self.heard: list[object] = []
+        self.received: list[object] = []
         self.complaints: list[str] = []
         self._news = news
 
     def _note(self, what: object) -> None:
-        self.heard.append(what)
+        self.received.append(what)
         self._news.set()
 
     def on_link_up(self, link: LinkId, to: PeerId) -> None:
@@ -215,11 +215,13 @@ async def follow(leader: dict[str, object], learner: dict[str, object]) -> tuple
             await news.wait()
 
     async with asyncio.timeout(10):
-        await until(lambda: ("up", 1) in learning.heard or ("failed", 1) in learning.heard)
-        if ("up", 1) in learning.heard:
+        await until(lambda: ("up", 1) in learning.received or ("failed", 1) in learning.received)
+        if ("up", 1) in learning.received:
             quorum[1].send(LinkId(1), [HELLO])
             quorum[1].flush()
-            await until(lambda: HELLO in leading.heard and (2, 2) in leading.heard and (1, 2) in learning.heard)
+            await until(
+                lambda: HELLO in leading.received and (2, 2) in leading.received and (1, 2) in learning.received
+            )
         else:
             await until(lambda: len(leading.complaints) >= 2 and len(learning.complaints) >= 2)
     for port in (*quorum, *elections):
@@ -238,7 +240,7 @@ def test_wrong_learner_password_is_logged_once_a_port_by_both(tmp_path: Path) ->
     leader, learner = asyncio.run(
         follow(secured(settings(), False, tmp_path), secured(settings("guess"), False, tmp_path))
     )
-    assert HELLO not in leader.heard and (2, 2) not in leader.heard
+    assert HELLO not in leader.received and (2, 2) not in leader.received
     refused = "SASL: the server refused this one's user or password (quorum.auth.learner.saslLoginContext)"
     assert {f"{port} port: SASL: a wrong password" for port in ("quorum", "election")} == set(leader.complaints)
     assert {f"{port} port: {refused}" for port in ("quorum", "election")} <= set(learner.complaints)
@@ -249,8 +251,8 @@ def test_quorum_sasl_can_be_required_one_server_at_a_time(tmp_path: Path) -> Non
     without, lenient = secured(None, False, tmp_path), secured(settings(learner=False, server=False), False, tmp_path)
     calling = secured(settings(server=False), False, tmp_path)
     for leader, learner in ((lenient, without), (without, lenient), (lenient, calling), (calling, lenient)):
-        heard = asyncio.run(follow(leader, learner))
-        assert [owner.complaints for owner in heard] == [[], []]
+        received = asyncio.run(follow(leader, learner))
+        assert [owner.complaints for owner in received] == [[], []]
 
 
 # -- configuration ---------------------------------------------------------------------------------------------------

@@ -89,11 +89,11 @@ def test_unlimited_descriptors_fall_back_to_open_max() -> None:
 
 
 def test_node_raises_its_descriptor_limit_to_the_maximum() -> None:
-    asks = "import resource; from zabka.ensemble.runtime.descriptors import may_open_all_files; "
-    asks += "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 200)); may_open_all_files(); "
-    asks += "print(resource.getrlimit(resource.RLIMIT_NOFILE))"
-    told = subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True, check=True, timeout=60)
-    assert told.stdout == "(200, 200)\n"
+    script = "import resource; from zabka.ensemble.runtime.descriptors import may_open_all_files; "
+    script += "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 200)); may_open_all_files(); "
+    script += "print(resource.getrlimit(resource.RLIMIT_NOFILE))"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert result.stdout == "(200, 200)\n"
 
 
 class Hub:
@@ -104,13 +104,13 @@ class Hub:
 
     def __init__(self) -> None:
         self.listener = self
-        self.told = ""
+        self.reason = ""
 
     def refusal(self, transport: object, dialled: object) -> str:
         return "no"
 
     def on_peer_broken(self, remote: str, reason: str) -> None:
-        self.told = reason
+        self.reason = reason
 
 
 def option(connection: socket.socket, name: str) -> int:
@@ -132,4 +132,4 @@ def test_election_connection_ends_when_votes_are_unacknowledged() -> None:
         # One lost probe does not end the connection: the kernel counts no probes if there is a user timeout.
         idle_s, every_s = option(connection, "TCP_KEEPIDLE"), option(connection, "TCP_KEEPINTVL")
         assert idle_s + 2 * every_s < UNACKNOWLEDGED_MS / 1000
-    assert "no" in hub.told
+    assert "no" in hub.reason

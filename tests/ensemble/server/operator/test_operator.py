@@ -168,9 +168,9 @@ def test_environment_works_without_home_or_writable_directory(monkeypatch: pytes
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    told = environment()
+    described = environment()
     monkeypatch.chdir(tmp_path)
-    assert [told[key] for key in ("java.io.tmpdir", "user.name", "user.home", "user.dir")] == ["<NA>"] * 4
+    assert [described[key] for key in ("java.io.tmpdir", "user.name", "user.home", "user.dir")] == ["<NA>"] * 4
 
 
 def test_unknown_command_ends_its_connection_without_reply(peer: Watched) -> None:

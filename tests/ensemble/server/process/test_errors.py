@@ -179,10 +179,10 @@ class Listener:
     def __init__(self) -> None:
         self.broken: list[str] = []
         self.unlisted: list[tuple[int, str]] = []
-        self.heard = asyncio.Event()
+        self.received = asyncio.Event()
 
     def on_notification(self, src, notification) -> None:
-        self.heard.set()
+        self.received.set()
 
     def on_voter_unreachable(self, peer_id) -> None: ...
 
@@ -213,7 +213,7 @@ def test_second_server_with_same_id_is_rejected_and_both_named() -> None:
         listener = Listener()
         port, mine, address = await election_port(listener)
         real, real_writer = await knock(mine, encode_opening(3, [address]) + encode_notification(NOTHING_NEW))
-        await listener.heard.wait()
+        await listener.received.wait()
         for _ in range(2):
             double, writer = await knock(mine, encode_opening(3, ["127.0.0.1:9"]))
             assert await double.read() == b""
@@ -238,7 +238,7 @@ def test_server_at_the_configured_address_replaces_an_impostor() -> None:
         listener = Listener()
         port, mine, address = await election_port(listener)
         wrong, wrong_writer = await knock(mine, encode_opening(3, ["127.0.0.1:9"]) + encode_notification(NOTHING_NEW))
-        await listener.heard.wait()
+        await listener.received.wait()
         _, right_writer = await knock(mine, encode_opening(3, [address]))
         assert await wrong.read() == b""
         assert len(listener.broken) == 1 and "two servers have the id 3" in listener.broken[0]
@@ -291,10 +291,10 @@ def test_unlisted_servers_that_left_keep_no_place() -> None:
         listener = Listener()
         port, mine, _ = await election_port(listener)
         for peer_id in range(100, 101 + UNLISTED_MAX):
-            listener.heard.clear()
+            listener.received.clear()
             opening = encode_opening(peer_id, ["127.0.0.1:9"]) + encode_notification(NOTHING_NEW)
             reader, writer = await knock(mine, opening)
-            await listener.heard.wait()
+            await listener.received.wait()
             writer.close()
             assert await reader.read() == b""
             await until(lambda peer_id=peer_id: peer_id not in port._connections)
@@ -313,7 +313,7 @@ def test_server_that_announces_any_address_is_called_as_listed(announced: str) -
         listener = Listener()
         port, mine, _ = await election_port(listener)
         _, writer = await knock(mine, encode_opening(3, [announced]) + encode_notification(NOTHING_NEW))
-        await listener.heard.wait()
+        await listener.received.wait()
         addresses = port._addresses_of(PeerId(3))
         writer.close()
         await port.close()
@@ -441,9 +441,9 @@ def test_a_missing_or_unusable_file_is_one_line(solo: Ensemble) -> None:
     (data / "myid").unlink()
     for trial, message in trials.items():
         config.write_text(trial)
-        code, said = solo.run_to_its_end(1)
-        assert (code, len(said.splitlines())) == (1, 1), said
-        assert said.startswith("zabka peer: ") and message in said
+        code, output = solo.run_to_its_end(1)
+        assert (code, len(output.splitlines())) == (1, 1), output
+        assert output.startswith("zabka peer: ") and message in output
     config.unlink()
     assert solo.run_to_its_end(1) == (1, f"zabka peer: {config} cannot be read: No such file or directory\n")
 

@@ -55,8 +55,8 @@ def test_each_role_has_its_own_metrics(watched: Ensemble) -> None:
         }
 
         def counts() -> list[int]:
-            told = {server: metrics(watched, server) for server in stages}
-            return [int(told[server][f"cnt_{stage}"]) for server, names in stages.items() for stage in names]
+            values = {server: metrics(watched, server) for server in stages}
+            return [int(values[server][f"cnt_{stage}"]) for server, names in stages.items() for stage in names]
 
         wait_until(lambda: all(count >= 2 for count in counts()))
         of_leader, of_observer, of_follower = (metrics(watched, i) for i in (leader, 4, follower))

@@ -165,12 +165,12 @@ def test_thawed_leader_never_answers_a_sync_with_old_data(trio: Ensemble) -> Non
                     writer.set("/value", b"%d" % number)
             finally:
                 pause(trio.processes[old], False)
-            assert said(answers) in (None, b"%d" % number), "the past was read behind a sync"
+            assert read_result(answers) in (None, b"%d" % number), "the past was read behind a sync"
             reader.retry(reader.sync, "/value")
             assert reader.retry(reader.get, "/value")[0] == b"%d" % number
 
 
-def said(answers: list[object]) -> bytes | None:
+def read_result(answers: list[object]) -> bytes | None:
     """Return the result of the read after the sync; None if the connection was closed instead, which is correct as
     well."""
     sync, get = answers

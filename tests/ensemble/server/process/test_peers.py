@@ -267,11 +267,11 @@ def test_peer_that_cannot_run_logs_one_line_and_exits_1(solo: Ensemble) -> None:
     (solo.directory / "other" / "myid").write_text("1")
     for text, message in trials.items():
         solo.config(2).write_text(text)
-        code, said = solo.run_to_its_end(2)
+        code, output = solo.run_to_its_end(2)
         assert code == 1
-        assert message in said
-        assert "Traceback" not in said
-        assert said.splitlines()[-1].startswith("zabka peer: ")
+        assert message in output
+        assert "Traceback" not in output
+        assert output.splitlines()[-1].startswith("zabka peer: ")
     assert solo.word(1, "ruok") == "imok"
 
 
@@ -286,10 +286,10 @@ def test_damaged_log_is_rejected_by_name(solo: Ensemble) -> None:
     raw = bytearray(log.read_bytes())
     raw[300] ^= 0xFF
     log.write_bytes(raw)
-    code, said = solo.run_to_its_end(1)
+    code, output = solo.run_to_its_end(1)
     assert code == 1
-    assert "log.100000001: bad checksum at offset" in said
-    assert "Traceback" not in said
+    assert "log.100000001: bad checksum at offset" in output
+    assert "Traceback" not in output
 
 
 def test_invalid_requests_end_at_most_their_own_connection(trio: Ensemble) -> None:

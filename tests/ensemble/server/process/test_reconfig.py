@@ -48,8 +48,8 @@ def test_an_observer_joins_becomes_a_voter_and_the_leader_leaves(tmp_path: Path)
             wait_for_membership(ensemble, text, left)
             write(client, 5)
             assert sorted(client.retry(client.get_children, "/kept")) == ["1", "2", "3", "4", "5"]
-        code, said = ensemble.run_to_its_end(leader)
-        assert (code, f"there is no server.{leader}" in said) == (1, True), "it knows that it was removed"
+        code, output = ensemble.run_to_its_end(leader)
+        assert (code, f"there is no server.{leader}" in output) == (1, True), "it knows that it was removed"
     finally:
         ensemble.close()
 
@@ -68,8 +68,8 @@ def test_a_server_moves_to_other_ports(tmp_path: Path) -> None:
             ensemble.client_ports[moved] = client_port
             wait_for_membership(ensemble, text, (1, 2, 3))
             conf = ensemble.word(moved, "conf")
-            told = f"clientPort={client_port}\n", f"quorumPort={quorum}\n", f"electionPort={election}\n"
-            assert all(line in conf for line in told), "it tells where it is, not where it was"
+            expected_lines = f"clientPort={client_port}\n", f"quorumPort={quorum}\n", f"electionPort={election}\n"
+            assert all(line in conf for line in expected_lines), "it tells where it is, not where it was"
             members = ",".join(line.partition(";")[0] for line in text.splitlines() if line.startswith("server."))
             text = client.retry(client.reconfig, None, None, members)[0].decode()
             wait_for_membership(ensemble, text, (1, 2, 3))

@@ -132,12 +132,12 @@ def test_sasl_authenticates_a_client(secured: Secured) -> None:
 def test_a_wrong_sasl_password_ends_the_client(secured: Secured) -> None:
     options = {"mechanism": "DIGEST-MD5", "username": "jaasuser", "password": "swordfish"}
     client = KazooClient(f"127.0.0.1:{secured.plain_port}", timeout=10, sasl_options=options)
-    heard: list[str] = []
-    client.add_listener(lambda state: heard.append(client.client_state))
+    states: list[str] = []
+    client.add_listener(lambda state: states.append(client.client_state))
     try:
         # kazoo's `start` would wait for a connection that may have ended by the time it looks.
         client.start_async()
-        wait_until(lambda: "AUTH_FAILED" in (client.client_state, *heard))
+        wait_until(lambda: "AUTH_FAILED" in (client.client_state, *states))
         with pytest.raises((AuthFailedError, ConnectionClosedError)):
             client.get("/")
     finally:
@@ -230,11 +230,11 @@ def test_a_wrong_store_password_is_one_clear_line(secured: Secured, tmp_path: Pa
     text = secured.peer.config(1).read_text().replace("sesame-street", "wrong-one")
     text = text.replace(str(secured.peer.directory / "1" / "data"), str(tmp_path / "1" / "data"))
     other.config(1).write_text(text)
-    code, said = other.run_to_its_end(1)
+    code, output = other.run_to_its_end(1)
     assert code == 1
-    assert said.splitlines()[-1].startswith("zabka peer: ssl.keyStore.location=")
-    assert "Traceback" not in said
-    assert "wrong-one" not in said
+    assert output.splitlines()[-1].startswith("zabka peer: ssl.keyStore.location=")
+    assert "Traceback" not in output
+    assert "wrong-one" not in output
 
 
 def test_servers_move_to_tls_one_by_one_and_reject_wrong_names(tmp_path: Path) -> None:
