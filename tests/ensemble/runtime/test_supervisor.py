@@ -73,13 +73,13 @@ def test_supervision_continues_when_the_report_fails(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("failure", [ValueError("x"), OSError(24, "Too many open files")])
 def test_referenced_task_ends_its_node_when_it_fails(failure: Exception) -> None:
     async def scenario() -> None:
-        report: asyncio.Future[tuple[str, BaseException | None]] = asyncio.get_running_loop().create_future()
+        failed: asyncio.Future[tuple[str, BaseException | None]] = asyncio.get_running_loop().create_future()
         AsyncioRuntime(
-            asyncio.get_running_loop(), on_failure=lambda name, report: report.set_result((name, report.__cause__))
+            asyncio.get_running_loop(), on_failure=lambda name, report: failed.set_result((name, report.__cause__))
         )
         kept = asyncio.create_task(Work(failure)(), name="accept")
         ends_loudly(kept)
-        assert await asyncio.wait_for(report, 5) == ("accept failed", failure)
+        assert await asyncio.wait_for(failed, 5) == ("accept failed", failure)
         assert kept.done()
 
     run(scenario())
