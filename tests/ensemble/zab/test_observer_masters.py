@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.ensemble.zab.test_faults import heal_and_converge, inject, mend
+from tests.ensemble.zab.test_faults import heal_and_converge, inject, repair
 from tests.ensemble.zab.zab_driver import World
 from zabka.ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
 from zabka.ensemble.zab.effects import CloseLink, SendPackets, SetTimer
@@ -233,7 +233,7 @@ def storm(seed: int) -> World:
         if random.random() < 0.4:
             inject(made, random, random.choice(faults), ids)
         if random.random() < 0.35:
-            mend(made, random, ids)
+            repair(made, random, ids)
     return made
 
 
