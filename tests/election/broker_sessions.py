@@ -1,4 +1,4 @@
-"""Whose session it was that ended."""
+"""Expired sessions of brokers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from zabka.testing.live.cluster import LiveCluster
 
 
 def expired(cluster: Cluster | LiveCluster, after_us: int | None = None) -> list[Happening]:
-    """The brokers' sessions that the ensemble declared dead since the test began, or after a moment.
+    """Return the broker sessions that expired since the start of the test, or after a moment.
 
-    Other clients' do not count.  A client that turns away from a server that does not answer in time never hears of the
-    session that this server made for it: nobody closes that one, and it ends by its timeout, perhaps in a later test.
+    Sessions of other clients do not count. A client that leaves a server which does not answer in time never receives
+    the session that this server created for it: that session is not closed, and expires later, perhaps in another test.
     """
     brokers = {event["session_id"] for event in cluster.events("broker_registered", after_us=-1)}
     ended = cluster.events("session_expired", after_us=after_us)

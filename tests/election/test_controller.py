@@ -1,4 +1,4 @@
-"""The controller and the leaders of its partitions: what their deaths and returns bring."""
+"""The controller and the leaders of its partitions: the effects of their crashes and returns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from zabka.testing.simulated.cluster import SimulatedCluster
 
 
 def failover_ms_max(cluster: Cluster) -> int:
-    """The old session expires, which the ensemble looks for every tick; then somebody takes over within a second."""
+    """The old session expires, which the ensemble checks every tick; another broker takes over within a second after
+    that."""
     tick_ms = int(cluster.settings("peer-1")["tickTime"])
     return int(cluster.settings()["zookeeper.session.timeout.ms"]) + 2 * tick_ms + 1_000
 
@@ -22,7 +23,7 @@ def controller_of(cluster: Cluster) -> Broker:
 
 
 def successor_of(cluster: Cluster, dead: Broker, epoch: int) -> Broker:
-    """Whoever is controller once the epoch has risen."""
+    """Wait for the broker that is controller once the epoch has risen."""
     return cluster.until(
         lambda: cluster.controller_epoch > epoch and cluster.controller not in (None, dead) and cluster.controller,
         2 * failover_ms_max(cluster) / 1000,
@@ -35,7 +36,7 @@ def all_in_sync(cluster: Cluster, topic: str) -> bool:
 
 
 def led_on(before: Sequence[Partition], now: Sequence[Partition], dead: Broker, bump: int) -> bool:
-    """Has each partition that the dead broker led a new leader, from what was left of its ISR?"""
+    """Return whether each partition that the dead broker led has a new leader from the rest of its ISR."""
     return all(
         (new.leader in old.isr and new.leader != dead.id and new.leader_epoch == old.leader_epoch + bump)
         for old, new in zip(before, now, strict=True)
@@ -44,7 +45,7 @@ def led_on(before: Sequence[Partition], now: Sequence[Partition], dead: Broker, 
 
 
 @pytest.mark.scenario(34)
-def test_a_killed_controller_is_succeeded_in_time_and_its_partitions_are_led_on(cluster: Cluster) -> None:
+def test_killed_controller_is_replaced_and_leaders_elected(cluster: Cluster) -> None:
     orders = cluster.topics.create("orders", partitions=3)
     controller = controller_of(cluster)
     epoch = cluster.controller_epoch
@@ -58,7 +59,7 @@ def test_a_killed_controller_is_succeeded_in_time_and_its_partitions_are_led_on(
     elected = cluster.until(lambda: cluster.events("controller_elected", after_us=killed_us))
     assert [event["controller_epoch"] for event in elected] == [epoch + 1]
     assert elected[0]["mono_us"] - killed_us <= failover_ms_max(cluster) * 1000
-    # The failover first writes that the partition has no leader (+1), then who leads it now (+1).
+    # The failover first writes that the partition has no leader (+1), then its new leader (+1).
     cluster.until(lambda: led_on(before, orders.partitions, controller, bump=2))
     assert only(cluster.events("leader_elected", after_us=killed_us), unclean=True) == []
 
@@ -70,7 +71,7 @@ def test_a_killed_controller_is_succeeded_in_time_and_its_partitions_are_led_on(
 @pytest.mark.scenario(34)
 @pytest.mark.scenario(39)
 @pytest.mark.parametrize("cluster", ["simulated", pytest.param("live", marks=pytest.mark.long)], indirect=True)
-def test_a_killed_leader_that_is_not_controller_costs_one_leader_epoch(cluster: Cluster) -> None:
+def test_killed_leader_costs_one_leader_epoch(cluster: Cluster) -> None:
     controller = controller_of(cluster)
     epoch = cluster.controller_epoch
     first, second = (broker for broker in cluster.brokers.values() if broker.id != controller.id)
@@ -82,9 +83,9 @@ def test_a_killed_leader_that_is_not_controller_costs_one_leader_epoch(cluster: 
     cluster.until(lambda: not first.registered, failover_ms_max(cluster) / 1000)
     led, followed = cluster.until(lambda: led_on(before, now := orders.partitions, first, bump=1) and now)
 
-    # The next one of the assignment leads.
+    # The next replica of the assignment leads.
     assert led.leader == second.id
-    # Where it only followed it leaves the ISR, and the leader stays.
+    # Partitions that it only followed lose it from their ISR, and keep their leader.
     cluster.until(lambda: orders.partitions[1].isr == [second.id, controller.id])
     assert followed.leader == second.id
     assert cluster.controller == controller
@@ -92,14 +93,14 @@ def test_a_killed_leader_that_is_not_controller_costs_one_leader_epoch(cluster: 
 
     first.start()
     cluster.until(lambda: all_in_sync(cluster, "orders"))
-    # Back in the ISR it follows, until a preferred election gives it the leadership back.
+    # Back in the ISR it follows, until a preferred election makes it leader again.
     assert orders.partitions[0].leader == second.id
     assert cluster.elect("PREFERRED", "orders", 0) is None
     cluster.until(lambda: orders.partitions[0].leader == first.id)
 
 
 @pytest.mark.scenario(37)
-def test_a_broker_that_stops_hands_its_leaderships_over_first(cluster: Cluster) -> None:
+def test_stopping_broker_hands_over_its_leaderships_first(cluster: Cluster) -> None:
     controller = controller_of(cluster)
     leaver = next(broker for broker in cluster.brokers.values() if broker.id != controller.id)
     others = [number for number in cluster.brokers if number != leaver.id]
@@ -112,7 +113,7 @@ def test_a_broker_that_stops_hands_its_leaderships_over_first(cluster: Cluster) 
 
     after = cluster.until(lambda: (now := orders.partitions[0]).leader in others and now)
     assert leaver.id not in after.isr
-    # Nobody had to wait for its session to expire.
+    # The failover did not have to wait for a session to expire.
     assert broker_sessions.expired(cluster) == []
     counts = workload.stop()
     assert (counts.failed, counts.lost) == (0, 0)
@@ -120,7 +121,7 @@ def test_a_broker_that_stops_hands_its_leaderships_over_first(cluster: Cluster) 
     cluster.until(lambda: all_in_sync(cluster, "orders"))
 
 
-def test_every_broker_learns_who_is_controller(cluster: Cluster) -> None:
+def test_every_broker_learns_the_controller(cluster: Cluster) -> None:
     controller = controller_of(cluster)
     epoch = cluster.controller_epoch
     controller.kill()
@@ -137,7 +138,7 @@ def test_every_broker_learns_who_is_controller(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("zabka_seed", range(20))
-def test_in_every_world_the_controller_is_succeeded_in_time(zabka_world: SimulatedCluster) -> None:
+def test_controller_is_replaced_in_time_in_every_world(zabka_world: SimulatedCluster) -> None:
     for _ in range(3):
         controller = controller_of(zabka_world)
         epoch = zabka_world.controller_epoch

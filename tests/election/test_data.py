@@ -1,4 +1,4 @@
-"""A cluster's data outlives its processes: stopped and started again, it finds its topics and its records."""
+"""A cluster's data survives its processes: after a stop and a start its topics and records are still there."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from zabka.testing.live.start import start_live, stop_live
 
 STOP_S_MAX = 20
 READY_S_MAX = 12
-"""A few seconds, on a machine that does nothing else."""
+"""A few seconds on an idle machine."""
 
 
 def processes(data: Path) -> list[int]:
-    """The pids of everything that a cluster consists of."""
+    """Return the pids of all processes of a cluster."""
     command = [sys.executable, "-P", "-m", "zabka.cli.main", "status", "--json", "--data", str(data)]
-    said = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout)
-    return [said["agent_pid"], *(process["pid"] for process in said["processes"])]
+    status = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout)
+    return [status["agent_pid"], *(process["pid"] for process in status["processes"])]
 
 
 def is_alive(pid: int) -> bool:
@@ -36,7 +36,7 @@ def is_alive(pid: int) -> bool:
 
 
 def listening(data: Path) -> list[int]:
-    """Those ports of a cluster that somebody listens on."""
+    """Return the ports of a cluster that accept connections."""
     topology = load(data)
     assert topology is not None
     ports = [topology.api_port, topology.hosts[0].agent_port, *(broker.port for broker in topology.brokers)]
@@ -52,7 +52,7 @@ def listening(data: Path) -> list[int]:
 
 
 def end(cluster: LiveCluster, how: signal.Signals) -> None:
-    """Signal `up`, and see that nothing of it is left."""
+    """Send `up` a signal, and assert that none of its processes and ports remain."""
     pids = processes(cluster.data)
     assert all(is_alive(pid) for pid in pids)
     assert len(listening(cluster.data)) == 2 + 3 + 3 * 3
@@ -69,7 +69,7 @@ def end(cluster: LiveCluster, how: signal.Signals) -> None:
 @pytest.mark.long
 @pytest.mark.scenario(3)
 @pytest.mark.scenario(33)
-def test_a_second_up_finds_topics_and_records_and_a_signal_leaves_no_process_and_no_port(tmp_path: Path) -> None:
+def test_restart_keeps_records_and_a_signal_frees_all_ports(tmp_path: Path) -> None:
     first = start_live(tmp_path)
     try:
         first.topics.create("orders", partitions=2, config={"min.insync.replicas": "2"})

@@ -1,4 +1,4 @@
-"""The ensemble loses its leader, or its quorum: what clients, brokers and the controller notice of it."""
+"""The ensemble loses its leader, or its quorum: the effects on clients, brokers and the controller."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def another_leader(cluster: Cluster, dead: Peer) -> Peer:
 
 
 def kill_the_leader(cluster: Cluster) -> Peer:
-    """Kill the ZAB leader, wait for another one, and bring the dead peer back as a follower; the new leader."""
+    """Kill the ZAB leader, wait for another one, restart the dead peer as a follower, and return the new leader."""
     dead = cluster.until(lambda: cluster.zab_leader)
     killed_us = cluster.now_us
     dead.kill()
@@ -44,8 +44,8 @@ def kill_the_leader(cluster: Cluster) -> Peer:
 
 
 def nothing_was_elected(cluster: Cluster, since_us: int) -> None:
-    """No broker lost its session, and neither the controller nor any partition's leader has changed, unless the
-    controller gave leaderships back to preferred replicas, as it does now and then."""
+    """No broker lost its session, and neither the controller nor any partition's leader has changed, except when the
+    controller gave leaderships back to preferred replicas, as it does from time to time."""
     kinds = ("controller_elected", "controller_resigned", "leader_elected", "isr_changed")
     changes = cluster.events(*kinds, after_us=since_us)
     assert [change for change in changes if change.get("cause") != "preferred"] == []
@@ -54,7 +54,7 @@ def nothing_was_elected(cluster: Cluster, since_us: int) -> None:
 
 
 def kill_leaders(cluster: Cluster, count: int) -> None:
-    """ZAB leaders, one after the other, under a producer as well."""
+    """Kill ZAB leaders one after the other, with a producer running."""
     cluster.topics.create("orders", partitions=3)
     cluster.until(lambda: all(partition.in_sync for partition in cluster.topics["orders"].partitions))
     controller = cluster.until(lambda: cluster.controller)
@@ -70,7 +70,7 @@ def kill_leaders(cluster: Cluster, count: int) -> None:
     nothing_was_elected(cluster, since_us)
     assert cluster.controller == controller
     assert cluster.controller_epoch == epoch
-    # Records do not travel by the ensemble.
+    # Records do not pass through the ensemble.
     counts = workload.stop()
     assert (counts.failed, counts.lost, counts.verified) == (0, 0, True)
     epochs = [event["epoch"] for event in cluster.events("leader_established", after_us=since_us)]
@@ -80,7 +80,7 @@ def kill_leaders(cluster: Cluster, count: int) -> None:
 
 @contextmanager
 def writing(hosts: str) -> Iterator[list[int]]:
-    """A client that creates one znode after the other; the numbers that were acknowledged so far."""
+    """Run a client that creates one znode after the other; yield the numbers acknowledged so far."""
     acknowledged: list[int] = []
     done = threading.Event()
     client = KazooClient(hosts, timeout=6.0)
@@ -94,7 +94,7 @@ def writing(hosts: str) -> Iterator[list[int]]:
             try:
                 client.create(f"/written/{number}", str(number).encode())
             except KazooException:
-                # Nobody knows whether it was written: it was not acknowledged.
+                # It may or may not have been written: it was not acknowledged.
                 done.wait(0.02)
             else:
                 acknowledged.append(number)
@@ -133,7 +133,7 @@ def test_leaders_killed_in_a_row_cost_no_acknowledged_write(zabka_cluster: LiveC
         reader.close()
 
 
-def test_ten_leaders_killed_cost_no_acknowledged_write_in_the_world(zabka_world: SimulatedCluster) -> None:
+def test_ten_killed_zab_leaders_cost_no_acknowledged_write(zabka_world: SimulatedCluster) -> None:
     world = zabka_world.world
     runtime = SimRuntime(world.scheduler, derive_random(0, "writer"))
     writer = Writer(client_on(world.network, runtime, world.zookeeper_connect, "writer"), runtime, 20)
@@ -146,7 +146,7 @@ def test_ten_leaders_killed_cost_no_acknowledged_write_in_the_world(zabka_world:
     assert writer.violations == []
 
 
-def test_without_a_quorum_records_flow_and_nothing_is_elected_until_one_peer_returns(cluster: Cluster) -> None:
+def test_without_quorum_records_flow_but_no_leader_is_elected(cluster: Cluster) -> None:
     cluster.topics.create("orders", partitions=3)
     cluster.until(lambda: all(partition.in_sync for partition in cluster.topics["orders"].partitions))
     controller = cluster.until(lambda: cluster.controller)
@@ -158,11 +158,11 @@ def test_without_a_quorum_records_flow_and_nothing_is_elected_until_one_peer_ret
     cluster.until(lambda: workload.counts.acknowledged > 10)
 
     since_us = cluster.now_us
-    # The other way round, the two that are left may elect one another first, and wait for initLimit.
+    # In the other order, the two that remain may elect one of themselves first, and wait for initLimit.
     other.kill()
     leader.kill()
     cluster.until(lambda: left.state == "LOOKING")
-    # Longer than any session lasts: who is to expire them?
+    # Longer than any session lasts: no server can expire sessions now.
     cluster.let_pass(session_s + 1)
 
     assert cluster.zab_leader is None
@@ -172,7 +172,7 @@ def test_without_a_quorum_records_flow_and_nothing_is_elected_until_one_peer_ret
 
     other.start()
     cluster.until_ready()
-    # It heals: sessions are reattached, not lost, and what needs the ensemble works again.
+    # The quorum returns: sessions are reattached, not lost, and operations that need the ensemble work again.
     cluster.topics.create("payments")
     assert cluster.controller == controller
     assert cluster.controller_epoch == epoch
@@ -181,7 +181,7 @@ def test_without_a_quorum_records_flow_and_nothing_is_elected_until_one_peer_ret
     assert (counts.failed, counts.lost, counts.verified) == (0, 0, True)
 
 
-def test_a_broker_that_dies_without_a_quorum_is_noticed_once_there_is_one(zabka_world: SimulatedCluster) -> None:
+def test_broker_that_dies_without_quorum_is_noticed_later(zabka_world: SimulatedCluster) -> None:
     orders = zabka_world.topics.create("orders", partitions=3)
     zabka_world.until(lambda: all(partition.in_sync for partition in orders.partitions))
     controller = zabka_world.until(lambda: zabka_world.controller)
@@ -200,7 +200,7 @@ def test_a_broker_that_dies_without_a_quorum_is_noticed_once_there_is_one(zabka_
     zabka_world.until(lambda: all(not p.offline and p.leader != controller.id for p in orders.partitions))
 
 
-def test_a_leader_cut_off_from_its_followers_steps_down(zabka_world: SimulatedCluster) -> None:
+def test_zab_leader_cut_off_from_its_followers_resigns(zabka_world: SimulatedCluster) -> None:
     leader = zabka_world.until(lambda: zabka_world.zab_leader)
     others = [peer for peer in zabka_world.peers.values() if peer.id != leader.id]
     for peer in others:

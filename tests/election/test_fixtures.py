@@ -1,4 +1,4 @@
-"""The fixtures themselves: what a test gets, and what it is told when something does not come true."""
+"""The fixtures themselves: their state at the start of a test, and the message of a condition that never holds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from zabka.testing.cluster import Cluster, ClusterFailed
 from zabka.testing.simulated.cluster import start_simulated
 
 
-def test_a_test_begins_with_a_cluster_that_is_whole_and_empty(cluster: Cluster) -> None:
+def test_test_starts_with_an_empty_cluster_in_sync(cluster: Cluster) -> None:
     assert {node.process for node in (*cluster.peers.values(), *cluster.brokers.values())} == {"running"}
     assert all(broker.registered for broker in cluster.brokers.values())
     assert cluster.controller is not None
@@ -30,7 +30,7 @@ def test_produced_records_can_be_consumed(cluster: Cluster) -> None:
     cluster.until(lambda: cluster.topics.names() == [])
 
 
-def test_a_refusal_says_why(cluster: Cluster) -> None:
+def test_rejection_contains_its_reason(cluster: Cluster) -> None:
     cluster.topics.create("orders")
 
     with pytest.raises(ClusterFailed, match="exists"):
@@ -42,13 +42,13 @@ def test_a_refusal_says_why(cluster: Cluster) -> None:
     assert cluster.elect("PREFERRED", "orders") == "ELECTION_NOT_NEEDED"
 
 
-def test_a_condition_that_does_not_come_true_says_what_was_seen_last(cluster: Cluster) -> None:
+def test_condition_timeout_message_has_the_last_value(cluster: Cluster) -> None:
     with pytest.raises(ClusterFailed, match=r"a fourth broker did not come true within 0\.2 s; seen last: 0"):
         cluster.until(lambda: len(cluster.brokers) - 3, 0.2, "a fourth broker")
 
 
 @pytest.mark.zabka(peers=1, brokers=1, settings={"replica.lag.time.max.ms": "1234"})
-def test_a_marked_test_gets_a_cluster_made_its_way(cluster: Cluster) -> None:
+def test_marked_test_gets_its_own_cluster_settings(cluster: Cluster) -> None:
     assert list(cluster.peers) == list(cluster.brokers) == [1]
     assert cluster.settings()["replica.lag.time.max.ms"] == "1234"
     assert cluster.settings("peer-1")["tickTime"] == "500"
@@ -84,6 +84,6 @@ def test_the_same_seed_gives_the_same_history() -> None:
 
 
 def test_the_settings_in_pytests_configuration_reach_the_cluster(cluster: Cluster, pytestconfig: pytest.Config) -> None:
-    wanted = dict(line.split("=") for line in pytestconfig.getini("zabka_settings"))
-    assert wanted
-    assert wanted.items() <= cluster.settings().items()
+    configured = dict(line.split("=") for line in pytestconfig.getini("zabka_settings"))
+    assert configured
+    assert configured.items() <= cluster.settings().items()

@@ -1,4 +1,4 @@
-"""Garbage on every port hurts the client that sends it, and nobody else."""
+"""Garbage on every port affects only the client that sends it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GARBAGE = {
     "a Kafka request without its list": struct.pack(">ihhih", 15, 32, 4, 1, -1) + bytes(5),
 }
 ANSWERS = {"the dashboard's port", "the agent's port"}
-"""They speak HTTP."""
+"""These ports serve HTTP."""
 
 
 def ports(cluster: LiveCluster) -> dict[str, tuple[str, int]]:
@@ -54,7 +54,7 @@ def pids(cluster: LiveCluster) -> dict[str, int | None]:
 
 @contextlib.contextmanager
 def sent(address: tuple[str, int], data: bytes) -> Iterator[socket.socket]:
-    """A connection on which that was sent; whoever listens may have closed it already."""
+    """Open a connection and send the data; the server may have closed it already."""
     with socket.create_connection(address, timeout=5) as connection:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             connection.sendall(data)
@@ -62,21 +62,21 @@ def sent(address: tuple[str, int], data: bytes) -> Iterator[socket.socket]:
 
 
 def answer(connection: socket.socket, timeout_s: float) -> bytes | None:
-    """What comes back until it is closed; None where it stays open, silent."""
+    """Return the data received until the connection closes; None if it stays open and silent."""
     connection.settimeout(timeout_s)
-    said = b""
+    received = b""
     try:
         while data := connection.recv(65_536):
-            said += data
+            received += data
     except TimeoutError:
-        return said or None
+        return received or None
     except ConnectionResetError:
         pass
-    return said
+    return received
 
 
-def nobody_noticed(cluster: LiveCluster, before: dict[str, int | None]) -> None:
-    """The same processes, leader, controller and brokers' sessions; and everything served."""
+def assert_undisturbed(cluster: LiveCluster, before: dict[str, int | None]) -> None:
+    """Assert the same processes, leader, controller and brokers' sessions, and that every node still serves."""
     disturbances = ("node_started", "node_stopped", "leader_established", "controller_elected")
     assert cluster.events(*disturbances, "leader_elected", "isr_changed") == []
     assert broker_sessions.expired(cluster) == []
@@ -86,7 +86,7 @@ def nobody_noticed(cluster: LiveCluster, before: dict[str, int | None]) -> None:
     assert [peer.phase for peer in cluster.peers.values()] == ["BROADCAST"] * len(cluster.peers)
 
 
-def test_garbage_on_every_port_hurts_its_sender_alone(zabka_cluster: LiveCluster) -> None:
+def test_garbage_on_every_port_affects_its_sender_only(zabka_cluster: LiveCluster) -> None:
     orders = zabka_cluster.topics.create("orders")
     zabka_cluster.until(lambda: orders.partitions[0].in_sync)
     workload = zabka_cluster.workload("orders", records_per_s=20)
@@ -97,19 +97,19 @@ def test_garbage_on_every_port_hurts_its_sender_alone(zabka_cluster: LiveCluster
     for port, address in ports(zabka_cluster).items():
         for what, garbage in GARBAGE.items():
             with sent(address, garbage) as connection:
-                said = answer(connection, 0.02)
-            assert said is None or len(said) < 100_000, f"{what} at {port}"
-            if said and port in ANSWERS:
-                assert said.startswith(b"HTTP/1.1 "), f"{what} at {port}: {said!r}"
-                assert b"Traceback" not in said
+                received = answer(connection, 0.02)
+            assert received is None or len(received) < 100_000, f"{what} at {port}"
+            if received and port in ANSWERS:
+                assert received.startswith(b"HTTP/1.1 "), f"{what} at {port}: {received!r}"
+                assert b"Traceback" not in received
 
     zabka_cluster.let_pass(0.5)
-    nobody_noticed(zabka_cluster, before)
+    assert_undisturbed(zabka_cluster, before)
     counts = workload.stop()
     assert (counts.failed, counts.lost) == (0, 0)
 
 
-def test_clients_that_never_finish_a_frame_are_waited_for_by_nobody(zabka_cluster: LiveCluster) -> None:
+def test_unfinished_frames_of_clients_block_no_other_client(zabka_cluster: LiveCluster) -> None:
     orders = zabka_cluster.topics.create("orders")
     zabka_cluster.until(lambda: orders.partitions[0].in_sync)
     zabka_cluster.begin_here()
@@ -119,8 +119,8 @@ def test_clients_that_never_finish_a_frame_are_waited_for_by_nobody(zabka_cluste
         for address in ports(zabka_cluster).values():
             for garbage in (GARBAGE["half a frame"], GARBAGE["a length and nothing"], b"", b"\x00"):
                 held.enter_context(sent(address, garbage))
-        nobody_noticed(zabka_cluster, before)
-        # And there is still room for an election.
+        assert_undisturbed(zabka_cluster, before)
+        # And there is still room for an election's connections.
         leader = zabka_cluster.until(lambda: zabka_cluster.zab_leader)
         leader.kill()
         zabka_cluster.until(lambda: zabka_cluster.zab_leader not in (None, leader))

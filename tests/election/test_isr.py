@@ -1,4 +1,4 @@
-"""The ISR: who leaves it, when, why, and who returns."""
+"""The ISR: which replicas leave it, when and why, and which return."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from zabka.testing.cluster import Broker, Cluster, Happening, Topic, Workload, o
 from zabka.testing.simulated.cluster import SimulatedCluster
 
 SLACK_US = 100_000
-"""A follower under load was last caught up a little before whatever holds it up, and an eviction takes an answer."""
+"""A follower under load was last caught up a little before the fault, and an eviction takes one reply."""
 LIVE_SLACK_US = 500_000
-"""The same on a machine with other things to do."""
+"""The same on a busy machine."""
 
 
 class Roles(NamedTuple):
-    """Three brokers, each with one thing to do, and a topic between the latter two, under load."""
+    """Three brokers, each with one role, and a topic on the latter two, under load."""
 
     controller: Broker
     leader: Broker
@@ -44,25 +44,25 @@ def isr_changes(cluster: Cluster, after_us: int) -> list[Happening]:
 
 
 def falls_behind(cluster: Cluster, roles: Roles, held_up_us: int) -> int:
-    """Watch the follower leave the ISR by lag; when it did, after it was held up, in microseconds."""
+    """Wait until the follower leaves the ISR by lag; return how long after the start of the fault, in microseconds."""
     lag_us = lag_max_ms(cluster) * 1000
     slack_us = SLACK_US if isinstance(cluster, SimulatedCluster) else LIVE_SLACK_US
     before = roles.orders.partitions[0]
     (left,) = cluster.until(lambda: isr_changes(cluster, held_up_us), 3 * lag_us / 1_000_000, "the follower's eviction")
     assert (left["isr"], left["cause"]) == ([roles.leader.id], "lag")
-    # The leader looks every half of the time; that and the controller's answer is what comes on top.
+    # The leader checks at half that interval; this and the controller's reply are added to the lag.
     took_us: int = left["mono_us"] - held_up_us
     assert lag_us - slack_us < took_us < 1.5 * lag_us + slack_us
     after = cluster.until(lambda: (now := roles.orders.partitions[0]).isr == [roles.leader.id] and now)
     assert (after.leader, after.leader_epoch) == (before.leader, before.leader_epoch)
     assert after.partition_epoch == before.partition_epoch + 1
-    # It was the lag, not the end of its session.
+    # The cause was the lag, not an expired session.
     assert broker_sessions.expired(cluster) == []
     return took_us
 
 
 def returns(cluster: Cluster, roles: Roles, since_us: int) -> None:
-    """Watch the follower return, as caught up, with every acknowledged record there."""
+    """Wait until the follower returns as caught up, with every acknowledged record."""
     cluster.until(lambda: roles.orders.partitions[0].in_sync, what="the follower's return")
     (back,) = cluster.until(lambda: isr_changes(cluster, since_us))
     assert (sorted(back["isr"]), back["cause"]) == (sorted([roles.leader.id, roles.follower.id]), "caught_up")
@@ -71,7 +71,7 @@ def returns(cluster: Cluster, roles: Roles, since_us: int) -> None:
 
 
 @pytest.mark.scenario(53)
-def test_a_paused_follower_under_load_leaves_the_isr_by_lag_and_returns(cluster: Cluster) -> None:
+def test_paused_follower_leaves_the_isr_by_lag_and_returns(cluster: Cluster) -> None:
     roles = under_load(cluster)
 
     paused_us = cluster.now_us
@@ -85,11 +85,9 @@ def test_a_paused_follower_under_load_leaves_the_isr_by_lag_and_returns(cluster:
 
 
 @pytest.mark.parametrize("direction", ["what it asks", "what it is answered"])
-def test_a_follower_whose_link_to_the_leader_is_cut_leaves_the_isr_by_lag_and_returns(
-    cluster: Cluster, direction: str
-) -> None:
+def test_follower_cut_from_its_leader_leaves_the_isr_and_returns(cluster: Cluster, direction: str) -> None:
     roles = under_load(cluster)
-    # The follower fetches: it opens the connection, and either direction of it is enough to hold it up.
+    # The follower fetches: it opens the connection, and a fault in either direction is enough to delay it.
     ends = (roles.follower, roles.leader) if direction == "what it asks" else (roles.leader, roles.follower)
 
     cut_us = cluster.now_us
@@ -116,7 +114,7 @@ def test_an_idle_follower_that_is_caught_up_is_never_evicted(cluster: Cluster) -
     assert all(partition.in_sync for partition in orders.partitions)
 
 
-def test_a_slow_link_alone_evicts_nobody(zabka_world: SimulatedCluster) -> None:
+def test_slow_link_alone_shrinks_no_isr(zabka_world: SimulatedCluster) -> None:
     roles = under_load(zabka_world)
     slow_us = zabka_world.now_us
     zabka_world.faults.delay(roles.follower, roles.leader, delay_ms=lag_max_ms(zabka_world) // 4)
@@ -129,7 +127,7 @@ def test_a_slow_link_alone_evicts_nobody(zabka_world: SimulatedCluster) -> None:
 
 @pytest.mark.zabka(settings={"replica.lag.time.max.ms": "1000"})
 @pytest.mark.parametrize("zabka_seed", range(10))
-def test_the_bounds_hold_in_every_world_and_for_any_lag(zabka_world: SimulatedCluster) -> None:
+def test_eviction_bounds_hold_in_every_world_for_any_lag(zabka_world: SimulatedCluster) -> None:
     roles = under_load(zabka_world)
     for _ in range(5):
         paused_us = zabka_world.now_us
@@ -140,7 +138,7 @@ def test_the_bounds_hold_in_every_world_and_for_any_lag(zabka_world: SimulatedCl
         zabka_world.let_pass(0.3)
 
 
-def test_without_enough_replicas_in_sync_nothing_is_acknowledged(cluster: Cluster) -> None:
+def test_too_few_in_sync_replicas_reject_acks_all(cluster: Cluster) -> None:
     controller = cluster.until(lambda: cluster.controller)
     leader, follower = (broker for broker in cluster.brokers.values() if broker.id != controller.id)
     orders = cluster.topics.create(
@@ -152,9 +150,9 @@ def test_without_enough_replicas_in_sync_nothing_is_acknowledged(cluster: Cluste
 
     with pytest.raises(AssertionError, match=r"(?i)not_?enough_?replicas"):
         cluster.produce("orders", ["with one"], timeout_s=1)
-    # Only acks=all asks for them.
+    # Only acks=all requires min.insync.replicas.
     cluster.produce("orders", ["with one, and that is enough"], acks=1)
-    # What one replica has alone is not committed, and nobody can read it.
+    # A record on one replica only is not committed, and no consumer can read it.
     assert cluster.consume("orders") == ["with both"]
 
     follower.start()

@@ -1,4 +1,4 @@
-"""What nodes of a live cluster write of an election and a failover is all of it, as their journals count it."""
+"""The nodes of a live cluster record all messages of an election and a failover, as their journals count them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from zabka.journal.sightings import Matcher, read_sighting
 from zabka.testing.live.cluster import LiveCluster
 
 
-def heard(cluster: LiveCluster) -> list[Message]:
-    """Every message that both ends, or one of them, have written."""
+def recorded_messages(cluster: LiveCluster) -> list[Message]:
+    """Return every message that both ends, or one of them, have recorded."""
     matcher = Matcher({})
     for directory in sorted(cluster.data.glob("*/journal")):
         for path in message_files(directory, directory.parent.name):
@@ -22,8 +22,8 @@ def heard(cluster: LiveCluster) -> list[Message]:
     return matcher.messages()
 
 
-def asked(found: list[Message], epoch: int) -> list[Message]:
-    """What the controller of that epoch has asked of brokers."""
+def controller_requests(found: list[Message], epoch: int) -> list[Message]:
+    """Return the requests that the controller of that epoch has sent to brokers."""
     return [
         message
         for message in found
@@ -32,9 +32,9 @@ def asked(found: list[Message], epoch: int) -> list[Message]:
 
 
 def all_answered(found: list[Message], epoch: int) -> bool:
-    """Has each of that been answered, and has everything been written down by both ends?"""
+    """Return whether each of these requests was answered, and both ends have recorded all of it."""
     answers = {message.answers: message for message in found if message.answers is not None}
-    requests = asked(found, epoch)
+    requests = controller_requests(found, epoch)
     whole = [request.lost is None and answers.get(request.id, request).lost is None for request in requests]
     return (
         any(request.kind == "LeaderAndIsr" for request in requests)
@@ -44,10 +44,10 @@ def all_answered(found: list[Message], epoch: int) -> bool:
 
 
 @pytest.mark.long
-def test_an_election_and_a_failover_are_written_down_whole(zabka_cluster: LiveCluster) -> None:
+def test_election_and_failover_messages_are_recorded(zabka_cluster: LiveCluster) -> None:
     cluster = zabka_cluster
     cluster.topics.create("orders", partitions=3)
-    killed, epoch, before = cluster.controller, cluster.controller_epoch, len(heard(cluster))
+    killed, epoch, before = cluster.controller, cluster.controller_epoch, len(recorded_messages(cluster))
     assert killed is not None
     killed.kill()
     cluster.until(lambda: cluster.controller_epoch > epoch, what="another controller")
@@ -55,15 +55,17 @@ def test_an_election_and_a_failover_are_written_down_whole(zabka_cluster: LiveCl
     assert leader is not None
     leader.kill()
     cluster.until(lambda: len(cluster.events("leader_established")) > elections, what="another leader")
-    reign = epoch + 1
-    cluster.until(lambda: all_answered(heard(cluster), reign), what="an answer to every request, in both files")
+    term = epoch + 1
+    cluster.until(
+        lambda: all_answered(recorded_messages(cluster), term), what="an answer to every request, in both files"
+    )
 
-    found, journal = heard(cluster), [entry.event for entry in cluster.journal()]
+    found, journal = recorded_messages(cluster), [entry.event for entry in cluster.journal()]
     assert len(found) > before
-    elected = [event for event in journal if isinstance(event, ControllerElected) and event.controller_epoch == reign]
-    assert {message.source for message in asked(found, reign)} == {f"broker-{elected[0].broker_id}"}
-    told = {message.target for message in asked(found, reign) if message.kind == "LeaderAndIsr"}
-    assert told == {f"broker-{number}" for number in cluster.brokers} - {f"broker-{killed.id}"}
+    elected = [event for event in journal if isinstance(event, ControllerElected) and event.controller_epoch == term]
+    assert {message.source for message in controller_requests(found, term)} == {f"broker-{elected[0].broker_id}"}
+    targets = {message.target for message in controller_requests(found, term) if message.kind == "LeaderAndIsr"}
+    assert targets == {f"broker-{number}" for number in cluster.brokers} - {f"broker-{killed.id}"}
 
     kinds = Counter(message.kind for message in found)
     synced = sum(isinstance(event, LearnerSynced) for event in journal)
@@ -72,7 +74,7 @@ def test_an_election_and_a_failover_are_written_down_whole(zabka_cluster: LiveCl
         assert kinds[kind] >= synced, kind
     assert kinds["DIFF"] + kinds["SNAP"] + kinds["TRUNC"] >= synced
 
-    # Those that are left have voted for the new leader, each where the other heard it.
+    # The remaining peers have voted for the new leader, each in a message that the other received.
     new = [event for event in journal if isinstance(event, LeaderEstablished)][-1]
     left = {f"peer-{number}" for number in cluster.peers} - {f"peer-{leader.id}"}
     votes = [message for message in found if message.kind == "Notification" and message.lost is None]

@@ -10,7 +10,7 @@ from zabka.testing.simulated.cluster import SimulatedCluster
 
 
 def reassign(cluster: SimulatedCluster, topic: str, replicas: list[int] | None) -> KafkaMessage:
-    """AlterPartitionReassignments for partition 0, as kafka-reassign-partitions sends it; its row of the answer."""
+    """Send AlterPartitionReassignments for partition 0, as kafka-reassign-partitions does; return its response row."""
     row = {"partition_index": 0, "replicas": replicas}
     asked = request(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, topics=[{"name": topic, "partitions": [row]}])
     answer = cluster.ask(cluster.admin.at_controller(asked, lambda message: [message.error_code], 10_000))
@@ -23,7 +23,7 @@ def moved(cluster: SimulatedCluster, topic: str) -> list[dict[str, object]]:
 
 @pytest.mark.scenario(48)
 @pytest.mark.zabka(brokers=4)
-def test_a_partition_moves_to_other_brokers_and_no_acknowledged_record_is_lost(zabka_world: SimulatedCluster) -> None:
+def test_reassigned_partition_keeps_every_acknowledged_record(zabka_world: SimulatedCluster) -> None:
     orders = zabka_world.topics.create("orders", assignment={0: [1, 2]})
     zabka_world.until(lambda: orders.partitions[0].in_sync)
     before = orders.partitions[0].leader_epoch
@@ -36,7 +36,7 @@ def test_a_partition_moves_to_other_brokers_and_no_acknowledged_record_is_lost(z
     assert counts.acknowledged > 0 and counts.lost == 0
     now = orders.partitions[0]
     assert (now.leader, sorted(now.isr)) == (3, [3, 4])
-    # One to begin, one to elect, one for each replica that leaves the ISR.
+    # One to start, one to elect, one for each replica that leaves the ISR.
     assert now.leader_epoch == before + 4
     assert [(e["adding"], e["removing"]) for e in moved(zabka_world, "orders")] == [([3, 4], [1, 2]), ([], [])]
     zabka_world.until(lambda: set(orders.partitions[0].log_end_offsets) == {3, 4})
@@ -46,7 +46,7 @@ def test_a_partition_moves_to_other_brokers_and_no_acknowledged_record_is_lost(z
 
 @pytest.mark.scenario(50)
 @pytest.mark.zabka(brokers=4)
-def test_the_next_controller_completes_what_the_dead_one_had_begun(zabka_world: SimulatedCluster) -> None:
+def test_next_controller_completes_the_dead_ones_reassignment(zabka_world: SimulatedCluster) -> None:
     controller = zabka_world.until(lambda: zabka_world.controller)
     leader, target = [broker for broker in zabka_world.brokers.values() if broker.id != controller.id][:2]
     orders = zabka_world.topics.create("orders", assignment={0: [leader.id]})

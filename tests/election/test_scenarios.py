@@ -34,7 +34,7 @@ def test_a_script_that_real_processes_cannot_play_is_refused(name: str, reason: 
     assert LivePlayer().unplayable(LIBRARY[name]) == reason
 
 
-def test_a_script_plays_over_real_processes_as_in_the_simulated_world(zabka_cluster: LiveCluster) -> None:
+def test_script_plays_on_real_processes_as_in_simulation(zabka_cluster: LiveCluster) -> None:
     scenario = LIBRARY["leader-killed"]
     assert isinstance(scenario, WorldScenario)
     stage = LiveStage(zabka_cluster, False, ACKS_ALL)
@@ -46,7 +46,7 @@ def test_a_script_plays_over_real_processes_as_in_the_simulated_world(zabka_clus
 
 
 @pytest.mark.long
-def test_what_clients_see_under_faults_is_recorded_and_breaks_no_promise(zabka_cluster: LiveCluster) -> None:
+def test_client_history_under_faults_violates_no_guarantee(zabka_cluster: LiveCluster) -> None:
     checked = check_kafka(zabka_cluster, seconds=1, clients=1, seed=4)
     assert checked.wrong == []
     assert checked.counts["acknowledged"] > 0

@@ -1,4 +1,4 @@
-"""Scripts of the outage library on a cluster that runs already, beside what its users do."""
+"""Scripts of the outage library on a running cluster that its users keep using."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_script_that_a_running_cluster_cannot_play_is_refused(name: str, reaso
     assert running_obstacle(LIBRARY[name]) == reason
 
 
-def test_a_script_may_edit_the_znodes_of_its_own_topics_and_nobody_elses() -> None:
+def test_script_can_edit_the_znodes_of_its_own_topics_only() -> None:
     topic = kafka_steps.Topic("orders", (("broker-1",),))
     own = WorldScenario("s", "", "", "", "", steps=(topic, kafka_steps.Edit("/brokers/topics/orders", "topic_id")))
     foreign = WorldScenario("s", "", "", "", "", steps=(topic, kafka_steps.Edit("/brokers/topics/orders2", "x")))
@@ -45,7 +45,7 @@ def test_a_script_may_edit_the_znodes_of_its_own_topics_and_nobody_elses() -> No
     assert running_obstacle(foreign) == "it writes /brokers/topics/orders2, which belongs to the cluster that runs"
 
 
-def test_the_topics_of_a_script_get_names_that_nobody_uses() -> None:
+def test_script_topics_get_unused_names() -> None:
     script = LIBRARY["leader-killed"]
     assert isinstance(script, WorldScenario)
     own = with_own_topics(script, {"orders", "orders.1"})
@@ -55,7 +55,7 @@ def test_the_topics_of_a_script_get_names_that_nobody_uses() -> None:
     assert set(named) == {"orders.2-0"}
 
 
-def test_a_script_is_played_beside_topics_and_workloads_that_go_on(zabka_cluster: LiveCluster) -> None:
+def test_script_runs_while_other_topics_and_workloads_go_on(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("orders")
     workload = zabka_cluster.workload("orders", records_per_s=20)
     verdict = RunningPlayer(zabka_cluster.url).play(LIBRARY["leader-killed"])
@@ -72,7 +72,7 @@ CUT = world_steps.Cut("broker-1", ("broker-2",))
 PAUSE = world_steps.Pause("broker-3")
 
 
-def test_a_step_that_comes_to_what_nobody_expects_is_a_problem_and_everything_is_undone(
+def test_step_with_unexpected_error_is_a_problem_and_is_undone(
     zabka_cluster: LiveCluster,
 ) -> None:
     script = WorldScenario("s", "", "", "", "", brokers=3, steps=(CUT, PAUSE, world_steps.Kill(("broker-9",))))
@@ -84,9 +84,7 @@ def test_a_step_that_comes_to_what_nobody_expects_is_a_problem_and_everything_is
     assert {node.process for node in zabka_cluster.brokers.values()} == {"running"}
 
 
-def test_a_play_that_is_ended_from_outside_is_undone(
-    zabka_cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_externally_stopped_play_is_undone(zabka_cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     def play_step(stage: LiveStage, step: AnyWorldStep) -> None:
         if isinstance(step, world_steps.Wait):
             raise KeyboardInterrupt
@@ -100,7 +98,7 @@ def test_a_play_that_is_ended_from_outside_is_undone(
     assert {node.process for node in zabka_cluster.brokers.values()} == {"running"}
 
 
-def test_the_api_s_player_undoes_its_script_when_it_is_told_to_end(zabka_cluster: LiveCluster, tmp_path: Path) -> None:
+def test_api_player_undoes_its_script_when_terminated(zabka_cluster: LiveCluster, tmp_path: Path) -> None:
     script = WorldScenario("s", "", "", "", "", brokers=3, steps=(CUT, PAUSE, world_steps.Wait(60_000)))
     file = tmp_path / "s.json"
     file.write_bytes(msgspec.json.encode(script))
@@ -108,17 +106,15 @@ def test_the_api_s_player_undoes_its_script_when_it_is_told_to_end(zabka_cluster
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as player:
         zabka_cluster.until(lambda: zabka_cluster.brokers[3].process == "paused", what="a paused broker")
         player.terminate()
-        told, _ = player.communicate(timeout=60)
+        output, _ = player.communicate(timeout=60)
 
     assert player.returncode == 1
-    assert json.loads(told)["runs"][0]["played"]["problems"] == ["it was ended from outside"]
+    assert json.loads(output)["runs"][0]["played"]["problems"] == ["it was ended from outside"]
     assert zabka_cluster.get("/api/v1/faults") == []
     assert zabka_cluster.brokers[3].process == "running"
 
 
-def test_a_fault_that_could_not_be_ended_is_tried_again(
-    zabka_cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fault_that_could_not_be_ended_is_retried(zabka_cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     heal, refusals = Fault.heal, [Refused("500", 500), ClusterFailed("no answer")]
 
     def unwilling(fault: Fault) -> None:
@@ -134,7 +130,7 @@ def test_a_fault_that_could_not_be_ended_is_tried_again(
     assert zabka_cluster.get("/api/v1/faults") == []
 
 
-def test_a_script_is_not_played_over_znodes_that_are_there_and_what_it_made_is_removed(
+def test_script_is_not_played_over_existing_znodes_and_cleans_up(
     zabka_cluster: LiveCluster,
 ) -> None:
     steps = (
@@ -168,7 +164,7 @@ def test_two_scripts_are_not_played_at_once(zabka_cluster: LiveCluster) -> None:
     assert refused.problems == ["another script is played on this cluster just now"]
 
 
-def test_a_script_for_more_brokers_than_there_are_says_so_and_breaks_nothing(zabka_cluster: LiveCluster) -> None:
+def test_script_for_too_many_brokers_is_rejected_without_faults(zabka_cluster: LiveCluster) -> None:
     verdict = RunningPlayer(zabka_cluster.url).play(LIBRARY["kafka-1211"])
     assert verdict.problems == ["the script has 4 brokers, and this cluster 3"]
     assert verdict.journal == []

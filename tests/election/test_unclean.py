@@ -1,6 +1,7 @@
-"""The last replica in sync dies: offline and complete, or available and short of records; the topic's owner chooses.
+"""The last in-sync replica dies: the topic's owner chooses between offline with all records and available without some.
 
-Section 4.6 of what Kafka does: A led and was alone in the ISR, with m1, m2 and m3; B has m1.  A dies, and B returns.
+Section 4.6 of the reference on Kafka's behaviour: A led alone in the ISR, with m1, m2 and m3; B has m1. A dies, and B
+returns.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from zabka.testing.simulated.cluster import SimulatedCluster
 UNCLEAN = "unclean.leader.election.enable"
 
 
-class Bereft(NamedTuple):
-    """The partition orders-0 of which A, dead, alone has all; B, which lacks m2 and m3, has returned."""
+class OfflineCase(NamedTuple):
+    """Partition orders-0: A, dead, has all records; B, which lacks m2 and m3, has returned."""
 
     a: Broker
     b: Broker
@@ -25,7 +26,7 @@ class Bereft(NamedTuple):
     since_us: int
 
 
-def bereave(cluster: Cluster) -> Bereft:
+def offline_case(cluster: Cluster) -> OfflineCase:
     controller = cluster.until(lambda: cluster.controller)
     a, b = (broker for broker in cluster.brokers.values() if broker.id != controller.id)
     orders = cluster.topics.create("orders", assignment={0: [a.id, b.id]})
@@ -39,87 +40,87 @@ def bereave(cluster: Cluster) -> Bereft:
     since_us = cluster.now_us
     a.kill()
     offline = cluster.until(lambda: (now := orders.partitions[0]).offline and now)
-    # An ISR is never empty: it names who has everything.
+    # An ISR is never empty: it names the replica that has every record.
     assert offline.isr == [a.id]
     assert offline.leader_epoch == before.leader_epoch + 1
     b.start()
     cluster.until(lambda: b.registered)
-    return Bereft(a, b, orders, offline, since_us)
+    return OfflineCase(a, b, orders, offline, since_us)
 
 
-def b_leads(cluster: Cluster, bereft: Bereft) -> Partition:
-    """Wait until B leads, as the journal says, by an unclean election."""
-    led = cluster.until(lambda: (now := bereft.orders.partitions[0]).leader == bereft.b.id and now)
-    assert led.isr == [bereft.b.id]
-    assert led.leader_epoch == bereft.offline.leader_epoch + 1
-    (elected,) = cluster.until(lambda: only(cluster.events("leader_elected", after_us=bereft.since_us), unclean=True))
-    assert (elected["topic"], elected["leader"], elected["leader_epoch"]) == ("orders", bereft.b.id, led.leader_epoch)
+def b_leads(cluster: Cluster, case: OfflineCase) -> Partition:
+    """Wait until the journal shows that an unclean election made B leader."""
+    led = cluster.until(lambda: (now := case.orders.partitions[0]).leader == case.b.id and now)
+    assert led.isr == [case.b.id]
+    assert led.leader_epoch == case.offline.leader_epoch + 1
+    (elected,) = cluster.until(lambda: only(cluster.events("leader_elected", after_us=case.since_us), unclean=True))
+    assert (elected["topic"], elected["leader"], elected["leader_epoch"]) == ("orders", case.b.id, led.leader_epoch)
     return led
 
 
-def a_returns_and_the_logs_converge(cluster: Cluster, bereft: Bereft) -> None:
-    """A follows B, drops what B never had, and says so."""
+def a_returns_and_the_logs_converge(cluster: Cluster, case: OfflineCase) -> None:
+    """Assert that A follows B, truncates the records that B never had, and reports them."""
     assert cluster.consume("orders") == ["m1"]
     assert cluster.produce("orders", ["m4"]) == 1
-    bereft.a.start()
-    cluster.until(lambda: bereft.orders.partitions[0].in_sync)
+    case.a.start()
+    cluster.until(lambda: case.orders.partitions[0].in_sync)
 
-    (lost,) = cluster.until(lambda: cluster.events("records_lost", after_us=bereft.since_us))
+    (lost,) = cluster.until(lambda: cluster.events("records_lost", after_us=case.since_us))
     assert {
         name: lost[name] for name in ("broker_id", "topic", "partition", "first_offset", "last_offset", "count")
     } == {
-        **{"broker_id": bereft.a.id, "topic": "orders", "partition": 0},
+        **{"broker_id": case.a.id, "topic": "orders", "partition": 0},
         **{"first_offset": 1, "last_offset": 2, "count": 2},
     }
-    # Both were committed: A was the whole ISR. Its checkpoint is a few seconds behind; its journal is not.
+    # Both were committed: A was the whole ISR. Its checkpoint is a few seconds old; its journal is current.
     assert (lost["committed_at_least"], lost["below_high_watermark"]) == (2, 2)
-    (truncated,) = cluster.until(lambda: cluster.events("log_truncated", after_us=bereft.since_us))
-    assert (truncated["broker_id"], truncated["from_offset"], truncated["to_offset"]) == (bereft.a.id, 3, 1)
-    cluster.until(lambda: bereft.orders.partitions[0].log_end_offsets == {bereft.a.id: 2, bereft.b.id: 2})
+    (truncated,) = cluster.until(lambda: cluster.events("log_truncated", after_us=case.since_us))
+    assert (truncated["broker_id"], truncated["from_offset"], truncated["to_offset"]) == (case.a.id, 3, 1)
+    cluster.until(lambda: case.orders.partitions[0].log_end_offsets == {case.a.id: 2, case.b.id: 2})
     assert cluster.consume("orders") == ["m1", "m4"]
 
 
 @pytest.mark.scenario(43)
 @pytest.mark.parametrize("cluster", ["simulated", pytest.param("live", marks=pytest.mark.long)], indirect=True)
-def test_with_unclean_elections_off_a_partition_waits_for_its_old_leader_and_nothing_is_lost(cluster: Cluster) -> None:
-    bereft = bereave(cluster)
+def test_partition_without_unclean_election_waits_for_old_leader(cluster: Cluster) -> None:
+    case = offline_case(cluster)
 
-    # B offers itself, in vain.
+    # B is available for election, in vain.
     cluster.let_pass(1)
-    assert bereft.orders.partitions[0].offline
+    assert case.orders.partitions[0].offline
     with pytest.raises(AssertionError):
         cluster.produce("orders", ["m4"], timeout_s=0.5)
 
-    bereft.a.start()
-    led = cluster.until(lambda: (now := bereft.orders.partitions[0]).in_sync and now)
-    assert led.leader == bereft.a.id
-    assert led.leader_epoch == bereft.offline.leader_epoch + 1
+    case.a.start()
+    led = cluster.until(lambda: (now := case.orders.partitions[0]).in_sync and now)
+    assert led.leader == case.a.id
+    assert led.leader_epoch == case.offline.leader_epoch + 1
     assert cluster.produce("orders", ["m4"]) == 3
     assert cluster.consume("orders") == ["m1", "m2", "m3", "m4"]
-    assert cluster.events("records_lost", after_us=bereft.since_us) == []
-    assert only(cluster.events("leader_elected", after_us=bereft.since_us), unclean=True) == []
+    assert cluster.events("records_lost", after_us=case.since_us) == []
+    assert only(cluster.events("leader_elected", after_us=case.since_us), unclean=True) == []
 
 
 @pytest.mark.scenario(45)
-def test_a_topics_override_set_while_a_partition_is_offline_elects_the_other_replica_and_names_what_is_lost(
+def test_topic_override_elects_the_replica_and_reports_the_loss(
     cluster: Cluster,
 ) -> None:
-    bereft = bereave(cluster)
-    assert bereft.orders.partitions[0].offline
+    case = offline_case(cluster)
+    assert case.orders.partitions[0].offline
 
-    bereft.orders.set_config({UNCLEAN: "true"})
-    b_leads(cluster, bereft)
-    a_returns_and_the_logs_converge(cluster, bereft)
+    case.orders.set_config({UNCLEAN: "true"})
+    b_leads(cluster, case)
+    a_returns_and_the_logs_converge(cluster, case)
 
 
 @pytest.mark.scenario(42)
 @pytest.mark.zabka(settings={UNCLEAN: "true"})
-def test_with_the_brokers_default_a_replica_out_of_sync_is_elected_when_it_returns(
+def test_broker_default_elects_an_out_of_sync_replica_on_return(
     zabka_world: SimulatedCluster,
 ) -> None:
-    bereft = bereave(zabka_world)
-    b_leads(zabka_world, bereft)
-    a_returns_and_the_logs_converge(zabka_world, bereft)
+    case = offline_case(zabka_world)
+    b_leads(zabka_world, case)
+    a_returns_and_the_logs_converge(zabka_world, case)
     assert zabka_world.world.replicas_agree("orders")
     acting = zabka_world.until(lambda: zabka_world.controller).node.broker
     assert acting is not None
@@ -127,7 +128,7 @@ def test_with_the_brokers_default_a_replica_out_of_sync_is_elected_when_it_retur
 
 
 @pytest.mark.zabka(settings={UNCLEAN: "true"})
-def test_a_topics_override_against_the_brokers_default_keeps_its_partition_offline(
+def test_topic_override_against_default_keeps_partition_offline(
     zabka_world: SimulatedCluster,
 ) -> None:
     zabka_world.topics.create("other")
@@ -146,35 +147,35 @@ def test_a_topics_override_against_the_brokers_default_keeps_its_partition_offli
     assert orders.partitions[0].offline
 
 
-def test_an_administrator_may_force_an_unclean_election(zabka_world: SimulatedCluster) -> None:
-    bereft = bereave(zabka_world)
+def test_administrator_can_force_an_unclean_election(zabka_world: SimulatedCluster) -> None:
+    case = offline_case(zabka_world)
 
-    # Until the controller has heard of B's return there is nobody to elect.
+    # No replica can be elected until the controller has been notified of B's return.
     zabka_world.until(lambda: zabka_world.elect("UNCLEAN", "orders") != "ELIGIBLE_LEADERS_NOT_AVAILABLE")
 
-    b_leads(zabka_world, bereft)
-    a_returns_and_the_logs_converge(zabka_world, bereft)
+    b_leads(zabka_world, case)
+    a_returns_and_the_logs_converge(zabka_world, case)
     assert zabka_world.elect("UNCLEAN", "orders") == "ELECTION_NOT_NEEDED"
 
 
-def test_a_topics_override_counts_also_right_after_a_controller_failover(zabka_world: SimulatedCluster) -> None:
-    bereft = bereave(zabka_world)
+def test_topic_override_counts_right_after_a_controller_failover(zabka_world: SimulatedCluster) -> None:
+    case = offline_case(zabka_world)
     controller = zabka_world.until(lambda: zabka_world.controller)
     epoch = zabka_world.controller_epoch
     controller.kill()
     zabka_world.until(lambda: only(zabka_world.events("controller_ready"), controller_epoch=epoch + 1))
-    assert zabka_world.controller == bereft.b
-    assert bereft.orders.partitions[0].offline
+    assert zabka_world.controller == case.b
+    assert case.orders.partitions[0].offline
 
-    bereft.orders.set_config({UNCLEAN: "true"})
+    case.orders.set_config({UNCLEAN: "true"})
 
-    zabka_world.until(lambda: bereft.orders.partitions[0].leader == bereft.b.id)
+    zabka_world.until(lambda: case.orders.partitions[0].leader == case.b.id)
 
 
 @pytest.mark.parametrize("zabka_seed", range(10))
-def test_the_logs_converge_in_every_world(zabka_world: SimulatedCluster) -> None:
-    bereft = bereave(zabka_world)
-    bereft.orders.set_config({UNCLEAN: "true"})
-    b_leads(zabka_world, bereft)
-    a_returns_and_the_logs_converge(zabka_world, bereft)
+def test_logs_converge_in_every_world(zabka_world: SimulatedCluster) -> None:
+    case = offline_case(zabka_world)
+    case.orders.set_config({UNCLEAN: "true"})
+    b_leads(zabka_world, case)
+    a_returns_and_the_logs_converge(zabka_world, case)
     assert zabka_world.world.replicas_agree("orders")

@@ -1,4 +1,4 @@
-"""The zombie: a controller that was paused for longer than its session lasts, and goes on as if nothing were amiss."""
+"""The zombie: a controller that was paused for longer than its session lasts, and continues as if it still led."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def a_zombie_is_fenced(cluster: Cluster) -> None:
     epoch = cluster.controller_epoch
     session_s = int(cluster.settings()["zookeeper.session.timeout.ms"]) / 1000
     dead, _ = (broker for broker in cluster.brokers.values() if broker.id != zombie.id)
-    # Work waits for it: a broker that is dead already, what it wants to tell that broker, and a topic to create.
+    # It has work left: a broker that is already dead, the requests to that broker, and a topic to create.
     dead.kill()
     cluster.topics.create("early", partitions=3)
     zombie.pause()
@@ -26,7 +26,7 @@ def a_zombie_is_fenced(cluster: Cluster) -> None:
     assert successor
     assert successor != zombie
     assert cluster.controller_epoch == epoch + 1
-    # The zombie is wrong, and is seen to be wrong.
+    # The zombie's belief is wrong, and this is visible.
     assert zombie.is_controller
     assert (zombie.believes.controller_id, zombie.believes.controller_epoch) == (zombie.id, epoch)
     cluster.until(lambda: dead.registered and dead.believes.controller_id == successor.id)
@@ -34,7 +34,7 @@ def a_zombie_is_fenced(cluster: Cluster) -> None:
     resumed_us = cluster.now_us
     zombie.resume()
 
-    # It resigns; its last writes and its last requests are refused.
+    # It resigns; its last writes and its last requests are rejected.
     (resigned,) = cluster.until(
         lambda: only(cluster.events("controller_resigned", after_us=resumed_us), broker_id=zombie.id)
     )
@@ -42,7 +42,7 @@ def a_zombie_is_fenced(cluster: Cluster) -> None:
     written = cluster.until(lambda: only(cluster.events("write_fenced", after_us=resumed_us), broker_id=zombie.id))
     assert {event["controller_epoch"] for event in written} == {epoch}
     asked = cluster.until(lambda: only(cluster.events("request_fenced", after_us=resumed_us), sender_id=zombie.id))
-    # What it decides as a controller, and what it asks for as a leader, are both of an epoch that is over.
+    # Its decisions as a controller and its requests as a leader all have an old epoch.
     assert {event["reason"] for event in asked} <= {
         "STALE_CONTROLLER_EPOCH",
         "STALE_BROKER_EPOCH",
@@ -53,7 +53,7 @@ def a_zombie_is_fenced(cluster: Cluster) -> None:
         lambda: (zombie.believes.controller_id, zombie.believes.controller_epoch) == (successor.id, epoch + 1)
     )
 
-    # Everybody is whole again, and only the successor has decided anything since.
+    # All replicas are in sync again, and only the successor has made decisions since.
     cluster.until(lambda: all(partition.in_sync for partition in cluster.topics["early"].partitions))
     for event in cluster.events("leader_elected", "isr_changed", "controller_elected", after_us=resumed_us):
         assert event["controller_epoch"] == epoch + 1
@@ -62,7 +62,7 @@ def a_zombie_is_fenced(cluster: Cluster) -> None:
 
 
 @pytest.mark.scenario(6)
-def test_a_zombie_controller_is_fenced_and_nothing_it_tries_takes_effect(cluster: Cluster) -> None:
+def test_zombie_controller_is_fenced_and_changes_no_state(cluster: Cluster) -> None:
     a_zombie_is_fenced(cluster)
 
 
@@ -71,7 +71,7 @@ def test_a_zombie_controller_is_fenced_in_every_world(zabka_world: SimulatedClus
     a_zombie_is_fenced(zabka_world)
 
 
-def test_a_pause_that_ends_in_time_changes_nothing(zabka_world: SimulatedCluster) -> None:
+def test_pause_shorter_than_the_session_has_no_effect(zabka_world: SimulatedCluster) -> None:
     controller = zabka_world.until(lambda: zabka_world.controller)
     epoch = zabka_world.controller_epoch
     orders = zabka_world.topics.create("orders", partitions=3)

@@ -1,4 +1,4 @@
-"""A name is suggested only where it is close, and the only one."""
+"""A name is suggested only if it is close and the only one."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ def test_name_that_differs_in_digits_is_not_suggested() -> None:
 
 
 def test_key_of_another_meaning_is_not_suggested() -> None:
-    """ZooKeeper has `digest.enabled`; the closest key here enables something else."""
+    """ZooKeeper has `digest.enabled`; the closest key here enables another feature."""
     assert close_name("digest.enabled", [*_ZOOKEEPER, *_KAFKA]) is None

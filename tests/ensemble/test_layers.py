@@ -1,4 +1,4 @@
-"""Which package of `ensemble` may import which: ZAB knows nothing of the tree, and the tree nothing of files."""
+"""Allowed imports between the packages of `ensemble`: ZAB does not import the tree, nor the tree files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LAYERS = (
     ("zabka.ensemble.server.operator",),
     ("zabka.ensemble.server.process",),
 )
-"""From the lowest on: a package imports those of earlier layers, and itself."""
+"""From the lowest layer up: a package imports packages of earlier layers, and itself."""
 ONLY_RECORDS_AND_AUTH = ("zabka.ensemble.client",)
 PACKAGES = [package for layer in LAYERS for package in layer]
 
@@ -45,7 +45,7 @@ def test_a_package_imports_only_what_is_below_it(package: str) -> None:
     assert sorted(imported_by(package) - allowed) == []
 
 
-def test_the_vocabulary_imports_no_package_that_uses_it() -> None:
+def test_shared_types_import_no_package_that_uses_them() -> None:
     for path in (*(ROOT / "ensemble").glob("*.py"), *(ROOT / "ensemble/records").glob("*.py")):
         names = [
             node.module

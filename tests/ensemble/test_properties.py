@@ -82,7 +82,7 @@ def test_dynamic_file_is_read_as_properties(tmp_path: Path) -> None:
 
 
 def test_reconfigured_zoo_cfg_keeps_bytes_and_values(tmp_path: Path) -> None:
-    """The lines of the members go, also where they are continued; all other bytes stay."""
+    """The members' lines are removed, continued ones too; all other bytes stay."""
     path = tmp_path / "zürich.cfg"
     kept = b"# z\xfcrich\r\ndataDir = /z\xfcrich\r\na=1\\\n  2\n"
     path.write_bytes(kept + b"server.1 h:1:\\\n  2\npeer\\\n  Type=observer\nb=c\\")

@@ -1,4 +1,4 @@
-"""Summaries: extremes and means are exact, quantiles are so for small values, and the memory stays bounded."""
+"""Summaries: extremes and means are exact, quantiles are exact for small values, and memory is bounded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_small_values_are_kept_as_they_are() -> None:
     assert [summary.quantile(share) for share in (0.5, 0.95, 0.99, 0.999)] == [50, 95, 99, 100]
 
 
-def test_a_value_may_count_several_times() -> None:
+def test_value_can_be_counted_several_times() -> None:
     summary = Summary()
     summary.add(3, times=9)
     summary.add(50)

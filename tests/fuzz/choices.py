@@ -1,4 +1,4 @@
-"""Bytes as a source of choices, and ways to spoil bytes: the same for hypothesis, for atheris, and for a plain seed."""
+"""Bytes as a source of choices, and ways to corrupt bytes: for hypothesis, atheris, and plain seeds."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import NamedTuple, TypeVar
 T = TypeVar("T")
 
 LENGTHS = (-1, 0, 1, -2, 0x7FFFFFFF, -0x80000000, 0x00FFFFFF, 0x03FFFFFF, 0x42, 8)
-"""What a length field lies with."""
+"""Wrong values for length fields."""
 
 
 class Target(NamedTuple):
-    """One thing to fuzz: `run` returns, or raises what nobody documented; `seeds` are real encodings."""
+    """One fuzz target: `run` returns, or raises an undocumented error; `seeds` are real encodings."""
 
     run: Callable[[bytes], None]
     seeds: Callable[[], list[bytes]]
 
 
 class Choices:
-    """Decisions read out of bytes; where there are none left, every one is the first."""
+    """Decisions read from bytes; when none are left, every decision is the first option."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -45,7 +45,7 @@ class Choices:
         return raw
 
     def long(self) -> int:
-        """A signed 64-bit number, near a border more often than not."""
+        """Return a signed 64-bit number, usually near a limit."""
         kind = self.below(6)
         small = self.below(4) - 1
         if kind == 0:
@@ -54,7 +54,7 @@ class Choices:
 
 
 def spoil(data: bytes, choices: Choices, edits_max: int = 3) -> bytes:
-    """The bytes with a few edits: bits, lying lengths, pieces cut out, doubled or put in."""
+    """Return the bytes with a few edits: flipped bits, wrong lengths, pieces removed, repeated or inserted."""
     out = bytearray(data)
     for _ in range(choices.below(edits_max + 1)):
         at = choices.below(len(out) + 1)
@@ -75,7 +75,7 @@ def spoil(data: bytes, choices: Choices, edits_max: int = 3) -> bytes:
 
 
 def pieces(data: bytes, choices: Choices) -> Iterator[bytes]:
-    """The bytes as a network may bring them."""
+    """Split the bytes as a network may deliver them."""
     pos = 0
     while pos < len(data):
         size = choices.one((1, 2, 3, 7, 16, 64, 4096))
@@ -84,7 +84,7 @@ def pieces(data: bytes, choices: Choices) -> Iterator[bytes]:
 
 
 def lying_lengths(seed: bytes) -> Iterator[bytes]:
-    """The seed with a huge length written over every place where one may be."""
+    """Return the seed with a huge length written over every possible length field."""
     for lie in (0x7FFFFFFF, 0x03FFFFFF, 0x000FFFFF):
         for at in range(0, max(1, len(seed) - 3)):
             yield seed[:at] + struct.pack(">i", lie) + seed[at + 4 :]

@@ -1,4 +1,4 @@
-"""The client port's own part: what a connection's bytes are cut into, wherever they are torn."""
+"""The client port's own part: how a connection's bytes are split into frames, for any chunks."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ WORDS = ("srvr", "ruok")
 
 
 class _Transport:
-    """What was written, and whether it is closed."""
+    """Records the written bytes, and whether it is closed."""
 
     def __init__(self) -> None:
-        self.said = b""
+        self.written = b""
         self.closed = False
 
     def is_closing(self) -> bool:
@@ -26,7 +26,7 @@ class _Transport:
 
     def write(self, data: bytes) -> None:
         assert not self.closed
-        self.said += data
+        self.written += data
 
     def close(self) -> None:
         self.closed = True
@@ -41,10 +41,10 @@ class _Transport:
 
 
 class _Listener:
-    """Whoever serves clients: notes what comes."""
+    """A server of clients that records its input."""
 
     def __init__(self) -> None:
-        self.heard: list[object] = []
+        self.received: list[object] = []
 
     def on_client_connected(self, connection: object, identities: object) -> None: ...
     def on_client_refused(self, remote: str, reason: str) -> None: ...
@@ -54,10 +54,10 @@ class _Listener:
         for message in messages:
             if isinstance(message, Frames):
                 assert all(8 <= len(frame) <= FRAME_BYTES_MAX for frame in message.frames)
-                self.heard += message.frames
+                self.received += message.frames
             else:
-                assert isinstance(message, ConnectRequest) and not self.heard
-                self.heard.append(message)
+                assert isinstance(message, ConnectRequest) and not self.received
+                self.received.append(message)
 
     def answer_word(self, word: str, argument: bytes) -> str | None:
         return f"{word}!" if word in WORDS else None
@@ -78,7 +78,7 @@ def client_port(data: bytes) -> None:
         for cut in cuts:
             connection.data_received(cut)
             assert sum(map(len, connection._arriving._pieces)) <= max(len(cut), FRAME_BYTES_MAX + 4)
-        outcomes.append((listener.heard, transport.said, transport.closed))
+        outcomes.append((listener.received, transport.written, transport.closed))
     assert outcomes[0] == outcomes[1]
 
 

@@ -1,4 +1,4 @@
-"""What clients and servers say to each other: requests, replies, credentials."""
+"""Messages between clients and servers: requests, replies, credentials."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ REQUESTS: list[tuple[OpCode, Record | MultiRequest]] = [
 
 
 def request_frames() -> list[bytes]:
-    """One frame and more of every op that there is."""
+    """Return at least one frame of every op."""
     return [Request(-4 if op == OpCode.AUTH else 1 + n, op, body).encode() for n, (op, body) in enumerate(REQUESTS)]
 
 
@@ -112,7 +112,7 @@ def connect_frames() -> list[bytes]:
 
 
 def outcome(decode: Callable[[], object]) -> object:
-    """What a decoder says: a value, or that the bytes are malformed."""
+    """Return a decoder's result: a value, or that the bytes are malformed."""
     try:
         return decode()
     except MalformedRecord:
@@ -120,8 +120,8 @@ def outcome(decode: Callable[[], object]) -> object:
 
 
 def request(data: bytes) -> None:
-    """A frame is a request, a request with a problem, or malformed; what was understood says the same again; the
-    written-out codecs agree with the layouts."""
+    """A frame is a request, a request with a problem, or malformed; a decoded request encodes to the same; the
+    hand-written codecs agree with the layouts."""
     try:
         first = Request.decode(data)
     except MalformedRecord:
@@ -140,46 +140,45 @@ def request(data: bytes) -> None:
 
 
 def connect(data: bytes) -> None:
-    """Either form, or malformed."""
+    """Decode both forms; otherwise the bytes are malformed."""
     found = outcome(lambda: ConnectRequest.decode(data))
     if isinstance(found, ConnectRequest):
         assert ConnectRequest.decode(found.encode()) == found
 
 
-class _Heard:
-    """A session's end of a connection: notes what comes, and stops when told that it is over."""
+class _Recorder:
+    """A session's end of a connection: records messages, and stops when it is disconnected."""
 
     def __init__(self) -> None:
-        self.said: list[object] = []
+        self.received: list[object] = []
 
     def on_connected(self) -> None: ...
 
     def on_message(self, message: object) -> None:
-        self.said.append(message)
+        self.received.append(message)
 
     def on_watch(self, event: object, zxid: int) -> None:
-        self.said.append((event, zxid))
+        self.received.append((event, zxid))
 
     def on_disconnected(self, reason: str) -> None:
-        self.said.append("over")
+        self.received.append("over")
 
 
 def replies(data: bytes) -> None:
-    """A server's bytes are frames that answer what was asked, or the end of the connection; where they are torn makes
-    no difference."""
+    """A server's bytes are frames that answer the requests, or the end of the connection, however they are split."""
     choices = Choices(data[:16])
     ops = [choices.one(REQUESTS)[0] for _ in range(6)]
     stream = data[16:]
-    heard = []
+    received = []
     for cuts in ([stream], pieces(stream, choices)):
-        end = _Heard()
+        end = _Recorder()
         connection = ClientConnection(end)
         connection._ops.extend(ops)
         for piece in cuts:
             connection.data_received(piece)
             assert len(connection._in) <= len(stream)
-        heard.append(end.said)
-    assert heard[0] == heard[1]
+        received.append(end.received)
+    assert received[0] == received[1]
 
 
 def reply_streams() -> list[bytes]:
@@ -194,7 +193,7 @@ def reply_streams() -> list[bytes]:
     ]  # fmt: skip
     seeds = []
     for answer in answers:
-        # The head chooses ops; a seed for each op makes each answer fit once.
+        # The head selects ops; a seed for each op makes each reply fit once.
         for op in range(len(REQUESTS)):
             seeds.append(bytes([op] * 6 + [0] * 10) + framed(hello, Reply(1, 5, 0, answer)))
     watch = Reply(-1, -1, 0, WatcherEvent(3, 3, "/a"))
@@ -205,7 +204,7 @@ USERS = {"ann": "secret", "é": "p\\w"}
 
 
 def sasl(data: bytes) -> None:
-    """A digest-response proves a user or nothing; a challenge is answered or refused."""
+    """A digest-response proves a user or nothing; a challenge is answered or rejected."""
     server = DigestMd5Server(USERS, "nonce")
     with suppress(SaslError):
         user, answer = server.verify(data)
@@ -227,16 +226,16 @@ def credentials(data: bytes) -> None:
     choices = Choices(data[:4])
     text = data[4:].decode("utf-8", "surrogatepass" if choices.below(2) else "replace") if _is_text(data[4:]) else ""
     scheme = choices.one(("digest", "ip", "x509", "sasl", "world", "auth", text))
-    proved, _, wanted = text.partition("|")
-    valid = is_valid(scheme, wanted)
+    proved, _, expected = text.partition("|")
+    valid = is_valid(scheme, expected)
     if valid:
-        matches(scheme, proved, wanted)
-    parse_network(wanted)
-    within(canonical_address(proved), wanted)
-    is_distinguished_name(wanted)
+        matches(scheme, proved, expected)
+    parse_network(expected)
+    within(canonical_address(proved), expected)
+    is_distinguished_name(expected)
     schemes = frozenset({"digest", "ip", "x509", "sasl"})
     auth = AuthPolicy(schemes=schemes, super_digest="super:x").authenticate(scheme, data[4:], (("ip", "1.2.3.4"),))
-    acl = fixed_up([ACL(31, scheme, wanted), ACL(choices.below(64), "auth", "")], (*auth, ("ip", "::1")), schemes)
+    acl = fixed_up([ACL(31, scheme, expected), ACL(choices.below(64), "auth", "")], (*auth, ("ip", "::1")), schemes)
     if acl is not None:
         allows(acl, 1, auth)
 

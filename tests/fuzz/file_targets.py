@@ -1,4 +1,4 @@
-"""What operators and other programs write: configurations, epochs, passwords, keys, texts in znodes, journals."""
+"""Files of operators and other programs: configurations, epochs, passwords, keys, texts in znodes, journals."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from zabka.journal.reader import decode_line
 
 @cache
 def _directory() -> Path:
-    """A place for files that are read by name."""
+    """A directory for files that are read by name."""
     directory = tempfile.mkdtemp(prefix="fuzz-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return Path(directory)
@@ -48,7 +48,7 @@ def _text(data: bytes) -> str:
 
 
 def zoo_cfg(data: bytes) -> None:
-    """A configuration, or one line that says why not."""
+    """A configuration is accepted, or one line gives the reason."""
     directory = _directory()
     path = directory / "zoo.cfg"
     path.write_bytes(data)
@@ -61,7 +61,7 @@ def zoo_cfg(data: bytes) -> None:
 
 
 def my_id(data: bytes) -> None:
-    """A server's own id is a number, or it is said not to be."""
+    """A server's own id is a number, or an error is raised."""
     directory = _directory()
     (directory / "myid").write_bytes(data)
     with suppress(ConfigError):
@@ -69,7 +69,7 @@ def my_id(data: bytes) -> None:
 
 
 def membership(data: bytes) -> None:
-    """An ensemble's text: read again from what it is written as."""
+    """An ensemble's text is written so that it can be read again."""
     text = _text(data)
     with suppress(BadMembership):
         found = Membership.parse(text)
@@ -81,7 +81,7 @@ def membership(data: bytes) -> None:
 
 
 def reconfig(data: bytes) -> None:
-    """What a client asks for is a new membership or an error."""
+    """A client's reconfig request gives a new membership or an error."""
     parts = [part or None for part in data.split(b"|")[:3]]
     joining, leaving, whole = (*parts, None, None, None)[:3]
     now = Membership.parse(MEMBERS)
@@ -99,7 +99,7 @@ def jaas(data: bytes) -> None:
 
 
 def quota(data: bytes) -> None:
-    """Limits, whatever was written."""
+    """Limits are read from any text."""
     limits = parse_limits(data)
     assert all(value >= NO_LIMIT for value in (limits.count, limits.bytes, limits.count_hard, limits.bytes_hard))
     assert isinstance(limits, Limits)
@@ -119,7 +119,7 @@ def epochs(data: bytes) -> None:
 
 
 def snapshot_file(data: bytes) -> None:
-    """A snapshot file or SnapshotDamaged, compressed or not, known by its name or not."""
+    """A snapshot file or SnapshotDamaged, compressed or not, with or without a known name."""
     for suffix in ("", ".gz", ".snappy"):
         path = _directory() / f"snapshot.5{suffix}"
         path.write_bytes(data)
@@ -130,7 +130,7 @@ def snapshot_file(data: bytes) -> None:
 
 
 def pem(data: bytes) -> None:
-    """Keys and certificates, or one line that says why not."""
+    """Keys and certificates are accepted, or one line gives the reason."""
     path = _directory() / "store.pem"
     path.write_bytes(data)
     settings = TlsSettings(prefix="ssl.", key_store=path, key_password="p", trust_store=path)
@@ -139,7 +139,7 @@ def pem(data: bytes) -> None:
 
 
 def pkcs12(data: bytes) -> None:
-    """The same in PKCS12, and lists of what is revoked."""
+    """The same in PKCS12, and revocation lists."""
     path = _directory() / "store.p12"
     path.write_bytes(data)
     stores = {"key_type": "PKCS12", "trust_type": "PKCS12"}

@@ -1,4 +1,4 @@
-"""What stands in `__consumer_offsets`, what group members say to each other, and what old consumers keep."""
+"""Records of `__consumer_offsets`, messages of group members, and znodes of ZooKeeper-based consumers."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def group_records(data: bytes) -> None:
 
 
 def consumer_protocol(data: bytes) -> None:
-    """Subscriptions and assignments, as members hand them to the coordinator unread."""
+    """Subscriptions and assignments, which members send through the coordinator."""
     for decode in (decode_subscription, decode_assignment):
         with suppress(BadConsumerProtocol):
             decode(data)
 
 
 def consumer_znodes(data: bytes) -> None:
-    """Members and offsets of consumers of the old kind."""
+    """Members and offsets of ZooKeeper-based consumers."""
     decode_member(data)
     decode_offset(data)
 

@@ -1,4 +1,4 @@
-"""What strangers say on the Kafka port, what brokers answer, what stands in logs, znodes and server.properties."""
+"""Input on the Kafka port, brokers' responses, and the contents of logs, znodes and server.properties."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from zabka.kafka.zk import znodes
 WITNESS = TopicPartition("witness", 0)
 CLUSTER_RUNS_MAX = 300
 _CONTROL = (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN)
-"""Only a controller sends these: what they say goes, in Kafka as here, so a stranger's would end the witness."""
+"""Only a controller sends these: brokers obey them, in Kafka as here, so a stranger's would stop the witness."""
 
 
 # ---- frames ---------------------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def _versions(key: ApiKey) -> list[int]:
 
 
 def filled(schema: Any) -> Any:
-    """A message of that class with one member in every list."""
+    """Return a message of that class with one member in every list."""
     return fill(schema, _one_of_each(schema))
 
 
@@ -79,7 +79,7 @@ def _member_class(schema: Any, name: str) -> Any:
 
 @cache
 def request_frames() -> list[bytes]:
-    """Every request served, without its size, in its lowest, middle and highest version."""
+    """Every served request, without its size, in its lowest, middle and highest version."""
     frames = []
     for key in SUPPORTED:
         for version in _versions(key):
@@ -103,13 +103,13 @@ def _responses() -> list[tuple[Any, bytes]]:
 
 
 def kafka_request(data: bytes) -> None:
-    """A request, a version not served, or no request."""
+    """The bytes are a request, an unsupported version, or no request."""
     with suppress(UnsupportedVersion, WireError):
         decode_request(data)
 
 
 def kafka_response(data: bytes) -> None:
-    """The answer to what was asked, or none."""
+    """The bytes are the response to the request, or none."""
     choices = Choices(data)
     asked, _ = choices.one(_responses())
     with suppress(WireError):
@@ -154,14 +154,14 @@ def _message_sets() -> list[bytes]:
 
 
 def _with_checksum(data: bytes) -> bytes:
-    """The same with a checksum that holds, or else hardly anything gets further than that."""
+    """Return the same bytes with a correct checksum; otherwise hardly any input gets further than that check."""
     if len(data) > 17 and data[16] == 2:
         return data[:17] + int(crc32c(data[21:])).to_bytes(4, "big") + data[21:]
     return data[:12] + zlib.crc32(data[16:]).to_bytes(4, "big") + data[16:]
 
 
 def produced_records(data: bytes) -> None:
-    """What is appended of anything is read by everybody; else it is refused."""
+    """Records that are appended can be read by every client; others are rejected."""
     for records in (data, _with_checksum(data)):
         with suppress(RecordsRefused, ProduceRefused):
             check_request(records, 9)
@@ -176,7 +176,7 @@ def produced_records(data: bytes) -> None:
 
 
 def packed_bytes(data: bytes) -> None:
-    """Bytes unpack to no more than is allowed, or do not."""
+    """Bytes unpack to no more than is allowed, or raise an error."""
     for codec in Codec:
         for magic in (0, 2):
             with suppress(CompressionError):
@@ -184,7 +184,7 @@ def packed_bytes(data: bytes) -> None:
 
 
 def record_batches(data: bytes) -> None:
-    """Batches that may be read, or not."""
+    """The batches are readable or raise an error."""
     for checked in (True, False):
         split_batches(data, checked)
     with suppress(BatchUnreadable):
@@ -197,7 +197,7 @@ def _snapshots() -> list[bytes]:
 
 
 def producer_snapshot(data: bytes) -> None:
-    """A file beside a log's segments is a snapshot of producers, or none."""
+    """The file is a snapshot of producers, or raises BadSnapshot."""
     with suppress(producer_snapshots.BadSnapshot):
         ProducerStates().replace(producer_snapshots.decode(data))
 
@@ -206,7 +206,7 @@ def producer_snapshot(data: bytes) -> None:
 
 
 def kafka_znode(data: bytes) -> None:
-    """What any znode holds is read, or None."""
+    """Any znode's content is decoded, or gives None."""
     znodes.decode_controller(data)
     znodes.decode_controller_epoch(data)
     znodes.decode_partition_set(data)
@@ -246,7 +246,7 @@ def _znode_seeds() -> list[bytes]:
 
 
 def server_properties(data: bytes) -> None:
-    """A configuration, or one line that says why not; a topic's overrides never fail."""
+    """A configuration is accepted, or one line gives the reason; a topic's overrides never fail."""
     text = data.decode("utf-8", "replace")
     with suppress(ConfigError):
         parse_config(text)
@@ -262,14 +262,14 @@ def server_properties(data: bytes) -> None:
 
 
 class _Attacked:
-    """One broker, a witness that must be served all the while, and a stranger."""
+    """One broker, a witness that must be served all the time, and a stranger."""
 
     def __init__(self) -> None:
         self.cluster = Cluster(1).start()
         self.cluster.run(self.cluster.client.create_topic(WITNESS.topic, 1, 1))
         self.runs = 0
 
-    def say(self, frame: bytes) -> None:
+    def send(self, frame: bytes) -> None:
         try:
             message = decode_request(frame).payload
         except (UnsupportedVersion, WireError):
@@ -295,7 +295,7 @@ _attacked: list[_Attacked] = []
 
 
 def kafka_broker(data: bytes) -> None:
-    """Spoiled and real requests in any order; a witness produces all the while."""
+    """Corrupted and real requests in any order; a witness produces all the time."""
     if not _attacked or _attacked[0].runs >= CLUSTER_RUNS_MAX:
         for old in _attacked:
             old.cluster.stop_all()
@@ -305,7 +305,7 @@ def kafka_broker(data: bytes) -> None:
     choices = Choices(data)
     while choices.left > 2:
         frame = choices.one(request_frames())
-        attacked.say(spoil(frame, choices, 2) if choices.below(3) else frame)
+        attacked.send(spoil(frame, choices, 2) if choices.below(3) else frame)
     attacked.check()
 
 

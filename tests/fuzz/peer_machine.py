@@ -1,7 +1,7 @@
-"""One peer, with its real service, under links that carry anything, in any order.
+"""One peer, with its real service, with links that deliver anything, in any order.
 
-The link is closed or the packet ignored; the peer goes on, and can be elected, follow and lead afterwards.  All that it
-sends can be written on the wire.
+The link is closed or the packet ignored; the peer continues, and can be elected, follow and lead afterwards. All that
+it sends can be encoded.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _FROM_LEARNER = from_learner()
 
 
 class Lone:
-    """Server 1 of three; servers 2 and 3 are whoever fuzzes."""
+    """Server 1 of three; the fuzzer acts as servers 2 and 3."""
 
     def __init__(self, *, reconfig: bool = False) -> None:
         self.disk = Disk()
@@ -79,7 +79,7 @@ class Lone:
         self.service = Service(config)
         self.peer = Peer(config, self.service, self.disk.recovered(), Random(1))
         self.links: dict[LinkId, QuorumCodec] = {}
-        self.wanted: list[PeerId] = []
+        self.requested: list[PeerId] = []
         self.timers: dict[str, int] = {}
         self.queue: list[Effect] = []
         self.halted: str | None = None
@@ -106,7 +106,7 @@ class Lone:
                 case CloseLink(link=link):
                     self.links.pop(link, None)
                 case OpenLink(to=to):
-                    self.wanted.append(to)
+                    self.requested.append(to)
                 case SetTimer(name=name, delay_ms=delay_ms):
                     self.timers[name] = self.now_ms + delay_ms
                 case Emit(event=event):
@@ -121,7 +121,7 @@ class Lone:
                     pass
 
     def flush(self) -> None:
-        """Let the disk work."""
+        """Run the disk."""
         while self.queue:
             effect = self.queue.pop(0)
             self.disk.execute(effect)
@@ -139,25 +139,25 @@ class Lone:
             self.flush()
         self.now_ms = end
 
-    def hear(self, src: int, notification: Notification) -> None:
+    def receive(self, src: int, notification: Notification) -> None:
         self.do(self.peer.on_notification(self.now, PeerId(src), notification))
 
     def elect(self, leader: int) -> None:
-        """Everybody else votes for that one, whatever the round is."""
+        """All other voters vote for that server, whatever the round is."""
         for voter in (2, 3):
             if self.peer.state is PeerState.LOOKING:
                 best = (PeerId(leader), Zxid(2**62), Epoch(2**30))
                 vote = Vote(*best) if leader != 1 else Vote(PeerId(1), self.peer.last_zxid, self.peer.current_epoch)
-                self.hear(voter, Notification(PeerState.LOOKING, vote, self.peer.round))
+                self.receive(voter, Notification(PeerState.LOOKING, vote, self.peer.round))
         self.flush()
 
     def connect(self, *, learner: bool) -> LinkId:
-        """A link to whoever leads, or from a learner."""
+        """Open a link to the leader, or accept one of a learner."""
         self._next += 1
         link = LinkId(self._next)
         self.links[link] = QuorumCodec(learner=learner)
         if learner:
-            to = self.wanted.pop() if self.wanted else PeerId(2)
+            to = self.requested.pop() if self.requested else PeerId(2)
             self.do(self.peer.on_link_up(self.now, link, to))
         else:
             self.do(self.peer.on_link_accepted(self.now, link))
@@ -183,19 +183,19 @@ class Lone:
             self.do(self.peer.on_link_down(self.now, link))
 
     def follow(self, upto: int = 99) -> LinkId | None:
-        """Follow server 3 as far as that many of its packets; None where there is no such link."""
+        """Follow server 3 up to that many of its packets; return None if there is no such link."""
         self.elect(3)
         if self.peer.state is not PeerState.FOLLOWING:
             return None
         link = self.connect(learner=True)
         epoch = Epoch(self.peer.accepted_epoch + 1)
-        said: list[Packet] = [
+        sent: list[Packet] = [
             LeaderInfo(epoch, True),
             Diff(self.peer.last_zxid),
             NewLeader(Zxid(epoch << 32), ""),
             UpToDate(),
         ]
-        for packet in said[:upto]:
+        for packet in sent[:upto]:
             self.give(link, [packet])
             self.flush()
         return link
@@ -220,7 +220,7 @@ class Lone:
 
 
 def _packets(choices: Choices, pool: list[Packet], peer: Peer) -> list[Packet] | bytes:
-    """Real packets, with numbers that nearly fit, or spoiled bytes."""
+    """Real packets, with numbers that nearly fit, or corrupted bytes."""
     packets: list[Packet] = []
     for _ in range(1 + choices.below(3)):
         packet = choices.one(pool)
@@ -244,7 +244,7 @@ def _disturb(lone: Lone, choices: Choices, link: LinkId | None, pool: list[Packe
     if step == 0:
         lone.pass_time(choices.one((10, 60, 600)))
     elif step == 1:
-        lone.hear(choices.one((1, 2, 3, 4, 200)), _notification(choices, lone.peer))
+        lone.receive(choices.one((1, 2, 3, 4, 200)), _notification(choices, lone.peer))
     elif step == 2 and link is not None:
         lone.drop(link)
     elif step == 3:
@@ -252,11 +252,11 @@ def _disturb(lone: Lone, choices: Choices, link: LinkId | None, pool: list[Packe
     elif step < 5:
         lone.flush()
     elif link is not None:
-        said = _packets(choices, pool, lone.peer)
-        if isinstance(said, bytes):
-            lone.feed(link, said)
+        sent = _packets(choices, pool, lone.peer)
+        if isinstance(sent, bytes):
+            lone.feed(link, sent)
         else:
-            lone.give(link, said)
+            lone.give(link, sent)
 
 
 def _notification(choices: Choices, peer: Peer) -> Notification:
@@ -277,9 +277,9 @@ def _client(lone: Lone, choices: Choices) -> None:
 
 
 def _check(lone: Lone) -> None:
-    """It goes on: it can be elected anew, follow and lead.
+    """Assert that the peer continues: it can be elected again, follow and lead.
 
-    One that was told of another digest than its tree has does not stand for election, until it gets a whole tree.
+    A peer whose tree differed from a reported digest does not stand for election until it gets a whole tree.
     """
     assert lone.halted is None, lone.halted
     for link in list(lone.links):
@@ -288,7 +288,7 @@ def _check(lone: Lone) -> None:
     for role in ("follow", "lead"):
         lone.pass_time(3000)
         assert lone.peer.state is PeerState.LOOKING
-        lone.wanted.clear()
+        lone.requested.clear()
         link = lone.follow() if role == "follow" else lone.lead()
         if role == "lead" and lone.disk.recovered().in_doubt:
             assert link is None, "it leads with a history that is in doubt"
@@ -302,7 +302,7 @@ def _check(lone: Lone) -> None:
 
 
 def learner(data: bytes) -> None:
-    """A learner under a leader that says anything."""
+    """A learner under a leader that sends anything."""
     choices = Choices(data)
     lone = Lone(reconfig=bool(choices.below(2)))
     link = lone.follow(choices.below(6))
@@ -316,7 +316,7 @@ def learner(data: bytes) -> None:
 
 
 def leader(data: bytes) -> None:
-    """A leader under learners that say anything."""
+    """A leader under learners that send anything."""
     choices = Choices(data)
     lone = Lone(reconfig=bool(choices.below(2)))
     link = lone.lead(choices.below(6))

@@ -1,4 +1,4 @@
-"""What peers say to each other, and what they write down: packets, notifications, transactions, logs, snapshots."""
+"""Messages between peers, and their files: packets, notifications, transactions, logs, snapshots."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ _BODIES = [
 
 
 def transactions(epoch: int = 1) -> list[Txn]:
-    """One of every kind, one after the other."""
+    """One transaction of every kind, in sequence."""
     return [
         Txn(SESSION, n, make_zxid(epoch, n), 1000 + n, kind, body, n << 40 if kind > 0 else None)
         for n, (kind, body) in enumerate(_BODIES, 1)
@@ -108,7 +108,7 @@ def small_snapshot() -> TreeSnapshot:
 
 
 def from_leader(snapshot: TreeSnapshot | None = None) -> list[Packet]:
-    """What a leader says, in an order that makes sense."""
+    """A leader's packets in a valid order."""
     txns = transactions()
     config = txns[11]
     return [
@@ -121,7 +121,7 @@ def from_leader(snapshot: TreeSnapshot | None = None) -> list[Packet]:
 
 
 def from_learner() -> list[Packet]:
-    """What a learner says."""
+    """A learner's packets."""
     auth = (("ip", "127.0.0.1"), ("digest", "ann:x"))
     return [
         FollowerInfo(Epoch(1), PeerId(2), cumulative=True, heeds_acks=True),
@@ -134,7 +134,7 @@ def from_learner() -> list[Packet]:
 
 
 def encoded(packets: Iterable[Packet], *, learner: bool) -> list[bytes]:
-    """Each packet's bytes, as that side sends it."""
+    """Return each packet's bytes, as that side sends it."""
     codec = QuorumCodec(learner=learner)
     return [
         codec.encode(packet) + (b"".join(codec.encode_stream(packet)) if isinstance(packet, Snap) else b"")
@@ -143,7 +143,7 @@ def encoded(packets: Iterable[Packet], *, learner: bool) -> list[bytes]:
 
 
 def _flat(packets: Iterable[Packet]) -> list[Packet]:
-    """With each proposal by itself: how many are joined depends on how the bytes came."""
+    """Return the packets with each proposal separate: how many are joined depends on the chunks of bytes."""
     return [
         single
         for packet in packets
@@ -165,7 +165,7 @@ def _fed(learner: bool, cuts: Iterable[bytes]) -> list[Packet] | type[MalformedR
 
 def _quorum(learner: bool) -> Callable[[bytes], None]:
     def run(data: bytes) -> None:
-        """Packets or malformed, wherever the bytes are torn; what was understood says the same again."""
+        """Packets or malformed, wherever the bytes are split; decoded packets encode to the same."""
         choices, stream = Choices(data[:16]), data[16:]
         whole = _fed(learner, [stream])
         torn = _fed(learner, pieces(stream, choices))
@@ -188,7 +188,7 @@ def _streams(learner: bool) -> list[bytes]:
 
 
 def election(data: bytes) -> None:
-    """An opening message, then notifications; torn anywhere."""
+    """An opening message, then notifications; split anywhere."""
     choices, stream = Choices(data[:8]), data[8:]
     opening: Opening | None = None
     with suppress(MalformedRecord):
@@ -199,12 +199,12 @@ def election(data: bytes) -> None:
     rest = stream[opening.size :] if opening is not None else stream
     outcomes: list[list[Notification] | type[MalformedRecord]] = []
     for cuts in ([rest], pieces(rest, choices)):
-        reader, heard = FrameReader(), []
+        reader, received = FrameReader(), []
         try:
             for cut in cuts:
-                heard += [decode_notification(frame) for frame in reader.feed(cut)]
+                received += [decode_notification(frame) for frame in reader.feed(cut)]
                 assert len(reader._buffer) <= FRAME_BYTES_MAX + 4
-            outcomes.append(heard)
+            outcomes.append(received)
         except MalformedRecord:
             outcomes.append(MalformedRecord)
     assert outcomes[0] == outcomes[1]
@@ -228,7 +228,7 @@ def _election_streams() -> list[bytes]:
 
 
 def _restore(snapshot: TreeSnapshot) -> DataTree | None:
-    """A tree that came over the wire is one, or it is said not to be."""
+    """A tree received over the wire is restored, or an error is raised."""
     try:
         tree = DataTree.from_snapshot(snapshot)
     except ValueError:
@@ -239,8 +239,8 @@ def _restore(snapshot: TreeSnapshot) -> DataTree | None:
 
 
 def transaction(data: bytes) -> None:
-    """A transaction or malformed; the written-out codec agrees with the general one; what was understood is written in
-    the same bytes by both, and a tree can apply it."""
+    """A transaction or malformed; the hand-written codec agrees with the general one; both encode it to the same bytes,
+    and a tree can apply it."""
     try:
         txn = Txn.decode(data)
     except MalformedRecord:
@@ -251,7 +251,7 @@ def transaction(data: bytes) -> None:
     assert decode_body(txn.type, reader) == txn.body
     if reader.left >= 12:
         assert int.from_bytes(data[reader.pos + 4 : reader.pos + 12], "big") == txn.digest
-    # A new object, without the bytes that it came in.
+    # A new object, without the bytes that it was decoded from.
     fresh = Txn(txn.session_id, txn.cxid, txn.zxid, txn.time_ms, txn.type, txn.body, txn.digest)
     again = Txn.decode(fresh.encoded())
     assert again.body == txn.body and again.digest == txn.digest and again.type == txn.type
@@ -261,7 +261,7 @@ def transaction(data: bytes) -> None:
 
 
 def log(data: bytes) -> None:
-    """A log is read up to what is wrong with it, and each transaction read was written so."""
+    """A log is read up to its first error, and each transaction encodes to the bytes that were read."""
     scanned = scan(data)
     assert len(scanned.txns) == len(scanned.ends)
     start = 16
@@ -281,7 +281,7 @@ def _logs() -> list[bytes]:
 
 
 def snapshot(data: bytes) -> None:
-    """A serialised tree or malformed, wherever it is torn; what was read is written in bytes that read the same."""
+    """A serialised tree or malformed, wherever it is split; a decoded tree encodes to bytes that decode to the same."""
     choices, stream = Choices(data[:8]), data[8:]
     read = []
     for cuts in ([stream], pieces(stream, choices)):
@@ -310,7 +310,7 @@ QUORUM_LOGIN = QuorumSasl(
 
 
 def quorum_sasl(data: bytes) -> None:
-    """SASL between servers: refused or more wanted, without telling secrets."""
+    """SASL between servers: rejected, or more input required, without leaking secrets."""
     choices, stream = Choices(data[:8]), data[8:]
     for side in (LearnerSide(QUORUM_LOGIN, "other"), ServerSide(QUORUM_LOGIN, "other")):
         try:

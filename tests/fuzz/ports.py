@@ -1,4 +1,4 @@
-"""Three running peers whose ports hear anything, while a client works: it is served all the while."""
+"""Three running peers whose ports receive anything, while a client is served all the time."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ def _framed(frames: list[bytes]) -> bytes:
 
 
 def _stream(kind: str, random: Random) -> bytes:
-    """What somebody might really say on that port."""
+    """Return plausible bytes of a real client of that port."""
     if kind in ("client", "secure"):
         if random.random() < 0.1:
             return random.choice(_WORDS)
         return _framed([random.choice(connect_frames()), *random.choices(request_frames(), k=5)])
     if kind == "quorum":
-        said = [FollowerInfo(Epoch(1), STRANGER, observer=random.random() < 0.5), *random.choices(from_learner(), k=4)]
-        return b"".join(encoded(said, learner=True))
+        sent = [FollowerInfo(Epoch(1), STRANGER, observer=random.random() < 0.5), *random.choices(from_learner(), k=4)]
+        return b"".join(encoded(sent, learner=True))
     frames = [encode_notification(each) for each in notifications()]
     return encode_opening(STRANGER, "127.0.0.1:1") + b"".join(frames)
 
 
 class Attack:
-    """Connections that misbehave, one after the other; some are left open."""
+    """Connections that misbehave in sequence; some are left open."""
 
     def __init__(self, ports: Ports, random: Random, context: ssl.SSLContext | None) -> None:
         self._ports = ports
@@ -98,7 +98,7 @@ class Attack:
         elif manner == 5:
             for byte in _stream(kind, random)[:20]:
                 connection.send(bytes([byte]))
-        # 6 says nothing at all.
+        # 6 sends nothing at all.
         if random.random() < 0.2:
             connection.settimeout(0.02)
             connection.recv(4096)
@@ -120,7 +120,7 @@ class Attack:
 
 
 class Worker:
-    """A client that writes and reads, one after the other, and notes how long it had to wait at most."""
+    """A client that writes and reads in turn, and records its longest wait."""
 
     def __init__(self, ensemble: Ensemble) -> None:
         self._ensemble = ensemble
@@ -160,10 +160,10 @@ def _memory_bytes(pid: int) -> int:
 def fuzz_ports(
     ensemble: Ensemble, ports: Ports, seconds: float, seed: int, context: ssl.SSLContext | None = None
 ) -> str:
-    """Attack a running ensemble for a while; how it went.  AssertionError where it does not stand it."""
+    """Attack a running ensemble for a while and return the result. Raises AssertionError if it fails."""
     attack = Attack(ports, Random(seed), context)
     processes = dict(ensemble.processes)
-    # Loaded once, whatever it is that a first connection needs.
+    # Loaded once: everything that a first connection needs.
     for _ in range(50):
         attack.once()
     before = {i: _memory_bytes(process.pid) for i, process in processes.items()}
@@ -191,7 +191,7 @@ def fuzz_ports(
 
 
 def attack_new_ensemble(directory: Path, seconds: float, seed: int) -> str:
-    """The same on an ensemble of its own: three peers, with a TLS port each where `openssl` can make certificates."""
+    """The same on a new ensemble: three peers, with a TLS port each if `openssl` can create certificates."""
     ensemble = Ensemble(directory, 3)
     secure: dict[int, int] = {}
     context: ssl.SSLContext | None = None

@@ -1,9 +1,8 @@
 """Coverage-guided fuzzing with atheris, one target after the other.
 
-`python -m tests.fuzz.run --seconds 60 --target all` (or a target's name).
-`ports` attacks a running ensemble.  Any other target runs in a process of its own, from its seeds.  What it finds is
-kept in --findings with the bytes that did it; `--replay FILE --target NAME` runs those again.  Exits with 1
-where anything was found.
+`python -m tests.fuzz.run --seconds 60 --target all` (or a target's name). `ports` attacks a running ensemble. Any other
+target runs in its own process, from its seeds. Findings are kept in --findings with the bytes that caused them;
+`--replay FILE --target NAME` runs those again. Exits with 1 if anything was found.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _COVERAGE = re.compile(r"cov: (\d+)")
 
 
 def fuzz(name: str, options: list[str]) -> None:
-    """In a process of its own: never returns."""
+    """Fuzz in its own process; never returns."""
     import atheris
 
     with atheris.instrument_imports(include=["zabka.ensemble", "zabka.journal"]):
@@ -45,7 +44,7 @@ def replay(name: str, file: Path) -> None:
 
 
 def supervise(name: str, seeds: list[bytes], seconds: int, findings: Path) -> tuple[int, int, str]:
-    """Fuzz one target for a while: executions, edges covered, and what was found (empty for nothing)."""
+    """Fuzz one target for a while; return executions, edges covered, and findings (empty for none)."""
     with tempfile.TemporaryDirectory() as directory:
         corpus = Path(directory) / "corpus"
         corpus.mkdir()
@@ -59,29 +58,29 @@ def supervise(name: str, seeds: list[bytes], seconds: int, findings: Path) -> tu
             ],
             capture_output=True, check=False, cwd=ROOT, env={**os.environ, "TMPDIR": directory},
         )  # fmt: skip
-    said = done.stderr.decode("utf-8", "replace") + done.stdout.decode("utf-8", "replace")
-    executed = _EXECUTED.search(said)
-    covered = _COVERAGE.findall(said)
-    return int(executed[1]) if executed else 0, int(covered[-1]) if covered else 0, said if done.returncode else ""
+    output = done.stderr.decode("utf-8", "replace") + done.stdout.decode("utf-8", "replace")
+    executed = _EXECUTED.search(output)
+    covered = _COVERAGE.findall(output)
+    return int(executed[1]) if executed else 0, int(covered[-1]) if covered else 0, output if done.returncode else ""
 
 
 def attack(seconds: int, seed: int) -> bool:
-    """Garbage on every port of a running ensemble; whether it stood that."""
+    """Send garbage to every port of a running ensemble; return whether it withstood that."""
     from tests.fuzz.ports import attack_new_ensemble
 
     with tempfile.TemporaryDirectory() as directory:
         try:
-            said = attack_new_ensemble(Path(directory), seconds, seed)
+            output = attack_new_ensemble(Path(directory), seconds, seed)
         except AssertionError as problem:
             sys.stdout.write(f"{PORTS:16} FOUND {problem}\n")
             return False
-    sys.stdout.write(f"{PORTS:16} {said}\n")
+    sys.stdout.write(f"{PORTS:16} {output}\n")
     sys.stdout.flush()
     return True
 
 
 def main() -> int:
-    """The exit code."""
+    """Run the command line and return the exit code."""
     if sys.argv[1:2] == ["--child"]:
         fuzz(sys.argv[2], sys.argv[3:])
     parser = argparse.ArgumentParser(description=__doc__)

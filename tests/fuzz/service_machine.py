@@ -1,7 +1,7 @@
-"""Whole services under several connections that send real, spoiled and senseless requests.
+"""Whole services under several connections that send real, corrupted and invalid requests.
 
-The same history runs twice: once in bytes, as a port hands them over, and once as requests, which take the general way.
-Both say the same to every client.  Others are served all the while, and both servers hold the same sound tree.
+The same history runs twice: once in bytes, as a port delivers them, and once as requests, which take the general path.
+Both send the same to every client. Other clients are served all the time, and both servers have the same valid tree.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TOKENS = [Request(9, OpCode.SASL, None).encode() + len(token).to_bytes(4, "big"
 
 
 class _Side(Ensemble):
-    """One of the two: a leader, a learner, a witness on each, and the fuzzed connections."""
+    """One of the two sides: a leader, a learner, a witness on each, and the fuzzed connections."""
 
     def __init__(self, *, in_bytes: bool) -> None:
         super().__init__(servers=2, auto=False, auth=POLICY, full_journal=True)
@@ -36,7 +36,7 @@ class _Side(Ensemble):
         self.witnesses = [self.connect(server, identities=IDENTITIES) for server in (0, 1)]
         self.settle()
         self.fuzzed: list[int | None] = [None] * FUZZED
-        self.heard = bytearray()
+        self.received = bytearray()
 
     def open(self, slot: int, server: int, frame: bytes) -> None:
         old = self.fuzzed[slot]
@@ -50,7 +50,7 @@ class _Side(Ensemble):
             self.hang_up(connection)
             self.fuzzed[slot] = None
 
-    def say(self, slot: int, frames: list[bytes]) -> None:
+    def send_frames(self, slot: int, frames: list[bytes]) -> None:
         connection = self.fuzzed[slot]
         if connection is None or connection in self.closed:
             return
@@ -62,7 +62,7 @@ class _Side(Ensemble):
         self.run(server, effects)
 
     def settle(self) -> None:
-        """Whatever is under way comes to its end."""
+        """Finish all requests in flight."""
         while self.proposed or self.syncs or self.asked:
             if self.proposed:
                 self.commit()
@@ -72,11 +72,11 @@ class _Side(Ensemble):
                 self.revalidate()
 
     def note(self, slot: int) -> None:
-        """What the connection in that slot has heard, in bytes."""
+        """Record the messages to the connection in that slot, in bytes."""
         connection = self.fuzzed[slot]
         if connection is not None:
-            self.heard += b"|%d:" % slot + b"".join(map(_framed, self.take(connection)))
-            self.heard += b"closed" if connection in self.closed else b""
+            self.received += b"|%d:" % slot + b"".join(map(_framed, self.take(connection)))
+            self.received += b"closed" if connection in self.closed else b""
 
     def server_of(self, slot: int) -> int:
         connection = self.fuzzed[slot]
@@ -119,9 +119,9 @@ def _frames(choices: Choices, *, leads: bool) -> list[bytes]:
         frame = choices.one(_TOKENS) if choices.below(16) == 15 else choices.one(_FRAMES)
         if choices.below(2):
             frame = spoil(frame, choices)
-        frame = frame.ljust(8, b"\0")  # The port lets no shorter one through.
+        frame = frame.ljust(8, b"\0")  # The port accepts no shorter one.
         request = Request.decode(frame)
-        # A leader turns a malformed write into an error in the history; the general way answers it by itself.
+        # A leader turns a malformed write into an error in the history; the general path answers it directly.
         if not (leads and request.op in PLAIN_WRITES and request.body is None):
             frames.append(frame)
     return frames
@@ -146,13 +146,15 @@ def service(data: bytes) -> None:
         else:
             frames = _frames(choices, leads=sides[0].server_of(slot) == 0)
             for side in sides:
-                side.say(slot, frames)
+                side.send_frames(slot, frames)
         for side in sides:
             side.settle()
             for each in range(FUZZED):
                 side.note(each)
             side.check()
-        assert sides[0].heard == sides[1].heard, f"in bytes {bytes(sides[0].heard)!r}, else {bytes(sides[1].heard)!r}"
+        assert sides[0].received == sides[1].received, (
+            f"in bytes {bytes(sides[0].received)!r}, else {bytes(sides[1].received)!r}"
+        )
     for side in sides:
         late = side.connect(0)
         side.settle()
@@ -163,7 +165,7 @@ def service(data: bytes) -> None:
 
 
 def forwarded(data: bytes) -> None:
-    """Whatever a learner forwards becomes a transaction, be it a refusal, and both servers can apply it."""
+    """Every request that a learner forwards becomes a transaction, even an error, and both servers can apply it."""
     choices = Choices(data)
     leader = Ensemble(servers=2, auth=POLICY)
     session_id, _ = leader.session(leader.connect(1))

@@ -1,4 +1,4 @@
-"""What fuzzing found, each as the rule that holds since."""
+"""Bugs found by fuzzing, each as a test of the rule that fixed it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def sent_by(server: int, frame: bytes) -> tuple[Ensemble, list[object]]:
 
 @pytest.mark.parametrize("op", WHOLE)
 def test_a_learner_answers_a_malformed_write_itself(op: OpCode) -> None:
-    """A leader of another kind might not survive it."""
+    """A leader of another kind might crash on it."""
     whole = WHOLE[op]
     huge, null = struct.pack(">i", 0x7FFFFFFF), struct.pack(">i", -1)
     for frame in (
@@ -81,23 +81,23 @@ def test_a_learner_answers_a_malformed_write_itself(op: OpCode) -> None:
         whole[:8] + huge + whole[12:],
         whole[:12] + b"\xff\xff" + whole[14:],
     ):
-        ensemble, said = sent_by(1, frame)
+        ensemble, replies = sent_by(1, frame)
         assert ensemble.history == []
-        assert [message.err for message in said if isinstance(message, Reply)] == [ErrorCode.MARSHALLING_ERROR]
+        assert [message.err for message in replies if isinstance(message, Reply)] == [ErrorCode.MARSHALLING_ERROR]
     assert len(sent_by(1, whole)[0].history) == 1
-    # A null path reads as an empty one here: as that, and not as null, it goes on.
-    ensemble, said = sent_by(1, whole[:8] + null + whole[14 if op != OpCode.SET_DATA else 13 :])
+    # A null path is decoded as an empty one here, and is forwarded as an empty one.
+    ensemble, replies = sent_by(1, whole[:8] + null + whole[14 if op != OpCode.SET_DATA else 13 :])
     assert len(ensemble.history) == 1 and ensemble.history[0].type == OpCode.ERROR
 
 
 @pytest.mark.parametrize("op", WHOLE)
-def test_a_leader_finds_a_malformed_write_when_it_prepares_it(op: OpCode) -> None:
-    ensemble, said = sent_by(0, WHOLE[op][:-1])
+def test_leader_rejects_a_malformed_write_when_preparing_it(op: OpCode) -> None:
+    ensemble, replies = sent_by(0, WHOLE[op][:-1])
     assert ensemble.history[0].body == ErrorTxn(int(ErrorCode.MARSHALLING_ERROR))
-    assert isinstance(said[0], Reply) and said[0].err == ErrorCode.MARSHALLING_ERROR
+    assert isinstance(replies[0], Reply) and replies[0].err == ErrorCode.MARSHALLING_ERROR
 
 
-def test_a_client_cannot_have_identities_without_limit() -> None:
+def test_number_of_client_identities_is_limited() -> None:
     ensemble = Ensemble()
     connection = ensemble.connect()
     name = b"n" * (IDENTITIES_CHARS_MAX // 2)
@@ -109,7 +109,7 @@ def test_a_client_cannot_have_identities_without_limit() -> None:
     assert connection in ensemble.closed
 
 
-def test_a_multi_whose_transaction_grows_beyond_measure_is_refused() -> None:
+def test_multi_whose_transaction_grows_too_large_is_rejected() -> None:
     ensemble = Ensemble(auth=AuthPolicy())
     connection = ensemble.connect()
     ensemble.send(connection, (OpCode.AUTH, AuthPacket(0, "digest", b"n" * 60_000 + b":secret")), xid=-4)
@@ -121,7 +121,7 @@ def test_a_multi_whose_transaction_grows_beyond_measure_is_refused() -> None:
     assert ensemble.ask(connection, create("/m0")).err == 0
 
 
-def test_a_session_that_owns_too_much_to_list_takes_all_of_it_along() -> None:
+def test_session_with_too_many_ephemerals_deletes_all_of_them() -> None:
     ensemble = Ensemble(servers=2)
     connection = ensemble.connect()
     for n in range(3):
@@ -146,7 +146,7 @@ def test_a_session_that_owns_too_much_to_list_takes_all_of_it_along() -> None:
         struct.pack(">ii", OpCode.ERROR, 4) + b"\xff" * 4 + struct.pack(">ii", OpCode.DELETE, 6) + b"\0\0\0\2/a",
     ],
 )
-def test_a_multi_holds_what_can_be_applied_or_is_no_transaction(sub: bytes) -> None:
+def test_multi_with_inapplicable_parts_is_no_transaction(sub: bytes) -> None:
     count = 2 if len(sub) > 20 else 1
     head = Txn(SESSION, 1, Zxid(1), 0, OpCode.MULTI, MultiTxn([])).encoded()[:-4]
     with pytest.raises(MalformedRecord):
@@ -156,7 +156,7 @@ def test_a_multi_holds_what_can_be_applied_or_is_no_transaction(sub: bytes) -> N
 # -- peers
 
 
-def test_a_learner_does_not_follow_to_the_end_of_all_epochs() -> None:
+def test_learner_rejects_an_implausible_epoch() -> None:
     lone = Lone()
     link = lone.follow(0)
     assert link is not None
@@ -167,7 +167,7 @@ def test_a_learner_does_not_follow_to_the_end_of_all_epochs() -> None:
 
 
 @pytest.mark.parametrize("epoch", [EPOCH_LEAP_MAX + 1, 0x7FFFFFFF, -1])
-def test_a_leader_does_not_believe_every_epoch(epoch: int) -> None:
+def test_leader_rejects_an_implausible_epoch(epoch: int) -> None:
     lone = Lone()
     link = lone.lead(0)
     assert link is not None
@@ -176,16 +176,16 @@ def test_a_leader_does_not_believe_every_epoch(epoch: int) -> None:
     assert link not in lone.links and lone.peer.state is PeerState.LEADING and lone.peer.accepted_epoch == 0
 
 
-def test_a_looking_peer_does_not_follow_to_the_end_of_all_rounds() -> None:
+def test_looking_peer_rejects_an_implausible_round() -> None:
     lone = Lone()
     vote = Vote(PeerId(3), Zxid(1), Epoch(1))
     for state in (PeerState.LOOKING, PeerState.LEADING, PeerState.FOLLOWING):
-        lone.hear(3, Notification(state, vote, lone.peer.round + ROUND_LEAP_MAX + 1))
-        lone.hear(2, Notification(state, vote, 2**63 - 1))
+        lone.receive(3, Notification(state, vote, lone.peer.round + ROUND_LEAP_MAX + 1))
+        lone.receive(2, Notification(state, vote, 2**63 - 1))
     assert lone.peer.round == 1 and lone.peer.state is PeerState.LOOKING
 
 
-def test_a_membership_without_a_voter_ends_a_learners_link_alone() -> None:
+def test_membership_without_a_voter_ends_only_that_link() -> None:
     lone = Lone(reconfig=True)
     link = lone.follow(2)
     assert link is not None
@@ -195,7 +195,7 @@ def test_a_membership_without_a_voter_ends_a_learners_link_alone() -> None:
     assert lone.peer.state is PeerState.LOOKING and lone.follow() is not None
 
 
-def test_a_snapshot_that_is_no_tree_ends_a_learners_link_alone() -> None:
+def test_snapshot_that_is_no_tree_ends_only_that_link() -> None:
     lone = Lone()
     link = lone.follow(1)
     assert link is not None
@@ -209,7 +209,7 @@ def test_a_snapshot_that_is_no_tree_ends_a_learners_link_alone() -> None:
     assert lone.peer.state is PeerState.LOOKING and lone.follow() is not None
 
 
-def test_an_activation_of_what_is_no_reconfiguration_ends_a_learners_link_alone() -> None:
+def test_activation_without_reconfig_ends_one_learners_link() -> None:
     lone = Lone(reconfig=True)
     link = lone.follow(1)
     assert link is not None
@@ -222,27 +222,27 @@ def test_an_activation_of_what_is_no_reconfiguration_ends_a_learners_link_alone(
 
 
 @pytest.mark.parametrize("text", ["²", "9" * 5000, "\0", ""])
-def test_a_myid_that_is_no_number_is_said_to_be_none(tmp_path: Path, text: str) -> None:
+def test_non_numeric_myid_is_a_config_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "myid").write_text(text)
     with pytest.raises(ConfigError, match="instead of a number"):
         parse(f"dataDir={tmp_path}\nclientPort=1\n")
 
 
 @pytest.mark.parametrize("name", ["dataDir=/a\0b\nclientPort=1\n", "dataDir=/nowhere\ndynamicConfigFile=/a\0b\n"])
-def test_a_file_name_that_cannot_be_is_said_to_be_none(name: str) -> None:
+def test_impossible_file_name_is_a_config_error(name: str) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         parse(name)
 
 
 @pytest.mark.parametrize("char", "\x1e\x0b\x85\u2028\t []\0")
 @pytest.mark.parametrize("line", ["h{}:1:2;3", "h:1:2;g{}:3", "h:1:2|i{}:3:4"])
-def test_a_membership_that_could_not_be_read_again_is_none(char: str, line: str) -> None:
-    """A client could have it committed, and no leader could be followed any more."""
+def test_membership_that_cannot_be_read_again_is_rejected(char: str, line: str) -> None:
+    """Otherwise a client could have it committed, and no leader could be followed after that."""
     with pytest.raises(BadMembership):
         Membership.parse("server.1=" + line.format(f"{char}x"))
 
 
-def test_only_javas_line_ends_end_a_line() -> None:
+def test_lines_end_at_javas_line_ends_only() -> None:
     assert read_properties("a=1\x1eb=2\rc=3\r\nd=4\ne=\u2028f") == {"a": "1\x1eb=2", "c": "3", "d": "4", "e": "\u2028f"}
 
 
@@ -255,6 +255,6 @@ def test_only_javas_line_ends_end_a_line() -> None:
         "server.1=h:1:2\nversion=" + "f" * 17,
     ],
 )
-def test_a_number_of_any_length_is_no_reason_to_stop(text: str) -> None:
+def test_membership_with_a_number_of_any_length_is_rejected(text: str) -> None:
     with pytest.raises(BadMembership):
         Membership.parse(text)

@@ -1,4 +1,4 @@
-"""Every decoder and every state machine that hears strangers: real encodings, spoiled ones, and plain noise.
+"""Every decoder and state machine that reads untrusted input: real encodings, corrupted ones, and random bytes.
 
 The same targets run for longer, guided by coverage, under `make fuzz`.
 """
@@ -29,11 +29,11 @@ FROM_THE_WIRE = (
 )  # fmt: skip
 SEED_BYTES_MAX = 110
 GROWTH_BYTES = 256 * 1024
-"""A decoder's own needs; a length field that were believed would need megabytes."""
+"""The memory of a decoder; a length field trusted without a check would take megabytes."""
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_messages_and_files_that_are_really_written_are_accepted(name: str) -> None:
+def test_real_messages_and_files_are_accepted(name: str) -> None:
     for seed in SEEDS[name]:
         TARGETS[name].run(seed)
 
@@ -41,7 +41,7 @@ def test_messages_and_files_that_are_really_written_are_accepted(name: str) -> N
 @pytest.mark.parametrize("name", TARGETS)
 @settings(max_examples=25, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_damaged_and_random_bytes_raise_only_the_documented_error(name: str, data: st.DataObject) -> None:
+def test_damaged_and_random_bytes_raise_only_documented_error(name: str, data: st.DataObject) -> None:
     noise = data.draw(st.binary(max_size=300))
     if name in MACHINES:
         TARGETS[name].run(noise)
@@ -51,7 +51,7 @@ def test_damaged_and_random_bytes_raise_only_the_documented_error(name: str, dat
 
 
 @pytest.mark.parametrize("name", FROM_THE_WIRE)
-def test_a_length_that_lies_reserves_no_memory(name: str) -> None:
+def test_wrong_length_reserves_no_memory(name: str) -> None:
     run = TARGETS[name].run
     tracemalloc.start()
     try:
@@ -74,11 +74,11 @@ def test_a_large_packet_in_small_pieces_is_joined_once() -> None:
     codec = QuorumCodec(learner=True)
     packets = [packet for at in range(0, len(stream), 1024) for packet in codec.feed(stream[at : at + 1024])]
     assert len(packets) == 2 and isinstance(packets[1], Proposal)
-    # Copying all of it for every piece would have moved tens of gigabytes.
+    # Copying all of it for every piece would move tens of gigabytes.
     assert codec._buffer == b"" and codec._late == []
 
 
-def test_a_forwarded_request_with_more_identities_than_any_client_has_ends_the_link() -> None:
+def test_forwarded_request_with_too_many_identities_ends_link() -> None:
     with pytest.raises(MalformedRecord):
         QuorumCodec(learner=False).feed(struct.pack(">iqii", 1, -1, -1, AUTH_ENTRIES_MAX + 1))
 

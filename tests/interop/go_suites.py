@@ -1,4 +1,4 @@
-"""Tests that Go modules carry, built out of the module's own source and run against brokers of ours."""
+"""Tests shipped in Go modules, built from the module's own source and run against our brokers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.interop.interop_brokers import tool
 
 FETCH_S = 180.0
 BUILD_S = 600.0
-"""Of a client with its dependencies, while others use the machine."""
+"""Build time of a client with its dependencies on a busy machine."""
 ENDS_WITHIN_S = 10.0
 LOOKS_EVERY_S = 0.05
 
@@ -32,29 +32,29 @@ class Module(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How a run of a suite ended."""
+    """The outcome of a run of a suite."""
 
     code: int
-    said: str
+    output: str
 
     def outcomes(self, outcome: str) -> set[str]:
-        """The tests, without their parts, that ended so: PASS, FAIL or SKIP."""
-        return set(re.findall(rf"(?m)^--- {outcome}: (\w+) ", self.said))
+        """Return the tests, without subtests, that ended as PASS, FAIL or SKIP."""
+        return set(re.findall(rf"(?m)^--- {outcome}: (\w+) ", self.output))
 
     def complaint(self) -> str:
-        """What failed, and the end of what was said."""
-        return f"{sorted(self.outcomes('FAIL'))}\n{self.said[-4000:]}"
+        """Return the failed tests, and the end of the output."""
+        return f"{sorted(self.outcomes('FAIL'))}\n{self.output[-4000:]}"
 
 
 class GoSuite:
-    """The tests of one package, built."""
+    """The compiled tests of one package."""
 
     def __init__(self, program: Path) -> None:
         self._program = program
 
     def missing(self, names: Collection[str]) -> set[str]:
-        """Those of the names (`Test`, or `Test/part_of_it`) that the sources have not."""
-        # The program itself cannot be asked: a suite may want its servers before it lists its tests.
+        """Return the names (`Test`, or `Test/part_of_it`) that the sources do not contain."""
+        # The program itself cannot be asked: a suite may need its servers before it lists its tests.
         text = "".join(file.read_text() for file in sorted(self._program.parent.glob("*_test.go")))
         tests = set(re.findall(r"(?m)^func (Test\w+)\(t \*testing\.T\)", text))
 
@@ -72,17 +72,17 @@ class GoSuite:
         meanwhile: Callable[[], None] = lambda: None,
         **options: str,
     ) -> Ended:
-        """Run all but those, with these variables of the environment and options of `go test`; kill it at the limit.
+        """Run all but those, with these environment variables and options of `go test`; kill it at the time limit.
 
-        `meanwhile` is called again and again for as long as it runs.
+        `meanwhile` is called repeatedly while it runs.
         """
-        said = self._program.with_suffix(".said")
+        output = self._program.with_suffix(".output")
         command = [
             str(self._program), "-test.v", f"-test.timeout={limit_s:.0f}s",
             "-test.skip=" + "|".join("/".join(f"^{part}$" for part in name.split("/")) for name in sorted(left_out)),
             *(f"-test.{name}={value}" for name, value in options.items()),
         ]  # fmt: skip
-        with said.open("w") as out:
+        with output.open("w") as out:
             running = subprocess.Popen(
                 command, cwd=self._program.parent, env={**os.environ, **settings}, start_new_session=True,
                 stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
@@ -96,13 +96,13 @@ class GoSuite:
             if running.poll() is None:
                 os.killpg(running.pid, signal.SIGKILL)
             running.wait()
-        return Ended(running.returncode, said.read_text(errors="replace"))
+        return Ended(running.returncode, output.read_text(errors="replace"))
 
 
 def source(module: Module, home: Path) -> Path:
-    """A copy of the module's source that may be written to.  Skips, saying why, where either cannot be had.
+    """Return a writable copy of the module's source. Skips with a reason if it or Go is missing.
 
-    `home` must lie outside of any module, so that nothing but the version counts.
+    `home` must lie outside any module, so that only the version counts.
     """
     go = tool("go")
     name = f"{module.path}@{module.version}"
@@ -120,9 +120,9 @@ def source(module: Module, home: Path) -> Path:
 
 
 def built(package: Path, *tags: str) -> GoSuite:
-    """The tests of a package in such a copy, which `tags` may choose."""
+    """Build the tests of a package in such a copy, selected by `tags`."""
     program = package / "suite.test"
-    # A module's own go.mod may be older than what the Go that is installed wants written in it.
+    # A module's go.mod may be older than the format that the installed Go requires.
     command = [tool("go"), "test", "-mod=mod", "-c", "-tags", ",".join(tags), "-o", str(program), "."]
     done = subprocess.run(command, cwd=package, capture_output=True, text=True, timeout=BUILD_S, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -130,7 +130,7 @@ def built(package: Path, *tags: str) -> GoSuite:
 
 
 def program_of(module: Module, package: str, home: Path) -> Path:
-    """A command that a module holds, built into `home`.  Skips where it cannot be had."""
+    """Build a command of a module into `home`. Skips if it is not available."""
     go = tool("go")
     name = f"{module.path}/{package}@{module.version}"
     done = subprocess.run(

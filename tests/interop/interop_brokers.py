@@ -68,7 +68,7 @@ class BrokerServer:
 
     @property
     def is_running(self) -> bool:
-        """Is there a process?"""
+        """Return whether there is a process."""
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
@@ -76,7 +76,7 @@ class BrokerServer:
         self._end(signal.SIGKILL)
 
     def stop(self) -> int | None:
-        """SIGTERM; the exit code."""
+        """Send SIGTERM and return the exit code."""
         return self._end(signal.SIGTERM)
 
     def _end(self, number: signal.Signals) -> int | None:
@@ -92,7 +92,8 @@ class BrokerServer:
         self._process.send_signal(number)
 
     def stand_still(self) -> None:
-        """Until SIGCONT.  One thread of a process stops the others, once it has its turn: until then they go on."""
+        """Freeze the process until SIGCONT. One of its threads stops the others once it is scheduled: they run until
+        then."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)
@@ -101,7 +102,7 @@ class BrokerServer:
         return (self.home / "out.log").read_text(errors="replace")
 
     def status(self) -> dict[str, Any]:
-        """Its own word, from the control socket; empty while it does not answer."""
+        """Return its own status from the control socket; empty while it does not answer."""
         try:
             with socket.socket(socket.AF_UNIX) as link:
                 link.settimeout(2)
@@ -119,7 +120,7 @@ class BrokerServer:
         return status
 
     def events(self, kind: str) -> list[dict[str, Any]]:
-        """Its journal's events of a type."""
+        """Return its journal's events of a type."""
         lines = [
             line
             for file in sorted(self.journal.glob("broker-*.????????????.jsonl"))
@@ -129,7 +130,7 @@ class BrokerServer:
 
 
 class BrokerCluster:
-    """The brokers, and where they listen."""
+    """The brokers and their addresses."""
 
     def __init__(self, brokers: list[BrokerServer], ensemble: Ensemble) -> None:
         self.ensemble = ensemble
@@ -140,7 +141,7 @@ class BrokerCluster:
         return [broker.status() for broker in self.brokers.values()]
 
     def controller(self) -> BrokerServer:
-        """The broker that is controller, once exactly one says so."""
+        """Return the controller, once exactly one broker reports that it is."""
         found: list[int] = []
 
         def one() -> bool:
@@ -158,7 +159,7 @@ class BrokerCluster:
             time.sleep(0.1)
 
     def await_ready(self) -> None:
-        """Wait until everybody runs and knows everybody."""
+        """Wait until all brokers run and know each other."""
         everybody = sorted(self.brokers)
         self.until(lambda: all(s.get("state") == "running" and s["live_brokers"] == everybody for s in self.statuses()))
         self.controller()
@@ -166,10 +167,10 @@ class BrokerCluster:
 
 @contextmanager
 def broker_cluster(directory: Path, ports: Sequence[int] = (), **others: object) -> Iterator[BrokerCluster]:
-    """An ensemble of one peer and three brokers, with other settings of theirs (`log_dirs` for log.dirs).
+    """An ensemble of one peer and three brokers, with extra broker settings (`log_dirs` for log.dirs).
 
-    `ports` are those of the brokers, and say how many there are.  In a setting `{home}` is a broker's own folder, and a
-    function of the broker's number gives each its own.
+    `ports` are the brokers' ports and set their number. In a setting `{home}` is a broker's own folder, and a function
+    of the broker's number gives each broker its own value.
     """
     ports = ports or free_ports(BROKERS)
     (directory / "peers").mkdir()
@@ -190,7 +191,7 @@ def broker_cluster(directory: Path, ports: Sequence[int] = (), **others: object)
 
 
 def tool(name: str) -> str:
-    """A command from outside; the test skips where it cannot be had, and fails under CI."""
+    """Return an external command; the test skips if it is missing, and fails under CI."""
     import shutil
 
     found = shutil.which(name)

@@ -1,4 +1,4 @@
-"""Servers for the interop tests: our own peers, and Apache ZooKeeper out of PySpark's jars."""
+"""Servers for the interop tests: our own peers, and Apache ZooKeeper from PySpark's jars."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ class Server:
             )
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Send SIGKILL, and wait until the process has ended."""
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait(10)
             self._process = None
 
     def serves(self) -> bool:
-        """Does it answer `srvr` with a mode?"""
+        """Return whether it answers `srvr` with a mode."""
         return bool(self.mode())
 
     def mode(self) -> str:
-        """What it calls itself, such as `leader`; empty while it does not serve."""
+        """Return the mode that it reports, such as `leader`; empty while it does not serve."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), 2) as link:
                 link.settimeout(2)
@@ -89,7 +89,7 @@ class Ensemble:
 
 @contextmanager
 def running(kind: str, size: int, directory: Path, **keys: str) -> Iterator[Ensemble]:
-    """Servers of that kind ("ours", "zookeeper"), ready; `keys` go into zoo.cfg."""
+    """Run ready servers of that kind ("ours", "zookeeper"); `keys` are added to zoo.cfg."""
     made = Ensemble(kind, _servers(kind, size, directory, keys))
     try:
         for server in made.servers:

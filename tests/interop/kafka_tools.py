@@ -1,4 +1,4 @@
-"""Kafka's own command line tools, run against two clusters at once to compare what they say."""
+"""Kafka's own command line tools, run against two clusters at once to compare their output."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ TOOLS = {
     "topics": "org.apache.kafka.tools.TopicCommand",
     "transactions": "org.apache.kafka.tools.TransactionsCommand",
 }
-# Their own options for the brokers come last.
+# The tool's own options for the brokers come last.
 _BOOTSTRAP_LAST = ("cluster",)
 
 
-class Said(NamedTuple):
-    """What a tool said."""
+class Output(NamedTuple):
+    """The output of a tool."""
 
     code: int
     out: str
@@ -68,7 +68,7 @@ class ToolServer:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
 
-    def run(self, tool: str, *arguments: str, stdin: str = "") -> Said:
+    def run(self, tool: str, *arguments: str, stdin: str = "") -> Output:
         """Run one tool."""
         assert self._process.stdin is not None and self._process.stdout is not None
         call = "\1".join((base64.b64encode(stdin.encode()).decode(), TOOLS[tool], *arguments))
@@ -78,7 +78,7 @@ class ToolServer:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             assert selector.select(ANSWER_S), f"{tool} {' '.join(arguments)}: no answer within {ANSWER_S} s"
         code, out, err = self._process.stdout.readline().decode().rstrip("\n").split(" ")
-        return Said(int(code), base64.b64decode(out).decode(), base64.b64decode(err).decode())
+        return Output(int(code), base64.b64decode(out).decode(), base64.b64decode(err).decode())
 
     def close(self) -> None:
         with self._process:
@@ -86,7 +86,7 @@ class ToolServer:
 
 
 def alone(main_class: str, *arguments: str) -> str:
-    """Run a tool in a JVM of its own, as its script does; what it printed."""
+    """Run a tool in its own JVM, as its script does, and return its output."""
     done = subprocess.run(
         ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", classpath(), main_class, *arguments],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=ANSWER_S, check=False,
@@ -95,11 +95,11 @@ def alone(main_class: str, *arguments: str) -> str:
 
 
 def rows(text: str) -> list[dict[str, object]]:
-    """The JSON lines that Kafka's verifiable clients print."""
+    """Return the JSON lines that Kafka's verifiable clients print."""
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
-def called(main: Callable[[list[str]], int], *arguments: str) -> Said:
+def called(main: Callable[[list[str]], int], *arguments: str) -> Output:
     """Call one of our own tools."""
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
@@ -107,7 +107,7 @@ def called(main: Callable[[list[str]], int], *arguments: str) -> Said:
             code = main(list(arguments))
         except SystemExit as left:
             code = int(left.code or 0)
-    return Said(code, out.getvalue(), err.getvalue())
+    return Output(code, out.getvalue(), err.getvalue())
 
 
 _MASKS: tuple[tuple[str, str], ...] = (
@@ -118,22 +118,22 @@ _MASKS: tuple[tuple[str, str], ...] = (
     (r"console-consumer-[0-9a-f-]+", "MEMBER"),
     (r"/127\.0\.0\.1", "IP"),
     (r" +", " "),
-    # A stack's frames are the JVM's.
+    # Stack frames belong to the JVM.
     (r"(?m)^(\tat |\t\.\.\. ).*\n", ""),
     (r"\[20\d\d-\S+ \S+\]", "[TIME]"),
 )
 
 
 def masked(text: str) -> str:
-    """A tool's words without what differs from cluster to cluster."""
+    """Return a tool's output without the parts that differ from cluster to cluster."""
     for pattern, instead in _MASKS:
         text = re.sub(pattern, instead, text)
-    # Which in-sync replica comes first depends on who caught up first.
+    # The order of in-sync replicas depends on which caught up first.
     return re.sub(r"Isr: ([\d,]+)", lambda found: f"Isr: {','.join(sorted(found[1].split(',')))}", text)
 
 
 def in_any_order(text: str) -> str:
-    """The lines of a text whose order nobody promises, and the words of lines that come out of Java's hash maps."""
+    """Sort the lines of a text without a guaranteed order, and the words of lines that Java prints from hash maps."""
     return "\n".join(sorted(", ".join(sorted(re.split(r", | are ", line))) for line in text.splitlines()))
 
 
@@ -148,22 +148,22 @@ class TwoClusters:
         self.directory = directory
 
     def file(self, name: str, text: str) -> str:
-        """A file for a tool to read."""
+        """Create a file for a tool to read."""
         path = self.directory / name
         path.write_text(text)
         return str(path)
 
-    def run(self, tool: str, *arguments: str, stdin: str = "") -> tuple[Said, Said]:
-        """Run a tool on both; Kafka's words first."""
-        said = []
+    def run(self, tool: str, *arguments: str, stdin: str = "") -> tuple[Output, Output]:
+        """Run a tool on both clusters and return Kafka's output first."""
+        output = []
         for bootstrap in (self.kafka, self.ours.bootstrap):
             brokers = ("--bootstrap-server", bootstrap)
             all_arguments = (*arguments, *brokers) if tool in _BOOTSTRAP_LAST else (*brokers, *arguments)
-            said.append(self.tools.run(tool, *all_arguments, stdin=stdin))
-        return said[0], said[1]
+            output.append(self.tools.run(tool, *all_arguments, stdin=stdin))
+        return output[0], output[1]
 
     def fill(self, topic: str, partitions: int, size: int) -> None:
-        """Records of that many bytes in all for each partition of a topic, on both."""
+        """Produce records of that many bytes in total to each partition of a topic, on both clusters."""
         for bootstrap in (self.kafka, self.ours.bootstrap):
             producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "batch.size": 16_384})
             for number in range(partitions * size // RECORD_SIZE):
@@ -171,31 +171,33 @@ class TwoClusters:
             assert producer.flush(ANSWER_S) == 0
 
     def homes(self) -> list[tuple[str, dict[int, Path]]]:
-        """Each cluster's address, and its brokers' own directories; Kafka's first."""
+        """Return each cluster's address and its brokers' directories; Kafka's first."""
         return [
             (self.kafka, {server.broker_id: server.home for server in self.servers}),
             (self.ours.bootstrap, {number: broker.home for number, broker in self.ours.brokers.items()}),
         ]
 
-    def until(self, says: Callable[[str], bool], tool: str, *arguments: str) -> None:
-        """Wait until a tool says something of both."""
-        self.ours.until(lambda: all(says(said.out) for said in self.run(tool, *arguments)), SETTLES_S)
+    def until(self, condition: Callable[[str], bool], tool: str, *arguments: str) -> None:
+        """Wait until a tool's output fulfils a condition on both clusters."""
+        self.ours.until(lambda: all(condition(output.out) for output in self.run(tool, *arguments)), SETTLES_S)
 
     def settles(self, tool: str, *arguments: str) -> str:
-        """Wait until a tool says the same of both, whichever of their brokers it asks; what it says, masked."""
-        said: list[str] = []
+        """Wait until a tool prints the same on both clusters, whichever broker it asks; return its output, masked."""
+        output: list[str] = []
 
         def same() -> bool:
-            said[:] = [masked(each.out) for each in self.run(tool, *arguments)]
-            return said[0] == said[1]
+            output[:] = [masked(each.out) for each in self.run(tool, *arguments)]
+            return output[0] == output[1]
 
         self.ours.until(same, SETTLES_S)
-        return said[1]
+        return output[1]
 
     def same(self, tool: str, *arguments: str, stdin: str = "", mask: Callable[[str], str] = lambda text: text) -> str:
-        """Run a tool on both, and hold it to the same words and exit code; what it said, masked."""
+        """Run a tool on both clusters, require the same output and exit code, and return the output, masked."""
         kafka, ours = self.run(tool, *arguments, stdin=stdin)
-        words = [mask(masked(f"{said.out}\n--- errors\n{said.err}\n--- exit {said.code}")) for said in (kafka, ours)]
+        words = [
+            mask(masked(f"{output.out}\n--- errors\n{output.err}\n--- exit {output.code}")) for output in (kafka, ours)
+        ]
         difference = "\n".join(difflib.unified_diff(words[0].split("\n"), words[1].split("\n"), "kafka", "ours", n=0))
         assert not difference, f"{tool} {' '.join(arguments)}\n{difference}"
         return words[1]
@@ -210,9 +212,9 @@ def two_clusters(directory: Path) -> Iterator[TwoClusters]:
     settings = {
         "default_replication_factor": 1, "offsets_topic_num_partitions": 5, "auto_leader_rebalance_enable": "false",
         "group_initial_rebalance_delay_ms": 0, "num_io_threads": 4, "log_dirs": "{home}/logs,{home}/more",
-        # A JVM that starts on a busy machine stands still for seconds, and Kafka's broker gives up at a lost session.
+        # A JVM that starts on a busy machine pauses for seconds, and Kafka's broker gives up after a lost session.
         "zookeeper_session_timeout_ms": 9_000,
-        # A throttle lets one fetch pass, then waits for as long as its bytes take.
+        # A throttle allows one fetch, then waits for as long as its bytes take.
         "replica_fetch_max_bytes": 50_000, "replica_fetch_response_max_bytes": 100_000,
     }  # fmt: skip
     with (
@@ -236,5 +238,5 @@ def two_clusters(directory: Path) -> Iterator[TwoClusters]:
 
 
 def _answers(tools: ToolServer, bootstrap: str) -> bool:
-    said = tools.run("broker-api-versions", "--bootstrap-server", bootstrap)
-    return said.out.count("(id: ") == 3
+    output = tools.run("broker-api-versions", "--bootstrap-server", bootstrap)
+    return output.out.count("(id: ") == 3

@@ -1,4 +1,4 @@
-"""ZooKeeper 3.9.5's metrics: those that have no counterpart here, each with the reason."""
+"""ZooKeeper 3.9.5's metrics without a counterpart here, each with the reason."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ _KEYED = re.compile(r".+_((?:read|write)_per_namespace)|\d+_(learner_handler_qp_
 
 
 def metrics_of(mntr: str) -> set[str]:
-    """The names of the metrics in an answer to `mntr`: a summary's is that of its five to nine rows."""
+    """The names of the metrics in a reply to `mntr`: the five to nine rows of a summary share its name."""
     rows = {line.partition("\t")[0].removeprefix("zk_") for line in mntr.splitlines()}
     found = set()
     for row in rows:

@@ -1,4 +1,4 @@
-"""Two brokers of ours and Apache Kafka brokers, one cluster on an ensemble of ours."""
+"""Two brokers of ours and Apache Kafka brokers in one cluster on our ensemble."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SOCKETS_ARE_LEFT = (
     pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
 )
-"""kafka-python leaves sockets open where a broker dies."""
+"""kafka-python leaves sockets open when a broker dies."""
 
 
 def until(condition: Callable[[], object], what: str, within_s: float = WITHIN_S) -> None:
@@ -55,7 +55,7 @@ def until(condition: Callable[[], object], what: str, within_s: float = WITHIN_S
 
 
 def write(producer: KafkaProducer, topic: str, values: Sequence[str], partition: int = 0) -> None:
-    """Write these; returns once all are acknowledged."""
+    """Write these values; return once all are acknowledged."""
     sent = [producer.send(topic, value.encode(), partition=partition) for value in values]
     producer.flush(WITHIN_S)
     for future in sent:
@@ -79,30 +79,30 @@ class MixedCluster:
 
     @property
     def lives(self) -> dict[int, int]:
-        """The broker epoch of each registration: another life, or another session, has another."""
+        """The broker epoch of each registration: every restart and every new session has another one."""
         paths = {broker_id: f"/brokers/ids/{broker_id}" for broker_id in self.registered}
         return {broker_id: self.zk.retry(self.zk.get, path)[1].czxid for broker_id, path in paths.items()}
 
     @property
     def bootstrap(self) -> list[str]:
-        """Where those listen that answer."""
+        """The addresses of the brokers that answer."""
         return [f"127.0.0.1:{self.nodes[b].port}" for b in self.registered if b not in self._paused]
 
     def start(self, *broker_ids: int) -> None:
-        """Start these brokers; returns once they are registered and serve."""
+        """Start these brokers; return once they are registered and serve."""
         for broker_id in broker_ids:
             self.nodes[broker_id].start()
         for broker_id in broker_ids:
             until(lambda b=broker_id: self.serves(b), f"broker {broker_id} does not come")  # type: ignore[misc]
 
     def serves(self, broker_id: int) -> bool:
-        """Is it registered, and does it know of everybody?"""
+        """Return whether it is registered and knows all other brokers."""
         if broker_id not in self.registered:
             return False
         return sorted(self._metadata(broker_id).brokers) == self.registered
 
     def _metadata(self, broker_id: int) -> ClusterMetadata:
-        """A broker's own metadata; empty where it does not answer."""
+        """Return a broker's own metadata; empty if it does not answer."""
         client = AdminClient({"bootstrap.servers": f"127.0.0.1:{self.nodes[broker_id].port}", "log_level": 0})
         try:
             return client.list_topics(timeout=2)
@@ -110,11 +110,11 @@ class MixedCluster:
             return ClusterMetadata()
 
     def start_the_dead(self) -> None:
-        """Start whoever has no process."""
+        """Start every broker that has no process."""
         self.start(*(broker_id for broker_id, node in self.nodes.items() if not node.is_running))
 
     def kill(self, broker_id: int) -> None:
-        """SIGKILL, and wait until its session is over."""
+        """Send SIGKILL, and wait until its session has expired."""
         self.nodes[broker_id].kill()
         self.until_gone(broker_id)
 
@@ -123,7 +123,7 @@ class MixedCluster:
 
     @contextmanager
     def paused(self, *broker_ids: int) -> Iterator[None]:
-        """Let these processes stand still."""
+        """Freeze these processes during the block."""
         for broker_id in broker_ids:
             self.nodes[broker_id].stand_still()
         self._paused |= set(broker_ids)
@@ -137,7 +137,7 @@ class MixedCluster:
     # ---- the ensemble -------------------------------------------------------------------------------------
 
     def zab_leader(self) -> Server:
-        """The peer that leads, once there is one."""
+        """Return the ZAB leader, once there is one."""
         until(lambda: any(peer.mode() == "leader" for peer in self.ensemble.servers), "no peer leads")
         return next(peer for peer in self.ensemble.servers if peer.mode() == "leader")
 
@@ -155,14 +155,16 @@ class MixedCluster:
     def controller_epoch(self) -> int:
         return int(self.zk.retry(self.zk.get, "/controller_epoch")[0])
 
-    def make_controller(self, *wanted: int) -> None:
-        """Take /controller from whoever has it while all but the wanted candidates stand still."""
-        if self.controller in wanted:
+    def make_controller(self, *candidates: int) -> None:
+        """Take /controller from its owner while all brokers but the given candidates are frozen."""
+        if self.controller in candidates:
             return
-        with self.paused(*(broker_id for broker_id in self.registered if broker_id not in wanted)):
+        with self.paused(*(broker_id for broker_id in self.registered if broker_id not in candidates)):
             self.zk.delete("/controller")
-            until(lambda: self.controller in wanted, f"{wanted} was not elected", SESSION_MS / 2000)
-        until(lambda: all(self._believed(b) in wanted for b in self.registered), "not everybody knows the controller")
+            until(lambda: self.controller in candidates, f"{candidates} was not elected", SESSION_MS / 2000)
+        until(
+            lambda: all(self._believed(b) in candidates for b in self.registered), "not everybody knows the controller"
+        )
 
     def _believed(self, broker_id: int) -> int:
         return int(self._metadata(broker_id).controller_id)
@@ -179,7 +181,7 @@ class MixedCluster:
             client.close()
 
     def create(self, topic: str, *assigned: Sequence[int], **configs: str) -> None:
-        """A topic, a list of replicas for each partition; returns once every replica is in sync."""
+        """Create a topic from a list of replicas for each partition; return once every replica is in sync."""
         rows = {number: list(replicas) for number, replicas in enumerate(assigned)}
         with self.admin() as admin:
             settings = {name.replace("_", "."): value for name, value in configs.items()}
@@ -212,12 +214,12 @@ class MixedCluster:
         )
 
     def log(self, broker_id: int, topic: str, partition: int = 0) -> bytes:
-        """The bytes of a replica's first segment; who it is where there is none yet."""
+        """Return the bytes of a replica's first segment; a text with the broker's id if there is none yet."""
         segment = self.nodes[broker_id].home / "logs" / f"{topic}-{partition}" / SEGMENT
         return segment.read_bytes() if segment.exists() else b"none at %d" % broker_id
 
     def until_logs_equal(self, topic: str, replicas: Sequence[int], partition: int = 0) -> None:
-        """Wait until these replicas hold the same bytes."""
+        """Wait until these replicas have the same bytes."""
         until(
             lambda: len({self.log(broker_id, topic, partition).rstrip(b"\0") for broker_id in replicas}) == 1,
             f"the replicas of {topic}-{partition} differ",
@@ -235,7 +237,7 @@ class MixedCluster:
             producer.close(1)
 
     def produce(self, topic: str, values: Sequence[str], partition: int = 0) -> None:
-        """Write these with acks=all; returns once all are acknowledged."""
+        """Write these values with acks=all; return once all are acknowledged."""
         with self.producer() as producer:
             write(producer, topic, values, partition)
 
@@ -263,15 +265,15 @@ class MixedCluster:
 def mixed_cluster(
     directory: Path, ours: Sequence[int] = OURS, kafka: Sequence[int] = (KAFKA,), peers: int = 1
 ) -> Iterator[MixedCluster]:
-    """A cluster of such brokers on that many peers of ours, all of them up."""
+    """A running cluster of such brokers on that many peers of ours."""
     (directory / "peers").mkdir(parents=True)
     settings: dict[str, object] = {**SETTINGS, "zookeeper_session_timeout_ms": SESSION_MS}
     with ExitStack() as stack:
         ensemble = stack.enter_context(running("ours", peers, directory / "peers"))
-        # Every read goes on for as long as the ensemble has no leader.
+        # Every read is retried while the ensemble has no leader.
         zk = KazooClient(ensemble.hosts, command_retry={"max_tries": -1, "backoff": 1, "delay": 0.2})
         zk.start()
-        # What kazoo leaves open is a pair of sockets.
+        # kazoo leaves a pair of sockets open.
         stack.callback(zk.close)
         stack.callback(zk.stop)
         nodes: dict[int, BrokerServer | KafkaServer] = {}

@@ -1,9 +1,9 @@
-"""Stock Kafka clients as programs of their own, each a producer or a member of a group, for as long as a test lasts.
+"""Stock Kafka clients as separate programs, each a producer or a member of a group, for the duration of a test.
 
-`python outage_clients.py LIBRARY ROLE BOOTSTRAP TOPIC GROUP`.  A producer sends the numbers 0, 1, 2, … with acks=all
-and prints `number partition offset` of each one that is acknowledged; a consumer prints `partition offset number` of
-each record.  SIGTERM ends a producer once everything is acknowledged, a consumer once it has left its group.  Nobody
-starts a client again: what a client cannot cope with ends the program with a non-zero code.
+`python outage_clients.py LIBRARY ROLE BOOTSTRAP TOPIC GROUP`. A producer sends the numbers 0, 1, 2, … with acks=all and
+prints `number partition offset` for each acknowledged one; a consumer prints `partition offset number` for each record.
+SIGTERM ends a producer once everything is acknowledged, a consumer once it has left its group. A client is never
+restarted: an error that it does not handle ends the program with a non-zero code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable
 RATE_PER_S = 25
 DELIVERY_S = 120
 SESSION_MS = 15_000
-"""Longer than a commit may wait for its ISR: a client's heartbeats wait behind it on the same connection."""
+"""Longer than a commit can wait for its ISR: a client's heartbeats wait for it on the same connection."""
 
 _ending = False
 
@@ -28,13 +28,13 @@ def _end(_number: int, _frame: object) -> None:
     _ending = True
 
 
-def say(*words: object) -> None:
-    sys.stdout.write(" ".join(str(word) for word in words) + "\n")
+def log(*values: object) -> None:
+    sys.stdout.write(" ".join(str(value) for value in values) + "\n")
     sys.stdout.flush()
 
 
 def numbers() -> Callable[[], int | None]:
-    """The next number, once it is due; None when the program is to end."""
+    """Return the next number once it is due; None when the program is to end."""
     begun, count = time.monotonic(), 0
 
     def due() -> int | None:
@@ -60,7 +60,7 @@ def confluent_produce(bootstrap: str, topic: str) -> None:
         if error is not None:
             failures.append(f"{message.value()!r}: {error}")
         else:
-            say((message.value() or b"").decode(), message.partition(), message.offset())
+            log((message.value() or b"").decode(), message.partition(), message.offset())
 
     producer = Producer(
         {
@@ -98,7 +98,7 @@ def confluent_consume(bootstrap: str, topic: str, group: str) -> None:
             continue
         error = message.error()
         if error is None:
-            say(message.partition(), message.offset(), (message.value() or b"").decode())
+            log(message.partition(), message.offset(), (message.value() or b"").decode())
         elif error.fatal():
             raise SystemExit(str(error))
     consumer.close()
@@ -117,7 +117,7 @@ def kafka_python_produce(bootstrap: str, topic: str) -> None:
     due = numbers()
     while (number := due()) is not None:
         sent = producer.send(topic, str(number).encode())
-        sent.add_callback(lambda told, number=number: say(number, told.partition, told.offset))
+        sent.add_callback(lambda on_sent, number=number: log(number, on_sent.partition, on_sent.offset))
         sent.add_errback(lambda failure, number=number: failures.append(f"{number}: {failure}"))
     producer.flush(timeout=DELIVERY_S)
     producer.close()
@@ -126,9 +126,9 @@ def kafka_python_produce(bootstrap: str, topic: str) -> None:
 
 
 KAFKA_PYTHON_POLL_MS = 10_000
-"""A poll returns as soon as there is a record; but one whose time ends while its group's leader waits for SyncGroup's
-answer, after the topic's partitions have changed, leaves kafka-python 3.0.12 outside its group for ever, against Apache
-Kafka as here: it then takes the join for done without having seen how it ended."""
+"""A poll returns as soon as there is a record. If a poll's time ends while its group's leader waits for SyncGroup's
+response, after the topic's partitions have changed, kafka-python 3.0.12 stays outside its group for ever, against
+Apache Kafka as here: it then treats the join as done without its result."""
 
 
 def kafka_python_consume(bootstrap: str, topic: str, group: str) -> None:
@@ -148,13 +148,13 @@ def kafka_python_consume(bootstrap: str, topic: str, group: str) -> None:
         try:
             polled = consumer.poll(timeout_ms=KAFKA_PYTHON_POLL_MS)
         except KafkaConnectionError as refused:
-            # kafka-python lets this one through where the broker it asks for the coordinator is down; the consumer
-            # is whole, and the next poll asks another broker.
+            # kafka-python raises this one if the broker it asks for the coordinator is down; the consumer is intact,
+            # and the next poll asks another broker.
             sys.stderr.write(f"poll raised {refused}\n")
             continue
         for records in polled.values():
             for record in records:
-                say(record.partition, record.offset, record.value.decode())
+                log(record.partition, record.offset, record.value.decode())
     consumer.close()
 
 
@@ -170,19 +170,19 @@ async def aiokafka_produce(bootstrap: str, topic: str) -> None:
     await producer.start()
     failures: list[str] = []
 
-    def told(number: int, sent: asyncio.Future[object]) -> None:
+    def on_sent(number: int, sent: asyncio.Future[object]) -> None:
         failure = sent.exception()
         if failure is not None:
             failures.append(f"{number}: {failure!r}")
         else:
             where = sent.result()
-            say(number, where.partition, where.offset)  # type: ignore[attr-defined]
+            log(number, where.partition, where.offset)  # type: ignore[attr-defined]
 
     begun, number = time.monotonic(), 0
     while not _ending:
         await asyncio.sleep(max(0.0, begun + number / RATE_PER_S - time.monotonic()))
         sent = await producer.send(topic, str(number).encode())
-        sent.add_done_callback(lambda sent, number=number: told(number, sent))
+        sent.add_done_callback(lambda sent, number=number: on_sent(number, sent))
         number += 1
     await producer.flush()
     await producer.stop()
@@ -206,7 +206,7 @@ async def aiokafka_consume(bootstrap: str, topic: str, group: str) -> None:
     while not _ending:
         for records in (await consumer.getmany(timeout_ms=200)).values():
             for record in records:
-                say(record.partition, record.offset, (record.value or b"").decode())
+                log(record.partition, record.offset, (record.value or b"").decode())
     await consumer.stop()
 
 

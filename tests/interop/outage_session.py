@@ -1,6 +1,6 @@
-"""One client library's producer and consumer over a whole test, and what came of it.
+"""One client library's producer and consumer over a whole test, and their results.
 
-Every line that a program prints is kept with the moment it was read, so that gaps can be told.
+Every line that a program prints is kept with its time, so that gaps can be measured.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from tests.interop.interop_brokers import tool
 
 CLIENTS = Path(__file__).with_name("outage_clients.py")
 KCAT_RATE_PER_S = 25
-LAST_WORDS = 600
+LAST_CHARS = 600
 KCAT_MS = {"message.timeout.ms": 120_000, "session.timeout.ms": 15_000, "auto.commit.interval.ms": 1_000}
 
 
 class Outcome(NamedTuple):
-    """What a session came to; `problems` is empty where nothing was lost and nothing was out of order."""
+    """The result of a session; `problems` is empty if nothing was lost or out of order."""
 
     library: str
     sent: int
     acknowledged: int
     consumed: int
     read_again: int
-    """Records a consumer got again after a rebalance, from its last committed offset on."""
+    """Records that a consumer read again after a rebalance, from its last committed offset on."""
     produce_gap_s: float
     consume_gap_s: float
     """The longest time without an acknowledgement, and without a record."""
@@ -37,7 +37,7 @@ class Outcome(NamedTuple):
 
 
 class Program:
-    """A running program, whose lines a thread collects."""
+    """A running program whose lines a thread collects."""
 
     def __init__(self, command: list[str], errors: Path, stdin: int = subprocess.DEVNULL) -> None:
         self.lines: list[tuple[float, str]] = []
@@ -53,7 +53,7 @@ class Program:
             self.lines.append((time.monotonic(), line.strip()))
 
     def end(self, within_s: float) -> int:
-        """SIGTERM; the exit code."""
+        """Send SIGTERM and return the exit code."""
         self.process.terminate()
         return self.wait(within_s)
 
@@ -88,7 +88,7 @@ class Session:
     """A producer and a consumer of one library, on a topic and in a group of their own: `outage-NAME`, `group-NAME`."""
 
     def __init__(self, library: str, bootstrap: str, directory: Path, name: str = "") -> None:
-        """The library's name names the two where nothing else does."""
+        """The library's name is the default name of both."""
         self.library = library
         self.topic = f"outage-{name or library}"
         self.group = f"group-{name or library}"
@@ -117,7 +117,7 @@ class Session:
         return Program([*kcat, *options], errors, subprocess.PIPE)
 
     def _feed(self) -> None:
-        """kcat sends the lines it is given."""
+        """kcat sends the lines that it is given."""
         pipe = self._producer.process.stdin
         assert pipe is not None
         begun = time.monotonic()
@@ -131,28 +131,28 @@ class Session:
             self._fed += 1
         pipe.close()
 
-    # ---- while it goes on -----------------------------------------------------------------------------------------
+    # ------ while it runs ------------------------------------------------------------------------------------------
 
     @property
     def consumed(self) -> int:
-        """How many records the consumer has printed."""
+        """Return how many records the consumer has printed."""
         return len(self._consumer.lines)
 
     @property
     def acknowledged(self) -> int:
-        """How many acknowledgements have come; kcat does not tell before its end."""
+        """Return how many acknowledgements have arrived; kcat prints them only at its end."""
         return len(self._producer.lines) if self.library != "kcat" else self._fed
 
     def stands(self) -> str:
-        """How far its two programs are, and the last words of each."""
-        words = [f"the {role} said {program.errors()[-LAST_WORDS:]!r}" for program, role in self._programs()]
-        return "\n  ".join([f"{self.library}: {self.acknowledged} acknowledged, {self.consumed} read", *words])
+        """Describe the progress of its two programs, and the last lines of each."""
+        parts = [f"the {role} said {program.errors()[-LAST_CHARS:]!r}" for program, role in self._programs()]
+        return "\n  ".join([f"{self.library}: {self.acknowledged} acknowledged, {self.consumed} read", *parts])
 
     def _programs(self) -> tuple[tuple[Program, str], ...]:
         return (self._producer, "producer"), (self._consumer, "consumer")
 
     def ended_early(self) -> str | None:
-        """Which program has ended by itself, and its last words."""
+        """Return the program that has ended by itself, and its last lines."""
         for program, role in self._programs():
             code = program.process.poll()
             if code is not None:
@@ -169,7 +169,7 @@ class Session:
     # ---- the end --------------------------------------------------------------------------------------------------
 
     def finish(self, within_s: float = 150.0, read_within_s: float = 90.0) -> Outcome:
-        """Stop sending, wait until everything acknowledged is consumed, and judge."""
+        """Stop sending, wait until everything acknowledged is consumed, and return the result."""
         problems = [early] if (early := self.ended_early()) else []
         acknowledged = self._stop_producing(within_s, problems)
         deadline = time.monotonic() + read_within_s
@@ -178,7 +178,7 @@ class Session:
         code = self._consumer.end(30)
         if code not in (0, -15):
             problems.append(f"the consumer ended with {code}: {self._consumer.errors()}")
-        return self._judge(acknowledged, problems)
+        return self._evaluate(acknowledged, problems)
 
     def _stop_producing(self, within_s: float, problems: list[str]) -> list[int]:
         self._feeding = False
@@ -190,7 +190,7 @@ class Session:
         if code:
             problems.append(f"the producer ended with {code}: {self._producer.errors()}")
         if self.library == "kcat":
-            # kcat ends well only once everything is acknowledged.
+            # kcat exits with 0 only once everything is acknowledged.
             return [] if code else list(range(self._fed))
         return [int(line.split()[0]) for _, line in self._producer.lines]
 
@@ -201,7 +201,7 @@ class Session:
     def _has_read(self, acknowledged: list[int]) -> bool:
         return not set(acknowledged) - {number for _, _, number in self._records()}
 
-    def _judge(self, acknowledged: list[int], problems: list[str]) -> Outcome:
+    def _evaluate(self, acknowledged: list[int], problems: list[str]) -> Outcome:
         records = self._records()
         logs: dict[int, dict[int, int]] = {}
         read_to: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Produce requests sent to a broker as bytes, its answers, and what can be read of what it stored."""
+"""Produce requests sent to a broker as bytes, its responses, and the stored records that can be read back."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ WINDOW = re.compile(r"within \[-?\d+, -?\d+\]")
 
 
 class Stored(NamedTuple):
-    """What a case left in the log, in words that two brokers can share."""
+    """The records that a case left in the log, in terms that are equal for two brokers."""
 
     header: tuple[Any, ...]
     records: tuple[Any, ...]
 
 
 class Answer(NamedTuple):
-    """What a broker made of a case."""
+    """A broker's response to a case."""
 
     error: int
     message: str | None
@@ -40,7 +40,7 @@ class Answer(NamedTuple):
     says_log_start: bool
     stored: tuple[Stored, ...]
     as_messages: dict[int, object]
-    """By Fetch version, what an older client reads of it."""
+    """Records that an older client reads, by Fetch version."""
 
 
 class Wire:
@@ -54,7 +54,7 @@ class Wire:
         self._link.close()
 
     def ask(self, key: ApiKey, version: int, **values: Any) -> Any:
-        """The answer to a request."""
+        """Return the response to a request."""
         self._number += 1
         message = request(key, version, **values)
         self._link.sendall(encode_request(self._number, "cases", message))
@@ -69,14 +69,14 @@ class Wire:
         return bytes(parts)
 
     def produce(self, topic: str, records: bytes, version: int) -> Any:
-        """The answer to a Produce request of one partition."""
+        """Return the response to a Produce request of one partition."""
         row = {"index": 0, "records": records}
         data = [{"name": topic, "partition_data": [row]}]
         answer = self.ask(ApiKey.PRODUCE, version, acks=-1, timeout=ANSWERS_WITHIN_S * 1000, topic_data=data)
         return answer.responses[0].partition_responses[0]
 
     def fetch(self, topic: str, offset: int, version: int, partition: int = 0) -> Any:
-        """What lies there."""
+        """Return the records stored in the partition."""
         row = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20, "log_start_offset": -1}
         rows = [{"topic": topic, "partitions": [{**row, "current_leader_epoch": -1}]}]
         values = {"replica_id": -1, "max_wait": 0, "min_bytes": 0, "max_bytes": 1 << 20, "topics": rows}
@@ -85,7 +85,7 @@ class Wire:
 
 
 def await_topics(port: int, topics: dict[str, dict[str, str]] = TOPICS) -> Wire:
-    """A connection to a broker that has these topics, made if need be."""
+    """Return a connection to a broker that has these topics, created if necessary."""
     deadline = time.monotonic() + READY_S
     while True:
         with suppress(OSError, AssertionError):
@@ -133,12 +133,12 @@ def answer_to(wire: Wire, case: Case) -> Answer:
 
 
 def _timeless(text: str | None) -> str | None:
-    """A refusal without the moment it was made in."""
+    """Return an error message without its time."""
     return None if text is None else WINDOW.sub("within [then, then]", text)
 
 
 def _time(timestamp_ms: int) -> object:
-    """A time, as long as it is not that of the append."""
+    """Return a timestamp, or "now" for the append time."""
     passed = time.time() * 1000 - timestamp_ms
     return "now" if 0 <= passed < FRESH_MS and timestamp_ms > NOW_MS + 1000 else timestamp_ms
 
@@ -149,12 +149,12 @@ def _stored(data: bytes, base_offset: int) -> tuple[Stored, ...]:
     found = []
     position = 0
     for header in headers:
-        found.append(Stored(_words(header, base_offset), _records(data, position, header, base_offset)))
+        found.append(Stored(_header_fields(header, base_offset), _records(data, position, header, base_offset)))
         position += header.size
     return tuple(found)
 
 
-def _words(header: BatchHeader, base_offset: int) -> tuple[Any, ...]:
+def _header_fields(header: BatchHeader, base_offset: int) -> tuple[Any, ...]:
     return (
         header.base_offset - base_offset,
         header.magic,
@@ -208,5 +208,5 @@ def _message(message: Message, base_offset: int) -> object:
     if codec is Codec.NONE or message.value is None:
         return (*head, message.value)
     inner = _messages(unpack(codec, message.value, magic=message.magic))
-    # Offsets in a compressed set are absolute in magic 0, and begin anew in magic 1.
+    # Offsets in a compressed set are absolute in magic 0, and start from zero again in magic 1.
     return (*head, [_message(one, 0 if message.magic else base_offset) for one in inner])

@@ -1,4 +1,4 @@
-"""What producers may send, sound and unsound: every case goes to Apache Kafka and to a broker of ours alike."""
+"""Valid and invalid input that producers can send: every case goes to both Apache Kafka and our broker."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Case(NamedTuple):
 
 
 def with_header(data: bytes, **fields: int) -> bytes:
-    """A batch with other words in its header, and a checksum that holds."""
+    """Return a batch with other values in its header, and a correct checksum."""
     header = read_header(data)
     assert header is not None
     header = header._replace(**fields)
@@ -58,7 +58,7 @@ def with_header(data: bytes, **fields: int) -> bytes:
 
 
 def of_body(body: bytes, codec: int = 0, count: int = 1, **fields: int) -> bytes:
-    """A batch of those bytes, taken for packed already."""
+    """Return a batch with those bytes as its already packed body."""
     base = build_batch([Record(b"k", b"v", NOW_MS)])[:HEADER_SIZE] + body
     given = {"attributes": codec, "record_count": count, "last_offset_delta": count - 1, "length": 49 + len(body)}
     return with_header(base, **{**given, **fields})

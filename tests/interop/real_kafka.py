@@ -1,4 +1,4 @@
-"""Apache Kafka 3.9 brokers in ZooKeeper mode, as members of a test cluster beside ours."""
+"""Apache Kafka 3.9 brokers in ZooKeeper mode, as members of a test cluster together with ours."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ EXPECTED_WARNINGS = re.compile(
     r"ZooKeeper mode has been deprecated|No meta.properties file|Session 0x\S+ for s\S+ .*(Closing socket|EndOfStream)"
     r"|Connection to node \d+ .* could not be established|connection to broker .* was unsuccessful"
 )
-"""The second line: Kafka registers, and may be elected and command itself, before it opens its port."""
+"""The second line: Kafka registers, and may be elected and send itself requests, before it opens its port."""
 
 
 class KafkaServer:
-    """One Apache Kafka broker in a process of its own; the same verbs as `BrokerServer`."""
+    """One Apache Kafka broker in its own process; the same methods as `BrokerServer`."""
 
     def __init__(self, broker_id: int, home: Path, zookeeper: str, **settings: object) -> None:
         home.mkdir(parents=True)
@@ -82,7 +82,7 @@ class KafkaServer:
 
     @property
     def is_running(self) -> bool:
-        """Is there a process?"""
+        """Return whether there is a process."""
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
@@ -90,7 +90,7 @@ class KafkaServer:
         self._end(signal.SIGKILL)
 
     def stop(self) -> int | None:
-        """SIGTERM: a controlled shutdown; the exit code."""
+        """Send SIGTERM, which causes a controlled shutdown, and return the exit code."""
         return self._end(signal.SIGTERM)
 
     def send(self, number: signal.Signals) -> None:
@@ -98,7 +98,8 @@ class KafkaServer:
         self._process.send_signal(number)
 
     def stand_still(self) -> None:
-        """Until SIGCONT.  One thread of a process stops the others, once it has its turn: until then they go on."""
+        """Freeze the process until SIGCONT. One of its threads stops the others once it is scheduled: they run until
+        then."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)
@@ -112,7 +113,7 @@ class KafkaServer:
         return code
 
     def output(self) -> str:
-        """Its log, and what it wrote before there was one."""
+        """Return its log, and its output from before there was one."""
         parts = [self.home / "out.log", self.log]
         return "".join(part.read_text(errors="replace") for part in parts if part.exists())
 
@@ -123,11 +124,11 @@ class KafkaServer:
 
 
 class VerifiableProducer:
-    """Kafka's VerifiableProducer with acks=all: what it was told is stored, as it is told."""
+    """Kafka's VerifiableProducer with acks=all: collects its acknowledged records as they are printed."""
 
     def __init__(self, bootstrap: Sequence[str], topic: str, records_per_s: int) -> None:
         self.acknowledged: dict[int, dict[int, str]] = defaultdict(dict)
-        """By partition and offset, the value."""
+        """Values by partition and offset."""
         self._process = subprocess.Popen(
             [
                 "java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classpath(),
@@ -152,14 +153,14 @@ class VerifiableProducer:
                     self.acknowledged[event["partition"]][event["offset"]] = event["value"]
 
     def until_acknowledged(self, count: int, within_s: float = 90) -> None:
-        """Wait until that many records are stored."""
+        """Wait until that many records are acknowledged."""
         deadline = time.monotonic() + within_s
         while self.acknowledged_count < count:
             assert time.monotonic() < deadline, f"{self.acknowledged_count} of {count} records are acknowledged"
             time.sleep(0.1)
 
     def stop(self) -> None:
-        """SIGTERM: it flushes, then ends."""
+        """Send SIGTERM: it flushes, then ends."""
         self._process.terminate()
         self._process.wait(STOPS_WITHIN_S)
         self._reader.join(STOPS_WITHIN_S)

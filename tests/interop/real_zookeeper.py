@@ -1,4 +1,4 @@
-"""Apache ZooKeeper 3.9.5 out of PySpark's jars, as members of a test ensemble."""
+"""Apache ZooKeeper 3.9.5 from PySpark's jars, as members of a test ensemble."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ appender.c.layout.pattern=%%d %%p %%c{1} %%m%%n
 
 
 def missing() -> str | None:
-    """What is missing to run the real server, or None."""
+    """Return the missing part that the real server needs, or None."""
     if shutil.which("java") is None:
         return "java"
     spec = importlib.util.find_spec("pyspark")
@@ -38,7 +38,7 @@ needs_java = pytest.mark.skipif(missing() is not None, reason=f"{missing()} cann
 
 
 def classpath() -> str:
-    """ZooKeeper's jar and what it needs."""
+    """ZooKeeper's jar and its dependencies."""
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None and spec.origin is not None
     jars = Path(spec.origin).parent / "jars"
@@ -46,11 +46,11 @@ def classpath() -> str:
 
 
 class MixedEnsemble(Ensemble):
-    """Peers of which each can be started as ours or as Apache ZooKeeper, on the same configuration and data."""
+    """An ensemble in which each peer can run as ours or as Apache ZooKeeper, with the same configuration and data."""
 
     log_level = "WARN"
     java_options: tuple[str, ...] = ()
-    """What Apache ZooKeeper takes as system properties alone."""
+    """Settings that Apache ZooKeeper accepts only as system properties."""
 
     def start_java(self, *ids: int) -> None:
         logging = self.directory / "log4j2.properties"

@@ -17,13 +17,13 @@ POLL_S = 0.1
 GIVES_UP_S = 60.0
 
 Poll = Callable[[], Iterable[int]]
-"""Returns the timestamps, in ms, of the records that the consumer got within POLL_S."""
+"""Returns the timestamps, in ms, of the records that the consumer received within POLL_S."""
 
 _busy = threading.Event()
 
 
 class Fatal(Exception):
-    """The client gave up, and why."""
+    """The client gave up; contains the reason."""
 
 
 def report(group: str, outcome: str) -> None:
@@ -76,7 +76,7 @@ def kafka_python(bootstrap: str, topic: str, session_ms: int, group: str) -> tup
         try:
             polled = consumer.poll(timeout_ms=int(POLL_S * 1000))
         except KafkaConnectionError:
-            # The broker that it asked for the coordinator is down; the next poll asks another one.
+            # The broker that was asked for the coordinator is down; the next poll asks another one.
             return ()
         except FencedInstanceIdError as fenced:
             raise Fatal("FENCED_INSTANCE_ID") from fenced

@@ -43,7 +43,7 @@ def in_two_networks(tmp_path: Path) -> Iterator[MixedEnsemble]:
 
 
 def lose(ensemble: MixedEnsemble, network: str) -> None:
-    """Nothing passes in that network any more, and no connection is told."""
+    """Cut all traffic in that network without closing any connection."""
     names: dict[str, str] = {}
     for line in ensemble.server_lines:
         for host, *ports in parse_server_line(line.partition("=")[2]).addresses:
@@ -56,7 +56,7 @@ def lose(ensemble: MixedEnsemble, network: str) -> None:
             assert control.recv(100) == b'{"ok":true}\n'
 
 
-def test_an_ensemble_goes_on_in_its_other_network(in_two_networks: MixedEnsemble) -> None:
+def test_ensemble_continues_in_its_other_network(in_two_networks: MixedEnsemble) -> None:
     in_two_networks.start()
     in_two_networks.wait_for_quorum()
     with in_two_networks.client() as client:
@@ -70,7 +70,7 @@ def test_an_ensemble_goes_on_in_its_other_network(in_two_networks: MixedEnsemble
 
 @needs_java
 @pytest.mark.parametrize("java", [1, 3])
-def test_zookeeper_and_ours_take_each_others_several_addresses(in_two_networks: MixedEnsemble, java: int) -> None:
+def test_zookeeper_and_ours_use_each_others_addresses(in_two_networks: MixedEnsemble, java: int) -> None:
     in_two_networks.start_java(java)
     in_two_networks.start(*(i for i in (1, 2, 3) if i != java))
     in_two_networks.wait_for_quorum()

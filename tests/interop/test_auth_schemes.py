@@ -1,4 +1,4 @@
-"""The rarer authentication schemes, against Apache ZooKeeper 3.9.5: the same packets to both are answered alike."""
+"""The less common authentication schemes: the same packets to ours and to Apache ZooKeeper 3.9.5 get equal replies."""
 
 from __future__ import annotations
 
@@ -54,86 +54,86 @@ KEY_ACLS = [
 ]
 
 
-class Somebody(Talk):
-    """One connection that says what it asked for, and whether that was its end."""
+class RecordedTalk(Talk):
+    """One connection that records each request with its reply, and whether the server closed it."""
 
     def __init__(self, port: int) -> None:
         super().__init__(port)
-        self.heard: list[object] = []
+        self.replies: list[object] = []
 
-    def say(self, op: int, body: object) -> None:
+    def send(self, op: int, body: object) -> None:
         try:
-            self.heard.append((int(op), self.ask(op, body)))  # type: ignore[arg-type]
+            self.replies.append((int(op), self.ask(op, body)))  # type: ignore[arg-type]
         except (AssertionError, OSError):
-            self.heard.append((int(op), "closed"))
+            self.replies.append((int(op), "closed"))
 
     def auth(self, scheme: str, credentials: bytes | None) -> None:
-        self.say(OpCode.AUTH, AuthPacket(0, scheme, credentials))
+        self.send(OpCode.AUTH, AuthPacket(0, scheme, credentials))
 
     def end(self) -> list[object]:
-        self.say(OpCode.WHO_AM_I, EmptyRequest())
+        self.send(OpCode.WHO_AM_I, EmptyRequest())
         self.close()
-        return self.heard
+        return self.replies
 
     def sasl(self, user: str, password: str) -> None:
         negotiation = DigestMd5Client(user, password, "cnonce")
         (challenge,) = self.ask(OpCode.SASL, SaslRequest(b""))
         try:
             ((error, _),) = self.ask(OpCode.SASL, SaslRequest(negotiation.respond(challenge[1][0])))  # type: ignore[index,misc]
-            self.heard.append((user, error))
+            self.replies.append((user, error))
         except (AssertionError, OSError):
-            self.heard.append((user, "closed"))
+            self.replies.append((user, "closed"))
 
 
-def said(port: int) -> list[object]:
-    """Everything that those with the packets of the two simple schemes hear."""
-    heard: list[object] = []
+def all_replies(port: int) -> list[object]:
+    """Return all replies to clients that send the packets of the two simple schemes."""
+    replies: list[object] = []
     for scheme, credentials in [
         *(("ensemble", name) for name in (b"alpha", b"beta", b" beta", b"gamma", b"", None, b"\xff")),
         *(("key", any_number) for any_number in (b"", b"seven", None)),
         ("sasl", b"ann"), ("nobody", b"x"), ("super", b""), ("x509", b"CN=a"), ("ip", b""),
     ]:  # fmt: skip
-        one = Somebody(port)
+        one = RecordedTalk(port)
         one.auth(scheme, credentials)
-        heard.append((scheme, credentials, one.end()))
-    return heard + with_key(port) + acls(port)
+        replies.append((scheme, credentials, one.end()))
+    return replies + with_key(port) + acls(port)
 
 
 def with_key(port: int) -> list[object]:
-    heard: list[object] = []
-    owner = Somebody(port)
-    owner.say(OpCode.CREATE, create("/key", None))
+    replies: list[object] = []
+    owner = RecordedTalk(port)
+    owner.send(OpCode.CREATE, create("/key", None))
     for key in (None, b"", b"7", b"-7", b"0", b"+3", b"x", b"2147483648"):
-        owner.say(OpCode.SET_DATA, SetDataRequest("/key", key, -1))
+        owner.send(OpCode.SET_DATA, SetDataRequest("/key", key, -1))
         for given in (b"14", b"-21", b"0", b"5", b"", b"9 ", b"99999999999", None):
-            one = Somebody(port)
+            one = RecordedTalk(port)
             one.auth("key", given)
-            heard.append((key, given, one.end()))
-    owner.say(OpCode.DELETE, DeleteRequest("/key", -1))
-    return [*heard, owner.end()]
+            replies.append((key, given, one.end()))
+    owner.send(OpCode.DELETE, DeleteRequest("/key", -1))
+    return [*replies, owner.end()]
 
 
 def acls(port: int) -> list[object]:
-    one, other = Somebody(port), Somebody(port)
+    one, other = RecordedTalk(port), RecordedTalk(port)
     one.auth("key", b"1")
     other.auth("ensemble", b"alpha")
     for who in (one, other):
         for number, (scheme, name) in enumerate(KEY_ACLS):
             path = f"/acl{number}"
-            who.say(OpCode.CREATE, create(path, b"x", 0, (ACL(31, scheme, name),)))
-            who.say(OpCode.GET_ACL, PathRequest(path))
-            who.say(OpCode.GET_DATA, PathWatchRequest(path, False))
+            who.send(OpCode.CREATE, create(path, b"x", 0, (ACL(31, scheme, name),)))
+            who.send(OpCode.GET_ACL, PathRequest(path))
+            who.send(OpCode.GET_DATA, PathWatchRequest(path, False))
         for number in range(len(KEY_ACLS)):
-            who.say(OpCode.SET_ACL, SetACLRequest(f"/acl{number}", [ACL(31, "world", "anyone")], -1))
-            who.say(OpCode.DELETE, DeleteRequest(f"/acl{number}", -1))
+            who.send(OpCode.SET_ACL, SetACLRequest(f"/acl{number}", [ACL(31, "world", "anyone")], -1))
+            who.send(OpCode.DELETE, DeleteRequest(f"/acl{number}", -1))
     return [one.end(), other.end()]
 
 
 def sasl_users(port: int) -> list[object]:
-    owner = Somebody(port)
+    owner = RecordedTalk(port)
     for name in ("anybody", "ann", "zoe"):
-        owner.say(OpCode.CREATE, create(f"/{name}", b"x", 0, (ACL(31, "sasl", name),)))
-    heard = owner.end()
+        owner.send(OpCode.CREATE, create(f"/{name}", b"x", 0, (ACL(31, "sasl", name),)))
+    replies = owner.end()
     for user, password in [
         ("ann", "one"),
         ("super", "changed"),
@@ -141,15 +141,15 @@ def sasl_users(port: int) -> list[object]:
         ("boss", "two"),
         ("deputy", "three"),
     ]:
-        one = Somebody(port)
+        one = RecordedTalk(port)
         one.sasl(user, password)
         for name in ("anybody", "ann", "zoe"):
-            one.say(OpCode.GET_ACL, PathRequest(f"/{name}"))
-            one.say(OpCode.SET_DATA, SetDataRequest(f"/{name}", b"y", -1))
-            one.say(OpCode.CREATE, create(f"/{name}/{user}", b"", 0, (ACL(31, "auth", ""),)))
-            one.say(OpCode.GET_ACL, PathRequest(f"/{name}/{user}"))
-        heard.append((user, one.end()))
-    return heard
+            one.send(OpCode.GET_ACL, PathRequest(f"/{name}"))
+            one.send(OpCode.SET_DATA, SetDataRequest(f"/{name}", b"y", -1))
+            one.send(OpCode.CREATE, create(f"/{name}/{user}", b"", 0, (ACL(31, "auth", ""),)))
+            one.send(OpCode.GET_ACL, PathRequest(f"/{name}/{user}"))
+        replies.append((user, one.end()))
+    return replies
 
 
 def test_the_same_packets_are_answered_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,6 +161,6 @@ def test_the_same_packets_are_answered_alike(tmp_path: Path, monkeypatch: pytest
         running("ours", 1, tmp_path / "o", **ours_keys) as ours,
         running("zookeeper", 1, tmp_path / "z", **SETTINGS) as theirs,
     ):
-        for transcript in (said, sasl_users):
+        for transcript in (all_replies, sasl_users):
             mine, real = transcript(ours.servers[0].port), transcript(theirs.servers[0].port)
             assert [pair for pair in zip(mine, real, strict=True) if pair[0] != pair[1]] == []

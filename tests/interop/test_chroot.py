@@ -1,4 +1,4 @@
-"""Brokers of ours whose zookeeper.connect ends in a path that is not there yet."""
+"""Our brokers with a zookeeper.connect that ends in a missing path."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(120)]
 
 
 @pytest.mark.parametrize("kind", ["ours", "zookeeper"])
-def test_a_broker_makes_the_chroot_that_it_is_given(tmp_path: Path, kind: str) -> None:
+def test_broker_creates_its_chroot(tmp_path: Path, kind: str) -> None:
     (tmp_path / "peers").mkdir()
     with running(kind, 1, tmp_path / "peers") as ensemble:
         chroot = f"{ensemble.hosts}/data/kafka"
@@ -23,7 +23,7 @@ def test_a_broker_makes_the_chroot_that_it_is_given(tmp_path: Path, kind: str) -
         named = BrokerServer(1, first, tmp_path / "named", chroot)
         unnamed = BrokerServer(-1, second, tmp_path / "unnamed", chroot)
         try:
-            # The broker without an id asks the ensemble for one before anything else.
+            # The broker without an id requests one from the ensemble first of all.
             unnamed.start()
             named.start()
             BrokerCluster([named, unnamed], ensemble).until(

@@ -1,4 +1,4 @@
-"""The same frames to a server of ours and to Apache ZooKeeper 3.9.5: the rarer operations are answered alike."""
+"""The same frames to our server and to Apache ZooKeeper 3.9.5: the less common operations get equal replies."""
 
 from __future__ import annotations
 
@@ -44,12 +44,13 @@ from zabka.ensemble.records.watches import (
 )
 
 Step = tuple[int, int, AnyBody | bytes]
-"""Which connection asks, which op, with which body."""
+"""Connection, op and body of a request."""
 SETTINGS = {"extendedTypesEnabled": "true", "enforceQuota": "true", "reconfigEnabled": "false"}
 
 
 class Talk:
-    """One connection; what it hears comes without zxids, times and session ids, which differ from server to server."""
+    """One connection; its replies are returned without zxids, times and session ids, which differ from server to
+    server."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), 10)
@@ -58,25 +59,25 @@ class Talk:
         self._xid = 0
 
     def ask(self, op: int, body: AnyBody | bytes) -> list[object]:
-        """What comes up to the answer, watch events first; the answer as (error, body), or CLOSED after it."""
+        """Return all messages up to the reply, watch events first; the reply is (error, body)."""
         self._xid += 1
         header = struct.pack(">ii", self._xid, op)
         self._send(header + body if isinstance(body, bytes) else Request(self._xid, op, body).encode())
-        heard: list[object] = []
+        received: list[object] = []
         while True:
             reader = Reader(self._frame())
             xid, _, error = reader.read_int(), reader.read_long(), reader.read_int()
             if xid == -1:
                 event = WatcherEvent.read_from(reader)
-                heard.append((event.type, event.state, event.path))
+                received.append((event.type, event.state, event.path))
                 continue
             assert xid == self._xid
             kind = RESPONSE_BODIES.get(op)
             answer = _comparable(kind.read_from(reader)) if kind is not None and not error else reader.rest()
-            return [*heard, (error, b"" if error else answer)]
+            return [*received, (error, b"" if error else answer)]
 
     def is_closed(self) -> bool:
-        """Whether the server ends the connection now."""
+        """Return whether the server ends the connection now."""
         self._socket.settimeout(5)
         return self._socket.recv(1) == b""
 

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.long, needs_java]
 
 
 def answers(port: int, shown: Path) -> bool:
-    """Whether whoever shows this certificate is served."""
+    """Return whether a client with this certificate is served."""
     try:
         with (
             socket.create_connection(("127.0.0.1", port), 10) as plain,
@@ -28,7 +28,7 @@ def answers(port: int, shown: Path) -> bool:
         return False
 
 
-def test_who_is_vouched_for_by_an_expired_anchor_is_taken_as_java_takes_it(tmp_path: Path) -> None:
+def test_client_with_expired_anchor_is_accepted_as_in_java(tmp_path: Path) -> None:
     chains = Chains(tmp_path)
     taken: list[list[str]] = []
     for name in ("java", "ours"):

@@ -1,6 +1,6 @@
-"""franz-go's own tests of its client, out of the Go module, against three brokers of ours.
+"""franz-go's own tests of its client, from the Go module, against three brokers of ours.
 
-Of its modules kgo's tests alone reach brokers; those of kadm, at the version that belongs to it, are about its types.
+Of its modules only kgo's tests use brokers; those of kadm, at the matching version, test its types.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from tests.interop.interop_brokers import BrokerCluster, broker_cluster
 FRANZ_GO = Module("github.com/twmb/franz-go", "v1.22.2")
 SUITE_S = 420.0
 RECORDS = 20_000
-"""Of each run through a group; the suite's own 500,000 are for brokers on more than one machine."""
+"""Records of each run through a group; the suite's own 500,000 are for brokers on several machines."""
 PASSED_MIN = 120
 LEFT_OUT = {"TestTxnEtl": "there are no transactions"}
-"""Not run, each for its reason."""
+"""Excluded tests, each with its reason."""
 PASSED_OVER = {
     "Test848RegexBrokerResolves": "the newer protocol of groups, which Kafka 3.9 has not in ZooKeeper mode",
     "TestConsumeRegexShareSkipsInternal": "share groups, of Kafka 4.2",
@@ -30,9 +30,9 @@ PASSED_OVER = {
     "TestShareGroupETL": "share groups, of Kafka 4.2",
     "TestShareGroupOffsetsAdmin": "share groups, of Kafka 4.2",
 }
-"""What the suite itself skips here, having asked the brokers what they serve."""
+"""Tests that the suite itself skips after it has read the brokers' API versions."""
 REACH_BROKERS = {"TestGroupETL", "TestGroupSimple", "TestPing", "TestConsumeRegex", "TestAddRemovePartitions"}
-"""Some that cannot pass without brokers."""
+"""Some tests that cannot pass without brokers."""
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
 

@@ -68,9 +68,9 @@ REQUESTS: list[tuple[ApiKey, dict[str, Any]]] = [
     (ApiKey.FIND_COORDINATOR, {"key": "s", "key_type": 2, "coordinator_keys": ["s"]}),
     (ApiKey.FIND_COORDINATOR, {"key": "s", "key_type": 7, "coordinator_keys": ["s"]}),
 ]
-"""Requests whose answers have nothing that differs from cluster to cluster; each is sent in every version."""
+"""Requests with responses that are equal on any cluster; each is sent in every version."""
 FIRST_COMPARED = {ApiKey.FIND_COORDINATOR: 1}
-"""Version 0 has no key type: it asks for the coordinator of a group, whose address differs."""
+"""Version 0 has no key type: it requests the coordinator of a group, and its address differs."""
 
 
 @pytest.fixture(scope="module")
@@ -96,14 +96,14 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
 def is_ready(address: str) -> bool:
     """Return whether the broker is the controller."""
     try:
-        answer = asked(address, ApiKey.UPDATE_FEATURES, 1, {"feature_updates": []})
+        answer = response_to(address, ApiKey.UPDATE_FEATURES, 1, {"feature_updates": []})
     except OSError:
         return False
     return answer is not None and b"correct controller" not in answer
 
 
-def asked(address: str, key: ApiKey, version: int, values: dict[str, Any]) -> bytes | None:
-    """The bytes that answer a request, after the correlation id; None if the broker closes the connection."""
+def response_to(address: str, key: ApiKey, version: int, values: dict[str, Any]) -> bytes | None:
+    """Return the bytes of the response after the correlation id; None if the broker closes the connection."""
     message = fill(request_class(key, version), values)
     body = BytesIO()
     entity_writer(type(message))(body, message)
@@ -120,7 +120,7 @@ def asked(address: str, key: ApiKey, version: int, values: dict[str, Any]) -> by
 def test_every_version_gets_the_bytes_of_kafka(brokers: tuple[str, str], key: ApiKey, values: dict[str, Any]) -> None:
     lowest, highest = SUPPORTED[key]
     for version in range(FIRST_COMPARED.get(key, lowest), highest + 1):
-        kafka, ours = (asked(address, key, version, values) for address in brokers)
+        kafka, ours = (response_to(address, key, version, values) for address in brokers)
         assert kafka == ours, version
 
 
@@ -146,8 +146,8 @@ def test_java_sasl_client_fails_with_the_same_error(brokers: tuple[str, str], tm
     )
     for address in brokers:
         arguments = ("--bootstrap-server", address, "--command-config", str(settings), "--list")
-        said = alone("org.apache.kafka.tools.TopicCommand", *arguments)
-        assert re.search("Unexpected handshake request with client mechanism PLAIN, enabled mechanisms are", said)
+        output = alone("org.apache.kafka.tools.TopicCommand", *arguments)
+        assert re.search("Unexpected handshake request with client mechanism PLAIN, enabled mechanisms are", output)
 
 
 def test_idempotent_producer_and_group_consumer_work_on_both(brokers: tuple[str, str]) -> None:

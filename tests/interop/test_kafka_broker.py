@@ -1,6 +1,6 @@
-"""An Apache Kafka 3.9 broker in ZooKeeper mode on our ensemble, in one cluster with brokers of ours.
+"""An Apache Kafka 3.9 broker in ZooKeeper mode on our ensemble, in one cluster with our brokers.
 
-Each rule is shown both ways: with one of ours in the part and Kafka's in the other, and the other way round.
+Each rule is tested both ways: with our broker in one role and Kafka's in the other, and the reverse.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ with warnings.catch_warnings():
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600), *SOCKETS_ARE_LEFT]
 
-EVERYBODY = (*OURS, KAFKA)
+ALL_BROKERS = (*OURS, KAFKA)
 THREE_WAYS = ((1, 101, 2), (101, 1, 2), (2, 101, 1))
-"""Three partitions, each led by somebody else."""
+"""Three partitions, each led by a different broker."""
 CONTROLLERS = pytest.mark.parametrize("controllers", [OURS, (KAFKA,)], ids=["ours commands", "Kafka's commands"])
 
 
@@ -44,7 +44,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
 
 
 @pytest.fixture(autouse=True)
-def everybody_is_up(cluster: MixedCluster) -> Iterator[None]:
+def all_brokers_up(cluster: MixedCluster) -> Iterator[None]:
     cluster.start_the_dead()
     yield
     with warnings.catch_warnings():
@@ -56,17 +56,15 @@ def numbered(count: int, first: int = 0) -> list[str]:
     return [f"record {number}" for number in range(first, first + count)]
 
 
-def test_kafkas_broker_starts_beside_ours_and_logs_no_other_trouble_than_anywhere(cluster: MixedCluster) -> None:
+def test_kafkas_broker_joins_ours_with_no_unusual_log_lines(cluster: MixedCluster) -> None:
     kafka = cluster.nodes[KAFKA]
     assert isinstance(kafka, KafkaServer)
-    assert cluster.registered == list(EVERYBODY)
+    assert cluster.registered == list(ALL_BROKERS)
     assert kafka.complaints() == []
 
 
 @CONTROLLERS
-def test_brokers_of_both_kinds_lead_partitions_that_the_others_follow(
-    cluster: MixedCluster, controllers: tuple[int, ...]
-) -> None:
+def test_brokers_of_both_kinds_follow_each_others_leaders(cluster: MixedCluster, controllers: tuple[int, ...]) -> None:
     cluster.make_controller(*controllers)
     topic = f"three-ways-{controllers[0]}"
     cluster.create(topic, *THREE_WAYS)
@@ -74,25 +72,25 @@ def test_brokers_of_both_kinds_lead_partitions_that_the_others_follow(
         assert cluster.state(topic, partition)["leader"] == replicas[0]
         cluster.produce(topic, numbered(100), partition)
         assert cluster.consume(topic, 100, partition) == numbered(100)
-        cluster.until_logs_equal(topic, EVERYBODY, partition)
+        cluster.until_logs_equal(topic, ALL_BROKERS, partition)
 
 
 @CONTROLLERS
-def test_topics_grow_and_go(cluster: MixedCluster, controllers: tuple[int, ...]) -> None:
+def test_topics_get_partitions_and_are_deleted(cluster: MixedCluster, controllers: tuple[int, ...]) -> None:
     cluster.make_controller(*controllers)
     topic = f"grows-{controllers[0]}"
-    cluster.create(topic, EVERYBODY)
+    cluster.create(topic, ALL_BROKERS)
     with cluster.admin() as admin:
         admin.create_partitions({topic: NewPartitions(3, [[101, 1, 2], [2, 101, 1]])})
-        cluster.until_in_sync(topic, *[EVERYBODY] * 3)
+        cluster.until_in_sync(topic, *[ALL_BROKERS] * 3)
         admin.delete_topics([topic])
     until(lambda: cluster.zk.exists(f"/brokers/topics/{topic}") is None, f"{topic} is still there")
-    logs = [cluster.nodes[broker_id].home / "logs" / f"{topic}-0" for broker_id in EVERYBODY]
+    logs = [cluster.nodes[broker_id].home / "logs" / f"{topic}-0" for broker_id in ALL_BROKERS]
     until(lambda: not any(log.exists() for log in logs), "somebody keeps its replica")
 
 
 @CONTROLLERS
-def test_replicas_are_moved_onto_kafkas_broker_and_off_it(cluster: MixedCluster, controllers: tuple[int, ...]) -> None:
+def test_replicas_move_to_kafkas_broker_and_back(cluster: MixedCluster, controllers: tuple[int, ...]) -> None:
     cluster.make_controller(*controllers)
     topic = f"moves-{controllers[0]}"
     cluster.create(topic, (1,), (101,))
@@ -120,17 +118,17 @@ def moving(cluster: MixedCluster, topic: str) -> bool:
 def test_a_leader_shrinks_the_isr_and_expands_it_again(
     cluster: MixedCluster, controller: int, leader: int, follower: int
 ) -> None:
-    """Only the partition epoch moves: a shrink is the leader's, by AlterPartition, and nobody is elected."""
+    """Only the partition epoch changes: the leader shrinks the ISR by AlterPartition, without an election."""
     cluster.make_controller(controller)
     topic = f"shrinks-{controller}-{leader}"
     cluster.create(topic, (leader, follower), min_insync_replicas="1")
-    # Kafka asks whom it last knew as controller until that one answers that it is not: an ISR change tells it.
+    # Kafka sends to the last known controller until that one replies that it is not: an ISR change triggers that.
     cluster.nodes[follower].stop()
     cluster.start(follower)
     cluster.until_in_sync(topic, (leader, follower))
     epoch = cluster.state(topic)["leader_epoch"]
     with cluster.producer() as producer:
-        # A producer that knows its leader needs nobody else: the one that stands still must not hold it up.
+        # A producer that knows its leader needs no other broker: the frozen one must not delay it.
         write(producer, topic, numbered(10))
         cluster.until_logs_equal(topic, (leader, follower))
         with cluster.paused(follower):
@@ -142,9 +140,7 @@ def test_a_leader_shrinks_the_isr_and_expands_it_again(
 
 
 @pytest.mark.parametrize(("leader", "follower"), [(1, 101), (101, 1)])
-def test_a_killed_leader_is_followed_by_the_other_and_catches_up(
-    cluster: MixedCluster, leader: int, follower: int
-) -> None:
+def test_killed_leader_is_replaced_and_catches_up(cluster: MixedCluster, leader: int, follower: int) -> None:
     cluster.make_controller(2)
     topic = f"killed-{leader}"
     cluster.create(topic, (leader, follower))
@@ -163,7 +159,7 @@ def test_a_killed_leader_is_followed_by_the_other_and_catches_up(
 def test_a_killed_controller_is_replaced_by_the_other_side(
     cluster: MixedCluster, controller: tuple[int, ...], others: tuple[int, ...]
 ) -> None:
-    """The one that dies leads too: its successor takes it out of the ISR, then elects, two leader epochs in all."""
+    """The dead one leads too: its successor removes it from the ISR, then elects, two leader epochs in total."""
     cluster.make_controller(*controller)
     dying = controller[0]
     topic = f"reign-{dying}"
@@ -187,7 +183,7 @@ def test_a_killed_controller_is_replaced_by_the_other_side(
 def test_a_controlled_shutdown_hands_leaderships_over(
     cluster: MixedCluster, controllers: tuple[int, ...], leaving: int, staying: int
 ) -> None:
-    """Also where the one that leaves is the controller itself: it commands its own leave, then resigns."""
+    """Also if the broker is the controller itself: it controls its own shutdown, then resigns."""
     cluster.make_controller(*controllers)
     topic = f"leaves-{leaving}-{controllers[0]}"
     cluster.create(topic, (leaving, staying), (staying, leaving))
@@ -207,41 +203,41 @@ def test_a_controlled_shutdown_hands_leaderships_over(
     cluster.until_logs_equal(topic, (leaving, staying))
 
 
-@pytest.mark.parametrize(("last", "behind"), [(1, 101), (101, 1)])
-def test_an_unclean_election_truncates_the_other_side(cluster: MixedCluster, last: int, behind: int) -> None:
+@pytest.mark.parametrize(("last", "out_of_sync"), [(1, 101), (101, 1)])
+def test_an_unclean_election_truncates_the_other_side(cluster: MixedCluster, last: int, out_of_sync: int) -> None:
     cluster.make_controller(2)
     topic = f"unclean-{last}"
-    cluster.create(topic, (last, behind), min_insync_replicas="1")
+    cluster.create(topic, (last, out_of_sync), min_insync_replicas="1")
     cluster.produce(topic, numbered(10))
-    cluster.until_logs_equal(topic, (last, behind))
-    cluster.kill(behind)
+    cluster.until_logs_equal(topic, (last, out_of_sync))
+    cluster.kill(out_of_sync)
     cluster.until_in_sync(topic, (last,))
     cluster.produce(topic, ["only there"] * 5)
     cluster.kill(last)
     until(lambda: cluster.state(topic)["leader"] == -1, "it still has a leader")
     assert cluster.state(topic)["isr"] == [last]
-    cluster.start(behind)
+    cluster.start(out_of_sync)
     unclean = {"unclean.leader.election.enable": "true"}
     with cluster.admin() as admin:
         admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=unclean)])
-    cluster.until_led(behind, topic)
+    cluster.until_led(out_of_sync, topic)
     cluster.produce(topic, numbered(10, 10))
     cluster.start(last)
-    cluster.until_in_sync(topic, (last, behind))
+    cluster.until_in_sync(topic, (last, out_of_sync))
     assert "leader_recovery_state" not in cluster.state(topic)
     assert cluster.consume(topic, 20) == numbered(20)
-    cluster.until_logs_equal(topic, (last, behind))
+    cluster.until_logs_equal(topic, (last, out_of_sync))
 
 
 @pytest.mark.parametrize(("first", "second"), [(KAFKA, 1), (1, KAFKA)])
-def test_a_group_goes_on_where_the_other_coordinator_left_it(cluster: MixedCluster, first: int, second: int) -> None:
+def test_group_continues_from_the_other_coordinators_offsets(cluster: MixedCluster, first: int, second: int) -> None:
     """The coordinator is the leader of one partition of __consumer_offsets, and each reads what the other wrote."""
     topic, group = f"grouped-{first}", f"readers-{first}"
-    cluster.create(topic, EVERYBODY)
+    cluster.create(topic, ALL_BROKERS)
     cluster.produce(topic, numbered(100))
     assert read_in_group(cluster, topic, group, 40) == numbered(40)
     partition = group_partition(group)
-    cluster.until_in_sync("__consumer_offsets", *[EVERYBODY] * OFFSETS_PARTITIONS)
+    cluster.until_in_sync("__consumer_offsets", *[ALL_BROKERS] * OFFSETS_PARTITIONS)
     lead_offsets(cluster, partition, first)
     assert read_in_group(cluster, topic, group, 30) == numbered(30, 40)
     lead_offsets(cluster, partition, second)
@@ -251,7 +247,7 @@ def test_a_group_goes_on_where_the_other_coordinator_left_it(cluster: MixedClust
 
 
 def committed(cluster: MixedCluster, topic: str, group: str) -> int | None:
-    """What the group has committed of partition 0."""
+    """Return the group's committed offset of partition 0."""
     consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap, group_id=group)
     try:
         offset: int | None = consumer.committed(TopicPartition(topic, 0))
@@ -261,7 +257,7 @@ def committed(cluster: MixedCluster, topic: str, group: str) -> int | None:
 
 
 def group_partition(group: str) -> int:
-    """Where a group's records are kept: Java's hash of its name (GroupMetadataManager.partitionFor)."""
+    """Return the partition of a group's records: Java's hash of its name (GroupMetadataManager.partitionFor)."""
     code = 0
     for letter in group:
         code = (31 * code + ord(letter)) & 0xFFFFFFFF
@@ -272,7 +268,7 @@ def lead_offsets(cluster: MixedCluster, partition: int, leader: int) -> None:
     """Make a broker the coordinator of a partition's groups: move it first in the assignment, and elect it."""
     topic = "__consumer_offsets"
     with cluster.admin() as admin:
-        others = [broker_id for broker_id in EVERYBODY if broker_id != leader]
+        others = [broker_id for broker_id in ALL_BROKERS if broker_id != leader]
         admin.alter_partition_reassignments({TopicPartition(topic, partition): [leader, *others]})
         until(lambda: not moving(cluster, topic), f"{topic} is still moving")
         admin.elect_leaders(0, {topic: [partition]})
@@ -280,7 +276,7 @@ def lead_offsets(cluster: MixedCluster, partition: int, leader: int) -> None:
 
 
 def read_in_group(cluster: MixedCluster, topic: str, group: str, count: int) -> list[str]:
-    """The next records of the group, committed one by one."""
+    """Read the next records of the group, and commit each."""
     consumer = KafkaConsumer(
         topic, bootstrap_servers=cluster.bootstrap, group_id=group, auto_offset_reset="earliest",
         enable_auto_commit=False, consumer_timeout_ms=30_000, max_poll_records=10,
@@ -298,21 +294,21 @@ def read_in_group(cluster: MixedCluster, topic: str, group: str, count: int) -> 
     return found
 
 
-def test_acknowledged_records_outlive_every_broker_in_turn(cluster: MixedCluster) -> None:
-    """Kafka's own VerifiableProducer goes on while each of the three is killed and comes back."""
+def test_acknowledged_records_survive_each_brokers_death(cluster: MixedCluster) -> None:
+    """Kafka's own VerifiableProducer runs while each of the three is killed and restarted."""
     topic = "outlives"
     cluster.create(topic, *THREE_WAYS, min_insync_replicas="2")
     with verifiable_producer(cluster.bootstrap, topic, records_per_s=200) as producer:
-        for broker_id in EVERYBODY:
+        for broker_id in ALL_BROKERS:
             producer.until_acknowledged(producer.acknowledged_count + 200)
             cluster.nodes[broker_id].kill()
             producer.until_acknowledged(producer.acknowledged_count + 200)
             cluster.until_gone(broker_id)
             cluster.start(broker_id)
-            cluster.until_in_sync(topic, *[EVERYBODY] * 3)
+            cluster.until_in_sync(topic, *[ALL_BROKERS] * 3)
     acknowledged = producer.acknowledged
     for partition in range(3):
-        cluster.until_logs_equal(topic, EVERYBODY, partition)
+        cluster.until_logs_equal(topic, ALL_BROKERS, partition)
         kept = cluster.consume(topic, cluster.end_offset(topic, partition), partition)
         for offset, value in acknowledged[partition].items():
             assert kept[offset] == value

@@ -1,6 +1,6 @@
-"""One history of a partition, commanded by Apache Kafka's controller and by ours: the same znodes after every step.
+"""One history of a partition, under Apache Kafka's controller and under ours: the same znodes after every step.
 
-Brokers 1 and 2, ours, hold the replicas; the controller holds none.  What is compared: leader, ISR, leader epoch,
+Brokers 1 and 2, ours, have the replicas; the controller has none. The test compares leader, ISR, leader epoch,
 partition epoch and recovery state, and the assignment with its znode's version.
 """
 
@@ -26,7 +26,7 @@ Step = tuple[str, dict[str, Any]]
 
 
 class History:
-    """What was done to topic t, and how it stood then."""
+    """The actions on topic t, and the state after each."""
 
     def __init__(self, cluster: MixedCluster) -> None:
         self.cluster = cluster
@@ -40,7 +40,7 @@ class History:
         self.cluster.until_in_sync("t", (A, B))
 
     def move(self, *target: int) -> None:
-        """Ask by znode, and wait until that is done."""
+        """Request a reassignment by znode, and wait until it is done."""
         self.ask(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments({TopicPartition("t", 0): target}))
         self.until_taken_up(znodes.REASSIGN_PARTITIONS)
 
@@ -54,7 +54,7 @@ class History:
         until(lambda: condition(self.cluster.state("t")), f"t-0 stays {self.cluster.state('t')}")
 
     def note(self, what: str) -> None:
-        """How t-0 stands once nothing has changed for a second."""
+        """Record the state of t-0 once it has not changed for a second."""
         seen: list[Step] = []
 
         def still() -> bool:
@@ -106,7 +106,7 @@ def elections_and_moves(history: History) -> None:
 def an_unclean_election(history: History) -> None:
     cluster = history.cluster
     history.create(unclean_leader_election_enable="true")
-    # By then the follower has fetched, and its leader has no reason of its own to take it out of the ISR.
+    # By then the follower has fetched, and its leader has no reason of its own to remove it from the ISR.
     history.note("created")
     cluster.kill(B)
     history.until_state(lambda state: state["isr"] == [A])
@@ -124,7 +124,7 @@ def an_unclean_election(history: History) -> None:
 
 @contextmanager
 def commanded_by(directory: Path, controller: int) -> Iterator[MixedCluster]:
-    """Brokers 1 and 2, and a third that is controller."""
+    """Brokers 1 and 2, and a third one as controller."""
     ours, kafka = ((A, B, OURS), ()) if controller == OURS else ((A, B), (KAFKA,))
     with mixed_cluster(directory, ours=ours, kafka=kafka) as cluster:
         cluster.make_controller(controller)
@@ -134,9 +134,7 @@ def commanded_by(directory: Path, controller: int) -> Iterator[MixedCluster]:
 @pytest.mark.scenario(48)
 @pytest.mark.scenario(50)
 @pytest.mark.parametrize("act", [elections_and_moves, an_unclean_election])
-def test_a_partition_has_the_same_history_under_kafkas_controller_and_ours(
-    tmp_path: Path, act: Callable[[History], None]
-) -> None:
+def test_partition_history_is_equal_under_both_controllers(tmp_path: Path, act: Callable[[History], None]) -> None:
     histories: dict[int, list[Step]] = {}
     for controller in (KAFKA, OURS):
         with commanded_by(tmp_path / str(controller), controller) as cluster:
@@ -147,8 +145,8 @@ def test_a_partition_has_the_same_history_under_kafkas_controller_and_ours(
     assert histories[OURS] == histories[KAFKA]
 
 
-def test_at_the_word_of_kafkas_controller_a_topic_is_deleted_and_made_again(tmp_path: Path) -> None:
-    # Brokers of ours obey only after they were told by UpdateMetadata that the topic ends.
+def test_kafkas_controller_deletes_a_topic_that_is_recreated(tmp_path: Path) -> None:
+    # Our brokers delete replicas only after an UpdateMetadata request announced the topic's deletion.
     with commanded_by(tmp_path, KAFKA) as cluster:
         cluster.create("t", (A, B), (B, A))
         cluster.zk.create(znodes.delete_topic_path("t"))
@@ -160,7 +158,7 @@ def test_at_the_word_of_kafkas_controller_a_topic_is_deleted_and_made_again(tmp_
             write(producer, "t", ["a"])
 
 
-def test_kafka_replicates_tombstones_that_ours_have_given_their_time(tmp_path: Path) -> None:
+def test_kafka_replicates_our_tombstones_with_delete_horizons(tmp_path: Path) -> None:
     with commanded_by(tmp_path, KAFKA) as cluster:
         cluster.create("t", (A,), cleanup_policy="compact", segment_bytes="150", min_cleanable_dirty_ratio="0.01")
         with cluster.producer() as producer:
@@ -175,5 +173,5 @@ def test_kafka_replicates_tombstones_that_ours_have_given_their_time(tmp_path: P
         until(horizons, "nothing is compacted")
         move = znodes.encode_reassignments({TopicPartition("t", 0): (A, KAFKA)})
         cluster.zk.create(znodes.REASSIGN_PARTITIONS, move)
-        # Kafka's follower checks every batch that it takes over.
+        # Kafka's follower checks every batch that it appends.
         cluster.until_in_sync("t", (A, KAFKA))

@@ -1,6 +1,5 @@
-"""Apache Kafka's broker beside ours while peers of our ensemble are killed: sessions outlive every one of them, and
-what producers were told is stored is there, in order, whoever commands.
-"""
+"""Apache Kafka's broker together with ours while peers of our ensemble are killed: sessions survive each kill, and
+acknowledged records are stored in order under any controller."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from tests.interop.real_kafka import VerifiableProducer, verifiable_producer
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900), *SOCKETS_ARE_LEFT]
 
-EVERYBODY = (*OURS, KAFKA)
+ALL_BROKERS = (*OURS, KAFKA)
 THREE_WAYS = ((1, 101, 2), (101, 1, 2), (2, 101, 1))
 LIBRARIES = ("confluent-kafka", "kafka-python")
 CONTROLLERS = pytest.mark.parametrize("controllers", [OURS, (KAFKA,)], ids=["ours commands", "Kafka's commands"])
@@ -36,7 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
 
 
 @pytest.fixture(autouse=True)
-def everybody_is_up(cluster: MixedCluster) -> Iterator[None]:
+def all_brokers_up(cluster: MixedCluster) -> Iterator[None]:
     cluster.start_the_dead()
     yield
     with warnings.catch_warnings():
@@ -45,7 +44,7 @@ def everybody_is_up(cluster: MixedCluster) -> Iterator[None]:
 
 
 class Clients:
-    """Kafka's own producer, and a producer and a group of two libraries each, at work all the time."""
+    """Kafka's own producer, and a producer and a group of two libraries each, running all the time."""
 
     def __init__(
         self, cluster: MixedCluster, topic: str, producer: VerifiableProducer, sessions: list[Session]
@@ -56,40 +55,40 @@ class Clients:
         self.sessions = sessions
 
     def go_on(self) -> None:
-        """Wait until each has something new acknowledged and read."""
+        """Wait until each client has newly acknowledged and read records."""
         before = {each: (each.consumed, each.acknowledged) for each in self.sessions}
         self._producer.until_acknowledged(self._producer.acknowledged_count + 200)
 
-        for each, (read, told) in before.items():
+        for each, (read, acknowledged) in before.items():
             until(
                 lambda each=each, read=read: each.ended_early() or each.consumed > read + 3,  # type: ignore[misc]
                 f"the group of {each.library} stands still at {read}",
                 GO_ON_S,
             )
             until(
-                lambda each=each, told=told: each.ended_early() or each.acknowledged > told + 3,  # type: ignore[misc]
-                f"the producer of {each.library} stands still at {told}",
+                lambda each=each, acknowledged=acknowledged: each.ended_early() or each.acknowledged > acknowledged + 3,  # type: ignore[misc]
+                f"the producer of {each.library} stands still at {acknowledged}",
                 GO_ON_S,
             )
             assert each.ended_early() is None
 
-    def judge(self) -> None:
-        """Everything acknowledged is stored at its offset, and was read by its group, in order."""
+    def verify(self) -> None:
+        """Everything acknowledged is stored at its offset, and its group has read it in order."""
         self._producer.stop()
         outcomes = [each.finish() for each in self.sessions]
         assert [problem for outcome in outcomes for problem in outcome.problems] == []
         assert all(outcome.consumed >= outcome.acknowledged > 0 for outcome in outcomes)
         for partition in range(len(THREE_WAYS)):
-            self._cluster.until_logs_equal(self._topic, EVERYBODY, partition)
+            self._cluster.until_logs_equal(self._topic, ALL_BROKERS, partition)
             end = self._cluster.end_offset(self._topic, partition)
             kept = self._cluster.consume(self._topic, end, partition)
-            told = self._producer.acknowledged[partition]
-            assert {offset: kept[offset] for offset in told} == told
+            acknowledged = self._producer.acknowledged[partition]
+            assert {offset: kept[offset] for offset in acknowledged} == acknowledged
 
 
 @pytest.fixture
 def clients(cluster: MixedCluster, tmp_path: Path) -> Iterator[Clients]:
-    """Clients at work on topics of their own, whose partitions are led by three brokers."""
+    """Clients on their own topics, whose partitions are led by three brokers."""
     number = next(RUNS)
     names = {library: f"{library}-{number}" for library in LIBRARIES}
     mine = f"verified-{number}"
@@ -107,7 +106,7 @@ def clients(cluster: MixedCluster, tmp_path: Path) -> Iterator[Clients]:
 
 
 def back(cluster: MixedCluster, *peers: Server) -> None:
-    """Start these peers again; returns once all serve."""
+    """Start these peers again; return once all serve."""
     for peer in peers:
         peer.start()
     until(lambda: all(peer.serves() for peer in cluster.ensemble.servers), "a peer does not come back")
@@ -118,7 +117,7 @@ def a_follower(cluster: MixedCluster) -> Server:
 
 
 @CONTROLLERS
-def test_no_killed_peer_costs_a_broker_its_session_or_a_client_a_record(
+def test_killed_peers_cost_kafka_no_session_and_no_record(
     cluster: MixedCluster, clients: Clients, controllers: tuple[int, ...]
 ) -> None:
     cluster.make_controller(*controllers)
@@ -136,14 +135,12 @@ def test_no_killed_peer_costs_a_broker_its_session_or_a_client_a_record(
         back(cluster, peer)
     assert cluster.controller_epoch == epoch
     assert cluster.lives == lives
-    clients.judge()
+    clients.verify()
 
 
 @CONTROLLERS
-def test_records_flow_on_while_there_is_no_quorum(
-    cluster: MixedCluster, clients: Clients, controllers: tuple[int, ...]
-) -> None:
-    """Also for longer than a session lasts: only a quorum can end one, and its new leader gives each its time again."""
+def test_records_flow_without_a_quorum(cluster: MixedCluster, clients: Clients, controllers: tuple[int, ...]) -> None:
+    """Also for longer than a session lasts: only a quorum can expire one, and its new leader restarts each time-out."""
     cluster.make_controller(*controllers)
     epoch, lives = cluster.controller_epoch, cluster.lives
     for peer in cluster.ensemble.servers:
@@ -156,11 +153,11 @@ def test_records_flow_on_while_there_is_no_quorum(
     clients.go_on()
     assert cluster.controller_epoch == epoch
     assert cluster.lives == lives
-    clients.judge()
+    clients.verify()
 
 
 @CONTROLLERS
-def test_the_controller_and_the_ensembles_leader_are_killed_together(
+def test_controller_and_zab_leader_are_killed_together(
     cluster: MixedCluster, clients: Clients, controllers: tuple[int, ...]
 ) -> None:
     cluster.make_controller(*controllers)
@@ -174,5 +171,5 @@ def test_the_controller_and_the_ensembles_leader_are_killed_together(
     back(cluster, peer)
     cluster.start(dying)
     for session in clients.sessions:
-        cluster.until_in_sync(session.topic, *[EVERYBODY] * len(THREE_WAYS))
-    clients.judge()
+        cluster.until_in_sync(session.topic, *[ALL_BROKERS] * len(THREE_WAYS))
+    clients.verify()

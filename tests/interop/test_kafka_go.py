@@ -1,4 +1,4 @@
-"""kafka-go's own tests, out of the Go module, against one broker of ours, as the suite expects it."""
+"""kafka-go's own tests, from the Go module, against one broker of ours, as the suite expects."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.interop.interop_brokers import BrokerCluster, broker_cluster
 
 KAFKA_GO = Module("github.com/segmentio/kafka-go", "v0.4.51")
 KAFKA_VERSION = "3.7.0"
-"""The newest that the suite runs against by itself: what it tests for newer ones is Kafka's without ZooKeeper."""
+"""The newest version that the suite itself uses: its tests for newer ones need Kafka without ZooKeeper."""
 SUITE_S = 600.0
 PORT_OF_THE_SUITE = re.compile(r"\b9092\b")
 PARALLEL = "16"
-"""Parts of one test want to run side by side, on however many processors."""
+"""Subtests of one test must run in parallel, on any number of processors."""
 CALLS_NIL = "ends in the suite's own getOffsets, which calls a function that it has not set"
 UNEVEN = "wants 12 of the 8 messages of one partition in three; it fails against Apache Kafka 3.9.1 too"
 LEFT_OUT = {
@@ -37,7 +37,7 @@ LEFT_OUT = {
     "topics": {},
     "compress": {},
 }
-"""Of each package, what is not run, and why.  The package sasl is left out altogether: there is no SASL."""
+"""Excluded tests of each package, with the reasons. The package sasl is excluded: there is no SASL."""
 PASSED_OVER = {
     ".": {
         "TestClientAddOffsetsToTxn": "there are no transactions",
@@ -50,7 +50,7 @@ PASSED_OVER = {
     "topics": {},
     "compress": {},
 }
-"""What the suite itself skips."""
+"""Tests that the suite itself skips."""
 PASSED_MIN = {".": 140, "topics": 1, "compress": 1}
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
@@ -64,7 +64,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]
         "num_partitions": 1,
         "default_replication_factor": 1,
         "offsets_topic_replication_factor": 1,
-        # As in the suite's own compose file.
+        # The same as in the suite's own compose file.
         "message_max_bytes": 200_000_000,
     }
     with broker_cluster(tmp_path_factory.mktemp("kafka-go-broker"), ports=[port], **settings) as running:
@@ -73,7 +73,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory, cluster: BrokerCluster) -> Path:
-    """The module with the broker's port in place of 9092, which is written everywhere."""
+    """The module with the broker's port in place of 9092, which its sources contain everywhere."""
     copy = source(KAFKA_GO, tmp_path_factory.mktemp("kafka-go"))
     (broker,) = cluster.brokers.values()
     for file in copy.rglob("*.go"):

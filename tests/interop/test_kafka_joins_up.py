@@ -1,6 +1,5 @@
-"""A user joins an Apache Kafka broker to a cluster that `zabka up` started: a server.properties with its
-zookeeper.connect, and no word to us.  It is shown as what the ensemble says of it, given replicas, and commands.
-"""
+"""A user adds an Apache Kafka broker to a cluster that `zabka up` started, with nothing but its zookeeper.connect in a
+server.properties. It is shown as the ensemble describes it, gets replicas, and can be controller."""
 
 from __future__ import annotations
 
@@ -25,12 +24,12 @@ OURS = (1, 2, 3)
 JOINED = 4
 COMES_S = 60.0
 SESSION_S = 30.0
-"""Kafka's session, and a busy machine."""
+"""Kafka's session time-out plus time for a busy machine."""
 
 
 @pytest.fixture
 def joined(zabka_cluster: LiveCluster, tmp_path: Path) -> Iterator[KafkaServer]:
-    """The broker, registered and known to everybody."""
+    """The broker, registered and known to all others."""
     kafka = KafkaServer(JOINED, tmp_path / "joined", zabka_cluster.zookeeper_connect)
     kafka.start()
     try:
@@ -45,20 +44,20 @@ def shown(cluster: LiveCluster) -> dict[str, Any]:
     return found
 
 
-def reigning(cluster: LiveCluster) -> int:
+def current_controller(cluster: LiveCluster) -> int:
     return int(cluster.get("/api/v1/controller")["broker_id"])
 
 
-def last_reign(cluster: LiveCluster, broker_id: int) -> dict[str, Any]:
-    reigns = cluster.get("/api/v1/cluster")["reigns"]
-    return next(dict(reign) for reign in reversed(reigns) if reign["broker_id"] == broker_id)
+def last_term(cluster: LiveCluster, broker_id: int) -> dict[str, Any]:
+    terms = cluster.get("/api/v1/cluster")["reigns"]
+    return next(dict(term) for term in reversed(terms) if term["broker_id"] == broker_id)
 
 
 def make_controller(cluster: LiveCluster) -> None:
-    """Let the joined broker stand alone for election."""
+    """Let only the joined broker compete for the controller election."""
     for number in OURS:
         cluster.brokers[number].pause()
-    cluster.until(lambda: reigning(cluster) == JOINED, SESSION_S, "broker 4 as controller")
+    cluster.until(lambda: current_controller(cluster) == JOINED, SESSION_S, "broker 4 as controller")
     for number in OURS:
         cluster.brokers[number].resume()
     cluster.until(lambda: all(cluster.brokers[b].believes.controller_id == JOINED for b in OURS), SESSION_S, "belief")
@@ -66,17 +65,17 @@ def make_controller(cluster: LiveCluster) -> None:
 
 
 def reassign(cluster: LiveCluster, directory: Path, topic: str, *replicas: int) -> None:
-    """Move partition 0 with our own tool, and wait until it has come."""
+    """Move partition 0 with our own tool, and wait until the move is complete."""
     plan = directory / "plan.json"
     row = {"topic": topic, "partition": 0, "replicas": list(replicas)}
     plan.write_text(json.dumps({"version": 1, "partitions": [row]}))
     arguments = ("--bootstrap-server", cluster.bootstrap, "--reassignment-json-file", str(plan))
 
     def is_begun() -> bool:
-        said = called(reassign_tool.main, *arguments, "--execute")
-        # A broker that has not heard of a new topic yet says that there is none, as Kafka's do.
-        assert said.code == 0 or f"Topic {topic} not found." in said.out, said
-        return said.code == 0
+        output = called(reassign_tool.main, *arguments, "--execute")
+        # A broker that has not been notified of a new topic replies that there is none, as Kafka's do.
+        assert output.code == 0 or f"Topic {topic} not found." in output.out, output
+        return output.code == 0
 
     cluster.until(is_begun, COMES_S, f"a plan for {topic}")
 
@@ -88,7 +87,7 @@ def reassign(cluster: LiveCluster, directory: Path, topic: str, *replicas: int) 
     assert "is completed" in called(reassign_tool.main, *arguments, "--verify").out
 
 
-def test_a_kafka_broker_that_joins_is_shown_serves_and_may_be_controller(
+def test_joined_kafka_broker_is_listed_serves_and_can_control(
     zabka_cluster: LiveCluster, joined: KafkaServer, tmp_path: Path
 ) -> None:
     cluster = zabka_cluster
@@ -99,7 +98,7 @@ def test_a_kafka_broker_that_joins_is_shown_serves_and_may_be_controller(
     with pytest.raises(ClusterFailed, match="was not started by this cluster"):
         cluster.post(f"/api/v1/brokers/{JOINED}/kill")
 
-    # Replicas on it: from the start, and moved there.
+    # Replicas on it: placed at creation, and moved there.
     cluster.topics.create("placed", assignment={0: [JOINED, 1], 1: [2, JOINED]})
     assert [p.leader for p in cluster.topics["placed"].partitions] == [JOINED, 2]
     cluster.topics.create("moved", assignment={0: [1, 2]})
@@ -108,19 +107,19 @@ def test_a_kafka_broker_that_joins_is_shown_serves_and_may_be_controller(
     cluster.produce("moved", ["c"])
     assert cluster.consume("moved") == ["a", "b", "c"]
 
-    # It commands: what it did not start is controlled by it all the same.
+    # It is controller, and controls nodes that it did not start.
     make_controller(cluster)
     assert shown(cluster)["is_controller"]
     assert cluster.get("/readyz")["controller"] == JOINED
-    cluster.until(lambda: last_reign(cluster, JOINED)["until_us"] is None, COMES_S, "its reign in the journal")
+    cluster.until(lambda: last_term(cluster, JOINED)["until_us"] is None, COMES_S, "its reign in the journal")
     cluster.topics.create("by-kafka", assignment={0: [1, 2, 3]}, config={"min.insync.replicas": "2"})
     reassign(cluster, tmp_path, "by-kafka", 3, JOINED)
     cluster.topics["by-kafka"].delete()
 
-    # It dies: whoever of ours commands next goes on with what it left.
+    # It dies: the next controller of ours continues with its state.
     joined.kill()
-    cluster.until(lambda: reigning(cluster) in OURS, SESSION_S, "a controller of ours")
-    cluster.until(lambda: last_reign(cluster, JOINED)["ended_by"].startswith("session_"), COMES_S, "its reign's end")
+    cluster.until(lambda: current_controller(cluster) in OURS, SESSION_S, "a controller of ours")
+    cluster.until(lambda: last_term(cluster, JOINED)["ended_by"].startswith("session_"), COMES_S, "its reign's end")
     assert (shown(cluster)["process"], shown(cluster)["registered"]) == ("unknown", False)
     assert cluster.topics["placed"].partitions[0].leader == 1
     joined.start()
@@ -128,7 +127,7 @@ def test_a_kafka_broker_that_joins_is_shown_serves_and_may_be_controller(
     reassign(cluster, tmp_path, "moved", 2, 3)
     assert cluster.consume("moved") == ["a", "b", "c"]
 
-    # It goes with nothing left on it, and is forgotten.
+    # It stops with no replica left, and is no longer listed.
     cluster.topics["placed"].delete()
     joined.stop()
     cluster.until(lambda: [b["id"] for b in cluster.get("/api/v1/brokers")] == list(OURS), SESSION_S, "three brokers")

@@ -49,9 +49,7 @@ def consume(cluster: BrokerCluster, topic: str, partitions: int, count: int) -> 
     return found
 
 
-def test_records_of_the_default_producer_are_read_by_a_consumer_without_a_group(
-    cluster: BrokerCluster, admin: KafkaAdminClient
-) -> None:
+def test_default_producers_records_are_read_without_a_group(cluster: BrokerCluster, admin: KafkaAdminClient) -> None:
     admin.create_topics([NewTopic("orders", 3, 3)])
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap)
     sent = [producer.send("orders", key=b"k%d" % n, value=b"v%d" % n) for n in range(1500)]
@@ -93,7 +91,7 @@ def test_offsets_are_found_by_time(cluster: BrokerCluster, admin: KafkaAdminClie
 
 
 def all_know(cluster: BrokerCluster, topic: str, partitions: int) -> bool:
-    """Does every broker's own metadata have that many partitions of the topic?"""
+    """Return whether every broker's own metadata has that many partitions of the topic."""
     for broker in cluster.brokers.values():
         client = KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{broker.port}")
         try:
@@ -115,7 +113,7 @@ def test_topics_are_administered(cluster: BrokerCluster, admin: KafkaAdminClient
         admin.create_topics([NewTopic("admin2", 1, 1, topic_configs={"no.such.key": "1"})])
     admin.create_partitions({"admin": NewPartitions(total_count=4)})
 
-    # Each broker is told by the controller in its own time, and the client asks any of them.
+    # The controller updates each broker at its own time, and the client asks any of them.
     def replicas() -> list[int]:
         (described,) = admin.describe_topics(["admin"])
         return [len(row["replica_nodes"]) for row in described["partitions"]]

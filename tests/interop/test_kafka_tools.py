@@ -1,8 +1,8 @@
-"""Kafka 3.9's command line tools say about our brokers what they say about Kafka's: the same words, the same exit code.
-And our own tools say what Kafka's say.
+"""Kafka 3.9's command line tools print the same for our brokers as for Kafka's, with the same exit code. Our own tools
+print the same as Kafka's.
 
-Each test runs commands against a cluster of Apache Kafka and against ours, and compares.  What Kafka leaves open is
-masked: ids, addresses, times, which in-sync replica is named first, and the order of what comes out of hash maps.
+Each test runs commands against a cluster of Apache Kafka and against ours, and compares. Parts that Kafka does not
+define are masked: ids, addresses, times, the first in-sync replica, and the order of entries from hash maps.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def test_topics_are_described_under_every_filter(both: TwoClusters) -> None:
     )
 
 
-def test_topics_grow_and_go(both: TwoClusters) -> None:
+def test_topics_get_partitions_and_are_deleted(both: TwoClusters) -> None:
     play(
         both,
         "topics",
@@ -131,7 +131,7 @@ def test_topics_grow_and_go(both: TwoClusters) -> None:
 
 
 @pytest.mark.parametrize("kind", ["preferred", "unclean"])
-def test_leader_elections_are_held_or_said_not_to_be_needed(both: TwoClusters, kind: str) -> None:
+def test_leader_elections_run_or_report_not_needed(both: TwoClusters, kind: str) -> None:
     both.run("topics", "--create", "--topic", "t", "--replica-assignment", "1:2:3,2:3:1", "--if-not-exists")
     row = {"topic": "t", "partition": 0}
     good = both.file("good.json", json.dumps({"partitions": [row, {**row, "partition": 1}]}))
@@ -224,8 +224,8 @@ def test_broker_configurations_are_set_for_one_or_for_all(both: TwoClusters) -> 
 def test_every_broker_key_is_described(both: TwoClusters) -> None:
     kafka, ours = both.run("configs", "--describe", "--entity-type", "brokers", "--entity-name", "1", "--all")
     assert (kafka.code, ours.code) == (0, 0)
-    lines = [{line.split("=")[0].strip(): line for line in said.out.splitlines()} for said in (kafka, ours)]
-    # What the two were configured with differs, and only ours has keys of its own.
+    lines = [{line.split("=")[0].strip(): line for line in output.out.splitlines()} for output in (kafka, ours)]
+    # The configurations of the two differ, and only ours has keys of its own.
     configured = {
         key
         for side in lines
@@ -238,7 +238,7 @@ def test_every_broker_key_is_described(both: TwoClusters) -> None:
     assert lines[0].keys() == {key for key in lines[1] if not key.startswith("zabka.")}
 
 
-def test_quotas_and_credentials_of_users_are_set_described_and_removed(both: TwoClusters) -> None:
+def test_user_quotas_and_credentials_are_set_listed_and_removed(both: TwoClusters) -> None:
     commands = """
         --alter --entity-type users --entity-name u1 --add-config producer_byte_rate=1000
         --alter --entity-type users --entity-default --add-config consumer_byte_rate=1000
@@ -274,7 +274,7 @@ def test_quotas_and_credentials_of_users_are_set_described_and_removed(both: Two
         --describe --entity-type clients
         --describe --entity-type ips
         """
-    # What is left of it would slow down the tests that follow.
+    # A remaining throttle would slow down the tests that follow.
     for line in filter(None, map(str.strip, commands.splitlines())):
         both.same("configs", *shlex.split(line), mask=in_any_order)
 
@@ -282,7 +282,7 @@ def test_quotas_and_credentials_of_users_are_set_described_and_removed(both: Two
 # ---- kafka-reassign-partitions --------------------------------------------------------------------------------
 
 
-def test_a_reassignment_is_proposed_carried_out_throttled_and_verified(both: TwoClusters) -> None:
+def test_reassignment_is_proposed_run_throttled_and_verified(both: TwoClusters) -> None:
     both.run("topics", "--create", "--topic", "r", "--replica-assignment", "1:2,2:3")
     both.run("console-producer", "--topic", "r", stdin="line\n" * 100)
     moving = both.file("topics.json", json.dumps({"topics": [{"topic": "r"}], "version": 1}))
@@ -290,7 +290,7 @@ def test_a_reassignment_is_proposed_carried_out_throttled_and_verified(both: Two
     plan = both.file("plan.json", _plan(("r", 0, [3, 1]), ("r", 1, [1, 2, 3])))
 
     def without_replicas(text: str) -> str:
-        # A proposal is drawn at random.
+        # A proposal is chosen at random.
         return re.sub(r'"(replicas|log_dirs)":\[[^]]*\]', "", text)
 
     both.same(
@@ -309,7 +309,7 @@ def test_a_reassignment_is_proposed_carried_out_throttled_and_verified(both: Two
         --reassignment-json-file {plan} --execute --throttle 100000000
         """,
     )
-    both.until(lambda said: "No partition" in said, "reassign-partitions", "--list")
+    both.until(lambda output: "No partition" in output, "reassign-partitions", "--list")
     play(both, "configs", "--describe --entity-type brokers --entity-name 1\n--describe --topic r")
     play(both, "reassign-partitions", f"--list\n--reassignment-json-file {plan} --verify")
     play(both, "configs", "--describe --entity-type brokers --entity-name 1\n--describe --topic r")
@@ -321,7 +321,7 @@ def _plan(*rows: tuple[str, int, list[int]] | tuple[str, int, list[int], list[st
     return json.dumps({"version": 1, "partitions": [dict(zip(names, row, strict=False)) for row in rows]})
 
 
-def test_a_reassignment_that_cannot_be_is_refused_and_none_is_cancelled(both: TwoClusters) -> None:
+def test_impossible_reassignment_is_rejected_and_none_cancelled(both: TwoClusters) -> None:
     both.run("topics", "--create", "--topic", "r", "--replica-assignment", "1:2,2:3", "--if-not-exists")
     plans = {
         "missing-topic": _plan(("nothing", 0, [3, 1])),
@@ -337,8 +337,8 @@ def test_a_reassignment_that_cannot_be_is_refused_and_none_is_cancelled(both: Tw
     for name, plan in plans.items():
         file = both.file(f"{name}.json", plan)
         both.same("reassign-partitions", "--reassignment-json-file", file, "--execute")
-    # The one whose log directory is nowhere had begun before that was found.
-    both.until(lambda said: "No partition" in said, "reassign-partitions", "--list")
+    # The reassignment with the missing log directory had started before the error was found.
+    both.until(lambda output: "No partition" in output, "reassign-partitions", "--list")
     present = both.file("present.json", _plan(("r", 0, [1, 2])))
     play(
         both,
@@ -353,24 +353,29 @@ def test_a_reassignment_that_cannot_be_is_refused_and_none_is_cancelled(both: Tw
 
 
 SLOW = 1000
-"""Bytes a second, so that what is to be moved is under way for long."""
+"""Throttle in bytes a second that keeps a move running for long."""
 
 
 def _begin_to_move(both: TwoClusters, topic: str, *targets: list[int]) -> str:
-    """Partitions 0 on 1 and 2, and 1 on 2 and 1, on their slow way to these brokers, in both; the plan's file."""
+    """Start slow moves of partition 0 (on 1 and 2) and 1 (on 2 and 1) to these brokers, in both clusters; return the
+    plan file."""
     both.run("topics", "--create", "--topic", topic, "--replica-assignment", "1:2,2:1")
     both.fill(topic, partitions=2, size=2_000_000)
     plan = both.file(f"{topic}.json", _plan(*((topic, number, target) for number, target in enumerate(targets))))
     play(both, "reassign-partitions", f"--reassignment-json-file {plan} --execute --throttle {SLOW}")
-    # The tool prints what the broker that it happens to ask has heard.
+    # The tool prints the metadata of whichever broker it asks.
     replicas = [",".join(map(str, dict.fromkeys((*target, 1, 2)))) for target in targets]
     both.until(
-        lambda said: all(f"Replicas: {each}\t" in said for each in replicas), "topics", "--describe", "--topic", topic
+        lambda output: all(f"Replicas: {each}\t" in output for each in replicas),
+        "topics",
+        "--describe",
+        "--topic",
+        topic,
     )
     return plan
 
 
-def test_a_reassignment_that_is_under_way_is_cancelled(both: TwoClusters) -> None:
+def test_running_reassignment_is_cancelled(both: TwoClusters) -> None:
     plan = _begin_to_move(both, "slow", [3, 1], [3, 2])
     one = both.file("one.json", _plan(("slow", 0, [3, 1])))
     play(
@@ -399,14 +404,16 @@ def test_a_reassignment_that_is_under_way_is_cancelled(both: TwoClusters) -> Non
         """,
     )
     play(both, "configs", throttles)
-    both.until(lambda said: said.count("Isr: ") == 2 and not re.search(r"Isr: \S*3", said), "topics", *DESCRIBE_SLOW)
+    both.until(
+        lambda output: output.count("Isr: ") == 2 and not re.search(r"Isr: \S*3", output), "topics", *DESCRIBE_SLOW
+    )
     play(both, "topics", " ".join(DESCRIBE_SLOW))
 
 
 DESCRIBE_SLOW = ("--describe", "--topic", "slow")
 
 
-def test_our_own_tool_cancels_as_kafkas_does(both: TwoClusters) -> None:
+def test_our_own_tool_cancels_like_kafkas(both: TwoClusters) -> None:
     plan = _begin_to_move(both, "own-slow", [3, 1], [3, 2])
     differences = []
     for arguments in (
@@ -420,29 +427,29 @@ def test_our_own_tool_cancels_as_kafkas_does(both: TwoClusters) -> None:
     ):
         kafka = both.tools.run("reassign-partitions", "--bootstrap-server", both.kafka, *arguments.split())
         ours = called(reassign.main, "--bootstrap-server", both.ours.bootstrap, *arguments.split())
-        wanted, got = ((said.code, _plain(said.out)) for said in (kafka, ours))
-        if wanted != got:
-            differences.append(f"{arguments}\nkafka {wanted}\nours  {got} {ours.err}")
+        expected, got = ((output.code, _plain(output.out)) for output in (kafka, ours))
+        if expected != got:
+            differences.append(f"{arguments}\nkafka {expected}\nours  {got} {ours.err}")
     assert not differences, "\n\n".join(differences)
 
 
-def test_a_move_that_only_adds_replicas_is_passed_over_by_kafkas_tool_and_not_by_ours(both: TwoClusters) -> None:
-    """ReassignPartitionsCommand.cancelAssignment asks for removing replicas where it means either kind."""
+def test_move_that_only_adds_replicas_is_cancelled_by_our_tool(both: TwoClusters) -> None:
+    """ReassignPartitionsCommand.cancelAssignment looks for removing replicas only, although it means either kind."""
     plan = _begin_to_move(both, "adds", [1, 2, 3])
     cancel = ("--reassignment-json-file", plan, "--cancel", "--preserve-throttles")
     passed_over = both.same("reassign-partitions", *cancel)
     assert "None of the specified partition reassignments are active." in passed_over
     both.same("reassign-partitions", "--list")
     for bootstrap in (both.kafka, both.ours.bootstrap):
-        said = called(reassign.main, "--bootstrap-server", bootstrap, *cancel[:-1])
-        assert "Successfully cancelled partition reassignment for: adds-0" in said.out
-    both.until(lambda said: "No partition" in said, "reassign-partitions", "--list")
+        output = called(reassign.main, "--bootstrap-server", bootstrap, *cancel[:-1])
+        assert "Successfully cancelled partition reassignment for: adds-0" in output.out
+    both.until(lambda output: "No partition" in output, "reassign-partitions", "--list")
 
 
 # ---- records and offsets --------------------------------------------------------------------------------------
 
 
-def test_produced_records_are_consumed_and_their_offsets_are_listed(both: TwoClusters) -> None:
+def test_produced_records_are_consumed_and_offsets_are_listed(both: TwoClusters) -> None:
     both.run("topics", "--create", "--topic", "o", "--replica-assignment", "1:2,2:3")
     keyed = ("--property", "parse.key=true", "--property", "key.separator=:")
     lines = "".join(f"k{n}:v{n}\n" for n in range(20))
@@ -531,7 +538,7 @@ def test_groups_are_listed_described_reset_and_deleted(both: TwoClusters) -> Non
 # ---- the others -----------------------------------------------------------------------------------------------
 
 
-def test_tools_for_acls_tokens_and_transactions_are_answered_alike(both: TwoClusters) -> None:
+def test_acl_token_and_transaction_tools_get_equal_answers(both: TwoClusters) -> None:
     both.run("topics", "--create", "--topic", "t", "--replica-assignment", "1:2:3,2:3:1", "--if-not-exists")
     both.same("acls", "--list")
     both.same("acls", "--add", "--allow-principal", "User:a", "--operation", "read", "--topic", "t")
@@ -560,7 +567,7 @@ def test_replicas_move_to_the_log_directories_that_a_plan_names(both: TwoCluster
 
 
 def _moved(both: TwoClusters, bootstrap: str, homes: dict[int, Path]) -> list[str]:
-    """What the tool says while it moves m-0 to the other directories, and m-1 to one of another broker's."""
+    """Return the tool's output while it moves m-0 to the other directories, and m-1 to one of another broker's."""
     targets = {1: "more", 2: "more", 3: "more"}
     for number in (1, 2):
         if _lying(homes[number], "m-0") == ["more"]:
@@ -581,7 +588,7 @@ def _moved(both: TwoClusters, bootstrap: str, homes: dict[int, Path]) -> list[st
         f"--reassignment-json-file {files['new']} --verify",
     ):
 
-        def said(arguments: str = arguments) -> str:
+        def output(arguments: str = arguments) -> str:
             tool = both.tools.run("reassign-partitions", "--bootstrap-server", bootstrap, *arguments.split())
             text = f"{tool.out}\n{tool.err}\n{tool.code}"
             for home in homes.values():
@@ -589,20 +596,20 @@ def _moved(both: TwoClusters, bootstrap: str, homes: dict[int, Path]) -> list[st
             return masked(text)
 
         if arguments.endswith("--verify"):
-            both.ours.until(lambda said=said: "still" not in said())  # type: ignore[misc]
-        words.append(said())
+            both.ours.until(lambda output=output: "still" not in output())  # type: ignore[misc]
+        words.append(output())
     assert [_lying(homes[number], "m-0") for number in (1, 2)] == [[targets[1]], [targets[2]]]
     assert _lying(homes[3], "m-1") == ["more"]
     return words
 
 
 def _lying(home: Path, partition: str) -> list[str]:
-    """The log directories of a broker that hold a replica."""
+    """Return the log directories of a broker that contain a replica."""
     return sorted(path.parent.name for path in home.glob(f"*/{partition}"))
 
 
 def _in_order(text: str) -> str:
-    """Directories and replicas come out of hash maps."""
+    """Sort directories and replicas, which come from hash maps."""
 
     def ordered(found: re.Match[str]) -> str:
         document = json.loads(found[0])
@@ -614,7 +621,7 @@ def _in_order(text: str) -> str:
 
 
 def test_version_ranges_of_all_requests_equal_kafkas(both: TwoClusters) -> None:
-    kafka, ours = (_version_ranges(said.out) for said in both.run("broker-api-versions"))
+    kafka, ours = (_version_ranges(output.out) for output in both.run("broker-api-versions"))
     assert len(kafka) > 60
     assert kafka == ours
 
@@ -623,10 +630,10 @@ def _version_ranges(text: str) -> dict[str, str]:
     return dict(re.findall(r"(\w+\(\d+\)): ([^\[]+ \[usable: \d+\])", text))
 
 
-# ---- the tools that load a cluster, each in a process of its own ------------------------------------------------
+# ------ the tools that load a cluster, each in its own process ---------------------------------------------------
 
 
-def test_verifiable_and_performance_clients_run_against_our_brokers(both: TwoClusters) -> None:
+def test_verifiable_and_performance_clients_work_on_our_brokers(both: TwoClusters) -> None:
     both.tools.run("topics", "--bootstrap-server", both.ours.bootstrap, "--create", "--topic", "v", "--partitions", "2")
     brokers = ("--bootstrap-server", both.ours.bootstrap, "--topic", "v")
     tools = "org.apache.kafka.tools"
@@ -675,7 +682,7 @@ OWN_TOOLS: dict[str, Callable[[list[str]], int]] = {
 }
 
 
-def test_our_own_tools_say_what_kafkas_say(both: TwoClusters) -> None:
+def test_our_own_tools_print_the_same_as_kafkas(both: TwoClusters) -> None:
     both.run("topics", "--create", "--topic", "own", "--replica-assignment", "1:2,2:3", "--config", "retention.ms=9")
     both.run("console-producer", "--topic", "own", stdin="line\n" * 10)
     both.run("console-consumer", "--topic", "own", "--group", "owners", "--from-beginning", "--timeout-ms", "8000")
@@ -741,15 +748,15 @@ def test_our_own_tools_say_what_kafkas_say(both: TwoClusters) -> None:
         brokers = ["--bootstrap-server", both.ours.bootstrap]
         kafka = both.tools.run(tool, *brokers, *arguments)
         ours = called(OWN_TOOLS[tool], *brokers, *arguments)
-        wanted, got = ((said.code, _plain(said.out)) for said in (kafka, ours))
-        if wanted != got:
-            differences.append(f"{line}\nkafka {wanted}\nours  {got} {ours.err}")
+        expected, got = ((output.code, _plain(output.out)) for output in (kafka, ours))
+        if expected != got:
+            differences.append(f"{line}\nkafka {expected}\nours  {got} {ours.err}")
     assert not differences, "\n\n".join(differences)
 
 
 def _plain(text: str) -> str:
-    """What a tool said without what ours leave out: stack traces, the Optional around a name, and that a plan for
-    resetting offsets is one long line."""
+    """Return a tool's output without the parts that ours omit: stack traces, the Optional around a name, and the line
+    break in a plan for resetting offsets."""
     text = re.sub(r"(?m)^(org\.apache\.|Caused by|\tSuppressed).*\n?", "", text.replace("Optional[nothing]", "nothing"))
     if "NEW-OFFSET" in text:
         text = re.sub(r"\s+", " ", text)
@@ -759,27 +766,27 @@ def _plain(text: str) -> str:
 # ---- an outage ------------------------------------------------------------------------------------------------
 
 
-def test_an_offline_partition_gets_a_leader_when_unclean_elections_are_switched_on(both: TwoClusters) -> None:
+def test_offline_partition_gets_a_leader_by_unclean_election(both: TwoClusters) -> None:
     both.run("topics", "--create", "--topic", "u", "--replica-assignment", "1:2")
     describe = ("topics", "--describe", "--topic", "u")
-    both.until(lambda said: re.search(r"Isr: 1,2\b", said) is not None, *describe)
+    both.until(lambda output: re.search(r"Isr: 1,2\b", output) is not None, *describe)
 
     def kill(number: int) -> None:
         both.servers[number - 1].kill()
         both.ours.brokers[number].kill()
 
     kill(2)
-    both.until(lambda said: re.search(r"Isr: 1\b(?!,)", said) is not None, *describe)
-    # Kafka's broker gives up where its id is still registered.
-    both.until(lambda said: "(id: 2 " not in said, "broker-api-versions")
+    both.until(lambda output: re.search(r"Isr: 1\b(?!,)", output) is not None, *describe)
+    # Kafka's broker gives up if its id is still registered.
+    both.until(lambda output: "(id: 2 " not in output, "broker-api-versions")
     kill(1)
     both.servers[1].start()
     both.ours.brokers[2].start()
-    both.until(lambda said: "Leader: none" in said, *describe)
-    both.until(lambda said: "(id: 2 " in said, "broker-api-versions")
+    both.until(lambda output: "Leader: none" in output, *describe)
+    both.until(lambda output: "(id: 2 " in output, "broker-api-versions")
     play(both, "topics", "--describe --topic u --unavailable-partitions\n--describe --topic u")
     play(both, "leader-election", "--election-type preferred --topic u --partition 0")
     play(both, "configs", "--alter --topic u --add-config unclean.leader.election.enable=true")
-    both.until(lambda said: "Leader: 2" in said, *describe)
-    for wanted in ("--describe --topic u --under-replicated-partitions", "--describe --topic u"):
-        assert "Leader: 2" in both.settles("topics", *wanted.split())
+    both.until(lambda output: "Leader: 2" in output, *describe)
+    for expected in ("--describe --topic u --under-replicated-partitions", "--describe --topic u"):
+        assert "Leader: 2" in both.settles("topics", *expected.split())

@@ -46,7 +46,7 @@ def until(condition: Callable[[], object], what: str) -> None:
 
 
 def answers(port: int) -> bool:
-    """Does somebody listen there?"""
+    """Return whether a server listens there."""
     with socket.socket() as link:
         return link.connect_ex(("127.0.0.1", port)) == 0
 
@@ -61,7 +61,7 @@ def kafka_brokers(directory: Path, zookeeper: str) -> list[Node]:
 
 
 class Actions:
-    """Everything that writes znodes, done to whichever cluster; after each it waits until the cluster has settled."""
+    """All actions that write znodes, applied to either cluster; after each it waits until the cluster has settled."""
 
     def __init__(self, zk: KazooClient, brokers: Sequence[Node]) -> None:
         self.zk = zk
@@ -69,7 +69,7 @@ class Actions:
         self.seen: dict[str, dict[str, Znode]] = {}
 
     def run(self) -> dict[str, dict[str, Znode]]:
-        """The tree after each action."""
+        """Return the tree after each action."""
         self.brokers_start()
         self.note("the brokers have started")
         self.admin = KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{self.brokers[0].port}")
@@ -92,7 +92,7 @@ class Actions:
             path = f"/brokers/ids/{broker.broker_id}"
             until(lambda path=path: self.zk.exists(path), f"{path} is not there")  # type: ignore[misc]
             until(lambda: self.zk.exists("/controller"), "nobody is controller")
-            # Apache Kafka registers first and opens its port then.
+            # Apache Kafka registers first and opens its port after that.
             until(lambda port=broker.port: answers(port), f"{broker.port} is closed")  # type: ignore[misc]
         until(lambda: self.zk.exists("/feature"), "no /feature")
 
@@ -184,13 +184,13 @@ class Actions:
 
 @contextmanager
 def cluster(directory: Path, make: Callable[[Path, str], list[Node]]) -> Iterator[Actions]:
-    """Two brokers on an ensemble of ours."""
+    """Two brokers on our ensemble."""
     (directory / "peers").mkdir(parents=True)
     with ExitStack() as stack:
         ensemble = stack.enter_context(running("ours", 1, directory / "peers"))
         zk = KazooClient(ensemble.hosts)
         zk.start()
-        # What kazoo leaves open is a pair of sockets.
+        # kazoo leaves a pair of sockets open.
         stack.callback(zk.close)
         stack.callback(zk.stop)
         brokers = make(directory, ensemble.hosts)
@@ -200,12 +200,12 @@ def cluster(directory: Path, make: Callable[[Path, str], list[Node]]) -> Iterato
 
 
 def of_zookeeper(node: Node) -> list[str]:
-    """What a Kafka broker complained of about our ensemble."""
+    """Return a Kafka broker's log lines that complain about our ensemble."""
     assert isinstance(node, KafkaServer)
     return [line for line in node.complaints() if re.search(r"zookeeper|kafka\.zk", line)]
 
 
-def test_after_the_same_actions_our_znodes_are_kafkas(tmp_path: Path) -> None:
+def test_same_actions_give_the_same_znodes_as_kafka(tmp_path: Path) -> None:
     trees = []
     for name, make in (("ours", our_brokers), ("kafka", kafka_brokers)):
         with cluster(tmp_path / name, make) as actions:

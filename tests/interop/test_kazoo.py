@@ -1,6 +1,6 @@
 """kazoo itself, and our KazooClient under kazoo's own recipes, against our peers and against Apache ZooKeeper.
 
-Each test runs on all four pairings, so that a difference of ours from the real thing shows as a difference of results.
+Each test runs on all four pairings, so that a difference from the original shows as a difference of results.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture
 def chroot(servers: Ensemble) -> str:
-    """A connection string with a chroot of this test's own."""
+    """Return a connection string with a chroot for this test."""
     path = f"/test-{next(_numbers)}"
     client = kazoo.client.KazooClient(servers.hosts)
     client.start(WAIT_S)
@@ -66,7 +66,7 @@ def chroot(servers: Ensemble) -> str:
 
 @pytest.fixture(params=["kazoo", "shim"])
 def make(request: pytest.FixtureRequest, chroot: str) -> Iterator[MakeClient]:
-    """Makes started clients of one kind."""
+    """Return a factory of started clients of one kind."""
     kind = kazoo.client.KazooClient if request.param == "kazoo" else KazooClient
     made: list[Any] = []
 
@@ -74,7 +74,7 @@ def make(request: pytest.FixtureRequest, chroot: str) -> Iterator[MakeClient]:
         client = kind(options.pop("hosts", chroot), **options)
         made.append(client)
         client.start(WAIT_S)
-        client.sync("/")  # each client may be on another server
+        client.sync("/")  # each client may use another server
         return client
 
     yield make_client
@@ -108,7 +108,7 @@ def test_nodes_are_made_read_changed_and_deleted(make: MakeClient) -> None:
     assert client.get_children("/") == []
 
 
-def test_kazoos_own_exceptions_come_back(make: MakeClient) -> None:
+def test_kazoos_own_exceptions_are_raised(make: MakeClient) -> None:
     client = make()
     client.create("/a", ephemeral=True)
     client.create("/p/q", makepath=True)
@@ -132,7 +132,7 @@ def test_kazoos_own_exceptions_come_back(make: MakeClient) -> None:
         client.get("/a/../b")
 
 
-def test_makepath_and_ensure_path_make_what_is_missing(make: MakeClient) -> None:
+def test_makepath_and_ensure_path_create_missing_znodes(make: MakeClient) -> None:
     client = make()
     assert client.create("/a/b/c-", sequence=True, makepath=True) == "/a/b/c-0000000000"
     assert client.ensure_path("/a/b/d/e")
@@ -140,7 +140,7 @@ def test_makepath_and_ensure_path_make_what_is_missing(make: MakeClient) -> None
     assert sorted(client.get_children("/a/b")) == ["c-0000000000", "d"]
 
 
-def test_async_calls_are_answered_in_order_and_link_on(make: MakeClient) -> None:
+def test_async_calls_are_answered_in_order_and_linked(make: MakeClient) -> None:
     client = make()
     client.create("/n")
     order: list[int] = []
@@ -165,7 +165,7 @@ def test_async_calls_are_answered_in_order_and_link_on(make: MakeClient) -> None
     assert isinstance(missing.exception, NoNodeError)
 
 
-def test_a_transaction_holds_altogether_or_not_at_all(make: MakeClient) -> None:
+def test_transaction_is_atomic(make: MakeClient) -> None:
     client = make()
     client.create("/t")
     with client.transaction() as good:
@@ -199,7 +199,7 @@ def test_one_shot_watches_fire_once(make: MakeClient) -> None:
     other.create("/w/c")
     until(lambda: len(events) == 3, "changed and child")
     other.set("/w", b"3")
-    client.sync("/w")  # else its server may not have the change yet, and the watch tells of that
+    client.sync("/w")  # otherwise its server may not have the change yet, and the watch reports that one
     client.get("/w", watch=events.append)
     other.delete("/w/c")
     other.delete("/w")
@@ -211,7 +211,7 @@ def test_one_shot_watches_fire_once(make: MakeClient) -> None:
     assert events[0].state == KeeperState.CONNECTED
 
 
-def test_an_ephemeral_goes_with_its_session(make: MakeClient) -> None:
+def test_ephemeral_is_deleted_with_its_session(make: MakeClient) -> None:
     client, other = make(), make()
     client.create("/e", ephemeral=True)
     other.sync("/")
@@ -255,7 +255,7 @@ def test_a_listener_that_returns_true_is_removed(make: MakeClient) -> None:
         client.add_listener(None)
 
 
-def test_the_clients_send_admin_words_and_tell_the_servers_version(make: MakeClient) -> None:
+def test_clients_send_admin_commands_and_read_the_version(make: MakeClient) -> None:
     client = make()
     assert client.command(b"ruok") == "imok"
     assert client.server_version() >= (3, 9)
@@ -372,7 +372,7 @@ def test_the_other_recipes_run(make: MakeClient) -> None:
         assert not client.Semaphore("/semaphore", max_leases=1).acquire(blocking=False)
 
 
-def test_retry_calls_again_and_gives_up_as_told(make: MakeClient) -> None:
+def test_retry_calls_again_up_to_its_limit(make: MakeClient) -> None:
     client = make(command_retry=KazooRetry(max_tries=3, delay=0.01))
     calls: list[int] = []
 
@@ -387,7 +387,7 @@ def test_retry_calls_again_and_gives_up_as_told(make: MakeClient) -> None:
         client.retry(client.get, "/none")
 
 
-def test_a_session_can_be_taken_up_by_another_client(make: MakeClient, servers: Ensemble) -> None:
+def test_session_can_be_resumed_by_another_client(make: MakeClient, servers: Ensemble) -> None:
     session_id, password = open_session(servers.servers[0].port)
     client = make(client_id=(session_id, password))
     assert client.client_id == (session_id, password)
@@ -395,13 +395,13 @@ def test_a_session_can_be_taken_up_by_another_client(make: MakeClient, servers: 
     assert client.get("/e")[1].owner_session_id == session_id
 
 
-def test_a_session_that_is_over_is_replaced_by_a_new_one(make: MakeClient) -> None:
+def test_expired_session_is_replaced_by_a_new_one(make: MakeClient) -> None:
     client = make(client_id=(0x1234, bytes(16)))
     assert client.client_id[0] not in (0, 0x1234)
     assert client.get_children("/") == []
 
 
-def test_after_expiry_kazoo_starts_a_new_session_and_its_recipes_go_on(make: MakeClient, servers: Ensemble) -> None:
+def test_expired_kazoo_client_starts_a_session_and_recipes_go_on(make: MakeClient, servers: Ensemble) -> None:
     client, other = make(), make()
     other.create("/d", b"0")
     client.sync("/")
@@ -414,7 +414,7 @@ def test_after_expiry_kazoo_starts_a_new_session_and_its_recipes_go_on(make: Mak
     client.get_children("/d", watch=events.append)
     session_id, password = client.client_id
     close_session(servers.servers[0].port, session_id, password)
-    # The client may win its session back a few times before the close gets through.
+    # The client may regain its session a few times before the close succeeds.
     until(lambda: KazooState.LOST in states and states[-1] == KazooState.CONNECTED, "a new session")
     assert states[-3:] == [KazooState.SUSPENDED, KazooState.LOST, KazooState.CONNECTED]
     assert client.client_id[0] != session_id
@@ -426,7 +426,7 @@ def test_after_expiry_kazoo_starts_a_new_session_and_its_recipes_go_on(make: Mak
 
 
 def open_session(port: int) -> tuple[int, bytes]:
-    """A session whose client has vanished."""
+    """Open a session whose client has disappeared."""
     with socket.create_connection(("127.0.0.1", port), WAIT_S) as link:
         reply = attach(link, 0, bytes(16))
     assert reply is not None
@@ -434,7 +434,7 @@ def open_session(port: int) -> tuple[int, bytes]:
 
 
 def close_session(port: int, session_id: int, password: bytes) -> None:
-    """End a session behind its client's back.  The client fights for it, so it can take several attempts."""
+    """End a session without its client. The client reattaches to it, so it can take several attempts."""
     for _ in range(100):
         try:
             with socket.create_connection(("127.0.0.1", port), WAIT_S) as link:
@@ -450,7 +450,7 @@ def close_session(port: int, session_id: int, password: bytes) -> None:
 
 
 def attach(link: socket.socket, session_id: int, password: bytes) -> ConnectResponse | None:
-    """The server's first answer; None when it closed the connection instead."""
+    """Return the server's first reply; None if it closed the connection instead."""
     link.sendall(framed(ConnectRequest(0, 0, 10_000, session_id, password).encode()))
     with link.makefile("rb") as stream:
         size = stream.read(4)
@@ -480,7 +480,7 @@ def test_starting_without_any_server_is_a_timeout(make: MakeClient) -> None:
     ],
     ids=["GSSAPI", "DIGEST-MD5", "an object as handler", "a class as handler", "another chroot"],
 )
-def test_options_that_the_shim_cannot_honour_are_refused_at_once(options: dict[str, Any]) -> None:
+def test_unsupported_shim_options_are_rejected_at_once(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):
         KazooClient(**options).set_hosts("h:1/b")
 
@@ -510,7 +510,7 @@ def test_the_asyncio_client_runs_a_session(servers: Ensemble, chroot: str) -> No
 
 
 @pytest.mark.parametrize("kind", [kazoo.client.KazooClient, KazooClient], ids=["kazoo", "shim"])
-def test_a_session_outlives_its_server(kind: Any, tmp_path: Any) -> None:
+def test_session_survives_its_server(kind: Any, tmp_path: Any) -> None:
     with running("ours", 3, tmp_path) as servers:
         client = kind(servers.hosts, timeout=8.0)
         client.start(WAIT_S)
@@ -530,7 +530,7 @@ def test_a_session_outlives_its_server(kind: Any, tmp_path: Any) -> None:
 
 
 def server_port(client: Any) -> int:
-    """The port of the server a client is connected to."""
+    """Return the port of the server a client is connected to."""
     if isinstance(client, KazooClient):
         assert client._engine is not None
         return int(client._engine.server.rpartition(":")[2])

@@ -1,4 +1,4 @@
-"""What becomes of calls that wait for a server while their client is stopped: of kazoo's client, and of ours."""
+"""Calls that wait for a server while their client is stopped, of kazoo's client and of ours."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ WAIT_S = 15.0
 
 @pytest.fixture(params=["kazoo", "shim"])
 def client(request: pytest.FixtureRequest) -> Any:
-    """One that looks for a server in vain."""
+    """A client that looks for a server in vain."""
     kind = kazoo.client.KazooClient if request.param == "kazoo" else KazooClient
     with socket.socket() as taken:
-        # Bound, and not listening: nobody answers there, and nobody else gets the port.
+        # Bound, but not listening: connections fail, and no other process can use the port.
         taken.bind(("127.0.0.1", 0))
         made = kind(f"127.0.0.1:{taken.getsockname()[1]}")
         made.start_async()

@@ -1,4 +1,4 @@
-"""A taste of kazoo's own suite: recipes and transactions against our peers, with its client and with ours.
+"""Part of kazoo's own suite: recipes and transactions against our peers, with its client and with ours.
 
 `make test-kazoo` runs all of it (`ARGS=--shim` with our client); see kazoo_suite/.
 """
@@ -27,11 +27,11 @@ def test_kazoos_own_tests_pass(client: list[str]) -> None:
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     ) as running:
         try:
-            said, _ = running.communicate(timeout=LIMIT_S)
+            output, _ = running.communicate(timeout=LIMIT_S)
         except subprocess.TimeoutExpired:
             os.killpg(running.pid, signal.SIGKILL)  # and with it the peers that it started
             raise
-    assert running.returncode == 0, said[-4000:]
-    summary = next(line for line in reversed(said.splitlines()) if " passed" in line)
+    assert running.returncode == 0, output[-4000:]
+    summary = next(line for line in reversed(output.splitlines()) if " passed" in line)
     passed = re.match(r"(\d+) passed", summary)
     assert passed and int(passed[1]) >= TESTS_MIN and "skipped" not in summary, summary

@@ -56,7 +56,7 @@ def test_kcat_reads_from_an_offset_and_from_the_end(cluster: BrokerCluster) -> N
     assert kcat(cluster, "-Q", "-t", "offsets:0:-1").split() == ["offsets", "[0]", "offset", "10"]
 
 
-def test_kcat_goes_on_over_a_failover(cluster: BrokerCluster) -> None:
+def test_kcat_continues_after_a_failover(cluster: BrokerCluster) -> None:
     kcat(cluster, "-P", "-t", "failover", stdin="".join(f"a{n}\n" for n in range(100)))
     old = cluster.controller()
     epoch = old.status()["believes"]["controller_epoch"]
@@ -71,11 +71,11 @@ def test_kcat_goes_on_over_a_failover(cluster: BrokerCluster) -> None:
     old.start()
     cluster.await_ready()
 
-    def everybody_in_sync() -> bool:
+    def all_in_sync() -> bool:
         rows = [p for s in cluster.statuses() for p in s.get("partitions", []) if p["leader"] == s["broker_id"]]
         return bool(rows) and all(sorted(row["isr"]) == [1, 2, 3] for row in rows)
 
-    cluster.until(everybody_in_sync)
+    cluster.until(all_in_sync)
 
 
 def test_a_clean_stop_leaves_no_gap_for_kcat(cluster: BrokerCluster) -> None:
@@ -90,7 +90,7 @@ def test_a_clean_stop_leaves_no_gap_for_kcat(cluster: BrokerCluster) -> None:
     cluster.await_ready()
 
 
-def test_garbage_on_the_port_harms_nobody(cluster: BrokerCluster) -> None:
+def test_garbage_on_the_broker_port_harms_no_client(cluster: BrokerCluster) -> None:
     broker = cluster.brokers[1]
     garbage = (
         b"GET / HTTP/1.1\r\n\r\n",
@@ -110,11 +110,11 @@ def test_garbage_on_the_port_harms_nobody(cluster: BrokerCluster) -> None:
         half.sendall(struct.pack(">ihh", 100, 3, 12))
         kcat(cluster, "-L")
     assert "Traceback" not in broker.output()
-    # They are counted, and told once a second.
+    # They are counted, and logged once a second.
     cluster.until(lambda: sum(event["count"] for event in broker.events("peer_protocol_broken")) >= len(garbage))
 
 
-def test_a_second_broker_on_one_log_directory_is_refused_in_one_line(cluster: BrokerCluster, tmp_path: Path) -> None:
+def test_second_broker_on_one_log_directory_exits_with_one_line(cluster: BrokerCluster, tmp_path: Path) -> None:
     import sys
 
     from tests.interop.interop_brokers import PROGRAM, ROOT
@@ -127,7 +127,7 @@ def test_a_second_broker_on_one_log_directory_is_refused_in_one_line(cluster: Br
     assert done.stderr.startswith("zabka broker: Failed to acquire lock") and len(done.stderr.splitlines()) == 1
 
 
-def test_without_the_ensemble_brokers_go_on_serving(cluster: BrokerCluster) -> None:
+def test_brokers_serve_without_the_ensemble(cluster: BrokerCluster) -> None:
     kcat(cluster, "-P", "-t", "headless", "-p", "0", stdin="before\n")
     controller = cluster.controller()
     epoch = controller.status()["believes"]["controller_epoch"]
@@ -143,7 +143,7 @@ def test_without_the_ensemble_brokers_go_on_serving(cluster: BrokerCluster) -> N
     kcat(cluster, "-P", "-t", "made-afterwards", stdin="x\n")
 
 
-def test_a_paused_broker_is_wrong_about_itself_until_it_is_told(cluster: BrokerCluster) -> None:
+def test_paused_broker_corrects_its_beliefs_after_resuming(cluster: BrokerCluster) -> None:
     old = cluster.controller()
     epoch = old.status()["believes"]["controller_epoch"]
     old.stand_still()

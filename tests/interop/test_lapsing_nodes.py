@@ -1,4 +1,4 @@
-"""Containers, times to live and quotas between our peers and Apache ZooKeeper: on one disk, and in one ensemble."""
+"""Containers, TTL nodes and quotas between our peers and Apache ZooKeeper: on one disk, and in one ensemble."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def mixed(directory: Path, peers: int, tick_time: int = 300) -> MixedEnsemble:
 
 
 async def make(client: Client, name: str) -> None:
-    """A container in use, a node that lives ten minutes, and one of either in a multi's wake below the quota."""
+    """Create a container with a child, a node with a TTL of ten minutes, and a node below the quota."""
     await client.create_container(f"/container-{name}")
     await client.create(f"/container-{name}/child")
     await client.create_with_ttl(f"/ttl-{name}", b"data", ttl_ms=600_000)
@@ -35,7 +35,7 @@ async def make(client: Client, name: str) -> None:
 
 
 async def look(client: Client, *names: str) -> tuple[object, ...]:
-    """All that tells these nodes apart from others, as far as a client sees it."""
+    """Return everything that a client can read of these nodes."""
     seen: list[object] = [(await client.get(STATS))[0]]
     for name in names:
         for path in (f"/container-{name}", f"/ttl-{name}", f"/q/{name}"):
@@ -45,7 +45,7 @@ async def look(client: Client, *names: str) -> tuple[object, ...]:
 
 
 @needs_java
-def test_a_data_directory_with_containers_and_ttl_nodes_goes_from_ours_to_zookeeper_and_back(tmp_path: Path) -> None:
+def test_containers_and_ttl_nodes_move_to_zookeeper_and_back(tmp_path: Path) -> None:
     ensemble = mixed(tmp_path, 1)
 
     async def first() -> tuple[object, ...]:
@@ -92,18 +92,18 @@ async def lapse(ensemble: MixedEnsemble, at: int, container: str) -> str:
     async with asyncio.timeout(30), connect(f"127.0.0.1:{ensemble.client_ports[at]}") as client:
         gone = asyncio.Event()
 
-        def heard(event: WatchEvent) -> None:
+        def on_event(event: WatchEvent) -> None:
             if event.type is EventType.DELETED:
                 gone.set()
 
-        await client.add_watch(container, heard)
+        await client.add_watch(container, on_event)
         await client.delete(f"{container}/child")
         await gone.wait()
         return "gone"
 
 
 @needs_java
-def test_our_leader_deletes_containers_and_ttl_nodes_at_a_zookeeper_follower(tmp_path: Path) -> None:
+def test_our_leader_deletes_lapsed_nodes_at_a_java_follower(tmp_path: Path) -> None:
     ensemble = mixed(tmp_path, 3)
 
     async def scene() -> None:
@@ -131,9 +131,9 @@ def test_our_leader_deletes_containers_and_ttl_nodes_at_a_zookeeper_follower(tmp
 
 @needs_java
 @pytest.mark.parametrize("java", [False, True])
-def test_a_time_to_live_is_looked_at_more_often_than_every_tick(tmp_path: Path, java: bool) -> None:
+def test_ttl_is_checked_more_often_than_every_tick(tmp_path: Path, java: bool) -> None:
     ensemble = mixed(tmp_path, 1, tick_time=20_000)
-    # Java reads this one without `zookeeper.` before it, so that a line of zoo.cfg does not set it.
+    # Java reads this property without the prefix `zookeeper.`, so that a line of zoo.cfg does not set it.
     ensemble.java_options = ("-Dznode.container.checkIntervalMs=300",)
 
     async def scene() -> float:

@@ -1,4 +1,4 @@
-"""leaderServes=no: the leader leaves the clients to the others, in Apache ZooKeeper 3.9.5 and here alike."""
+"""leaderServes=no: the leader leaves clients to the other servers, in both Apache ZooKeeper 3.9.5 and ours."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Trio(MixedEnsemble):
         self.begin(*self.client_ports)
 
     def wait_for_leader(self) -> int:
-        """Wait until one server serves no client and all others follow it; the id of the one."""
+        """Wait until one server serves no client and all others follow it; return its id."""
 
         leaders: list[int] = []
 
@@ -46,7 +46,7 @@ class Trio(MixedEnsemble):
             leaders[:] = (i for i, mode in modes.items() if mode == "none")
             return len(leaders) == 1 and all(mode == "follower" for i, mode in modes.items() if i not in leaders)
 
-        # A server that elects answers as such a leader does, and a follower learns late that its leader has died. A
+        # A server in an election answers as such a leader does, and a follower notices its leader's death late. A
         # session shows that a leader and its quorum have finished.
         with self.client():
             wait_until(led)

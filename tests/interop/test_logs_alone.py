@@ -1,4 +1,4 @@
-"""Three peers have logs and no snapshot: what Apache ZooKeeper and ours do with and without snapshot.trust.empty."""
+"""Three peers have logs but no snapshot: Apache ZooKeeper and ours with and without snapshot.trust.empty."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def start(ensemble: MixedEnsemble, kind: str) -> None:
 
 
 def files(ensemble: MixedEnsemble) -> dict[str, bytes]:
-    """The history of each peer; `.lock` and the like are no part of it."""
+    """The history files of each peer; `.lock` and the like do not belong to it."""
     return {
         f"{i}/{path.name}": path.read_bytes()
         for i in IDS
@@ -29,7 +29,7 @@ def files(ensemble: MixedEnsemble) -> dict[str, bytes]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["java", "ours"])
-def test_logs_alone_are_kept_until_they_are_trusted(tmp_path: Path, kind: str) -> None:
+def test_logs_without_snapshot_are_kept_until_trusted(tmp_path: Path, kind: str) -> None:
     ensemble = MixedEnsemble(tmp_path, 3)
     try:
         start(ensemble, kind)

@@ -1,4 +1,4 @@
-"""What clients make up must not reach a leader of another kind: a malformed create stops an ensemble of ZooKeeper's."""
+"""Malformed client requests must not reach a leader of another kind: such a create stops a ZooKeeper ensemble."""
 
 from __future__ import annotations
 

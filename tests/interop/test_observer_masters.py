@@ -1,5 +1,5 @@
-"""Observers learn from followers rather than from the leader (observerMasterPort): ours from Apache ZooKeeper 3.9.5's,
-and the other way round."""
+"""Observers learn from followers instead of the leader (observerMasterPort): ours from Apache ZooKeeper 3.9.5's, and
+the reverse."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.long, needs_java]
 
 
 def with_masters(directory: Path) -> MixedEnsemble:
-    """Voters 1 to 3, each at an address of its own, since all of them take observers at the same port; observer 4."""
+    """Voters 1 to 3, each at its own address, since all of them accept observers at the same port; observer 4."""
     ensemble = MixedEnsemble(directory, 4, tick_time=500)
     (port,) = free_ports(1)
     for i in ensemble.client_ports:
@@ -35,9 +35,7 @@ def observers_of(ensemble: MixedEnsemble, i: int) -> int:
 @pytest.mark.parametrize(
     ("voters", "observer"), [("java", "ours"), ("ours", "java"), ("ours", "ours")], ids=lambda kind: kind
 )
-def test_an_observer_is_served_by_a_follower_and_by_the_next_one_when_that_is_gone(
-    tmp_path: Path, voters: str, observer: str
-) -> None:
+def test_observer_moves_to_another_follower_when_one_is_killed(tmp_path: Path, voters: str, observer: str) -> None:
     ensemble = with_masters(tmp_path)
     start = {"java": ensemble.start_java, "ours": ensemble.start}
     try:

@@ -1,4 +1,4 @@
-"""An ensemble of two with an oracle, half of it Apache ZooKeeper 3.9.5: either goes on alone when it is told to."""
+"""An ensemble of two with an oracle, half of it Apache ZooKeeper 3.9.5: either serves alone if the oracle allows it."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ def pair(tmp_path: Path) -> Iterator[MixedEnsemble]:
     ensemble = MixedEnsemble(tmp_path, 2)
     for i in (1, 2):
         ensemble.config(i).write_text(f"{ensemble.config(i).read_text()}oraclePath={tmp_path}/{i}.oracle\n")
-        say(ensemble, i, "0")
+        answer(ensemble, i, "0")
     try:
         yield ensemble
     finally:
         ensemble.close()
 
 
-def say(ensemble: MixedEnsemble, i: int, word: str) -> None:
+def answer(ensemble: MixedEnsemble, i: int, word: str) -> None:
     (ensemble.directory / f"{i}.oracle").write_text(word)
 
 
 @pytest.mark.parametrize("kinds", [("ours", "java"), ("java", "ours"), ("ours", "ours")], ids="-".join)
-def test_the_survivor_goes_on_alone_and_the_other_comes_back_to_it(pair: MixedEnsemble, kinds: tuple[str, str]) -> None:
+def test_survivor_serves_alone_and_the_other_server_rejoins(pair: MixedEnsemble, kinds: tuple[str, str]) -> None:
     start = {i: pair.start if kind == "ours" else pair.start_java for i, kind in zip((1, 2), kinds, strict=True)}
     start[1](1)
     start[2](2)
@@ -40,7 +40,7 @@ def test_the_survivor_goes_on_alone_and_the_other_comes_back_to_it(pair: MixedEn
         client.create("/kept", b"both")
     pair.kill(leader)
     wait_until(lambda: pair.modes() == {survivor: "none"})
-    say(pair, survivor, "1")
+    answer(pair, survivor, "1")
     wait_until(lambda: pair.modes() == {survivor: "leader"})
     with pair.client(survivor) as client:
         client.set("/kept", b"alone")
@@ -51,5 +51,5 @@ def test_the_survivor_goes_on_alone_and_the_other_comes_back_to_it(pair: MixedEn
     pair.kill(leader)
     with pair.client(survivor) as client:
         client.retry(client.set, "/kept", b"alone again")
-    say(pair, survivor, "0")
+    answer(pair, survivor, "0")
     wait_until(lambda: pair.modes() == {survivor: "none"})

@@ -1,7 +1,7 @@
-"""What producers send, sound and unsound, to Apache Kafka 3.9.1 and to a broker of ours: the same answers and logs.
+"""Valid and invalid produce requests to Apache Kafka 3.9.1 and to our broker: the same responses and logs.
 
-Every case goes to both as the same bytes.  Compared are the error, its message, the records it names, and what older
-and newer clients read of what was stored.
+Every case goes to both as the same bytes. The test compares the error, its message, the records that it names, and the
+stored records that older and newer clients read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SETTINGS: dict[str, object] = {"default_replication_factor": 1, "offsets_topic_r
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Wire, Wire]]:
-    """A broker of ours and Apache Kafka, each with an ensemble of its own, with the same topics."""
+    """Our broker and Apache Kafka, each with its own ensemble, with the same topics."""
     with ExitStack() as stack:
         wires = []
         for name in ("ours", "kafka"):
@@ -53,7 +53,7 @@ def test_both_answer_and_store_the_same(both: tuple[Wire, Wire], case: Case) -> 
     assert ours == kafkas
 
 
-def test_both_serve_the_same_versions_of_what_carries_records(both: tuple[Wire, Wire]) -> None:
+def test_both_serve_the_same_versions_of_record_requests(both: tuple[Wire, Wire]) -> None:
     ranges = []
     for wire in both:
         served = {row.api_key: (row.min_version, row.max_version) for row in wire.ask(ApiKey.API_VERSIONS, 0).api_keys}
@@ -74,7 +74,7 @@ def test_both_list_the_same_offsets_in_version_0(both: tuple[Wire, Wire], timest
     assert answers[0] == answers[1]
 
 
-def test_both_refuse_to_convert_where_the_topic_forbids_it(both: tuple[Wire, Wire]) -> None:
+def test_both_reject_conversion_if_the_topic_forbids_it(both: tuple[Wire, Wire]) -> None:
     errors = []
     for wire in both:
         assert wire.produce("unconverted", build_batch(some()), 9).error_code == 0

@@ -1,4 +1,4 @@
-"""SASL between servers of both kinds: Apache ZooKeeper 3.9.5 and ours in one ensemble, nobody in without a password."""
+"""SASL between servers of both kinds: Apache ZooKeeper 3.9.5 and ours in one ensemble that requires a password."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule required"
 
 
 def logins(directory: Path, password: str) -> Path:
-    """A JAAS file with which one may be called, and calls with that password."""
+    """Create a JAAS file: the server requires the right password, and uses the given one for its own connections."""
     path = directory / f"jaas-{password}"
     path.write_text(
         f'QuorumServer {{ {MODULE} user_zk="sesame"; }};\n'
@@ -25,7 +25,7 @@ def logins(directory: Path, password: str) -> Path:
 
 
 class Guarded(MixedEnsemble):
-    """Three servers that demand SASL of each other."""
+    """Three servers that require SASL of each other."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(directory, 3, tick_time=500)
@@ -38,7 +38,7 @@ class Guarded(MixedEnsemble):
         requirements = "".join(
             f"quorum.auth.{key}=true\n" for key in ("enableSasl", "serverRequireSasl", "learnerRequireSasl")
         )
-        # By default Java's DIGEST-MD5 is off.
+        # Java's DIGEST-MD5 is off by default.
         self.config(i).write_text(
             f"{self._plain[i]}{requirements}fips-mode=false\njava.security.auth.login.config={jaas}\n"
         )
@@ -49,9 +49,7 @@ class Guarded(MixedEnsemble):
             self.start(i)
 
 
-def test_servers_of_both_kinds_that_know_the_password_make_an_ensemble(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_servers_of_both_kinds_with_the_password_form_a_quorum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ensemble = Guarded(tmp_path, monkeypatch)
     try:
         ensemble.let(1, "sesame", java=False)
@@ -75,7 +73,7 @@ def test_servers_of_both_kinds_that_know_the_password_make_an_ensemble(
 
 
 @pytest.mark.parametrize("stranger_is_java", [True, False], ids=["java", "ours"])
-def test_a_server_with_a_wrong_password_stays_out_and_both_sides_say_so(
+def test_wrong_password_keeps_a_server_out_and_is_logged_by_both(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stranger_is_java: bool
 ) -> None:
     ensemble = Guarded(tmp_path, monkeypatch)

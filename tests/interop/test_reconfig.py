@@ -1,4 +1,4 @@
-"""Ours and Apache ZooKeeper 3.9.5 in one ensemble that changes: each follows what the other's leader commits."""
+"""Ours and Apache ZooKeeper 3.9.5 in one ensemble that changes: each follows the other leader's commits."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ pytestmark = needs_java
 
 
 @pytest.mark.parametrize("java", [(2, 3), (1, 2)], ids=["a Java leader", "Java followers"])
-def test_servers_of_both_kinds_follow_the_others_reconfigurations(tmp_path: Path, java: tuple[int, ...]) -> None:
+def test_servers_of_both_kinds_follow_each_others_reconfigs(tmp_path: Path, java: tuple[int, ...]) -> None:
     ensemble = MixedEnsemble(tmp_path, 3)
     try:
         enable(ensemble)
-        # Those that shall lead come first.
+        # The servers that should lead come first.
         if 3 in java:
             ensemble.start_java(*java)
             ensemble.wait_for_quorum()

@@ -1,6 +1,6 @@
 """Rolling restarts with a changed server list and reconfigEnabled=false, of our servers, Apache ZooKeeper's, or both.
 
-ZooKeeper 3.9.5 alone serves after 1.2 to 3.1 s at each step on two cores, half of which is the start of Java.
+ZooKeeper 3.9.5 alone serves after 1.2 to 3.1 s at each step on two cores; half of that is Java's start.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KINDS = [
 
 
 class RollingEnsemble(MixedEnsemble):
-    """Servers of which `java` are Apache ZooKeeper's; each has the list that was written for it last."""
+    """Servers of which `java` are Apache ZooKeeper's; each has the list that was last written for it."""
 
     def __init__(self, directory: Path, servers: int, java: tuple[int, ...]) -> None:
         super().__init__(directory, servers, tick_time=2000)

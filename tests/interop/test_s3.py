@@ -1,4 +1,4 @@
-"""Journals in a bucket: S3Proxy serves them, and what Spark makes of them is what it makes of the files."""
+"""Journals in a bucket of S3Proxy: Spark's result equals its result on the same files."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Bucket(NamedTuple):
     def put(self, key: str, data: bytes) -> None:
         """Upload an object, with a signature of version 2."""
         date, kind, place = formatdate(usegmt=True), "application/octet-stream", f"/{BUCKET}/{key}"
-        told = f"PUT\n\n{kind}\n{date}\n{place}".encode()
-        signature = b64encode(hmac.digest(SECRET.encode(), told, "sha1")).decode()
+        to_sign = f"PUT\n\n{kind}\n{date}\n{place}".encode()
+        signature = b64encode(hmac.digest(SECRET.encode(), to_sign, "sha1")).decode()
         headers = {"Date": date, "Content-Type": kind, "Authorization": f"AWS {IDENTITY}:{signature}"}
         with urllib.request.urlopen(urllib.request.Request(self.endpoint + place, data, headers, method="PUT")):
             pass
@@ -87,7 +87,7 @@ def wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
 
 
 def write_journals(directory: Path) -> None:
-    """Runs of one file each, clean and broken, one of several nodes' files, and lines that are none."""
+    """Write runs of one file each, clean and broken, one of several nodes' files, and invalid lines."""
     (directory / "seeds").mkdir(parents=True)
     play("chaos", 11, None, directory / "seeds", 4_000)
     name, _ = play("ensemble", 20, "established without a quorum", directory / "seeds")
@@ -100,7 +100,7 @@ def write_journals(directory: Path) -> None:
 
 @pytest.fixture
 def configured(bucket: Bucket, tmp_path: Path) -> dict[str, str]:
-    """The environment of a command, with Spark's settings as the page says."""
+    """Return the environment of a command, with Spark's settings as the page describes."""
     (tmp_path / "conf").mkdir()
     settings = {
         "spark.jars": ",".join(map(str, s3a_jars())),
@@ -122,7 +122,9 @@ def table(place: Path) -> list[dict[str, Any]]:
     return sorted(pq.read_table(place).to_pylist(), key=str)
 
 
-def test_tables_of_a_bucket_are_those_of_the_files(bucket: Bucket, configured: dict[str, str], tmp_path: Path) -> None:
+def test_tables_of_a_bucket_equal_those_of_the_files(
+    bucket: Bucket, configured: dict[str, str], tmp_path: Path
+) -> None:
     for data, out in ((f"s3a://{BUCKET}/live", "there"), (str(bucket.files), "here")):
         done = pipeline("tables", "--data", data, "--out", str(tmp_path / out), env=configured)
         assert done.returncode == 0, done.stderr
@@ -132,7 +134,9 @@ def test_tables_of_a_bucket_are_those_of_the_files(bucket: Bucket, configured: d
     assert len(table(tmp_path / "there" / "bad_lines")) == 3
 
 
-def test_audits_of_a_bucket_are_those_of_the_files(bucket: Bucket, configured: dict[str, str], tmp_path: Path) -> None:
+def test_audits_of_a_bucket_equal_those_of_the_files(
+    bucket: Bucket, configured: dict[str, str], tmp_path: Path
+) -> None:
     for data, out in ((f"s3a://{BUCKET}/live", "there"), (str(bucket.files), "here")):
         done = pipeline("audit", data, "--out", str(tmp_path / out), env=configured)
         assert done.returncode == 1, done.stderr
@@ -141,7 +145,7 @@ def test_audits_of_a_bucket_are_those_of_the_files(bucket: Bucket, configured: d
 
 
 @pytest.mark.parametrize(
-    ("data", "lacking", "said"),
+    ("data", "lacking", "expected"),
     [
         (f"s3a://{BUCKET}/live", {"AWS_SECRET_ACCESS_KEY": "another"}, "Forbidden (Service: S3, Status Code: 403"),
         ("s3a://no-bucket/live", {}, "The specified bucket does not exist"),
@@ -153,17 +157,17 @@ def test_audits_of_a_bucket_are_those_of_the_files(bucket: Bucket, configured: d
         ),
     ],
 )
-def test_what_cannot_be_read_is_answered_in_a_sentence(
-    data: str, lacking: dict[str, str], said: str, configured: dict[str, str], tmp_path: Path
+def test_unreadable_data_exits_with_a_one_sentence_error(
+    data: str, lacking: dict[str, str], expected: str, configured: dict[str, str], tmp_path: Path
 ) -> None:
     done = pipeline("tables", "--data", data, "--out", str(tmp_path / "out"), env={**configured, **lacking})
     assert done.returncode == 2
-    assert said in " ".join(done.stderr.split())
+    assert expected in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr and "\tat " not in done.stderr
 
 
-def test_the_page_names_the_versions_that_are_tried() -> None:
+def test_documentation_names_the_tested_versions() -> None:
     versions = dict(re.findall(r"<(hadoop|awssdk)\.version>(.+?)<", S3A_POM.read_text()))
-    told = PAGE.read_text()
-    assert f"hadoop-aws:{versions['hadoop']}," in told
-    assert set(re.findall(r"software\.amazon\.awssdk:[a-z0-9-]+:([0-9.]+)", told)) == {versions["awssdk"]}
+    page = PAGE.read_text()
+    assert f"hadoop-aws:{versions['hadoop']}," in page
+    assert set(re.findall(r"software\.amazon\.awssdk:[a-z0-9-]+:([0-9.]+)", page)) == {versions["awssdk"]}

@@ -1,4 +1,4 @@
-"""Sarama's functional tests, out of the Go module, against five brokers of ours behind toxiproxy.
+"""Sarama's functional tests, from the Go module, against five brokers of ours, each with toxiproxy in front.
 
 The suite cuts its connections by toxiproxy, which is a Go module too, and stops and starts brokers by `docker compose`;
 a script of that name does so here.
@@ -27,7 +27,7 @@ BROKERS = 5
 KAFKA_VERSION = "3.9.1"
 SUITE_S = 900.0
 PORTS_OF_THE_SUITE = "29090+i"
-"""How the suite computes a proxy's port from a broker's number, in three places."""
+"""The suite's expressions for a proxy's port by a broker's number, in three places."""
 DOCKER = """#!/bin/sh
 # docker compose stop|start|logs … kafka-N
 for last; do :; done
@@ -49,7 +49,7 @@ LEFT_OUT = {
     "TestFuncTxnProduceNoBegin": "there are no transactions",
     "TestFuncTxnProduceWithBrokerFailure": "there are no transactions",
 }
-"""Not run, each for its reason."""
+"""Excluded tests, each with its reason."""
 PASSED_OVER = {
     "TestFuncAdminUpdateFeatures": "for Kafka 4.0, of which ZooKeeper mode is no part",
     "TestFuncJavaInteropCooperativeRebalance": "runs Java's clients inside the containers of the suite's own cluster",
@@ -58,7 +58,7 @@ PASSED_OVER = {
     "TestJavaProducerCompressionRoundTrip": "runs Java's clients inside the containers of the suite's own cluster",
     "TestReadOnlyAndAllCommittedMessages": "skipped everywhere: the suite calls it unreliable",
 }
-"""What the suite itself skips."""
+"""Tests that the suite itself skips."""
 REACH_BROKERS = {
     "TestConsumerFetchFollowerFailover",
     "TestFuncAdminAlterPartitionReassignments",
@@ -66,13 +66,13 @@ REACH_BROKERS = {
     "TestFuncIdempotentBufferedSequence",
     "TestFuncProducingIdempotentWithBrokerFailure",
 }
-"""Some that cannot pass without brokers, which they stop or cut off."""
+"""Some tests that cannot pass without brokers, which they stop or isolate."""
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 
 @contextmanager
 def proxies(program: Path, ports: dict[int, int], upstream: dict[int, int]) -> Iterator[str]:
-    """Toxiproxy with a proxy for each broker: its port, the broker's port.  Where it listens for commands."""
+    """Toxiproxy with a proxy for each broker (its port, the broker's port); returns its own control address."""
     (port,) = free_ports(1)
     address = f"http://127.0.0.1:{port}"
     with (program.parent / "toxiproxy.log").open("wb") as log:
@@ -89,13 +89,13 @@ def proxies(program: Path, ports: dict[int, int], upstream: dict[int, int]) -> I
                 assert time.monotonic() < deadline, "toxiproxy does not answer"
                 time.sleep(0.1)
         for broker_id, listens in ports.items():
-            wanted = {
+            proxy = {
                 "name": f"kafka{broker_id}",
                 "listen": f"127.0.0.1:{listens}",
                 "upstream": f"127.0.0.1:{upstream[broker_id]}",
                 "enabled": True,
             }
-            urllib.request.urlopen(f"{address}/proxies", json.dumps(wanted).encode(), timeout=5).close()
+            urllib.request.urlopen(f"{address}/proxies", json.dumps(proxy).encode(), timeout=5).close()
         yield address
     finally:
         running.kill()
@@ -103,20 +103,20 @@ def proxies(program: Path, ports: dict[int, int], upstream: dict[int, int]) -> I
 
 
 class Docker:
-    """What stands in for `docker`: brokers are stopped and started when asked."""
+    """Replaces `docker`: stops and starts brokers on request."""
 
     def __init__(self, home: Path, brokers: Path, cluster: BrokerCluster) -> None:
         self._cluster = cluster
-        self._asked = home / "asked"
+        self._requests = home / "asked"
         self.path = home / "bin"
-        self._asked.mkdir()
+        self._requests.mkdir()
         self.path.mkdir()
-        (self.path / "docker").write_text(DOCKER.format(brokers=brokers, asked=self._asked))
+        (self.path / "docker").write_text(DOCKER.format(brokers=brokers, asked=self._requests))
         (self.path / "docker").chmod(0o755)
 
     def serve(self) -> None:
-        """Do what has been asked since."""
-        for asked in self._asked.iterdir():
+        """Carry out the requests received since the last call."""
+        for asked in self._requests.iterdir():
             verb, _, number = asked.name.partition("-")
             self._do(verb, self._cluster.brokers[int(number)])
             asked.unlink()
@@ -146,7 +146,7 @@ def suite(tmp_path_factory: pytest.TempPathFactory, listening: dict[int, int]) -
     return built(copy, "functional")
 
 
-def test_what_is_left_out_of_sarama_is_there(suite: GoSuite) -> None:
+def test_excluded_sarama_tests_exist(suite: GoSuite) -> None:
     assert not suite.missing(LEFT_OUT.keys() | PASSED_OVER.keys())
 
 
@@ -165,7 +165,7 @@ def test_saramas_functional_tests_pass(
         listener_security_protocol_map="INTERNAL:PLAINTEXT,LOCAL:PLAINTEXT",
         inter_broker_listener_name="INTERNAL",
         broker_rack=lambda i: i,
-        # As in the suite's own compose file.
+        # The same as in the suite's own compose file.
         default_replication_factor=2,
         offsets_topic_replication_factor=2,
         replica_selector_class="org.apache.kafka.common.replica.RackAwareReplicaSelector",

@@ -1,4 +1,4 @@
-"""Server id 0, which Apache ZooKeeper 3.9.5 takes as any other: ours with it beside Java's, and the other way round."""
+"""Server id 0, which Apache ZooKeeper 3.9.5 accepts like any other: ours with it next to Java's, and the reverse."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.interop.real_zookeeper import MixedEnsemble, needs_java
 
 
 @needs_java
-def test_server_0_leads_whoever_it_is(tmp_path: Path) -> None:
+def test_server_0_leads_as_java_and_as_ours(tmp_path: Path) -> None:
     """Only a server that has a weight can lead, and is a quorum by itself."""
     ensemble = MixedEnsemble(tmp_path, 3, first=0)
     for i in ensemble.client_ports:

@@ -1,4 +1,4 @@
-"""Snapshots in snappy: Apache ZooKeeper 3.9.5 writes one and ours reads it, and the other way round."""
+"""Snapshots in snappy: Apache ZooKeeper 3.9.5 writes one and ours reads it, and the reverse."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.long, needs_java]
 
 
 def forget_logs(directory: Path) -> None:
-    """Leave the newest snapshot alone: what is there afterwards was read from it."""
+    """Leave only the newest snapshot: all later state was read from it."""
     newest = max(directory.glob("snapshot.*"), key=lambda path: path.stat().st_mtime_ns)
     assert newest.suffix == ".snappy"
     for path in directory.glob("*.*"):
@@ -20,7 +20,7 @@ def forget_logs(directory: Path) -> None:
             path.unlink()
 
 
-def test_each_kind_of_server_goes_on_from_the_others_snapshot(tmp_path: Path) -> None:
+def test_each_kind_of_server_starts_from_the_others_snapshot(tmp_path: Path) -> None:
     ensemble = MixedEnsemble(tmp_path, 1)
     with ensemble.config(1).open("a") as config:
         config.write("snapshot.compression.method=snappy\nsnapCount=20\n")

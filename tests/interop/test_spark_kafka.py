@@ -1,4 +1,4 @@
-"""Spark's own Kafka source reads topics from our brokers: as a batch, and as a stream of what is there."""
+"""Spark's own Kafka source reads topics from our brokers: as a batch, and as a stream of the available records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 PROGRAM = Path(__file__).parent / "kafka_jars" / "SparkReads.java"
 OPENED = ("java.lang", "java.lang.invoke", "java.net", "java.nio", "java.util", "java.util.concurrent", "sun.nio.ch")
-"""What Spark needs opened of Java 17 (org.apache.spark.launcher.JavaModuleOptions)."""
+"""Java 17 packages that Spark needs opened (org.apache.spark.launcher.JavaModuleOptions)."""
 PARTITIONS = 3
 WITHIN_S = 240
 
@@ -35,28 +35,28 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]
 
 @pytest.fixture(scope="module")
 def stored(cluster: BrokerCluster) -> dict[tuple[int, int], tuple[str, str]]:
-    """Key and value of each record, by partition and offset: what the brokers acknowledged."""
+    """Return key and value of each acknowledged record, by partition and offset."""
     return {**produced(cluster, 0, 1500)}
 
 
 def produced(cluster: BrokerCluster, first: int, count: int) -> dict[tuple[int, int], tuple[str, str]]:
     acknowledged: dict[tuple[int, int], tuple[str, str]] = {}
 
-    def told(error: object, message: Any) -> None:
+    def delivered(error: object, message: Any) -> None:
         assert error is None
         place = (message.partition(), message.offset())
         acknowledged[place] = (message.key().decode(), message.value().decode())
 
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
     for number in range(first, first + count):
-        producer.produce("orders", key=f"k{number % 50}", value=f"order {number}", on_delivery=told)
+        producer.produce("orders", key=f"k{number % 50}", value=f"order {number}", on_delivery=delivered)
         producer.poll(0)
     assert producer.flush(30) == 0
     return acknowledged
 
 
 def read(how: str, cluster: BrokerCluster, directory: Path) -> list[dict[str, Any]]:
-    """Run Spark; every row it has written into the directory, from this run and those before."""
+    """Run Spark; return every row in the directory, from this run and earlier ones."""
     done = subprocess.run(
         [
             "java", "-Xmx600m", "-XX:TieredStopAtLevel=1",
@@ -78,7 +78,7 @@ def contents(rows: list[dict[str, Any]]) -> dict[tuple[int, int], tuple[str, str
     return {(row["partition"], row["offset"]): (row["key"], row["value"]) for row in rows}
 
 
-def test_a_batch_has_every_record_once_at_its_offset(
+def test_spark_batch_has_every_record_once_at_its_offset(
     cluster: BrokerCluster, stored: dict[tuple[int, int], tuple[str, str]], tmp_path: Path
 ) -> None:
     rows = read("batch", cluster, tmp_path)
@@ -86,10 +86,10 @@ def test_a_batch_has_every_record_once_at_its_offset(
     assert contents(rows) == stored
 
 
-def test_a_stream_takes_up_where_its_checkpoint_ends(
+def test_spark_stream_continues_after_its_checkpoint(
     cluster: BrokerCluster, stored: dict[tuple[int, int], tuple[str, str]], tmp_path: Path
 ) -> None:
-    """Two runs of what is available now, in several micro-batches, with more records in between."""
+    """Two runs over the available records, in several micro-batches, with more records in between."""
     first = read("stream", cluster, tmp_path)
     assert places(first) == sorted(stored)
     stored |= produced(cluster, 1500, 700)

@@ -1,6 +1,6 @@
-"""The same requests to a real ZooKeeper (from PySpark's jars) and to our service: answers, watch events and digests.
+"""The same requests to a real ZooKeeper (from PySpark's jars) and to our service: replies, watch events and digests.
 
-Zxids agree, because every write takes one on both sides, refused ones too; times and session ids are masked.
+Zxids are equal, because every write uses one on both sides, also a rejected one; times and session ids are masked.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def zookeeper(tmp_path):
 
 @pytest.fixture
 def dial(zookeeper):
-    """Connects to that ZooKeeper; closes all connections in the end."""
+    """Connect to that ZooKeeper; close all connections at the end."""
     with ExitStack() as stack:
         yield lambda *args, **kwargs: stack.enter_context(closing(RealClient(zookeeper[0], *args, **kwargs)))
 
@@ -118,7 +118,7 @@ class RealClient:
 
 
 def masked(value, session_id):
-    """A comparable form without clocks, session ids and the order of children."""
+    """Return a comparable form without clocks, session ids and the order of children."""
     if isinstance(value, Stat):
         owner = "me" if value.ephemeral_owner == session_id else value.ephemeral_owner
         return value._replace(ctime=bool(value.ctime), mtime=bool(value.mtime), ephemeral_owner=owner)
@@ -178,7 +178,7 @@ SCRIPT = [
 ]  # fmt: skip
 
 
-def test_every_answer_event_and_digest_is_the_one_of_a_real_zookeeper(zookeeper, dial):
+def test_answers_events_and_digests_equal_those_of_zookeeper(zookeeper, dial):
     logs = zookeeper[1]
     real = dial()
     ours = Ensemble(tick_ms=500)
@@ -205,7 +205,7 @@ def test_every_answer_event_and_digest_is_the_one_of_a_real_zookeeper(zookeeper,
 
 
 def logged(folder: Path) -> list[Txn]:
-    """The transactions in a ZooKeeper server's only log file."""
+    """Return the transactions in a ZooKeeper server's only log file."""
     (file,) = folder.glob("log.*")
     data, position, txns = file.read_bytes(), 16, []
     while True:
@@ -216,7 +216,7 @@ def logged(folder: Path) -> list[Txn]:
         position += 13 + size
 
 
-def test_connect_requests_are_answered_like_a_real_zookeeper_does(dial):
+def test_connect_requests_are_answered_like_zookeeper(dial):
     session = dial().response
     gone = ConnectResponse(0, 0, 0, bytes(16))
     good = (session.session_id, session.password)

@@ -1,4 +1,4 @@
-"""Stored data beyond jute.maxbuffer: Apache ZooKeeper 3.9.5 does not start on what it has written itself; ours does."""
+"""Stored data over jute.maxbuffer: Apache ZooKeeper 3.9.5 does not start on its own data; ours does."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.interop.real_zookeeper import MixedEnsemble, needs_java
 
 @needs_java
 @pytest.mark.long
-def test_the_end_of_a_session_keeps_zookeeper_from_starting_and_ours_says_so_and_starts(tmp_path: Path) -> None:
-    """No request and no znode is beyond the limit of 4,096 bytes: the list of ephemerals in a closeSession is."""
+def test_oversized_close_session_stops_java_but_not_our_start(tmp_path: Path) -> None:
+    """No request and no znode exceeds the limit of 4,096 bytes: only the list of ephemerals in a closeSession does."""
     ensemble = MixedEnsemble(tmp_path, 1)
     ensemble.java_options = ("-Djute.maxbuffer=4096",)
     with ensemble.config(1).open("a") as config:

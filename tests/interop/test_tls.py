@@ -9,7 +9,7 @@ from tests.interop.real_zookeeper import MixedEnsemble, needs_java
 
 
 def secured(directory: Path) -> MixedEnsemble:
-    """Three servers that talk to each other over TLS alone."""
+    """Three servers that communicate over TLS only."""
     authority = Authority(directory / "ssl")
     store = authority.store("peer", "/CN=peer", "DNS:localhost,IP:127.0.0.1")
     ensemble = MixedEnsemble(directory, 3, tick_time=500)
@@ -25,7 +25,7 @@ def secured(directory: Path) -> MixedEnsemble:
 
 @needs_java
 @needs_openssl
-def test_ours_follows_a_java_leader_and_leads_a_java_follower_over_tls(tmp_path: Path) -> None:
+def test_ours_follows_and_leads_java_servers_over_tls(tmp_path: Path) -> None:
     ensemble = secured(tmp_path)
     try:
         ensemble.start_java(3)

@@ -1,4 +1,4 @@
-"""PKCS12 stores that Java's keytool made, for Apache ZooKeeper 3.9.5 and ours in one ensemble over TLS."""
+"""PKCS12 stores created with Java's keytool, for Apache ZooKeeper 3.9.5 and ours in one ensemble over TLS."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def keytool(*arguments: object) -> None:
 
 
 def stores(directory: Path) -> tuple[Path, Path]:
-    """(key store, trust store): a certificate of its own for 127.0.0.1, which everybody trusts."""
+    """Create (key store, trust store): a certificate for 127.0.0.1 that all servers trust."""
     key, trust, certificate = directory / "key.p12", directory / "trust.p12", directory / "peer.crt"
     common = "-storetype", "PKCS12", "-storepass", "swordfish"
     keytool(

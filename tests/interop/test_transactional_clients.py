@@ -1,4 +1,4 @@
-"""Producers with a transactional id, which brokers here do not support: each client displays that at once."""
+"""Producers with a transactional id, which brokers here do not support: each client reports that at once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ with warnings.catch_warnings():
 pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning")]
 
 PATIENCE_S = 30
-"""What the clients would wait for a coordinator that is still to come."""
+"""Time that the clients would wait for a coordinator that may still appear."""
 AT_ONCE_S = 10
 INSTALL_S = 60
 KAFKAJS = "kafkajs@2.2.4"
@@ -39,7 +39,7 @@ producer.connect()
   .catch(error => console.log(error.name, error.type, error.message))
   .finally(() => process.exit())
 """
-SAID = "Transactions are not supported by this broker."
+MESSAGES = "Transactions are not supported by this broker."
 
 
 @pytest.fixture(scope="module")
@@ -56,15 +56,15 @@ def at_once(cluster: BrokerCluster) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_librdkafka(cluster: BrokerCluster) -> None:
+def test_librdkafka_transactional_producer_reports_no_support(cluster: BrokerCluster) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "t"})
-    with pytest.raises(KafkaException, match=SAID) as refused:
+    with pytest.raises(KafkaException, match=MESSAGES) as refused:
         producer.init_transactions(PATIENCE_S)
     assert refused.value.args[0].fatal()
 
 
 @pytest.mark.usefixtures("at_once")
-def test_kafka_python(cluster: BrokerCluster) -> None:
+def test_kafka_python_transactional_producer_reports_no_support(cluster: BrokerCluster) -> None:
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap, transactional_id="t", max_block_ms=PATIENCE_S * 1_000)
     with pytest.raises(KafkaError, match="UnsupportedVersionError"):
         producer.init_transactions()
@@ -72,7 +72,7 @@ def test_kafka_python(cluster: BrokerCluster) -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_aiokafka(cluster: BrokerCluster) -> None:
+def test_aiokafka_transactional_producer_reports_no_support(cluster: BrokerCluster) -> None:
     async def start() -> None:
         producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, transactional_id="t")
         try:
@@ -85,16 +85,18 @@ def test_aiokafka(cluster: BrokerCluster) -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_javas_client(cluster: BrokerCluster) -> None:
-    said = alone(
+def test_java_transactional_producer_reports_no_support(cluster: BrokerCluster) -> None:
+    output = alone(
         "org.apache.kafka.tools.ProducerPerformance", "--topic", "t", "--num-records", "1", "--record-size", "1",
         "--throughput", "-1", "--transactional-id", "t", "--transaction-duration-ms", "100",
         "--producer-props", f"bootstrap.servers={cluster.bootstrap}",
     )  # fmt: skip
-    assert f"Could not find a coordinator with type TRANSACTION with key t due to unexpected error: {SAID}" in said
+    assert (
+        f"Could not find a coordinator with type TRANSACTION with key t due to unexpected error: {MESSAGES}" in output
+    )
 
 
-def test_kafkajs(cluster: BrokerCluster, tmp_path: Path) -> None:
+def test_kafkajs_transactional_producer_reports_no_support(cluster: BrokerCluster, tmp_path: Path) -> None:
     node, npm = tool("node"), tool("npm")
     install = [npm, "install", "--prefix", str(tmp_path), "--no-audit", "--no-fund", KAFKAJS]
     if subprocess.run(install, capture_output=True, timeout=INSTALL_S, check=False).returncode:

@@ -1,4 +1,4 @@
-"""Four-letter words beside Apache ZooKeeper 3.9.5's: the same lines and the same metrics, for the same requests."""
+"""Four-letter words compared with Apache ZooKeeper 3.9.5's: the same lines and metrics for the same requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ALIKE = ("conf", "cons", "crst", "dirs", "gtmk", "hash", "isro", "ruok", "srst",
 
 
 class Pair:
-    """A lone ZooKeeper and a lone peer, each with a client that did the same."""
+    """A lone ZooKeeper and a lone peer, each with a client that has sent the same requests."""
 
     def __init__(self, directory: Path) -> None:
         self.servers: list[MixedEnsemble] = []
@@ -37,7 +37,7 @@ class Pair:
         self.servers[0].start_java(1)
         self.servers[1].start(1)
 
-    def words(self, word: str) -> tuple[str, str]:
+    def replies(self, word: str) -> tuple[str, str]:
         java, ours = (server.word(1, word) for server in self.servers)
         return java, ours
 
@@ -67,7 +67,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 
 def shape(answer: str) -> list[str]:
-    """An answer without what differs from run to run: numbers, paths and versions."""
+    """Return a reply without the parts that differ from run to run: numbers, paths and versions."""
     lines = [re.sub(r"(?<=[Dd]ir=).*|(?<=version: ).*", "…", line) for line in answer.split("\n")]
     return [re.sub(r"0x[0-9a-f]+|\b[0-9a-f]{9}\b|-?\d+(\.\d+)?", "N", line) for line in lines]
 
@@ -78,14 +78,14 @@ def connections_apart(lines: list[str]) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("word", ALIKE)
-def test_an_answer_has_the_same_lines(pair: Pair, word: str) -> None:
-    java, ours = pair.words(word)
+def test_command_reply_has_the_same_lines(pair: Pair, word: str) -> None:
+    java, ours = pair.replies(word)
     assert connections_apart(shape(ours)) == connections_apart(shape(java))
 
 
 @pytest.mark.parametrize("word", ["cons", "stat"])
-def test_the_connection_that_asks_is_listed_as_zookeeper_lists_it(pair: Pair, word: str) -> None:
-    for answer in pair.words(word):
+def test_requesting_connection_is_listed_as_zookeeper_lists_it(pair: Pair, word: str) -> None:
+    for answer in pair.replies(word):
         assert [line.split("[")[1] for line in answer.splitlines() if "[0]" in line] == ["0](queued=0,recved=1,sent=0)"]
 
 
@@ -93,7 +93,7 @@ def is_listed(server: MixedEnsemble, line: str) -> bool:
     return line in server.word(1, "cons")
 
 
-def test_connections_without_a_session_are_listed_and_counted_alike(pair: Pair) -> None:
+def test_connections_without_session_are_listed_alike(pair: Pair) -> None:
     idle = [socket.create_connection(("127.0.0.1", server.client_ports[1]), 5) for server in pair.servers]
     try:
         for server, connection in zip(pair.servers, idle, strict=True):
@@ -106,8 +106,8 @@ def test_connections_without_a_session_are_listed_and_counted_alike(pair: Pair) 
             connection.close()
 
 
-def test_a_connection_without_a_session_is_closed_after_as_long_as_configured(pair: Pair) -> None:
-    """Java closes it at the first multiple of the time that is later than that."""
+def test_connection_without_session_closes_after_its_time_limit(pair: Pair) -> None:
+    """Java closes it at the first multiple of the interval after that time."""
     for server in pair.servers:
         began_s = time.monotonic()
         assert exchange(server.client_ports[1], b"") == b""
@@ -116,13 +116,13 @@ def test_a_connection_without_a_session_is_closed_after_as_long_as_configured(pa
 
 
 def test_envi_has_every_key_of_zookeeper_in_its_order(pair: Pair) -> None:
-    java, ours = ([line.split("=")[0] for line in answer.splitlines()] for answer in pair.words("envi"))
+    java, ours = ([line.split("=")[0] for line in answer.splitlines()] for answer in pair.replies("envi"))
     assert ours[: len(java)] == java and "java.version" in java
     assert all(key.startswith("python.") for key in ours[len(java) :])
 
 
-def test_what_a_hard_quota_refuses_has_the_same_counts(pair: Pair) -> None:
-    """Limits on /quota/a of two znodes and five bytes, and a soft one on /soft; then every kind of refusal."""
+def test_hard_quota_rejections_have_the_same_counts(pair: Pair) -> None:
+    """Limits on /quota/a of two znodes and five bytes, and a soft one on /soft; then every kind of rejection."""
 
     def scene(server: MixedEnsemble) -> set[str]:
         with server.client() as client:
@@ -150,32 +150,32 @@ def test_what_a_hard_quota_refuses_has_the_same_counts(pair: Pair) -> None:
 
 
 def test_the_tree_digests_of_both_servers_agree(pair: Pair) -> None:
-    java, ours = (answer.split() for answer in pair.words("hash"))
+    java, ours = (answer.split() for answer in pair.replies("hash"))
     assert len(java) == len(ours) == 2 and re.fullmatch(r"[0-9a-f]+:", ours[0])
 
 
 def test_mntr_has_only_names_that_zookeeper_has(pair: Pair) -> None:
     java, ours = (
-        {line.split("\t")[0].removeprefix("zk_") for line in answer.splitlines()} for answer in pair.words("mntr")
+        {line.split("\t")[0].removeprefix("zk_") for line in answer.splitlines()} for answer in pair.replies("mntr")
     )
     assert ours - java <= OURS_ONLY
     assert {"znode_count", "watch_count", "p99_updatelatency", "cnt_fsynctime", "connection_rejected"} <= ours & java
 
 
-def test_every_metric_of_zookeeper_is_served_or_its_absence_explained(pair: Pair) -> None:
-    java, ours = map(metrics_of, pair.words("mntr"))
+def test_every_zookeeper_metric_is_served_or_documented_absent(pair: Pair) -> None:
+    java, ours = map(metrics_of, pair.replies("mntr"))
     assert java - ours == {name for name in ABSENT if name in java}
     assert not ours & set(ABSENT), "no longer absent"
 
 
 def test_counts_that_both_servers_keep_are_the_same(pair: Pair) -> None:
-    java, ours = (dict(line.split("\t") for line in answer.splitlines()) for answer in pair.words("mntr"))
+    java, ours = (dict(line.split("\t") for line in answer.splitlines()) for answer in pair.replies("mntr"))
     for name in ("znode_count", "ephemerals_count", "approximate_data_size", "global_sessions", "server_state"):
         assert ours[f"zk_{name}"] == java[f"zk_{name}"], name
 
 
 def test_dump_has_the_same_sessions_and_ephemerals(pair: Pair) -> None:
-    java, ours = (answer.partition("Connections dump:")[0].splitlines() for answer in pair.words("dump"))
+    java, ours = (answer.partition("Connections dump:")[0].splitlines() for answer in pair.replies("dump"))
     # ZooKeeper keeps sets that became empty.
     lines = [line for line in java if not line.startswith("0 expire")]
     assert [re.sub(r"at .*", "at …", line) for line in shape("\n".join(ours))] == [

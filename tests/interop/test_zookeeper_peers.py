@@ -26,7 +26,7 @@ def ensemble(tmp_path: Path) -> Iterator[MixedEnsemble]:
 
 
 def work(ensemble: MixedEnsemble, at: int, path: str) -> None:
-    """A bit of everything, through the peer `at`; each result is checked through every other peer."""
+    """Run some of every operation through the peer `at`; check each result through every other peer."""
     with ensemble.client(at) as client:
         client.create(path, b"0")
         client.create(f"{path}/ephemeral", ephemeral=True)
@@ -52,7 +52,7 @@ def work(ensemble: MixedEnsemble, at: int, path: str) -> None:
 
 
 def check_multi(client: KazooClient, path: str) -> str:
-    """A multi that fails changes nothing, one that succeeds changes all; the sequential node it made."""
+    """Assert that a failed multi changes nothing and a successful one everything; return its sequential node."""
     failing = client.transaction()
     failing.create(f"{path}/never", b"")
     failing.check(path, 99)

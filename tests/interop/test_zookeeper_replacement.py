@@ -1,4 +1,4 @@
-"""Three Java servers are replaced by ours one by one, and back, under a client that never stops writing."""
+"""Three Java servers are replaced by ours one by one, and back, with a client that never stops writing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ensemble(tmp_path: Path) -> Iterator[MixedEnsemble]:
 
 
 class WritingClient:
-    """Creates numbered znodes one after the other; what was answered must be there in the end, in order."""
+    """Creates numbered znodes one after the other; acknowledged ones must exist at the end, in order."""
 
     def __init__(self, hosts: str) -> None:
         self.acknowledged: list[int] = []
@@ -51,7 +51,7 @@ class WritingClient:
             try:
                 self._client.create(f"/written/{number:06d}", b"%d" % number)
             except NodeExistsError:
-                # Its answer was lost, and it is asked again.
+                # Its reply was lost, and the request is repeated.
                 self.acknowledged.append(number)
             except UNCERTAIN:
                 number -= 1
@@ -76,13 +76,13 @@ class WritingClient:
             time.sleep(0.05)
 
 
-def test_rolling_replacement_of_java_by_ours_and_back_loses_nothing(ensemble: MixedEnsemble) -> None:
+def test_rolling_replacement_of_java_and_back_loses_no_data(ensemble: MixedEnsemble) -> None:
     ensemble.start_java(1, 2, 3)
     ensemble.wait_for_quorum()
     writing = WritingClient(ensemble.hosts)
     writing.start()
     for start in (ensemble.start, ensemble.start_java):
-        # The leader last: it is the one whose place is taken in an election each time.
+        # The leader last: replacing it causes an election each time.
         leader = ensemble.wait_for_quorum()
         for i in [*(i for i in (1, 2, 3) if i != leader), leader]:
             writing.await_more(100)

@@ -1,4 +1,4 @@
-"""ZooKeeper's own tests of its client pass against peers of ours, but for what `zookeeper_suite/left_out.py` names."""
+"""ZooKeeper's own tests of its client pass against our peers, except those listed in `zookeeper_suite/left_out.py`."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ TESTS_JAR = f"zookeeper-{VERSION}-tests.jar"
 PACKAGE = "org/apache/zookeeper/"
 ROOT = Path(__file__).parents[2]
 SUPER_DIGEST = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
-"""Of super:test, as ZooKeeper's build sets it for the tests."""
+"""The digest of super:test, as ZooKeeper's build sets it for the tests."""
 CLASS_S = 600.0
-"""Of one class, some of which hammer."""
+"""Time limit of one class; some run heavy load."""
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
 class Suite(NamedTuple):
-    """What runs the tests."""
+    """Class path and peers for the tests."""
 
     classpath: str
     peers_port: str
-    """Where peers are started and stopped."""
+    """Port of the process that starts and stops peers."""
     peers: Path
-    """Where each that was started has its zoo.cfg."""
+    """Directory with the zoo.cfg of each started peer."""
 
     def started(self) -> int:
-        """How many peers there have been."""
+        """Return how many peers have been started."""
         return len(list(self.peers.glob("*.cfg")))
 
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
-    """The suite with our three classes before it, and the process that starts peers."""
+    """The suite with our three classes before it on the class path, and the process that starts peers."""
     path = jars(SUITE / "pom.xml", KEPT, TESTS_JAR, "Apache ZooKeeper's tests")
     if shutil.which("javac") is None:
         pytest.skip("javac is not installed: what starts our servers from ZooKeeper's tests cannot be compiled")
@@ -66,7 +66,7 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
             peers.send_signal(signal.SIGTERM)
 
 
-def test_every_class_of_the_suite_is_run_or_left_out_for_a_reason() -> None:
+def test_every_suite_class_is_run_or_excluded_with_a_reason() -> None:
     jars(SUITE / "pom.xml", KEPT, TESTS_JAR, "Apache ZooKeeper's tests")
     with zipfile.ZipFile(KEPT / TESTS_JAR) as jar:
         found = [
@@ -93,7 +93,7 @@ def test_zookeepers_own_tests_pass(suite: Suite, name: str, tmp_path: Path) -> N
 
 
 def _run(suite: Suite, name: str, left_out: list[str], directory: Path) -> dict[str, dict[str, str]]:
-    """By outcome, the methods of the class, and what each threw."""
+    """Return the methods of the class by outcome, and the exception of each."""
     command = [
         "java", "-Xmx300m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
         "-Dzookeeper.serverCnxnFactory=OutsideServer", f"-Doutside.peers={suite.peers_port}",

@@ -51,19 +51,19 @@ def check(ensemble: MixedEnsemble, at: int, *names: str) -> None:
 
 
 def modes_of_ours(ensemble: MixedEnsemble, i: int) -> list[str]:
-    """How our peer was synchronised, each time."""
+    """Return how our peer was synchronised, each time."""
     lines = [
         line
         for path in sorted((ensemble.directory / str(i) / "data" / "journal").iterdir())
         for line in path.read_text().splitlines()
     ]
     events = [json.loads(line) for line in lines]
-    # Beside events there are messages, which have no type.
+    # The journal also has messages, which have no type.
     return [str(event["mode"]) for event in events if event.get("type") == "learner_synced"]
 
 
 def append_unseen(ensemble: MixedEnsemble, i: int) -> None:
-    """Put one transaction more into a stopped peer's log, as a leader would that died before it told anybody."""
+    """Append a transaction to a stopped peer's log, as a leader does that dies before it sends the proposal."""
     directory = ensemble.data(i)
     last = read_log(list_logs(directory)[-1][1])[1].txns[-1]
     body = CreateTxn("/dirty", b"", OPEN_ACL, False, 99)
@@ -105,7 +105,7 @@ def test_ours_gets_snap_diff_and_trunc_from_a_java_leader(ensemble: MixedEnsembl
     assert modes[1:] == ["DIFF", "TRUNC", "SNAP"] and modes[0] in ("DIFF", "SNAP"), modes
 
 
-def test_java_gets_snap_diff_and_trunc_from_our_leader_and_a_diff_out_of_its_log(ensemble: MixedEnsemble) -> None:
+def test_java_gets_snap_diff_and_trunc_from_our_leader(ensemble: MixedEnsemble) -> None:
     for i in (1, 3):
         add_to_config(ensemble, i, "zabka.snapshotSizeFactor=1000")
     ensemble.start(1, 3)
@@ -185,7 +185,7 @@ def test_java_observes_our_leader(ensemble: MixedEnsemble) -> None:
     assert ensemble.modes()[2] == "observer"
 
 
-def test_our_peer_with_a_damaged_log_takes_what_it_lost_from_a_java_leader(ensemble: MixedEnsemble) -> None:
+def test_our_damaged_peer_recovers_from_a_java_leader(ensemble: MixedEnsemble) -> None:
     ensemble.start_java(1, 3)
     ensemble.start(2)
     ensemble.wait_for_quorum()

@@ -67,7 +67,7 @@ BODIES = (
 
 
 def history() -> tuple[DataTree, list[Txn]]:
-    """One transaction of every kind, at last the end of a session; another one stays, with an ephemeral."""
+    """Write one transaction of every kind, the last one a session's end; another session stays, with an ephemeral."""
     tree, txns = DataTree(), []
     closing = [(OpCode.CREATE_SESSION, CreateSessionTxn(4000), 8), (OpCode.CLOSE_SESSION, CloseSessionTxn([]), 8)]
     for at, (kind, body, session) in enumerate([*((kind, body, 7) for kind, body in BODIES), *closing], 1):
@@ -106,7 +106,7 @@ def write_plainly(directory: Path, tree: DataTree) -> None:
 
 
 def take_over(directory: Path, tree: DataTree) -> None:
-    """Two snapshots as a serving peer writes them, the second with blocks of the first, and with one more list."""
+    """Write two snapshots as a serving peer does, the second with blocks of the first, and with one more ACL list."""
     posted: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
 
     def end(*outcome: object) -> None:
@@ -127,7 +127,7 @@ def take_over(directory: Path, tree: DataTree) -> None:
 
 
 @pytest.mark.parametrize("write", [write_plainly, take_over])
-def test_the_snapshot_formatter_reads_sessions_acls_ephemerals_and_ttls(
+def test_snapshot_formatter_reads_sessions_acls_and_ttls(
     tmp_path: Path, write: Callable[[Path, DataTree], None]
 ) -> None:
     tree, _ = history()

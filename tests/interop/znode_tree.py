@@ -1,4 +1,4 @@
-"""The znodes of a Kafka cluster, so that two clusters which went through the same can be compared path by path."""
+"""The znodes of a Kafka cluster, so that two clusters with the same history can be compared path by path."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 VARYING = frozenset({"timestamp", "topic_id", "id", "port", "host", "endpoints", "broker"})
-"""Fields whose values differ from one cluster to the next: their types are compared, and nothing else."""
+"""Fields with values that differ from cluster to cluster: only their types are compared."""
 NOT_KAFKAS = "/zookeeper"
 OUR_FEATURES = "zabka."
-"""Features that a broker of ours names in its registration; there Kafka's has none."""
+"""Features in the registration of our brokers; Kafka's has none there."""
 PLACED_AT_RANDOM = frozenset({"plain", "__consumer_offsets"})
-"""Topics whose replicas the cluster places itself, from a random broker on."""
+"""Topics with replicas that the cluster places itself, starting at a random broker."""
 
 
 class Znode(NamedTuple):
-    """What a znode is, but for the values that no two clusters share."""
+    """A znode without the values that differ between any two clusters."""
 
     content: Any
     ephemeral: bool
     writes: int
-    """Its version: how often it was written after it was made."""
+    """Its version: the number of writes after its creation."""
     acl: tuple[tuple[str, str, int], ...]
 
 
 def read_tree(zk: KazooClient) -> dict[str, Znode]:
-    """Every znode under the root but ZooKeeper's own, by path."""
+    """Return every znode under the root except ZooKeeper's own, by path."""
     found: dict[str, Znode] = {}
     left = ["/"]
     while left:
@@ -48,7 +48,7 @@ def read_tree(zk: KazooClient) -> dict[str, Znode]:
 
 
 def content_of(data: bytes | None) -> Any:
-    """A znode's data: parsed where it is JSON, its varying values by their types' names."""
+    """Return a znode's data: parsed if it is JSON, with varying values replaced by their types' names."""
     if data is None:
         return None
     try:
@@ -67,14 +67,14 @@ def _settled(value: Any, name: str = "") -> Any:
 
 
 def _anywhere(content: Any) -> Any:
-    """The content of a topic's znode, whichever brokers its replicas are on."""
+    """Return the content of a topic's znode without its replicas' brokers."""
     if isinstance(content, dict):
         return {name: _anywhere(each) for name, each in content.items() if name != "leader"}
     return sorted(content) if isinstance(content, list) else content
 
 
 def differences(ours: dict[str, Znode], theirs: dict[str, Znode]) -> list[str]:
-    """Where the two trees differ, a line each."""
+    """Return the differences of two trees, a line each."""
     lines = [f"only ours has {path}: {ours[path]}" for path in ours if path not in theirs]
     lines += [f"only Kafka has {path}: {theirs[path]}" for path in theirs if path not in ours]
     for path in ours.keys() & theirs.keys():

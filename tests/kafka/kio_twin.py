@@ -1,4 +1,4 @@
-"""Messages that kio writes and reads as it thinks fit, to hold our own codecs against."""
+"""Messages that kio writes and reads, to compare our own codecs with."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def kio_read(schema: type[Any], data: bytes) -> Any:
 
 
 def same(ours: Any, kios: Any) -> bool:
-    """Have all of kio's fields the same values in our message?"""
+    """Return whether all of kio's fields have the same values in our message."""
     if is_dataclass(kios):
         names = [field.name for field in fields(kios) if not field.name.startswith("__")]
         return all(same(getattr(ours, name), getattr(kios, name)) for name in names if name not in _UNREAD)
@@ -43,11 +43,11 @@ def same(ours: Any, kios: Any) -> bool:
 
 
 _UNREAD = {"snapshot_id", "replica_directory_id"}
-"""KRaft's, which nobody here sends or reads."""
+"""Fields of KRaft that are neither sent nor read here."""
 
 
 def drawn(schema: type[Any], random: Random) -> Any:
-    """A message of that class with every field drawn, at the edges of its type now and then."""
+    """Return a message of that class with every field drawn, sometimes at the limits of its type."""
     hints = typing.get_type_hints(schema)
     values = {}
     for field in fields(schema):

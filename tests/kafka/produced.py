@@ -1,4 +1,4 @@
-"""Produced records looked over in one go."""
+"""Validate produced records in one call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def whole(work: Generator[None, None, T]) -> T:
-    """What comes of sliced work."""
+    """Run sliced work to its end and return its result."""
     while True:
         try:
             next(work)
@@ -25,12 +25,12 @@ def whole(work: Generator[None, None, T]) -> T:
 
 
 def validated(data: Data, rules: TopicRules | None = None, now_ms: int = 0) -> Validated:
-    """What is appended of these.  Raises RecordsRefused."""
+    """Return the batches to append for these records. Raises RecordsRefused."""
     return whole(validate(data, Append(rules or TopicRules(), "orders-0", now_ms)))
 
 
 def error_of(data: Data, rules: TopicRules | None = None, now_ms: int = 0) -> int:
-    """Kafka's error for these, 0 where they are appended."""
+    """Return Kafka's error for these records, 0 if they are appended."""
     try:
         validated(data, rules, now_ms)
     except RecordsRefused as refused:
@@ -39,7 +39,7 @@ def error_of(data: Data, rules: TopicRules | None = None, now_ms: int = 0) -> in
 
 
 def headers_of(data: bytes) -> list[BatchHeader]:
-    """The headers of batches that are known to be sound."""
+    """Return the headers of batches that are known to be valid."""
     headers = split_batches(data)
     assert headers
     return headers

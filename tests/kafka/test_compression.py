@@ -30,7 +30,7 @@ COMPRESSIBLE = b"some text that comes again and again, " * 20_000
 
 
 def zeros_packed_by_others(codec: Codec, size: int) -> bytes:
-    """Zeros as an encoder of another kind packs them."""
+    """Zeros packed by a different encoder."""
     data = bytes(size)
     if codec is Codec.GZIP:
         return gzip.compress(data)
@@ -40,12 +40,12 @@ def zeros_packed_by_others(codec: Codec, size: int) -> bytes:
 
 
 @given(st.sampled_from(Codec), st.binary(max_size=3_000), st.integers(0, 200), st.sampled_from((0, 2)))
-def test_what_is_packed_unpacks_to_itself(codec: Codec, data: bytes, times: int, magic: int) -> None:
+def test_packed_data_unpacks_to_itself(codec: Codec, data: bytes, times: int, magic: int) -> None:
     assert unpack(codec, pack(codec, data * times, magic=magic), magic=magic) == data * times
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_it_does_not_matter_in_which_pieces_one_packs(codec: Codec) -> None:
+def test_packing_in_any_pieces_gives_the_same_data(codec: Codec) -> None:
     packer = Packer(codec)
     random = Random(codec)
     packed, at = [], 0
@@ -58,14 +58,14 @@ def test_it_does_not_matter_in_which_pieces_one_packs(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize(("codec", "level"), [(codec, level) for codec in LEVELS for level in LEVELS[codec]])
-def test_every_level_is_understood(codec: Codec, level: int) -> None:
+def test_every_compression_level_is_unpacked(codec: Codec, level: int) -> None:
     assert DEFAULT_LEVELS[codec] != level
     packed = pack(codec, COMPRESSIBLE, level)
     assert unpack(codec, packed) == COMPRESSIBLE and len(packed) < len(COMPRESSIBLE) / 5
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_others_read_what_is_packed_here(codec: Codec) -> None:
+def test_packed_data_is_read_by_other_libraries(codec: Codec) -> None:
     packed = pack(codec, COMPRESSIBLE)
     if codec is Codec.GZIP:
         assert gzip.decompress(packed) == COMPRESSIBLE
@@ -76,7 +76,7 @@ def test_others_read_what_is_packed_here(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_what_expands_too_far_is_refused_without_the_memory(codec: Codec) -> None:
+def test_data_that_expands_too_far_is_rejected_in_low_memory(codec: Codec) -> None:
     size, bound = 48 << 20, 1 << 20
     packed = zeros_packed_by_others(codec, size)
     tracemalloc.start()
@@ -89,7 +89,7 @@ def test_what_expands_too_far_is_refused_without_the_memory(codec: Codec) -> Non
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
-def test_the_bound_is_that_of_the_module_where_nobody_says_otherwise(codec: Codec) -> None:
+def test_expansion_limit_defaults_to_the_modules_constant(codec: Codec) -> None:
     fits, too_large = (zeros_packed_by_others(codec, EXPANDED_BYTES_MAX + more) for more in (0, 1))
     assert sum(map(len, unpacked(codec, fits))) == EXPANDED_BYTES_MAX
     with pytest.raises(ExpandsTooFar):
@@ -98,7 +98,7 @@ def test_the_bound_is_that_of_the_module_where_nobody_says_otherwise(codec: Code
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
-def test_all_comes_in_small_pieces_however_well_it_is_packed(codec: Codec) -> None:
+def test_unpacked_data_comes_in_small_pieces(codec: Codec) -> None:
     pieces = list(unpacked(codec, zeros_packed_by_others(codec, 8 << 20)))
     assert max(map(len, pieces)) == PIECE_BYTES and sum(map(len, pieces)) == 8 << 20
 
@@ -112,7 +112,7 @@ def test_frames_of_zstd_follow_one_another() -> None:
             unpack(Codec.ZSTD, wrong)
 
 
-def test_a_chunk_of_snappy_that_takes_long_in_one_call_is_refused() -> None:
+def test_snappy_chunk_over_the_size_limit_is_rejected() -> None:
     fits, too_large = (cramjam.snappy.compress_raw(bytes(CHUNK_BYTES_MAX + more)) for more in (0, 1))
     assert len(unpack(Codec.SNAPPY, bytes(fits))) == CHUNK_BYTES_MAX
     with pytest.raises(ExpandsTooFar):
@@ -120,7 +120,7 @@ def test_a_chunk_of_snappy_that_takes_long_in_one_call_is_refused() -> None:
 
 
 @given(st.sampled_from(PACKED), st.binary(max_size=300))
-def test_garbage_raises_nothing_else(codec: Codec, garbage: bytes) -> None:
+def test_garbage_raises_only_compression_errors(codec: Codec, garbage: bytes) -> None:
     for magic in (0, 2):
         try:
             unpack(codec, garbage, magic=magic)
@@ -129,7 +129,7 @@ def test_garbage_raises_nothing_else(codec: Codec, garbage: bytes) -> None:
 
 
 @given(st.sampled_from(PACKED), st.data())
-def test_damage_raises_nothing_else(codec: Codec, data: st.DataObject) -> None:
+def test_damaged_data_raises_only_compression_errors(codec: Codec, data: st.DataObject) -> None:
     packed = bytearray(pack(codec, COMPRESSIBLE[:5_000]))
     for _ in range(data.draw(st.integers(1, 4))):
         packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
@@ -145,7 +145,7 @@ def test_the_checksum_of_a_frame_header_is_xxh32() -> None:
     assert (short_xxh32(b""), short_xxh32(b"a"), short_xxh32(b"abc")) == (0x02CC5D05, 0x550D7456, 0x32D153FF)
 
 
-def test_a_block_with_a_checksum_is_held_to_it() -> None:
+def test_block_checksum_is_verified() -> None:
     compressor = cramjam.lz4.Compressor(block_linked=False, content_checksum=True)
     compressor.compress(COMPRESSIBLE)
     assert unpack(Codec.LZ4, bytes(compressor.finish())) == COMPRESSIBLE

@@ -54,7 +54,7 @@ def messages_of(data: bytes) -> list[Message]:
     return found
 
 
-def test_a_message_of_magic_0_is_these_bytes() -> None:
+def test_message_of_magic_0_has_the_documented_bytes() -> None:
     # Kafka's protocol guide, "Message sets": offset, size, crc, magic, attributes, key, value.
     body = b"\0\0" + b"\xff\xff\xff\xff" + b"\0\0\0\1v"
     expected = struct.pack(">qiI", 5, 4 + len(body), zlib.crc32(body)) + body
@@ -62,7 +62,7 @@ def test_a_message_of_magic_0_is_these_bytes() -> None:
 
 
 @given(rows, st.sampled_from((0, 1)), st.sampled_from(OLD))
-def test_what_comes_in_as_messages_is_stored_as_a_batch(records: list[Record], magic: int, codec: Codec) -> None:
+def test_produced_message_set_is_stored_as_a_batch(records: list[Record], magic: int, codec: Codec) -> None:
     valid = validated(message_set(records, magic, codec))
     (header,) = valid.headers
     assert (header.magic, header.attributes, header.record_count) == (2, codec, len(records))
@@ -73,7 +73,7 @@ def test_what_comes_in_as_messages_is_stored_as_a_batch(records: list[Record], m
 
 
 @given(rows, st.sampled_from((0, 1)), st.sampled_from(OLD), st.integers(0, 1 << 40))
-def test_what_is_stored_goes_out_as_messages(records: list[Record], magic: int, codec: Codec, base: int) -> None:
+def test_stored_batch_is_fetched_as_messages(records: list[Record], magic: int, codec: Codec, base: int) -> None:
     valid = validated(build_batch(records, codec=codec))
     stored, _ = patch_batches(valid.data, valid.headers, base, 3)
     messages = messages_of(whole(convert_down(stored, magic, base, 3)))
@@ -89,12 +89,12 @@ def test_what_is_stored_goes_out_as_messages(records: list[Record], magic: int, 
     assert [m.timestamp_ms for m in messages] == [record.timestamp_ms if magic else -1 for record in records]
 
 
-def test_only_what_was_asked_for_goes_out_where_nothing_is_compressed() -> None:
+def test_uncompressed_fetch_returns_requested_messages_only() -> None:
     data = build_batch([Record(b"k", b"%d" % n) for n in range(5)])
     assert [m.value for m in messages_of(whole(convert_down(data, 1, 3, 100)))] == [b"3", b"4"]
 
 
-def test_older_clients_get_no_zstd_and_what_lies_before_it() -> None:
+def test_conversion_for_older_clients_ends_before_zstd() -> None:
     plain, zstd = build_batch([Record(b"k", b"v")]), build_batch([Record(b"k", b"w")], codec=Codec.ZSTD)
     assert len(messages_of(whole(convert_down(plain + zstd, 1, 0, 100)))) == 1
     with pytest.raises(CannotConvert) as refused:
@@ -102,13 +102,13 @@ def test_older_clients_get_no_zstd_and_what_lies_before_it() -> None:
     assert refused.value.error == UNSUPPORTED_COMPRESSION_TYPE
 
 
-def test_where_nothing_is_left_the_reader_sees_a_message_cut_off() -> None:
+def test_empty_conversion_gives_an_incomplete_message() -> None:
     data = build_batch([Record(b"k", b"v")])
     assert whole(convert_down(data, 1, 5, 100)) == NOTHING_FITS
     assert whole(convert_down(b"", 1, 5, 100)) == b""
 
 
-def test_a_message_set_may_be_compressed_anew() -> None:
+def test_message_set_can_be_compressed_again() -> None:
     records = [Record(b"k", b"%d" % n, n) for n in range(1_000)]
     (header,) = validated(message_set(records, 1, Codec.GZIP), TopicRules(codec=Codec.ZSTD)).headers
     assert (header.attributes, header.record_count) == (Codec.ZSTD, 1_000)

@@ -40,7 +40,7 @@ def batch_of(body: bytes, codec: Codec, count: int) -> bytes:
 
 
 def tiny_records(count: int, key: bytes = b"\x01") -> bytes:
-    """So many records without value, in sequence."""
+    """Return that many records without a value, in sequence."""
     out = bytearray()
     for number in range(count):
         delta = bytearray()
@@ -55,7 +55,7 @@ def tiny_records(count: int, key: bytes = b"\x01") -> bytes:
 
 
 @given(st.lists(records, min_size=1, max_size=12), st.sampled_from(Codec), st.sampled_from(list(CODECS.values())))
-def test_a_topic_s_own_codec_changes_nothing_but_the_codec(rows: list[Record], codec: Codec, target: Codec) -> None:
+def test_topic_codec_changes_only_the_codec(rows: list[Record], codec: Codec, target: Codec) -> None:
     valid = validated(build_batch(rows, codec=codec), TopicRules(codec=target))
     (header,) = valid.headers
     assert header.attributes == target
@@ -63,13 +63,13 @@ def test_a_topic_s_own_codec_changes_nothing_but_the_codec(rows: list[Record], c
 
 
 @given(st.lists(records, min_size=1, max_size=12), st.sampled_from(Codec))
-def test_what_needs_no_change_stays_the_producer_s_bytes(rows: list[Record], codec: Codec) -> None:
+def test_batch_that_needs_no_change_keeps_the_producers_bytes(rows: list[Record], codec: Codec) -> None:
     data = build_batch(rows, codec=codec)
     assert validated(data).data is data
 
 
 @given(st.lists(records, min_size=1, max_size=12), st.sampled_from(Codec), st.sampled_from((None, Codec.GZIP)))
-def test_stamped_records_bear_the_time_of_their_append(rows: list[Record], codec: Codec, target: Codec | None) -> None:
+def test_log_append_time_replaces_the_timestamps(rows: list[Record], codec: Codec, target: Codec | None) -> None:
     valid = validated(build_batch(rows, codec=codec), TopicRules(stamps=True, codec=target), now_ms=77)
     (header,) = valid.headers
     assert (valid.log_append_time_ms, header.max_timestamp) == (77, 77)
@@ -87,7 +87,7 @@ def alike(record: Record, count: int, step_ms: int) -> list[Record]:
     ),
     st.data(),
 )
-def test_the_short_way_takes_nothing_that_the_long_way_refuses(rows: list[Record], data: st.DataObject) -> None:
+def test_fast_validation_accepts_no_more_than_the_general_one(rows: list[Record], data: st.DataObject) -> None:
     batch = bytearray(build_batch(rows))
     for _ in range(data.draw(st.integers(0, 3))):
         batch[data.draw(st.integers(HEADER_SIZE, len(batch) - 1))] = data.draw(st.integers(0, 255))
@@ -100,7 +100,7 @@ def test_the_short_way_takes_nothing_that_the_long_way_refuses(rows: list[Record
         assert (valid.data, valid.headers) == (spoiled, [header])
 
 
-def test_ordinary_batches_take_the_short_way() -> None:
+def test_ordinary_batches_use_the_fast_validation() -> None:
     for count, size in ((1, 1), (1, 100), (500, 100), (2_000, 5)):
         batch = build_batch([Record(None, b"v" * size, 1_700_000_000_000 + n) for n in range(count)])
         assert plain_batch(batch, 1 << 20) == read_header(batch)
@@ -117,14 +117,14 @@ def test_ordinary_batches_take_the_short_way() -> None:
         max_size=100,
     )
 )
-def test_records_of_every_common_shape_take_the_short_way(shapes: list[tuple[bytes | None, bytes | None, int]]) -> None:
+def test_records_of_common_shapes_use_the_fast_validation(shapes: list[tuple[bytes | None, bytes | None, int]]) -> None:
     first = 1_700_000_000_000
     batch = build_batch([Record(None, None, first), *(Record(key, value, first + ms) for key, value, ms in shapes)])
     assert plain_batch(batch, 1 << 20) == read_header(batch)
 
 
 @given(st.sampled_from(Codec), st.binary(max_size=200), st.integers(1, 5))
-def test_records_of_garbage_are_refused_and_nothing_raises(codec: Codec, garbage: bytes, count: int) -> None:
+def test_garbage_records_are_rejected_without_other_errors(codec: Codec, garbage: bytes, count: int) -> None:
     for body in (garbage, pack(codec, garbage)):
         for target in (None, Codec.LZ4):
             data = batch_of(body, codec, count)
@@ -134,14 +134,14 @@ def test_records_of_garbage_are_refused_and_nothing_raises(codec: Codec, garbage
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_it_pauses_after_every_slice(codec: Codec) -> None:
+def test_validation_pauses_after_every_slice(codec: Codec) -> None:
     count = 10 * SLICE_RECORDS
     data = batch_of(pack(codec, tiny_records(count)), codec, count)
     work = validate(data, Append(TopicRules(), "orders-0", 0))
     assert sum(1 for _ in work) >= 9
 
 
-def test_packing_anew_pauses_within_a_large_block() -> None:
+def test_recompression_pauses_within_a_large_block() -> None:
     value = bytes(4 << 20)
     body = build_batch([Record(b"k", value)])[HEADER_SIZE:]
     one_chunk = batch_of(bytes(cramjam.snappy.compress_raw(body)), Codec.SNAPPY, 1)
@@ -149,7 +149,7 @@ def test_packing_anew_pauses_within_a_large_block() -> None:
     assert sum(1 for _ in work) >= len(value) // PIECE_BYTES
 
 
-def test_headers_by_the_thousand_pause_too() -> None:
+def test_validation_of_many_headers_pauses_too() -> None:
     many = tuple((str(n), None) for n in range(20 * SLICE_RECORDS))
     work = validate(build_batch([Record(b"k", b"v", 0, 0, many)]), Append(TopicRules(), "orders-0", 0))
     assert sum(1 for _ in work) >= 19
@@ -161,7 +161,7 @@ def refusal(rows: Iterable[Record], rules: TopicRules, now_ms: int = 0) -> Recor
     return refused.value
 
 
-def test_a_record_without_key_is_named_and_so_is_its_topic() -> None:
+def test_record_without_key_error_has_its_index_and_topic() -> None:
     refused = refusal([Record(b"k", b"v"), Record(None, b"v")], TopicRules(compacts=True))
     text = "Compacted topic cannot accept message without key in topic partition orders-0"
     assert refused.error == INVALID_RECORD and list(refused.record_errors) == [(1, text)]
@@ -171,7 +171,7 @@ def test_a_record_without_key_is_named_and_so_is_its_topic() -> None:
     )
 
 
-def test_a_time_out_of_range_is_named_with_the_range() -> None:
+def test_timestamp_out_of_range_error_has_the_range() -> None:
     refused = refusal([Record(b"k", b"v", 50)], TopicRules(before_max_ms=10, after_max_ms=20), now_ms=100)
     assert refused.error == INVALID_TIMESTAMP
     assert refused.record_errors[0].message == (
@@ -179,12 +179,12 @@ def test_a_time_out_of_range_is_named_with_the_range() -> None:
     )
 
 
-def test_a_limit_on_times_does_not_hold_where_the_broker_stamps() -> None:
+def test_timestamp_limit_is_ignored_for_log_append_time() -> None:
     rules = TopicRules(before_max_ms=10, after_max_ms=20, stamps=True)
     assert error_of(build_batch([Record(b"k", b"v", 50)]), rules, 100) == 0
 
 
-def test_millions_of_bad_records_do_not_make_millions_of_words() -> None:
+def test_error_message_of_many_bad_records_is_bounded() -> None:
     count = 3 * RECORD_ERRORS_MAX
     data = batch_of(pack(Codec.GZIP, tiny_records(count)), Codec.GZIP, count)
     with pytest.raises(RecordsRefused) as refused:
@@ -200,18 +200,18 @@ def test_a_batch_that_expands_too_far_is_too_large(codec: Codec) -> None:
     assert error_of(data) in (MESSAGE_TOO_LARGE, INVALID_RECORD)
 
 
-def test_a_record_in_many_pieces_is_put_together() -> None:
+def test_record_in_many_pieces_is_joined() -> None:
     noise = Random(1).randbytes(3 << 20)
     for codec in Codec:
         data = build_batch([Record(b"k", noise), Record(b"k", b"v")], codec=codec)
         assert error_of(data, TopicRules(max_message_bytes=4 << 20)) == 0
 
 
-def test_an_idempotent_batch_has_a_sequence() -> None:
+def test_idempotent_batch_requires_a_sequence() -> None:
     assert error_of(build_batch([Record(b"k", b"v")], producer_id=7, producer_epoch=0)) == INVALID_RECORD
 
 
-def test_work_in_slices_comes_to_the_same() -> None:
+def test_sliced_validation_has_the_same_result() -> None:
     rows = [Record(b"%d" % n, b"v" * (n % 300), n) for n in range(3 * SLICE_RECORDS)]
     data = build_batch(rows, codec=Codec.ZSTD)
     valid = whole(validate(data, Append(TopicRules(codec=Codec.NONE), "orders-0", 0)))

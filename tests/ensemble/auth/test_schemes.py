@@ -1,4 +1,4 @@
-"""Schemes and names, as Apache ZooKeeper 3.9.5 takes them (each table was checked against it)."""
+"""Authentication schemes and ACL ids, as Apache ZooKeeper 3.9.5 handles them (each table was checked against it)."""
 
 from __future__ import annotations
 
@@ -64,23 +64,23 @@ def test_ids_that_a_scheme_does_not_know(scheme: str, text: str) -> None:
         ("127.0.0.1", "nonsense", False),
     ],
 )
-def test_an_address_is_matched_by_its_leading_bits(address: str, network: str, expected: bool) -> None:
+def test_address_matches_by_its_leading_bits(address: str, network: str, expected: bool) -> None:
     assert within(address, network) is expected
     assert matches("ip", address, network) is expected
 
 
 @pytest.mark.parametrize("credentials", [b"14", b"-21", b"0", b"+7"])
-def test_the_key_scheme_takes_multiples_of_the_key(credentials: bytes) -> None:
+def test_key_scheme_accepts_multiples_of_the_key(credentials: bytes) -> None:
     assert opens(b"7", credentials) and opens(b"-7", credentials) and opens(b"0", credentials)
 
 
 @pytest.mark.parametrize("credentials", [b"8", b"", b" 7", b"x", b"7.0", b"\xff", b"2147483653"])
-def test_the_key_scheme_takes_nothing_else(credentials: bytes) -> None:
+def test_key_scheme_rejects_other_values(credentials: bytes) -> None:
     assert not opens(b"7", credentials)
     assert not opens(b"x", b"7") and not opens(b"", b"0")
 
 
-def test_addresses_are_named_as_java_names_them() -> None:
+def test_addresses_are_written_as_java_writes_them() -> None:
     assert canonical_address("::1") == "0:0:0:0:0:0:0:1"
     assert canonical_address("fe80::a00:1%eth0") == "fe80:0:0:0:0:0:a00:1"
     assert canonical_address("::ffff:10.0.0.1") == "10.0.0.1"
@@ -88,7 +88,7 @@ def test_addresses_are_named_as_java_names_them() -> None:
     assert canonical_address("unknown") == "unknown"
 
 
-def test_everybody_but_the_sasl_super_user_is_meant_by_its_own_id_alone() -> None:
+def test_acl_id_matches_its_own_id_only_except_sasl_super() -> None:
     assert matches("sasl", "ann", "ann")
     assert matches("sasl", "super", "ann")
     assert not matches("sasl", "bob", "ann")
@@ -111,27 +111,27 @@ def test_the_open_list_is_known_by_identity() -> None:
     assert fixed_up([ANYONE, ANYONE], ()) == OPEN_ACL
 
 
-def test_duplicates_go_and_the_empty_list_is_invalid() -> None:
+def test_duplicate_acls_are_removed_and_empty_list_is_invalid() -> None:
     one = ACL(1, "ip", "10.0.0.0/8")
     assert fixed_up([one, ANYONE, one], ()) == (one, ANYONE)
     assert fixed_up([], ()) is None
 
 
-def test_a_scheme_must_be_set_up_to_be_named() -> None:
+def test_scheme_without_configuration_is_rejected() -> None:
     entry = ACL(31, "sasl", "ann")
     assert fixed_up([entry], ()) is None
     assert fixed_up([entry], (), {"sasl"}) == (entry,)
     assert fixed_up([ACL(31, "digest", "a:b")], (), {"ip"}) is None
 
 
-def test_auth_stands_for_all_that_one_has_proved_but_not_for_an_address() -> None:
+def test_auth_id_expands_to_proved_identities_but_no_address() -> None:
     proved = (("ip", "10.0.0.1"), ("super", ""), ("digest", "u:x"), ("sasl", "u"))
     assert fixed_up([ACL(3, "auth", "")], proved, {"ip", "digest"}) == (ACL(3, "digest", "u:x"),)
     assert fixed_up([ACL(3, "auth", "")], proved[:2]) is None
 
 
-def test_a_list_that_becomes_too_long_for_a_log_or_a_snapshot_is_invalid() -> None:
-    """A client can prove to be as many as it likes, and each `auth` stands for all of them."""
+def test_acl_list_too_long_for_log_or_snapshot_is_invalid() -> None:
+    """A client can add any number of identities, and each `auth` id expands to all of them."""
     proved = tuple(("digest", f"user{i}:{'x' * 27}=") for i in range(200))
     asked = [ACL(32 * i + 31, "auth", "") for i in range(1, 8001)]
     assert fixed_up(asked, proved) is None
@@ -139,8 +139,8 @@ def test_a_list_that_becomes_too_long_for_a_log_or_a_snapshot_is_invalid() -> No
     assert few is not None and len(few) == 50 * 200
 
 
-def test_equal_lists_are_one_object_and_none_is_kept_for_good_that_nobody_has() -> None:
-    """A hundred long lists, set one after the other on one znode, stayed in memory with 1 MiB each, on every server."""
+def test_equal_acl_lists_share_one_object_and_unused_are_freed() -> None:
+    """100 long lists, set one after the other on one znode, stayed in memory with 1 MiB each, on every server."""
     first = interned([ACL(1, "digest", "u:first")])
     assert interned([ACL(1, "digest", "u:first")]) is first
     for way in range(11):
@@ -150,9 +150,9 @@ def test_equal_lists_are_one_object_and_none_is_kept_for_good_that_nobody_has() 
 
 
 def test_the_super_user_passes_every_acl() -> None:
-    nobody = (ACL(31, "digest", "u:x"),)
-    assert allows(nobody, 1, (("super", ""),))
-    assert not allows(nobody, 1, (("ip", "10.0.0.1"), ("digest", "v:x")))
+    other_user = (ACL(31, "digest", "u:x"),)
+    assert allows(other_user, 1, (("super", ""),))
+    assert not allows(other_user, 1, (("ip", "10.0.0.1"), ("digest", "v:x")))
     assert not allows(READ_ACL, 2, (("digest", "u:x"),))
 
 
@@ -164,7 +164,7 @@ def test_masked_lists_hide_hashes_only() -> None:
 # -- policy ----------------------------------------------------------------------------------------------------------
 
 
-def test_nobody_is_super_unless_configured() -> None:
+def test_super_user_requires_configuration() -> None:
     assert AuthPolicy().authenticate("digest", b"super:test", ()) == (("digest", digest_of("super:test")),)
     policy = AuthPolicy(super_digest=digest_of("super:test"))
     assert policy.authenticate("digest", b"super:test", ())[0] == ("super", "")
@@ -189,7 +189,7 @@ def test_an_auth_packet_cannot_name_any_other_scheme() -> None:
     assert AuthPolicy(schemes=frozenset({"ip"})).authenticate("digest", b"a:b", ()) == ()
 
 
-def test_a_policy_shows_no_secret() -> None:
+def test_policy_repr_contains_no_secret() -> None:
     policy = AuthPolicy(super_digest="super:topsecret", sasl_users={"ann": "topsecret"}, x509_super_user="CN=a")
     assert "topsecret" not in f"{policy!r} {policy}"
 
@@ -216,7 +216,7 @@ def certificate(*relative: bytes) -> bytes:
 CN, ORG, C, MAIL = b"\x55\x04\x03", b"\x55\x04\x0a", b"\x55\x04\x06", b"\x2a\x86\x48\x86\xf7\x0d\x01\x09\x01"
 
 
-def test_a_subject_reads_as_rfc_2253_has_it() -> None:
+def test_subject_is_formatted_as_in_rfc_2253() -> None:
     ann = certificate(attribute(C, b"DE", 0x13), attribute(ORG, b"Zabka, Inc."), attribute(CN, b"ann"))
     assert subject_of(ann) == "CN=ann,O=Zabka\\, Inc.,C=DE"
     assert subject_of(certificate(attribute(CN, b" a  ") + attribute(ORG, "ö".encode()))) == "CN=\\ a\\ \\ +O=ö"
@@ -266,12 +266,12 @@ def test_users_come_from_a_section_of_the_login_configuration() -> None:
         (f"Server {{ {DIGEST_MODULE} required", "Server", "does not end in ;"),
     ],
 )  # fmt: skip
-def test_a_malformed_login_configuration_is_named(text: str, section: str, message: str) -> None:
+def test_malformed_login_configuration_is_reported(text: str, section: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         digest_users(text, section)
 
 
-# -- whatever somebody sends -----------------------------------------------------------------------------------------
+# -- arbitrary input -------------------------------------------------------------------------------------------------
 
 TEXTS = st.one_of(
     st.text(), st.text(alphabet='CN=,;+\\"#0af<>:./@ %'), st.text(alphabet="0123456789.:/-", max_size=9000)
@@ -279,7 +279,7 @@ TEXTS = st.one_of(
 
 
 @given(TEXTS, TEXTS)
-def test_no_text_of_an_id_or_address_raises(one: str, other: str) -> None:
+def test_id_or_address_text_never_raises(one: str, other: str) -> None:
     for scheme in ("ip", "digest", "sasl", "x509", "nope"):
         is_valid(scheme, one)
         matches(scheme, one, other)
@@ -287,7 +287,7 @@ def test_no_text_of_an_id_or_address_raises(one: str, other: str) -> None:
 
 
 @given(st.binary())
-def test_no_bytes_of_a_certificate_raise_anything_but_malformed(data: bytes) -> None:
+def test_certificate_bytes_raise_only_malformed(data: bytes) -> None:
     for each in (data, certificate(data), certificate(attribute(data, data)), certificate(attribute(CN, data, 0x1E))):
         try:
             assert isinstance(subject_of(each), str)
@@ -296,7 +296,7 @@ def test_no_bytes_of_a_certificate_raise_anything_but_malformed(data: bytes) -> 
 
 
 @given(TEXTS)
-def test_no_text_of_a_login_configuration_raises_anything_but_a_value_error(text: str) -> None:
+def test_login_configuration_parser_raises_only_value_error(text: str) -> None:
     for each in (text, f"Server {{ {text} }};", f"Server {{ {DIGEST_MODULE} required {text}; }};"):
         try:
             digest_users(each, "Server")
@@ -307,6 +307,6 @@ def test_no_text_of_a_login_configuration_raises_anything_but_a_value_error(text
 @pytest.mark.parametrize(
     "identity", ["C=," * 5_000, "C=," * 300_000, "9" * 5000, "1.2.3." + "4" * 5000, "=" * 900_000, "C=a\\" * 200_000]
 )
-def test_an_endless_id_costs_no_more_than_reading_it(identity: str) -> None:
+def test_very_long_id_costs_linear_time(identity: str) -> None:
     for scheme in ("ip", "digest", "sasl", "x509"):
         is_valid(scheme, identity)

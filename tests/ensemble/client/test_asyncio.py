@@ -1,4 +1,4 @@
-"""The client's TCP shell: framing, one write a turn, and what bad bytes and faulty links do to it."""
+"""The client's TCP shell: framing, one write per turn, and its reaction to bad bytes and faulty links."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_frames_are_found_however_they_are_cut(write: Write) -> None:
             assert client.session_id == 7
             futures = [client.get("/a", events.append) for _ in range(3)]
             assert [await future for future in futures] == [(b"data", STAT)] * 3
-            await client.sync("/")  # its answer comes behind the event
+            await client.sync("/")  # the reply follows the event
             assert events[0][:2] == (EventType.DATA_CHANGED, "/a")
             assert events[0].zxid == 9, "the transaction that fired it, as ZooKeeper 3.9 tells it"
 
@@ -135,7 +135,7 @@ def test_frames_are_found_however_they_are_cut(write: Write) -> None:
     ],
     ids=["negative length", "huge length", "half header", "no body", "http", "wrong xid", "unknown event"],
 )
-def test_bytes_that_are_no_answer_break_that_connection_alone(spoil: bytes) -> None:
+def test_invalid_reply_breaks_its_connection_only(spoil: bytes) -> None:
     async def scenario() -> None:
         async with Server() as server, connect(server.hosts) as client:
             server.spoil = spoil
@@ -158,7 +158,7 @@ def test_a_large_reply_arrives_whole() -> None:
 
 
 class Recorder(asyncio.Transport):
-    """A transport that keeps what is written."""
+    """A transport that keeps the written data."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -203,7 +203,7 @@ def test_a_refused_connection_moves_on_to_the_next_server() -> None:
     run(scenario)
 
 
-def test_a_cut_link_suspends_the_session_and_its_heal_resumes_it() -> None:
+def test_cut_link_suspends_the_session_until_it_heals() -> None:
     async def scenario() -> None:
         async with Server() as server:
             faults = LinkFaults({server.hosts: "peer-1"})
@@ -224,7 +224,7 @@ def test_a_cut_link_suspends_the_session_and_its_heal_resumes_it() -> None:
     run(scenario)
 
 
-def test_leaving_the_block_while_no_server_answers_ends() -> None:
+def test_leaving_the_block_ends_even_if_no_server_answers() -> None:
     async def scenario() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1), connect("127.0.0.1:1"):

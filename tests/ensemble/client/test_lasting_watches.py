@@ -1,4 +1,4 @@
-"""The client's lasting watches and rarer questions, over a real service, in virtual time."""
+"""The client's lasting watches and less common requests, over a real service, in virtual time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def paths(events: list[WatchEvent]) -> list[tuple[EventType, str]]:
 
 
 class ServedConnection(FakeConnection):
-    """A connection to a service; what the service answers comes back a moment later."""
+    """A connection to a service, which delivers the service's replies a moment later."""
 
     def __init__(self, world: Served, host: str, receiver: Receiver) -> None:
         super().__init__(world, host, receiver)
@@ -42,7 +42,7 @@ class ServedConnection(FakeConnection):
 
 
 class Served(FakeEnsemble):
-    """A connector to a service: every frame that a client sends is answered by it."""
+    """A connector to a service that answers every frame of a client."""
 
     def __init__(self, rules: TreeRules) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Served(FakeEnsemble):
                     each.deliver(answer)
 
     def cut(self, number: int = 0) -> None:
-        """Break the number-th client's connection; it comes back by itself."""
+        """Break the number-th client's connection; the client reconnects by itself."""
         connection = [each for each in self.connections if not each.closed][number]
         assert isinstance(connection, ServedConnection)
         connection.drop()
@@ -97,24 +97,24 @@ def fails(world: FakeEnsemble, future: Any) -> type[ZooKeeperError]:
     return found
 
 
-def test_a_lasting_watch_is_told_again_and_again() -> None:
+def test_lasting_watch_is_notified_repeatedly() -> None:
     world = served()
     writer, watcher = world.clients()
-    told: list[WatchEvent] = []
-    world.run(watcher.add_watch("/a", told.append))
+    received: list[WatchEvent] = []
+    world.run(watcher.add_watch("/a", received.append))
     for future in (writer.create("/a"), writer.set("/a", b"1"), writer.create("/a/b"), writer.set("/a/b", b"2")):
         world.run(future)
     world.advance(10)
-    assert paths(told) == [(CREATED, "/a"), (DATA, "/a"), (CHILDREN, "/a")]
+    assert paths(received) == [(CREATED, "/a"), (DATA, "/a"), (CHILDREN, "/a")]
 
 
-def test_a_recursive_watch_is_told_of_its_subtree_without_children_changed() -> None:
+def test_recursive_watch_gets_subtree_events_but_no_child_events() -> None:
     world = served()
     writer, watcher = world.clients("a:1", "a:1/app")
-    told: list[WatchEvent] = []
+    received: list[WatchEvent] = []
     children: list[WatchEvent] = []
     world.run(writer.create("/app"))
-    world.run(watcher.add_watch("/", told.append, recursive=True))
+    world.run(watcher.add_watch("/", received.append, recursive=True))
     world.run(watcher.get_children("/", children.append))
     for future in (
         writer.create("/app/x"),
@@ -124,32 +124,32 @@ def test_a_recursive_watch_is_told_of_its_subtree_without_children_changed() -> 
     ):
         world.run(future)
     world.advance(10)
-    assert paths(told) == [(CREATED, "/x"), (DATA, "/x"), (DELETED, "/x")], "paths without the chroot"
+    assert paths(received) == [(CREATED, "/x"), (DATA, "/x"), (DELETED, "/x")], "paths without the chroot"
     assert paths(children) == [(CHILDREN, "/")], "told for the other watch's sake"
 
 
 def test_lasting_watches_are_armed_again_after_a_reconnect() -> None:
     world = served()
     writer, watcher = world.clients()
-    told: list[WatchEvent] = []
+    received: list[WatchEvent] = []
     world.run(writer.create("/a"))
-    world.run(watcher.add_watch("/a", told.append))
-    world.run(watcher.add_watch("/", told.append, recursive=True))
-    world.run(watcher.get("/a", told.append))
+    world.run(watcher.add_watch("/a", received.append))
+    world.run(watcher.add_watch("/", received.append, recursive=True))
+    world.run(watcher.get("/a", received.append))
     world.cut(1)
     world.run(writer.set("/a", b"missed by the lasting ones"))
     world.advance(100)
-    assert paths(told) == [(DATA, "/a")], "the one-shot watch is told what it missed"
+    assert paths(received) == [(DATA, "/a")], "the one-shot watch is told what it missed"
     world.run(writer.set("/a", b"heard"))
     world.run(writer.create("/b"))
     world.advance(10)
-    assert paths(told[1:]) == [(DATA, "/a"), (CREATED, "/b")], "one watcher is told once of one event"
+    assert paths(received[1:]) == [(DATA, "/a"), (CREATED, "/b")], "one watcher is told once of one event"
     sent = [m for m in world.last.sent if isinstance(m, Request) and m.op == OpCode.SET_WATCHES2]
     assert len(sent) == 1 and isinstance(sent[0].body, SetWatches2)
     assert (sent[0].body.persistent_watches, sent[0].body.persistent_recursive_watches) == (["/a"], ["/"])
 
 
-def test_a_watch_that_was_refused_is_not_left() -> None:
+def test_rejected_watch_is_not_kept() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     world.scripted[OpCode.ADD_WATCH] = lambda connection, request: Reply(request.xid, 1, ErrorCode.UNIMPLEMENTED)
@@ -159,28 +159,29 @@ def test_a_watch_that_was_refused_is_not_left() -> None:
     assert not [m for m in world.last.sent if isinstance(m, Request) and m.op == OpCode.SET_WATCHES2]
 
 
-def test_a_removed_watch_is_told_what_it_was_and_nothing_after() -> None:
+def test_removed_watch_gets_its_type_and_no_later_event() -> None:
     world = served()
     writer, watcher = world.clients()
-    told: list[WatchEvent] = []
+    received: list[WatchEvent] = []
     world.run(writer.create("/a"))
     for future in (
-        watcher.get("/a", told.append), watcher.get_children("/a", told.append), watcher.add_watch("/a", told.append),
-        watcher.add_watch("/a", told.append, recursive=True),
+        watcher.get("/a", received.append), watcher.get_children("/a", received.append),
+        watcher.add_watch("/a", received.append),
+        watcher.add_watch("/a", received.append, recursive=True),
     ):  # fmt: skip
         world.run(future)
     world.run(watcher.remove_watches("/a", kind=WatcherType.DATA))
-    assert paths(told) == [(EventType.DATA_WATCH_REMOVED, "/a")]
+    assert paths(received) == [(EventType.DATA_WATCH_REMOVED, "/a")]
     world.run(watcher.remove_watches("/a"))
-    assert paths(told[1:]) == [(EventType.CHILD_WATCH_REMOVED, "/a"), (EventType.PERSISTENT_WATCH_REMOVED, "/a")]
+    assert paths(received[1:]) == [(EventType.CHILD_WATCH_REMOVED, "/a"), (EventType.PERSISTENT_WATCH_REMOVED, "/a")]
     assert len(world.ensemble.services[0].watches) == 0
     assert fails(world, watcher.remove_watches("/a")) is NoWatcher
     world.run(writer.set("/a", b""))
     world.advance(10)
-    assert len(told) == 3
+    assert len(received) == 3
 
 
-def test_one_of_two_watchers_goes_and_the_servers_watch_stays() -> None:
+def test_removing_one_of_two_watchers_keeps_the_servers_watch() -> None:
     world = served()
     writer, watcher = world.clients()
     one: list[WatchEvent] = []
@@ -199,7 +200,7 @@ def test_one_of_two_watchers_goes_and_the_servers_watch_stays() -> None:
 
 @pytest.mark.parametrize("connected", [True, False], ids=["under way", "waiting for a connection"])
 @pytest.mark.parametrize("leave", [Client.get, Client.exists, Client.get_children, Client.add_watch])
-def test_a_watch_that_is_asked_for_when_another_goes_from_its_path_is_told(leave: Any, connected: bool) -> None:
+def test_watch_added_while_another_is_removed_is_notified(leave: Any, connected: bool) -> None:
     world = served()
     writer, watcher = world.clients()
     one: list[WatchEvent] = []
@@ -221,16 +222,16 @@ def test_a_watch_that_is_asked_for_when_another_goes_from_its_path_is_told(leave
     assert {event.type for event in two} and {event.type for event in two} <= {DATA, CHILDREN}
 
 
-def test_expiry_tells_lasting_watchers_too() -> None:
+def test_session_expiry_notifies_lasting_watchers() -> None:
     world = served()
     (client,) = world.clients("a:1")
-    told: list[WatchEvent] = []
-    world.run(client.add_watch("/a", told.append))
+    received: list[WatchEvent] = []
+    world.run(client.add_watch("/a", received.append))
     client._session.expire()
-    assert paths(told) == [(NONE, "/a")]
+    assert paths(received) == [(NONE, "/a")]
 
 
-def test_many_lasting_watches_are_re_armed_in_requests_below_the_packet_limit() -> None:
+def test_many_lasting_watches_are_rearmed_below_packet_limit() -> None:
     watches = Watches()
     paths = [f"/watched/{'x' * 200}{i:05}" for i in range(3_000)]
     for i, path in enumerate(paths):
@@ -266,13 +267,13 @@ def test_containers_and_times_to_live() -> None:
     assert sorted(world.ensemble.services[0].tree.lapsing) == ["/c", "/t0000000001"]
 
 
-def test_a_time_to_live_needs_servers_that_offer_it() -> None:
+def test_ttl_requires_servers_that_support_it() -> None:
     world = served()
     (client,) = world.clients("a:1")
     assert fails(world, client.create_with_ttl("/t", ttl_ms=1)) is Unimplemented
 
 
-def test_who_am_i_ephemerals_and_children_numbers_are_asked_for() -> None:
+def test_client_requests_who_am_i_ephemerals_and_children_count() -> None:
     world = served()
     writer, client = world.clients("a:1", "a:1/app")
     world.run(writer.create("/app"))

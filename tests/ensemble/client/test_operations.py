@@ -167,7 +167,7 @@ def test_a_chroot_is_put_before_every_path_and_taken_off_again() -> None:
     assert [event[:2] for event in events] == [(EventType.DATA_CHANGED, "/"), (EventType.CHILDREN_CHANGED, "/x")]
 
 
-def test_a_missing_chroot_is_made_from_the_first_znode_that_is_missing() -> None:
+def test_missing_chroot_is_created_from_its_first_missing_znode() -> None:
     world = FakeEnsemble()
     client, _ = world.started("a:1/data/kafka/blue")
     standing = {"/data"}
@@ -187,21 +187,21 @@ def test_a_missing_chroot_is_made_from_the_first_znode_that_is_missing() -> None
     assert "/data" not in asked, "nobody who may not write to the root is asked to"
 
 
-def test_a_chroot_that_somebody_else_makes_meanwhile_is_no_error() -> None:
+def test_chroot_created_concurrently_is_no_error() -> None:
     world = FakeEnsemble()
     client, _ = world.started("a:1/kafka")
     world.scripted[OpCode.CREATE2] = world.fail_with(ErrorCode.NODE_EXISTS)
     world.run(client.create_chroot())
 
 
-def test_without_a_chroot_there_is_nothing_to_make() -> None:
+def test_missing_chroot_creates_no_znode() -> None:
     world = FakeEnsemble()
     client, _ = world.started("a:1")
     world.run(client.create_chroot())
     assert world.last.requests() == []
 
 
-def test_every_known_code_has_an_exception_that_says_it() -> None:
+def test_every_known_error_code_has_its_exception() -> None:
     for code in ErrorCode:
         if code not in (ErrorCode.OK, ErrorCode.SYSTEM_ERROR):
             assert error_for(code).code is code

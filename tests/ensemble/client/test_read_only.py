@@ -1,4 +1,4 @@
-"""A client that puts up with a read-only server, and leaves it for one that takes writes; in virtual time."""
+"""A client that accepts a read-only server, and leaves it for a writable one; in virtual time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NEW, RESUMED = (0, bytes(16)), (0x1000, PASSWORD)
 
 
 class Partitioned(FakeEnsemble):
-    """An ensemble of which only `writable` has a leader."""
+    """An ensemble where only the servers `writable` have a leader."""
 
     def __init__(self, writable: str = "") -> None:
         super().__init__()
@@ -30,11 +30,11 @@ class Partitioned(FakeEnsemble):
         read_only = self.last.host != self.writable
         return msgspec.structs.replace(super().open_session(request), read_only=read_only)
 
-    def ask_word(self, host: str, word: str, heard: Callable[[str], None]) -> None:
+    def ask_word(self, host: str, word: str, on_reply: Callable[[str], None]) -> None:
         assert word == "isro"
         self.asked.append((self.now_ms, host))
         answer = "" if host in self.refusing else "rw" if host == self.writable else "ro"
-        self.scheduler.after(1_000, lambda: heard(answer))
+        self.scheduler.after(1_000, lambda: on_reply(answer))
 
     def begin(self, hosts: str = "a:1,b:2,c:3") -> tuple[Client, list[SessionState]]:
         client = Client(hosts, self, self.runtime, session_timeout_ms=6_000, read_only=True, asker=self)
@@ -49,14 +49,14 @@ class Partitioned(FakeEnsemble):
         return request.session_id, request.password
 
 
-def test_a_read_only_server_serves_a_client_that_asked_for_it() -> None:
+def test_read_only_server_serves_a_client_that_allows_it() -> None:
     world = Partitioned()
     client, states = world.begin()
     assert states == [READ_ONLY] and client.state is READ_ONLY
     assert world.run(client.get("/a"))[0] == b"/a"
 
 
-def test_a_read_only_client_asks_the_other_servers_in_turn_less_and_less_often() -> None:
+def test_read_only_client_probes_other_servers_with_backoff() -> None:
     world = Partitioned()
     world.begin()
     start_ms = world.now_ms
@@ -68,7 +68,7 @@ def test_a_read_only_client_asks_the_other_servers_in_turn_less_and_less_often()
     assert {host for _, host in world.asked} == {"a:1", "b:2", "c:3"}
 
 
-def test_a_read_only_client_moves_to_a_server_with_a_leader_as_soon_as_one_is_found() -> None:
+def test_read_only_client_moves_to_first_server_with_a_leader() -> None:
     world = Partitioned()
     client, states = world.begin()
     world.refusing = {"c:3"}
@@ -82,7 +82,7 @@ def test_a_read_only_client_moves_to_a_server_with_a_leader_as_soon_as_one_is_fo
     assert len(world.asked) == asked, "nothing is looked for any more"
 
 
-def test_a_session_of_a_read_only_server_is_worth_nothing_elsewhere() -> None:
+def test_session_of_a_read_only_server_is_invalid_elsewhere() -> None:
     world = Partitioned()
     client, states = world.begin()
     first = client.session_id
@@ -93,7 +93,7 @@ def test_a_session_of_a_read_only_server_is_worth_nothing_elsewhere() -> None:
     assert world.session_asked_for() == NEW and client.session_id != first
 
 
-def test_a_session_that_a_leader_knows_is_kept_whatever_comes() -> None:
+def test_session_known_to_a_leader_is_kept_on_read_only_servers() -> None:
     world = Partitioned(writable="a:1")
     _, states = world.begin("a:1")
     assert states == [CONNECTED]
@@ -106,7 +106,7 @@ def test_a_session_that_a_leader_knows_is_kept_whatever_comes() -> None:
     assert world.session_asked_for() == RESUMED
 
 
-def test_closing_a_session_ends_its_search_for_a_server_that_takes_writes() -> None:
+def test_closing_a_session_ends_its_search_for_a_writable_server() -> None:
     world = Partitioned()
     client, _ = world.begin()
     world.run(client.close())
@@ -114,16 +114,16 @@ def test_closing_a_session_ends_its_search_for_a_server_that_takes_writes() -> N
     assert world.asked == []
 
 
-def test_words_are_asked_over_tcp_and_silence_is_no_answer() -> None:
+def test_four_letter_words_use_tcp_and_time_out() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if await reader.readexactly(4) == b"isro":
             writer.write(b"rw")
         writer.close()
 
     async def ask(connector: AsyncioConnector, server: str) -> str:
-        heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        connector.ask_word(server, "isro", heard.set_result)
-        return await heard
+        reply: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        connector.ask_word(server, "isro", reply.set_result)
+        return await reply
 
     async def main() -> None:
         connector = AsyncioConnector()

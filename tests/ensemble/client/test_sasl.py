@@ -1,4 +1,4 @@
-"""The client's side of SASL: DIGEST-MD5 itself, and where in a session's life it has its place; in virtual time."""
+"""The client's side of SASL: DIGEST-MD5 itself, and its place in the life of a session; in virtual time."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def test_the_example_of_rfc_2831() -> None:
     assert proof(secret, nonce, cnonce, f":{uri}") == b"ea40f60335c427b5527b84dbabcdfffd"
 
 
-def test_client_and_server_convince_each_other() -> None:
+def test_client_and_server_authenticate_each_other() -> None:
     client, other = DigestMd5Client(USER, PASSWORD, "cnonce"), server()
     user, answer = other.verify(client.respond(other.challenge()))
     assert user == USER
     client.check(answer)
 
 
-def test_a_server_that_does_not_know_the_password_is_found_out() -> None:
+def test_server_without_the_password_is_detected() -> None:
     client = DigestMd5Client(USER, PASSWORD, "cnonce")
     client.respond(server().challenge())
     with pytest.raises(SaslError, match="does not know"):
@@ -49,7 +49,7 @@ def test_a_server_that_does_not_know_the_password_is_found_out() -> None:
     "challenge",
     [b"", b"garbage", b'realm="r"', b'nonce="n",algorithm=md5', b'nonce="n",algorithm=md5-sess,qop="auth-int"'],
 )
-def test_a_challenge_that_the_client_does_not_speak_is_an_error(challenge: bytes) -> None:
+def test_unsupported_challenge_is_an_error(challenge: bytes) -> None:
     with pytest.raises(SaslError):
         DigestMd5Client(USER, PASSWORD, "cnonce").respond(challenge)
 
@@ -58,7 +58,7 @@ def test_a_challenge_that_the_client_does_not_speak_is_an_error(challenge: bytes
 
 
 class Guarded(FakeEnsemble):
-    """Servers that speak SASL."""
+    """Servers that require SASL."""
 
     def __init__(self, users: dict[str, str] | None = None) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ def test_no_request_leaves_before_the_client_is_authenticated() -> None:
     assert xids == [1, 2, AUTH_XID, 3]
 
 
-def test_every_connection_is_authenticated_anew() -> None:
+def test_every_new_connection_is_authenticated_again() -> None:
     world = Guarded()
     _, states = world.session()
     world.advance(100)
@@ -113,7 +113,7 @@ def test_every_connection_is_authenticated_anew() -> None:
     assert world.ops() == [OpCode.SASL, OpCode.SASL] and len(world.negotiations) == 2
 
 
-def test_a_refusal_ends_the_session_and_whatever_waits() -> None:
+def test_rejected_sasl_ends_the_session_and_waiting_calls() -> None:
     world = Guarded(users={})
     session, states = world.session()
     early = session.request(OpCode.EXISTS, PathWatchRequest("/a", False))
@@ -123,7 +123,7 @@ def test_a_refusal_ends_the_session_and_whatever_waits() -> None:
         early.result()
 
 
-def test_a_server_without_sasl_is_a_refusal() -> None:
+def test_server_without_sasl_is_an_auth_failure() -> None:
     world = Guarded()
     world.scripted[OpCode.SASL] = lambda connection, request: Reply(request.xid, 0, 0, SaslResponse(None))
     session, states = world.session()
@@ -131,7 +131,7 @@ def test_a_server_without_sasl_is_a_refusal() -> None:
     assert states == [SessionState.CLOSED] and session.auth_failed
 
 
-def test_a_connection_lost_in_between_is_just_lost() -> None:
+def test_connection_lost_during_sasl_is_an_ordinary_loss() -> None:
     world = Guarded()
     world.scripted[OpCode.SASL] = lambda connection, request: connection.drop()
     session, states = world.session()

@@ -26,7 +26,7 @@ CONNECTED, SUSPENDED, EXPIRED = SessionState.CONNECTED, SessionState.SUSPENDED, 
 
 
 async def outcome(awaitable: Any) -> Any:
-    """What a call came to: its value, or the type of what it raised."""
+    """Return the result of a call: its value, or the type of the exception that it raised."""
     try:
         return await awaitable
     except ZooKeeperError as error:
@@ -60,7 +60,7 @@ def test_requests_leave_at_the_call_in_order_and_without_waiting() -> None:
     assert all(future.done() for future in futures)
 
 
-def test_hosts_are_tried_in_an_order_of_the_clients_own() -> None:
+def test_hosts_are_tried_in_random_order() -> None:
     orders = set()
     for seed in range(12):
         world = FakeEnsemble(seed)
@@ -73,7 +73,7 @@ def test_hosts_are_tried_in_an_order_of_the_clients_own() -> None:
     assert len(orders) > 3
 
 
-def test_a_round_of_all_servers_is_quick_and_rounds_are_apart_by_a_growing_pause() -> None:
+def test_server_round_is_fast_and_rounds_have_growing_pauses() -> None:
     world = FakeEnsemble()
     world.refusing = {"a:1", "b:2", "c:3"}
     client = world.client()
@@ -88,7 +88,7 @@ def test_a_round_of_all_servers_is_quick_and_rounds_are_apart_by_a_growing_pause
     assert client.last_failure.endswith("refused")
 
 
-def test_a_server_that_accepts_and_says_nothing_is_left_after_its_share_of_the_timeout() -> None:
+def test_silent_server_is_left_after_its_share_of_the_timeout() -> None:
     world = FakeEnsemble()
     world.silent = True
     client = world.client()
@@ -97,7 +97,7 @@ def test_a_server_that_accepts_and_says_nothing_is_left_after_its_share_of_the_t
     assert [at for at, _ in world.attempts] == [0, 2_000, 4_000]
 
 
-def test_after_a_loss_the_next_server_is_tried_at_once_with_the_same_session() -> None:
+def test_lost_connection_tries_next_server_with_same_session() -> None:
     world = FakeEnsemble()
     client, states = world.started()
     world.run(client.set("/a", b""))
@@ -110,7 +110,7 @@ def test_after_a_loss_the_next_server_is_tried_at_once_with_the_same_session() -
     assert client.session_id == 0x1000
 
 
-def test_calls_in_flight_fail_with_connection_loss_and_later_ones_wait() -> None:
+def test_calls_in_flight_fail_on_loss_and_later_calls_wait() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     world.muted = True
@@ -125,7 +125,7 @@ def test_calls_in_flight_fail_with_connection_loss_and_later_ones_wait() -> None
     assert [request.xid for request in world.last.requests()] == [3], "xids go on, as ClientCnxn's do"
 
 
-def test_a_ping_goes_out_after_a_third_of_the_timeout_without_a_request() -> None:
+def test_idle_client_pings_after_a_third_of_the_timeout() -> None:
     world = FakeEnsemble()
     _client, states = world.started()
     world.advance(1_990)
@@ -137,7 +137,7 @@ def test_a_ping_goes_out_after_a_third_of_the_timeout_without_a_request() -> Non
     assert states == [CONNECTED]
 
 
-def test_requests_stand_in_for_pings() -> None:
+def test_requests_replace_pings() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     for _ in range(10):
@@ -159,7 +159,7 @@ def test_a_server_silent_for_two_thirds_of_the_timeout_is_left() -> None:
     assert "nothing heard" in client.last_failure
 
 
-def test_a_client_that_was_itself_stalled_lets_waiting_answers_in_before_it_judges() -> None:
+def test_stalled_client_reads_waiting_replies_before_timing_out() -> None:
     world = FakeEnsemble()
     _client, states = world.started()
     world.runtime.pause()
@@ -170,7 +170,7 @@ def test_a_client_that_was_itself_stalled_lets_waiting_answers_in_before_it_judg
     assert len(world.connections) == 1
 
 
-def test_expiry_fails_everything_fires_watchers_once_and_waits_for_renew() -> None:
+def test_expiry_fails_all_calls_and_waits_for_renew() -> None:
     world = FakeEnsemble()
     client, states = world.started()
     events: list[WatchEvent] = []
@@ -191,11 +191,11 @@ def test_expiry_fails_everything_fires_watchers_once_and_waits_for_renew() -> No
     assert (client.session_id, client.state) == (0x1001, CONNECTED)
     assert world.run(outcome(client.get("/a")))[0] == b"/a"
     assert events == [WatchEvent(EventType.NONE, "/a")]
-    # The new session must not be served an older state than the old one saw.
+    # The new session must not see an older state than the old one did.
     assert world.last.sent[0] == ConnectRequest(0, 2, 6_000, 0, bytes(16), False)
 
 
-def test_a_request_answered_with_session_expired_ends_the_session() -> None:
+def test_reply_session_expired_ends_the_session() -> None:
     world = FakeEnsemble()
     client, states = world.started()
     world.scripted[OpCode.SET_DATA] = world.fail_with(ErrorCode.SESSION_EXPIRED)
@@ -203,7 +203,7 @@ def test_a_request_answered_with_session_expired_ends_the_session() -> None:
     assert states == [CONNECTED, EXPIRED]
 
 
-def test_a_moved_session_is_taken_up_at_the_next_server() -> None:
+def test_moved_session_is_resumed_at_the_next_server() -> None:
     world = FakeEnsemble()
     client, states = world.started()
     world.scripted[OpCode.SET_DATA] = world.fail_with(ErrorCode.SESSION_MOVED)
@@ -212,7 +212,7 @@ def test_a_moved_session_is_taken_up_at_the_next_server() -> None:
     assert states == [CONNECTED, SUSPENDED, CONNECTED]
 
 
-def test_watches_left_are_re_armed_on_the_next_server_before_anything_else() -> None:
+def test_watches_are_rearmed_on_the_next_server_first() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     events: list[WatchEvent] = []
@@ -239,7 +239,7 @@ def test_watches_left_are_re_armed_on_the_next_server_before_anything_else() -> 
     ]
 
 
-def test_many_watches_are_re_armed_in_requests_below_the_packet_limit() -> None:
+def test_many_watches_are_rearmed_below_packet_limit() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     paths = [f"/watched/{'x' * 200}{i:05}" for i in range(3_000)]
@@ -268,7 +268,7 @@ def test_a_read_that_was_lost_leaves_no_watch() -> None:
     assert all(not isinstance(m, Request) or m.xid != SET_WATCHES_XID for m in world.last.sent)
 
 
-def test_only_replies_advance_the_zxid_that_watches_are_re_armed_from() -> None:
+def test_rearm_zxid_advances_only_with_replies() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     world.run(client.get("/a", lambda event: None))
@@ -300,7 +300,7 @@ def test_a_reply_out_of_order_drops_the_server() -> None:
     assert states == [CONNECTED, SUSPENDED, CONNECTED]
 
 
-def test_a_server_that_opens_sessions_and_serves_nothing_is_not_hammered() -> None:
+def test_server_that_opens_sessions_but_fails_is_not_hammered() -> None:
     world = FakeEnsemble()
     world.dropping = True
     _client, states = world.started("a:1")
@@ -335,7 +335,7 @@ def test_close_without_a_server_gives_up_after_its_wait() -> None:
     assert client.state is SessionState.CLOSED
 
 
-def test_close_in_a_gap_still_ends_the_session_when_the_next_server_answers() -> None:
+def test_close_during_disconnect_ends_session_at_next_server() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     world.last.drop()
@@ -345,7 +345,7 @@ def test_close_in_a_gap_still_ends_the_session_when_the_next_server_answers() ->
 
 
 def test_a_session_that_is_closing_cannot_be_renewed() -> None:
-    """Or whoever renews at each SessionExpired goes round for ever, without ever waiting: seed 300074."""
+    """Otherwise a program that renews at each SessionExpired loops without ever waiting: seed 300074."""
     world = FakeEnsemble()
     client, _ = world.started()
     closing = world.runtime.spawn(client.close(), "close")
@@ -377,7 +377,7 @@ def test_start_raises_when_the_client_is_closed_meanwhile() -> None:
     assert starting.done() and starting.result is SessionExpired
 
 
-def test_auth_is_repeated_on_every_connection_before_anything_else() -> None:
+def test_auth_is_sent_first_on_every_connection() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     world.run(client.add_auth("digest", b"u:p"))
@@ -396,7 +396,7 @@ def test_refused_credentials_end_the_session_with_auth_failed() -> None:
     assert states[-1] is SessionState.CLOSED
 
 
-def test_servers_that_refuse_to_set_watches_are_not_tried_without_a_pause() -> None:
+def test_servers_that_reject_set_watches_are_retried_with_pause() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     world.run(client.get("/data", lambda event: None))
@@ -411,7 +411,7 @@ def test_servers_that_refuse_to_set_watches_are_not_tried_without_a_pause() -> N
     world.run(client.get("/data"))
 
 
-def test_a_watcher_that_raises_stops_the_node_loudly_but_not_the_others() -> None:
+def test_watcher_that_raises_stops_its_node_but_not_the_others() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     events: list[WatchEvent] = []
@@ -428,7 +428,7 @@ def test_a_watcher_that_raises_stops_the_node_loudly_but_not_the_others() -> Non
     assert client.state is CONNECTED
 
 
-def test_a_call_whose_task_was_cancelled_does_not_disturb_the_order() -> None:
+def test_cancelled_call_does_not_disturb_reply_order() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     task = world.runtime.spawn(outcome(client.get("/a")), "cancelled")

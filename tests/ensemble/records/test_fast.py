@@ -1,4 +1,4 @@
-"""Records whose codecs are written out say exactly what their layouts say: same bytes, same values, same refusals."""
+"""Records with hand-written codecs match their layouts: same bytes, same values, same errors."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def read_by_layout(kind: type[Record], data: bytes, start: int) -> object:
 
 @st.composite
 def damaged(draw: st.DrawFn, whole: bytes) -> bytes:
-    """Cut short, with more behind it, with a length or any other byte replaced."""
+    """Truncated or extended bytes, or bytes with a changed length or any other changed byte."""
     data = bytearray(whole)
     for _ in range(draw(st.integers(0, 2))):
         if data:
@@ -84,7 +84,7 @@ def test_a_record_has_the_bytes_of_its_layout(kind: type[Record], data: st.DataO
 @pytest.mark.parametrize("kind", RECORDS, ids=lambda kind: kind.__name__)
 @settings(max_examples=300)
 @given(data=st.data())
-def test_whatever_bytes_are_read_as_the_layout_reads_them(kind: type[Record], data: st.DataObject) -> None:
+def test_random_bytes_are_read_as_the_layout_reads_them(kind: type[Record], data: st.DataObject) -> None:
     before = data.draw(st.binary(max_size=3))
     raw = before + data.draw(damaged(encoded_by_layout(data.draw(RECORDS[kind]))))
     assert read(kind, raw, len(before)) == read_by_layout(kind, raw, len(before))
@@ -126,7 +126,7 @@ def test_a_transaction_has_header_body_and_digest(txn: Txn) -> None:
 
 @settings(max_examples=400)
 @given(st.data())
-def test_whatever_transaction_is_read_in_the_general_way_too(data: st.DataObject) -> None:
+def test_any_transaction_is_read_by_the_general_codec_too(data: st.DataObject) -> None:
     raw = data.draw(damaged(data.draw(TXNS).encoded()))
     # A bytearray is never read in one step.
     assert parts(raw) == parts(bytearray(raw))
@@ -135,7 +135,7 @@ def test_whatever_transaction_is_read_in_the_general_way_too(data: st.DataObject
 @pytest.mark.parametrize("kind", [SetDataRequest, CreateRequest], ids=lambda kind: kind.__name__)
 @settings(max_examples=300)
 @given(data=st.data())
-def test_whatever_bytes_are_decoded_as_they_are_read(kind: type[Record], data: st.DataObject) -> None:
+def test_random_bytes_decode_and_read_equally(kind: type[Record], data: st.DataObject) -> None:
     raw = data.draw(damaged(encoded_by_layout(data.draw(RECORDS[kind]))))
     try:
         decoded: object = fields(kind.decode(raw))

@@ -35,7 +35,7 @@ def test_dropped_connections_of_one_second_share_a_report() -> None:
     assert reports.lines == [(0, "h:0", "garbage", 1)]
     reports.run(1_000)
     assert reports.lines[1:] == [(1_000, "h:2999", "garbage", 2_999)]
-    # Nothing was dropped for two seconds: the next one is reported at once.
+    # No connection was dropped for two seconds: the next one is reported at once.
     reports.run(3_000)
     assert len(reports.lines) == 2 and not reports.timers
     reports.dropped.drop("h:3000", "garbage")

@@ -1,4 +1,4 @@
-"""Faults on links: a cut direction stalls and goes on when healed, a delayed one is late, in order and complete."""
+"""Faults on links: a cut direction stalls and resumes after healing; a delayed one is late, in order and complete."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CUT = Impairment(cut=True)
 
 
 class Echo:
-    """A server that echoes, and remembers what it got and when its connections ended."""
+    """A server that echoes, and records its input and when its connections ended."""
 
     def __init__(self) -> None:
         self.got = bytearray()
@@ -170,7 +170,7 @@ def test_a_new_connection_hangs_while_either_direction_is_cut(direction: str) ->
     run(scenario)
 
 
-def test_a_fault_that_comes_while_a_connection_is_made_holds_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_set_during_connect_applies_to_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
         loop = asyncio.get_running_loop()
         connect = loop.create_connection
@@ -192,7 +192,7 @@ def test_a_fault_that_comes_while_a_connection_is_made_holds_on_it(monkeypatch: 
     run(scenario)
 
 
-def test_a_delay_holds_bytes_back_that_long_and_keeps_their_order() -> None:
+def test_delay_holds_bytes_for_its_time_and_keeps_order() -> None:
     async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
         reader, writer = await faults.open_streams("127.0.0.1", port)
         faults.apply(FaultTable([one_way(direction, "delay", 40) for direction in ("out", "in")], "peer-1"))
@@ -228,7 +228,7 @@ def test_a_large_transfer_survives_a_cut_in_its_middle() -> None:
     run(scenario)
 
 
-def test_other_nodes_links_are_untouched() -> None:
+def test_links_of_other_nodes_are_unaffected() -> None:
     faults = LinkFaults({"10.0.0.1:5": "peer-3", "localhost:6": "peer-2"})
     faults.apply(cut("out", "in"))
     assert faults.state("127.0.0.1:6") == LinkState(CUT, CUT)
@@ -236,7 +236,7 @@ def test_other_nodes_links_are_untouched() -> None:
     assert faults.state("10.9.9.9:5") == LinkState()
 
 
-def test_a_fault_holds_one_way_or_both_and_for_everybody_where_it_says_so() -> None:
+def test_link_fault_applies_one_way_both_ways_or_to_any_peer() -> None:
     one_way = LinkFault("a", "b", "cut", both_ways=False)
     assert [one_way.touches(*ends) for ends in (("a", "b"), ("b", "a"), ("a", "c"), ("a", None))] == [
         True,
@@ -249,7 +249,7 @@ def test_a_fault_holds_one_way_or_both_and_for_everybody_where_it_says_so() -> N
     assert not all_of_a.touches("b", "c")
 
 
-def test_of_several_delays_on_a_link_the_longest_holds_and_a_cut_holds_beside_it() -> None:
+def test_longest_delay_of_a_link_applies_along_with_a_cut() -> None:
     slow = [LinkFault("a", "b", "delay", delay_ms) for delay_ms in (30, 70, 50)]
     assert impairment(slow, "b", "a") == Impairment(delay_ms=70)
     assert impairment([*slow, LinkFault("a", ANY, "cut")], "a", "b") == Impairment(cut=True, delay_ms=70)
@@ -268,12 +268,12 @@ def test_of_several_delays_on_a_link_the_longest_holds_and_a_cut_holds_beside_it
         {"from": "a", "kind": "cut"},
     ],
 )
-def test_a_fault_that_makes_no_sense_is_not_decoded(wrong: dict[str, object]) -> None:
+def test_invalid_fault_is_not_decoded(wrong: dict[str, object]) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(wrong, LinkFault)
 
 
-def test_the_control_socket_takes_whole_tables_and_refuses_bad_ones(tmp_path: Path) -> None:
+def test_control_socket_takes_whole_tables_and_rejects_bad_ones(tmp_path: Path) -> None:
     async def main() -> None:
         faults = LinkFaults()
         control = ControlSocket(str(tmp_path / "ctl.sock"), faults)

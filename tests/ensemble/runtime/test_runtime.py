@@ -1,4 +1,4 @@
-"""The asyncio runtime: its tasks and futures behave as `zabka.ensemble.ports` says."""
+"""The asyncio runtime: its tasks and futures behave as `zabka.ensemble.ports` specifies."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def test_a_failing_task_of_an_owned_loop_is_reported_by_name() -> None:
     assert failures == [("fetcher", "a bug")]
 
 
-def test_on_somebody_elses_loop_its_own_handler_hears_of_a_failing_task() -> None:
-    heard: list[str] = []
+def test_foreign_loop_handler_receives_task_failure() -> None:
+    reported: list[str] = []
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: heard.append(context["message"]))
+        loop.set_exception_handler(lambda _, context: reported.append(context["message"]))
         runtime = AsyncioRuntime(loop, owns_loop=False)
 
         async def broken() -> None:
@@ -43,10 +43,10 @@ def test_on_somebody_elses_loop_its_own_handler_hears_of_a_failing_task() -> Non
         await asyncio.sleep(0.01)
 
     asyncio.run(main())
-    assert heard == ["watcher failed"]
+    assert reported == ["watcher failed"]
 
 
-def test_cancelling_is_no_failure_and_cancel_all_waits_for_the_ends() -> None:
+def test_cancel_all_waits_for_tasks_and_is_no_failure() -> None:
     failures: list[str] = []
     ended: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Tasks that go on for as long as their process does: what ends unexpectedly is told."""
+"""Tasks that run as long as their process: an unexpected end is reported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 
 
 class Work:
-    """Ends as it is told to, one way after the other, and then goes on."""
+    """Work that ends in each of the given ways in turn, and then continues."""
 
     def __init__(self, *ends: BaseException | None) -> None:
         self.ends = list(ends)
@@ -33,16 +33,16 @@ class Work:
             raise end
 
 
-def test_what_fails_or_comes_to_an_end_is_told_and_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_or_finished_task_is_reported_and_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "RESTART_PAUSE_S", 0.0)
 
     async def scenario() -> None:
-        told: list[tuple[str, str]] = []
+        reports: list[tuple[str, str]] = []
         group = ExceptionGroup("several", [ValueError("a"), ExceptionGroup("more", [KeyError("b")])])
         work = Work(RecursionError("too deep"), None, OSError(28, "full"), group)
-        task = asyncio.create_task(kept_up("w", work, lambda name, reason, _: told.append((name, reason))))
+        task = asyncio.create_task(kept_up("w", work, lambda name, reason, _: reports.append((name, reason))))
         await work.goes_on.wait()
-        assert told == [
+        assert reports == [
             ("w", "RecursionError: too deep"),
             ("w", "it came to an end"),
             ("w", "OSError: [Errno 28] full"),
@@ -55,7 +55,7 @@ def test_what_fails_or_comes_to_an_end_is_told_and_begun_again(monkeypatch: pyte
     run(scenario())
 
 
-def test_work_goes_on_where_nobody_can_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_supervision_continues_when_the_report_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "RESTART_PAUSE_S", 0.0)
 
     def full(name: str, reason: str, trace: str) -> None:
@@ -71,15 +71,15 @@ def test_work_goes_on_where_nobody_can_be_told(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("failure", [ValueError("x"), OSError(24, "Too many open files")])
-def test_a_task_that_is_still_referred_to_ends_its_node_when_it_fails(failure: Exception) -> None:
+def test_referenced_task_ends_its_node_when_it_fails(failure: Exception) -> None:
     async def scenario() -> None:
-        heard: asyncio.Future[tuple[str, BaseException | None]] = asyncio.get_running_loop().create_future()
+        failed: asyncio.Future[tuple[str, BaseException | None]] = asyncio.get_running_loop().create_future()
         AsyncioRuntime(
-            asyncio.get_running_loop(), on_failure=lambda name, told: heard.set_result((name, told.__cause__))
+            asyncio.get_running_loop(), on_failure=lambda name, report: failed.set_result((name, report.__cause__))
         )
         kept = asyncio.create_task(Work(failure)(), name="accept")
         ends_loudly(kept)
-        assert await asyncio.wait_for(heard, 5) == ("accept failed", failure)
+        assert await asyncio.wait_for(failed, 5) == ("accept failed", failure)
         assert kept.done()
 
     run(scenario())
@@ -87,14 +87,14 @@ def test_a_task_that_is_still_referred_to_ends_its_node_when_it_fails(failure: E
 
 def test_a_task_that_is_cancelled_or_returns_is_no_failure() -> None:
     async def scenario() -> None:
-        heard: list[str] = []
+        reports: list[str] = []
         tasks = [asyncio.create_task(Work(None)()), asyncio.create_task(Work()())]
         for task in tasks:
-            ends_loudly(task, lambda name, _: heard.append(name))
+            ends_loudly(task, lambda name, _: reports.append(name))
         await tasks[0]
         tasks[1].cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.sleep(0)
-        assert heard == []
+        assert reports == []
 
     run(scenario())

@@ -1,4 +1,4 @@
-"""Jobs beside the event loop, in threads: what wakes them, and how they end."""
+"""Jobs in threads outside the event loop: how they are woken, and how they end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from zabka.ensemble.runtime.workers import GO_ON, THREADS, WAIT, Job, Pause
 
 
-def test_a_job_waits_until_it_is_woken_and_sees_what_changed_before() -> None:
+def test_job_waits_until_woken_and_sees_earlier_changes() -> None:
     todo: list[int] = []
     done: list[int] = []
     all_done = threading.Event()
@@ -32,7 +32,7 @@ def test_a_job_waits_until_it_is_woken_and_sees_what_changed_before() -> None:
     assert done == [0, 1, 2, 3, 4] and not work.is_under_way()
 
 
-def test_a_job_that_is_woken_while_a_step_runs_does_not_wait_behind_it() -> None:
+def test_job_woken_during_a_step_does_not_wait_again() -> None:
     began, goes_on = threading.Event(), threading.Event()
 
     def job() -> Job:
@@ -48,7 +48,7 @@ def test_a_job_that_is_woken_while_a_step_runs_does_not_wait_behind_it() -> None
     assert not work.is_under_way()
 
 
-def test_a_rest_that_heeds_being_woken_ends_with_it() -> None:
+def test_interruptible_pause_ends_when_woken() -> None:
     def job() -> Job:
         yield Pause(3600, heeds=True)
 
@@ -58,7 +58,7 @@ def test_a_rest_that_heeds_being_woken_ends_with_it() -> None:
     assert not work.is_under_way()
 
 
-def test_a_rest_ends_by_itself() -> None:
+def test_pause_ends_by_itself() -> None:
     def job() -> Job:
         yield Pause(0.001)
         yield Pause(0.001, heeds=True)
@@ -86,7 +86,7 @@ async def _called() -> tuple[int, bool]:
     return await THREADS.call(max, 1, 2), await THREADS.call(lambda: threading.get_ident() != loop_thread)
 
 
-def test_a_call_is_done_beside_the_loop_and_raises_what_it_raises() -> None:
+def test_call_runs_outside_the_loop_and_reraises() -> None:
     assert asyncio.run(_called()) == (2, True)
 
     async def failing() -> None:

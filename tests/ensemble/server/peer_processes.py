@@ -1,4 +1,4 @@
-"""Ensembles of real `peer_process` processes on loopback, for tests of the shell and of interoperation."""
+"""Ensembles of real `peer_process` processes on loopback, for tests of the shell and of interoperability."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def wait_until(condition: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
-    """Poll until the condition holds; AssertionError when it takes too long."""
+    """Poll until the condition holds. Raises AssertionError after the time limit."""
     deadline = time.monotonic() + patience_s
     while not condition():
         assert time.monotonic() < deadline, "it takes too long"
@@ -47,7 +47,7 @@ def exchange(port: int, data: bytes, timeout_s: float = 5.0) -> bytes:
 
 
 class Ensemble:
-    """Peers 1 to n below `directory`, or from another number on; each is a process of its own."""
+    """Peers 1 to n below `directory`, or from another first number; each is a process of its own."""
 
     def __init__(self, directory: Path, peers: int, tick_time: int = 500, first: int = 1) -> None:
         self.directory = directory
@@ -82,7 +82,7 @@ class Ensemble:
                 )
 
     def run_to_its_end(self, i: int) -> tuple[int, str]:
-        """Start a peer that cannot run: its exit code and what it said."""
+        """Start a peer that cannot run; return its exit code and output."""
         done = subprocess.run(
             [sys.executable, "-c", COMMAND, str(self.config(i))],
             cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
@@ -124,7 +124,7 @@ class Ensemble:
         return leaders[0] if leaders else None
 
     def wait_for_quorum(self) -> int:
-        """Wait until every started peer serves; the leader. AssertionError at once when one of them has ended."""
+        """Wait until every started peer serves; return the leader. Raises AssertionError at once if one has exited."""
 
         def served() -> bool:
             for i, process in self.processes.items():
@@ -138,7 +138,7 @@ class Ensemble:
 
     @contextmanager
     def client(self, *ids: int) -> Iterator[KazooClient]:
-        """A connected stock client of those peers (all where none is named)."""
+        """Return a connected stock client of those peers, or of all by default."""
         hosts = ",".join(f"127.0.0.1:{self.client_ports[i]}" for i in ids or tuple(self.client_ports))
         client = KazooClient(hosts=hosts, timeout=10)
         try:

@@ -1,4 +1,4 @@
-"""Ensembles of real processes whose members may change: ours, Apache ZooKeeper's, or both."""
+"""Ensembles of real processes whose members can change: ours, Apache ZooKeeper's, or both."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUPER_DIGEST = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
 
 
 def enable(ensemble: Ensemble) -> None:
-    """Let every member be reconfigured, by the super user."""
+    """Allow the super user to reconfigure every member."""
     for i in ensemble.client_ports:
         path = ensemble.config(i)
         keys = f"reconfigEnabled=true\nDigestAuthenticationProvider.superDigest={SUPER_DIGEST}\n"
@@ -24,7 +24,7 @@ def enable(ensemble: Ensemble) -> None:
 
 
 def add_newcomer(ensemble: Ensemble, i: int) -> str:
-    """A server that knows the first members and itself, not started; the address part of its line."""
+    """Add a server that lists the first members and itself, not started; return the address part of its line."""
     client, quorum, election = free_ports(3)
     home = ensemble.directory / str(i)
     (home / "data").mkdir(parents=True)
@@ -57,7 +57,7 @@ def super_client(ensemble: Ensemble) -> Iterator[KazooClient]:
 
 
 def reconfigure(client: KazooClient, joining: str | None = None, leaving: str | None = None) -> str:
-    """The new membership's text."""
+    """Reconfigure the ensemble and return the new membership's text."""
     data, _ = client.retry(client.reconfig, joining, leaving, None)
     text: str = data.decode()
     return text
@@ -69,7 +69,7 @@ def write(client: KazooClient, number: int) -> None:
 
 
 def wait_for_membership(ensemble: Ensemble, text: str, ids: tuple[int, ...]) -> None:
-    """Until each of them shows that membership."""
+    """Wait until each of them shows that membership."""
 
     def shown(i: int) -> bool:
         with ensemble.client(i) as client:

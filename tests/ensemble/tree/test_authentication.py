@@ -1,4 +1,4 @@
-"""Clients prove who they are to a server: auth packets, SASL DIGEST-MD5, certificates, demands, super users."""
+"""Clients authenticate to a server: auth packets, SASL DIGEST-MD5, certificates, enforced authentication."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def token(ensemble: Ensemble, connection: int, data: bytes | None) -> Reply:
 
 
 def answered(challenge: bytes, user: str = "jaasuser", password: str = "jaas_password", **other: str) -> bytes:
-    """A client's digest-response (RFC 2831)."""
+    """Compute a client's digest-response (RFC 2831)."""
     nonce = challenge.decode().split('nonce="')[1].split('"')[0]
     given = {
         "username": user, "realm": "zk-sasl-md5", "nonce": nonce, "cnonce": "c", "nc": "00000001", "qop": "auth",
@@ -62,14 +62,14 @@ def logged_in(ensemble: Ensemble, connection: int, user: str = "jaasuser", passw
 # -- the mechanism ---------------------------------------------------------------------------------------------------
 
 
-def test_the_example_of_rfc_2831_comes_out() -> None:
+def test_digest_response_equals_the_example_of_rfc_2831() -> None:
     nonce, cnonce, uri = "OA6MG9tEQGm2hh", "OA6MHXh6VqTrRk", "imap/elwood.innosoft.com"
     secret = secret_of("chris", "elwood.innosoft.com", "secret", nonce, cnonce, None)
     assert proof(secret, nonce, cnonce, f"AUTHENTICATE:{uri}") == b"d388dad90d4bbd760a152321f2143af7"
     assert proof(secret, nonce, cnonce, f":{uri}") == b"ea40f60335c427b5527b84dbabcdfffd"
 
 
-def test_the_sasl_challenge_has_the_text_of_javas() -> None:
+def test_sasl_challenge_equals_javas_text() -> None:
     assert DigestMd5Server(USERS, "n").challenge() == (
         b'realm="zk-sasl-md5",nonce="n",charset=utf-8,algorithm=md5-sess'
     )
@@ -78,7 +78,7 @@ def test_the_sasl_challenge_has_the_text_of_javas() -> None:
 @pytest.mark.parametrize(
     "other", [{}, {"digest-uri": "ZooKeeper/ZK-SASL-MD5"}, {"authzid": "super"}, {"nc": "1"}, {"foo": "b"}]
 )
-def test_a_right_response_proves_the_user_and_nobody_else(other: dict[str, str]) -> None:
+def test_correct_digest_response_proves_that_user_only(other: dict[str, str]) -> None:
     server = DigestMd5Server(USERS, "n")
     user, proof = server.verify(answered(server.challenge(), **other))
     assert (user, proof[:8], len(proof)) == ("jaasuser", b"rspauth=", 40)
@@ -86,7 +86,7 @@ def test_a_right_response_proves_the_user_and_nobody_else(other: dict[str, str])
         server.verify(answered(server.challenge()))
 
 
-def test_names_beyond_ascii_are_hashed_as_latin_1_where_they_fit() -> None:
+def test_non_ascii_names_are_hashed_as_latin_1_if_possible() -> None:
     server = DigestMd5Server(USERS, "n")
     assert server.verify(answered(server.challenge(), "jörg", "ß"))[0] == "jörg"
 
@@ -102,14 +102,14 @@ def test_names_beyond_ascii_are_hashed_as_latin_1_where_they_fit() -> None:
         answered(b'nonce="n"').replace(b"response=", b"response=0"),
     ],
 )  # fmt: skip
-def test_anything_else_is_refused_without_telling_secrets(response: bytes) -> None:
+def test_wrong_digest_response_error_contains_no_password(response: bytes) -> None:
     with pytest.raises(SaslError) as caught:
         DigestMd5Server(USERS, "n").verify(response)
     assert "jaas_password" not in str(caught.value)
 
 
 @given(st.one_of(st.binary(), st.text(alphabet='username="jnoc,\\ =').map(str.encode)))
-def test_no_sasl_response_raises_anything_but_a_refusal(response: bytes) -> None:
+def test_random_sasl_response_raises_only_sasl_errors(response: bytes) -> None:
     with pytest.raises(SaslError):
         DigestMd5Server(USERS, "n").verify(response)
 
@@ -120,13 +120,13 @@ RARE = frozenset({"ip", "ensemble", "key"})
 
 
 def turned_away(ensemble: Ensemble, connection: int, scheme: str, credentials: bytes | None) -> bool:
-    """Whether an auth packet ends the connection without an answer."""
+    """Return whether an auth packet ends the connection without a reply."""
     before = len(ensemble.sent[connection])
     ensemble.message(connection, Request.decode(Request(-4, OpCode.AUTH, AuthPacket(0, scheme, credentials)).encode()))
     return connection in ensemble.closed and len(ensemble.sent[connection]) == before
 
 
-def test_a_client_of_another_ensemble_is_turned_away_without_an_answer_so_that_it_tries_elsewhere() -> None:
+def test_client_of_another_ensemble_is_disconnected_silently() -> None:
     ensemble = Ensemble(auth=AuthPolicy(schemes=RARE, ensemble_names=frozenset({"alpha", "beta"})))
     one, lost = ensemble.connect(identities=HERE), ensemble.connect(identities=HERE)
     for name in (b"alpha", b"", None):
@@ -138,14 +138,14 @@ def test_a_client_of_another_ensemble_is_turned_away_without_an_answer_so_that_i
     assert (counts.ensemble_auth_success, counts.ensemble_auth_skip, counts.ensemble_auth_fail) == (1, 2, 1)
 
 
-def test_an_ensemble_without_a_name_takes_everybody_and_without_the_scheme_nobody() -> None:
+def test_ensemble_scheme_accepts_all_if_no_name_is_configured() -> None:
     nameless, plain = Ensemble(auth=AuthPolicy(schemes=RARE)), Ensemble()
     assert auth(nameless, nameless.connect(), "ensemble", b"gamma").err == 0
     assert auth(plain, plain.connect(), "ensemble", b"gamma").err == ErrorCode.AUTH_FAILED
     assert auth(plain, plain.connect(), "key", b"1").err == ErrorCode.AUTH_FAILED
 
 
-def test_the_key_scheme_asks_for_a_multiple_of_the_number_in_slash_key() -> None:
+def test_key_scheme_requires_a_multiple_of_the_number_in_key() -> None:
     ensemble = Ensemble(auth=AuthPolicy(schemes=RARE))
     first = ensemble.connect()
     assert auth(ensemble, first, "key", b"any").err == 0
@@ -161,7 +161,7 @@ def test_the_key_scheme_asks_for_a_multiple_of_the_number_in_slash_key() -> None
 # -- at a server -----------------------------------------------------------------------------------------------------
 
 
-def test_sasl_opens_what_its_acl_guards() -> None:
+def test_sasl_identity_grants_its_acl() -> None:
     ensemble = Ensemble(auth=SASL)
     one, other = ensemble.connect(), ensemble.connect()
     assert logged_in(ensemble, one).err == 0
@@ -170,7 +170,7 @@ def test_sasl_opens_what_its_acl_guards() -> None:
     assert ensemble.ask(one, get("/s")).err == 0
 
 
-def test_an_acl_may_mean_whoever_came_by_sasl() -> None:
+def test_acl_can_grant_access_to_any_sasl_user() -> None:
     ensemble = Ensemble(auth=AuthPolicy(schemes=SASL.schemes, sasl_users=USERS, any_sasl_user="anybody"))
     one, plain = ensemble.connect(), ensemble.connect()
     assert ensemble.ask(plain, create("/s", b"x", acl=(ACL(31, "sasl", "anybody"),))).err == 0
@@ -181,7 +181,7 @@ def test_an_acl_may_mean_whoever_came_by_sasl() -> None:
     assert ensemble.services[0].tree.nodes["/s/own"].acl == (ACL(31, "sasl", "jaasuser"),)
 
 
-def test_a_wrong_password_is_auth_failed_with_an_empty_token_and_the_end() -> None:
+def test_wrong_password_is_auth_failed_with_an_empty_token() -> None:
     ensemble = Ensemble(auth=SASL)
     client = ensemble.connect()
     reply = logged_in(ensemble, client, password="guess")
@@ -189,21 +189,21 @@ def test_a_wrong_password_is_auth_failed_with_an_empty_token_and_the_end() -> No
     assert client in ensemble.closed
 
 
-def test_a_failure_may_be_tolerated_and_then_proves_nothing() -> None:
+def test_tolerated_sasl_failure_adds_no_identity() -> None:
     ensemble = Ensemble(auth=AuthPolicy(schemes=SASL.schemes, sasl_users=USERS, sasl_failure_tolerated=True))
     client = ensemble.connect()
     assert logged_in(ensemble, client, password="guess").err == 0
     assert ensemble.ask(client, create("/s", acl=(ACL(31, "auth", ""),))).err == ErrorCode.INVALID_ACL
 
 
-def test_without_a_login_configuration_sasl_says_nothing_and_does_nothing() -> None:
+def test_sasl_without_a_login_configuration_has_no_effect() -> None:
     ensemble = Ensemble()
     client = ensemble.connect()
     reply = token(ensemble, client, b"")
     assert (reply.err, reply.body) == (0, SaslResponse(None))
 
 
-def test_an_unreadable_token_or_packet_ends_the_connection_without_an_answer() -> None:
+def test_unreadable_token_or_packet_ends_the_connection() -> None:
     for frame in (b"\0\0\0\1\0\0\0\x66", b"\0\0\0\1\0\0\0\x66\xff\xff\xff\xff", b"\xff\xff\xff\xfc\0\0\0\x64\0\0\0\0"):
         ensemble = Ensemble(auth=SASL)
         client = ensemble.connect()
@@ -223,7 +223,7 @@ def test_a_sasl_super_user_may_do_everything() -> None:
     assert ensemble.ask(admin, get("/own")).err == 0
 
 
-def test_the_super_digest_opens_everything_and_shows_hashes() -> None:
+def test_super_digest_grants_everything_and_shows_hashes() -> None:
     for policy, error in ((AuthPolicy(super_digest=digest_of("super:test")), 0), (AuthPolicy(), ErrorCode.NO_AUTH)):
         ensemble = Ensemble(auth=policy)
         owner, admin = ensemble.connect(), ensemble.connect()
@@ -236,7 +236,7 @@ def test_the_super_digest_opens_everything_and_shows_hashes() -> None:
         assert error or reply.body.acl[0].id == digest_of("ann:pw")
 
 
-def test_an_address_is_proved_by_the_connection_and_matched_by_its_network() -> None:
+def test_address_is_proved_by_connection_and_matched_by_network() -> None:
     ensemble = Ensemble()
     here = ensemble.connect(identities=HERE)
     there = ensemble.connect(identities=(("ip", "10.0.0.1"),))
@@ -246,7 +246,7 @@ def test_an_address_is_proved_by_the_connection_and_matched_by_its_network() -> 
     assert ensemble.ask(here, create("/a", acl=(ACL(31, "auth", ""),))).err == ErrorCode.INVALID_ACL
 
 
-def test_identities_that_a_learners_client_has_proved_count_at_the_leader() -> None:
+def test_identities_of_a_learners_client_count_at_the_leader() -> None:
     ensemble = Ensemble(servers=2)
     client = ensemble.connect(server=1, identities=(*HERE, ("x509", "CN=ann")))
     assert auth(ensemble, client, "digest", b"ann:pw").err == 0
@@ -263,7 +263,7 @@ def test_unknown_schemes_are_refused_and_disconnected() -> None:
         assert client in ensemble.closed
 
 
-def test_a_demanded_proof_of_identity_must_come_before_any_request() -> None:
+def test_required_authentication_precedes_any_request() -> None:
     policy = AuthPolicy(schemes=SASL.schemes, sasl_users=USERS, required_schemes=("sasl",))
     for request in (exists("/"), create("/a"), (OpCode.PING, None)):
         ensemble = Ensemble(auth=policy)
@@ -280,7 +280,7 @@ def test_a_demanded_proof_of_identity_must_come_before_any_request() -> None:
     assert logged_in(ensemble, wrong, password="x").err == ErrorCode.SESSION_CLOSED_REQUIRE_SASL
 
 
-def test_frames_that_came_together_are_barred_one_and_all() -> None:
+def test_frames_that_arrive_together_are_all_rejected() -> None:
     ensemble = Ensemble(auth=AuthPolicy(required_schemes=("digest",)))
     client = ensemble.connect(identities=HERE)
     op, body = get("/")
@@ -290,7 +290,7 @@ def test_frames_that_came_together_are_barred_one_and_all() -> None:
     ]
 
 
-def test_a_list_that_was_narrowed_guards_at_once_whatever_was_read_before() -> None:
+def test_narrowed_acl_applies_at_once_despite_cached_reads() -> None:
     ensemble = Ensemble()
     ann, bob = ensemble.connect(identities=HERE), ensemble.connect(identities=HERE)
     auth(ensemble, ann, "digest", b"ann:pw")
@@ -306,7 +306,7 @@ def test_a_list_that_was_narrowed_guards_at_once_whatever_was_read_before() -> N
     assert ensemble.ask(ann, set_acl("/a", OPEN_ACL)).err == 0
 
 
-def test_lists_are_not_looked_at_where_that_is_configured() -> None:
+def test_acls_are_skipped_if_configured() -> None:
     ensemble = Ensemble(auth=AuthPolicy(skip_acl=True))
     client = ensemble.connect(identities=AuthPolicy(skip_acl=True).identities_of("127.0.0.1", None))
     assert ensemble.ask(client, create("/a", acl=(ACL(1, "digest", "x:y"),))).err == 0
@@ -315,7 +315,7 @@ def test_lists_are_not_looked_at_where_that_is_configured() -> None:
 
 
 def test_only_a_password_is_masked() -> None:
-    """ReferenceCountedACLCache and FinalRequestProcessor.getACL: of `digest` what follows the colon."""
+    """ReferenceCountedACLCache and FinalRequestProcessor.getACL: the part after the colon of a `digest` id."""
     shown = (ACL(31, "ip", "fe80::1"), ACL(31, "digest", "nobody"), ACL(1, "sasl", "a:b"))
     assert masked(shown) == list(shown)
     assert masked((ACL(31, "digest", "u:hash"),)) == [ACL(31, "digest", "u:x")]

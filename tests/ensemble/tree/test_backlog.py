@@ -1,4 +1,4 @@
-"""What a client is told before it has taken what it was told, and what waits until then."""
+"""Replies sent to a client that has not read earlier ones yet, and requests that wait until it has."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def frames(*requests, first=1):
 
 
 def replies(ensemble, client):
-    """(xid, the rest of the frame) of what came since the last time, be it as bytes or as objects."""
+    """Return (xid, rest of the frame) of the messages since the last call, sent as bytes or as objects."""
     found = []
     for message in ensemble.take(client):
         rest = message if isinstance(message, bytes) else b""
@@ -67,7 +67,7 @@ def served(answers_bytes_max=3000, **config):
     return ensemble, client
 
 
-def test_reads_wait_until_the_client_has_taken_the_answers_before() -> None:
+def test_reads_wait_until_the_client_has_taken_earlier_replies() -> None:
     ensemble, client = served()
     ensemble.message(client, Frames(frames(*[get("/a")] * 7)))
     assert xids(ensemble, client) == [1, 2, 3]
@@ -83,7 +83,7 @@ def test_reads_wait_until_the_client_has_taken_the_answers_before() -> None:
     assert xids(ensemble, client) == [10, 11]
 
 
-def test_every_kind_of_answer_that_may_be_long_counts() -> None:
+def test_every_kind_of_long_reply_counts() -> None:
     ensemble, client = served(1000)
     ensemble.ask(client, (OpCode.AUTH, AuthPacket(0, "digest", b"u" * 1000 + b":p")))
     long_acl = [ACL(31, "world", "anyone"), ACL(31, "digest", "u" * 1000 + ":hash")]
@@ -102,7 +102,7 @@ def test_every_kind_of_answer_that_may_be_long_counts() -> None:
         ensemble.message(client, TAKEN)
 
 
-def test_reads_behind_a_write_wait_as_well() -> None:
+def test_reads_after_a_write_wait_for_the_client_too() -> None:
     ensemble, client = served()
     ensemble.auto = False
     ensemble.message(client, Frames(frames(set_data("/a", LARGE), *[get("/a")] * 4, children("/"), exists("/a"))))
@@ -113,7 +113,7 @@ def test_reads_behind_a_write_wait_as_well() -> None:
     assert xids(ensemble, client) == [5, 6, 7]
 
 
-def test_a_read_that_waits_does_not_see_a_later_write_of_its_session() -> None:
+def test_waiting_read_does_not_see_a_later_write_of_its_session() -> None:
     ensemble, client = served()
     ensemble.message(client, Frames(frames(*[get("/a")] * 5, set_data("/a", b"later"), get("/a"))))
     assert xids(ensemble, client) == [1, 2, 3] and not ensemble.proposed
@@ -123,7 +123,7 @@ def test_a_read_that_waits_does_not_see_a_later_write_of_its_session() -> None:
     assert LARGE in answers[1][1] and b"later" in answers[3][1]
 
 
-def test_a_write_is_answered_before_the_event_of_a_later_change_however_much_its_client_was_told() -> None:
+def test_write_reply_precedes_a_later_event_despite_backlog() -> None:
     ensemble, client = served()
     other = ensemble.connect()
     ensemble.ask(client, (OpCode.ADD_WATCH, AddWatchRequest("/a", 0)))
@@ -135,7 +135,7 @@ def test_a_write_is_answered_before_the_event_of_a_later_change_however_much_its
     assert xids(ensemble, client) == [1, 2, 3, -1, 4, -1]
 
 
-def test_a_sync_behind_reads_that_wait_is_answered_with_no_older_zxid_than_theirs() -> None:
+def test_sync_after_waiting_reads_replies_with_no_older_zxid() -> None:
     ensemble, client = served()
     other = ensemble.connect()
     ensemble.message(client, Frames(frames(*[get("/a")] * 4, sync())))
@@ -147,7 +147,7 @@ def test_a_sync_behind_reads_that_wait_is_answered_with_no_older_zxid_than_their
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_a_read_behind_a_sync_does_not_see_a_later_write_of_its_session(together: bool) -> None:
+def test_read_after_a_sync_misses_a_later_write_of_its_session(together: bool) -> None:
     """A leader commits several transactions at once, and answers the syncs between them afterwards."""
     ensemble, client = served(1 << 20)
     ensemble.auto = False
@@ -161,8 +161,8 @@ def test_a_read_behind_a_sync_does_not_see_a_later_write_of_its_session(together
     assert not ensemble.services[0].clients.syncing
 
 
-def test_a_sync_is_not_answered_by_what_an_earlier_one_of_the_same_number_waited_for() -> None:
-    """Its session has come back, and counts its requests from one again, as kazoo does."""
+def test_sync_ignores_an_earlier_sync_with_the_same_xid() -> None:
+    """Its session has reconnected, and numbers its requests from one again, as kazoo does."""
     ensemble, _ = served(1 << 20)
     client = ensemble.connect()
     session = ensemble.session(client)
@@ -183,8 +183,8 @@ def test_a_sync_is_not_answered_by_what_an_earlier_one_of_the_same_number_waited
 
 
 @pytest.mark.parametrize("late", [create("/late"), multi(create("/late"))])
-def test_a_sync_is_not_answered_by_a_write_that_its_session_asked_another_server_for(late) -> None:
-    """That write was on its way when the session left, and is refused; it has the number of one asked for here."""
+def test_sync_ignores_a_write_sent_through_another_server(late) -> None:
+    """That write was in flight when the session left, and is rejected; its xid equals that of a request here."""
     ensemble = Ensemble(servers=3)
     client = ensemble.connect(server=1)
     session = ensemble.session(client)
@@ -198,23 +198,23 @@ def test_a_sync_is_not_answered_by_a_write_that_its_session_asked_another_server
     assert xids(ensemble, here) == []
 
 
-def test_who_asks_for_very_much_and_writes_behind_it_gets_all_as_it_takes_it() -> None:
-    """A program that reads a thousand znodes at once, while another thread of it writes."""
+def test_slow_reader_with_writes_gets_every_reply_as_it_reads() -> None:
+    """A program that reads a thousand znodes at once, while another of its threads writes."""
     ensemble, client = served(1 << 20)
     ensemble.ask(client, set_data("/a", bytes(1 << 20)))
     ensemble.take(client)
     many = 9 + (SETTLED_BYTES_MAX >> 20)
     ensemble.message(client, Frames(frames(*[get("/a")] * many)))
     ensemble.message(client, Frames(frames(set_data("/a", b"done"), get("/a"), first=many + 1)))
-    told = []
+    received = []
     while new := xids(ensemble, client):
-        told += new
+        received += new
         ensemble.message(client, TAKEN)
-    assert told == list(range(1, many + 3)) and client not in ensemble.closed
+    assert received == list(range(1, many + 3)) and client not in ensemble.closed
 
 
-def test_who_takes_nothing_while_its_writes_go_on_is_disconnected_and_the_writes_are_done() -> None:
-    """They were on their way before it was known how much it had asked for."""
+def test_client_that_never_reads_loses_connection_but_no_write() -> None:
+    """The writes were in flight before its request volume was known."""
     ensemble, client = served()
     ensemble.auto = False
     many = 2 + (SETTLED_BYTES_MAX >> 20)
@@ -225,17 +225,17 @@ def test_who_takes_nothing_while_its_writes_go_on_is_disconnected_and_the_writes
     assert ensemble.services[0].tree.nodes["/a"].data == b"done"
 
 
-def test_a_session_that_is_closed_gets_every_answer_before_that() -> None:
+def test_closed_session_gets_every_earlier_reply() -> None:
     ensemble, client = served()
     ensemble.message(client, Frames(frames(*[get("/a")] * 9, CLOSE)))
-    told = []
+    received = []
     while client not in ensemble.closed:
-        told += xids(ensemble, client)
+        received += xids(ensemble, client)
         ensemble.message(client, TAKEN)
-    assert told + xids(ensemble, client) == [*range(1, 11)]
+    assert received + xids(ensemble, client) == [*range(1, 11)]
 
 
-def test_a_session_that_is_closed_is_told_no_more_than_any_other_however_its_requests_stand() -> None:
+def test_closed_session_gets_no_more_replies_than_the_limit() -> None:
     ensemble, client = served()
     ensemble.ask(client, set_data("/a", bytes(1 << 20)))
     ensemble.take(client)
@@ -247,7 +247,7 @@ def test_a_session_that_is_closed_is_told_no_more_than_any_other_however_its_req
     assert xids(ensemble, client) == list(range(1, many - 7))
 
 
-def test_nothing_is_left_of_a_client_that_is_gone_while_answers_waited_for_it() -> None:
+def test_disconnect_with_waiting_replies_leaves_no_state() -> None:
     ensemble, client = served(local_sessions=True)
     ensemble.message(client, Frames(frames(*[get("/a")] * 9)))
     clients = ensemble.services[0].clients
@@ -256,7 +256,7 @@ def test_nothing_is_left_of_a_client_that_is_gone_while_answers_waited_for_it() 
     assert not clients.held_back and not clients.sessions
 
 
-def test_a_session_that_comes_back_does_not_wait_for_what_its_lost_connection_asked() -> None:
+def test_returning_session_does_not_wait_for_its_old_connection() -> None:
     ensemble, _ = served()
     again = ensemble.connect()
     session = ensemble.session(again)
@@ -274,7 +274,7 @@ def test_a_session_that_comes_back_does_not_wait_for_what_its_lost_connection_as
     assert xids(ensemble, third) == [1]
 
 
-def test_several_reads_in_one_request_have_an_answer_of_a_length_that_somebody_takes() -> None:
+def test_multi_read_reply_is_limited_in_length() -> None:
     ensemble, client = served()
     ensemble.ask(client, set_data("/a", bytes(1 << 20)))
     many = 5 + (MULTI_READ_BYTES_MAX >> 20)
@@ -301,8 +301,8 @@ STEPS = st.lists(
 
 @settings(deadline=None, max_examples=300)
 @given(STEPS)
-def test_one_client_gets_the_same_answers_in_the_same_order_wherever_they_wait(steps) -> None:
-    told = []
+def test_client_gets_same_replies_in_order_wherever_they_wait(steps) -> None:
+    received = []
     for answers_bytes_max in (500, 1 << 40):
         ensemble, client = served(answers_bytes_max)
         ensemble.auto = False
@@ -323,6 +323,6 @@ def test_one_client_gets_the_same_answers_in_the_same_order_wherever_they_wait(s
             while ensemble.syncs:
                 ensemble.finish_sync()
         assert client not in ensemble.closed
-        told.append(replies(ensemble, client))
-        assert len([None for answered, _ in told[-1] if answered != -1]) == xid - 1
-    assert told[0] == told[1]
+        received.append(replies(ensemble, client))
+        assert len([None for answered, _ in received[-1] if answered != -1]) == xid - 1
+    assert received[0] == received[1]

@@ -1,4 +1,4 @@
-"""A snapshot is taken block by block while the tree goes on changing, and shows the tree as it was when it began."""
+"""A snapshot is taken block by block while the tree changes, and shows the tree as it was at its start."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class World:
         self.do(OpCode.SET_DATA, SetDataTxn(path, data, 1))
 
     def change(self, what: int, which: int) -> None:
-        """One change of some kind to some znode that can have it."""
+        """Apply one random change to a random znode that allows it."""
         paths = [path for path in self.tree.nodes if not path.startswith("/zookeeper")]
         path = paths[which % len(paths)]
         if what == 0:
@@ -80,7 +80,7 @@ class World:
         return capture, came
 
     def finish(self, capture: Capture, came: dict[int, Piece]) -> TreeSnapshot:
-        """The snapshot as its file would hold it."""
+        """Return the snapshot as its file would contain it."""
         capture.step(10_000)
         blocks: dict[int, bytes] = {}
         for number in capture.order:
@@ -123,7 +123,7 @@ def test_each_snapshot_shows_the_tree_as_it_was_when_it_began(
         assert {image.path or "/": image for image in w.finish(capture, came).nodes} == then
 
 
-def test_a_znode_comes_before_its_children_also_where_it_was_deleted_and_made_again() -> None:
+def test_recreated_znode_precedes_its_children_in_a_snapshot() -> None:
     w = World()
     for path in ("/a", "/b"):
         w.create(path)
@@ -137,7 +137,7 @@ def test_a_znode_comes_before_its_children_also_where_it_was_deleted_and_made_ag
     DataTree.from_snapshot(snapshot)
 
 
-def test_only_blocks_that_changed_since_the_snapshot_before_are_made_again() -> None:
+def test_next_snapshot_encodes_changed_blocks_only() -> None:
     w = World()
     for n in range(5 * BLOCK_ZNODES):
         w.create(f"/n{n}")
@@ -154,7 +154,7 @@ def test_only_blocks_that_changed_since_the_snapshot_before_are_made_again() -> 
     w.finish(capture, came)
 
 
-def test_a_change_while_the_snapshot_is_taken_belongs_to_the_next_one() -> None:
+def test_change_during_a_snapshot_belongs_to_the_next_one() -> None:
     w = World()
     for n in range(2 * BLOCK_ZNODES):
         w.create(f"/n{n}")
@@ -169,7 +169,7 @@ def test_a_change_while_the_snapshot_is_taken_belongs_to_the_next_one() -> None:
     assert {image.path: image.data for image in w.finish(capture, came).nodes}["/n0"] == b"changed again"
 
 
-def test_a_block_whose_znodes_are_all_gone_is_gone() -> None:
+def test_block_without_znodes_is_removed() -> None:
     w = World()
     for n in range(3 * BLOCK_ZNODES):
         w.create(f"/n{n}")
@@ -190,7 +190,7 @@ def test_large_data_is_not_copied() -> None:
     assert any(type(part) is memoryview and part == data for part in came[0].parts)
     assert len(came[0].parts) == 3
     snapshot = w.finish(capture, came)
-    # The same once the znode was read.
+    # The same after the znode was read.
     again = World(DataTree.from_snapshot(snapshot))
     capture, came = again.begin()
     capture.step(1)
@@ -198,19 +198,19 @@ def test_large_data_is_not_copied() -> None:
     assert {image.path: image.data for image in again.finish(capture, came).nodes}["/large"] == data
 
 
-def test_lists_that_nobody_has_any_more_are_forgotten_when_their_block_is_made() -> None:
+def test_unused_acl_lists_are_dropped_with_their_block() -> None:
     w = World()
     w.create("/a", b"", SECRETS[0])
     w.do(OpCode.SET_ACL, SetACLTxn("/a", SECRETS[1], 1))
     block = w.tree.blocks.by_number[w.tree.nodes["/a"].block]
-    # That of /zookeeper/config is in the same block.
+    # The znode /zookeeper/config is in the same block.
     assert len(block.acls or ()) == 3
     w.finish(*w.begin())
     assert SECRETS[0] not in (block.acls or ()) and SECRETS[1] in (block.acls or ())
 
 
-def test_lists_that_nobody_has_any_more_do_not_wait_for_a_snapshot_to_be_forgotten() -> None:
-    """Set one after the other on one znode they stayed until then, which is a hundred thousand transactions."""
+def test_unused_acl_lists_are_dropped_without_a_snapshot() -> None:
+    """Set one after the other on one znode, they stayed until the next snapshot, 100,000 transactions later."""
     w = World()
     w.create("/kept", b"", SECRETS[0])
     w.create("/a", b"", SECRETS[1])
@@ -240,7 +240,7 @@ def test_a_snapshot_can_be_taken_while_another_is_being_sent() -> None:
     assert {image.path or "/": image for image in decoder.nodes} == then
 
 
-def test_no_block_is_encoded_for_a_snapshot_that_is_given_up() -> None:
+def test_cancelled_snapshot_encodes_no_block() -> None:
     w = World()
     w.create("/a")
     capture, came = w.begin()
@@ -249,7 +249,7 @@ def test_no_block_is_encoded_for_a_snapshot_that_is_given_up() -> None:
     assert not came and w.tree.blocks.keeper is None
 
 
-def test_a_record_says_what_the_znode_said() -> None:
+def test_snapshot_record_has_the_data_and_stat_of_its_znode() -> None:
     w = World()
     w.create("/ü", "dätä".encode(), SECRETS[2])
     w.set("/ü", b"other")

@@ -1,4 +1,4 @@
-"""Clients' connections and the sessions behind them: connecting, moving, expiring, closing."""
+"""Clients' connections and their sessions: connecting, moving, expiring, closing."""
 
 import pytest
 
@@ -35,7 +35,7 @@ GONE = ConnectResponse(0, 0, 0, NO_PASSWORD)
 
 
 @pytest.mark.parametrize(("asked_ms", "granted_ms"), [(1, 2000), (5000, 5000), (10**9, 20_000), (-5, 2000)])
-def test_the_session_timeout_is_kept_between_two_and_twenty_ticks(asked_ms, granted_ms):
+def test_session_timeout_is_clamped_to_two_to_twenty_ticks(asked_ms, granted_ms):
     ensemble = Ensemble(tick_ms=1000)
     client = ensemble.connect(timeout_ms=asked_ms)
     assert ensemble.sent[client][0].timeout_ms == granted_ms
@@ -47,7 +47,7 @@ def test_the_limits_of_the_session_timeout_can_be_configured():
     assert [ensemble.sent[ensemble.connect(timeout_ms=t)][0].timeout_ms for t in (1, 8, 10)] == [7, 8, 9]
 
 
-def test_a_new_session_is_answered_when_its_creation_is_committed():
+def test_new_session_reply_follows_its_commit():
     ensemble = Ensemble(auto=False)
     client = ensemble.connect()
     ensemble.send(client, create("/early"))
@@ -59,7 +59,7 @@ def test_a_new_session_is_answered_when_its_creation_is_committed():
     assert ensemble.sent[client][1].err == 0
 
 
-def test_a_client_that_has_seen_the_future_is_disconnected_without_an_answer():
+def test_client_with_a_future_zxid_is_disconnected():
     ensemble = Ensemble()
     client = ensemble.connect(session=(-1, bytes(16)), seen=ensemble.zxid + 10)
     assert client in ensemble.closed and ensemble.sent[client] == [] and not ensemble.history
@@ -70,7 +70,7 @@ def test_a_client_that_has_seen_the_future_is_disconnected_without_an_answer():
 
 
 @pytest.mark.parametrize("server", [0, 1])
-def test_a_session_goes_on_on_any_server(server):
+def test_session_continues_on_any_server(server):
     ensemble = Ensemble(servers=3)
     session = ensemble.session(first := ensemble.connect(server=2))
     ensemble.ask(first, create("/e", b"", 1))
@@ -82,7 +82,7 @@ def test_a_session_goes_on_on_any_server(server):
 
 
 @pytest.mark.parametrize("server", [0, 1])
-def test_a_wrong_password_or_an_unknown_session_is_told_that_the_session_is_gone(server):
+def test_wrong_password_or_unknown_session_is_expired(server):
     ensemble = Ensemble(servers=2)
     session_id, _ = ensemble.session(owner := ensemble.connect(server=server))
     for session in ((session_id, b"x" * 16), (session_id, None), (77, password_of(77))):
@@ -91,7 +91,7 @@ def test_a_wrong_password_or_an_unknown_session_is_told_that_the_session_is_gone
     assert owner not in ensemble.closed, "a stranger cannot throw the owner out"
 
 
-def test_reconnecting_to_the_same_server_closes_the_older_connection():
+def test_reconnect_to_same_server_closes_the_older_connection():
     for server in (0, 1):
         ensemble = Ensemble(servers=2)
         session = ensemble.session(old := ensemble.connect(server=server))
@@ -102,7 +102,7 @@ def test_reconnecting_to_the_same_server_closes_the_older_connection():
         assert ensemble.ask(new, exists("/")).err == 0
 
 
-def test_an_answer_of_the_leader_goes_to_the_newest_connection_that_waits_for_it():
+def test_leaders_reply_goes_to_the_newest_waiting_connection():
     ensemble = Ensemble(servers=2, auto=False)
     first = ensemble.connect(server=1)
     ensemble.commit()
@@ -116,7 +116,7 @@ def test_an_answer_of_the_leader_goes_to_the_newest_connection_that_waits_for_it
     assert len(ensemble.sent[third]) == 1 and ensemble.sent[second] == []
 
 
-def test_a_session_that_its_server_has_not_seen_yet_waits_for_the_leaders_word():
+def test_session_unknown_to_its_server_waits_for_the_leader():
     ensemble = Ensemble(servers=2, auto=False)
     first = ensemble.connect()
     txn = ensemble.proposed.popleft()
@@ -128,7 +128,7 @@ def test_a_session_that_its_server_has_not_seen_yet_waits_for_the_leaders_word()
     assert ensemble.sent[second][0].session_id == ensemble.session(first)[0]
 
 
-def test_only_a_connect_request_may_come_first_and_only_first():
+def test_connect_request_is_the_first_frame_and_only_the_first():
     ensemble = Ensemble()
     rude = ensemble.dial()
     ensemble.message(rude, Request(1, OpCode.EXISTS, PathRequest("/")))
@@ -136,10 +136,10 @@ def test_only_a_connect_request_may_come_first_and_only_first():
     twice = ensemble.connect()
     ensemble.message(twice, ConnectRequest(0, 0, 1000, 0, None))
     assert twice in ensemble.closed
-    ensemble.message(twice, Request(1, OpCode.PING, EmptyRequest()))  # dropped: it was under way already
+    ensemble.message(twice, Request(1, OpCode.PING, EmptyRequest()))  # dropped: it was already in flight
 
 
-def test_while_not_serving_a_clients_first_frame_ends_its_connection():
+def test_first_frame_ends_its_connection_while_not_serving():
     ensemble = Ensemble()
     service = ensemble.services[0]
     client = ensemble.connect()
@@ -167,7 +167,7 @@ def test_a_write_of_a_moved_session_ends_the_old_connection(before, after, reque
     assert ensemble.ask(new, create("/b")).err == 0
 
 
-def test_a_silent_session_expires_and_its_ephemerals_go_everywhere():
+def test_silent_session_expires_and_its_ephemerals_are_deleted():
     ensemble = Ensemble(servers=2)
     silent, lively = ensemble.connect(server=1, timeout_ms=4000), ensemble.connect(server=1, timeout_ms=4000)
     session_id, _ = ensemble.session(silent)
@@ -178,7 +178,7 @@ def test_a_silent_session_expires_and_its_ephemerals_go_everywhere():
     assert silent not in ensemble.closed and not ensemble.facts(SessionExpired)
     ensemble.advance(2000)
     assert ensemble.facts(SessionExpired) == [
-        # The last word reached the leader with the ping of a second later, from the second server.
+        # The last contact reached the leader with the ping of a second later, from the second server.
         SessionExpired(session_id, 4000, heard_ms_ago=5000, heard_by=2)
     ]
     assert silent in ensemble.closed and lively not in ensemble.closed
@@ -232,7 +232,7 @@ def test_requests_of_an_expired_session_are_dropped():
 
 
 @pytest.mark.parametrize("server", [0, 1])
-def test_closing_a_session_is_answered_after_all_before_it_and_then_disconnects(server):
+def test_close_session_reply_is_the_last_before_disconnecting(server):
     ensemble = Ensemble(servers=2, auto=False)
     client = ensemble.connect(server=server)
     ensemble.commit()
@@ -250,7 +250,7 @@ def test_closing_a_session_is_answered_after_all_before_it_and_then_disconnects(
     assert not service.clients.drain_touched(), "a closed session is not reported to the leader"
 
 
-def test_a_client_that_hangs_up_leaves_nothing_behind_once_its_writes_are_done():
+def test_disconnected_client_leaves_no_state_after_its_writes():
     ensemble = Ensemble(auto=False)
     client = ensemble.connect()
     ensemble.commit()
@@ -262,8 +262,8 @@ def test_a_client_that_hangs_up_leaves_nothing_behind_once_its_writes_are_done()
     assert "/a" in service.tree.nodes and not service.clients.sessions and not service.clients.connections
 
 
-def test_a_write_is_not_answered_with_one_that_its_session_asked_another_server_for() -> None:
-    """kazoo numbers its requests anew on every connection."""
+def test_write_reply_ignores_a_write_sent_through_another_server() -> None:
+    """kazoo numbers its requests from one again on every connection."""
     ensemble = Ensemble(servers=3, auto=False)
     old = ensemble.connect(server=1)
     ensemble.commit()
@@ -279,8 +279,8 @@ def test_a_write_is_not_answered_with_one_that_its_session_asked_another_server_
     assert (reply.xid, reply.err, reply.body.path) == (1, 0, "/new")
 
 
-def test_leader_without_clients_closes_what_connects() -> None:
-    """leaderServes=no (Leader.lead): its learners serve, and it commits what they forward."""
+def test_leader_without_clients_closes_client_connections() -> None:
+    """leaderServes=no (Leader.lead): its learners serve clients, and it commits the requests that they forward."""
     ensemble = Ensemble(2, leader_serves=False)
     refused = ensemble.connect(0)
     assert refused in ensemble.closed and ensemble.sent[refused] == []

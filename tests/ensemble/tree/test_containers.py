@@ -1,4 +1,4 @@
-"""Containers and nodes with a time to live: how they are made, when they go, and what is kept of them on disk."""
+"""Containers and TTL nodes: how they are created, when they are deleted, and how they are stored on disk."""
 
 import pytest
 
@@ -17,7 +17,7 @@ TTL_OWNER = 0xFF00000000000000
 CHECK_MS = 60_000
 EXTENDED = TreeRules(extended_types=True)
 UNKNOWN = -2
-"""No kind of znode has these flags, nor ever will: ZooKeeper's CreateMode counts its kinds upward from 0."""
+"""No kind of znode will ever have these flags: ZooKeeper's CreateMode numbers its kinds upward from 0."""
 
 
 def container(path, flags=CreateFlag.CONTAINER):
@@ -40,10 +40,10 @@ def exist(ensemble, *paths):
     return [path for path in paths if path in ensemble.services[0].tree.nodes]
 
 
-# -- making them -----------------------------------------------------------------------------------------------------
+# -- creation --------------------------------------------------------------------------------------------------------
 
 
-def test_a_container_answers_with_its_stat_which_names_no_owner():
+def test_create_container_reply_stat_has_no_owner():
     ensemble = Ensemble()
     client = ensemble.connect()
     reply = ensemble.ask(client, container("/c"))
@@ -53,8 +53,8 @@ def test_a_container_answers_with_its_stat_which_names_no_owner():
     assert ensemble.ask(client, create("/c/x")).err == 0, "it takes children"
 
 
-def test_the_op_makes_the_container_and_the_flag_alone_does_not():
-    """As measured: createContainer makes one whatever its flags say, and create with the flag a plain node."""
+def test_container_is_created_by_the_op_not_by_the_flag():
+    """As measured: createContainer creates one whatever its flags are, and create with the flag a plain node."""
     ensemble = Ensemble()
     client = ensemble.connect()
     for flags in (0, 1, 2, 3):
@@ -84,14 +84,14 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("request_", "off", "on"), REFUSED)
-def test_creates_are_answered_as_zookeeper_does_with_and_without_extended_types(request_, off, on):
-    """Measured, but for the plain flag with a negative time: every ZooKeeper server that applies that one dies."""
+def test_create_replies_match_zookeeper_with_and_without_ttl(request_, off, on):
+    """Measured, except the plain flag with a negative TTL: every ZooKeeper server that applies that create crashes."""
     for rules, expected in ((TreeRules(), off), (EXTENDED, on)):
         ensemble = Ensemble(tree=rules)
         assert ensemble.ask(ensemble.connect(), request_).err == expected
 
 
-def test_the_time_to_live_is_kept_in_the_ephemeral_owner():
+def test_ttl_is_stored_in_the_ephemeral_owner():
     ensemble = Ensemble(tree=EXTENDED)
     client = ensemble.connect()
     assert ensemble.ask(client, with_ttl("/t", 12_345, data=b"x")).body.stat.ephemeral_owner == 0
@@ -104,7 +104,7 @@ def test_the_time_to_live_is_kept_in_the_ephemeral_owner():
 # -- in a multi ------------------------------------------------------------------------------------------------------
 
 
-def test_a_container_made_in_a_multi_is_answered_as_create2():
+def test_container_in_a_multi_is_answered_as_create2():
     ensemble = Ensemble(tree=EXTENDED)
     client = ensemble.connect()
     reply = ensemble.ask(client, multi(container("/c"), with_ttl("/t", 9), create("/c/x", op=OpCode.CREATE)))
@@ -114,7 +114,7 @@ def test_a_container_made_in_a_multi_is_answered_as_create2():
     assert (owner(ensemble, "/c"), owner(ensemble, "/t")) == (CONTAINER_OWNER, TTL_OWNER | 9)
 
 
-def test_in_a_multi_the_flags_of_a_create_decide_what_it_makes():
+def test_create_flags_in_a_multi_decide_the_kind_of_znode():
     ensemble = Ensemble(tree=EXTENDED)
     client = ensemble.connect()
     for op in (OpCode.CREATE, OpCode.CREATE2):
@@ -128,7 +128,7 @@ def test_in_a_multi_the_flags_of_a_create_decide_what_it_makes():
 
 
 @pytest.mark.parametrize("operation", [create("/x", b"", UNKNOWN), create("/x", b"", 5), container("/x", 6)])
-def test_a_multi_with_flags_that_it_cannot_hold_is_unreadable_as_a_whole(operation):
+def test_multi_with_invalid_flags_is_a_marshalling_error(operation):
     ensemble = Ensemble(tree=EXTENDED)
     client = ensemble.connect()
     assert ensemble.ask(client, multi(create("/before"), operation)).err == ErrorCode.MARSHALLING_ERROR
@@ -136,7 +136,7 @@ def test_a_multi_with_flags_that_it_cannot_hold_is_unreadable_as_a_whole(operati
     assert ensemble.ask(client, multi(create("/before"))).err == 0, "nothing of it is left behind"
 
 
-def test_a_refused_time_to_live_takes_its_multi_back():
+def test_rejected_ttl_undoes_its_multi():
     ensemble = Ensemble()
     client = ensemble.connect()
     reply = ensemble.ask(client, multi(container("/c"), with_ttl("/t", 9)))
@@ -149,7 +149,7 @@ def test_a_refused_time_to_live_takes_its_multi_back():
 # -- deleteContainer -------------------------------------------------------------------------------------------------
 
 
-def test_delete_container_spares_what_has_children_and_what_a_session_owns():
+def test_delete_container_spares_parents_and_owned_znodes():
     ensemble = Ensemble()
     client = ensemble.connect()
     for request in (container("/c"), create("/c/x"), create("/e", b"", 1), container("/empty")):
@@ -161,8 +161,8 @@ def test_delete_container_spares_what_has_children_and_what_a_session_owns():
         assert ensemble.ask(client, delete_container(path)).err == error, path
 
 
-def test_a_client_needs_the_right_to_delete():
-    """ZooKeeper checks neither ACL nor session here, so that there anybody may delete any node without children."""
+def test_delete_container_requires_delete_permission():
+    """ZooKeeper checks neither ACL nor session here, so that any client can delete any node without children."""
     ensemble = Ensemble()
     owner_, other = ensemble.connect(), ensemble.connect()
     ensemble.ask(owner_, (OpCode.AUTH, AuthPacket(0, "digest", b"ann:secret")))
@@ -175,7 +175,7 @@ def test_a_client_needs_the_right_to_delete():
 
 
 @pytest.mark.parametrize("asking", ["the leader", "a session", "one that is over"])
-def test_a_client_whose_session_is_over_deletes_no_container_and_the_leader_needs_no_session(asking):
+def test_expired_session_cannot_delete_containers_but_leader_can(asking):
     ensemble = Ensemble()
     client = ensemble.connect()
     for used in (container("/c"), create("/c/x"), delete("/c/x")):
@@ -186,10 +186,10 @@ def test_a_client_whose_session_is_over_deletes_no_container_and_the_leader_need
     assert txn.type == (OpCode.ERROR if asking == "one that is over" else OpCode.DELETE_CONTAINER)
 
 
-# -- their end -------------------------------------------------------------------------------------------------------
+# -- deletion --------------------------------------------------------------------------------------------------------
 
 
-def test_a_container_goes_at_the_next_check_once_its_children_are_gone():
+def test_emptied_container_is_deleted_at_the_next_check():
     ensemble = Ensemble(servers=2)
     client = ensemble.connect(server=1, timeout_ms=20_000)
     for request in (container("/c"), create("/c/x"), container("/unused")):
@@ -216,7 +216,7 @@ def keep_alive(ensemble, client, ms):
         ensemble.advance(1000)
 
 
-def test_a_container_that_was_never_used_goes_only_where_that_is_configured():
+def test_never_used_container_is_deleted_only_if_configured():
     ensemble = Ensemble(tree=TreeRules(container_never_used_max_ms=90_000, container_check_interval_ms=1_000))
     ensemble.ask(ensemble.connect(), container("/c"))
     ensemble.advance(90_000)
@@ -225,7 +225,7 @@ def test_a_container_that_was_never_used_goes_only_where_that_is_configured():
     assert exist(ensemble, "/c") == []
 
 
-def test_a_time_to_live_begins_anew_with_each_change_and_waits_for_the_children():
+def test_ttl_restarts_with_each_change_and_waits_for_children():
     rules = TreeRules(extended_types=True, container_check_interval_ms=1_000)
     ensemble = Ensemble(tree=rules)
     client = ensemble.connect()
@@ -242,7 +242,7 @@ def test_a_time_to_live_begins_anew_with_each_change_and_waits_for_the_children(
     assert exist(ensemble, "/parent", "/plain") == ["/plain"]
 
 
-def test_without_extended_types_no_time_to_live_ends():
+def test_ttl_nodes_do_not_expire_without_extended_types():
     ensemble = Ensemble(tree=TreeRules(container_check_interval_ms=1_000))
     body = CreateTTLTxn("/t", b"", OPEN_ACL, 1, 10)
     txn = Txn(SessionId(1), 1, ensemble.zxid + 1, ensemble.now.wall_ms, OpCode.CREATE_TTL, body)
@@ -252,7 +252,7 @@ def test_without_extended_types_no_time_to_live_ends():
     assert exist(ensemble, "/t") == ["/t"]
 
 
-def test_no_more_znodes_lapse_in_a_minute_than_allowed():
+def test_znodes_expire_within_the_limit_per_minute():
     rules = TreeRules(container_check_interval_ms=1_000, container_deletes_per_minute=120)
     ensemble = Ensemble(tree=rules)
     client = ensemble.connect()
@@ -263,8 +263,8 @@ def test_no_more_znodes_lapse_in_a_minute_than_allowed():
         assert len(ensemble.services[0].tree.lapsing) == left
 
 
-def test_times_to_live_are_looked_at_more_often_than_every_tick_where_that_is_configured():
-    """ContainerManager has a timer of its own, at checkIntervalMs, whatever a tick is."""
+def test_ttl_check_interval_can_be_shorter_than_a_tick():
+    """ContainerManager has its own timer, at checkIntervalMs, independent of the tick."""
     rules = TreeRules(extended_types=True, container_check_interval_ms=50)
     ensemble = Ensemble(tree=rules, tick_ms=2_000)
     client = ensemble.connect()
@@ -278,15 +278,15 @@ def test_times_to_live_are_looked_at_more_often_than_every_tick_where_that_is_co
     assert exist(ensemble, "/t") == []
 
 
-def test_looking_more_often_than_every_tick_ends_with_the_reign():
+def test_short_ttl_checks_stop_when_the_leader_resigns():
     ensemble = Ensemble(tree=TreeRules(container_check_interval_ms=50), tick_ms=2_000)
     ensemble.run(0, ensemble.services[0].stop_serving(ensemble.now))
     ensemble.advance(50)
     assert ensemble.lapsing_check_ms is None
 
 
-def test_where_few_may_lapse_in_a_minute_one_goes_at_once_and_the_others_wait():
-    """Java sleeps for 60,000 / maxPerMinute milliseconds behind each: here 10 seconds, which are many looks."""
+def test_deletion_rate_limit_deletes_one_and_delays_the_others():
+    """Java sleeps for 60,000 / maxPerMinute milliseconds after each: here 10 seconds, which are many checks."""
     rules = TreeRules(container_check_interval_ms=500, container_deletes_per_minute=6)
     ensemble = Ensemble(tree=rules, tick_ms=2_000)
     client = ensemble.connect(timeout_ms=60_000)
@@ -297,7 +297,7 @@ def test_where_few_may_lapse_in_a_minute_one_goes_at_once_and_the_others_wait():
         assert len(ensemble.services[0].tree.lapsing) == left
 
 
-def test_a_container_that_is_used_again_before_its_turn_stays():
+def test_reused_container_is_not_deleted():
     rules = TreeRules(container_check_interval_ms=2_000, container_deletes_per_minute=60)
     ensemble = Ensemble(tree=rules)
     client = ensemble.connect()
@@ -311,7 +311,7 @@ def test_a_container_that_is_used_again_before_its_turn_stays():
     assert exist(ensemble, "/c1") == ["/c1"] and ensemble.zxid == before, "it is not even asked for"
 
 
-def test_a_child_on_its_way_saves_the_container():
+def test_child_in_flight_keeps_the_container():
     ensemble = Ensemble(auto=False, tree=TreeRules(container_check_interval_ms=1_000))
     client = ensemble.connect()
     ensemble.commit()
@@ -332,8 +332,8 @@ def test_a_child_on_its_way_saves_the_container():
         ([container("/n"), create("/n/x"), delete("/n/x")], [delete("/n"), create("/n", b"kept")]),
     ],
 )
-def test_what_was_renewed_or_put_in_its_place_is_not_deleted_for_the_time_of_what_was_there(first, meanwhile):
-    """The check looks at the tree, and a change that is on its way comes before the deletion."""
+def test_renewed_or_replaced_znode_outlives_its_old_deadline(first, meanwhile):
+    """The check reads the tree, and a change in flight precedes the deletion."""
     ensemble = Ensemble(tree=EXTENDED)
     client = ensemble.connect(timeout_ms=20_000)
     for request in first:
@@ -355,7 +355,7 @@ def test_what_was_renewed_or_put_in_its_place_is_not_deleted_for_the_time_of_wha
 # -- on disk -----------------------------------------------------------------------------------------------------------
 
 
-def test_containers_and_times_to_live_survive_a_snapshot(tmp_path):
+def test_containers_and_ttl_nodes_survive_a_snapshot(tmp_path):
     ensemble = Ensemble(tree=EXTENDED)
     client = ensemble.connect()
     ensemble.ask(client, container("/c"))
@@ -369,15 +369,15 @@ def test_containers_and_times_to_live_survive_a_snapshot(tmp_path):
 
 
 @pytest.mark.parametrize("ttl_ms", [-1, 0, 1 << 40])
-def test_a_time_to_live_that_cannot_be_makes_a_plain_node(ttl_ms):
-    """ZooKeeper logs such a transaction and cannot start on the log any more; here what else is in it is saved."""
+def test_impossible_ttl_in_a_log_gives_a_plain_node(ttl_ms):
+    """ZooKeeper logs such a transaction and cannot start on that log again; here the rest of it is recovered."""
     tree = DataTree()
     body = CreateTTLTxn("/t", b"", OPEN_ACL, 1, ttl_ms)
     assert tree.apply(Txn(SessionId(1), 1, 0x100000001, 7, OpCode.CREATE_TTL, body)).error == 0
     assert tree.nodes["/t"].ephemeral_owner == 0 and not tree.lapsing
 
 
-def test_creating_a_container_or_a_time_to_live_has_zookeepers_bytes():
+def test_container_and_ttl_transactions_equal_zookeepers_bytes():
     acl = OPEN_ACL
     made = Txn(SessionId(0x10), 3, 0x100000002, 7, OpCode.CREATE_CONTAINER, CreateContainerTxn("/c", b"d", acl, 1))
     assert made.encoded()[32:].hex() == (

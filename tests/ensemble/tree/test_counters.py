@@ -1,4 +1,4 @@
-"""What a server counts of its answers: the same however they are taken together."""
+"""A server's reply counters: the same however replies are batched."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def seen(counters: Counters, client: Connection) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("latencies_ms", [(0,), (3, 3), (0, 5), (5, 0), (7, 2, 4)])
-def test_writes_that_are_answered_together_count_as_one_by_one(latencies_ms: tuple[int, ...]) -> None:
-    """ServerCnxn.updateStatsForResponse and ServerStats.updateLatency, for each of them."""
-    told = []
+def test_joint_replies_count_like_single_ones(latencies_ms: tuple[int, ...]) -> None:
+    """ServerCnxn.updateStatsForResponse and ServerStats.updateLatency, called for each reply."""
+    seen_counts = []
     for way in ("one by one", "together", "as any answers"):
         counters, client = Counters(), Connection(ConnectionId(1), 0)
         waiting = writes(client, latencies_ms)
@@ -44,24 +44,28 @@ def test_writes_that_are_answered_together_count_as_one_by_one(latencies_ms: tup
             counters.count_writes(Instant(NOW_MS, NOW_MS), client, waiting, 9)
         else:
             counters.count_answers(Instant(NOW_MS, NOW_MS), client, waiting, 9)
-        told.append(seen(counters, client))
+        seen_counts.append(seen(counters, client))
     low, high, total = min(latencies_ms), max(latencies_ms), sum(latencies_ms)
     expected = dict(zip((*FIELDS,), (len(latencies_ms), len(latencies_ms), low, high, total), strict=True))
     of_client = dict(zip(LATENCIES, (low, high, total), strict=True))
-    assert expected.items() <= told[0].items()
-    assert {f"client {name}": value for name, value in of_client.items()}.items() <= told[0].items()
-    assert (told[0]["count"], told[0]["total"], told[0]["largest"]) == (len(latencies_ms), total, high)
-    assert told[1] == told[2] == told[0]
+    assert expected.items() <= seen_counts[0].items()
+    assert {f"client {name}": value for name, value in of_client.items()}.items() <= seen_counts[0].items()
+    assert (seen_counts[0]["count"], seen_counts[0]["total"], seen_counts[0]["largest"]) == (
+        len(latencies_ms),
+        total,
+        high,
+    )
+    assert seen_counts[1] == seen_counts[2] == seen_counts[0]
 
 
-def test_the_shortest_latency_stays_the_shortest_also_where_it_is_none_at_all() -> None:
+def test_minimum_latency_can_be_zero_and_never_grows() -> None:
     counters, client = Counters(), Connection(ConnectionId(1), 0)
     for latency_ms in (0, 5):
         counters.count_answers(Instant(NOW_MS, NOW_MS), client, writes(client, [latency_ms]), 9)
     assert counters.latency_min_ms == client.latency_min_ms == 0
 
 
-# -- of a whole server ------------------------------------------------------------------------------------------------
+# -- counters of a whole server ---------------------------------------------------------------------------------------
 
 COUNTS = (
     "digest_mismatches", "txns_applied", "stale_requests", "stale_replies", "closed_without_service", "revalidations",
@@ -73,7 +77,7 @@ SUMMARIES = (
 )  # fmt: skip
 
 
-def test_a_server_has_counted_nothing_when_it_begins() -> None:
+def test_new_server_has_zero_counters() -> None:
     counters = Counters()
     assert [getattr(counters, name) for name in COUNTS] == [0] * len(COUNTS)
     assert counters.latency_min_ms == -1, "none is known"
@@ -81,7 +85,7 @@ def test_a_server_has_counted_nothing_when_it_begins() -> None:
     assert (list(counters.digests), counters.quota_refusals) == ([], {})
 
 
-def test_srst_starts_packets_and_latencies_over_and_nothing_else() -> None:
+def test_srst_resets_packets_and_latencies_only() -> None:
     """ServerStats.reset."""
     ensemble = Ensemble(servers=2)
     client = ensemble.connect(server=1)
@@ -101,7 +105,7 @@ def test_srst_starts_packets_and_latencies_over_and_nothing_else() -> None:
     assert (counters.txns_applied, counters.watch_bytes) == (applied, watch_bytes)
 
 
-def test_each_packet_is_counted_as_it_comes_and_goes() -> None:
+def test_each_packet_is_counted_when_received_and_sent() -> None:
     ensemble = Ensemble()
     client = ensemble.connect()
     counters = ensemble.services[0].counters
@@ -111,7 +115,7 @@ def test_each_packet_is_counted_as_it_comes_and_goes() -> None:
     assert counters.packets_received - received == counters.packets_sent - sent == counters.answers - answers == 4
 
 
-def test_the_bytes_of_watch_events_are_counted_for_every_connection_that_hears_of_them() -> None:
+def test_watch_bytes_count_an_event_for_each_connection() -> None:
     """ServerMetrics WATCH_BYTES: a notification's 16 bytes of header, type, state, and its path with a length."""
     ensemble = Ensemble()
     writer, *watchers = (ensemble.connect() for _ in range(4))
@@ -126,7 +130,7 @@ def test_the_bytes_of_watch_events_are_counted_for_every_connection_that_hears_o
     assert counters.watches_fired[EventType.DELETED].count == 0
 
 
-def test_each_session_that_is_asked_for_is_counted_by_the_leader() -> None:
+def test_leader_counts_each_revalidated_session() -> None:
     ensemble = Ensemble(servers=2)
     client = ensemble.connect(server=0)
     session = ensemble.session(client)
@@ -136,7 +140,7 @@ def test_each_session_that_is_asked_for_is_counted_by_the_leader() -> None:
         assert [service.counters.revalidations for service in ensemble.services] == [count, 0]
 
 
-def test_how_long_a_transaction_took_is_measured_by_the_leader_and_by_learners_each_in_its_own_way() -> None:
+def test_transaction_latencies_differ_for_leader_and_learners() -> None:
     """ServerMetrics: PROPAGATION_LATENCY everywhere, QUORUM_ACK_LATENCY of a leader, COMMIT_PROPAGATION_LATENCY."""
     ensemble = Ensemble(servers=2)
     client = ensemble.connect()
@@ -155,7 +159,7 @@ def test_how_long_a_transaction_took_is_measured_by_the_leader_and_by_learners_e
     assert (learner.commit_propagation_latency_ms.total, leader.commit_propagation_latency_ms.count) == (21, 0)
 
 
-def test_a_leaders_clock_that_is_ahead_makes_no_time_negative() -> None:
+def test_leaders_clock_ahead_gives_no_negative_time() -> None:
     ensemble = Ensemble(servers=2)
     client = ensemble.connect()
     ensemble.auto = False
@@ -168,7 +172,7 @@ def test_a_leaders_clock_that_is_ahead_makes_no_time_negative() -> None:
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_the_trees_digest_is_kept_of_every_128th_transaction(together: bool) -> None:
+def test_tree_digest_is_kept_for_every_128th_transaction(together: bool) -> None:
     """DataTree.DIGEST_LOG_INTERVAL."""
     ensemble = Ensemble()
     client = ensemble.connect()

@@ -26,7 +26,7 @@ from zabka.ensemble.znode_paths import is_valid_path
 
 
 class Writer:
-    """A tree and the transactions it took."""
+    """A tree and the transactions applied to it."""
 
     def __init__(self):
         self.tree = DataTree()
@@ -62,7 +62,7 @@ def test_a_fresh_tree_shows_the_system_nodes_as_zookeeper_does():
     assert tree.data_size_bytes == 44
 
 
-def test_create_sets_the_new_nodes_stat_and_the_parents_children_fields():
+def test_create_sets_own_stat_and_parent_child_fields():
     w = Writer()
     w.create("/a", b"xy")
     made = w.create("/a/b", None, ephemeral=True)
@@ -102,7 +102,7 @@ def test_set_acl_changes_aversion_only():
     assert w.tree.nodes["/a"].acl == acl
 
 
-def test_containers_and_ttl_nodes_show_no_owner_and_are_not_ephemeral():
+def test_containers_and_ttl_nodes_are_not_ephemeral():
     w = Writer()
     container = w.apply(OpCode.CREATE_CONTAINER, CreateContainerTxn("/c", b"", OPEN_ACL, 1))
     ttl = w.apply(OpCode.CREATE_TTL, CreateTTLTxn("/t", b"", OPEN_ACL, 2, 5000))
@@ -113,7 +113,7 @@ def test_containers_and_ttl_nodes_show_no_owner_and_are_not_ephemeral():
     assert is_ephemeral(-(1 << 56) + (0xABCDEF << 32)), "a session of server 255 is no time to live"
 
 
-def test_closing_a_session_deletes_its_ephemerals_and_nothing_else():
+def test_closing_a_session_deletes_its_ephemerals_only():
     w = Writer()
     w.apply(OpCode.CREATE_SESSION, CreateSessionTxn(4000), session=7)
     w.create("/a")
@@ -127,7 +127,7 @@ def test_closing_a_session_deletes_its_ephemerals_and_nothing_else():
     assert [change.event for change in w.tree.changes] == [EventType.DELETED] * 2
 
 
-def test_a_failed_multi_changes_nothing_and_tells_each_operations_error():
+def test_failed_multi_changes_no_znode_and_returns_each_error():
     w = Writer()
     digest = w.tree.digest
     subs = [
@@ -153,7 +153,7 @@ def test_the_stats_of_a_multi_are_those_at_each_operation():
     assert all(r.stat.czxid == 1 for r in results)
 
 
-def test_the_digest_is_a_sum_over_nodes_and_leaves_out_what_is_below_zookeeper():
+def test_digest_is_a_sum_over_znodes_except_below_zookeeper():
     w = Writer()
     empty = w.tree.digest
     w.create("/a", b"x")
@@ -166,7 +166,7 @@ def test_the_digest_is_a_sum_over_nodes_and_leaves_out_what_is_below_zookeeper()
     assert tree.digest == empty and tree.stat("/zookeeper/config").version == -1
 
 
-def test_a_snapshot_is_untouched_by_what_follows():
+def test_snapshot_is_unaffected_by_later_changes():
     w = Writer()
     w.create("/a", b"1")
     w.create("/a/b", b"2", ephemeral=True)
@@ -223,8 +223,8 @@ def history():
 
 @pytest.mark.parametrize("start", range(15))
 @pytest.mark.parametrize("held", range(15))
-def test_replaying_transactions_that_a_snapshot_holds_already_leads_to_the_same_tree(held, start):
-    """A log may be replayed from before the snapshot was taken."""
+def test_replaying_transactions_over_a_snapshot_gives_same_tree(held, start):
+    """A log can be replayed from before the snapshot was taken."""
     w = history()
     if start > held:
         return
@@ -236,7 +236,7 @@ def test_replaying_transactions_that_a_snapshot_holds_already_leads_to_the_same_
     assert tree.data_size_bytes == w.tree.data_size_bytes
 
 
-def test_deleting_a_node_that_has_an_older_child_is_our_own_mistake():
+def test_deleting_a_node_with_older_child_is_an_assertion_error():
     w = Writer()
     w.create("/a")
     w.create("/a/b")
@@ -251,21 +251,21 @@ def test_a_snapshot_with_an_orphan_is_refused():
         DataTree.from_snapshot(TreeSnapshot(1, {}, [root, orphan], 0))
 
 
-def test_versions_wrap_around_and_skip_the_one_that_means_any():
+def test_versions_wrap_around_and_skip_minus_one():
     assert [next_version(v) for v in (0, 0x7FFFFFFF, -2, -1)] == [1, -0x80000000, 0, 0]
 
 
 @pytest.mark.parametrize(
-    ("known", "said", "then"),
+    ("known", "stored", "then"),
     [(0x7FFFFFFF, -0x80000000, -0x80000000), (-0x80000000, 0x7FFFFFFF, -0x80000000), (0x7FFFFFFF, -1, -0x80000000),
      (5, 5, 5), (5, 4, 5), (5, 7, 7)],
 )  # fmt: skip
-def test_a_count_of_creates_that_runs_over_goes_on_and_a_replay_does_not_turn_it_back(known, said, then):
+def test_create_count_overflows_and_replay_does_not_decrease_it(known, stored, then):
     w = Writer()
     w.create("/q")
     for way in (0x7FFFFFFF, known) if known < 0 else (known,):
         w.create(f"/q/{way}", cversion=way)
-    w.create("/q/next", cversion=said)
+    w.create("/q/next", cversion=stored)
     assert w.tree.nodes["/q"].cversion == then
 
 
@@ -276,11 +276,11 @@ def test_a_count_of_creates_that_runs_over_goes_on_and_a_replay_does_not_turn_it
      ("/a/../b", False), ("/a/./b", False), ("/a\0", False), ("/a\x1f", False), ("/a\x9f", False),
      ("/\ue000", False), ("/\ufff1", False), ("/\U0001f600", False), ("/a\n", False)],
 )  # fmt: skip
-def test_paths_are_judged_as_zookeeper_does(path, valid):
+def test_paths_are_validated_as_in_zookeeper(path, valid):
     assert is_valid_path(path) is valid
 
 
-def test_a_create_of_what_is_there_or_below_nothing_says_why_it_came_to_nothing():
+def test_failed_create_returns_why():
     writer = Writer()
     writer.create("/a", b"first")
     again, orphan = writer.create("/a", b"second"), writer.create("/b/c")

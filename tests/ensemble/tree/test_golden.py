@@ -1,4 +1,4 @@
-"""What a real ZooKeeper 3.9.5 wrote to its log for a small session, byte for byte: types, versions and digests."""
+"""The log that a real ZooKeeper 3.9.5 wrote for a small session, byte for byte: types, versions and digests."""
 
 from tests.ensemble.tree.tree_driver import CLOSE, create, delete, multi, set_acl, set_data
 from zabka.ensemble.ids import SessionId
@@ -49,7 +49,7 @@ def forwarded(cxid, op, body):
     return ForwardedRequest(SESSION, cxid, op, bytes(out))
 
 
-def test_the_tree_reaches_zookeepers_digest_after_every_transaction():
+def test_tree_has_zookeepers_digest_after_every_transaction():
     tree = DataTree()
     for line in LOG:
         txn = Txn.decode(bytes.fromhex(line))
@@ -58,7 +58,7 @@ def test_the_tree_reaches_zookeepers_digest_after_every_transaction():
     assert tree.sessions == {} and tree.ephemerals == {}
 
 
-def test_the_proposer_makes_zookeepers_bytes_though_nothing_is_applied_yet():
+def test_proposer_encodes_zookeepers_bytes_before_applying():
     start = Txn.decode(bytes.fromhex(LOG[0])).time_ms
     proposer = Proposer(DataTree(), SessionTracker(2000, Instant(0, start)))
     for i, (line, (op, body)) in enumerate(zip(LOG, REQUESTS, strict=True)):

@@ -1,4 +1,4 @@
-"""multiRead, getEphemerals, getAllChildrenNumber, whoAmI, and what no client may ask for, as ZooKeeper 3.9.5 has it."""
+"""multiRead, getEphemerals, getAllChildrenNumber, whoAmI, and ops that clients cannot send, as in ZooKeeper 3.9.5."""
 
 import random
 
@@ -53,7 +53,7 @@ def below(path):
 
 
 def family():
-    """An ensemble with /a, /a/b, /a/c, /ab and a session that may not read /a/private."""
+    """An ensemble with /a, /a/b, /a/c, /ab and a session that cannot read /a/private."""
     ensemble = Ensemble()
     ann, bob = ensemble.connect(), ensemble.connect()
     ensemble.send(ann, ANN, xid=-4)
@@ -97,7 +97,7 @@ NOT_READS = [
 
 
 @pytest.mark.parametrize("op", NOT_READS)
-def test_a_multi_read_of_anything_else_is_unreadable(op):
+def test_multi_read_of_other_ops_is_a_marshalling_error(op):
     ensemble, _, bob = family()
     assert ensemble.ask(bob, multi_read(data_of("/a"), op)).err == ErrorCode.MARSHALLING_ERROR
     assert bob not in ensemble.closed
@@ -125,7 +125,7 @@ def test_a_multi_read_waits_for_the_sessions_earlier_writes():
 # -- getEphemerals -----------------------------------------------------------------------------------------------------
 
 
-def test_ephemerals_are_the_sessions_own_and_the_prefix_is_one_of_the_text():
+def test_ephemerals_are_own_ones_and_match_a_text_prefix():
     ensemble, ann, bob = family()
     for path in ("/e", "/a/e1", "/a/e2", "/abc"):
         ensemble.ask(ann, create(path, b"", 1))
@@ -145,7 +145,7 @@ def test_ephemerals_are_the_sessions_own_and_the_prefix_is_one_of_the_text():
 # -- getAllChildrenNumber ----------------------------------------------------------------------------------------------
 
 
-def test_all_children_are_counted_at_any_depth_and_the_node_itself_is_not():
+def test_children_number_counts_all_depths_without_the_node():
     ensemble, _, bob = family()
     system = 3  # /zookeeper, its quota and its config
     for path, expected in (("/", 5 + system), ("/a", 3), ("/a/b", 0), ("/ab", 0), ("/zookeeper", 2)):
@@ -163,14 +163,14 @@ def test_the_who_am_i_request_names_the_user_and_never_the_hash():
     assert ensemble.ask(bob, WHO_AM_I).body == WhoAmIResponse([])
 
 
-# -- what is not for clients -------------------------------------------------------------------------------------------
+# -- ops that clients cannot send --------------------------------------------------------------------------------------
 
 NOT_OFFERED = [OpCode.NOTIFICATION, OpCode.ERROR, OpCode.CREATE_SESSION, OpCode.CHECK, 10, 23, 99, 108, -100]
 
 
 @pytest.mark.parametrize("op", NOT_OFFERED)
 def test_any_other_op_is_unimplemented_and_ends_the_connection(op):
-    """As measured, but for createSession, with which ZooKeeper lets a client meddle.  `check` is for multis alone."""
+    """As measured, except createSession, which ZooKeeper accepts from a client. `check` is for multis only."""
     ensemble, _, bob = family()
     ensemble.message(bob, Request.decode((7).to_bytes(4, "big") + op.to_bytes(4, "big", signed=True) + b"\0\0\0\2/a"))
     assert ensemble.take(bob)[-1] == Reply(7, -1, ErrorCode.UNIMPLEMENTED)
@@ -178,22 +178,22 @@ def test_any_other_op_is_unimplemented_and_ends_the_connection(op):
 
 
 @pytest.mark.parametrize("op", [OpCode.CREATE, OpCode.SET_DATA, OpCode.DELETE, OpCode.SET_ACL, OpCode.CREATE_TTL])
-def test_a_write_that_cannot_be_read_is_a_marshalling_error_and_stops_nothing(op):
-    """A ZooKeeper ensemble of three commits nothing any more after such a create; alone, it answers like this."""
+def test_unreadable_write_is_a_marshalling_error_without_a_txn(op):
+    """A ZooKeeper ensemble of three commits no transaction after such a create; a lone server answers like this."""
     ensemble, ann, bob = family()
     ensemble.message(bob, Request.decode((7).to_bytes(4, "big") + op.to_bytes(4, "big") + b"\0\0\0\5ab"))
     assert ensemble.take(bob)[-1].err == ErrorCode.MARSHALLING_ERROR
     assert ensemble.ask(bob, set_data("/a")).err == ensemble.ask(ann, create("/later")).err == 0
 
 
-def test_inquiries_and_plain_reads_are_answered_side_by_side():
+def test_inquiries_and_plain_reads_can_be_mixed():
     ensemble, _, bob = family()
     for request in (get("/a"), WHO_AM_I, children("/a"), below("/"), exists("/a"), multi_read(data_of("/a"))):
         assert ensemble.ask(bob, request).err == 0
 
 
 @pytest.mark.parametrize("op", [17, 18, 19, 20, 21, 22, 101, 103, 104, 105, 106, 107])
-def test_whatever_bytes_follow_a_header_there_is_an_answer(op):
+def test_random_bytes_after_a_header_get_a_reply(op):
     rng = random.Random(op)
     ensemble, _, bob = family()
     for _ in range(200):

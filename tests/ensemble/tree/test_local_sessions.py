@@ -1,4 +1,4 @@
-"""Local sessions: known to their server alone, made global for an ephemeral.  The answers are ZooKeeper 3.9.5's."""
+"""Local sessions: known only to their server, made global for an ephemeral. The replies equal ZooKeeper 3.9.5's."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def answer_to_connect(e, connection):
 
 
 @pytest.mark.parametrize("server", [LEADER, LEARNER])
-def test_opening_and_closing_a_local_session_costs_no_transaction(server):
+def test_local_session_opens_and_closes_without_a_transaction(server):
     e = ensemble()
     client = e.connect(server)
     assert answer_to_connect(e, client)[0] >> 56 == server + 1
@@ -46,7 +46,7 @@ def test_a_local_session_reads_and_writes_like_any_other(server):
 
 
 @pytest.mark.parametrize("server", [LEADER, LEARNER])
-def test_a_local_session_is_taken_back_by_its_own_server_alone(server):
+def test_local_session_reconnects_to_its_own_server_only(server):
     e = ensemble()
     first = e.connect(server)
     session = e.session(first)
@@ -67,7 +67,7 @@ def test_a_local_session_is_taken_back_by_its_own_server_alone(server):
         multi(create("/p"), (OpCode.CREATE_TTL, CreateTTLRequest("/e", b"", OPEN_ACL, EPHEMERAL, 9))),
     ],
 )
-def test_an_ephemeral_makes_a_local_session_a_global_one_first(server, request_):
+def test_ephemeral_first_upgrades_a_local_session(server, request_):
     e = ensemble()
     client = e.connect(server, timeout_ms=8_000)
     session = e.session(client)
@@ -87,8 +87,8 @@ def test_an_ephemeral_makes_a_local_session_a_global_one_first(server, request_)
 
 
 @pytest.mark.parametrize("server", [LEADER, LEARNER])
-def test_requests_that_came_as_bytes_are_judged_alike(server):
-    """What came together with the ephemeral that makes the session a global one is answered, too."""
+def test_requests_in_bytes_upgrade_a_local_session_too(server):
+    """Requests that arrive together with the ephemeral that makes the session global are answered, too."""
     e = ensemble()
     client = e.connect(server)
     ops = [create("/a"), create("/e", flags=EPHEMERAL), exists("/e"), CLOSE]
@@ -99,7 +99,7 @@ def test_requests_that_came_as_bytes_are_judged_alike(server):
     assert client in e.closed
 
 
-def test_the_leader_watches_over_a_session_once_it_is_global():
+def test_leader_tracks_a_session_once_it_is_global():
     e = ensemble()
     client = e.connect(LEARNER, timeout_ms=4_000)
     e.ask(client, create("/e", flags=EPHEMERAL))
@@ -114,7 +114,7 @@ def test_the_leader_watches_over_a_session_once_it_is_global():
 
 
 @pytest.mark.parametrize("server", [LEADER, LEARNER])
-def test_without_upgrading_an_ephemeral_is_refused(server):
+def test_ephemeral_of_a_local_session_requires_upgrading(server):
     e = ensemble(upgrading=False)
     client = e.connect(server)
     refused = ErrorCode.EPHEMERAL_ON_LOCAL_SESSION
@@ -126,7 +126,7 @@ def test_without_upgrading_an_ephemeral_is_refused(server):
 
 
 @pytest.mark.parametrize("server", [LEADER, LEARNER])
-def test_a_silent_local_session_ends_at_its_server_within_a_tick_of_its_timeout(server):
+def test_silent_local_session_expires_within_a_tick(server):
     e = ensemble()
     silent, lively = e.connect(server, timeout_ms=4_000), e.connect(server, timeout_ms=4_000)
     session = e.session(silent)
@@ -150,7 +150,7 @@ def test_a_learner_does_not_report_local_sessions_to_the_leader():
     assert [session_id for session_id, _ in e.services[LEARNER].drain_touched()] == [e.session(other)[0]]
 
 
-def test_closing_waits_for_its_turn_behind_a_write():
+def test_close_of_a_local_session_waits_for_its_write():
     e = ensemble(auto=False)
     client = e.connect(LEARNER)
     e.take(client)
@@ -171,7 +171,7 @@ def test_local_sessions_end_with_their_servers_service():
     assert answer_to_connect(e, e.connect(LEARNER, session)) == GONE
 
 
-def test_a_late_write_of_an_ended_local_session_is_refused_at_its_own_server():
+def test_late_write_of_an_ended_local_session_is_rejected():
     e = ensemble(auto=False)
     client = e.connect(LEADER, timeout_ms=4_000)
     e.advance(6_000)
@@ -187,8 +187,8 @@ def test_old_clients_get_an_answer_without_the_read_only_flag():
     assert e.sent[new][0].read_only is False
 
 
-def test_a_leader_lets_a_local_session_write_that_may_live_at_another_server_than_itself() -> None:
-    """LeaderSessionTracker.checkSession: the first byte of an id names the server."""
+def test_leader_accepts_a_write_of_another_servers_local_session() -> None:
+    """LeaderSessionTracker.checkSession: the first byte of an id is the server's id."""
     sessions = LocalSessions(PeerId(3), 100, upgrading=True)
     assert sessions.admits(SessionId(2 << 56 | 5)) and sessions.admits(SessionId((200 << 56 | 5) - (1 << 64)))
     assert not sessions.admits(SessionId(3 << 56 | 5))

@@ -1,4 +1,4 @@
-"""A znode as bytes, and the table of them by path: what is put in comes out, whatever its fields are."""
+"""A znode as bytes, and the table of znodes by path: fields read back equal the fields written."""
 
 from __future__ import annotations
 
@@ -42,9 +42,7 @@ def table(*paths: str) -> Nodes:
 
 
 @given(COUNTERS, st.one_of(st.none(), st.binary(max_size=40)), st.integers(0, 2**32 - 1))
-def test_every_field_of_a_znode_comes_out_as_it_went_in(
-    counters: tuple[int, ...], data: bytes | None, block: int
-) -> None:
+def test_every_field_of_a_znode_round_trips(counters: tuple[int, ...], data: bytes | None, block: int) -> None:
     packed = made("/a", counters, data, block=block, listed=False)
     image = image_of("/a", packed, OPEN_ACL)
     assert (
@@ -59,20 +57,20 @@ def test_null_data_is_not_empty_data() -> None:
     assert len(value(data=None)) == HEAD_BYTES
 
 
-def test_other_counters_make_the_digest_that_a_new_znode_of_them_has() -> None:
+def test_restated_counters_change_the_digest_like_a_new_znode() -> None:
     changed, by = restated("/a", value(), pzxid=30, cversion=70, aversion=80)
-    anew = made("/a", (1, 2, 30, 4, 5, 6, 70, 80, 0), b"data", block=9, listed=False)
-    assert changed == anew
-    assert by == sealed("/a", anew)[1] - sealed("/a", value())[1]
+    rebuilt = made("/a", (1, 2, 30, 4, 5, 6, 70, 80, 0), b"data", block=9, listed=False)
+    assert changed == rebuilt
+    assert by == sealed("/a", rebuilt)[1] - sealed("/a", value())[1]
 
 
-def test_nothing_below_zookeeper_is_in_the_digest() -> None:
+def test_digest_excludes_everything_below_zookeeper() -> None:
     packed = value("/zookeeper/config")
     assert packed[FLAGS_AT] & UNCOUNTED and sealed("/zookeeper/config", packed) == (-1, 0)
     assert restated("/zookeeper/config", packed, pzxid=30)[1] == 0
 
 
-def test_what_is_rewritten_keeps_its_counters_unless_they_are_given() -> None:
+def test_rewritten_znode_keeps_its_counters_unless_given() -> None:
     packed = value("/zookeeper/config", None)
     again = image_of("/x", rewritten(packed, b"new"), OPEN_ACL)
     assert (again.data, again.mzxid, again.version) == (b"new", 2, 6)
@@ -85,20 +83,20 @@ def test_a_stat_counts_creates_and_deletes_of_children() -> None:
 
 
 @pytest.mark.parametrize("path", ["/b", "/a/c", "a", "", "//", "/a/", "/a/b/c", "x/y"])
-def test_a_path_that_is_not_there_is_not_found(path: str) -> None:
+def test_missing_path_is_not_found(path: str) -> None:
     nodes = table("/a", "/a/b")
     assert nodes.value(path) is None and path not in nodes and nodes.get(path) is None
     with pytest.raises(KeyError):
         nodes[path]
 
 
-def test_the_root_is_no_child_of_its_own() -> None:
+def test_root_is_not_its_own_child() -> None:
     nodes = table("/a", "/b", "/a/b")
     assert (nodes["/"].children, nodes["/"].child_count, nodes.child_count("/")) == (["a", "b"], 2, 2)
     assert (nodes["/a"].children, nodes.child_count("/a"), nodes.child_count("/b")) == (["b"], 1, 0)
 
 
-def test_children_keep_the_order_in_which_they_came() -> None:
+def test_children_keep_their_creation_order() -> None:
     nodes = table("/z", "/a", "/m")
     nodes.put("/a", value("/a", b"other"))
     nodes.remove("/z")
@@ -106,14 +104,14 @@ def test_children_keep_the_order_in_which_they_came() -> None:
     assert nodes["/"].children == ["a", "m", "z"]
 
 
-def test_every_path_is_there_once_and_behind_its_parent() -> None:
+def test_every_path_occurs_once_and_after_its_parent() -> None:
     nodes = table("/a", "/b", "/b/c", "/a/d", "/b/c/e")
     paths = list(nodes)
     assert sorted(paths) == ["/", "/a", "/a/d", "/b", "/b/c", "/b/c/e"] and len(nodes) == 6
     assert all(paths.index(path[: path.rfind("/")] or "/") <= paths.index(path) for path in paths)
 
 
-def test_a_list_goes_with_its_znode() -> None:
+def test_acl_list_is_dropped_with_its_znode() -> None:
     nodes = table()
     nodes.put("/a", value("/a", listed=True))
     nodes.acls["/a"] = SECRET
@@ -122,7 +120,7 @@ def test_a_list_goes_with_its_znode() -> None:
     assert not nodes.acls
 
 
-def test_a_copy_keeps_what_it_shows() -> None:
+def test_copy_is_unaffected_by_later_changes() -> None:
     nodes = table("/a")
     before = nodes.copy()
     nodes.put("/a", value("/a", b"later"))
@@ -130,12 +128,12 @@ def test_a_copy_keeps_what_it_shows() -> None:
     assert (before["/a"].data, list(before), len(before)) == (b"data", ["/", "/a"], 2)
 
 
-def test_the_seed_is_of_path_and_data() -> None:
+def test_digest_seed_depends_on_path_and_data() -> None:
     assert sealed("/a", value())[0] == digest_seed("/a", b"data") != digest_seed("/b", b"data")
 
 
 @given(st.lists(st.sampled_from(["/a", "/a/b", "/a/b/c", "/a/b/c/d", "/a/e", "/ab", "/ab/c", "/x"]), unique=True))
-def test_a_subtree_is_what_lies_below_a_path_at_any_depth(made_paths: list[str]) -> None:
+def test_subtree_has_every_path_below_at_any_depth(made_paths: list[str]) -> None:
     paths = ["/", *(path for path in made_paths if all(path[:n] in made_paths for n in _slashes(path)))]
     nodes = Nodes()
     for path in paths:

@@ -47,7 +47,7 @@ def fired(ensemble, connection):
 
 
 def watching(*watches):
-    """An ensemble with /p and /p/a, a writer, and a watcher that left these watches."""
+    """An ensemble with /p and /p/a, a writer, and a watcher that set these watches."""
     ensemble = Ensemble()
     writer, watcher = ensemble.connect(), ensemble.connect()
     for path in ("/p", "/p/a"):
@@ -78,14 +78,14 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("operation", "mode", "events"), TABLE)
-def test_a_persistent_watch_hears_the_events_of_its_mode(operation, mode, events):
+def test_persistent_watch_gets_the_events_of_its_mode(operation, mode, events):
     ensemble, writer, watcher = watching(add_watch("/p", mode))
     assert ensemble.ask(writer, operation).err == 0
     assert fired(ensemble, watcher) == events
 
 
 @pytest.mark.parametrize("mode", [PERSISTENT, RECURSIVE])
-def test_a_lasting_watch_stays_when_it_fires_and_when_its_node_goes(mode):
+def test_lasting_watch_remains_after_events_and_node_deletion(mode):
     ensemble, writer, watcher = watching(add_watch("/p/a", mode))
     for operation in (set_data("/p/a"), set_data("/p/a"), delete("/p/a"), create("/p/a"), set_data("/p/a")):
         ensemble.ask(writer, operation)
@@ -93,7 +93,7 @@ def test_a_lasting_watch_stays_when_it_fires_and_when_its_node_goes(mode):
     assert kinds == [DATA, DATA, DELETED, CREATED, DATA]
 
 
-def test_a_recursive_watch_on_the_root_hears_of_everything_but_children():
+def test_recursive_watch_on_root_gets_all_but_child_events():
     ensemble, writer, watcher = watching(add_watch("/", RECURSIVE))
     ensemble.ask(writer, create("/x"))
     ensemble.ask(writer, create("/x/y"))
@@ -101,7 +101,7 @@ def test_a_recursive_watch_on_the_root_hears_of_everything_but_children():
     assert fired(ensemble, watcher) == [(CREATED, "/x"), (CREATED, "/x/y"), (DATA, "/")]
 
 
-def test_the_node_need_not_exist_nor_its_path_be_valid():
+def test_add_watch_accepts_missing_nodes_and_invalid_paths():
     ensemble, writer, watcher = watching()
     reply = ensemble.ask(watcher, add_watch("/later", PERSISTENT))
     assert (reply.err, reply.body) == (0, ErrorResponse(0))
@@ -117,7 +117,7 @@ def test_an_unknown_mode_is_a_marshalling_error(mode):
     assert len(ensemble.services[0].watches) == 0
 
 
-def test_a_connection_hears_of_an_event_once_however_many_watches_it_left():
+def test_connection_gets_an_event_once_despite_several_watches():
     everything = (
         get("/p/a", True), children("/p/a", True), add_watch("/p/a", PERSISTENT), add_watch("/p/a", RECURSIVE),
         add_watch("/p", RECURSIVE), add_watch("/", RECURSIVE),
@@ -127,7 +127,7 @@ def test_a_connection_hears_of_an_event_once_however_many_watches_it_left():
     assert fired(ensemble, watcher) == [(DELETED, "/p/a")]
 
 
-def test_the_one_shot_watch_beside_a_lasting_one_still_fires_once():
+def test_one_shot_watch_with_a_lasting_one_still_fires_once():
     ensemble, writer, watcher = watching(children("/p", True), add_watch("/p", RECURSIVE))
     ensemble.ask(writer, create("/p/b"))
     assert fired(ensemble, watcher) == [(CREATED, "/p/b"), (CHILDREN, "/p")]
@@ -135,7 +135,7 @@ def test_the_one_shot_watch_beside_a_lasting_one_still_fires_once():
     assert fired(ensemble, watcher) == [(CREATED, "/p/c")]
 
 
-def test_the_events_of_a_multi_come_in_its_order_and_before_its_reply():
+def test_multi_events_are_in_order_and_before_its_reply():
     ensemble, writer, _ = watching()
     ensemble.ask(writer, add_watch("/s", RECURSIVE))
     ensemble.take(writer)
@@ -148,7 +148,7 @@ def test_the_events_of_a_multi_come_in_its_order_and_before_its_reply():
     assert reply.xid == 4 and reply.err == 0
 
 
-def test_whoever_may_not_read_a_node_may_watch_it_and_hears_nothing():
+def test_watch_without_read_permission_gets_no_events():
     ensemble, writer, watcher = watching(add_watch("/p", RECURSIVE), add_watch("/p", PERSISTENT))
     ensemble.ask(writer, (OpCode.AUTH, AuthPacket(0, "digest", b"ann:secret")))
     ensemble.ask(writer, create("/p/private", acl=(ACL(31, "auth", ""),)))
@@ -156,7 +156,7 @@ def test_whoever_may_not_read_a_node_may_watch_it_and_hears_nothing():
     assert fired(ensemble, watcher) == [(CHILDREN, "/p")], "the parent is open, the child is not"
 
 
-def test_exists_needs_the_right_to_read_and_leaves_no_watch_without_it():
+def test_exists_without_read_permission_leaves_no_watch():
     ensemble, writer, watcher = watching()
     ensemble.ask(writer, (OpCode.AUTH, AuthPacket(0, "digest", b"ann:secret")))
     ensemble.ask(writer, create("/private", acl=(ACL(31, "auth", ""),)))
@@ -164,14 +164,14 @@ def test_exists_needs_the_right_to_read_and_leaves_no_watch_without_it():
     assert len(ensemble.services[0].watches) == 0
 
 
-# -- asking for and removing -----------------------------------------------------------------------------------------
+# -- adding and removing ---------------------------------------------------------------------------------------------
 
 ALL_WATCHES = (get("/p", True), children("/p", True), add_watch("/p", PERSISTENT), add_watch("/p", RECURSIVE))
 ONE_OF_EACH = [WatcherType.DATA, WatcherType.CHILDREN, WatcherType.PERSISTENT, WatcherType.PERSISTENT_RECURSIVE]
 
 
 @pytest.mark.parametrize("index", range(4))
-def test_each_watch_is_known_by_its_type_and_by_any(index):
+def test_watch_is_checked_by_its_type_or_any(index):
     ensemble, _, watcher = watching(ALL_WATCHES[index])
     for kind in ONE_OF_EACH:
         expected = 0 if kind is ONE_OF_EACH[index] else ErrorCode.NO_WATCHER
@@ -181,7 +181,7 @@ def test_each_watch_is_known_by_its_type_and_by_any(index):
 
 
 @pytest.mark.parametrize("index", range(4))
-def test_removing_takes_one_type_and_leaves_the_others(index):
+def test_removing_a_watch_type_keeps_the_others(index):
     ensemble, writer, watcher = watching(*ALL_WATCHES)
     reply = ensemble.ask(watcher, remove("/p", ONE_OF_EACH[index]))
     assert reply == Reply(5, ensemble.zxid, 0), "no body, and no event"
@@ -194,7 +194,7 @@ def test_removing_takes_one_type_and_leaves_the_others(index):
     assert fired(ensemble, watcher) == [(DATA, "/p")], "the others fire"
 
 
-def test_removing_any_removes_all_of_this_connection_and_none_of_another():
+def test_removing_any_watch_affects_this_connection_only():
     ensemble, writer, watcher = watching(*ALL_WATCHES)
     other = ensemble.connect()
     ensemble.ask(other, add_watch("/p", PERSISTENT))
@@ -213,7 +213,7 @@ def test_an_unknown_watcher_type_is_a_marshalling_error(kind):
 
 
 @pytest.mark.parametrize("op", [OpCode.ADD_WATCH, OpCode.CHECK_WATCHES, OpCode.REMOVE_WATCHES, OpCode.SET_WATCHES2])
-def test_an_unreadable_request_is_a_marshalling_error_and_the_connection_goes_on(op):
+def test_unreadable_watch_request_is_a_marshalling_error(op):
     ensemble, _, watcher = watching()
     ensemble.message(watcher, Request.decode(op.to_bytes(4, "big") * 2 + b"\0\0\0\2/p"))
     assert ensemble.take(watcher)[-1].err == ErrorCode.MARSHALLING_ERROR
@@ -223,7 +223,7 @@ def test_an_unreadable_request_is_a_marshalling_error_and_the_connection_goes_on
 # -- counting --------------------------------------------------------------------------------------------------------
 
 
-def test_a_persistent_watch_counts_for_data_and_for_children_as_in_zookeeper():
+def test_persistent_watch_counts_as_data_and_child_watch():
     ensemble, _, watcher = watching(*ALL_WATCHES, add_watch("/p/a", PERSISTENT), add_watch("/p/a", PERSISTENT))
     service = ensemble.services[0]
     assert service.views.watch_counts() == (7, 1, 2)
@@ -235,7 +235,7 @@ def test_a_persistent_watch_counts_for_data_and_for_children_as_in_zookeeper():
     assert service.views.watch_counts() == (0, 0, 0)
 
 
-def test_many_watchers_of_a_path_come_and_go():
+def test_many_watchers_of_a_path_are_added_and_removed():
     ensemble = Ensemble()
     connections = [ensemble.connect() for _ in range(5)]
     watches = ensemble.services[0].watches
@@ -262,7 +262,7 @@ def set_watches2(since, *lists):
     return OpCode.SET_WATCHES2, SetWatches2(since, *([*lists] + [[]] * (5 - len(lists))))
 
 
-def test_set_watches2_tells_what_was_missed_and_arms_the_rest():
+def test_set_watches2_sends_missed_events_and_arms_the_rest():
     ensemble, writer, watcher = watching()
     since = ensemble.zxid
     ensemble.ask(writer, set_data("/p/a"))
@@ -280,7 +280,7 @@ def test_set_watches2_tells_what_was_missed_and_arms_the_rest():
     assert counts.watches == 6, "/p data, /never, /p/a children, and the lasting ones"
 
 
-def test_lasting_watches_are_armed_again_without_a_word_of_what_they_missed():
+def test_rearmed_lasting_watches_get_no_missed_events():
     ensemble, writer, watcher = watching()
     ensemble.ask(writer, set_data("/p"))
     assert ensemble.ask(watcher, set_watches2(0, [], [], [], ["/p", "/gone"], ["/p"])).err == 0
@@ -298,7 +298,7 @@ def test_lasting_watches_end_with_their_connection():
     assert fired(ensemble, watcher) == [] and len(ensemble.services[0].watches) == 0
 
 
-def test_set_watches_answers_with_the_xid_it_came_with():
+def test_set_watches_reply_has_the_requests_xid():
     ensemble, _, watcher = watching()
     body = SetWatches(ensemble.zxid, ["/p"], [], [])
     ensemble.send(watcher, (OpCode.SET_WATCHES, body), xid=-8)
@@ -306,14 +306,14 @@ def test_set_watches_answers_with_the_xid_it_came_with():
     assert [m.xid for m in ensemble.take(watcher)] == [-8, 77]
 
 
-# -- the order that clients may rely on --------------------------------------------------------------------------------
+# -- the order guaranteed to clients -----------------------------------------------------------------------------------
 
 PATHS = ("/p", "/p/a", "/p/a/x", "/p/b")
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_watch_fires_before_its_client_sees_the_new_state(seed):
-    """Whatever a read shows of a node, its client has heard by then, and of nothing that is newer."""
+    """A client receives the event of every change before a read shows it, and of no newer change."""
     rng = random.Random(seed)
     ensemble = Ensemble(servers=2, auto=False)
     clients = [ensemble.connect(server) for server in (0, 1, 1)]
@@ -337,17 +337,17 @@ def test_a_watch_fires_before_its_client_sees_the_new_state(seed):
 
 
 def _compare(messages, client, reads):
-    """What the reads of a client show, each held against what it had heard of that node before."""
-    heard: dict[str, int] = {}
+    """Yield the mzxid that each read of a client shows; it equals that of the last event received before."""
+    last_event: dict[str, int] = {}
     for message in messages:
         if not isinstance(message, Reply):
             continue
         event = message.body
         if isinstance(event, WatcherEvent):
             if event.type != CHILDREN:
-                heard[event.path] = 0 if event.type == DELETED else message.zxid
+                last_event[event.path] = 0 if event.type == DELETED else message.zxid
         elif (client, message.xid) in reads:
             path = reads[client, message.xid]
             seen = message.body.stat.mzxid if message.err == 0 else 0
-            assert heard.get(path, 0) == seen, f"{path}: read 0x{seen:x}, heard {heard}"
+            assert last_event.get(path, 0) == seen, f"{path}: read 0x{seen:x}, last_event {last_event}"
             yield seen

@@ -44,7 +44,7 @@ STEPS = st.lists(
 
 
 class Side:
-    """A proposer over its tree, and a learner's tree; `plain` ones take the short ways."""
+    """A proposer over its tree, and a learner's tree; `plain` ones use the fast path."""
 
     def __init__(self, plain: bool) -> None:
         self.plain = plain
@@ -70,10 +70,10 @@ class Side:
         txns, self.pending = self.pending[:count], self.pending[count:]
         for txn in txns:
             received = Txn.decode(txn.encoded())
-            for tree, told in ((self.leader, txn), (self.learner, received)):
-                if not self.plain or tree.apply_plain(told) is None:
-                    tree.apply(told)
-                assert told.digest is None or told.digest == tree.digest
+            for tree, applied in ((self.leader, txn), (self.learner, received)):
+                if not self.plain or tree.apply_plain(applied) is None:
+                    tree.apply(applied)
+                assert applied.digest is None or applied.digest == tree.digest
             self.proposer.applied(txn.zxid)
 
     def state(self) -> list[object]:
@@ -101,7 +101,7 @@ def request(write: tuple, session_id: int, odd_tail: bool, cxid: int) -> Forward
 
 @given(STEPS)
 @settings(deadline=None, max_examples=150)
-def test_the_short_way_proposes_and_applies_what_the_general_way_does(steps: list) -> None:
+def test_fast_path_proposes_and_applies_like_the_general_path(steps: list) -> None:
     sides = [Side(plain=True), Side(plain=False)]
     for side in sides:
         for number, (writes, session_id, odd_tail) in enumerate(steps):
@@ -137,8 +137,8 @@ def test_the_short_way_proposes_and_applies_what_the_general_way_does(steps: lis
         (delete("/a"), False),
     ],
 )
-def test_what_is_plain_goes_the_short_way_and_nothing_else(write: tuple, plain: bool) -> None:
-    """Both ways say the same; the short one is there to be taken."""
+def test_plain_writes_alone_take_the_fast_path(write: tuple, plain: bool) -> None:
+    """Both paths return the same; the fast one must be used."""
     side = Side(plain=True)
     side.propose([request(create("/a", b"0", op=OpCode.CREATE), 1, False, 1)])
     short = side.proposer._plain
@@ -148,8 +148,8 @@ def test_what_is_plain_goes_the_short_way_and_nothing_else(write: tuple, plain: 
 
 
 @pytest.mark.parametrize("plain", [True, False])
-def test_a_node_whose_child_is_on_its_way_is_not_empty(plain: bool) -> None:
-    """PrepRequestProcessor counts children that are proposed and not applied."""
+def test_node_with_a_proposed_child_is_not_empty(plain: bool) -> None:
+    """PrepRequestProcessor counts children that are proposed but not applied."""
     side = Side(plain=plain)
     writes = [
         create("/a", op=OpCode.CREATE),
@@ -163,7 +163,7 @@ def test_a_node_whose_child_is_on_its_way_is_not_empty(plain: bool) -> None:
     assert errors == [0, 0, ErrorCode.NOT_EMPTY, 0, 0]
 
 
-def test_a_name_behind_two_slashes_is_no_child_of_the_root() -> None:
+def test_name_after_two_slashes_is_no_child_of_the_root() -> None:
     side = Side(plain=True)
     side.propose([request(create("//a", b"1", 0, op=OpCode.CREATE), 1, False, 5)])
     side.apply(1)
@@ -173,7 +173,7 @@ def test_a_name_behind_two_slashes_is_no_child_of_the_root() -> None:
 
 
 @pytest.mark.parametrize("flags", [*CreateFlag, 7, -1])
-def test_the_short_and_the_general_way_treat_each_kind_of_znode_alike(flags: int) -> None:
+def test_fast_and_general_path_agree_on_each_kind_of_znode(flags: int) -> None:
     proposed = []
     for plain in (True, False):
         side = Side(plain=plain)
@@ -182,7 +182,7 @@ def test_the_short_and_the_general_way_treat_each_kind_of_znode_alike(flags: int
     assert proposed[0] == proposed[1]
 
 
-def test_a_plain_transaction_carries_the_bytes_that_its_parts_make() -> None:
+def test_plain_transaction_equals_the_bytes_of_its_parts() -> None:
     side = Side(plain=True)
     side.propose([request(write, 1, True, 5) for write in (create("/a", b"1", op=OpCode.CREATE), set_data("/a", b""))])
     for txn in side.pending:
@@ -198,9 +198,7 @@ def test_a_plain_transaction_carries_the_bytes_that_its_parts_make() -> None:
     data=st.sampled_from([b"", b"1", b"x" * 100]),
     creates=st.booleans(),
 )
-def test_a_transaction_that_was_read_knows_no_other_seed_than_its_path_and_data_make(
-    path: str, data: bytes, creates: bool
-) -> None:
+def test_decoded_transaction_has_the_seed_of_its_path_and_data(path: str, data: bytes, creates: bool) -> None:
     body = CreateTxn(path, data, OPEN_ACL, False, 1) if creates else SetDataTxn(path, data, 1)
     txn = Txn(SessionId(1), 1, Zxid(1), 1, OpCode.CREATE if creates else OpCode.SET_DATA, body, digest=5)
     read = Txn.decode(txn.encoded())
@@ -208,7 +206,7 @@ def test_a_transaction_that_was_read_knows_no_other_seed_than_its_path_and_data_
     assert read.seed in (None, digest_seed(path, data))
 
 
-def test_a_tree_with_quotas_goes_the_general_way() -> None:
+def test_tree_with_quotas_uses_the_general_path() -> None:
     side = Side(plain=True)
     limits = [create(f"{QUOTA}/a"), create(f"{QUOTA}/a/zookeeper_limits", b"count=1,bytes=-1", op=OpCode.CREATE)]
     side.propose([request(write, 1, False, 1) for write in (create("/a", op=OpCode.CREATE), *limits)])
@@ -227,7 +225,7 @@ def started() -> tuple[Ensemble, int, int]:
     return ensemble, first, second
 
 
-def test_answers_to_writes_of_one_client_that_are_applied_together_leave_together() -> None:
+def test_replies_to_one_clients_joint_writes_leave_together() -> None:
     ensemble, first, second = started()
     for client in (first, second):
         writes = [Request(10 + i, *set_data("/a", b"%d" % i)).encode() for i in range(3)]
@@ -239,7 +237,7 @@ def test_answers_to_writes_of_one_client_that_are_applied_together_leave_togethe
         assert ensemble.services[client == second].clients.outstanding(client) == 0
 
 
-def test_answers_to_writes_of_two_clients_of_a_server_that_are_applied_together_go_to_each_its_own() -> None:
+def test_replies_to_two_clients_joint_writes_go_to_their_sender() -> None:
     ensemble, first, _ = started()
     other = ensemble.connect(server=0)
     ensemble.commit()
@@ -256,8 +254,8 @@ def test_answers_to_writes_of_two_clients_of_a_server_that_are_applied_together_
         assert ensemble.services[0].clients.outstanding(client) == 0
 
 
-def test_a_session_belongs_to_where_it_was_made_from_its_first_request_on() -> None:
-    """SessionMovedException: what another server sends for it was overtaken by the session's move."""
+def test_session_belongs_to_its_server_from_the_first_request() -> None:
+    """SessionMovedException: the session had moved before another server's request for it arrived."""
     side = Side(plain=False)
     made = ForwardedRequest(SessionId(5), 0, OpCode.CREATE_SESSION, CreateSessionTxn(9).encode())
     side.propose([made], LinkId(7))
@@ -268,7 +266,7 @@ def test_a_session_belongs_to_where_it_was_made_from_its_first_request_on() -> N
     assert bodies[1] == ErrorTxn(ErrorCode.SESSION_MOVED) and not isinstance(bodies[2], ErrorTxn)
 
 
-def test_a_node_that_a_session_has_just_created_outlives_it_unless_it_is_ephemeral() -> None:
+def test_new_persistent_node_outlives_its_session() -> None:
     side = Side(plain=True)
     side.propose(
         [

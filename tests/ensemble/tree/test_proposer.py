@@ -54,7 +54,7 @@ class Bench:
         return self.raw(op, bytes(out), session_id, auth, origin)
 
     def error(self, request, session_id=1, auth=(), origin=None):
-        """The error code of a refused request, 0 for a transaction."""
+        """Return the error code of a rejected request, 0 for a transaction."""
         body = self.ask(request, session_id, auth, origin).body
         return ErrorCode(body.err) if isinstance(body, ErrorTxn) else 0
 
@@ -145,7 +145,7 @@ def test_an_unreadable_body_is_a_marshalling_error(op):
     assert bench.raw(999, b"").body == ErrorTxn(E.UNIMPLEMENTED)
 
 
-def test_sequence_numbers_come_from_the_parents_creates_and_deletes_do_not_turn_them_back():
+def test_sequence_numbers_count_creates_and_ignore_deletes():
     bench = Bench()
     bench.ask(create("/q"))
     paths = [bench.ask(create("/q/n-", b"", 2)).body.path for _ in range(2)]
@@ -157,7 +157,7 @@ def test_sequence_numbers_come_from_the_parents_creates_and_deletes_do_not_turn_
     assert paths == ["/q/n-0000000000", "/q/n-0000000001", "/q/other0000000003", "/q/0000000004"]
 
 
-def test_transactions_say_what_becomes_true():
+def test_transactions_contain_the_resulting_values():
     bench = grown()
     made = bench.ask(create("/a/c", None, 1)).body
     assert (made.path, made.data, made.ephemeral, made.parent_cversion) == ("/a/c", None, True, 2)
@@ -190,7 +190,7 @@ def test_many_writes_in_flight_see_each_other():
     assert len(bench.proposer.outstanding) == 0
 
 
-def test_a_failed_multi_leaves_no_trace_in_the_proposed_state():
+def test_failed_multi_leaves_the_proposed_state_unchanged():
     bench = grown()
     digest = bench.proposer.outstanding.digest
     ops = multi(
@@ -224,7 +224,7 @@ def test_a_multi_checks_versions_against_its_own_changes():
     bench.apply()
 
 
-def test_a_failed_multi_does_not_lose_an_ephemeral_that_was_proposed_before_it():
+def test_failed_multi_keeps_an_ephemeral_proposed_before_it():
     bench = Bench()
     bench.ask(create("/e", b"", 1))
     bench.ask(multi(delete("/e"), create("/e", b"", 1), create("/no/x")))
@@ -251,7 +251,7 @@ def test_closing_a_session_takes_its_outstanding_ephemerals_too():
     assert bench.tree.children("/") == ["zookeeper", "passed-on", "other", "applied"]
 
 
-def test_a_parent_can_be_deleted_right_behind_the_closing_that_empties_it():
+def test_parent_can_be_deleted_right_after_session_close():
     bench = Bench()
     bench.ask(create("/p"), session_id=2)
     bench.ask(create("/p/e", b"", 1))
@@ -272,7 +272,7 @@ def test_requests_of_unknown_and_moved_sessions_are_refused():
     assert [sub.body().err for sub in moved] == [E.SESSION_MOVED, E.RUNTIME_INCONSISTENCY]
 
 
-def test_flags_that_no_create_can_have_are_told_even_to_a_session_that_is_elsewhere():
+def test_invalid_create_flags_are_checked_before_session_owner():
     bench = Bench()
     elsewhere = LinkId(4)
     unknown = 99
@@ -312,7 +312,7 @@ STEPS = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(STEPS)
-def test_proposing_ahead_gives_the_same_transactions_as_applying_at_once(steps):
+def test_proposing_ahead_equals_applying_at_once(steps):
     ahead, at_once = Bench(), Bench()
     for request, session_id, commits in steps:
         proposed = ahead.ask(request, session_id)

@@ -1,4 +1,4 @@
-"""Quotas: what is counted, what is enforced, what is told.  Numbers as ZooKeeper 3.9.5 answers to the same requests."""
+"""Quotas: counting, enforcement and events. The numbers are those of ZooKeeper 3.9.5 for the same requests."""
 
 import random
 
@@ -18,7 +18,7 @@ REFUSED = ErrorCode.QUOTA_EXCEEDED
 
 
 def quota(path, limits):
-    """What `setquota` does."""
+    """Create the znodes that `setquota` creates."""
     parts = path.split("/")[1:]
     above = ["/zookeeper/quota/" + "/".join(parts[: i + 1]) for i in range(len(parts))]
     return [
@@ -58,7 +58,7 @@ LIMITS = [
 
 
 @pytest.mark.parametrize(("text", "limits"), LIMITS)
-def test_limits_are_read_from_stats_tracks_text_and_garbage_is_no_limit(text, limits):
+def test_limits_come_from_stats_track_text_and_ignore_garbage(text, limits):
     assert parse_limits(text) == limits
 
 
@@ -102,7 +102,7 @@ def test_every_server_keeps_the_same_statistics():
     assert stats(ensemble, server=0) == stats(ensemble, server=1) == "count=2,bytes=6"
 
 
-def test_a_failed_multi_counts_for_nothing():
+def test_failed_multi_does_not_count():
     ensemble, client = limited()
     ensemble.ask(client, multi(create("/q/b", b"x"), delete("/q/none")))
     assert stats(ensemble) == "count=2,bytes=8"
@@ -116,7 +116,7 @@ def test_a_quota_may_be_set_before_its_node_is_made():
     assert stats(ensemble, "/later") == "count=2,bytes=3"
 
 
-def test_a_quota_that_is_removed_counts_no_longer_and_anew_when_it_returns():
+def test_removed_quota_stops_counting_and_recounts_on_return():
     ensemble, client = limited()
     limits, statistics = "/zookeeper/quota/q/zookeeper_limits", "/zookeeper/quota/q/zookeeper_stats"
     ensemble.ask(client, delete(limits))
@@ -138,8 +138,8 @@ def test_nested_quotas_each_count_their_whole_subtree():
 
 
 @pytest.mark.parametrize("path", ["", "/zookeeper", "/zookeeper/quota/q"])
-def test_no_quota_is_kept_on_the_root_nor_on_zookeepers_own_nodes(path):
-    """The first of these kills ZooKeeper, at once and at every start from then on."""
+def test_quota_on_root_or_zookeeper_nodes_is_rejected(path):
+    """A quota on the root crashes ZooKeeper, at once and at every later start."""
     ensemble, client = limited()
     for request in quota(path, "count=0,bytes=0=;countHardLimit=0;byteHardLimit=0") if path else [
         create("/zookeeper/quota/zookeeper_limits", b"count=1,bytes=1"), create("/zookeeper/quota/zookeeper_stats"),
@@ -149,7 +149,7 @@ def test_no_quota_is_kept_on_the_root_nor_on_zookeepers_own_nodes(path):
     assert list(ensemble.services[0].tree.quotas.by_path) == ["/q"]
 
 
-def test_statistics_that_a_client_overwrites_last_until_the_next_change():
+def test_overwritten_statistics_last_until_the_next_change():
     ensemble, client = limited()
     assert ensemble.ask(client, set_data("/zookeeper/quota/q/zookeeper_stats", b"garbage")).err == 0
     ensemble.ask(client, create("/q/b", b"x"))
@@ -157,7 +157,7 @@ def test_statistics_that_a_client_overwrites_last_until_the_next_change():
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_the_statistics_are_the_trees_after_any_history_and_after_a_snapshot(seed, tmp_path):
+def test_statistics_match_the_tree_after_history_and_snapshot(seed, tmp_path):
     rng = random.Random(seed)
     ensemble, client = limited()
     for request in quota("/q/a", "count=-1,bytes=-1"):
@@ -195,7 +195,7 @@ def test_a_snapshot_keeps_the_statistics_of_its_moment():
 HARD = "count=5,bytes=20=;byteHardLimit=12;countHardLimit=3"
 
 
-def test_a_hard_limit_refuses_what_would_go_beyond_it():
+def test_hard_limit_rejects_writes_that_exceed_it():
     ensemble, client = limited(limits=HARD)
     for request, error in (
         (create("/q/b", b"12345"), REFUSED),  # 13 bytes
@@ -211,7 +211,7 @@ def test_a_hard_limit_refuses_what_would_go_beyond_it():
     assert stats(ensemble) == "count=3,bytes=8"
 
 
-def test_a_hard_limit_comes_before_the_version_and_what_the_version_refuses_counts_for_nothing():
+def test_hard_limit_is_checked_before_the_version():
     ensemble, client = limited(limits=HARD)
     ensemble.auto = False
     ensemble.take(client)
@@ -221,8 +221,8 @@ def test_a_hard_limit_comes_before_the_version_and_what_the_version_refuses_coun
     assert [reply.err for reply in ensemble.take(client)] == [REFUSED, ErrorCode.BAD_VERSION, 0]
 
 
-def test_what_a_hard_limit_refuses_is_counted_by_the_first_part_of_the_path():
-    """As ZooKeeper 3.9.5 counts for these: each request once, a multi too, a soft limit never, and srst is 0 again."""
+def test_hard_limit_rejections_are_counted_by_first_path_part():
+    """The counts of ZooKeeper 3.9.5: each request once, also a multi, a soft limit never, and srst resets them to 0."""
     ensemble, client = limited("/q/a", "count=-1,bytes=-1=;byteHardLimit=5;countHardLimit=2")
     for request in quota("/soft", "count=1,bytes=-1"):
         ensemble.ask(client, request)
@@ -237,13 +237,13 @@ def test_what_a_hard_limit_refuses_is_counted_by_the_first_part_of_the_path():
     assert counters.quota_refusals == {"q": 1}
 
 
-def test_a_quota_is_enforced_only_where_that_is_configured():
+def test_quota_is_enforced_only_if_configured():
     ensemble, client = limited(limits=HARD, rules=TreeRules())
     assert ensemble.ask(client, create("/q/b", bytes(99))).err == 0
     assert stats(ensemble) == "count=3,bytes=107", "counted all the same"
 
 
-def test_a_soft_limit_refuses_nothing():
+def test_soft_limit_rejects_no_write():
     ensemble, client = limited(limits="count=2,bytes=8")
     assert ensemble.ask(client, create("/q/b", bytes(99))).err == 0
 
@@ -256,7 +256,7 @@ def test_a_new_limit_counts_from_now_on():
     assert ensemble.ask(client, create("/q/b")).err == 0
 
 
-def test_the_innermost_quota_alone_is_enforced():
+def test_only_the_innermost_quota_is_enforced():
     ensemble, client = limited(limits="count=-1,bytes=-1=;countHardLimit=2")
     for request in quota("/q/a", "count=-1,bytes=-1=;countHardLimit=2"):
         ensemble.ask(client, request)
@@ -265,13 +265,13 @@ def test_the_innermost_quota_alone_is_enforced():
     assert ensemble.ask(client, create("/q/b")).err == REFUSED
 
 
-def test_without_its_statistics_a_quota_is_not_enforced():
+def test_quota_without_statistics_is_not_enforced():
     ensemble, client = limited(limits=HARD)
     ensemble.ask(client, delete("/zookeeper/quota/q/zookeeper_stats"))
     assert ensemble.ask(client, create("/q/b", bytes(99))).err == 0
 
 
-def test_a_multi_that_goes_beyond_a_limit_is_taken_back_as_a_whole():
+def test_multi_over_a_limit_is_rejected_as_a_whole():
     ensemble, client = limited(limits=HARD)
     reply = ensemble.ask(client, multi(create("/q/b"), create("/q/c")))
     assert [result.error for result in reply.body.results] == [0, REFUSED]
@@ -280,7 +280,7 @@ def test_a_multi_that_goes_beyond_a_limit_is_taken_back_as_a_whole():
 
 
 def test_writes_in_flight_count_against_a_hard_limit():
-    """ZooKeeper looks at what is committed alone, and lets writes in flight overrun a hard limit together."""
+    """ZooKeeper checks committed writes only, and lets writes in flight exceed a hard limit together."""
     ensemble, client = limited(limits=HARD)
     ensemble.auto = False
     ensemble.take(client)
@@ -319,15 +319,15 @@ def test_a_hard_limit_holds_for_any_mix_of_writes_in_flight(seed):
     assert [ensemble.ask(client, create(name, b"abcd")).err for name in names[:4]] == [0, 0, 0, REFUSED]
 
 
-# -- telling ----------------------------------------------------------------------------------------------
+# -- events -----------------------------------------------------------------------------------------------
 
 
-def test_the_leader_says_once_that_a_quota_is_used_up_soft_or_hard():
+def test_leader_reports_an_exceeded_quota_once():
     ensemble, client = limited(limits="count=3,bytes=-1", rules=TreeRules(), servers=2)
     for i in range(4):
         ensemble.ask(client, create(f"/q/x{i}"))
-    told = [(server, event) for server, event in ensemble.events if isinstance(event, QuotaExceeded)]
-    assert told == [(0, QuotaExceeded("/q", 4, 3, 8, -1))]
+    reported = [(server, event) for server, event in ensemble.events if isinstance(event, QuotaExceeded)]
+    assert reported == [(0, QuotaExceeded("/q", 4, 3, 8, -1))]
     for i in range(4):
         ensemble.ask(client, delete(f"/q/x{i}"))
     ensemble.ask(client, multi(create("/q/b"), create("/q/c"), set_data("/q/c", bytes(100))))
@@ -335,14 +335,14 @@ def test_the_leader_says_once_that_a_quota_is_used_up_soft_or_hard():
 
 
 @pytest.mark.parametrize("limits", ["count=0,bytes=-1", "count=-1,bytes=0"])
-def test_a_limit_of_nothing_is_one_and_the_first_znode_or_byte_goes_beyond_it(limits):
+def test_limit_of_zero_is_exceeded_by_the_first_znode_or_byte(limits):
     ensemble, client = limited("/later", limits=limits, rules=TreeRules())
     assert ensemble.facts(QuotaExceeded) == [], "nothing is no more than nothing"
     ensemble.ask(client, create("/later", b"1"))
     assert [(each.path, each.count, each.bytes) for each in ensemble.facts(QuotaExceeded)] == [("/later", 1, 1)]
 
 
-def test_a_session_that_ends_gives_back_what_it_used():
+def test_expired_session_frees_its_quota_usage():
     ensemble, client = limited(limits=HARD)
     other = ensemble.connect()
     assert ensemble.ask(other, create("/q/e", b"e", 1)).err == 0

@@ -1,4 +1,4 @@
-"""A server without a leader serves reads (readonlymode.enabled).  The answers are ZooKeeper 3.9.5's."""
+"""A server without a leader serves reads (readonlymode.enabled). The replies are those of ZooKeeper 3.9.5."""
 
 from random import Random
 
@@ -50,7 +50,7 @@ LEADER, ALONE = 0, 1
 
 
 def cut_off(local_sessions=True):
-    """Two servers, the second of which has lost the first; it holds /a and knows one global session."""
+    """Create two servers; the second has lost the first, has /a, and knows one global session."""
     e = Ensemble(2, local_sessions=local_sessions, local_sessions_upgrading=local_sessions)
     writer = e.connect(ALONE)
     e.ask(writer, create("/a", b"1"))
@@ -65,10 +65,10 @@ def ask(e, **options):
     return e.connect(ALONE, read_only=True, **options)
 
 
-# -- who may connect
+# -- clients that can connect
 
 
-def test_a_client_that_asked_is_told_that_the_server_is_read_only():
+def test_read_only_client_is_notified_of_a_read_only_server():
     e = cut_off()
     response = e.sent[ask(e)][0]
     assert response.read_only is True and response.session_id >> 56 == ALONE + 1
@@ -76,7 +76,7 @@ def test_a_client_that_asked_is_told_that_the_server_is_read_only():
 
 
 @pytest.mark.parametrize("asked", [False, None])
-def test_a_client_that_did_not_ask_is_disconnected_without_an_answer(asked):
+def test_other_client_is_disconnected_from_a_read_only_server(asked):
     e = cut_off()
     client = e.connect(ALONE, read_only=asked)
     assert e.sent[client] == [] and client in e.closed
@@ -97,7 +97,7 @@ def test_a_global_session_must_find_a_leader(local_sessions, right_password):
     assert e.sent[client] == [] and client in e.closed
 
 
-def test_a_local_session_comes_back_until_it_is_over():
+def test_local_session_can_reconnect_until_it_expires():
     e = cut_off()
     first = ask(e)
     session = e.session(first)
@@ -108,7 +108,7 @@ def test_a_local_session_comes_back_until_it_is_over():
     assert (late.session_id, late.timeout_ms, late.read_only) == (0, 0, True)
 
 
-def test_a_server_that_keeps_no_local_sessions_serves_those_it_does_not_know():
+def test_read_only_server_accepts_unknown_global_sessions():
     e = cut_off(local_sessions=False)
     unknown = SessionId((LEADER + 1) << 56 | 77)
     client = ask(e, session=(unknown, password_of(unknown)))
@@ -118,7 +118,7 @@ def test_a_server_that_keeps_no_local_sessions_serves_those_it_does_not_know():
     assert e.sent[ask(e, session=(unknown, b"x" * 16))][0].session_id == 0
 
 
-def test_a_client_that_has_seen_more_is_sent_on():
+def test_client_with_a_later_zxid_is_disconnected():
     e = cut_off()
     client = ask(e, seen=e.zxid + 1)
     assert e.sent[client] == [] and client in e.closed
@@ -133,7 +133,7 @@ def test_a_silent_session_expires_here():
     assert client in e.closed
 
 
-# -- what it may ask
+# -- requests that are allowed
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_reads_watches_and_pings_are_answered():
     assert e.sent[client][-1].xid == -8
 
 
-def test_refusals_keep_their_place_among_the_answers():
+def test_error_replies_keep_their_order():
     e = cut_off()
     client = ask(e)
     e.take(client)
@@ -181,14 +181,14 @@ def test_refusals_keep_their_place_among_the_answers():
     assert [(reply.xid, reply.err) for reply in e.take(client)] == [(1, OK), (2, REFUSED), (3, OK)]
 
 
-# -- when it begins and ends: a peer of three that hears nobody
+# -- when it begins and ends: a peer of three that is isolated
 
 GRACE_MS = 2_000
 DISK = (Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveSnapshot, TruncateLog)
 
 
 class Alone:
-    """A peer that is driven by hand."""
+    """A peer that the test drives."""
 
     def __init__(self, **options):
         self.now_ms = 0
@@ -224,7 +224,7 @@ class Alone:
             )
 
 
-def test_read_only_service_begins_after_two_seconds_or_a_longer_tick_without_a_leader():
+def test_read_only_service_begins_after_two_seconds_or_a_tick():
     assert Alone().grace_ms() == GRACE_MS
     assert Alone(tick_time_ms=3_000).grace_ms() == 3_000
     assert Alone(read_only_mode=False).grace_ms() is None
@@ -237,7 +237,7 @@ def test_read_only_service_begins_after_two_seconds_or_a_longer_tick_without_a_l
     assert isinstance(response, ConnectResponse) and response.read_only
 
 
-def test_read_only_service_ends_with_the_election_whoever_wins():
+def test_read_only_service_ends_when_the_election_ends():
     for leader in (1, 3):
         alone = Alone()
         alone.wait()
@@ -250,14 +250,14 @@ def test_read_only_service_ends_with_the_election_whoever_wins():
         assert not alone.peer.status().read_only, "a late timer changes nothing"
 
 
-def test_a_read_only_server_goes_on_looking_for_a_leader():
+def test_read_only_server_keeps_looking_for_a_leader():
     alone = Alone()
     alone.wait()
     effects = alone.peer.on_timer(alone.now, "election.resend")
     assert [e.to for e in effects if isinstance(e, SendNotification)] == [2, 3]
 
 
-def test_a_read_only_server_touches_neither_log_nor_snapshots():
+def test_read_only_server_writes_neither_log_nor_snapshots():
     alone = Alone()
     alone.wait()
     effects = alone.effects + alone.connect(1)
@@ -269,8 +269,8 @@ def test_a_read_only_server_touches_neither_log_nor_snapshots():
     ]  # fmt: skip
 
 
-class NobodyConnected:
-    """The connections of a server that has no port."""
+class NoConnections:
+    """The connections of a server that has no client port."""
 
     open_at = None
 
@@ -281,14 +281,14 @@ class NobodyConnected:
         return []
 
 
-def test_the_admin_words_say_that_a_server_is_read_only(tmp_path):
+def test_four_letter_words_report_read_only_mode(tmp_path):
     (tmp_path / "myid").write_text("1")
     servers = "\n".join(f"server.{i}=127.0.0.1:{2000 + i}:{3000 + i}" for i in (1, 2, 3))
     keys = "clientPort=2181\ninitLimit=5\nsyncLimit=2\n4lw.commands.whitelist=*\nlocalSessionsEnabled=true"
     alone = Alone()
     config = parse(f"dataDir={tmp_path}\n{keys}\n{servers}")
-    no_metrics = None  # none of these words asks for them
-    words = Words(config, alone.peer, alone.service, NobodyConnected(), no_metrics, TraceMask())
+    no_metrics = None  # these commands do not read them
+    words = Words(config, alone.peer, alone.service, NoConnections(), no_metrics, TraceMask())
     assert words.answer("isro") == "null"
     assert words.answer("srvr") == NOT_SERVING
     alone.wait()
@@ -299,7 +299,7 @@ def test_the_admin_words_say_that_a_server_is_read_only(tmp_path):
 
 
 class ReadOnlyList(zab_driver.ListApplication):
-    """The replicated list, which notes whether it serves reads alone."""
+    """The replicated list, which records whether it serves reads only."""
 
     read_only = False
 
@@ -313,8 +313,8 @@ class ReadOnlyList(zab_driver.ListApplication):
         return super().stop_serving(now)
 
 
-def test_a_minority_that_served_reads_takes_what_it_missed_and_loses_nothing(monkeypatch):
-    """ZOOKEEPER-3526: a read-only server's book-keeping made its leader truncate what was committed."""
+def test_read_only_minority_catches_up_without_loss(monkeypatch):
+    """ZOOKEEPER-3526: a read-only server's bookkeeping made its leader truncate committed transactions."""
     monkeypatch.setattr(zab_driver, "ListApplication", ReadOnlyList)
     world = zab_driver.World(7, read_only_mode=True)
     world.start()

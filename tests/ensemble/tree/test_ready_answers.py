@@ -1,4 +1,4 @@
-"""Requests that come as bytes are answered as those that come as objects are: same bytes, same order, same effects."""
+"""Requests in bytes are answered like requests as objects: same bytes, same order, same effects."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def settle(ensemble: Ensemble) -> None:
 
 @settings(max_examples=250, deadline=None)
 @given(STEPS, st.booleans())
-def test_bytes_are_answered_as_objects_are(
+def test_requests_in_bytes_are_answered_like_objects(
     steps: list[tuple[str, int, list[tuple[OpCode, object]]]], full_journal: bool
 ) -> None:
     (typed, clients), (raw, _) = start(full_journal), start(full_journal)
@@ -129,8 +129,8 @@ def test_bytes_are_answered_as_objects_are(
         assert framed(raw.sent[client]) == framed(typed.sent[client])
     assert raw.closed == typed.closed
     for server in range(2):
-        told = [[event for at, event in ensemble.events if at == server] for ensemble in (raw, typed)]
-        assert told[0] == told[1]
+        emitted = [[event for at, event in ensemble.events if at == server] for ensemble in (raw, typed)]
+        assert emitted[0] == emitted[1]
     assert [txn.encoded() for txn in raw.history] == [txn.encoded() for txn in typed.history]
     for ours, theirs in zip(raw.services, typed.services, strict=True):
         assert ours.views.statistics() == theirs.views.statistics()
@@ -153,7 +153,7 @@ WHOLE = [
 
 
 @pytest.mark.parametrize("request_", WHOLE)
-def test_a_write_is_well_formed_when_it_is_whole_and_at_no_earlier_byte(request_: tuple[OpCode, object]) -> None:
+def test_write_is_well_formed_at_its_last_byte_only(request_: tuple[OpCode, object]) -> None:
     op, frame = int(request_[0]), frame_of(request_)
     assert is_well_formed(op, frame)
     assert not [size for size in range(9, len(frame)) if is_well_formed(op, frame[:size])]
@@ -170,11 +170,11 @@ def test_a_write_is_well_formed_when_it_is_whole_and_at_no_earlier_byte(request_
         pytest.param(pack_int(1 << 30) + b"/a" + pack_int(0) + pack_int(-1), id="a path beyond the end"),
     ],
 )
-def test_a_set_data_that_a_client_made_up_is_not_forwarded(frame: bytes) -> None:
+def test_malformed_set_data_is_not_forwarded(frame: bytes) -> None:
     assert not is_well_formed(OpCode.SET_DATA, pack_int(5) + pack_int(OpCode.SET_DATA) + frame)
 
 
-def test_plain_reads_are_answered_in_bytes_at_once_and_up_to_the_first_that_is_not() -> None:
+def test_plain_reads_are_answered_in_bytes_until_another_request() -> None:
     ensemble, _ = start()
     tree = ensemble.services[0].tree
     frames = [frame_of(request) for request in (get("/a"), exists("/a"), get("/a"), exists("/a", True), get("/a"))]
@@ -203,7 +203,7 @@ def read_back(replies: list[Reply | bytes]) -> list[tuple[int, int]]:
     return found
 
 
-def test_a_read_waits_for_the_writes_of_its_session_in_front_of_it_and_sees_them() -> None:
+def test_read_waits_for_earlier_writes_of_its_session() -> None:
     ensemble, clients = start()
     for client in clients[:2]:
         ensemble.message(
@@ -217,7 +217,7 @@ def test_a_read_waits_for_the_writes_of_its_session_in_front_of_it_and_sees_them
         assert read_back(ensemble.take(client)) == [(1, 0), (2, 0), (3, 0), (4, 0)]
 
 
-def test_the_answer_shows_what_the_read_in_front_of_the_write_could_not() -> None:
+def test_read_after_a_write_does_not_reuse_the_cached_reply() -> None:
     ensemble, (client, *_) = start()
     ensemble.message(client, Frames([frame(1, get("/a")), frame(2, set_data("/a", b"mine")), frame(3, get("/a"))]))
     ensemble.commit()
@@ -225,7 +225,7 @@ def test_the_answer_shows_what_the_read_in_front_of_the_write_could_not() -> Non
     assert sent.count(b"first") == 1 and sent.count(b"mine") == 1 and sent.index(b"first") < sent.index(b"mine")
 
 
-def test_a_kept_answer_is_dropped_when_its_node_changes_in_any_way() -> None:
+def test_cached_reply_is_dropped_at_any_change_of_its_node() -> None:
     ensemble, (client, other, _) = start()
     ensemble.auto = True
     changes = [
@@ -243,7 +243,7 @@ def test_a_kept_answer_is_dropped_when_its_node_changes_in_any_way() -> None:
         ensemble.ask(session, change)
 
 
-def test_only_small_answers_and_a_bounded_number_of_them_are_kept() -> None:
+def test_cache_keeps_a_bounded_number_of_small_replies() -> None:
     ensemble, (client, *_) = start()
     ensemble.auto = True
     ensemble.ask(client, create("/long", b"x" * RESPONSE_BYTES_MAX))
@@ -266,14 +266,14 @@ def test_a_read_with_a_watch_leaves_it() -> None:
     assert [message.xid for message in ensemble.take(client)] == [-1]
 
 
-def test_a_watch_is_told_before_the_answers_that_show_its_change() -> None:
+def test_watch_event_precedes_replies_that_show_its_change() -> None:
     ensemble, (client, *_) = start()
     ensemble.message(client, Frames([frame(1, get("/a", True)), frame(2, set_data("/a", b"2")), frame(3, get("/a"))]))
     ensemble.commit()
     assert [xid for xid, _ in read_back(ensemble.take(client))] == [1, -1, 2, 3]
 
 
-def test_a_kept_answer_goes_only_to_clients_that_may_read_the_znode() -> None:
+def test_cached_reply_requires_read_permission() -> None:
     ensemble, (client, *_) = start()
     for _ in range(2):
         ensemble.message(
@@ -282,7 +282,7 @@ def test_a_kept_answer_goes_only_to_clients_that_may_read_the_znode() -> None:
         assert read_back(ensemble.take(client)) == [(1, 0), (2, ErrorCode.NO_AUTH), (3, ErrorCode.NO_AUTH)]
 
 
-def test_a_malformed_request_is_refused_in_its_turn() -> None:
+def test_malformed_request_is_rejected_in_order() -> None:
     ensemble, clients = start()
     whole = frame(2, set_data("/a", b"data"))
     for client in clients[:2]:
@@ -307,7 +307,7 @@ def test_paths_that_are_no_utf8_are_malformed() -> None:
         assert read_back(ensemble.take(client)) == [(7, ErrorCode.MARSHALLING_ERROR)]
 
 
-def test_frames_of_a_session_that_is_still_being_made_wait_for_it() -> None:
+def test_frames_wait_while_their_session_is_being_created() -> None:
     ensemble = Ensemble(auto=False)
     client = ensemble.connect()
     ensemble.message(client, Frames([frame(1, create("/x")), frame(2, get("/x"))]))
@@ -317,21 +317,21 @@ def test_frames_of_a_session_that_is_still_being_made_wait_for_it() -> None:
     assert read_back(ensemble.take(client)[1:]) == [(1, 0), (2, 0)]
 
 
-def test_a_connection_that_never_said_who_it_is_gets_nothing() -> None:
+def test_connection_without_a_session_gets_no_reply() -> None:
     ensemble = Ensemble()
     client = ensemble.dial()
     ensemble.message(client, Frames([frame(1, get("/"))]))
     assert client in ensemble.closed and not ensemble.sent[client]
 
 
-def test_nothing_behind_an_unknown_request_is_done() -> None:
+def test_requests_after_an_unknown_one_are_not_processed() -> None:
     ensemble, (client, *_) = start()
     ensemble.message(client, Frames([frame(1, get("/a")), pack_int(2) + pack_int(77), frame(3, set_data("/a"))]))
     assert read_back(ensemble.take(client)) == [(1, 0), (2, ErrorCode.UNIMPLEMENTED)]
     assert client in ensemble.closed and not ensemble.proposed
 
 
-def test_reads_behind_a_write_wait_within_a_limit() -> None:
+def test_reads_after_a_write_wait_within_a_limit() -> None:
     ensemble, (client, *_) = start()
     ensemble.message(client, Frames([frame(1, set_data("/a"))]))
     ensemble.message(client, Frames([frame(n, get("/a")) for n in range(2, OUTSTANDING_MAX + 1)]))
@@ -340,7 +340,7 @@ def test_reads_behind_a_write_wait_within_a_limit() -> None:
     assert client in ensemble.closed
 
 
-def test_many_reads_behind_a_write_are_answered_in_order_even_where_some_are_refused() -> None:
+def test_many_reads_after_a_write_are_answered_in_order() -> None:
     ensemble, (client, *_) = start()
     count = 3 * PLAIN_READS_MAX
     asked = [get("/nowhere") if n % 50 == 0 else get("/a") for n in range(count)]
@@ -350,7 +350,7 @@ def test_many_reads_behind_a_write_are_answered_in_order_even_where_some_are_ref
     assert read_back(ensemble.take(client)) == [(0, 0), *((n + 1, error) for n, error in enumerate(errors))]
 
 
-def test_a_write_goes_to_the_leader_in_the_clients_own_bytes() -> None:
+def test_write_is_forwarded_in_the_clients_own_bytes() -> None:
     ensemble, (_, client, _) = start()
     body = SetDataRequest("/a", b"data", -1).encode() + b"trailing"
     ensemble.message(client, Frames([pack_int(9) + pack_int(OpCode.SET_DATA) + body]))
@@ -359,7 +359,7 @@ def test_a_write_goes_to_the_leader_in_the_clients_own_bytes() -> None:
     assert isinstance(ensemble.history[-1].body.data, bytes) and ensemble.history[-1].body.data == b"data"
 
 
-def test_answers_to_a_connection_that_is_gone_are_dropped_but_its_writes_are_not() -> None:
+def test_closed_connection_loses_its_replies_but_not_its_writes() -> None:
     ensemble, (_, client, _) = start()
     ensemble.message(client, Frames([frame(1, set_data("/a", b"lost")), frame(2, get("/a"))]))
     ensemble.hang_up(client)
@@ -367,5 +367,5 @@ def test_answers_to_a_connection_that_is_gone_are_dropped_but_its_writes_are_not
     assert not ensemble.sent[client] and ensemble.services[1].tree.nodes["/a"].data == b"lost"
 
 
-def test_a_path_watch_request_is_what_plain_reads_are_recognised_by() -> None:
+def test_plain_read_frame_equals_an_encoded_path_watch_request() -> None:
     assert frame(1, get("/a")) == pack_int(1) + pack_int(4) + PathWatchRequest("/a", False).encode()

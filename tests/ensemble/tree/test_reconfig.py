@@ -1,4 +1,4 @@
-"""What a request to change the ensemble comes to: ZooKeeper's checks, in ZooKeeper's order."""
+"""Outcomes of a reconfig request: ZooKeeper's checks, in ZooKeeper's order."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def changed(outcome: Membership | ErrorCode) -> Membership:
     return outcome
 
 
-def test_servers_join_with_their_lines_word_for_word_and_leave_by_id() -> None:
+def test_servers_join_with_their_exact_lines_and_leave_by_id() -> None:
     joined = changed(ask(joining=FOUR))
     assert FOUR in joined.text.split("\n")
     assert joined.text.endswith(f"version={ZXID:x}")
@@ -67,7 +67,7 @@ def test_a_server_that_joins_again_takes_its_new_line() -> None:
     assert moved.observers == (3,)
 
 
-def test_a_whole_membership_comes_with_commas_or_lines_and_with_groups() -> None:
+def test_whole_membership_accepts_commas_lines_and_groups() -> None:
     lines = "server.1=a:1:2;3,server.2=b:1:2;3,server.3=c:1:2;3"
     assert changed(ask(members=lines)).voters == (1, 2, 3)
     grouped = changed(ask(members=lines.replace(",", "\n") + "\ngroup.1=1:2:3\nweight.1=2"))
@@ -80,7 +80,7 @@ def test_one_reconfiguration_at_a_time() -> None:
     assert ask(joining="nonsense", ensemble=under_way) is ErrorCode.RECONFIG_IN_PROGRESS
 
 
-def test_the_version_is_looked_at_before_the_request() -> None:
+def test_reconfig_version_is_checked_before_the_request() -> None:
     assert ask(joining="nonsense", config_id=VERSION + 1) is ErrorCode.BAD_VERSION
     assert isinstance(ask(joining=FOUR, config_id=VERSION), Membership)
 
@@ -104,7 +104,7 @@ def test_the_version_is_looked_at_before_the_request() -> None:
         {"members": "server.1=10.0.0.1:1:2;3,server.2=10.0.0.2:9:9;3"},
     ],
 )
-def test_a_membership_that_is_unreadable_or_too_small_is_a_bad_argument(request_: dict[str, str]) -> None:
+def test_unreadable_or_too_small_membership_is_bad_arguments(request_: dict[str, str]) -> None:
     assert ask(**request_) is ErrorCode.BAD_ARGUMENTS
 
 
@@ -112,23 +112,23 @@ def test_a_membership_that_is_unreadable_or_too_small_is_a_bad_argument(request_
     "request_",
     [{"leaving": "one"}, {"joining": "server.x=a:1:2;3"}, {"members": "server.x=a:1:2;3"}, {"members": FOUR}],
 )
-def test_a_word_for_a_number_and_observers_alone_are_a_marshalling_error(request_: dict[str, str]) -> None:
-    """As ZooKeeper 3.9.5 answers them."""
+def test_non_numeric_id_or_observers_only_is_marshalling_error(request_: dict[str, str]) -> None:
+    """As ZooKeeper 3.9.5 answers these requests."""
     assert ask(**request_) is ErrorCode.MARSHALLING_ERROR
 
 
-def test_two_voters_with_an_observer_are_enough_for_a_whole_membership() -> None:
+def test_two_voters_with_an_observer_are_a_valid_membership() -> None:
     two = "server.1=10.0.0.1:1:2:participant;3,server.2=10.0.0.2:1:2:participant;3," + FOUR
     made = changed(ask(members=two))
     assert (made.voters, made.observers) == ((1, 2), (4,))
 
 
-def test_servers_on_a_loopback_host_may_share_an_address() -> None:
+def test_servers_on_a_loopback_host_can_share_an_address() -> None:
     local = "server.4=127.0.0.1:1:2:observer;3,server.5=127.0.0.1:1:2:observer;3"
     assert changed(ask(joining=local)).observers == (4, 5)
 
 
-def test_groups_are_changed_as_a_whole_alone() -> None:
+def test_groups_require_a_whole_membership() -> None:
     grouped = Membership.parse(THREE.text.replace("version", "group.1=1:2:3\nversion"))
     assert ask(joining=FOUR, ensemble=view(current=grouped)) is ErrorCode.BAD_ARGUMENTS
 
@@ -161,7 +161,7 @@ def test_reconfig_is_refused_unless_it_is_enabled() -> None:
     assert error_of(prepared((), view(enabled=False), b"nonsense")) == ErrorCode.RECONFIG_DISABLED
 
 
-def test_the_acl_is_looked_at_after_everything_else() -> None:
+def test_reconfig_acl_is_checked_last() -> None:
     assert error_of(prepared((), view(), b"nonsense")) == ErrorCode.BAD_ARGUMENTS
     assert error_of(prepared((), view((1,)))) == ErrorCode.NEW_CONFIG_NO_QUORUM
     assert error_of(prepared((), view())) == ErrorCode.NO_AUTH
@@ -170,15 +170,15 @@ def test_the_acl_is_looked_at_after_everything_else() -> None:
 @pytest.mark.parametrize(
     "joining", [b"server.256=10.0.0.4:1:2:observer;3", b"server.4=10.0.0.4:1:2|10.0.1.4:1:2:observer;3"]
 )
-def test_who_may_not_reconfigure_hears_so_where_zookeeper_would_agree_and_the_others_that_nobody_starts_with_it(
+def test_reconfig_checks_permission_before_joining_servers(
     joining: bytes,
 ) -> None:
-    """See `read_membership`; kazoo's suite asks for a server 999 without the right to."""
+    """See `read_membership`; kazoo's suite requests a server 999 without permission."""
     assert error_of(prepared((), view(), joining)) == ErrorCode.NO_AUTH
     assert error_of(prepared(SUPER, view(), joining)) == ErrorCode.BAD_ARGUMENTS
 
 
-def test_a_server_may_have_several_addresses_where_all_may() -> None:
+def test_server_can_join_with_several_addresses_if_enabled() -> None:
     several = msgspec.structs.replace(view(), several_addresses=True)
     txn = prepared(SUPER, several, b"server.4=10.0.0.4:1:2|10.0.1.4:1:2:observer;3")
     assert isinstance(txn.body, SetDataTxn)

@@ -1,4 +1,4 @@
-"""Requests of clients: their order, the ones that make no sense, multi; and what the journal and operators hear."""
+"""Clients' requests: their order, invalid ones, multi; and the events for the journal and for operators."""
 
 import struct
 
@@ -58,7 +58,7 @@ def errors(messages):
 # -- order -----------------------------------------------------------------------------------------------
 
 
-def test_reads_and_pings_wait_behind_the_sessions_own_writes():
+def test_reads_and_pings_wait_for_the_sessions_own_writes():
     ensemble = Ensemble(auto=False)
     client, other = ensemble.connect(), ensemble.connect()
     ensemble.commit()
@@ -76,7 +76,7 @@ def test_reads_and_pings_wait_behind_the_sessions_own_writes():
     assert (written.xid, read.xid, read.body.data) == (3, 4, b"2")
 
 
-def test_replies_come_in_the_order_of_the_requests_though_a_sync_takes_longer_than_a_write():
+def test_replies_keep_request_order_when_a_sync_is_slow():
     ensemble = Ensemble(auto=False)
     client = ensemble.connect()
     ensemble.commit()
@@ -84,7 +84,7 @@ def test_replies_come_in_the_order_of_the_requests_though_a_sync_takes_longer_th
     for request in (sync("/x"), create("/a"), get("/a"), sync("/y")):
         ensemble.send(client, request)
     ensemble.commit()
-    # The write behind the first sync is committed, and so is all before it.
+    # The write before the first sync is committed, and so are all earlier ones.
     assert [(m.xid, m.err) for m in ensemble.take(client)] == [(1, 0), (2, 0), (3, 0)]
     ensemble.finish_sync()
     assert ensemble.take(client) == []
@@ -103,7 +103,7 @@ def test_a_refused_write_is_answered_in_its_turn():
     assert errors(ensemble.take(client)) == [0, ErrorCode.NODE_EXISTS, ErrorCode.NO_NODE, 0]
 
 
-def test_requests_left_by_an_older_connection_are_not_mistaken_for_the_new_ones():
+def test_requests_of_an_older_connection_are_not_confused():
     ensemble = Ensemble(auto=False)
     old = ensemble.connect()
     ensemble.commit()
@@ -124,8 +124,8 @@ def test_requests_left_by_an_older_connection_are_not_mistaken_for_the_new_ones(
 
 
 @pytest.mark.parametrize(("request_", "xid"), [(CLOSE, 1), (create("/a"), 0)])
-def test_a_session_that_expires_is_told_nothing_of_what_it_asked_too_late(request_, xid):
-    """Neither that its close was done, which another one was, nor a write that has the number of the leader's close."""
+def test_expired_session_gets_no_reply_to_late_requests(request_, xid):
+    """No reply to its close, since the leader's close came first, nor to a write with the xid of that close."""
     ensemble = Ensemble(servers=2)
     client = ensemble.connect(server=1)
     ensemble.take(client)
@@ -140,7 +140,7 @@ def test_a_session_that_expires_is_told_nothing_of_what_it_asked_too_late(reques
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
-def test_nothing_is_left_of_a_session_that_is_over_whatever_it_waited_for(is_gone):
+def test_ended_session_leaves_no_state_whatever_it_waited_for(is_gone):
     ensemble = Ensemble(auto=False)
     client = ensemble.connect()
     ensemble.commit()
@@ -170,10 +170,10 @@ def test_too_many_waiting_requests_end_the_connection():
     assert client in ensemble.closed
 
 
-# -- requests that make no sense -------------------------------------------------------------------------
+# -- invalid requests ------------------------------------------------------------------------------------
 
 
-def test_an_unknown_op_is_unimplemented_and_ends_the_connection_in_its_turn():
+def test_unknown_op_is_unimplemented_and_ends_the_connection():
     ensemble = Ensemble(auto=False)
     for op in (999, OpCode.CHECK, -1, -10):
         client = ensemble.connect()
@@ -187,7 +187,7 @@ def test_an_unknown_op_is_unimplemented_and_ends_the_connection_in_its_turn():
         assert ensemble.take(client)[1] == Reply(5, -1, ErrorCode.UNIMPLEMENTED) and client in ensemble.closed
 
 
-def test_a_malformed_body_is_a_marshalling_error_and_the_connection_goes_on():
+def test_malformed_body_is_a_marshalling_error():
     ensemble = Ensemble()
     client = ensemble.connect()
     for op in (OpCode.CREATE, OpCode.GET_DATA, OpCode.MULTI, OpCode.SYNC, OpCode.SET_WATCHES):
@@ -196,7 +196,7 @@ def test_a_malformed_body_is_a_marshalling_error_and_the_connection_goes_on():
     assert client not in ensemble.closed
 
 
-def test_credentials_of_an_unknown_scheme_are_refused_and_end_the_connection():
+def test_unknown_auth_scheme_ends_the_connection():
     ensemble = Ensemble()
     for packet in (AuthPacket(0, "world", b"anyone"), AuthPacket(0, "odd", None), AuthPacket(0, "digest", None)):
         client = ensemble.connect()
@@ -207,7 +207,7 @@ def test_credentials_of_an_unknown_scheme_are_refused_and_end_the_connection():
     assert len(ensemble.take(client)) == 1 and client in ensemble.closed
 
 
-def test_a_password_opens_what_its_acl_guards():
+def test_digest_password_grants_its_acl():
     ensemble = Ensemble(servers=2)
     ann, bob = ensemble.connect(server=1), ensemble.connect(server=1)
     assert ensemble.ask(ann, create("/a", b"s", acl=(ACL(31, "auth", ""),))).err == ErrorCode.INVALID_ACL
@@ -226,7 +226,7 @@ def test_a_password_opens_what_its_acl_guards():
         assert ensemble.ask(bob, request).err == ErrorCode.NO_AUTH
 
 
-def test_reads_of_what_is_not_there():
+def test_reads_of_missing_nodes_are_no_node_errors():
     ensemble = Ensemble()
     client = ensemble.connect()
     for request in (exists("/no"), get("/no"), children("/no"), (OpCode.GET_ACL, PathRequest("/no")), exists("no")):
@@ -235,7 +235,7 @@ def test_reads_of_what_is_not_there():
 
 
 def test_the_root_answers_to_the_empty_path_too():
-    """DataTree has it under both; below the empty path getAllChildrenNumber counts the root itself."""
+    """DataTree has the root under both; below the empty path getAllChildrenNumber counts the root itself."""
     ensemble = Ensemble()
     client = ensemble.connect()
     for op, kind in (
@@ -283,7 +283,7 @@ def test_a_multi_answers_each_operation():
     assert checked.body == deleted.body == EmptyRequest()
 
 
-def test_a_failed_multi_succeeds_as_a_request_and_tells_its_errors():
+def test_failed_multi_succeeds_as_a_request_with_its_errors():
     ensemble = Ensemble(servers=2)
     client = ensemble.connect(server=1)
     reply = ensemble.ask(client, multi(create("/a"), delete("/no"), create("/b")))
@@ -293,10 +293,10 @@ def test_a_failed_multi_succeeds_as_a_request_and_tells_its_errors():
     assert ensemble.ask(client, multi()).body.results == []
 
 
-# -- what others see -------------------------------------------------------------------------------------
+# -- events ----------------------------------------------------------------------------------------------
 
 
-def test_the_full_journal_tells_every_commit_ephemeral_and_acknowledgement():
+def test_full_journal_has_commits_ephemerals_and_acks():
     ensemble = Ensemble(servers=2, full_journal=True)
     client = ensemble.connect(server=1)
     ensemble.ask(client, create("/e", b"", 1))
@@ -315,7 +315,7 @@ def test_the_full_journal_tells_every_commit_ephemeral_and_acknowledgement():
     ]  # fmt: skip
 
 
-def test_the_normal_journal_tells_sessions_only():
+def test_normal_journal_has_sessions_only():
     ensemble = Ensemble()
     client = ensemble.connect()
     ensemble.ask(client, create("/e", b"", 1))
@@ -323,7 +323,7 @@ def test_the_normal_journal_tells_sessions_only():
     assert [type(event) for _, event in ensemble.events] == [SessionCreated, SessionClosed]
 
 
-def test_the_counts_are_those_of_the_admin_words():
+def test_counters_equal_those_of_the_four_letter_words():
     ensemble = Ensemble(auto=False)
     client = ensemble.connect()
     ensemble.commit()
@@ -367,7 +367,7 @@ def test_every_peer_reaches_the_leaders_digest():
     assert all(service.views.statistics().digest_mismatches == 0 for service in ensemble.services)
 
 
-def test_sequence_numbers_run_over_as_documented_and_every_peer_goes_along():
+def test_sequence_numbers_overflow_as_documented_on_every_peer():
     """The name that follows 2147483647 ends with -2147483648 (ZooKeeper's Programmer's Guide, sequence nodes)."""
     ensemble = Ensemble(2)
     client = ensemble.connect(1)
@@ -382,7 +382,7 @@ def test_sequence_numbers_run_over_as_documented_and_every_peer_goes_along():
     assert not ensemble.differed
 
 
-def test_a_peer_whose_tree_differs_says_so_once():
+def test_peer_whose_tree_differs_reports_it_once():
     ensemble = Ensemble()
     client = ensemble.connect()
     for _ in range(2):
@@ -401,7 +401,7 @@ def _request(ensemble, client):
     return ForwardedRequest(SessionId(ensemble.session(client)[0]), 9, OpCode.SET_DATA, set_data("/")[1].encode())
 
 
-def test_the_membership_is_shown_in_its_node():
+def test_config_node_contains_the_membership():
     text = "server.1=localhost:2888:3888:participant;127.0.0.1:2181\nversion=0"
     ensemble = Ensemble()
     ensemble.services[0].describe_membership(ensemble.now, text, 0)

@@ -12,12 +12,12 @@ def at(mono_ms, wall_ms=0):
 
 
 def test_passwords_are_those_of_java_util_random():
-    # Answers of a ZooKeeper 3.9.5 server to connect requests.
+    # Replies of a ZooKeeper 3.9.5 server to connect requests.
     assert password_of(72057752643174400) == b"&\xa5\x13\x19\xbb\xa6ZSt\xcb\xc9u\xfc H0"
     assert len(password_of(-5)) == 16 and password_of(-5) != password_of(5)
 
 
-def test_session_ids_carry_the_server_and_the_clock_and_never_repeat():
+def test_session_ids_have_server_and_clock_and_are_unique():
     ids = SessionIds(PeerId(3))
     ids.start(at(0, 0x123456789A))
     first = ids.next()
@@ -32,7 +32,7 @@ def test_ids_of_servers_from_128_on_are_negative():
     assert ids.next() == (200 << 56 | 1 << 16) - (1 << 64)
 
 
-def test_a_session_expires_within_a_tick_after_its_timeout():
+def test_session_expires_within_a_tick_of_its_timeout():
     for start in range(0, 200, 7):
         tracker = SessionTracker(TICK_MS, at(start))
         tracker.track(at(start), 1, 250)
@@ -59,7 +59,7 @@ def test_sessions_expire_in_the_order_of_their_due_times():
     assert [session.session_id for session in tracker.expire(at(5000))] == [3, 9, 4, 5]
 
 
-def test_a_session_belongs_to_whoever_used_or_validated_it_last():
+def test_session_belongs_to_its_first_user_until_owner_changes():
     tracker = SessionTracker(TICK_MS, at(0))
     tracker.track(at(0), 1, 250)
     assert tracker.owned_by(1, 7), "the first one takes it"
@@ -68,7 +68,7 @@ def test_a_session_belongs_to_whoever_used_or_validated_it_last():
     assert tracker.owned_by(1, LOCAL) and not tracker.owned_by(1, 7)
 
 
-def test_a_removed_session_leaves_nothing_behind():
+def test_removed_session_leaves_no_state():
     tracker = SessionTracker(TICK_MS, at(0))
     tracker.track(at(0), 1, 250)
     tracker.close(1)

@@ -1,4 +1,4 @@
-"""Znodes that a snapshot brought have no digests until they change; nobody can tell the difference."""
+"""Znodes loaded from a snapshot have no digests until they change; no client can see the difference."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def images() -> list[NodeImage]:
 
 
 def loaded(digest: int = 0) -> tuple[DataTree, DataTree]:
-    """The same snapshot, read from its bytes, and built of images."""
+    """The same snapshot, read from its bytes, and built from images."""
     snapshot = TreeSnapshot(Zxid(9), {SessionId(77): 4000}, images(), digest)
     eager = DataTree.from_snapshot(snapshot)
     decoder = TreeDecoder()
@@ -51,7 +51,7 @@ def test_a_loaded_tree_is_the_tree_that_was_saved() -> None:
         assert lazy.children(path) == eager.children(path)
 
 
-def test_the_nodes_of_a_snapshot_are_had_by_index_and_by_slice() -> None:
+def test_snapshot_nodes_support_index_and_slice() -> None:
     decoder = TreeDecoder()
     decoder.feed(b"".join(encode_tree(TreeSnapshot(Zxid(9), {}, images(), 0))))
     nodes, whole = decoder.snapshot(9, 0).nodes, images()
@@ -59,14 +59,14 @@ def test_the_nodes_of_a_snapshot_are_had_by_index_and_by_slice() -> None:
     assert (nodes[-1], nodes[1:3], nodes == whole, nodes == whole[1:]) == (whole[-1], whole[1:3], True, False)
 
 
-def test_znodes_that_were_loaded_are_written_as_those_that_were_made_are() -> None:
+def test_loaded_znodes_are_written_like_created_ones() -> None:
     written = []
     for tree in loaded(digest=12345):
         written.append(b"".join(records_of(tree.nodes.pairs(), tree.nodes.acls, AclTable())))
     assert written[0] == written[1]
 
 
-def test_a_digest_is_worked_out_when_its_znode_changes_and_not_before() -> None:
+def test_digest_is_computed_when_its_znode_changes() -> None:
     lazy, eager = loaded(digest=12345)
     assert all(node.value[FLAGS_AT] & UNSEALED for node in lazy.nodes.values())
     assert {path: node.digest for path, node in lazy.nodes.items()} == {
@@ -88,7 +88,7 @@ def test_a_digest_is_worked_out_when_its_znode_changes_and_not_before() -> None:
     assert not lazy.nodes["/a/ü"].value[FLAGS_AT] & UNSEALED and lazy.nodes["/c"].value[FLAGS_AT] & UNSEALED
 
 
-def test_a_znode_that_nobody_touched_is_written_again_as_it_was_read() -> None:
+def test_unchanged_loaded_znode_is_written_as_it_was_read() -> None:
     lazy, _ = loaded(digest=12345)
     raw = b"".join(encode_tree(lazy.to_snapshot()))
     decoder = TreeDecoder()
@@ -97,8 +97,8 @@ def test_a_znode_that_nobody_touched_is_written_again_as_it_was_read() -> None:
     assert b"".join(encode_tree(decoder.snapshot(9, 1))) == raw
 
 
-def test_a_digest_of_another_zxid_is_that_of_a_fuzzy_snapshot_and_is_computed_anew(tmp_path: Path) -> None:
-    """ZooKeeper writes its digest behind a tree that went on changing; the log is replayed from the name's zxid."""
+def test_digest_of_a_fuzzy_snapshot_is_computed_again(tmp_path: Path) -> None:
+    """ZooKeeper writes its digest after a tree that kept changing; the log is replayed from the name's zxid."""
     snapshot = TreeSnapshot(Zxid(9), {}, images(), 12345)
     write_snapshot(tmp_path, snapshot)
     path = tmp_path / "snapshot.9"
@@ -137,14 +137,14 @@ def test_a_tree_with_a_hole_is_refused(tree: list[NodeImage]) -> None:
         pytest.param(b"data" + struct.pack(">q", -1), b"data" + struct.pack(">q", 5), id="an unknown ACL"),
     ],
 )
-def test_records_that_make_no_sense_are_malformed(old: bytes, new: bytes) -> None:
+def test_invalid_records_are_malformed(old: bytes, new: bytes) -> None:
     raw = b"".join(encode_tree(TreeSnapshot(Zxid(1), {}, images()[:2], 0)))
     assert raw.count(old) == 1
     with pytest.raises(MalformedRecord):
         TreeDecoder().feed(raw.replace(old, new))
 
 
-def test_a_large_tree_may_arrive_in_any_pieces() -> None:
+def test_large_tree_can_arrive_in_any_pieces() -> None:
     raw = b"".join(encode_tree(some_snapshot()))
     for step in (7, 64, 1001):
         decoder = TreeDecoder()

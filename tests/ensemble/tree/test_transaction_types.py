@@ -42,7 +42,7 @@ Asked = tuple[OpCode, Record]
 
 
 def creates(op: OpCode) -> list[Asked]:
-    """A create by that op for each number that a client can ask with."""
+    """A create by that op for each flag value that a client can send."""
     if CREATES[op].request is CreateTTLRequest:
         return [(op, CreateTTLRequest("/new", b"", OPEN_ACL, flags, 5)) for flags in CreateFlag]
     return [(op, CreateRequest("/new", b"", OPEN_ACL, flags)) for flags in CreateFlag]
@@ -54,7 +54,7 @@ OTHERS: list[Asked] = [
     (OpCode.SET_DATA, SetDataRequest("/there", b"x", -1)),
     (OpCode.CHECK, CheckVersionRequest("/there", -1)),
 ]
-"""What else a multi can hold."""
+"""Other operations that a multi can contain."""
 ALONE: list[Asked] = [
     (OpCode.SET_ACL, SetACLRequest("/there", OPEN_ACL, -1)),
     (OpCode.CREATE_SESSION, CreateSessionTxn(4000)),
@@ -88,7 +88,7 @@ def label(asked: Asked) -> str:
 
 
 @pytest.mark.parametrize("asked", [*CREATED, *OTHERS, *ALONE], ids=label)
-def test_the_body_of_a_transaction_is_of_the_class_that_its_type_decodes_to(asked: Asked) -> None:
+def test_transaction_body_has_the_class_of_its_type(asked: Asked) -> None:
     txn = proposed(*asked)
     assert type(txn.body) is TXN_BODIES[txn.type]
     assert type(txn.body) is ErrorTxn or txn.type == asked[0]
@@ -96,7 +96,7 @@ def test_the_body_of_a_transaction_is_of_the_class_that_its_type_decodes_to(aske
 
 
 @pytest.mark.parametrize("asked", [*CREATED, *OTHERS], ids=label)
-def test_each_transaction_within_a_multi_reads_back_as_the_bytes_that_it_was(asked: Asked) -> None:
+def test_transactions_in_a_multi_decode_to_their_own_bytes(asked: Asked) -> None:
     op, body = asked
     txn = proposed(OpCode.MULTI, MultiRequest([MultiOp(op, body)]))
     assert type(txn.body) is TXN_BODIES[txn.type]
@@ -104,6 +104,6 @@ def test_each_transaction_within_a_multi_reads_back_as_the_bytes_that_it_was(ask
         assert sub.body().encode() == sub.data
 
 
-def test_each_type_of_transaction_is_asked_for_here() -> None:
+def test_every_transaction_type_is_tested_here() -> None:
     asked_for = {op for op, _ in [*CREATED, *OTHERS, *ALONE]}
     assert asked_for | {OpCode.MULTI, OpCode.ERROR} == set(TXN_BODIES)

@@ -1,4 +1,4 @@
-"""Which operation fires which watch, for whom, in which order."""
+"""Watches fired by each operation, their recipients, and their order."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def fired(ensemble, connection):
 
 
 def watching(*watches):
-    """An ensemble with /p and /p/a, a writer and a watcher that left these watches."""
+    """An ensemble with /p and /p/a, a writer and a watcher that set these watches."""
     ensemble = Ensemble()
     writer, watcher = ensemble.connect(), ensemble.connect()
     ensemble.ask(writer, create("/p"))
@@ -51,11 +51,11 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("operation", "watch", "events"), TABLE)
-def test_each_operation_fires_the_watches_that_zookeepers_does(operation, watch, events):
+def test_each_operation_fires_the_same_watches_as_zookeeper(operation, watch, events):
     ensemble, writer, watcher = watching(watch)
     ensemble.send(writer, operation)
     assert fired(ensemble, watcher) == events
-    left = watch[0] == OpCode.EXISTS or watch[1].path != "/p/b"  # other reads leave no watch on what is not there
+    left = watch[0] == OpCode.EXISTS or watch[1].path != "/p/b"  # other reads leave no watch on a missing node
     assert len(ensemble.services[0].watches) == (1 if left and not events else 0)
 
 
@@ -66,7 +66,7 @@ def test_a_watch_fires_once():
     assert fired(ensemble, watcher) == [(DATA, "/p/a")], "data and exists watches of one connection are one"
 
 
-def test_a_deletion_is_told_once_to_who_watches_data_and_children_and_the_node_before_its_parent():
+def test_deletion_event_is_sent_once_and_before_the_parents():
     ensemble, writer, watcher = watching(children("/p", True), CHILD_WATCH, DATA_WATCH)
     ensemble.ask(writer, delete("/p/a"))
     assert fired(ensemble, watcher) == [(DELETED, "/p/a"), (CHILDREN, "/p")]
@@ -78,7 +78,7 @@ def test_a_multi_fires_in_the_order_of_its_operations():
     assert fired(ensemble, watcher) == [(DATA, "/p"), (CREATED, "/p/b"), (CHILDREN, "/p"), (DELETED, "/p/a")]
 
 
-def test_connections_hear_in_the_order_in_which_they_set_their_watches():
+def test_connections_are_notified_in_the_order_of_their_watches():
     ensemble = Ensemble()
     connections = [ensemble.connect() for _ in range(5)]
     order = [connections[i] for i in (3, 0, 4, 1, 2)]
@@ -87,22 +87,22 @@ def test_connections_hear_in_the_order_in_which_they_set_their_watches():
         ensemble.take(connection)
     service = ensemble.services[0]
     assert [c for c, _ in service.watches.watchers_of("/x")] == order
-    heard = []
-    ensemble.sent = _Recorder(heard)
+    recipients = []
+    ensemble.sent = _Recorder(recipients)
     ensemble.send(connections[0], create("/x"))
-    assert heard == [*order, connections[0]], "the events leave before the reply"
+    assert recipients == [*order, connections[0]], "the events leave before the reply"
 
 
 class _Recorder(dict):
-    def __init__(self, heard):
-        self.heard = heard
+    def __init__(self, recipients):
+        self.recipients = recipients
 
     def __missing__(self, connection):
-        self.heard.append(connection)
+        self.recipients.append(connection)
         return []
 
 
-def test_the_event_leaves_before_the_reply_and_carries_the_transactions_zxid():
+def test_event_precedes_the_reply_and_has_the_transactions_zxid():
     ensemble, writer, _ = watching()
     ensemble.ask(writer, get("/p/a", True))
     ensemble.take(writer)
@@ -112,7 +112,7 @@ def test_the_event_leaves_before_the_reply_and_carries_the_transactions_zxid():
     assert isinstance(reply, Reply) and reply.zxid == ensemble.zxid
 
 
-def test_whoever_may_not_read_the_node_hears_nothing():
+def test_watch_without_read_permission_is_not_notified():
     ensemble = Ensemble()
     writer, watcher = ensemble.connect(), ensemble.connect()
     ensemble.ask(writer, (OpCode.AUTH, AuthPacket(0, "digest", b"ann:secret")))
@@ -135,7 +135,7 @@ def test_a_closed_connections_watches_are_forgotten():
     assert fired(ensemble, watcher) == []
 
 
-def test_the_end_of_a_session_fires_the_watches_on_its_ephemerals():
+def test_session_end_fires_the_watches_on_its_ephemerals():
     ensemble, writer, watcher = watching()
     ensemble.ask(writer, create("/p/e", b"", 1))
     ensemble.ask(watcher, exists("/p/e", True))
@@ -152,7 +152,7 @@ def set_watches(since, data=(), exist=(), child=()):
     return OpCode.SET_WATCHES, SetWatches(since, list(data), list(exist), list(child))
 
 
-def test_set_watches_tells_what_was_missed_and_arms_the_rest():
+def test_set_watches_sends_missed_events_and_arms_the_rest():
     ensemble, writer, watcher = watching()
     ensemble.ask(writer, create("/p/same"))
     since = ensemble.zxid

@@ -1,4 +1,4 @@
-"""Drives Services without ZAB: the first leads, the others learn; transactions commit when the test says so."""
+"""Drive Services without ZAB: the first leads, the others learn; transactions commit at the test's command."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class Ensemble:
                 self.run(i, service.apply(self.now, [txn]))
 
     def commit_together(self, count=None):
-        """As `commit`, but each server applies all of them in one go."""
+        """As `commit`, but each server applies all of them in one turn."""
         count = len(self.proposed) if count is None else count
         txns = [Txn.decode(self.proposed.popleft().encoded()) for _ in range(count)]
         self.history += txns
@@ -170,7 +170,7 @@ class Ensemble:
         self.run(server, self.services[server].revalidated(self.now, session_id, valid, self.zxid))
 
     def advance(self, ms):
-        """Let time pass, tick by tick, as the leader's ticks and pings do it."""
+        """Let time pass, tick by tick, with the leader's ticks and pings."""
         end = self.now_ms + ms
         while self.now_ms < end:
             tick_ms = min(self.now_ms + self.tick_ms, end)
@@ -194,7 +194,7 @@ class Ensemble:
         return connection
 
     def connect(self, server=0, session=(0, None), timeout_ms=10_000, seen=0, read_only=False, identities=()) -> int:
-        """A connection whose ConnectRequest was sent; `session` is (id, password)."""
+        """Open a connection and send its ConnectRequest; `session` is (id, password)."""
         connection = self.dial(server, identities)
         self.message(connection, ConnectRequest(0, seen, timeout_ms, session[0], session[1], read_only))
         return connection
@@ -208,7 +208,7 @@ class Ensemble:
         self.run(server, self.services[server].on_client_closed(self.now, connection))
 
     def send(self, connection, request, xid=None) -> int:
-        """Send (op, body); the xid."""
+        """Send (op, body) and return the xid."""
         op, body = request
         if xid is None:
             self._xids[connection] += op != OpCode.PING
@@ -217,20 +217,20 @@ class Ensemble:
         return xid
 
     def ask(self, connection, request) -> Reply:
-        """Send and take the reply, which must be the last message."""
+        """Send a request and return its reply, which must be the last message."""
         xid = self.send(connection, request)
         reply = self.sent[connection][-1]
         assert isinstance(reply, Reply) and reply.xid == xid, f"no reply to {xid}: {self.sent[connection]}"
         return reply
 
     def session(self, connection) -> tuple[int, bytes]:
-        """(id, password) of a connected connection."""
+        """Return (id, password) of a connected connection."""
         response = self.sent[connection][0]
         assert isinstance(response, ConnectResponse)
         return response.session_id, response.password
 
     def take(self, connection) -> list:
-        """Messages since the last call."""
+        """Return the messages since the last call."""
         messages, self.sent[connection] = self.sent[connection], []
         return messages
 

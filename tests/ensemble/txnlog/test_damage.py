@@ -1,4 +1,4 @@
-"""A flipped byte is found, named and never served; what may have been acknowledged comes from the leader again."""
+"""A flipped byte is found, reported and never served; records that may be acknowledged come from the leader again."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def refill(directory: Path, source: Path) -> None:
     shutil.copytree(source, directory, dirs_exist_ok=True)
 
 
-def test_any_flipped_byte_of_a_log_is_found_and_never_shortens_a_history_that_may_vote(tmp_path: Path) -> None:
-    """In every record, the last one included, and in every field: checksum, length, transaction, closing byte."""
+def test_flipped_log_byte_is_found_and_never_shortens_a_history(tmp_path: Path) -> None:
+    """In every record, also the last one, and in every field: checksum, length, transaction, closing byte."""
     good = tmp_path / "good"
     good.mkdir()
     directories_with(good, range(1, 3))
@@ -62,7 +62,7 @@ def test_any_flipped_byte_of_a_log_is_found_and_never_shortens_a_history_that_ma
             assert recover(directories, ONE_OF_THREE).recovered.complete == recovery.recovered.complete
 
 
-def test_any_flipped_byte_of_a_log_stops_a_lone_peer_unless_nothing_is_lost(tmp_path: Path) -> None:
+def test_flipped_log_byte_stops_a_lone_peer_unless_harmless(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     path = tmp_path / "log.100000001"
     raw, scanned = read_log(path)
@@ -90,7 +90,7 @@ def test_any_flipped_byte_of_zookeepers_log_is_found(tmp_path: Path, bits: int) 
 
 
 def test_any_flipped_byte_of_a_snapshot_is_found(tmp_path: Path) -> None:
-    """Ours and ZooKeeper's, every byte of them."""
+    """Both our snapshot and ZooKeeper's, at every byte."""
     ours = some_snapshot()
     small = ours.nodes[:2] + ours.nodes[3:]
     write_snapshot(tmp_path, type(ours)(ours.zxid, ours.sessions, small, ours.digest))
@@ -116,12 +116,12 @@ def test_flips_in_a_larger_log_never_serve_a_changed_transaction(tmp_path: Path,
     path.write_bytes(bytes(damaged) + bytes(500))
     _, found = read_log(path)
     assert [txn.encoded() for txn in found.txns] == [txn.encoded() for txn in txns[: len(found.txns)]]
-    wanted = ReadLog(LinkId(1), Zxid(EPOCH_1), Zxid(EPOCH_1), 0.0)
-    read = LogReader(Directories(tmp_path, tmp_path)).read(wanted)
+    requested = ReadLog(LinkId(1), Zxid(EPOCH_1), Zxid(EPOCH_1), 0.0)
+    read = LogReader(Directories(tmp_path, tmp_path)).read(requested)
     assert [txn.encoded() for txn in read or []] == [txn.encoded() for txn in txns[: len(read or [])]]
 
 
-def test_the_damaged_part_is_set_aside_and_later_logs_with_it(tmp_path: Path) -> None:
+def test_damaged_log_and_later_logs_are_set_aside(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 6), range(6, 9))
     path = tmp_path / "log.100000001"
     raw, scanned = read_log(path)
@@ -135,7 +135,7 @@ def test_the_damaged_part_is_set_aside_and_later_logs_with_it(tmp_path: Path) ->
         raw, scanned.ends[2] + 20, 0xFF
     )[: scanned.end]
     assert (tmp_path / f"{ASIDE_PREFIX}log.100000006").exists() and not (tmp_path / "log.100000006").exists()
-    # The leader gives it everything again, and the mark goes with the epoch that this belongs to.
+    # The leader sends it everything again, and the mark is deleted at the epoch that this belongs to.
     writer = LogWriter(tmp_path)
     writer.append([a_txn(EPOCH_1 + n) for n in range(4, 9)])
     writer.roll()
@@ -145,8 +145,8 @@ def test_the_damaged_part_is_set_aside_and_later_logs_with_it(tmp_path: Path) ->
     assert counters(directories) == list(range(1, 9))
 
 
-def test_a_snapshot_that_is_all_there_is_may_not_be_passed_over_in_silence(tmp_path: Path) -> None:
-    """After a SNAP nothing older is left: without it this peer would vote with an empty history."""
+def test_only_snapshot_cannot_be_skipped_silently(tmp_path: Path) -> None:
+    """After a SNAP no older data is left: without the snapshot this peer would vote with an empty history."""
     directories = directories_with(tmp_path, snapshots=(EPOCH_1 + 9,))
     path = tmp_path / "snapshot.100000009"
     path.write_bytes(flip(path.read_bytes(), 200, 0xFF))
@@ -157,8 +157,8 @@ def test_a_snapshot_that_is_all_there_is_may_not_be_passed_over_in_silence(tmp_p
     assert not recover(directories, ONE_OF_THREE).recovered.complete
 
 
-def test_a_snapshot_under_the_name_of_a_later_one_is_not_taken_for_that(tmp_path: Path) -> None:
-    """As by a copy that was misnamed: what came between would be lost, and nobody would miss it."""
+def test_snapshot_named_like_a_later_one_is_rejected(tmp_path: Path) -> None:
+    """For example a misnamed copy: the transactions between would be lost without notice."""
     directories = directories_with(tmp_path, snapshots=(0, EPOCH_1 + 2))
     (tmp_path / "snapshot.100000002").rename(tmp_path / "snapshot.100000004")
     with pytest.raises(DataDirectoryError, match=r"snapshot\.100000004 is damaged"):
@@ -168,8 +168,8 @@ def test_a_snapshot_under_the_name_of_a_later_one_is_not_taken_for_that(tmp_path
     assert "it ends at 0x100000002" in recovery.damages[0].reason
 
 
-def test_logs_without_any_snapshot_are_trusted_when_told_so(tmp_path: Path) -> None:
-    """snapshot.trust.empty: for an upgrade from servers that wrote no snapshot when they began."""
+def test_logs_without_a_snapshot_are_trusted_if_configured(tmp_path: Path) -> None:
+    """snapshot.trust.empty: for an upgrade from servers that wrote no snapshot at their start."""
     directories = directories_with(tmp_path, range(1, 4), snapshots=())
     recovered = recover(directories, RecoveryPolicy(trusts_empty=True)).recovered
     assert [txn.zxid - EPOCH_1 for txn in recovered.txns] == [1, 2, 3]
@@ -179,7 +179,7 @@ def test_logs_without_any_snapshot_are_trusted_when_told_so(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("content", [b"", b"\x82SNAPPY\0", b"\x82SNAPPY\0\0\0\0\1\0\0\0\1\0\0\0\x09abc"])
-def test_a_damaged_snappy_snapshot_is_passed_over_like_any_other(tmp_path: Path, content: bytes) -> None:
+def test_damaged_snappy_snapshot_is_skipped_like_any_other(tmp_path: Path, content: bytes) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     (tmp_path / "snapshot.100000003.snappy").write_bytes(content)
     recovery = recover(directories, ONE_OF_THREE)
@@ -187,7 +187,7 @@ def test_a_damaged_snappy_snapshot_is_passed_over_like_any_other(tmp_path: Path,
     assert [damage.file for damage in recovery.damages] == ["snapshot.100000003.snappy"]
 
 
-def test_a_peer_that_was_left_alone_with_an_incomplete_history_says_so(tmp_path: Path) -> None:
+def test_incomplete_history_of_a_lone_peer_is_reported(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     (tmp_path / MARKER_NAME).write_text("why")
     assert not recover(directories, ONE_OF_THREE).recovered.complete
@@ -195,7 +195,7 @@ def test_a_peer_that_was_left_alone_with_an_incomplete_history_says_so(tmp_path:
         recover(directories)
 
 
-def test_a_history_in_doubt_is_so_until_another_takes_its_place(tmp_path: Path) -> None:
+def test_doubt_lasts_until_the_history_is_replaced(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     losses.note_doubt(tmp_path)
     for _ in range(2):
@@ -209,8 +209,8 @@ def test_a_history_in_doubt_is_so_until_another_takes_its_place(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("flipped", [1, 2, 3])
-def test_damage_before_where_the_log_is_to_be_cut_is_found_and_not_cut_away(tmp_path: Path, flipped: int) -> None:
-    """A TRUNC to 4: what is behind the damage was acknowledged, and must not be passed over as if it were cut."""
+def test_damage_before_the_truncation_point_is_reported(tmp_path: Path, flipped: int) -> None:
+    """A TRUNC to 4: records after the damage were acknowledged, and must not be skipped as if truncated."""
     directories = directories_with(tmp_path, range(1, 7))
     path = tmp_path / f"log.{EPOCH_1 + 1:x}"
     raw = bytearray(path.read_bytes())
@@ -222,7 +222,7 @@ def test_damage_before_where_the_log_is_to_be_cut_is_found_and_not_cut_away(tmp_
     assert [damage.file for damage in recovery.damages] == [path.name]
 
 
-def test_damage_behind_where_the_log_is_cut_goes_with_the_rest(tmp_path: Path) -> None:
+def test_damage_after_the_truncation_point_is_removed(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 7))
     path = tmp_path / f"log.{EPOCH_1 + 1:x}"
     raw = bytearray(path.read_bytes())

@@ -1,4 +1,4 @@
-"""The two epoch files, beside each other and beside the log: every way in which they may stand."""
+"""The two epoch files, relative to each other and to the log: every possible state."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LAST = (3 << 32) + 7
 def test_epochs_of_a_start(
     tmp_path: Path, accepted: str | None, current: str | None, pending: str | None, loaded: tuple[int, int] | None
 ) -> None:
-    """QuorumPeer.loadDataBase; and what it says is what the files hold then."""
+    """QuorumPeer.loadDataBase; after `write` the files contain the returned epochs."""
     for name, text in ((ACCEPTED, accepted), (CURRENT, current), (CURRENT + TEMPORARY_SUFFIX, pending)):
         if text is not None:
             (tmp_path / name).write_text(text)
@@ -71,7 +71,7 @@ def test_epochs_of_a_start(
         ("\0\0", None),
     ],
 )
-def test_an_epoch_is_a_decimal_number_of_a_reasonable_length(tmp_path: Path, text: str, epoch: int | None) -> None:
+def test_epoch_is_a_decimal_number_of_limited_length(tmp_path: Path, text: str, epoch: int | None) -> None:
     (tmp_path / CURRENT).write_bytes(text.encode())
     if epoch is None:
         with pytest.raises(DataDirectoryError, match="instead of an epoch"):
@@ -80,7 +80,7 @@ def test_an_epoch_is_a_decimal_number_of_a_reasonable_length(tmp_path: Path, tex
         assert read_epoch(tmp_path, CURRENT) == epoch
 
 
-def test_an_epoch_comes_back_and_leaves_no_other_file(tmp_path: Path) -> None:
+def test_epoch_round_trips_and_leaves_no_other_file(tmp_path: Path) -> None:
     assert read_epoch(tmp_path, ACCEPTED) is None
     write_epoch(tmp_path, ACCEPTED, 11)
     assert read_epoch(tmp_path, ACCEPTED) == 11

@@ -1,4 +1,4 @@
-"""Small file operations: what counts as whose file, what is read of a sparse one, and in which pieces is written."""
+"""Small file operations: names of log and snapshot files, reads of sparse files, and writes in pieces."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ from zabka.ensemble.txnlog.files import (
         ("snapshot.1a.bz2", SNAPSHOT_PREFIX, None),
     ],
 )
-def test_a_files_name_says_its_zxid_in_hexadecimal_digits(name: str, prefix: str, zxid: int | None) -> None:
+def test_file_name_has_its_zxid_in_hexadecimal(name: str, prefix: str, zxid: int | None) -> None:
     """FileTxnLog's and SnapStream's names (Util.getZxidFromName)."""
     assert zxid_of(Path("/data") / name, prefix) == zxid
 
 
-def test_files_are_in_the_order_of_their_zxids_and_foreign_ones_are_passed_over(tmp_path: Path) -> None:
+def test_files_are_sorted_by_zxid_and_foreign_ones_skipped(tmp_path: Path) -> None:
     for name in ("log.f", "log.10", "log.2", "logs", "log.", "snapshot.1", "damaged-log.1"):
         (tmp_path / name).write_bytes(b"")
     assert [(zxid, path.name) for zxid, path in by_zxid(tmp_path, LOG_PREFIX)] == [
@@ -59,7 +59,7 @@ def test_files_are_in_the_order_of_their_zxids_and_foreign_ones_are_passed_over(
     ]
 
 
-def test_what_is_there_and_what_is_a_directory(tmp_path: Path) -> None:
+def test_exists_and_is_directory_accept_missing_paths(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     assert exists(tmp_path / "file") and exists(tmp_path)
     assert not exists(tmp_path / "missing") and not exists(tmp_path / "file" / "below")
@@ -67,7 +67,8 @@ def test_what_is_there_and_what_is_a_directory(tmp_path: Path) -> None:
 
 
 def test_names_of_new_directories_survive_a_power_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory's name is in the one above it, which has to be synced: all new ones', and no other's."""
+    """A directory's name is stored in its parent, which must be synced: the parents of all new directories, and no
+    other."""
     synced: list[Path] = []
     monkeypatch.setattr(HOST, "fsync", lambda descriptor: synced.append(Path(f"/proc/self/fd/{descriptor}").readlink()))
     make_directories(tmp_path / "a" / "b" / "c")
@@ -76,24 +77,24 @@ def test_names_of_new_directories_survive_a_power_loss(tmp_path: Path, monkeypat
     assert len(synced) == 3
 
 
-def test_a_text_has_its_line_ends_as_python_has_them(tmp_path: Path) -> None:
+def test_text_files_have_universal_line_ends(tmp_path: Path) -> None:
     (tmp_path / "text").write_bytes("ä\r\nb\rc\n".encode())
     assert read_text(tmp_path / "text") == "ä\nb\nc\n"
 
 
 @pytest.mark.parametrize("written", [b"x", b"x" * 5000])
-def test_of_a_file_with_a_hole_at_its_end_its_data_is_read(tmp_path: Path, written: bytes) -> None:
+def test_file_with_a_hole_at_its_end_is_read_up_to_its_data(tmp_path: Path, written: bytes) -> None:
     path = tmp_path / "log.1"
     with path.open("wb") as file:
         file.write(written)
         file.truncate(1 << 24)
     got = read_used(path)
     assert got[: len(written)] == written
-    # A file system has data in blocks: behind what was written some zeros may count, and no megabytes.
+    # A file system stores data in blocks: a few zeros may follow the written data, but no megabytes.
     assert not got[len(written) :].strip(b"\0") and len(got) < len(written) + (1 << 17)
 
 
-def test_of_a_file_with_holes_in_its_midst_everything_up_to_its_last_data_is_read(tmp_path: Path) -> None:
+def test_file_with_inner_holes_is_read_up_to_its_last_data(tmp_path: Path) -> None:
     path = tmp_path / "log.1"
     with path.open("wb") as file:
         for at in (0, 1 << 20, 5 << 20):
@@ -113,7 +114,7 @@ def test_of_a_file_with_holes_in_its_midst_everything_up_to_its_last_data_is_rea
         pytest.param([0, 8], b"abc\0\0", id="it has grown meanwhile"),
     ],
 )
-def test_how_much_is_read_is_what_the_file_system_says_of_holes(
+def test_length_read_follows_the_holes_of_the_file_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: list[int], read: bytes
 ) -> None:
     (tmp_path / "log.1").write_bytes(b"abc\0\0")
@@ -128,9 +129,7 @@ def test_how_much_is_read_is_what_the_file_system_says_of_holes(
     assert read_used(tmp_path / "log.1") == read
 
 
-def test_a_file_is_written_again_in_pieces_that_are_in_their_places(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_is_rewritten_in_pieces_at_their_offsets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = bytes(range(1, 251))
     (tmp_path / "log.1").write_bytes(content)
     monkeypatch.setattr(files, "WRITE_BYTES_MAX", 100)
@@ -138,7 +137,7 @@ def test_a_file_is_written_again_in_pieces_that_are_in_their_places(
     synced: list[int] = []
 
     def pwrite(descriptor: int, data: bytes, at: int) -> int:
-        # The kernel may take less than it is given.
+        # The kernel can write less than it is given.
         written.append((at, bytes(data[:70])))
         return os.pwrite(descriptor, data[:70], at)
 
@@ -149,7 +148,7 @@ def test_a_file_is_written_again_in_pieces_that_are_in_their_places(
     assert b"".join(part for _, part in written) == content == (tmp_path / "log.1").read_bytes()
 
 
-def test_the_kernel_is_asked_to_drop_just_that_part_and_need_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_cache_drop_covers_the_range_and_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, ...]] = []
 
     def refuse(*arguments: int) -> None:
@@ -161,9 +160,7 @@ def test_the_kernel_is_asked_to_drop_just_that_part_and_need_not(monkeypatch: py
     assert asked == [(7, 100, 250, os.POSIX_FADV_DONTNEED)]
 
 
-def test_files_are_removed_durably_and_those_that_are_gone_are_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_are_removed_durably_and_missing_ones_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").mkdir()
     paths = [tmp_path / "one", tmp_path / "a" / "two", tmp_path / "gone"]
     for path in paths[:2]:
@@ -175,7 +172,7 @@ def test_files_are_removed_durably_and_those_that_are_gone_are_passed_over(
     unlink(paths[0])
 
 
-def test_a_tree_of_directories_is_removed_with_all_in_it(tmp_path: Path) -> None:
+def test_directory_tree_is_removed_with_its_files(tmp_path: Path) -> None:
     (tmp_path / "a" / "b" / "c").mkdir(parents=True)
     for name in ("a/one", "a/b/two", "a/b/c/three"):
         write_bytes(tmp_path / name, b"x")

@@ -32,7 +32,7 @@ def a_txn(zxid: int, data: bytes = b"v") -> Txn:
     return Txn(SessionId(1), 2, Zxid(zxid), 3, OpCode.SET_DATA, SetDataTxn("/a", data, 1), 99)
 
 
-def test_a_log_written_by_zookeeper_is_read_and_would_be_written_the_same() -> None:
+def test_zookeepers_log_is_read_and_encodes_identically() -> None:
     raw, scanned = read_log(REAL / "log.100000001")
     assert scanned.damage is Damage.NONE
     assert [txn.zxid for txn in scanned.txns] == [0x100000001 + i for i in range(31)]
@@ -43,7 +43,7 @@ def test_a_log_written_by_zookeeper_is_read_and_would_be_written_the_same() -> N
     assert LOG_HEADER + b"".join(frame_record(txn) for txn in again) == raw[: scanned.end]
 
 
-def test_a_snapshot_written_by_zookeeper_is_read_with_every_seal_checked() -> None:
+def test_zookeepers_snapshot_is_read_with_all_checksums() -> None:
     snapshot = read_snapshot(REAL / "snapshot.10000001f")
     assert snapshot.zxid == 0x10000001F
     assert list(snapshot.sessions.values()) == [10_000]
@@ -51,7 +51,7 @@ def test_a_snapshot_written_by_zookeeper_is_read_with_every_seal_checked() -> No
     assert snapshot.digest == 19108315368
 
 
-def test_any_changed_byte_of_a_snapshot_is_noticed(tmp_path: Path) -> None:
+def test_any_changed_byte_of_a_snapshot_is_detected(tmp_path: Path) -> None:
     raw = (REAL / "snapshot.10000001f").read_bytes()
     path = tmp_path / "snapshot.10000001f"
     for offset in range(16, len(raw), 7):
@@ -60,7 +60,7 @@ def test_any_changed_byte_of_a_snapshot_is_noticed(tmp_path: Path) -> None:
             read_snapshot(path)
 
 
-def test_any_cut_of_a_snapshot_is_noticed_but_for_its_optional_parts(tmp_path: Path) -> None:
+def test_truncated_snapshot_is_detected_except_optional_parts(tmp_path: Path) -> None:
     raw = (REAL / "snapshot.10000001f").read_bytes()
     path = tmp_path / "snapshot.10000001f"
     optional = {len(raw) - 21, len(raw) - 21 - 33}
@@ -73,7 +73,7 @@ def test_any_cut_of_a_snapshot_is_noticed_but_for_its_optional_parts(tmp_path: P
                 read_snapshot(path)
 
 
-def test_a_snapshot_comes_back_as_it_was_written(tmp_path: Path) -> None:
+def test_snapshot_round_trips(tmp_path: Path) -> None:
     snapshot = some_snapshot()
     written = write_snapshot(tmp_path, snapshot)
     assert written.zxid == snapshot.zxid
@@ -82,7 +82,7 @@ def test_a_snapshot_comes_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", [1, 3, 1000, 100_000])
-def test_a_streamed_tree_may_arrive_in_any_pieces(step: int) -> None:
+def test_streamed_tree_can_arrive_in_any_pieces(step: int) -> None:
     snapshot = some_snapshot()
     if step == 1:
         snapshot = TreeSnapshot(snapshot.zxid, snapshot.sessions, [node(""), node("/x", b"123")], 1)
@@ -95,7 +95,7 @@ def test_a_streamed_tree_may_arrive_in_any_pieces(step: int) -> None:
     assert decoder.snapshot(snapshot.zxid, snapshot.digest) == snapshot
 
 
-def test_the_log_is_preallocated_with_zeros_and_begins_with_its_first_zxid(tmp_path: Path) -> None:
+def test_log_is_preallocated_and_starts_with_its_first_zxid(tmp_path: Path) -> None:
     writer = LogWriter(tmp_path, preallocate_bytes=4096)
     writer.append([a_txn(0x10000000A)])
     for zxid in range(0x10000000B, 0x10000000F):
@@ -113,7 +113,7 @@ def test_the_log_is_preallocated_with_zeros_and_begins_with_its_first_zxid(tmp_p
     assert sorted(p.name for p in tmp_path.iterdir()) == ["log.10000000a", "log.200000001"]
 
 
-def test_blocks_are_there_before_the_records_that_need_them(tmp_path: Path) -> None:
+def test_file_blocks_are_allocated_before_their_records(tmp_path: Path) -> None:
     writer = LogWriter(tmp_path)
     blocks: list[int] = []
     records = 2 * ZEROS_AHEAD_BYTES // len(frame_record(a_txn(0x100000001, b"x" * 900))) - 1
@@ -128,7 +128,7 @@ def test_blocks_are_there_before_the_records_that_need_them(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("gap", [0, 1, 3, 4, 11, 12, 13, 500, 16_000_000])
-def test_a_whole_record_is_found_behind_any_run_of_zeros(gap: int) -> None:
+def test_complete_record_is_found_after_any_run_of_zeros(gap: int) -> None:
     record = frame_record(a_txn(0x100000001))
     zeros = bytes(gap)
     at = whole_record_after(b"x" + zeros + record + bytes(50), 0)

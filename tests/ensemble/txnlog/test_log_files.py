@@ -1,4 +1,4 @@
-"""Log files as they are written, cut and read by their bytes: sizes, places, and what is dropped from memory when."""
+"""Log files as they are written, truncated and read in bytes: sizes, offsets, and pages dropped from memory."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def numbers(path: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("preallocate", [0, 1000, 100_000])
-def test_a_log_file_has_its_room_ahead_and_more_when_that_is_used_up(tmp_path: Path, preallocate: int) -> None:
-    """FilePadding: as much as that behind the end of what needs it."""
+def test_log_file_is_preallocated_and_extended_when_full(tmp_path: Path, preallocate: int) -> None:
+    """FilePadding: the same amount again after the end of the record that needs it."""
     writer = LogWriter(tmp_path, preallocate)
     path, used, size = tmp_path / "log.100000001", HEADER.size, HEADER.size + preallocate
     for number in range(1, 40):
@@ -68,7 +68,7 @@ def test_a_log_file_has_its_room_ahead_and_more_when_that_is_used_up(tmp_path: P
 
 
 def test_a_log_file_is_durable_when_the_next_one_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The barrier behind it is answered when the next file is synced: nobody comes back to this one."""
+    """The barrier after it is answered when the next file is synced: this file is not synced again."""
     done: list[str] = []
     pwrite, fdatasync, close = os.pwrite, os.fdatasync, os.close
     monkeypatch.setattr(HOST, "pwrite", lambda fd, data, at: (done.append("written"), pwrite(fd, data, at))[1])
@@ -80,17 +80,15 @@ def test_a_log_file_is_durable_when_the_next_one_begins(tmp_path: Path, monkeypa
     assert done[-3:] == ["written", "durable", "closed"]
 
 
-def test_a_log_file_is_as_large_from_the_begin_as_zookeepers(tmp_path: Path) -> None:
-    """zookeeper.preAllocSize is 65536 KB where nobody says otherwise."""
+def test_new_log_file_is_as_large_as_zookeepers(tmp_path: Path) -> None:
+    """zookeeper.preAllocSize is 65536 KB by default."""
     writer = LogWriter(tmp_path)
     writer.append([a_txn(EPOCH_1 + 1)])
     assert (tmp_path / "log.100000001").stat().st_size == HEADER.size + 65536 * 1024
     writer.roll()
 
 
-def test_zeros_are_written_ahead_in_pieces_that_end_at_their_own_borders(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_preallocation_writes_zeros_in_aligned_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[tuple[int, bytes]] = []
     pwrite = os.pwrite
 
@@ -112,7 +110,7 @@ def test_zeros_are_written_ahead_in_pieces_that_end_at_their_own_borders(
     writer.roll()
 
 
-def test_a_disk_that_takes_less_at_once_gets_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partial_disk_write_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pwrite = os.pwrite
     monkeypatch.setattr(HOST, "pwrite", lambda descriptor, data, at: pwrite(descriptor, data[:50], at))
     writer = LogWriter(tmp_path, 1000)
@@ -122,9 +120,7 @@ def test_a_disk_that_takes_less_at_once_gets_the_rest(tmp_path: Path, monkeypatc
     assert numbers(tmp_path / "log.100000001") == list(range(1, 9))
 
 
-def test_the_log_is_dropped_from_memory_a_megabyte_at_a_time_and_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_log_leaves_the_page_cache_one_megabyte_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dropped: list[tuple[int, int]] = []
     monkeypatch.setattr(HOST, "posix_fadvise", lambda descriptor, start, size, advice: dropped.append((start, size)))
     writer = LogWriter(tmp_path)
@@ -137,7 +133,7 @@ def test_the_log_is_dropped_from_memory_a_megabyte_at_a_time_and_once(
     assert dropped == [(0, first), (first, 4 * record)]
     writer.roll()
     dropped.clear()
-    # Another file begins at its own begin.
+    # Another file starts at its own offset zero.
     for number in range(10, 14):
         writer.append([a_txn(EPOCH_1 + number, data)])
         writer.sync()
@@ -145,12 +141,12 @@ def test_the_log_is_dropped_from_memory_a_megabyte_at_a_time_and_once(
     writer.roll()
 
 
-def test_a_log_file_that_holds_transactions_is_never_begun_anew(tmp_path: Path) -> None:
+def test_log_file_with_transactions_is_never_overwritten(tmp_path: Path) -> None:
     directories_with(tmp_path, range(5, 7))
     with pytest.raises(DataDirectoryError, match="transaction 0x100000005 comes again"):
         LogWriter(tmp_path).append([a_txn(EPOCH_1 + 5)])
     assert numbers(tmp_path / "log.100000005") == [5, 6]
-    # One that a crash left without any is taken for nothing.
+    # A file that a crash left without transactions is overwritten.
     (tmp_path / "log.100000007").write_bytes(LOG_HEADER + bytes(100))
     writer = LogWriter(tmp_path)
     writer.append([a_txn(EPOCH_1 + 7)])
@@ -158,7 +154,7 @@ def test_a_log_file_that_holds_transactions_is_never_begun_anew(tmp_path: Path) 
     assert numbers(tmp_path / "log.100000007") == [7]
 
 
-def test_whoever_wants_to_know_hears_of_each_file_once(tmp_path: Path) -> None:
+def test_new_log_file_is_reported_once(tmp_path: Path) -> None:
     begun: list[int] = []
     writer = LogWriter(tmp_path, 1000, begun.append)
     writer.roll()
@@ -171,23 +167,23 @@ def test_whoever_wants_to_know_hears_of_each_file_once(tmp_path: Path) -> None:
     assert begun == [EPOCH_1 + 1, EPOCH_1 + 3]
 
 
-# -- cutting ---------------------------------------------------------------------------------------------------------
+# -- truncation ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("to", range(9))
-def test_cutting_leaves_what_is_up_to_there(tmp_path: Path, to: int) -> None:
+def test_truncation_keeps_transactions_up_to_the_zxid(tmp_path: Path, to: int) -> None:
     directories_with(tmp_path, range(1, 4), range(4, 6), range(6, 8))
     truncate_logs(tmp_path, EPOCH_1 + to)
     left = [numbers(path) for _, path in list_logs(tmp_path)]
-    wanted = [[n for n in file if n <= to] for file in ([1, 2, 3], [4, 5], [6, 7])]
-    assert left == [file for file in wanted if file]
+    expected = [[n for n in file if n <= to] for file in ([1, 2, 3], [4, 5], [6, 7])]
+    assert left == [file for file in expected if file]
     for _, path in list_logs(tmp_path)[-1:]:
         assert path.stat().st_size == read_log(path)[1].end or to >= 7
 
 
 @pytest.mark.parametrize(("to", "left"), [(2, [1, 2]), (3, [1, 2, 3]), (4, [1, 2, 3]), (6, [1, 2, 3])])
-def test_a_file_with_damage_is_cut_only_before_the_damage(tmp_path: Path, to: int, left: list[int]) -> None:
-    """To cut at the damage would pass for the truncation where it lies before the place."""
+def test_damaged_file_is_truncated_only_before_the_damage(tmp_path: Path, to: int, left: list[int]) -> None:
+    """Truncating at damage that lies before the position would count as the requested truncation."""
     directories_with(tmp_path, range(1, 7))
     path = tmp_path / "log.100000001"
     raw = bytearray(path.read_bytes())
@@ -200,7 +196,7 @@ def test_a_file_with_damage_is_cut_only_before_the_damage(tmp_path: Path, to: in
     assert (path.stat().st_size == ends[to - 1]) == (to <= 3)
 
 
-def test_a_file_is_cut_and_a_record_closed_durably(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_truncation_and_record_closing_are_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "log.1"
     path.write_bytes(b"abcdef")
     synced: list[bytes] = []
@@ -248,7 +244,7 @@ def test_a_file_is_cut_and_a_record_closed_durably(tmp_path: Path, monkeypatch: 
         ),
     ],
 )
-def test_what_a_log_files_bytes_are_taken_for(tmp_path: Path, data: bytes, damage: Damage, end: int) -> None:
+def test_log_scan_classifies_the_end_of_the_file(tmp_path: Path, data: bytes, damage: Damage, end: int) -> None:
     (tmp_path / "log.1").write_bytes(data)
     scanned = read_log(tmp_path / "log.1")[1]
     assert (scanned.damage, scanned.end) == (damage, end)
@@ -257,8 +253,8 @@ def test_what_a_log_files_bytes_are_taken_for(tmp_path: Path, data: bytes, damag
 
 
 @pytest.mark.parametrize("behind", [b"", b"\0", bytes(20)])
-def test_a_record_without_its_closing_byte_is_whole_wherever_the_file_ends(behind: bytes) -> None:
-    """Its checksum says so; ZooKeeper writes that byte with the record, and a power loss may take it alone."""
+def test_record_without_its_closing_byte_is_complete(behind: bytes) -> None:
+    """Its checksum proves it; ZooKeeper writes that byte with the record, and a power loss can remove it alone."""
     scanned = scan(LOG_HEADER + RECORD + RECORD[:-1] + behind)
     assert len(scanned.txns) == 2 and scanned.damage is Damage.NONE
     assert scanned.unclosed == [16 + 2 * len(RECORD) - 1] and scanned.ends[-1] == 16 + 2 * len(RECORD)
@@ -285,12 +281,12 @@ LONG = frame_record(a_txn(EPOCH_1 + 2, bytes(range(1, 200))))
         pytest.param(LONG[:8] + b"\0\0\2\0" + LONG[12:-1] + b"?", True, id="a length that reaches far, torn"),
     ],
 )
-def test_a_torn_tail_is_the_begin_of_a_record_and_nothing_that_may_have_been_synced(tail: bytes, torn: bool) -> None:
+def test_torn_tail_is_the_start_of_a_record_that_was_not_synced(tail: bytes, torn: bool) -> None:
     data = LOG_HEADER + RECORD + tail + bytes(700)
     assert is_torn_tail(data, 16 + len(RECORD)) is torn
 
 
-def test_a_record_behind_damage_is_found_wherever_the_file_ends() -> None:
+def test_record_after_damage_is_found_at_any_file_end() -> None:
     for behind in range(4):
         assert whole_record_after(b"xx" + RECORD + bytes(behind), 0) == 2
         assert whole_record_after(b"xx" + RECORD[:-1] + bytes(behind), 0) is None
@@ -314,7 +310,7 @@ def test_a_record_behind_damage_is_found_wherever_the_file_ends() -> None:
         ((0, 0), (0, 1), True),
     ],
 )
-def test_which_transaction_may_come_right_after_which(
+def test_successor_of_a_transaction_is_checked_by_zxid(
     last: tuple[int, int], zxid: tuple[int, int], right: bool
 ) -> None:
     """An epoch's first transaction has the counter 1 (Leader.propose); within an epoch each is the next."""
@@ -324,18 +320,16 @@ def test_which_transaction_may_come_right_after_which(
 # -- reading for a learner -------------------------------------------------------------------------------------------
 
 
-def wanted(after: int, base: int = 0, factor: float = 0.0) -> ReadLog:
+def expected(after: int, base: int = 0, factor: float = 0.0) -> ReadLog:
     return ReadLog(LinkId(1), Zxid(EPOCH_1 + after), Zxid(EPOCH_1 + base), factor)
 
 
 def read(reader: LogReader, after: int, base: int = 0, factor: float = 0.0) -> list[int] | None:
-    txns = reader.read(wanted(after, base, factor))
+    txns = reader.read(expected(after, base, factor))
     return None if txns is None else [txn.zxid - EPOCH_1 for txn in txns]
 
 
-def test_a_piece_for_a_learner_ends_with_so_many_transactions_or_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_learner_piece_ends_at_its_transaction_or_byte_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reader = LogReader(directories_with(tmp_path, range(1, 11)))
     monkeypatch.setattr(log_reading, "PIECE_TXNS", 3)
     assert read(reader, 0) == [1, 2, 3] and read(reader, 3) == [4, 5, 6]
@@ -347,15 +341,15 @@ def test_a_piece_for_a_learner_ends_with_so_many_transactions_or_bytes(
 
 
 @pytest.mark.parametrize("read_bytes", [1, 13, 50, 1000])
-def test_records_are_read_whole_in_whatever_pieces_the_file_is(
+def test_records_are_read_completely_for_any_read_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_bytes: int
 ) -> None:
     monkeypatch.setattr(log_reading, "_READ_BYTES", read_bytes)
     assert read(LogReader(directories_with(tmp_path, range(1, 5), range(5, 9))), 0) == list(range(1, 9))
 
 
-def test_where_pieces_ended_is_remembered_for_so_many_learners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whose place is forgotten is looked for from the file's begin: that is slower, and the answer is the same."""
+def test_piece_ends_are_remembered_for_a_limited_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A learner with no remembered position is searched from the file's start: slower, with the same result."""
     monkeypatch.setattr(log_reading, "_POSITIONS_MAX", 2)
     monkeypatch.setattr(log_reading, "PIECE_TXNS", 1)
     reader = LogReader(directories_with(tmp_path, range(1, 9)))
@@ -371,19 +365,19 @@ def test_where_pieces_ended_is_remembered_for_so_many_learners(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("learner", range(9))
-def test_a_file_that_is_purged_meanwhile_ends_what_a_learner_gets(tmp_path: Path, learner: int) -> None:
+def test_file_purged_during_reading_ends_the_learners_pieces(tmp_path: Path, learner: int) -> None:
     directories = directories_with(tmp_path, range(1, 4), range(4, 9))
     reader = LogReader(directories)
     (tmp_path / "log.100000001").unlink()
     assert read(reader, learner, base=0) == (list(range(learner + 1, 9)) if 4 <= learner < 8 else None)
 
 
-def test_without_any_log_file_nothing_is_read(tmp_path: Path) -> None:
+def test_missing_log_files_give_no_transactions(tmp_path: Path) -> None:
     assert read(LogReader(Directories(tmp_path, tmp_path)), 0) is None
 
 
-def test_a_learner_gets_no_log_that_is_larger_than_a_part_of_a_snapshot(tmp_path: Path) -> None:
-    """zookeeper.snapshotSizeFactor (ZKDatabase.calculateTxnLogSizeLimit): the newest snapshot's size times that."""
+def test_learner_gets_no_log_larger_than_part_of_a_snapshot(tmp_path: Path) -> None:
+    """zookeeper.snapshotSizeFactor (ZKDatabase.calculateTxnLogSizeLimit): that part of the newest snapshot's size."""
     directories = directories_with(tmp_path, range(1, 5), range(5, 9))
     reader = LogReader(directories)
     snapshot = directories.snapshots()[-1][1].stat().st_size
@@ -397,13 +391,13 @@ def test_a_learner_gets_no_log_that_is_larger_than_a_part_of_a_snapshot(tmp_path
     assert read(LogReader(directories), 6, factor=(behind_6 - 1) / snapshot) is None
 
 
-def test_without_a_snapshot_no_log_is_small_enough(tmp_path: Path) -> None:
+def test_log_is_never_small_enough_without_a_snapshot(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 5), snapshots=())
     assert read(LogReader(directories), 0, factor=1e9) is None
     assert read(LogReader(directories), 0) == [1, 2, 3, 4], "without a factor the size does not matter"
 
 
-def test_a_record_that_is_being_written_ends_what_a_learner_gets(tmp_path: Path) -> None:
+def test_unfinished_record_ends_the_learners_pieces(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 5))
     path = directories.logs()[0][1]
     raw = path.read_bytes()
@@ -415,5 +409,5 @@ def test_a_record_that_is_being_written_ends_what_a_learner_gets(tmp_path: Path)
         assert read(LogReader(directories), 0) == [1, 2, 3]
 
 
-def test_the_magic_number_is_zookeepers() -> None:
+def test_magic_number_is_zookeepers() -> None:
     assert LOG_MAGIC.to_bytes(4, "big") == b"ZKLG"

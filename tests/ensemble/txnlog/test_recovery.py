@@ -1,4 +1,4 @@
-"""What a start makes of a data directory, whole or damaged."""
+"""Recovery of a data directory, complete or damaged."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_recovery_is_the_newest_snapshot_and_the_log_after_it(tmp_path: Path) ->
     assert counters(directories) == [5, 6, 7, 8]
 
 
-def test_a_damaged_snapshot_is_passed_over_for_an_older_one_and_said(tmp_path: Path) -> None:
+def test_damaged_snapshot_falls_back_to_an_older_one_with_report(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 6), snapshots=(0, EPOCH_1 + 4))
     damage_log(tmp_path / "snapshot.100000004", 100, b"????")
     recovery = recover(directories)
@@ -77,7 +77,7 @@ def test_a_damaged_snapshot_is_passed_over_for_an_older_one_and_said(tmp_path: P
     assert recovery.damages[0].file == "snapshot.100000004"
 
 
-def test_a_log_torn_at_any_byte_of_its_tail_loses_that_record_only_and_says_so(tmp_path: Path) -> None:
+def test_torn_log_tail_loses_one_record_and_is_reported(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     path = tmp_path / "log.100000001"
     raw, scanned = read_log(path)
@@ -85,18 +85,18 @@ def test_a_log_torn_at_any_byte_of_its_tail_loses_that_record_only_and_says_so(t
     for cut in range(begin, end + 1):
         path.write_bytes(raw[:cut] + bytes(512))
         recovery = recover(directories)
-        # Only its closing byte is missing: by its checksum it is whole.
+        # Only its closing byte is missing: its checksum shows that it is complete.
         whole = cut >= end - 1
         assert counters(directories) == ([1, 2, 3] if whole else [1, 2])
         if cut == end - 1:
             assert [damage.action for damage in recovery.damages] == ["closed again"]
-        # Nothing of the record but zeros is no damage: that is what preallocation looks like.
+        # A record of zeros only is no damage: preallocation looks like that.
         if raw[begin:cut].strip(b"\0") and not whole:
             assert [damage.action for damage in recovery.damages] == ["cut off"]
             assert path.stat().st_size == begin
 
 
-def test_a_log_that_ends_within_a_record_is_cut_too(tmp_path: Path) -> None:
+def test_log_that_ends_within_a_record_is_truncated_too(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     path = tmp_path / "log.100000001"
     raw, scanned = read_log(path)
@@ -104,7 +104,7 @@ def test_a_log_that_ends_within_a_record_is_cut_too(tmp_path: Path) -> None:
     assert counters(directories) == [1, 2]
 
 
-def test_a_bad_checksum_is_named_and_refused(tmp_path: Path) -> None:
+def test_bad_checksum_is_reported_and_rejected(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 6))
     path = tmp_path / "log.100000001"
     end = read_log(path)[1].ends[1]
@@ -128,7 +128,7 @@ def test_a_gap_between_log_files_is_refused(tmp_path: Path) -> None:
         recover(directories)
 
 
-def test_a_gap_behind_the_snapshot_is_refused(tmp_path: Path) -> None:
+def test_gap_after_the_snapshot_is_rejected(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(7, 9), snapshots=(EPOCH_1 + 4,))
     with pytest.raises(DataDirectoryError, match="transactions are missing"):
         recover(directories)
@@ -140,14 +140,14 @@ def test_transactions_without_any_snapshot_are_refused(tmp_path: Path) -> None:
         recover(directories)
 
 
-def test_a_foreign_file_is_refused_by_name(tmp_path: Path) -> None:
+def test_foreign_file_is_rejected_by_name(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     (tmp_path / "log.100000009").write_bytes(b"#!/bin/sh\necho hello to you\n")
     with pytest.raises(DataDirectoryError, match="not a ZooKeeper transaction log"):
         recover(directories)
 
 
-def test_a_log_file_whose_header_never_reached_the_disk_counts_for_nothing(tmp_path: Path) -> None:
+def test_log_file_without_a_header_is_ignored(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     for content in (b"", bytes(4096), LOG_HEADER[:5]):
         (tmp_path / "log.100000004").write_bytes(content)
@@ -178,7 +178,7 @@ def test_epoch_files_that_contradict_the_history_are_refused(
         recover(directories)
 
 
-def test_missing_epoch_files_count_as_the_last_transactions_epoch(tmp_path: Path) -> None:
+def test_missing_epoch_files_use_the_last_transactions_epoch(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     (tmp_path / ACCEPTED).unlink()
     (tmp_path / CURRENT).unlink()
@@ -187,14 +187,14 @@ def test_missing_epoch_files_count_as_the_last_transactions_epoch(tmp_path: Path
     assert (tmp_path / CURRENT).read_bytes() == b"1"
 
 
-def test_an_epoch_that_was_written_but_not_renamed_is_taken_over(tmp_path: Path) -> None:
+def test_epoch_written_but_not_renamed_is_used(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     (tmp_path / CURRENT).write_bytes(b"0")
     (tmp_path / "currentEpoch.tmp").write_bytes(b"1")
     assert recover(directories).recovered.current_epoch == 1
 
 
-def test_a_crash_between_synced_transactions_and_their_epoch_is_no_contradiction(tmp_path: Path) -> None:
+def test_transactions_synced_before_their_epoch_are_accepted(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     (tmp_path / CURRENT).write_bytes(b"0")
     recovered = recover(directories).recovered
@@ -217,20 +217,20 @@ def test_truncation_leaves_exactly_the_history_up_to_its_zxid(tmp_path: Path) ->
         assert recover(directories).recovered.txns[-1] == a_txn(EPOCH_1 + to + 1, b"another")
 
 
-def test_truncation_goes_back_to_the_oldest_snapshot_and_no_further(tmp_path: Path) -> None:
+def test_truncation_keeps_the_oldest_snapshot_as_lower_bound(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 9), snapshots=(EPOCH_1 + 5,))
     recovered = truncate(directories, EPOCH_1 + 5).recovered
     assert recovered.snapshot is not None and recovered.snapshot.zxid == EPOCH_1 + 5 and recovered.txns == []
 
 
-def test_truncation_without_an_old_enough_snapshot_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+def test_truncation_without_an_old_snapshot_changes_no_file(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 9), snapshots=(EPOCH_1 + 5,))
     with pytest.raises(DataDirectoryError, match=f"at or before {zxid_text(EPOCH_1 + 3)}"):
         truncate(directories, EPOCH_1 + 3)
     assert counters(directories) == [6, 7, 8]
 
 
-def test_a_replaced_history_leaves_nothing_of_the_old_one(tmp_path: Path) -> None:
+def test_replaced_history_removes_the_old_files(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 9), snapshots=(0, EPOCH_1 + 7))
     replace_history(directories, some_snapshot(EPOCH_1 + 3))
     assert [path.name for _, path in list_snapshots(tmp_path)] == ["snapshot.100000003"]
@@ -238,7 +238,7 @@ def test_a_replaced_history_leaves_nothing_of_the_old_one(tmp_path: Path) -> Non
     assert counters(directories) == []
 
 
-def test_a_replacement_that_a_crash_interrupted_is_all_or_nothing(tmp_path: Path) -> None:
+def test_interrupted_replacement_is_all_or_nothing(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 9), snapshots=(0, EPOCH_1 + 7))
     stage_snapshot(tmp_path / REPLACEMENT_NAME, some_snapshot(EPOCH_1 + 3))
     assert counters(directories) == [8]
@@ -255,14 +255,14 @@ def test_a_replacement_that_a_crash_interrupted_is_all_or_nothing(tmp_path: Path
         assert not (tmp_path / REPLACING_NAME).exists()
 
 
-def test_a_half_written_snapshot_is_not_even_looked_at(tmp_path: Path) -> None:
+def test_partly_written_snapshot_is_ignored(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 3))
     (tmp_path / ".snapshot.tmp").write_bytes(b"ZKSN")
     assert recover(directories).damages == []
     assert not (tmp_path / ".snapshot.tmp").exists()
 
 
-def test_purging_keeps_the_newest_snapshots_and_the_logs_they_need(tmp_path: Path) -> None:
+def test_purge_keeps_newest_snapshots_and_the_logs_they_need(tmp_path: Path) -> None:
     directories = directories_with(
         tmp_path, range(1, 4), range(4, 7), range(7, 9), snapshots=(0, EPOCH_1 + 3, EPOCH_1 + 5, EPOCH_1 + 8)
     )
@@ -282,13 +282,13 @@ def test_two_processes_cannot_share_a_data_directory(tmp_path: Path) -> None:
     again[0].release()
 
 
-def test_a_brokers_directory_is_refused(tmp_path: Path) -> None:
+def test_data_directory_of_a_broker_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("broker.id=1\n")
     with pytest.raises(DataDirectoryError, match="belongs to a Kafka broker"):
         open_directories(tmp_path, tmp_path)
 
 
-def test_logs_left_in_the_data_directory_are_not_hidden_by_a_log_directory(tmp_path: Path) -> None:
+def test_logs_in_data_directory_are_read_despite_log_directory(tmp_path: Path) -> None:
     (tmp_path / "d" / "version-2").mkdir(parents=True)
     (tmp_path / "d" / "version-2" / "log.1").write_bytes(LOG_HEADER + frame_record(a_txn(1)))
     with pytest.raises(DataDirectoryError, match="is a transaction log, but dataLogDir"):
@@ -301,10 +301,8 @@ def test_an_unusable_directory_is_one_clear_line(tmp_path: Path) -> None:
         open_directories(tmp_path / "file" / "data", tmp_path / "file" / "data")
 
 
-def test_the_last_log_is_written_again_before_it_counts_as_durable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After a sync that failed the kernel takes its pages for clean: another sync would have nothing to write."""
+def test_last_log_is_rewritten_before_it_counts_as_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a failed sync the kernel marks its pages as clean: another sync would write nothing."""
     directories = directories_with(tmp_path, range(1, 4), range(4, 6))
     (_, before), (_, last) = list_logs(tmp_path)
     content = [path.read_bytes() for path in (before, last)]
@@ -331,8 +329,8 @@ def test_the_last_log_is_written_again_before_it_counts_as_durable(
     assert [path.read_bytes() for path in (before, last)] == content
 
 
-def test_a_snapshot_that_alone_covers_for_a_damaged_log_has_no_older_one_to_fall_back_on(tmp_path: Path) -> None:
-    """A gap that ends with an epoch does not show in the numbers: the older snapshot would be taken for the truth."""
+def test_snapshot_that_covers_a_damaged_log_has_no_fallback(tmp_path: Path) -> None:
+    """A gap at the end of an epoch does not show in the zxids: the older snapshot would be accepted as complete."""
     epoch_2 = 2 << 32
     directories = directories_with(tmp_path, range(1, 5), snapshots=(0, EPOCH_1 + 4), epoch=2)
     (_, path), policy = list_logs(tmp_path)[0], RecoveryPolicy(other_voters=2)

@@ -1,4 +1,4 @@
-"""A start that recovery refuses changes no file; damaged files are kept, so a later start can use all data.
+"""A start that recovery rejects changes no file; damaged files are kept, so a later start can use all data.
 
 Each case is one path of `recovery.py` or `losses.py` that renames, truncates or marks files.
 """
@@ -39,7 +39,7 @@ def content_of(directory: Path) -> dict[str, bytes]:
 
 
 def refused(directory: Path, policy: RecoveryPolicy) -> str:
-    """The reason of a start that is refused twice, and that changed nothing."""
+    """Return the reason of a start that is rejected twice and changes no file."""
     before = content_of(directory)
     reasons = []
     for _ in range(2):
@@ -56,7 +56,7 @@ def directories_of(directory: Path) -> Directories:
 
 
 def found_in(directory: Path, policy: RecoveryPolicy = ONE_OF_THREE) -> list[int]:
-    """The counters of the transactions that a start finds."""
+    """Return the counters of the transactions that a start finds."""
     return [txn.zxid - EPOCH_1 for txn in recover(directories_of(directory), policy).recovered.txns]
 
 
@@ -67,7 +67,7 @@ def corrupt(path: Path, number: int) -> None:
 
 
 def tear(path: Path) -> None:
-    """Leave the last record of a log as a crash does that interrupts its write."""
+    """Leave the last record of a log as a crash during its write does."""
     end = read_log(path)[1].ends[-1]
     path.write_bytes(path.read_bytes()[: end - 9])
 
@@ -90,7 +90,7 @@ def test_logs_without_snapshot_change_nothing(tmp_path: Path, policy: RecoveryPo
 
 @pytest.mark.parametrize("left", [0, 9, 60])
 def test_snapshot_cut_short_counts_as_none(tmp_path: Path, left: int) -> None:
-    """A full disk leaves such files on all peers at once.  ZooKeeper passes over them and wants the same key."""
+    """A full disk leaves such files on all peers at once. ZooKeeper skips them and needs the same key."""
     directories_with(tmp_path, range(1, 6))
     path = tmp_path / "snapshot.0"
     path.write_bytes(path.read_bytes()[:left])
@@ -99,7 +99,7 @@ def test_snapshot_cut_short_counts_as_none(tmp_path: Path, left: int) -> None:
 
 
 def test_torn_and_unclosed_logs_without_snapshot_stay(tmp_path: Path) -> None:
-    """No repair precedes the refusal: neither the truncation of a torn tail nor a closing byte."""
+    """No repair precedes the rejection: neither the truncation of a torn tail nor a closing byte."""
     directories_with(tmp_path, range(1, 4), range(4, 7), snapshots=())
     tear(tmp_path / LOG_4)
     damage_log(tmp_path / LOG_1, read_log(tmp_path / LOG_1)[1].ends[1] - 1, b"\0")
@@ -110,14 +110,14 @@ def test_torn_and_unclosed_logs_without_snapshot_stay(tmp_path: Path) -> None:
 @pytest.mark.parametrize("policy", [LONE, ONE_OF_THREE])
 @pytest.mark.parametrize("head", [bytes(12), bytes(8) + b"\x00\x2d\xc6\xc0"], ids=["zeros", "long"])
 def test_damaged_first_record_is_no_empty_log(tmp_path: Path, policy: RecoveryPolicy, head: bytes) -> None:
-    """Nothing before the damage can be read, and whole transactions follow it: no server may vote as an empty one."""
+    """No transaction before the damage is readable, but complete ones follow it: the history is not empty."""
     directories_with(tmp_path, range(1, 6), snapshots=())
     damage_log(tmp_path / LOG_1, HEADER.size, head)
     assert "has transactions from log.100000001 on" in refused(tmp_path, policy)
 
 
 def test_blank_log_that_follows_others_is_no_empty_history(tmp_path: Path) -> None:
-    """Its name says that transactions came before it; ZooKeeper takes that zxid for the last one logged."""
+    """Its name shows that transactions preceded it; ZooKeeper uses that zxid as the last one logged."""
     directories_with(tmp_path, range(1, 4), range(4, 5), snapshots=())
     tear(tmp_path / LOG_4)
     (tmp_path / LOG_1).unlink()
@@ -126,7 +126,7 @@ def test_blank_log_that_follows_others_is_no_empty_history(tmp_path: Path) -> No
 
 
 def test_torn_first_record_leaves_a_log_that_can_be_used(tmp_path: Path) -> None:
-    """A power loss in the first write of all: nothing was acknowledged, and the transaction comes again."""
+    """A power loss in the very first write: no transaction was acknowledged, and the leader sends it again."""
     directories_with(tmp_path, range(1, 2), snapshots=())
     tear(tmp_path / LOG_1)
     recovery = recover(directories_of(tmp_path), LONE)
@@ -139,7 +139,7 @@ def test_torn_first_record_leaves_a_log_that_can_be_used(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("policy", [RecoveryPolicy(trusts_empty=True), TRUSTS])
 def test_trusted_logs_with_a_gap_change_nothing(tmp_path: Path, policy: RecoveryPolicy) -> None:
-    """The first log was purged, or a byte has changed: these logs are not the whole history."""
+    """The first log was purged, or a byte has changed: these logs are not the complete history."""
     directories_with(tmp_path, range(1, 4), range(4, 7), snapshots=())
     whole = (tmp_path / LOG_1).read_bytes()
     corrupt(tmp_path / LOG_1, 2)
@@ -152,7 +152,7 @@ def test_trusted_logs_with_a_gap_change_nothing(tmp_path: Path, policy: Recovery
 
 
 def test_moved_logs_and_a_mark_wait_for_the_leader(tmp_path: Path) -> None:
-    """The second step that the refusal names: this server's vote counts only after a leader sent everything."""
+    """The second step in the error message: this server's vote counts only after a leader has sent all data."""
     directories_with(tmp_path, range(1, 4), snapshots=())
     (tmp_path / LOG_1).unlink()
     (tmp_path / MARKER_NAME).touch()
@@ -160,7 +160,7 @@ def test_moved_logs_and_a_mark_wait_for_the_leader(tmp_path: Path) -> None:
     assert (recovered.txns, recovered.complete) == ([], False)
 
 
-# -- other refusals ----------------------------------------------------------------------------------------------------
+# -- other rejections --------------------------------------------------------------------------------------------------
 
 
 def gap(directory: Path) -> None:
@@ -207,7 +207,7 @@ def epoch_not_accepted(directory: Path) -> None:
     ],
 )
 def test_refused_standalone_start_changes_nothing(tmp_path: Path, spoil: Callable[[Path], None], remedy: str) -> None:
-    """Also where a repair is due elsewhere: the last log is torn, and a record of it lacks its closing byte."""
+    """Even if a repair is due elsewhere: the last log is torn, and one of its records lacks its closing byte."""
     directories_with(tmp_path, range(1, 4), range(4, 7))
     damage_log(tmp_path / LOG_4, read_log(tmp_path / LOG_4)[1].ends[0] - 1, b"\0")
     tear(tmp_path / LOG_4)
@@ -216,7 +216,7 @@ def test_refused_standalone_start_changes_nothing(tmp_path: Path, spoil: Callabl
 
 
 def test_unreadable_replacement_deletes_no_history(tmp_path: Path) -> None:
-    """A crash in a SNAP sync, and the new snapshot cannot be read (or is gone): the old history is still usable."""
+    """A crash in a SNAP sync, and the new snapshot is unreadable or missing: the old history is still usable."""
     directories_with(tmp_path, range(1, 4))
     (tmp_path / REPLACING_NAME).write_bytes(b"200000005")
     assert f"rename {tmp_path / REPLACING_NAME} to {MARKER_NAME}" in refused(tmp_path, ONE_OF_THREE)
@@ -229,11 +229,11 @@ def test_unreadable_replacement_deletes_no_history(tmp_path: Path) -> None:
     assert (len(recovered.txns), recovered.complete) == (3, False)
 
 
-# -- damage that the leader makes good ---------------------------------------------------------------------------------
+# -- damage that the leader repairs ------------------------------------------------------------------------------------
 
 
 def put_back(directory: Path) -> None:
-    """The documented step: give the kept files their names again, and remove the mark."""
+    """Apply the documented step: give the kept files their names again, and remove the mark."""
     for path in sorted(directory.glob(f"{ASIDE_PREFIX}*")):
         path.rename(directory / path.name.removeprefix(ASIDE_PREFIX))
     (directory / MARKER_NAME).unlink()
@@ -241,7 +241,7 @@ def put_back(directory: Path) -> None:
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_kept_files_of_a_damaged_log_are_the_old_ones(tmp_path: Path, number: int) -> None:
-    """The log is truncated after a copy; later logs are renamed.  Put back, they are the directory as it was."""
+    """The log is truncated after a copy; later logs are renamed. Restored, the directory is as it was."""
     directories_with(tmp_path, range(1, 4), range(4, 7))
     whole = content_of(tmp_path)
     corrupt(tmp_path / LOG_1, number)
@@ -257,7 +257,7 @@ def test_kept_files_of_a_damaged_log_are_the_old_ones(tmp_path: Path, number: in
 
 
 def test_kept_snapshot_and_logs_are_the_old_ones(tmp_path: Path) -> None:
-    """A damaged snapshot that is all the logs can follow."""
+    """A damaged snapshot that only the logs can follow."""
     directories_with(tmp_path, range(1, 4))
     before = content_of(tmp_path)
     damage_log(tmp_path / "snapshot.0", 60, b"\xff\xff")
@@ -270,7 +270,7 @@ def test_kept_snapshot_and_logs_are_the_old_ones(tmp_path: Path) -> None:
 
 
 def test_second_damage_keeps_the_first_copy(tmp_path: Path) -> None:
-    """What follows the first damage is in the first copy alone."""
+    """Records after the first damage are only in the first copy."""
     directories_with(tmp_path, range(1, 7))
     corrupt(tmp_path / LOG_1, 4)
     first = (tmp_path / LOG_1).read_bytes()
@@ -308,7 +308,7 @@ def test_copy_is_durable_before_its_log_is_truncated(tmp_path: Path, monkeypatch
 
 
 def test_newest_log_put_back_is_found_without_the_mark(tmp_path: Path) -> None:
-    """A dataLogDir that was not mounted: the start only marks, and names the log in the mark."""
+    """A dataLogDir that was not mounted: the start only marks, and the mark contains the log's name."""
     directories_with(tmp_path, range(1, 4), range(4, 7))
     note_begun(tmp_path, EPOCH_1 + 4)
     newest = (tmp_path / LOG_4).read_bytes()
@@ -322,7 +322,7 @@ def test_newest_log_put_back_is_found_without_the_mark(tmp_path: Path) -> None:
 
 
 def test_new_log_overwrites_no_file_with_content(tmp_path: Path) -> None:
-    """A log of the same name in which nothing can be read may still hold transactions after the damage."""
+    """An unreadable log of the same name can still contain transactions after the damage."""
     directories_with(tmp_path, range(1, 4))
     corrupt(tmp_path / LOG_1, 1)
     before = (tmp_path / LOG_1).read_bytes()
@@ -332,7 +332,7 @@ def test_new_log_overwrites_no_file_with_content(tmp_path: Path) -> None:
 
 
 def test_purge_counts_only_whole_snapshots(tmp_path: Path) -> None:
-    """Three newer files that a full disk left empty are no reason to delete the last one that can be read."""
+    """Three newer files that a full disk left empty do not justify deleting the last readable one."""
     directories = directories_with(tmp_path, range(1, 10), snapshots=(0, EPOCH_1 + 3, EPOCH_1 + 5))
     for counter in (6, 7, 8):
         (tmp_path / f"snapshot.{EPOCH_1 + counter:x}").touch()
@@ -344,7 +344,7 @@ def test_purge_counts_only_whole_snapshots(tmp_path: Path) -> None:
 
 
 def test_start_killed_while_it_sets_files_aside_goes_on(tmp_path: Path) -> None:
-    """The mark comes first: with it, logs without a snapshot are damage of this server alone."""
+    """The mark comes first: with it, logs without a snapshot are damage of this server only."""
     directories_with(tmp_path, range(1, 4), snapshots=())
     (tmp_path / MARKER_NAME).write_text("a damaged snapshot")
     recovered = recover(directories_of(tmp_path), ONE_OF_THREE).recovered

@@ -1,4 +1,4 @@
-"""A snapshot that was received in place of all there is: read by what it says itself, and taken over at a start."""
+"""A received snapshot that replaces all data: read by its own contents, and activated at a start."""
 
 from __future__ import annotations
 
@@ -40,19 +40,17 @@ def file_of(directory: Path, zxid: Zxid = ZXID, suffix: str = "") -> bytes:
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".snappy"])
-def test_how_it_is_compressed_is_seen_by_its_first_bytes(tmp_path: Path, suffix: str) -> None:
+def test_compression_is_detected_by_the_first_bytes(tmp_path: Path, suffix: str) -> None:
     (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path, suffix=suffix))
     read = read_received(tmp_path / RECEIVED_NAME)
     assert (read.zxid, read.digest) == (ZXID, snapshot().digest)
 
 
-def test_a_snapshot_that_zookeeper_wrote_says_its_zxid_itself() -> None:
+def test_zookeepers_snapshot_contains_its_own_zxid() -> None:
     assert read_received(REAL / "snapshot.10000001f").zxid == 0x10000001F
 
 
-def test_what_arrived_is_durable_before_it_has_its_name_and_the_name_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_upload_is_durable_before_and_after_it_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ARRIVING_NAME).write_bytes(b"x")
     done: list[tuple[str, str]] = []
     rename = HOST.rename
@@ -70,13 +68,13 @@ def test_what_arrived_is_durable_before_it_has_its_name_and_the_name_too(
     assert done == [("synced", ARRIVING_NAME), ("named", RECEIVED_NAME), ("synced", tmp_path.name)]
 
 
-def test_what_only_half_arrived_is_gone_at_the_next_start(tmp_path: Path) -> None:
+def test_partial_upload_is_removed_at_the_next_start(tmp_path: Path) -> None:
     (tmp_path / ARRIVING_NAME).write_bytes(b"x")
     assert take_received(Directories(tmp_path, tmp_path)) is None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_restored_history_is_complete_whatever_was_missing_from_the_one_before(tmp_path: Path) -> None:
+def test_restored_history_is_complete_despite_earlier_gaps(tmp_path: Path) -> None:
     write_snapshot(tmp_path, snapshot(make_zxid(Epoch(1), 3)))
     (tmp_path / MARKER_NAME).write_text("why")
     (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path))
@@ -85,7 +83,7 @@ def test_a_restored_history_is_complete_whatever_was_missing_from_the_one_before
     assert not (tmp_path / RECEIVED_NAME).exists()
 
 
-def test_a_restored_snapshot_is_all_there_is_at_the_next_start_and_epochs_never_go_back(tmp_path: Path) -> None:
+def test_restored_snapshot_replaces_all_and_keeps_the_epochs(tmp_path: Path) -> None:
     directories = Directories(tmp_path, tmp_path)
     for zxid in (make_zxid(Epoch(1), 3), make_zxid(Epoch(9), 1)):
         write_snapshot(tmp_path, snapshot(zxid))
@@ -100,26 +98,26 @@ def test_a_restored_snapshot_is_all_there_is_at_the_next_start_and_epochs_never_
     assert take_received(directories) is None
 
 
-def test_a_restore_that_a_crash_interrupted_is_finished_at_the_next_start(tmp_path: Path) -> None:
+def test_interrupted_restore_is_finished_at_the_next_start(tmp_path: Path) -> None:
     directories = Directories(tmp_path, tmp_path)
     write_snapshot(tmp_path, snapshot(make_zxid(Epoch(1), 3)))
     (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path))
     assert take_received(directories) == ZXID
-    # As if the last step had not been done, and the epochs not either.
+    # As if the last step was not done, and the epochs were not written.
     (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path))
     write_epoch(tmp_path, CURRENT, 1)
     assert take_received(directories) == ZXID
     assert read_epoch(tmp_path, CURRENT) == 5
 
 
-def test_a_restored_snapshot_that_rotted_on_the_disk_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_damaged_restored_snapshot_is_rejected_in_one_line(tmp_path: Path) -> None:
     (tmp_path / RECEIVED_NAME).write_bytes(b"rotten")
     with pytest.raises(DataDirectoryError, match=r"which was to be restored: .*; remove it to go on without"):
         take_received(Directories(tmp_path, tmp_path))
 
 
 def test_interrupted_restore_of_a_reached_epoch_ends_later(tmp_path: Path) -> None:
-    """A second try counts from the epoch that the first one accepted; the tree is the same."""
+    """A second attempt counts from the epoch that the first one accepted; the tree is the same."""
     directories = Directories(tmp_path, tmp_path)
     write_epoch(tmp_path, ACCEPTED, 5)
     for epoch in (5 + EPOCHS_AHEAD, 5 + 2 * EPOCHS_AHEAD):

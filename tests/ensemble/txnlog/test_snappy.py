@@ -1,4 +1,4 @@
-"""Snappy streams as snappy-java frames them: read back whole, whatever is written and read at once, or refused."""
+"""Snappy streams as snappy-java frames them: read back completely for any write and read size, or rejected."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def test_every_block_of_snappy_java_has_its_size_before_it() -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 7, 18, 22])
-def test_a_stream_that_is_cut_short_is_malformed(cut: int) -> None:
+def test_truncated_stream_is_malformed(cut: int) -> None:
     with pytest.raises(SnappyDamaged):
         unpacked(packed(b"abcdefgh" * 9)[:cut])
 
 
 @pytest.mark.parametrize("block", [b"\xff\xff\xff\xff\x7f0", b"\x7fabc", b"\0", b"\x80"])
-def test_a_block_with_a_false_length_reserves_no_memory(block: bytes) -> None:
+def test_block_with_a_wrong_length_reserves_no_memory(block: bytes) -> None:
     with pytest.raises(SnappyDamaged):
         unpacked(HEADER + struct.pack(">i", len(block)) + block)
     with pytest.raises(SnappyDamaged):

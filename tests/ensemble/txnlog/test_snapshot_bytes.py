@@ -1,4 +1,4 @@
-"""A snapshot's bytes: what a decoder refuses of them, what it has counted, and what each part of a file says."""
+"""A snapshot's bytes: errors and counts of the decoder, and the meaning of each part of a file."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def decoded(data: bytes) -> TreeDecoder:
 
 
 @pytest.mark.parametrize("step", [1, 7, 64, 1000, 1 << 20])
-def test_the_data_of_a_tree_is_counted_once_however_it_arrives(step: int) -> None:
+def test_tree_data_is_counted_once_for_any_pieces(step: int) -> None:
     nodes = [node(""), node("/none", None), node("/empty", b""), node("/a", b"x" * 100), node("/a/b", b"y" * 31)]
     raw = b"".join(encode_tree(TreeSnapshot(Zxid(1), {}, nodes, 0)))
     decoder = TreeDecoder()
@@ -62,8 +62,8 @@ def test_the_data_of_a_tree_is_counted_once_however_it_arrives(step: int) -> Non
     assert list(decoder.nodes) == nodes
 
 
-def test_zookeepers_files_make_the_layout_of_these_tests() -> None:
-    """The pieces above, put together, are a tree as the decoder of ZooKeeper's own files reads it."""
+def test_layout_of_these_tests_is_that_of_zookeepers_files() -> None:
+    """The pieces above together form a tree as the decoder of ZooKeeper's own files reads it."""
     decoder = decoded(NO_SESSIONS_NO_LISTS + ROOT_NODE + a_node(b"/a", b"hello") + END + b"behind")
     assert decoder.done and decoder.rest == b"behind"
     assert [(image.path, image.data) for image in decoder.nodes] == [("", None), ("/a", b"hello")]
@@ -91,7 +91,7 @@ def test_zookeepers_files_make_the_layout_of_these_tests() -> None:
         pytest.param(NO_SESSIONS_NO_LISTS + ROOT_NODE + INT.pack((256 << 20) + 1), id="a path that is too large"),
     ],
 )
-def test_bytes_that_are_no_tree_are_refused_at_once(data: bytes) -> None:
+def test_bytes_that_are_no_tree_are_rejected_at_once(data: bytes) -> None:
     with pytest.raises(MalformedRecord):
         decoded(data)
 
@@ -107,7 +107,7 @@ def test_bytes_that_are_no_tree_are_refused_at_once(data: bytes) -> None:
         pytest.param(NO_SESSIONS_NO_LISTS + ROOT_NODE + END[:-1], id="all but the last byte"),
     ],
 )
-def test_what_may_still_become_a_tree_is_waited_for(data: bytes) -> None:
+def test_prefix_of_a_snapshot_is_incomplete(data: bytes) -> None:
     assert not decoded(data).done
 
 
@@ -116,7 +116,7 @@ def test_counts_of_minus_one_are_none() -> None:
     assert decoded(INT.pack(-1) + INT.pack(-1) + ROOT_NODE + END).done
 
 
-def test_a_list_of_acls_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_acl_list_length_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot_format, "ACL_ROW_BYTES_MAX", 100)
     row = INT.pack(0) + INT.pack(1) + LONG.pack(0) + INT.pack(1 << 20)
     decoder = decoded(row + bytes(100 - 12))
@@ -125,7 +125,7 @@ def test_a_list_of_acls_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPat
         decoder.feed(b"\0")
 
 
-def test_sessions_and_lists_come_back(tmp_path: Path) -> None:
+def test_sessions_and_acl_lists_round_trip(tmp_path: Path) -> None:
     lists = [(ACL(31, "digest", f"u{n}:x"),) for n in range(3)]
     nodes = [node(""), *(node(f"/{n}", b"", acl) for n, acl in enumerate([*lists, OPEN_ACL, lists[0]]))]
     sessions = {SessionId(-(1 << 63)): 0, SessionId((1 << 63) - 1): (1 << 31) - 1}
@@ -135,7 +135,7 @@ def test_sessions_and_lists_come_back(tmp_path: Path) -> None:
     assert list(read.nodes) == nodes, "with a list of their own, and empty data, too"
 
 
-def test_the_lists_of_a_tree_are_numbered_from_one_and_the_open_one_is_not_among_them() -> None:
+def test_acl_lists_are_numbered_from_one_without_the_open_list() -> None:
     """ReferenceCountedACLCache: the open list is -1."""
     secret = (ACL(31, "digest", "u:x"),)
     raw = b"".join(encode_tree(TreeSnapshot(Zxid(1), {}, [node("", acl=secret), node("/a")], 0)))
@@ -156,7 +156,7 @@ def test_the_lists_of_a_tree_are_numbered_from_one_and_the_open_one_is_not_among
         ([12, 3], [12, 3]),
     ],
 )
-def test_records_are_put_together_until_they_have_the_size(sizes: list[int], chunks: list[int]) -> None:
+def test_records_are_joined_up_to_the_chunk_size(sizes: list[int], chunks: list[int]) -> None:
     assert [len(chunk) for chunk in in_chunks((b"x" * size for size in sizes), 10)] == chunks
 
 
@@ -172,7 +172,7 @@ def test_a_digest_is_a_signed_long_of_the_wire(digest: int, as_signed: int) -> N
 
 
 def parts_of(zxid: int, digest_zxid: int | None, last: int | None, digest: int = 7) -> bytes:
-    """A file of an empty tree with or without its later parts, and with their seals right."""
+    """Return a file of an empty tree with or without its later parts, and with correct checksums."""
     snapshot = TreeSnapshot(Zxid(zxid), {}, [node("")], digest)
     out = SNAPSHOT_HEADER + b"".join(encode_tree(snapshot))
     out += seal(adler32(out))
@@ -189,23 +189,23 @@ def parts_of(zxid: int, digest_zxid: int | None, last: int | None, digest: int =
     ("digest_zxid", "last", "digest"),
     [(5, 5, 7), (5, None, 7), (None, None, 0), (4, 5, 0), (6, 5, 0)],
 )
-def test_a_digest_counts_where_it_is_of_the_files_zxid(
+def test_digest_counts_only_if_it_is_of_the_files_zxid(
     tmp_path: Path, digest_zxid: int | None, last: int | None, digest: int
 ) -> None:
-    """A fuzzy snapshot's digest is of a later zxid, and says nothing of the tree at this one."""
+    """A fuzzy snapshot's digest belongs to a later zxid, and does not describe the tree at this one."""
     (tmp_path / "snapshot.5").write_bytes(parts_of(5, digest_zxid, last))
     read = read_snapshot(tmp_path / "snapshot.5")
     assert (read.zxid, read.digest) == (5, digest)
 
 
-def test_a_file_with_another_name_says_its_zxid_at_its_end_and_an_old_one_does_not() -> None:
+def test_snapshot_zxid_is_read_from_its_end_if_its_name_has_none() -> None:
     assert read_stream(io.BytesIO(parts_of(5, 5, 5))).zxid == 5
     with pytest.raises(SnapshotDamaged, match="does not say its zxid"):
         read_stream(io.BytesIO(parts_of(5, 5, None)))
 
 
-def test_a_file_of_a_zookeeper_without_digests_is_whole(tmp_path: Path) -> None:
-    """With digest.enabled=false 3.9.5 writes the zxid behind the tree; it was refused as damaged."""
+def test_file_of_a_zookeeper_without_digests_is_complete(tmp_path: Path) -> None:
+    """With digest.enabled=false 3.9.5 writes the zxid after the tree; it was rejected as damaged."""
     (tmp_path / "snapshot.5").write_bytes(parts_of(5, None, 5))
     read = read_snapshot(tmp_path / "snapshot.5")
     assert (read.zxid, read.digest) == (5, 0)
@@ -215,7 +215,7 @@ def test_a_file_of_a_zookeeper_without_digests_is_whole(tmp_path: Path) -> None:
         read_snapshot(tmp_path / "snapshot.6")
 
 
-def test_our_file_is_those_parts_in_that_order(tmp_path: Path) -> None:
+def test_our_snapshot_file_has_its_parts_in_order(tmp_path: Path) -> None:
     write_snapshot(tmp_path, TreeSnapshot(Zxid(5), {}, [node("")], 7))
     assert (tmp_path / "snapshot.5").read_bytes() == parts_of(5, 5, 5)
     assert b"ZKSN" + INT.pack(2) + LONG.pack(-1) == SNAPSHOT_HEADER
@@ -240,15 +240,15 @@ def damage(raw: bytes, at: int) -> bytes:
         pytest.param(lambda raw: damage(raw, len(raw) - 1), len(parts_of(5, 5, 5)) - 13, id="the last byte"),
     ],
 )
-def test_damage_is_said_with_its_place(tmp_path: Path, change: Callable[[bytes], bytes], offset: int) -> None:
+def test_damage_is_reported_with_its_position(tmp_path: Path, change: Callable[[bytes], bytes], offset: int) -> None:
     (tmp_path / "snapshot.5").write_bytes(change(parts_of(5, 5, 5)))
-    with pytest.raises(SnapshotDamaged) as said:
+    with pytest.raises(SnapshotDamaged) as error:
         read_snapshot(tmp_path / "snapshot.5")
-    assert said.value.offset == offset and f"at offset {offset}" in str(said.value)
+    assert error.value.offset == offset and f"at offset {offset}" in str(error.value)
 
 
 def files_opened(monkeypatch: pytest.MonkeyPatch) -> list[IO[bytes]]:
-    """Every file that is opened from now on."""
+    """Record every file that is opened from now on."""
     opened: list[IO[bytes]] = []
     stream = HOST.stream
 
@@ -261,7 +261,7 @@ def files_opened(monkeypatch: pytest.MonkeyPatch) -> list[IO[bytes]]:
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".snappy"])
-def test_damaged_compression_is_said_to_be_at_the_begin(
+def test_damaged_compression_is_reported_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
     opened = files_opened(monkeypatch)
@@ -271,22 +271,20 @@ def test_damaged_compression_is_said_to_be_at_the_begin(
     assert read_snapshot(path).digest == 7
     for raw in (whole[:5], whole[: len(whole) // 2], b"", damage(whole, 0)):
         path.write_bytes(raw)
-        with pytest.raises(SnapshotDamaged) as said:
+        with pytest.raises(SnapshotDamaged) as error:
             read_snapshot(path)
-        assert said.value.offset == 0
+        assert error.value.offset == 0
     assert all(file.closed for file in opened)
 
 
-def test_a_tree_is_read_in_whatever_pieces_the_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tree_is_read_for_any_read_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = read_snapshot(REAL / "snapshot.10000001f")
     for piece in (1, 10, 333):
         monkeypatch.setattr(snapshots, "PIECE_BYTES", piece)
         assert read_snapshot(REAL / "snapshot.10000001f") == expected
 
 
-def test_what_is_compressed_is_closed_with_the_file_that_it_lies_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compressed_stream_is_closed_with_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = files_opened(monkeypatch)
     for suffix in ("", ".gz", ".snappy"):
         path = tmp_path / f"snapshot.5{suffix}"
@@ -296,9 +294,7 @@ def test_what_is_compressed_is_closed_with_the_file_that_it_lies_in(
     assert gzip.decompress((tmp_path / "snapshot.5.gz").read_bytes()) == (tmp_path / "snapshot.5").read_bytes()
 
 
-def test_a_large_snapshot_is_synced_every_few_megabytes_and_dropped_from_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_snapshot_is_synced_and_uncached_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[tuple[str, int]] = []
     path = tmp_path / "staged"
 
@@ -321,9 +317,7 @@ def test_a_large_snapshot_is_synced_every_few_megabytes_and_dropped_from_memory(
     assert done == [each for at in synced for each in (("part", at), ("dropped from 0", at))] + done[-2:]
 
 
-def test_a_snapshot_has_its_name_when_it_is_durable_and_the_name_is_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_snapshot_gets_its_name_once_durable_and_durably(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     rename = HOST.rename
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""Snapshots written while the tree goes on: what they hold, what they take over, how they end, and what they leave."""
+"""Snapshots written while the tree changes: contents, reused blocks, their end, and leftover files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SPOILED = "spoiled"
 
 
 class Owner(World):
-    """A peer's tree and its event loop, which runs a callback only when it is told to."""
+    """A peer's tree and its event loop, which runs a callback only at the test's command."""
 
     def __init__(self, directory: Path, suffix: str = "", tree: DataTree | None = None) -> None:
         super().__init__(tree)
@@ -75,7 +75,7 @@ class Owner(World):
                     self.run_one()
 
     def snapshot(self) -> Path:
-        """Take one and publish it."""
+        """Take a snapshot and publish it."""
         assert self.take()
         self.writer.publish(self.writer.taken)
         written = self.outcome()
@@ -83,7 +83,7 @@ class Owner(World):
         return list_snapshots(self.directory)[-1][1]
 
     def made_for_next(self) -> int:
-        """How many blocks the next snapshot would make; it is given up."""
+        """Return how many blocks the next snapshot would encode; that snapshot is cancelled."""
         while not self.posted.empty():
             self.run_one()
         assert self.take()
@@ -105,7 +105,7 @@ def owner(tmp_path: Path) -> Iterator[Owner]:
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".snappy"])
-def test_the_file_holds_the_tree_as_it_was_when_it_was_taken(tmp_path: Path, suffix: str) -> None:
+def test_snapshot_file_has_the_tree_at_its_start(tmp_path: Path, suffix: str) -> None:
     owner = Owner(tmp_path, suffix)
     owner.fill(3)
     for n in range(2):
@@ -127,7 +127,7 @@ def test_the_file_holds_the_tree_as_it_was_when_it_was_taken(tmp_path: Path, suf
     assert (twin.digest, len(twin.nodes)) == (read.digest, len(then))
 
 
-def test_a_snapshot_takes_over_what_has_not_changed_and_is_the_same_file_as_if_it_did_not(tmp_path: Path) -> None:
+def test_incremental_snapshot_equals_a_full_snapshot(tmp_path: Path) -> None:
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
     owner = Owner(tmp_path / "one")
@@ -135,8 +135,8 @@ def test_a_snapshot_takes_over_what_has_not_changed_and_is_the_same_file_as_if_i
     owner.snapshot()
     owner.set("/n1000", b"changed")
     path = owner.snapshot()
-    anew = Owner(tmp_path / "other", tree=owner.tree).snapshot()
-    assert path.read_bytes() == anew.read_bytes()
+    full = Owner(tmp_path / "other", tree=owner.tree).snapshot()
+    assert path.read_bytes() == full.read_bytes()
 
 
 def test_only_blocks_that_changed_are_encoded_again(owner: Owner) -> None:
@@ -164,7 +164,7 @@ def flip(path: Path, offset: int) -> None:
     ],
     ids=["a byte in the middle", "a byte near the end", "cut", "gone"],
 )
-def test_damage_in_the_file_before_is_not_passed_on(owner: Owner, damage: Callable[[Path], None]) -> None:
+def test_damage_in_the_previous_file_is_not_copied(owner: Owner, damage: Callable[[Path], None]) -> None:
     owner.fill(5)
     path = owner.snapshot()
     owner.set("/n1", b"later")
@@ -176,7 +176,7 @@ def test_damage_in_the_file_before_is_not_passed_on(owner: Owner, damage: Callab
     assert held(owner.snapshot()) == owner.images()
 
 
-def test_lists_of_znodes_that_changed_are_known_to_the_file(owner: Owner) -> None:
+def test_acl_lists_of_changed_znodes_are_in_the_file(owner: Owner) -> None:
     owner.fill(3)
     owner.create("/secret", b"", SECRETS[0])
     owner.snapshot()
@@ -186,9 +186,7 @@ def test_lists_of_znodes_that_changed_are_known_to_the_file(owner: Owner) -> Non
     assert [tuple(found[path].acl) for path in ("/secret", "/other", "/n0", "/n1")] == [*SECRETS, OPEN_ACL]
 
 
-def test_when_too_many_lists_have_gathered_everything_is_made_anew(
-    owner: Owner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_acl_lists_cause_a_full_snapshot(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     owner.fill(3)
     owner.create("/secret", b"", SECRETS[0])
     owner.snapshot()
@@ -200,15 +198,15 @@ def test_when_too_many_lists_have_gathered_everything_is_made_anew(
     assert owner.made_for_next() == blocks
 
 
-def test_another_tree_takes_nothing_over(owner: Owner) -> None:
-    """After a history was replaced, blocks with the same numbers are others."""
+def test_snapshot_of_another_tree_reuses_no_block(owner: Owner) -> None:
+    """After a history was replaced, blocks with the same numbers differ."""
     owner.fill(3)
     path = owner.snapshot()
     owner.tree = DataTree.from_snapshot(read_snapshot(path))
     assert owner.made_for_next() == len(owner.tree.blocks)
 
 
-def test_a_snapshot_that_was_given_up_changes_nothing_for_the_next(owner: Owner) -> None:
+def test_abandoned_snapshot_does_not_affect_the_next(owner: Owner) -> None:
     owner.fill(5)
     owner.snapshot()
     owner.set("/n1", b"before")
@@ -218,7 +216,7 @@ def test_a_snapshot_that_was_given_up_changes_nothing_for_the_next(owner: Owner)
     assert held(owner.snapshot()) == owner.images()
 
 
-def test_blocks_of_large_znodes_are_made_anew(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_large_znodes_are_encoded_again(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot_writer, "TAKEN_BYTES_MAX", 100_000)
     owner.fill(3)
     owner.create("/large", b"x" * 200_000)
@@ -235,7 +233,7 @@ def test_long_runs_of_blocks_are_read_in_pieces(owner: Owner, monkeypatch: pytes
     assert held(owner.snapshot()) == owner.images()
 
 
-def test_one_snapshot_is_written_at_a_time_and_an_abandoned_one_leaves_nothing(owner: Owner) -> None:
+def test_snapshots_are_written_one_at_a_time_and_leave_no_rest(owner: Owner) -> None:
     owner.fill(1)
     assert owner.take()
     assert not owner.take()
@@ -244,7 +242,7 @@ def test_one_snapshot_is_written_at_a_time_and_an_abandoned_one_leaves_nothing(o
     assert owner.take()
 
 
-def test_a_peer_that_ends_meanwhile_leaves_no_snapshot(owner: Owner) -> None:
+def test_peer_stopped_during_a_snapshot_leaves_none(owner: Owner) -> None:
     owner.fill(5)
     owner.closed = True
     assert owner.take()
@@ -253,8 +251,9 @@ def test_a_peer_that_ends_meanwhile_leaves_no_snapshot(owner: Owner) -> None:
     assert list(owner.directory.iterdir()) == [] and owner.outcomes.empty()
 
 
-def test_a_snapshot_counts_only_when_the_log_is_durable_as_far(owner: Owner) -> None:
-    """Or, after a power loss, the log has a hole that only this snapshot covers: seed 11238 of the simulated world."""
+def test_snapshot_counts_only_after_its_log_is_durable(owner: Owner) -> None:
+    """Otherwise, after a power loss, the log has a hole that only this snapshot covers: seed 11238 of the simulated
+    world."""
     assert owner.writer.start_snapshot(some_snapshot())
     while not [each for each in owner.directory.iterdir() if each.stat().st_size]:
         pass
@@ -265,9 +264,9 @@ def test_a_snapshot_counts_only_when_the_log_is_durable_as_far(owner: Owner) -> 
     assert len(list_snapshots(owner.directory)) == 1
 
 
-def test_a_snapshot_tells_how_long_it_took_by_the_clock_of_who_wrote_it(owner: Owner) -> None:
+def test_snapshot_duration_uses_the_writers_clock(owner: Owner) -> None:
     class Slow:
-        """A second and a half passes between two looks at the clock."""
+        """1.5 seconds pass between two reads of the clock."""
 
         start, call, breathe = THREADS.start, THREADS.call, THREADS.breathe
         at_s = 10.0
@@ -283,8 +282,8 @@ def test_a_snapshot_tells_how_long_it_took_by_the_clock_of_who_wrote_it(owner: O
     assert isinstance(written, WrittenSnapshot) and written.duration_ms == 1500
 
 
-def test_a_snapshot_is_told_when_its_name_is_durable(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The logs before it may be purged then: after a power loss they must not be gone, and the snapshot with them."""
+def test_snapshot_is_reported_once_its_name_is_durable(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The earlier logs can be purged then: a power loss must not lose both them and the snapshot."""
     done: list[str] = []
     rename = HOST.rename
 
@@ -302,19 +301,17 @@ def test_a_snapshot_is_told_when_its_name_is_durable(owner: Owner, monkeypatch: 
 
 
 @pytest.mark.parametrize("end", ["written", "failed", "spoiled"])
-def test_whoever_hears_of_a_snapshots_end_may_begin_another(
-    owner: Owner, end: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_snapshot_end_callback_can_start_another(owner: Owner, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner.fill(1)
     if end == "spoiled":
         flip(owner.snapshot(), 100)
     may_begin: list[bool] = []
 
-    def hear(*said: object) -> None:
+    def on_end(*result: object) -> None:
         assert owner.writer._writing is not None
         may_begin.append(not owner.writer._writing.goes_on)
 
-    owner.writer._done = owner.writer._failed = owner.writer._spoiled = hear
+    owner.writer._done = owner.writer._failed = owner.writer._spoiled = on_end
     if end == "failed":
         monkeypatch.setattr(HOST, "fsync", full_disk)
     assert owner.take()
@@ -329,13 +326,13 @@ def full_disk(descriptor: int) -> None:
     raise OSError(28, "No space left on device")
 
 
-def test_a_peer_that_ends_before_its_log_is_durable_leaves_no_snapshot(owner: Owner) -> None:
+def test_cancelled_snapshot_leaves_no_file(owner: Owner) -> None:
     assert owner.writer.start_snapshot(some_snapshot())
     owner.writer.cancel()
     assert list(owner.directory.iterdir()) == []
 
 
-def test_a_full_disk_is_told_by_its_number(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_reported_by_its_errno(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     owner.fill(1)
     monkeypatch.setattr(HOST, "fsync", full_disk)
     assert owner.take()
@@ -343,9 +340,7 @@ def test_a_full_disk_is_told_by_its_number(owner: Owner, monkeypatch: pytest.Mon
     assert list(owner.directory.iterdir()) == []
 
 
-def test_where_no_thread_can_be_had_the_next_snapshot_is_tried_anew(
-    owner: Owner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_snapshot_is_retried_when_no_thread_can_be_started(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -368,5 +363,5 @@ def test_taking_a_snapshot_does_not_copy_the_table(owner: Owner, monkeypatch: py
 
 
 @given(st.binary(max_size=70), st.binary(max_size=70))
-def test_the_checksums_of_two_parts_combine_into_that_of_the_whole(one: bytes, other: bytes) -> None:
+def test_checksums_of_two_parts_combine_into_one(one: bytes, other: bytes) -> None:
     assert adler32_of_both(adler32(one), adler32(other), len(other)) == adler32(one + other)

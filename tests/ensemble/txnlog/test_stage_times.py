@@ -1,4 +1,4 @@
-"""What a storage measures of its writes: each stage's time, by arithmetic, and what the storage tells of itself."""
+"""A storage's measurements of its writes: each stage's time by arithmetic, and the storage's own statistics."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from zabka.ensemble.zab.effects import Barrier, SaveSnapshot, TruncateLog
 
 MS = 1_000_000
 A_TXNS_TIME_MS = 3
-"""When the transactions of these tests were made."""
+"""Creation time of the transactions of these tests."""
 
 
 def noted(*, learning: bool) -> StageTimes:
-    """Two submissions of five transactions, which waited 30 and 20 ms; writing took 4 and the sync 6 ms."""
+    """Two submissions of five transactions, which waited 30 and 20 ms; the write took 4 and the sync 6 ms."""
     stages = StageTimes()
     stages.learning = learning
     stages.note(
@@ -32,7 +32,7 @@ def noted(*, learning: bool) -> StageTimes:
     return stages
 
 
-def test_each_stage_is_measured_from_its_own_begin() -> None:
+def test_each_stage_is_measured_from_its_own_start() -> None:
     stages = noted(learning=False)
     assert (stages.queue_ms.count, stages.queue_ms.minimum, stages.queue_ms.maximum) == (2, 20, 30)
     assert (stages.whole_ms.count, stages.whole_ms.minimum, stages.whole_ms.maximum) == (2, 30, 40)
@@ -42,13 +42,13 @@ def test_each_stage_is_measured_from_its_own_begin() -> None:
     assert stages.proposed_ms.count == 0, "its own transactions come from nowhere else"
 
 
-def test_a_learner_measures_how_long_the_way_from_the_leader_took() -> None:
-    """100 ms old when it is durable, and here since the last submission: 20 ms in the queue, 10 on the disk."""
+def test_learner_measures_the_propagation_time_from_its_leader() -> None:
+    """100 ms old when it is durable, less the learner's own 20 ms in the queue and 10 ms on the disk."""
     stages = noted(learning=True)
     assert (stages.proposed_ms.count, stages.proposed_ms.total) == (5, 5 * 70)
 
 
-def test_clocks_that_differ_make_no_time_negative() -> None:
+def test_clock_difference_gives_no_negative_time() -> None:
     stages = StageTimes()
     stages.learning = True
     stages.note(1, [0], process_ns=0, sync_ns=0, behind=0, made_ms=2000, wall_ms=1000)
@@ -58,7 +58,7 @@ def test_clocks_that_differ_make_no_time_negative() -> None:
 
 
 class Clocks:
-    """Time passes in writes and in syncs alone: 2 ms for each of the ones, 7 for each of the others."""
+    """Time passes only in writes and syncs: 2 ms for each write, 7 ms for each sync."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_ns = 0
@@ -94,12 +94,12 @@ def owner(tmp_path: Path, clocks: Clocks) -> Iterator[Owner]:
 
 
 def done(storage: Storage) -> None:
-    """Wait until the thread has noted what it did last."""
+    """Wait until the thread has recorded its last operation."""
     while storage._submitted != storage._finished:
         os.sched_yield()
 
 
-def test_a_storage_measures_each_group(owner: Owner) -> None:
+def test_storage_measures_each_group(owner: Owner) -> None:
     storage = owner.storage
     storage.submit([*appends(3), Barrier(1)])
     owner.run_one()
@@ -118,7 +118,7 @@ def test_a_storage_measures_each_group(owner: Owner) -> None:
     assert (stages.acknowledged_ms.count, stages.acknowledged_ms.total) == (3, 3 * 50)
 
 
-def test_a_barrier_without_transactions_is_a_sync_and_no_group_of_them(owner: Owner) -> None:
+def test_barrier_without_transactions_is_a_sync_but_no_group(owner: Owner) -> None:
     owner.storage.submit([Barrier(1)])
     owner.run_one()
     done(owner.storage)
@@ -127,10 +127,10 @@ def test_a_barrier_without_transactions_is_a_sync_and_no_group_of_them(owner: Ow
 
 
 @pytest.mark.parametrize(("sync_ms", "warnings"), [(20, 0), (21, 1)])
-def test_a_sync_that_takes_longer_than_the_threshold_is_worth_a_warning(
+def test_sync_slower_than_the_threshold_logs_a_warning(
     owner: Owner, clocks: Clocks, sync_ms: int, warnings: int
 ) -> None:
-    """fsync.warningthresholdms: FileTxnLog warns of what takes longer, not of what takes just that."""
+    """fsync.warningthresholdms: FileTxnLog warns about a longer sync, not about an equally long one."""
     clocks.sync_ms = sync_ms
     owner.storage.submit([*appends(3), Barrier(1)])
     owner.run_one()
@@ -140,8 +140,8 @@ def test_a_sync_that_takes_longer_than_the_threshold_is_worth_a_warning(
     assert len(owner.warnings) == warnings
 
 
-def test_what_stands_before_another_effect_is_synced_before_it(owner: Owner) -> None:
-    """A transaction and its barrier, then a cut: the barrier is answered for what stood before it."""
+def test_transactions_before_another_effect_are_synced_first(owner: Owner) -> None:
+    """A transaction and its barrier, then a truncation: the barrier is answered for the transactions before it."""
     owner.storage.submit([*appends(3), Barrier(1), TruncateLog(Zxid(EPOCH_1 + 2)), Barrier(2)])
     for _ in range(3):
         owner.run_one()
@@ -150,7 +150,7 @@ def test_what_stands_before_another_effect_is_synced_before_it(owner: Owner) -> 
     assert (owner.storage.txns_logged, owner.storage.batch_sizes.count) == (1, 1)
 
 
-def test_a_history_that_was_replaced_tells_its_size(owner: Owner) -> None:
+def test_replaced_history_reports_its_size(owner: Owner) -> None:
     owner.storage.submit([SaveSnapshot(some_snapshot(EPOCH_1 + 9), True)])
     owner.run_one()
     (written,) = owner.snapshots
@@ -168,6 +168,6 @@ def test_a_history_that_was_replaced_tells_its_size(owner: Owner) -> None:
         (ValueError("28"), False),
     ],
 )
-def test_a_full_disk_is_told_from_a_broken_one(failed: Exception, full: bool) -> None:
+def test_full_disk_is_distinguished_from_a_broken_disk(failed: Exception, full: bool) -> None:
     assert is_full(failed) is full
     assert complaint(failed).startswith("the disk is full" if full else "the disk failed")

@@ -1,4 +1,4 @@
-"""The storage thread: order, groups, and what a barrier promises."""
+"""The storage thread: order, groups, and the guarantees of a barrier."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ONE_OF_THREE = RecoveryPolicy(other_voters=2)
 
 
 class Owner:
-    """Takes the place of the event loop: callbacks wait in a queue until the test runs them."""
+    """Replaces the event loop: callbacks wait in a queue until the test runs them."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ def appends(*zxids: int) -> list[Effect]:
     return [Append([a_txn(EPOCH_1 + n)]) for n in zxids]
 
 
-def test_everything_before_a_barrier_can_be_recovered_when_it_is_answered(owner: Owner) -> None:
+def test_answered_barrier_means_everything_before_is_recoverable(owner: Owner) -> None:
     owner.storage.submit([*appends(3, 4), Barrier(1)])
     owner.run_one()
     assert owner.tokens == [[1]]
@@ -131,7 +131,7 @@ def test_many_appends_and_barriers_of_a_group_share_one_sync(owner: Owner, monke
     assert counters(owner.directories) == list(range(1, 53))
 
 
-def test_an_append_of_many_is_written_in_order_and_a_torn_one_leaves_the_first_of_them(tmp_path: Path) -> None:
+def test_batch_is_written_in_order_and_keeps_its_start_if_torn(tmp_path: Path) -> None:
     owner = Owner(directories_with(tmp_path, range(1, 3)))
     owner.storage.submit([Append([a_txn(EPOCH_1 + n) for n in (3, 4, 5)]), Barrier(1)])
     owner.run_one()
@@ -154,8 +154,8 @@ def test_effects_are_carried_out_in_order(owner: Owner, tmp_path: Path) -> None:
     assert counters(owner.directories) == [1, 2, 3]
 
 
-def test_the_history_of_an_epoch_is_durable_before_the_epoch_is(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or a power loss leaves a peer that votes with an epoch whose transactions it lost."""
+def test_history_is_durable_before_its_epoch(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a power loss leaves a peer that votes with an epoch whose transactions it lost."""
     done: list[str] = []
     fdatasync, rename = os.fdatasync, os.rename
     monkeypatch.setattr(HOST, "fdatasync", lambda descriptor: (done.append("log"), fdatasync(descriptor))[1])
@@ -165,8 +165,8 @@ def test_the_history_of_an_epoch_is_durable_before_the_epoch_is(owner: Owner, mo
     assert done[-3:-1] == ["log", "currentEpoch"]
 
 
-def test_a_storage_that_is_closed_gives_up_its_snapshot(owner: Owner, tmp_path: Path) -> None:
-    """Nobody runs its steps any more: its thread would wait for good."""
+def test_closed_storage_cancels_its_snapshot(owner: Owner, tmp_path: Path) -> None:
+    """No loop runs its steps after that: its thread would wait for ever."""
     owner.storage.take_snapshot(DataTree().to_snapshot())
     owner.storage.close()
     writing = owner.storage._snapshots._writing
@@ -186,9 +186,7 @@ def test_an_ordinary_snapshot_rolls_the_log(owner: Owner, tmp_path: Path) -> Non
     assert counters(owner.directories) == [4]
 
 
-def test_a_snapshot_whose_file_has_rotted_is_said_when_the_next_one_wants_to_take_it_over(
-    owner: Owner, tmp_path: Path
-) -> None:
+def test_rotten_snapshot_is_reported_when_the_next_one_needs_it(owner: Owner, tmp_path: Path) -> None:
     tree = DataTree()
     for _ in range(2):
         owner.storage.take_snapshot(tree.to_snapshot())
@@ -202,7 +200,7 @@ def test_a_snapshot_whose_file_has_rotted_is_said_when_the_next_one_wants_to_tak
     assert owner.spoiled == 1 and not owner.snapshots
 
 
-def test_a_replacing_snapshot_begins_a_new_history(owner: Owner, tmp_path: Path) -> None:
+def test_replacing_snapshot_starts_a_new_history(owner: Owner, tmp_path: Path) -> None:
     owner.storage.submit([SaveSnapshot(some_snapshot(EPOCH_1 + 9), True), *appends(10), Barrier(1)])
     owner.run_one()
     owner.run_one()
@@ -211,9 +209,7 @@ def test_a_replacing_snapshot_begins_a_new_history(owner: Owner, tmp_path: Path)
     assert counters(owner.directories) == [10]
 
 
-def test_a_failing_disk_is_said_once_and_nothing_is_answered_after_it(
-    owner: Owner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_disk_failure_is_reported_once_and_stops_all_answers(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(descriptor: int) -> None:
         raise OSError(5, "Input/output error")
 
@@ -226,17 +222,15 @@ def test_a_failing_disk_is_said_once_and_nothing_is_answered_after_it(
     assert owner.posted.empty()
 
 
-def test_closing_finishes_what_is_queued(owner: Owner) -> None:
+def test_close_finishes_queued_work(owner: Owner) -> None:
     owner.storage.submit([*appends(3, 4, 5), Barrier(1)])
     owner.storage.close()
     assert owner.posted.qsize() == 1
     assert counters(owner.directories) == [1, 2, 3, 4, 5]
 
 
-def test_a_full_disk_is_one_clear_line_and_what_was_acknowledged_is_found_again(
-    owner: Owner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever part of a record the disk still takes; ZooKeeper goes on after some of these (ZOOKEEPER-3701, 4882)."""
+def test_full_disk_logs_one_line_and_loses_no_acknowledged_txn(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk accepts any part of a record; ZooKeeper continues after some of these (ZOOKEEPER-3701, 4882)."""
     owner.storage.submit([*appends(3), Barrier(1)])
     owner.run_one()
     real = os.pwrite
@@ -261,7 +255,7 @@ def full() -> int:
 def test_no_barrier_is_answered_after_a_write_that_failed(
     owner: Owner, effect: Effect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A truncation that fails is no truncation (ZOOKEEPER-3701)."""
+    """A failed truncation is no truncation (ZOOKEEPER-3701)."""
     for name in ("fsync", "ftruncate"):
         monkeypatch.setattr(HOST, name, lambda *args: full())
     owner.storage.submit([effect, Barrier(1)])
@@ -295,7 +289,7 @@ def test_a_slow_sync_is_warned_about(tmp_path: Path) -> None:
         pytest.param(3, 0, 1e6, [4, 5, 6, 7, 8], id="small enough"),
     ],
 )
-def test_the_log_is_read_for_a_learner(
+def test_log_is_read_for_a_learner(
     tmp_path: Path, after: int, base: int, factor: float, answer: list[int] | None
 ) -> None:
     owner = Owner(directories_with(tmp_path, range(1, 5), range(5, 9)))
@@ -319,26 +313,24 @@ def test_a_learner_gets_the_log_piece_by_piece(tmp_path: Path) -> None:
     owner.storage.close()
 
 
-def test_a_reading_that_ends_in_an_error_of_ours_does_not_end_those_after_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_read_for_a_learner_does_not_stop_later_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = Owner(directories_with(tmp_path, range(1, 4)))
-    wanted = ReadLog(LinkId(1), Zxid(EPOCH_1), Zxid(EPOCH_1), 0.0)
+    requested = ReadLog(LinkId(1), Zxid(EPOCH_1), Zxid(EPOCH_1), 0.0)
     with monkeypatch.context() as broken:
         failed = threading.Event()
         broken.setattr(threading, "excepthook", lambda _: failed.set())
         broken.setattr(LogReader, "read", lambda *_: 1 // 0)
-        owner.storage.read_log(wanted)
+        owner.storage.read_log(requested)
         assert failed.wait(10)
         assert owner.storage._reading is not None
         owner.storage._reading.join()
-    owner.storage.read_log(wanted)
+    owner.storage.read_log(requested)
     owner.run_one()
     assert owner.read == [(EPOCH_1, [EPOCH_1 + n for n in (1, 2, 3)])]
     owner.storage.close()
 
 
-def test_a_gap_in_the_log_ends_what_a_learner_gets(tmp_path: Path) -> None:
+def test_log_gap_ends_the_learners_pieces(tmp_path: Path) -> None:
     owner = Owner(directories_with(tmp_path, range(1, 4), range(5, 7)))
     owner.storage.read_log(ReadLog(LinkId(1), Zxid(EPOCH_1), Zxid(EPOCH_1), 0.0))
     owner.run_one()
@@ -352,63 +344,63 @@ def log_of_epoch_2(directories: Directories, counters: range) -> None:
     writer.roll()
 
 
-def read_behind(owner: Owner, after: int, base: int, borders: dict[Zxid, Zxid]) -> list[int] | None:
+def read_after(owner: Owner, after: int, base: int, borders: dict[Zxid, Zxid]) -> list[int] | None:
     owner.storage.read_log(ReadLog(LinkId(1), Zxid(after), Zxid(base), 0.0, borders))
     owner.run_one()
     return owner.read[-1][1]
 
 
-def test_a_learner_goes_on_from_one_epoch_into_the_next(tmp_path: Path) -> None:
+def test_learner_continues_from_one_epoch_into_the_next(tmp_path: Path) -> None:
     owner = Owner(directories_with(tmp_path, range(1, 5), snapshots=(0, EPOCH_1 + 2)))
     log_of_epoch_2(owner.directories, range(1, 3))
     borders = {Zxid(EPOCH_1 + 4): Zxid(EPOCH_2 + 1)}
-    got = read_behind(owner, EPOCH_1 + 2, EPOCH_1 + 2, borders)
+    got = read_after(owner, EPOCH_1 + 2, EPOCH_1 + 2, borders)
     assert got == [EPOCH_1 + 3, EPOCH_1 + 4, EPOCH_2 + 1, EPOCH_2 + 2]
     owner.storage.close()
 
 
-def test_an_epochs_purged_end_is_not_passed_over_for_the_next_epoch(tmp_path: Path) -> None:
-    """The process began with the snapshot of 2; later ones came, and autopurge took the log right behind it."""
+def test_purged_end_of_an_epoch_is_not_skipped(tmp_path: Path) -> None:
+    """The process started with the snapshot of 2; later ones followed, and autopurge removed the log right after it."""
     owner = Owner(directories_with(tmp_path, range(1, 5), snapshots=(0, EPOCH_1 + 2)))
     log_of_epoch_2(owner.directories, range(1, 3))
     (tmp_path / "log.100000001").unlink()
     borders = {Zxid(EPOCH_1 + 4): Zxid(EPOCH_2 + 1)}
-    assert read_behind(owner, EPOCH_1 + 2, EPOCH_1 + 2, borders) is None
+    assert read_after(owner, EPOCH_1 + 2, EPOCH_1 + 2, borders) is None
     owner.storage.close()
 
 
 @pytest.mark.parametrize("flipped", range(1, 5))
-def test_a_flipped_bit_ends_what_a_learner_gets_even_at_an_epochs_end(tmp_path: Path, flipped: int) -> None:
+def test_flipped_bit_ends_a_learners_pieces_at_an_epochs_end(tmp_path: Path, flipped: int) -> None:
     owner = Owner(directories_with(tmp_path, range(1, 5)))
     log_of_epoch_2(owner.directories, range(1, 3))
     path = tmp_path / "log.100000001"
     raw = bytearray(path.read_bytes())
     raw[read_log(path)[1].ends[flipped - 1] - 3] ^= 1
     path.write_bytes(raw)
-    # As far as the numbers tell, the next epoch may follow whatever is read last.
+    # By the numbers alone, the next epoch could follow any transaction that is read last.
     borders = {Zxid(EPOCH_1 + flipped - 1): Zxid(EPOCH_2 + 1)}
-    got = read_behind(owner, EPOCH_1, EPOCH_1, {} if flipped == 1 else borders)
+    got = read_after(owner, EPOCH_1, EPOCH_1, {} if flipped == 1 else borders)
     assert (got or []) == [EPOCH_1 + n for n in range(1, flipped)]
     owner.storage.close()
 
 
-def test_where_a_piece_ended_is_forgotten_when_the_log_is_cut_back(tmp_path: Path) -> None:
-    """A learner still holds what was cut here: it must not get a DIFF on top of it."""
+def test_truncation_forgets_where_a_learners_piece_ended(tmp_path: Path) -> None:
+    """A learner still has the truncated transactions: it must not get a DIFF on top of them."""
     owner = Owner(directories_with(tmp_path, range(1, 6)))
-    assert read_behind(owner, EPOCH_1 + 2, EPOCH_1, {}) == [EPOCH_1 + 3, EPOCH_1 + 4, EPOCH_1 + 5]
+    assert read_after(owner, EPOCH_1 + 2, EPOCH_1, {}) == [EPOCH_1 + 3, EPOCH_1 + 4, EPOCH_1 + 5]
     owner.storage.submit([TruncateLog(Zxid(EPOCH_1 + 4))])
     owner.run_one()
     owner.storage.submit([Append([a_txn(EPOCH_2 + 1), a_txn(EPOCH_2 + 2)]), Barrier(1)])
     owner.run_one()
-    # 5 was the last of its epoch when it was read; as far as its number tells, the next epoch may follow it.
+    # 5 was the last of its epoch when it was read; by its number alone, the next epoch could follow it.
     borders = {Zxid(EPOCH_1 + 4): Zxid(EPOCH_2 + 1), Zxid(EPOCH_1 + 5): Zxid(EPOCH_2 + 1)}
-    assert read_behind(owner, EPOCH_1 + 5, EPOCH_1, borders) is None
-    assert read_behind(owner, EPOCH_1 + 4, EPOCH_1, borders) == [EPOCH_2 + 1, EPOCH_2 + 2]
+    assert read_after(owner, EPOCH_1 + 5, EPOCH_1, borders) is None
+    assert read_after(owner, EPOCH_1 + 4, EPOCH_1, borders) == [EPOCH_2 + 1, EPOCH_2 + 2]
     owner.storage.close()
 
 
 def directories_of_a_storage(tmp_path: Path) -> Directories:
-    """dataDir and dataLogDir apart; a snapshot of 2, and 3 and 4 in a log that a storage began."""
+    """Separate dataDir and dataLogDir; a snapshot of 2, and 3 and 4 in a log that a storage created."""
     (tmp_path / "data").mkdir()
     (tmp_path / "log").mkdir()
     whole = directories_with(tmp_path / "data", snapshots=(0, EPOCH_1 + 2))
@@ -419,7 +411,7 @@ def directories_of_a_storage(tmp_path: Path) -> Directories:
     return owner.directories
 
 
-def test_a_newest_log_that_is_gone_is_missed(tmp_path: Path) -> None:
+def test_lost_newest_log_is_detected(tmp_path: Path) -> None:
     directories = directories_of_a_storage(tmp_path)
     assert recover(directories, ONE_OF_THREE).recovered.complete
     (directories.log / "log.100000003").unlink()
@@ -431,7 +423,7 @@ def test_a_newest_log_that_is_gone_is_missed(tmp_path: Path) -> None:
     assert not recover(directories, ONE_OF_THREE).recovered.complete
 
 
-def test_a_newest_log_that_was_cut_away_or_replaced_is_not_missed(tmp_path: Path) -> None:
+def test_removing_the_newest_log_keeps_a_history_complete(tmp_path: Path) -> None:
     directories = directories_of_a_storage(tmp_path)
     assert truncate(directories, EPOCH_1 + 2, ONE_OF_THREE).recovered.complete
     owner = Owner(directories)
@@ -442,8 +434,8 @@ def test_a_newest_log_that_was_cut_away_or_replaced_is_not_missed(tmp_path: Path
 
 
 @pytest.mark.parametrize("covered", [3, 4])
-def test_a_newest_log_that_a_snapshot_covers_for_is_not_missed(tmp_path: Path, covered: int) -> None:
-    """As far as the note says it: the transaction with which the file began."""
+def test_lost_newest_log_covered_by_a_snapshot_is_ignored(tmp_path: Path, covered: int) -> None:
+    """The note names only the first transaction of the file, so a snapshot of that one covers the log."""
     directories = directories_of_a_storage(tmp_path)
     write_snapshot(directories.data, some_snapshot(EPOCH_1 + covered))
     (directories.log / "log.100000003").unlink()

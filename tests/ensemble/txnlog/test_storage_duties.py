@@ -1,4 +1,4 @@
-"""What a storage does besides logging: marks, memberships, purges, and what it says when one of them fails."""
+"""A storage's work besides logging: marks, memberships, purges, and the reports of their failures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ONE_OF_THREE = RecoveryPolicy(other_voters=2)
 
 
 class Memberships:
-    """Notes what is saved."""
+    """Records the saved memberships."""
 
     def __init__(self) -> None:
         self.saved: list[tuple[str, Membership]] = []
@@ -46,13 +46,13 @@ class Memberships:
 
 
 def settled(owner: Owner) -> None:
-    """Everything that was submitted is done, and the owner has heard of it."""
+    """Wait until all submissions are done and the owner was notified."""
     owner.storage.close()
     while not owner.posted.empty():
         owner.run_one()
 
 
-def test_memberships_are_written_in_their_order_where_there_are_files_for_them(tmp_path: Path) -> None:
+def test_memberships_are_written_in_order_if_files_are_set(tmp_path: Path) -> None:
     one, two = Membership(1, (PeerId(1),)), Membership(2, (PeerId(1),))
     effects: list[Effect] = [SaveNextMembership(two), SaveMembership(one), SaveMembership(two), Barrier(1)]
     files = Memberships()
@@ -66,7 +66,7 @@ def test_memberships_are_written_in_their_order_where_there_are_files_for_them(t
     assert without.tokens == [[1]] and not without.failures
 
 
-def test_a_doubt_is_noted_durably_and_an_epoch_ends_what_was_missing(tmp_path: Path) -> None:
+def test_doubt_is_stored_and_an_epoch_ends_incompleteness(tmp_path: Path) -> None:
     owner = Owner(directories_with(tmp_path))
     (tmp_path / MARKER_NAME).write_text("why")
     owner.storage.submit([SaveDoubt(), SaveCurrentEpoch(Epoch(1)), Barrier(1)])
@@ -77,9 +77,7 @@ def test_a_doubt_is_noted_durably_and_an_epoch_ends_what_was_missing(tmp_path: P
 
 
 @pytest.mark.parametrize(("retained", "left"), [(0, [0, 1, 2]), (2, [1, 2])])
-def test_a_snapshot_that_is_written_has_older_ones_purged_where_that_is_asked_for(
-    tmp_path: Path, retained: int, left: list[int]
-) -> None:
+def test_finished_snapshot_purges_older_ones_if_configured(tmp_path: Path, retained: int, left: list[int]) -> None:
     """autopurge.snapRetainCount; 0 leaves everything to PurgeTxnLog."""
     owner = Owner(directories_with(tmp_path), retain_snapshots=retained)
     for counter in (1, 2):
@@ -101,7 +99,7 @@ def test_a_snapshot_that_is_written_has_older_ones_purged_where_that_is_asked_fo
         (9, [0, 3, 5, 8], [1, 4, 7]),
     ],
 )
-def test_purging_leaves_so_many_snapshots_and_the_logs_from_the_oldest_of_them_on(
+def test_purge_keeps_snapshots_and_logs_from_the_oldest_kept(
     tmp_path: Path, retain: int, snapshots: list[int], logs: list[int]
 ) -> None:
     zxids = [EPOCH_1 + n if n else 0 for n in (0, 3, 5, 8)]
@@ -111,7 +109,7 @@ def test_purging_leaves_so_many_snapshots_and_the_logs_from_the_oldest_of_them_o
     assert [zxid - EPOCH_1 for zxid, _ in list_logs(tmp_path)] == logs
 
 
-def test_a_purge_that_fails_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_purge_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = Owner(directories_with(tmp_path), retain_snapshots=1)
 
     def fail(path: Path) -> None:
@@ -124,7 +122,7 @@ def test_a_purge_that_fails_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert owner.failures == ["the disk failed: [Errno 5] Input/output error"] and not owner.snapshots
 
 
-def test_a_snapshot_that_does_not_fit_is_said_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snapshot_that_does_not_fit_is_reported_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = Owner(directories_with(tmp_path))
 
     def fail(descriptor: int) -> None:
@@ -138,9 +136,7 @@ def test_a_snapshot_that_does_not_fit_is_said_with_what_to_do(tmp_path: Path, mo
     assert [zxid for zxid, _ in list_snapshots(tmp_path)] == [0]
 
 
-def test_a_log_that_cannot_be_read_for_a_learner_is_said_and_the_learner_gets_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_log_is_reported_and_not_sent_to_a_learner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = Owner(directories_with(tmp_path, range(1, 4)))
 
     def fail(descriptor: int, size: int, at: int) -> bytes:
@@ -155,7 +151,7 @@ def test_a_log_that_cannot_be_read_for_a_learner_is_said_and_the_learner_gets_no
     owner.storage.close()
 
 
-def test_an_owner_whose_event_loop_is_closed_is_told_nothing(tmp_path: Path) -> None:
+def test_closed_event_loop_gets_no_callbacks(tmp_path: Path) -> None:
     owner = Owner(directories_with(tmp_path))
 
     def closed(callback: object, *args: object) -> None:
@@ -167,7 +163,7 @@ def test_an_owner_whose_event_loop_is_closed_is_told_nothing(tmp_path: Path) -> 
     assert [txn.zxid for txn in recover(owner.directories).recovered.txns] == [EPOCH_1 + 1] and owner.tokens == []
 
 
-def test_snapshots_left_in_the_log_directory_are_not_hidden(tmp_path: Path) -> None:
+def test_snapshots_in_the_log_directory_are_reported(tmp_path: Path) -> None:
     """FileTxnSnapLog.checkLogDir and checkSnapDir."""
     (tmp_path / "l" / "version-2").mkdir(parents=True)
     (tmp_path / "l" / "version-2" / "snapshot.1").write_bytes(b"")
@@ -175,7 +171,7 @@ def test_snapshots_left_in_the_log_directory_are_not_hidden(tmp_path: Path) -> N
         open_directories(tmp_path / "d", tmp_path / "l")
 
 
-def test_directories_apart_are_both_locked_and_one_is_locked_once(tmp_path: Path) -> None:
+def test_separate_data_and_log_directories_are_both_locked(tmp_path: Path) -> None:
     apart, locks = open_directories(tmp_path / "d", tmp_path / "l")
     assert (apart.data, apart.log) == (tmp_path / "d" / "version-2", tmp_path / "l" / "version-2") and len(locks) == 2
     for lock in locks:

@@ -1,4 +1,4 @@
-"""When the event loop waits for the disk itself: rules of the pace, and of the storage that goes by it."""
+"""When the event loop itself waits for the disk: rules of the pace, and of the storage that follows it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MS = 1_000_000
 
 
 class Clock:
-    """A monotonic clock by which each sync of the log takes `sync_ns`."""
+    """A monotonic clock that advances by `sync_ns` at each sync of the log."""
 
     def __init__(self) -> None:
         self.now_ns = 0
@@ -42,20 +42,20 @@ def quick_pace(quick_us: int = 1000) -> SyncPace:
     return noted(SyncPace(quick_us), *[MS // 10] * WINDOW)
 
 
-def test_a_disk_is_not_quick_before_it_is_known() -> None:
+def test_disk_is_not_fast_before_it_is_measured() -> None:
     pace = noted(SyncPace(1000), *[MS // 10] * (WINDOW - 1))
     assert not pace.is_quick(0)
     assert noted(pace, MS // 10).is_quick(0)
 
 
-def test_the_median_counts_so_that_late_syncs_among_quick_ones_do_not() -> None:
+def test_median_sync_time_ignores_a_few_slow_syncs() -> None:
     half = WINDOW // 2
     assert noted(quick_pace(), *[30 * MS] * (half - 1)).is_quick(0)
     assert not noted(quick_pace(), *[2 * MS] * half).is_quick(0)
     assert noted(quick_pace(), *[2 * MS] * WINDOW, *[MS // 10] * (half + 1)).is_quick(0)
 
 
-def test_after_a_stall_the_thread_waits_for_the_disk_for_a_while_and_it_has_to_prove_itself_again() -> None:
+def test_stall_moves_syncs_to_the_thread_for_a_while() -> None:
     pace = noted(quick_pace(), STALL_NS)
     assert not pace.is_quick(BAR_NS_MIN)
     noted(pace, *[MS // 10] * WINDOW, now_ns=BAR_NS_MIN - 1)
@@ -63,7 +63,7 @@ def test_after_a_stall_the_thread_waits_for_the_disk_for_a_while_and_it_has_to_p
     assert pace.is_quick(BAR_NS_MIN)
 
 
-def test_stalls_that_follow_soon_bar_the_loop_for_twice_as_long_each_up_to_a_limit() -> None:
+def test_frequent_stalls_double_the_pause_up_to_a_limit() -> None:
     pace, now_ns = quick_pace(), 0
     bars: list[int] = []
     for _ in range(9):
@@ -73,19 +73,19 @@ def test_stalls_that_follow_soon_bar_the_loop_for_twice_as_long_each_up_to_a_lim
     assert bars == [1, 2, 4, 8, 16, 32, 60, 60, 60] and BAR_NS_MAX == 60 * BAR_NS_MIN
 
 
-def test_a_disk_that_was_quick_for_long_is_forgiven_one_stall() -> None:
+def test_fast_disk_is_allowed_one_stall() -> None:
     pace = noted(quick_pace(), STALL_NS)
     noted(pace, STALL_NS, *[MS // 10] * WINDOW, now_ns=2 * BAR_NS_MIN)
     assert pace.is_quick(3 * BAR_NS_MIN)
 
 
-def test_a_threshold_of_zero_leaves_every_sync_to_the_thread() -> None:
+def test_threshold_of_zero_runs_every_sync_in_the_thread() -> None:
     assert not quick_pace(quick_us=0).is_quick(0)
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Time passes in syncs alone."""
+    """Return a clock that advances only in syncs."""
     clock = Clock()
     real = os.fdatasync
 
@@ -99,7 +99,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def owner(tmp_path: Path, clock: Clock) -> Iterator[Owner]:
-    """Of a disk that has proved to be quick."""
+    """The owner of a storage whose disk has proved to be fast."""
     owner = Owner(directories_with(tmp_path, range(1, 3)), clock_ns=clock)
     for token in range(WINDOW):
         owner.storage.submit([Barrier(token)])
@@ -111,12 +111,12 @@ def owner(tmp_path: Path, clock: Clock) -> Iterator[Owner]:
 
 
 def wait_for_thread(storage: Storage) -> None:
-    """The thread has said all it has to say, and is about to note that it is done."""
+    """Wait until the thread has sent its callbacks and is about to record that it is done."""
     while not storage.is_quick([]):
         os.sched_yield()
 
 
-def test_a_quick_disk_is_done_with_when_the_call_returns(owner: Owner) -> None:
+def test_fast_disk_sync_is_done_when_the_call_returns(owner: Owner) -> None:
     effects = [*appends(3), Barrier(100), *appends(4), Barrier(101)]
     assert owner.storage.is_quick(effects)
     owner.storage.carry_out(effects)
@@ -125,7 +125,7 @@ def test_a_quick_disk_is_done_with_when_the_call_returns(owner: Owner) -> None:
     assert (owner.storage.txns_logged, owner.storage.batch_sizes.count) == (2, 1)
 
 
-def test_the_loop_goes_on_in_the_file_that_the_thread_began(owner: Owner) -> None:
+def test_loop_continues_the_file_that_the_thread_started(owner: Owner) -> None:
     owner.storage.submit([*appends(3), Barrier(100)])
     owner.run_one()
     wait_for_thread(owner.storage)
@@ -137,7 +137,7 @@ def test_the_loop_goes_on_in_the_file_that_the_thread_began(owner: Owner) -> Non
     assert counters(owner.directories) == [1, 2, 3, 4, 5]
 
 
-def test_a_sync_goes_to_the_thread_while_earlier_ones_are_not_reported_yet(owner: Owner) -> None:
+def test_sync_goes_to_the_thread_while_earlier_ones_are_pending(owner: Owner) -> None:
     owner.storage.submit([*appends(3), Barrier(100)])
     callback, args = owner.posted.get(timeout=10)
     assert not owner.storage.is_quick([*appends(4), Barrier(101)])
@@ -146,23 +146,23 @@ def test_a_sync_goes_to_the_thread_while_earlier_ones_are_not_reported_yet(owner
     assert owner.tokens == [[100]]
 
 
-def test_whatever_is_no_append_goes_to_the_storage_thread(owner: Owner) -> None:
+def test_effects_other_than_appends_run_in_the_thread(owner: Owner) -> None:
     assert not owner.storage.is_quick([SaveAcceptedEpoch(Epoch(2)), Barrier(100)])
 
 
-def test_a_large_group_goes_to_the_storage_thread(owner: Owner) -> None:
+def test_large_group_runs_in_the_thread(owner: Owner) -> None:
     few, many = appends(*range(3, 3 + WAIT_TXNS_MAX)), appends(*range(3, 4 + WAIT_TXNS_MAX))
     assert owner.storage.is_quick(few) and not owner.storage.is_quick(many)
 
 
-def test_a_stall_in_the_event_loop_sends_the_next_sync_to_the_thread(owner: Owner, clock: Clock) -> None:
+def test_stall_in_the_event_loop_moves_next_sync_to_the_thread(owner: Owner, clock: Clock) -> None:
     effects: list[Effect] = [*appends(3), Barrier(100)]
     clock.sync_ns = STALL_NS
     owner.storage.carry_out(effects)
     assert owner.tokens == [[100]] and not owner.storage.is_quick(effects)
 
 
-def test_syncs_of_the_thread_show_that_the_disk_has_become_slow(owner: Owner, clock: Clock) -> None:
+def test_thread_syncs_reveal_a_slow_disk(owner: Owner, clock: Clock) -> None:
     clock.sync_ns = 2 * MS
     for token in range(100, 100 + WINDOW):
         owner.storage.submit([*appends(token), Barrier(token)])
@@ -174,10 +174,10 @@ def test_syncs_of_the_thread_show_that_the_disk_has_become_slow(owner: Owner, cl
     ("number", "line"),
     [(errno.EIO, "the disk failed: [Errno 5] trouble"), (errno.ENOSPC, "the disk is full: this server stops")],
 )
-def test_a_failure_in_the_loop_is_said_once_and_nothing_is_carried_out_after_it(
+def test_failure_in_the_loop_is_reported_once_and_is_final(
     owner: Owner, number: int, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in the thread."""
+    """The same rule as in the thread."""
 
     def fail(descriptor: int) -> None:
         raise OSError(number, "trouble")

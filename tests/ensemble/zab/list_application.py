@@ -1,4 +1,4 @@
-"""The simplest replicated service: a list, to which every write appends."""
+"""The simplest replicated service: a list to which every write appends."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ListApplication:
 
     @property
     def snapshot_bytes(self) -> int:
-        """What its entries hold."""
+        """Return the list's entries as snapshot bytes."""
         return sum(len(data) for _, data in self.entries)
 
     def checkpoint(self) -> ZxidCheckpoint:
@@ -97,9 +97,9 @@ class ListApplication:
     def prepare_reconfig(
         self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None, ensemble: EnsembleView
     ) -> Txn:
-        """Anybody may ask for it."""
-        wanted = ReconfigRequest.read_from(Reader(request.body))
-        membership = new_membership(wanted, zxid, ensemble) if ensemble.enabled else ErrorCode.RECONFIG_DISABLED
+        """Any client is allowed to reconfigure."""
+        requested = ReconfigRequest.read_from(Reader(request.body))
+        membership = new_membership(requested, zxid, ensemble) if ensemble.enabled else ErrorCode.RECONFIG_DISABLED
         if isinstance(membership, ErrorCode):
             self.refusals.append(membership)
             return self.prepare(now, request, zxid, origin)

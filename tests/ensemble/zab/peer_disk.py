@@ -1,4 +1,4 @@
-"""The disk under a peer: one queue of writes, and what of it a crash leaves."""
+"""The disk of a simulated peer: one queue of writes, and the state that remains of it after a crash."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from zabka.ensemble.zab.membership import Membership
 
 
 class Disk:
-    """A queue of operations, what they have written, and how much of the log is fsynced."""
+    """A queue of operations, the data they have written, and how much of the log is fsynced."""
 
     def __init__(self) -> None:
         self.accepted = Epoch(0)
@@ -70,7 +70,7 @@ class Disk:
         return [txn for txn in self.log if txn.zxid > effect.after][:5] or None
 
     def rot(self, random: Random) -> None:
-        """Part of the log, fsynced or not, turns out to be unreadable when the peer starts again."""
+        """Make part of the log, fsynced or not, unreadable at the peer's next start."""
         del self.log[random.randrange(0, len(self.log) + 1) :]
         self.synced = len(self.log)
         self.incomplete = True

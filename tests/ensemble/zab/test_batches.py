@@ -1,4 +1,4 @@
-"""What comes together is one turn: its order, its end in the midst, its one barrier, and what others get early."""
+"""Packets that arrive together form one turn: its order, an end in the middle, one barrier, and early output."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def logged(effects: list[Effect]) -> list[int]:
 # -- one turn
 
 
-def test_requests_that_come_together_are_one_append_one_barrier_and_one_proposal_to_everybody() -> None:
+def test_simultaneous_requests_share_append_barrier_and_proposal() -> None:
     solo = leader_of_two()
     effects = solo.together(requests(1, 2, 3))
     assert [type(e) for e in effects] == [Append, SendPackets, SendPackets, Barrier]
@@ -83,7 +83,7 @@ def test_requests_that_clients_send_together_share_one_barrier() -> None:
     assert logged(effects) == [1, 2, 3] and len(solo.of(Barrier, effects)) == 1
 
 
-def test_all_that_a_turn_says_on_a_link_is_one_effect_in_order() -> None:
+def test_packets_of_one_turn_on_a_link_are_one_ordered_effect() -> None:
     solo = leader_of_two()
     solo.together(requests(1))
     solo.flush()
@@ -93,16 +93,16 @@ def test_all_that_a_turn_says_on_a_link_is_one_effect_in_order() -> None:
 
 
 @pytest.mark.parametrize("cumulative", [True, False])
-def test_proposals_read_at_once_are_logged_with_one_barrier_and_acknowledged_as_was_agreed(cumulative: bool) -> None:
+def test_batched_proposals_use_one_barrier_and_the_agreed_ack(cumulative: bool) -> None:
     solo = follower(cumulative)
     effects = solo.together([Proposal([txn(1, 1), txn(1, 2)]), Proposal([txn(1, 3)])])
     assert [type(e) for e in effects] == [Append, Barrier] and logged(effects) == [1, 2, 3]
-    said = solo.packets(solo.flush())
+    sent = solo.packets(solo.flush())
     one_each = [Ack(make_zxid(1, n)) for n in (1, 2, 3)]
-    assert said == ([Ack(make_zxid(1, 3), cumulative=True)] if cumulative else one_each)
+    assert sent == ([Ack(make_zxid(1, 3), cumulative=True)] if cumulative else one_each)
 
 
-def test_a_learner_that_did_not_agree_to_more_hears_of_each_commit() -> None:
+def test_learner_without_cumulative_commits_gets_each_commit() -> None:
     solo = leader_of_two(cumulative=False)
     solo.together(requests(1, 2, 3))
     solo.flush()
@@ -110,10 +110,10 @@ def test_a_learner_that_did_not_agree_to_more_hears_of_each_commit() -> None:
     assert solo.packets(effects, OTHER) == [Commit(make_zxid(1, n)) for n in (1, 2, 3)]
 
 
-# -- a turn that ends in the midst
+# -- a turn that ends in the middle
 
 
-def test_packets_behind_one_that_ends_a_followers_role_are_void() -> None:
+def test_packets_after_the_end_of_following_are_ignored() -> None:
     solo = follower()
     effects = solo.together([Proposal([txn(1, 1)]), UpToDate(), Proposal([txn(1, 2)])])
     assert solo.peer.state is PeerState.LOOKING and logged(effects) == [1]
@@ -129,7 +129,7 @@ def test_a_batch_with_a_gap_is_not_logged(counters: tuple[int, ...]) -> None:
     assert solo.peer.state is PeerState.LOOKING and not logged(effects)
 
 
-def test_packets_behind_one_that_closes_a_learners_link_are_void() -> None:
+def test_packets_after_a_learners_link_closes_are_ignored() -> None:
     solo = leader_of_two()
     effects = solo.together([*requests(1), Ack(make_zxid(1, 9)), *requests(2)])
     assert logged(effects) == [1] and [e.link for e in solo.of(CloseLink, effects)] == [LINK]
@@ -137,7 +137,7 @@ def test_packets_behind_one_that_closes_a_learners_link_are_void() -> None:
     assert not solo.together(requests(3))
 
 
-def test_packets_behind_one_that_ends_a_reign_are_void(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packets_after_the_leader_resigns_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     solo = leader_of_two()
     monkeypatch.setattr(broadcast, "COUNTER_MAX", 3)
     effects = solo.together([*requests(1, 2, 3), Ping(E1), *requests(4)])
@@ -145,7 +145,7 @@ def test_packets_behind_one_that_ends_a_reign_are_void(monkeypatch: pytest.Monke
     assert solo.peer.last_zxid == make_zxid(1, 2)
 
 
-def test_clients_of_a_peer_that_gives_up_in_the_midst_are_not_heard_further(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_requests_after_a_peer_resigns_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     solo = leader_of_two()
     monkeypatch.setattr(broadcast, "COUNTER_MAX", 2)
     request = Request(1, OpCode.SET_DATA, None)
@@ -154,11 +154,11 @@ def test_clients_of_a_peer_that_gives_up_in_the_midst_are_not_heard_further(monk
     assert (SessionId(3), 1) not in solo.app.waiting
 
 
-# -- what others get while the turn goes on
+# -- output during a turn
 
 
 class Outlet:
-    """Takes a turn's effects early, and notes how far the tree was."""
+    """Takes a turn's effects early, and records how far the tree had advanced."""
 
     def __init__(self, solo: Solo) -> None:
         self.solo = solo
@@ -172,7 +172,7 @@ class Outlet:
         self.solo.do(effects)
 
 
-def test_followers_hear_of_a_commit_before_the_leader_applies_it() -> None:
+def test_commit_is_sent_to_followers_before_leader_applies_it() -> None:
     solo = leader_of_two()
     solo.together(requests(1, 2))
     solo.flush()
@@ -183,7 +183,7 @@ def test_followers_hear_of_a_commit_before_the_leader_applies_it() -> None:
     assert not solo.of(SendPackets, rest)
 
 
-def test_a_followers_disk_begins_before_it_applies_what_was_committed() -> None:
+def test_follower_starts_its_disk_before_it_applies_commits() -> None:
     solo = follower()
     solo.packet(Proposal([txn(1, 1)]))
     solo.flush()
@@ -193,7 +193,7 @@ def test_a_followers_disk_begins_before_it_applies_what_was_committed() -> None:
     assert solo.app.last_applied == make_zxid(1, 1) and not solo.of(Barrier, rest)
 
 
-def test_a_long_batch_of_requests_goes_out_in_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_batch_of_requests_is_sent_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broadcast, "STRETCH_TXNS", 2)
     solo = leader_of_two()
     outlet = Outlet(solo)
@@ -202,11 +202,11 @@ def test_a_long_batch_of_requests_goes_out_in_stretches(monkeypatch: pytest.Monk
     assert [type(e) for e in rest] == [Append, SendPackets, SendPackets, Barrier]
 
 
-def test_a_turn_asks_for_the_same_with_and_without_somebody_who_takes_it_early(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_turn_has_the_same_effects_with_and_without_early_output(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broadcast, "STRETCH_TXNS", 2)
     monkeypatch.setattr(core, "STRETCH_TXNS", 2)
 
-    def said(early: bool) -> tuple[list[int], list[Packet], int]:
+    def sent(early: bool) -> tuple[list[int], list[Packet], int]:
         solo = leader_of_two()
         if early:
             Outlet(solo)
@@ -221,5 +221,5 @@ def test_a_turn_asks_for_the_same_with_and_without_somebody_who_takes_it_early(m
         return logged(done), commits, solo.app.last_applied
 
     assert (
-        said(early=True) == said(early=False) == ([1, 2, 3, 4, 5, 6], [Commit(Zxid(E1 + 5), cumulative=True)], E1 + 5)
+        sent(early=True) == sent(early=False) == ([1, 2, 3, 4, 5, 6], [Commit(Zxid(E1 + 5), cumulative=True)], E1 + 5)
     )

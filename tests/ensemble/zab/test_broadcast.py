@@ -1,4 +1,4 @@
-"""Broadcast between peers: acknowledgements, commits, observers, pings, and what the journal says of it."""
+"""Broadcast between peers: acknowledgements, commits, observers, pings, and their journal events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from zabka.ensemble.zab.role import Phase
 from zabka.journal.events import TxnLogged
 
 
-def test_cumulative_acks_and_commits_are_used_where_both_sides_offer_them() -> None:
+def test_cumulative_acks_and_commits_require_both_sides() -> None:
     follower = synced_follower(cumulative=True)
     follower.packet(Proposal([txn(1, 1)]))
     follower.packet(Proposal([txn(1, 2)]))
@@ -41,19 +41,19 @@ def test_cumulative_acks_and_commits_are_used_where_both_sides_offer_them() -> N
     for cxid in range(3):
         leader.packet(request(cxid))
     leader.flush()
-    said = leader.packets(leader.packet(Ack(make_zxid(1, 3), cumulative=True)))
-    assert said == [Commit(make_zxid(1, 3), cumulative=True)]
+    sent = leader.packets(leader.packet(Ack(make_zxid(1, 3), cumulative=True)))
+    assert sent == [Commit(make_zxid(1, 3), cumulative=True)]
 
 
-def test_a_learner_that_did_not_offer_cumulative_commits_gets_one_commit_a_transaction() -> None:
+def test_learner_without_cumulative_commits_gets_one_a_txn() -> None:
     assert Solo(id=1, cumulative=False).peer is not None
     leader = established_leader(cumulative=False)
     assert LeaderInfo(Epoch(1), cumulative=False) in leader.packets()
     for cxid in range(3):
         leader.packet(request(cxid))
     leader.flush()
-    said = leader.packets(leader.packet(Ack(make_zxid(1, 3))))
-    assert said == [Commit(make_zxid(1, n)) for n in (1, 2, 3)]
+    sent = leader.packets(leader.packet(Ack(make_zxid(1, 3))))
+    assert sent == [Commit(make_zxid(1, n)) for n in (1, 2, 3)]
 
 
 def test_observers_are_informed_and_never_counted() -> None:
@@ -70,11 +70,11 @@ def test_observers_are_informed_and_never_counted() -> None:
     solo.packet(request())
     solo.flush()
     solo.packet(Ack(make_zxid(1, 1)))
-    said = solo.packets(link=watcher)
-    assert isinstance(said[-1], Inform) and not any(isinstance(p, Proposal) for p in said)
+    sent = solo.packets(link=watcher)
+    assert isinstance(sent[-1], Inform) and not any(isinstance(p, Proposal) for p in sent)
 
 
-def test_an_observer_logs_what_it_is_told_and_acknowledges_newleader_alone() -> None:
+def test_observer_logs_transactions_and_acks_newleader_only() -> None:
     world = World(1, voters=3, observers=1)
     world.record = True
     world.start()
@@ -87,7 +87,7 @@ def test_an_observer_logs_what_it_is_told_and_acknowledges_newleader_alone() -> 
     assert acks == [Ack(E1), Ack(E1)] and len(world.nodes[4].disk.log) == 5
 
 
-def test_session_touches_travel_in_the_answer_to_a_ping() -> None:
+def test_session_touches_are_sent_in_the_ping_reply() -> None:
     solo = synced_follower()
     solo.app.touched = [(SessionId(5), 4000)]
     assert solo.packets(solo.packet(Ping(E1))) == [Ping(E1, ((SessionId(5), 4000),))]
@@ -97,7 +97,7 @@ def test_session_touches_travel_in_the_answer_to_a_ping() -> None:
     assert leader.app.touches == [(5, 4000)]
 
 
-def test_a_full_journal_names_each_logged_transaction_and_says_committed_only_when_it_is() -> None:
+def test_full_journal_has_logged_and_then_committed_txns() -> None:
     solo = Solo(log=[txn(1, 1)], epochs=(1, 1), full_journal=True)
     solo.follow(epoch=2)
     for packet in (Diff(make_zxid(1, 2)), Proposal([txn(1, 2)]), Commit(make_zxid(1, 2)), NewLeader(E2)):

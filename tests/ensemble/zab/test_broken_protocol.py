@@ -1,4 +1,4 @@
-"""What a peer does with packets that fit their step and are wrong all the same, and with what it can no longer use."""
+"""Packets that fit a peer's protocol step but have wrong contents, and data that the peer cannot use."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def broken(solo: Solo, effects: list[Effect]) -> bool:
     return any(isinstance(effect.event, PeerProtocolBroken) for effect in solo.of(Emit, effects))
 
 
-def promised(**options: object) -> Solo:
+def epoch_accepted(**options: object) -> Solo:
     solo = Solo(**options)  # type: ignore[arg-type]
     solo.follow()
     return solo
 
 
-# -- a leader that is wrong ------------------------------------------------------------------------------------------
+# -- a faulty leader -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -80,29 +80,29 @@ def promised(**options: object) -> Solo:
         pytest.param([Diff(Zxid(0)), NewLeader(make_zxid(1, 1))], id="NEWLEADER with a counter"),
     ],
 )
-def test_a_leader_whose_history_makes_no_sense_is_left(packets: list[Packet]) -> None:
-    solo = promised()
+def test_leader_with_an_invalid_history_is_left(packets: list[Packet]) -> None:
+    solo = epoch_accepted()
     effects = [effect for packet in packets for effect in solo.packet(packet)]
     assert broken(solo, effects) and closed(solo, effects) == [LINK]
     assert solo.peer.state is PeerState.LOOKING and solo.app.entries == []
 
 
 class NoTree(ListApplication):
-    """No snapshot is a tree."""
+    """An application that accepts no snapshot."""
 
     def restore(self, snapshot: TreeSnapshot | None) -> None:
         if snapshot is not None:
             raise ValueError("a node without its parent")
 
 
-def test_a_leader_whose_snapshot_is_no_tree_is_left() -> None:
-    solo = promised(app=NoTree())
+def test_leader_with_an_invalid_snapshot_is_left() -> None:
+    solo = epoch_accepted(app=NoTree())
     effects = solo.packet(Snap(Z15, tree(txn(1, 5)))) + solo.packet(NewLeader(E1))
     assert broken(solo, effects) and solo.peer.state is PeerState.LOOKING
 
 
-def test_a_log_that_does_not_end_where_it_was_cut_is_not_followed_with() -> None:
-    solo = promised(log=[txn(1, 1), txn(1, 2), txn(1, 3)], epochs=(1, 1))
+def test_log_that_ends_before_the_truncation_leaves_its_leader() -> None:
+    solo = epoch_accepted(log=[txn(1, 1), txn(1, 2), txn(1, 3)], epochs=(1, 1))
     solo.packet(Trunc(Z12))
     assert [effect.zxid for effect in solo.of(TruncateLog)] == [Z12]
     left = replace(solo.recovered(), txns=[txn(1, 1)])
@@ -111,8 +111,8 @@ def test_a_log_that_does_not_end_where_it_was_cut_is_not_followed_with() -> None
 
 
 def needing_a_snapshot() -> Solo:
-    """It was told to cut its log back to before its begin, and follows again."""
-    solo = promised(snapshot=tree(txn(1, 5)), epochs=(1, 1))
+    """Return a peer that had to truncate its log to before its start, and follows again."""
+    solo = epoch_accepted(snapshot=tree(txn(1, 5)), epochs=(1, 1))
     effects = solo.packet(Trunc(Z12))
     assert closed(solo, effects) == [LINK] and not broken(solo, effects)
     solo.flush()
@@ -125,12 +125,12 @@ def needing_a_snapshot() -> Solo:
 
 
 @pytest.mark.parametrize("packet", [Diff(Z15), Trunc(Z12)])
-def test_where_only_a_snapshot_can_help_nothing_else_is_taken(packet: Packet) -> None:
+def test_peer_that_needs_a_snapshot_accepts_only_that(packet: Packet) -> None:
     solo = needing_a_snapshot()
     assert broken(solo, solo.packet(packet, AGAIN)) and solo.peer.state is PeerState.LOOKING
 
 
-def test_where_only_a_snapshot_can_help_an_empty_leader_means_that_nothing_counts() -> None:
+def test_empty_leader_truncates_a_learner_that_needs_a_snapshot() -> None:
     solo = needing_a_snapshot()
     effects = solo.packet(Trunc(Zxid(0)), AGAIN)
     assert [effect.zxid for effect in solo.of(TruncateLog, effects)] == [0]
@@ -153,25 +153,25 @@ def test_where_only_a_snapshot_can_help_an_empty_leader_means_that_nothing_count
         ),
     ],
 )  # fmt: skip
-def test_a_membership_that_nobody_could_live_with_is_refused(change: Txn) -> None:
+def test_membership_that_is_invalid_is_rejected(change: Txn) -> None:
     with pytest.raises(BadMembership):
         membership_in(change)
 
 
-def test_a_reconfiguration_that_was_committed_meanwhile_is_the_one_of_that_zxid() -> None:
-    """COMMITANDACTIVATE during a synchronisation: what is proposed behind it is not committed, and no membership."""
+def test_reconfig_committed_during_sync_has_its_own_zxid() -> None:
+    """COMMITANDACTIVATE during a sync: later proposals are not committed, and contain no membership."""
     members = b"server.1=h1:1:2;3\nserver.2=h2:1:2;3\nserver.3=h3:1:2;3\nversion=100000001"
     change = Txn(SessionId(1), 1, Z11, 0, OpCode.RECONFIG, SetDataTxn("/zookeeper/config", members, -1))
-    solo = promised()
+    solo = epoch_accepted()
     solo.together([Diff(Z12), Proposal([change, txn(1, 2)]), CommitAndActivate(Z11, PeerId(3)), NewLeader(E1)])
     solo.flush()
     assert solo.peer.state is PeerState.FOLLOWING and solo.app.last_applied == Z11
 
 
-# -- a peer's own ----------------------------------------------------------------------------------------------------
+# -- a peer's own state ----------------------------------------------------------------------------------------------
 
 
-def test_who_says_too_much_before_the_elections_end_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_packets_during_an_election_close_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer, "PARKED_PACKETS_MAX", 2)
     solo = Solo()
     solo.start()
@@ -192,12 +192,12 @@ def test_the_applications_timers_are_its_own() -> None:
     solo = Solo(app=Timed())
     solo.start()
     for name, rule in ((LOCAL_SESSIONS_TIMER, "local sessions"), (LAPSING_TIMER, "lapsed nodes")):
-        said = [effect.event for effect in solo.of(Emit, solo.timer(name))]
-        assert said == [InvariantViolated(rule, "")]
+        events = [effect.event for effect in solo.of(Emit, solo.timer(name))]
+        assert events == [InvariantViolated(rule, "")]
 
 
-def test_what_is_logged_and_not_committed_is_outstanding() -> None:
-    solo = promised()
+def test_logged_uncommitted_transactions_are_outstanding() -> None:
+    solo = epoch_accepted()
     for packet in (Diff(Zxid(0)), NewLeader(E1)):
         solo.packet(packet)
     solo.flush()
@@ -235,8 +235,8 @@ def offered() -> Solo:
 
 def syncing() -> Solo:
     solo = offered()
-    said = solo.packets(solo.packet(AckEpoch(Zxid(0), 0), OBSERVERS), OBSERVERS)
-    assert [type(packet) for packet in said] == [Diff, NewLeader]
+    sent = solo.packets(solo.packet(AckEpoch(Zxid(0), 0), OBSERVERS), OBSERVERS)
+    assert [type(packet) for packet in sent] == [Diff, NewLeader]
     return solo
 
 
@@ -267,10 +267,8 @@ FROM_OBSERVERS: dict[str, Packet] = {
         pytest.param(serving, {"ACK", "PING", "REQUEST", "REVALIDATE", "SYNC"}, id="it serves"),
     ],
 )
-def test_a_follower_takes_what_its_observers_step_allows_and_drops_whoever_sends_anything_else(
-    state: Callable[[], Solo], fitting: set[str]
-) -> None:
-    """ObserverMaster's LearnerHandler is the leader's."""
+def test_follower_accepts_only_what_its_observers_step_allows(state: Callable[[], Solo], fitting: set[str]) -> None:
+    """ObserverMaster uses the leader's LearnerHandler."""
     for name, packet in FROM_OBSERVERS.items():
         solo = state()
         effects = solo.packet(packet, OBSERVERS)
@@ -289,21 +287,21 @@ def test_a_follower_takes_what_its_observers_step_allows_and_drops_whoever_sends
         pytest.param(FollowerInfo(Epoch(0), PeerId(4), 1, observer=True), False, id="a newer configuration"),
     ],
 )
-def test_whom_a_follower_does_not_serve(info: FollowerInfo, protocol_broken: bool) -> None:
+def test_follower_rejects_learners_it_cannot_serve(info: FollowerInfo, protocol_broken: bool) -> None:
     solo = master()
     effects = solo.packet(info, OBSERVERS)
     assert closed(solo, effects) == [OBSERVERS] and not solo.packets(effects, OBSERVERS)
     assert broken(solo, effects) == protocol_broken
 
 
-def test_an_observer_that_connects_anew_is_one_observer() -> None:
+def test_observer_that_reconnects_counts_once() -> None:
     solo = serving()
     solo.do(solo.peer.on_link_accepted(solo.now, AGAIN))
     assert closed(solo, solo.packet(INFO, AGAIN)) == [OBSERVERS]
     assert not solo.packets(solo.packet(Ping(Zxid(0)), OBSERVERS)), "nobody hears the old connection any more"
 
 
-def test_so_many_observers_are_served_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_observers_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observer_master, "OBSERVERS_MAX", 2)
     solo = master()
     links = [LinkId(30), LinkId(31)]
@@ -311,7 +309,7 @@ def test_so_many_observers_are_served_and_no_more(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(("state", "limit"), [(master, "init_limit"), (syncing, "init_limit"), (serving, "sync_limit")])
-def test_an_observer_that_is_silent_for_too_long_is_let_go(state: Callable[[], Solo], limit: str) -> None:
+def test_silent_observer_is_closed(state: Callable[[], Solo], limit: str) -> None:
     solo = state()
     limit_ms = getattr(solo.peer._core.config, limit) * TICK_MS
     assert not closed(solo, solo.timer(MASTER_TIMER, limit_ms))
@@ -320,13 +318,13 @@ def test_an_observer_that_is_silent_for_too_long_is_let_go(state: Callable[[], S
 
 
 @pytest.mark.parametrize(("state", "pinged"), [(master, 0), (offered, 0), (syncing, 1), (serving, 1)])
-def test_an_observer_that_was_sent_the_history_is_pinged(state: Callable[[], Solo], pinged: int) -> None:
+def test_observer_is_pinged_once_its_history_is_queued(state: Callable[[], Solo], pinged: int) -> None:
     solo = state()
-    said = solo.packets(solo.timer(MASTER_TIMER, TICK_MS // 2), OBSERVERS)
-    assert sum(isinstance(packet, Ping) for packet in said) == pinged
+    sent = solo.packets(solo.timer(MASTER_TIMER, TICK_MS // 2), OBSERVERS)
+    assert sum(isinstance(packet, Ping) for packet in sent) == pinged
 
 
-def test_what_an_observers_clients_ask_goes_to_the_leader_and_its_sessions_with_the_next_ping() -> None:
+def test_observer_requests_and_sessions_are_forwarded_to_leader() -> None:
     solo = serving()
     asked = [request(), SyncRequest(SessionId(5), 1, "/"), Revalidate(SessionId(5), 4000)]
     for packet in asked:
@@ -337,8 +335,8 @@ def test_what_an_observers_clients_ask_goes_to_the_leader_and_its_sessions_with_
     assert isinstance(pong, Ping) and pong.touched == ((SessionId(5), 4000),)
 
 
-def test_a_truncation_that_leaves_nothing_usable_stops_the_peer() -> None:
-    solo = promised(log=[txn(1, 1), txn(1, 2)], epochs=(1, 1))
+def test_truncation_to_an_unusable_history_stops_the_peer() -> None:
+    solo = epoch_accepted(log=[txn(1, 1), txn(1, 2)], epochs=(1, 1))
     solo.packet(Trunc(Z11))
     left = replace(solo.recovered(), txns=[txn(1, 1)], accepted_epoch=Epoch(0))
     effects = solo.do(solo.peer.on_recovered(solo.now, left))

@@ -1,4 +1,4 @@
-"""Rolling restarts with another server list and reconfigEnabled=false: each step serves, as with ZooKeeper 3.9.5."""
+"""Rolling restarts with a different server list and reconfigEnabled=false: each step serves, as in ZooKeeper 3.9.5."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_unlisted_learner_follows_without_a_vote() -> None:
     assert isinstance(solo.packets(link=UNLISTED)[-1], UpToDate)
     solo.packet(request())
     assert any(isinstance(packet, Proposal) for packet in solo.packets(link=UNLISTED))
-    # The leader's log and that of server 4 are two, and no quorum of servers 1, 2 and 3.
+    # The leader and server 4 have it in their logs: two servers, which are no quorum of servers 1, 2 and 3.
     solo.packet(Ack(make_zxid(1, 1)), UNLISTED)
     solo.flush()
     assert solo.app.last_applied == 0
@@ -53,7 +53,7 @@ def test_unlisted_learner_with_a_later_epoch_is_refused_alone() -> None:
 
 
 def lists(world: World, members: range) -> None:
-    """From its next start on each of these servers has this list."""
+    """Give these servers this list from their next start on."""
     lines = [f"server.{i}=h{i}:2888:3888:participant;2181" for i in members]
     for i in members:
         world.own_membership[i] = "\n".join([*lines, "version=0"])
@@ -89,7 +89,7 @@ def write(world: World) -> None:
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("servers", [4, 5])
 def test_ensemble_grown_by_rolling_restart_serves_at_each_step(servers: int, seed: int) -> None:
-    """ZooKeeper's servers take 1.2 to 3.1 s a step, half of which is the start of Java."""
+    """ZooKeeper's servers take 1.2 to 3.1 s a step; half of that is Java's start."""
     world = ensemble(seed, 3, servers - 3)
     write(world)
     lists(world, range(1, servers + 1))

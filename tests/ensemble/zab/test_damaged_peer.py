@@ -1,4 +1,4 @@
-"""A peer that has lost part of its log neither votes nor promises until a leader has given it everything again."""
+"""A peer that has lost part of its log neither votes nor acknowledges until a leader has sent it all data again."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def lose_log(world: World, i: int) -> None:
     world.nodes[i].disk.rot(Random(4))
 
 
-def test_a_damaged_peer_never_elects_a_leader_that_could_miss_what_it_acknowledged() -> None:
+def test_damaged_peer_elects_no_leader_that_misses_its_acks() -> None:
     world = world_with_history()
     world.isolate(2)
     for _ in range(5):
         world.write(1 if world.leader() is world.nodes[1] else 3)
         world.run(50)
     acknowledged = len(world.acknowledged)
-    # Only 1 and 3 have the last writes.  3 loses its log, 1 goes, 2 comes back with the old history.
+    # Only 1 and 3 have the last writes. 3 loses its log, 1 stops, 2 returns with the old history.
     lose_log(world, 3)
     world.stop(1)
     world.heal()
@@ -70,21 +70,21 @@ def test_a_damaged_peer_never_elects_a_leader_that_could_miss_what_it_acknowledg
     assert not world.nodes[3].disk.incomplete
 
 
-def test_a_damaged_peer_says_in_elections_that_it_has_no_data_and_its_promises_do_not_count() -> None:
+def test_damaged_peer_votes_without_data_and_its_ack_is_ignored() -> None:
     world = world_with_history()
     lose_log(world, 3)
     world.sent.clear()
     world.start(3)
     world.run_until(lambda: world.settled() and world.nodes[3].app.serving)
     sent = [effect for _, node, effect in world.sent if node == 3]
-    told = [e.notification for e in sent if isinstance(e, SendNotification)]
-    votes = [notification for notification in told if notification.state is PeerState.LOOKING]
+    notifications = [e.notification for e in sent if isinstance(e, SendNotification)]
+    votes = [notification for notification in notifications if notification.state is PeerState.LOOKING]
     assert votes and all(vote.vote.zxid == NO_DATA_ZXID and vote.round == 0 for vote in votes)
-    promises = [p for e in sent for p in getattr(e, "packets", ()) if isinstance(p, AckEpoch)]
-    assert [promise.current_epoch for promise in promises] == [-1]
+    ackepochs = [p for e in sent for p in getattr(e, "packets", ()) if isinstance(p, AckEpoch)]
+    assert [ackepoch.current_epoch for ackepoch in ackepochs] == [-1]
 
 
-def test_a_damaged_peers_vote_counts_again_once_it_has_everything_and_the_epoch() -> None:
+def test_damaged_peers_vote_counts_once_it_has_data_and_epoch() -> None:
     world = world_with_history()
     lose_log(world, 3)
     world.start(3)
@@ -96,8 +96,8 @@ def test_a_damaged_peers_vote_counts_again_once_it_has_everything_and_the_epoch(
 
 
 @pytest.mark.parametrize("writes", [30, 200])
-def test_a_learner_far_behind_gets_a_diff_out_of_the_log_without_a_gap(writes: int) -> None:
-    """ZOOKEEPER-2418: and while the leader goes on writing."""
+def test_lagging_learner_gets_a_diff_from_the_log_without_a_gap(writes: int) -> None:
+    """ZOOKEEPER-2418: also while the leader continues to write."""
     world = world_with_history(committed_log_length=8, snap_count=10_000)
     world.stop(3)
     for _ in range(writes):
@@ -112,7 +112,7 @@ def test_a_learner_far_behind_gets_a_diff_out_of_the_log_without_a_gap(writes: i
     assert synced[-1].mode == "DIFF"
 
 
-def test_without_a_snapshot_size_factor_the_log_is_never_read_for_a_learner() -> None:
+def test_log_is_not_read_for_learners_without_size_factor() -> None:
     """snapshotSizeFactor=-1."""
     world = world_with_history(committed_log_length=8, snap_count=10_000, snapshot_size_factor=-1.0)
     world.stop(3)
@@ -134,11 +134,11 @@ def damaged_peer() -> Solo:
 
 
 def damaged_follower() -> Solo:
-    """Up to the answer to LEADERINFO."""
+    """Return a damaged follower that has answered LEADERINFO."""
     solo = Solo(log=[txn(1, 1)], epochs=(1, 1), incomplete=True)
     solo.start()
     for other, state in ((2, PeerState.FOLLOWING), (3, PeerState.LEADING)):
-        solo.hear(other, state, (3, txn(1, 2).zxid, 1))
+        solo.receive_vote(other, state, (3, txn(1, 2).zxid, 1))
     solo.do(solo.peer.on_link_up(solo.now, LINK, PeerId(3)))
     solo.packet(LeaderInfo(Epoch(1), cumulative=True))
     solo.flush()
@@ -146,17 +146,17 @@ def damaged_follower() -> Solo:
 
 
 @pytest.mark.parametrize("state", [PeerState.FOLLOWING, PeerState.LOOKING])
-def test_it_does_not_lead_even_if_all_others_still_name_its_earlier_process(state: PeerState) -> None:
-    """After a cold start everybody is in round 1, and the leader's followers have not missed it yet."""
+def test_damaged_peer_does_not_lead_even_if_all_vote_for_it(state: PeerState) -> None:
+    """After a cold start all servers are in round 1, and the leader's followers have not noticed its restart."""
     solo = damaged_peer()
     for follower in (2, 3):
-        solo.hear(follower, state, (1, txn(1, 9).zxid, 1), round=solo.peer.round)
+        solo.receive_vote(follower, state, (1, txn(1, 9).zxid, 1), round=solo.peer.round)
     solo.timer(RESEND_TIMER, 200)
     assert solo.peer.state is PeerState.LOOKING
 
 
-def test_it_votes_with_what_its_leader_only_proposed_and_serves_when_that_is_committed() -> None:
-    """It may have acknowledged that, and committed it by the leader's word; what is proposed later it has not."""
+def test_damaged_peer_votes_with_proposals_before_it_serves() -> None:
+    """The peer may have committed these proposals on its leader's ack; it has not acknowledged later ones."""
     solo = damaged_follower()
     for packet in (Diff(make_zxid(1, 1)), Proposal([txn(1, 2)]), NewLeader(make_zxid(1, 0))):
         solo.packet(packet)
@@ -175,8 +175,8 @@ def test_it_votes_with_what_its_leader_only_proposed_and_serves_when_that_is_com
     assert solo.app.serving and solo.app.last_applied == make_zxid(1, 2)
 
 
-def test_a_change_of_membership_and_what_is_behind_it_wait_for_uptodate() -> None:
-    """No follower commits these by its leader's word, so it has committed none of them before."""
+def test_reconfig_and_later_proposals_wait_for_uptodate() -> None:
+    """No follower commits these on its leader's ack, so the peer has not committed any of them before."""
     changed = msgspec.structs.replace(txn(1, 3), type=OpCode.RECONFIG)
     proposed = [txn(1, 2), changed, txn(1, 4)]
     assert what_both_may_commit(proposed) == (proposed[0],)
@@ -192,7 +192,7 @@ def test_a_change_of_membership_and_what_is_behind_it_wait_for_uptodate() -> Non
     assert solo.app.serving
 
 
-def test_it_serves_at_once_where_nothing_is_proposed() -> None:
+def test_damaged_peer_serves_at_once_without_proposals() -> None:
     solo = damaged_follower()
     for packet in (Diff(make_zxid(1, 1)), NewLeader(make_zxid(1, 0))):
         solo.packet(packet)
@@ -202,7 +202,7 @@ def test_it_serves_at_once_where_nothing_is_proposed() -> None:
     assert solo.app.serving
 
 
-def test_a_whole_peer_logs_what_is_proposed_behind_uptodate() -> None:
+def test_complete_peer_logs_proposals_after_uptodate() -> None:
     """ZOOKEEPER-4685."""
     solo = Solo(log=[txn(1, 1)], epochs=(1, 1))
     solo.follow(epoch=1, cumulative=True)
@@ -216,8 +216,8 @@ def test_a_whole_peer_logs_what_is_proposed_behind_uptodate() -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_leader_that_comes_back_damaged_without_goodbye_is_not_elected_over_what_it_has_lost(seed: int) -> None:
-    """Its followers still name its earlier process; then one that lags behind, and could promise, starts anew."""
+def test_damaged_leader_that_restarts_is_not_elected(seed: int) -> None:
+    """Its followers still vote for its earlier process; then a lagging one, which can accept an epoch, restarts."""
     world = World(seed, voters=3)
     world.start()
     world.run_until(world.settled)
@@ -244,11 +244,9 @@ def test_a_leader_that_comes_back_damaged_without_goodbye_is_not_elected_over_wh
 
 @pytest.mark.parametrize("changes", [False, True])
 @pytest.mark.parametrize("seed", range(12))
-def test_what_it_committed_by_its_leaders_word_is_there_before_it_serves_or_elects_another(
-    seed: int, changes: bool
-) -> None:
-    """The leader hears of no acknowledgement, and dies at any moment behind the return of the one that gave it; or
-    proposes a change of membership before that, and a learner hears of the membership in force first."""
+def test_commits_of_a_lost_leader_are_restored_before_serving(seed: int, changes: bool) -> None:
+    """The leader receives no acknowledgement, and dies at any moment after the follower that sent one returns; or it
+    proposes a reconfiguration before that, and a learner receives the active membership first."""
     world = ensemble(seed, voters=3)
     world.write(1)
     world.run_until(lambda: len(world.acknowledged) == 1 and world.converged())
@@ -286,8 +284,8 @@ def test_what_it_committed_by_its_leaders_word_is_there_before_it_serves_or_elec
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_it_is_whole_when_its_disk_is_even_if_its_link_breaks_just_then(seed: int) -> None:
-    """The third has died for good: these two are a majority, or nobody is."""
+def test_damaged_peer_is_complete_once_its_disk_is(seed: int) -> None:
+    """The third server has died for good: only these two can form a majority."""
     world = World(seed, voters=3)
     world.disk_ms = (5, 20)
     world.start()

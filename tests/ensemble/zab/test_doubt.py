@@ -1,4 +1,4 @@
-"""A learner whose tree is not its leader's does not lead with it: it asks for the whole tree, and votes for others."""
+"""A learner whose tree differs from its leader's requests the whole tree, and votes for other servers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def votes(effects: list[Effect]) -> list[Vote]:
     return [effect.notification.vote for effect in effects if isinstance(effect, SendNotification)]
 
 
-def test_a_diff_that_leads_to_another_tree_is_not_acknowledged() -> None:
+def test_diff_that_gives_another_tree_is_not_acknowledged() -> None:
     solo = solo_with_another_tree()
     solo.together([Diff(make_zxid(1, 1)), Proposal((txn(1, 1),)), Commit(make_zxid(1, 1))])
     done = solo.packet(NewLeader(E2)) + solo.flush()
@@ -58,7 +58,7 @@ def test_a_diff_that_leads_to_another_tree_is_not_acknowledged() -> None:
     assert {vote.zxid for vote in votes(done)} == {NO_DATA_ZXID}
 
 
-def test_a_follower_whose_tree_begins_to_differ_lets_its_leader_go() -> None:
+def test_follower_whose_tree_differs_leaves_its_leader() -> None:
     solo = solo_with_another_tree()
     solo.together([Diff(Zxid(0)), NewLeader(E2)])
     solo.flush()
@@ -68,7 +68,7 @@ def test_a_follower_whose_tree_begins_to_differ_lets_its_leader_go() -> None:
     assert solo.peer.state is PeerState.LOOKING
 
 
-def test_a_tree_that_differs_by_the_last_proposals_of_a_lost_leader_is_in_doubt() -> None:
+def test_tree_that_differs_by_lost_proposals_is_in_doubt() -> None:
     solo = solo_with_another_tree()
     solo.together([Diff(Zxid(0)), NewLeader(E2)])
     solo.flush()
@@ -80,7 +80,7 @@ def test_a_tree_that_differs_by_the_last_proposals_of_a_lost_leader_is_in_doubt(
     assert {vote.zxid for vote in votes(done)} == {NO_DATA_ZXID}
 
 
-def test_a_tree_that_has_just_come_whole_from_its_leader_is_kept_as_it_is() -> None:
+def test_tree_just_received_from_its_leader_is_not_in_doubt() -> None:
     solo = solo_with_another_tree()
     solo.together([Snap(make_zxid(1, 5), tree(txn(1, 5))), NewLeader(E2)])
     solo.flush()
@@ -95,47 +95,47 @@ def in_doubt(counter: int = 3) -> Solo:
     return solo
 
 
-def test_it_does_not_stand_for_election_and_votes_for_a_history_that_ends_no_earlier() -> None:
+def test_peer_in_doubt_votes_for_a_history_at_least_as_long() -> None:
     solo = in_doubt()
     assert {vote.zxid for vote in votes(solo.effects)} == {NO_DATA_ZXID}
-    done = solo.hear(3, PeerState.LOOKING, (3, make_zxid(1, 3), 1))
+    done = solo.receive_vote(3, PeerState.LOOKING, (3, make_zxid(1, 3), 1))
     assert votes(done)[0] == Vote(PeerId(3), make_zxid(1, 3), Epoch(1))
     solo.timer(FINALIZE_TIMER, 200)
     assert (solo.peer.state, solo.peer.leader_id) == (PeerState.FOLLOWING, 3)
 
 
-def test_it_does_not_help_a_history_into_office_that_ends_before_what_it_has_acknowledged() -> None:
+def test_peer_in_doubt_elects_no_history_shorter_than_its_acks() -> None:
     solo = in_doubt()
-    done = solo.hear(3, PeerState.LOOKING, (3, make_zxid(1, 2), 1))
+    done = solo.receive_vote(3, PeerState.LOOKING, (3, make_zxid(1, 2), 1))
     assert {vote.zxid for vote in votes(done)} <= {NO_DATA_ZXID}
     solo.timer(FINALIZE_TIMER, 200)
     assert solo.peer.state is PeerState.LOOKING
 
 
 @pytest.mark.parametrize("state", [PeerState.LOOKING, PeerState.FOLLOWING])
-def test_it_does_not_lead_even_if_all_others_vote_for_it(state: PeerState) -> None:
+def test_peer_in_doubt_does_not_lead_even_if_all_vote_for_it(state: PeerState) -> None:
     solo = in_doubt()
     for other in (2, 3):
-        solo.hear(other, state, (1, make_zxid(1, 3), 1), solo.peer.round)
+        solo.receive_vote(other, state, (1, make_zxid(1, 3), 1), solo.peer.round)
     solo.timer(FINALIZE_TIMER, 200)
     assert solo.peer.state is PeerState.LOOKING
 
 
-def test_it_asks_for_a_snapshot_which_ends_the_doubt() -> None:
+def test_peer_in_doubt_requests_a_snapshot_that_ends_the_doubt() -> None:
     solo = in_doubt()
     solo.elect(3)
     solo.do(solo.peer.on_link_up(solo.now, LINK, PeerId(3)))
     info = solo.packets()[-1]
     assert isinstance(info, FollowerInfo) and info.wants_snapshot
     solo.packet(LeaderInfo(Epoch(2)))
-    promise = solo.packets(solo.flush())
-    assert promise == [AckEpoch(make_zxid(1, 3), 1)], "what it logged is logged: its promise counts"
+    ackepoch = solo.packets(solo.flush())
+    assert ackepoch == [AckEpoch(make_zxid(1, 3), 1)], "what it logged is logged: its promise counts"
     solo.together([Snap(make_zxid(1, 3), tree(txn(1, 3))), NewLeader(E2)])
     assert Ack(E2) in solo.packets(solo.flush())
     assert not solo.disk.in_doubt
 
 
-def test_a_leader_gives_it_the_whole_tree_and_no_diff() -> None:
+def test_peer_in_doubt_gets_the_whole_tree_and_no_diff() -> None:
     solo = Solo(id=3, log=[txn(1, 1), txn(1, 2)], epochs=(1, 1))
     solo.lead(follower=1, epoch=1, wants_snapshot=True)
     done = solo.packet(AckEpoch(make_zxid(1, 2), 1)) + solo.flush()
@@ -144,8 +144,8 @@ def test_a_leader_gives_it_the_whole_tree_and_no_diff() -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_history_with_a_hole_at_an_epochs_end_is_made_whole_and_is_never_the_leaders(seed: int) -> None:
-    """The one with the hole has the newest transactions and the highest id: it would be elected."""
+def test_history_with_a_hole_is_completed_and_never_elected(seed: int) -> None:
+    """The server with the hole has the newest transactions and the highest id: it would win an ordinary election."""
     world = World(seed, voters=3, snap_count=10_000)
     for written in (3, 6):
         world.start()

@@ -1,4 +1,4 @@
-"""Fast leader election: the order of votes, when it is decided, and how a peer joins a leader that exists."""
+"""Fast leader election: the order of votes, the decision, and how a peer joins an existing leader."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def test_a_peer_votes_for_itself_with_its_last_logged_zxid() -> None:
     assert votes == {2: vote(1, make_zxid(1, 2), 1), 3: vote(1, make_zxid(1, 2), 1)}
 
 
-def test_a_better_vote_is_adopted_and_told_to_everybody() -> None:
+def test_better_vote_is_adopted_and_broadcast() -> None:
     solo = Solo()
     solo.start()
-    said = solo.of(SendNotification, solo.hear(2, L, (2, 0, 0)))
-    assert [(n.to, n.notification.vote) for n in said] == [(2, vote(2)), (3, vote(2))]
+    sent = solo.of(SendNotification, solo.receive_vote(2, L, (2, 0, 0)))
+    assert [(n.to, n.notification.vote) for n in sent] == [(2, vote(2)), (3, vote(2))]
 
 
 def test_the_last_voters_vote_decides_at_once() -> None:
     solo = Solo()
     solo.start()
-    solo.hear(2, L, (3, 0, 0))
+    solo.receive_vote(2, L, (3, 0, 0))
     assert solo.peer.state is L
-    solo.hear(3, L, (3, 0, 0))
+    solo.receive_vote(3, L, (3, 0, 0))
     assert (solo.peer.state, solo.peer.leader_id) == (F, 3)
 
 
@@ -54,147 +54,146 @@ def test_the_last_voters_vote_decides_at_once() -> None:
     [(LEAD, {}), (L, {"incomplete": True}), (L, {"in_doubt": True})],
     ids=["sound", "damaged", "in doubt"],
 )
-def test_where_one_alone_is_a_quorum_it_elects_itself_unless_its_history_may_lack_something(
-    state: PeerState, of: dict[str, bool]
-) -> None:
+def test_single_voter_quorum_elects_itself_unless_incomplete(state: PeerState, of: dict[str, bool]) -> None:
     solo = Solo(voters=(1,), log=[txn(1, 1)], epochs=(1, 1), **of)  # type: ignore[arg-type]
     solo.start()
     solo.timer(FINALIZE_TIMER, FINALIZE_WAIT_MS)
     assert solo.peer.state is state
 
 
-def test_after_a_better_vote_the_wait_for_those_unheard_begins_anew() -> None:
+def test_better_vote_restarts_the_wait_for_missing_votes() -> None:
     solo = Solo(voters=range(1, 6))
     solo.start()
     for voter in (2, 3):
-        solo.hear(voter, L, (3, 0, 0))
+        solo.receive_vote(voter, L, (3, 0, 0))
     assert [timer.name for timer in solo.of(SetTimer)].count(FINALIZE_TIMER) == 1
     for voter in (2, 4):
-        solo.hear(voter, L, (4, 0, 0))
+        solo.receive_vote(voter, L, (4, 0, 0))
     assert [timer.name for timer in solo.of(SetTimer)].count(FINALIZE_TIMER) == 2
     solo.timer(FINALIZE_TIMER, FINALIZE_WAIT_MS)
     assert (solo.peer.state, solo.peer.leader_id) == (F, 4)
 
 
-def test_with_a_voter_unheard_a_quorum_waits_for_a_better_vote() -> None:
+def test_quorum_waits_for_the_vote_of_a_missing_voter() -> None:
     solo = Solo()
     solo.start()
-    timers = solo.of(SetTimer, solo.hear(2, L, (2, 0, 0)))
+    timers = solo.of(SetTimer, solo.receive_vote(2, L, (2, 0, 0)))
     assert SetTimer(FINALIZE_TIMER, FINALIZE_WAIT_MS) in timers and solo.peer.state is L
-    solo.hear(3, L, (3, 0, 0))  # It came in time, and with it a quorum for 3.
+    solo.receive_vote(3, L, (3, 0, 0))  # The vote came in time, and gives 3 a quorum.
     assert solo.peer.leader_id == 3
 
 
-def test_after_the_wait_a_quorum_is_enough() -> None:
+def test_quorum_decides_after_the_wait() -> None:
     solo = Solo(id=2)
     solo.start()
-    solo.hear(1, L, (2, 0, 0))
+    solo.receive_vote(1, L, (2, 0, 0))
     solo.timer(FINALIZE_TIMER, FINALIZE_WAIT_MS)
     assert solo.peer.state is LEAD
 
 
-def test_an_unreachable_voter_is_not_waited_for() -> None:
+def test_unreachable_voter_is_not_awaited() -> None:
     solo = Solo(id=2)
     solo.start()
     solo.do(solo.peer.on_voter_unreachable(solo.now, PeerId(3)))
-    solo.hear(1, L, (2, 0, 0))
+    solo.receive_vote(1, L, (2, 0, 0))
     assert solo.peer.state is LEAD
 
 
 def test_a_higher_round_is_joined_and_a_lower_one_answered() -> None:
     solo = Solo(id=2)
     solo.start()
-    solo.hear(1, L, (1, 0, 0), round=9)
+    solo.receive_vote(1, L, (1, 0, 0), round=9)
     assert solo.peer.round == 9
-    said = solo.of(SendNotification, solo.hear(3, L, (3, 0, 0), round=4))
-    assert [(n.to, n.notification.round, n.notification.vote) for n in said] == [(3, 9, vote(2))]
+    sent = solo.of(SendNotification, solo.receive_vote(3, L, (3, 0, 0), round=4))
+    assert [(n.to, n.notification.round, n.notification.vote) for n in sent] == [(3, 9, vote(2))]
 
 
-def test_a_worse_vote_of_the_same_round_is_answered_with_the_better_one() -> None:
+def test_worse_vote_of_the_same_round_gets_the_better_vote() -> None:
     solo = Solo(id=2)
     solo.start()
-    said = solo.of(SendNotification, solo.hear(1, L, (1, 0, 0)))
-    assert [(n.to, n.notification.vote) for n in said] == [(1, vote(2))]
+    sent = solo.of(SendNotification, solo.receive_vote(1, L, (1, 0, 0)))
+    assert [(n.to, n.notification.vote) for n in sent] == [(1, vote(2))]
 
 
-def test_votes_of_strangers_and_of_servers_without_data_count_for_nothing() -> None:
+def test_votes_of_strangers_and_incomplete_servers_are_ignored() -> None:
     solo = Solo()
     solo.start()
-    solo.hear(9, L, (3, 0, 0))
-    solo.hear(2, L, (9, 0, 0))
-    solo.hear(2, L, (2, -1, 0))
-    solo.hear(3, L, (3, -1, 0))
+    solo.receive_vote(9, L, (3, 0, 0))
+    solo.receive_vote(2, L, (9, 0, 0))
+    solo.receive_vote(2, L, (2, -1, 0))
+    solo.receive_vote(3, L, (3, -1, 0))
     assert solo.peer.state is L
 
 
-def test_an_observers_own_vote_is_the_least_there_is() -> None:
-    """FastLeaderElection.getInitLastLoggedZxid and getPeerEpoch: Long.MIN_VALUE, which a signed long just holds."""
+def test_observers_own_vote_is_the_smallest() -> None:
+    """FastLeaderElection.getInitLastLoggedZxid and getPeerEpoch: Long.MIN_VALUE, the smallest signed long."""
     observer = Solo(id=4, observers=(4,))
     observer.start()
     least = -(1 << 63)
-    assert {said.notification.vote for said in observer.of(SendNotification)} == {vote(4, least, least)}
+    assert {sent.notification.vote for sent in observer.of(SendNotification)} == {vote(4, least, least)}
 
 
-def test_an_observer_is_told_the_vote_and_joins_what_voters_decided() -> None:
+def test_observer_gets_votes_and_joins_the_voters_leader() -> None:
     voter = Solo(observers=(4,))
     voter.start()
-    said = voter.of(SendNotification, voter.hear(4, L, (4, -(2**63), -(2**63))))
-    assert [(n.to, n.notification.vote) for n in said] == [(4, vote(1))]
+    sent = voter.of(SendNotification, voter.receive_vote(4, L, (4, -(2**63), -(2**63))))
+    assert [(n.to, n.notification.vote) for n in sent] == [(4, vote(1))]
     observer = Solo(id=4, observers=(4,))
     observer.start()
-    observer.hear(1, F, (3, 0, 1))
-    observer.hear(3, LEAD, (3, 0, 1))
+    observer.receive_vote(1, F, (3, 0, 1))
+    observer.receive_vote(3, LEAD, (3, 0, 1))
     assert (observer.peer.state, observer.peer.leader_id) == (PeerState.OBSERVING, 3)
 
 
-def test_a_quorum_of_followers_needs_the_leaders_own_word() -> None:
+def test_quorum_of_followers_needs_the_leaders_notification() -> None:
     solo = Solo(voters=(1, 2, 3, 4, 5))
     solo.start()
     for src in (2, 3, 4):
-        solo.hear(src, F, (5, 0, 7), round=6)
-    assert solo.peer.state is L  # 5 may be dead, and those three not know it yet.
-    solo.hear(5, LEAD, (5, 0, 7), round=6)
+        solo.receive_vote(src, F, (5, 0, 7), round=6)
+    assert solo.peer.state is L  # 5 may be dead, and those three may not know it yet.
+    solo.receive_vote(5, LEAD, (5, 0, 7), round=6)
     assert (solo.peer.leader_id, solo.peer.round) == (5, 6)
 
 
-def test_of_the_same_round_those_back_a_leader_that_vote_for_it_and_no_others() -> None:
-    """FastLeaderElection's case of a server that leads or follows already: the votes of this round count as well."""
+def test_leader_of_same_round_is_supported_by_votes_for_it_only() -> None:
+    """FastLeaderElection for a server that already leads or follows: the votes of this round count as well."""
     solo = Solo(voters=(1, 2, 3, 4, 5))
     solo.start()
     for src in (2, 4):
-        solo.hear(src, L, (4, 0, 0))
-    solo.hear(5, LEAD, (5, 0, 0))
+        solo.receive_vote(src, L, (4, 0, 0))
+    solo.receive_vote(5, LEAD, (5, 0, 0))
     assert solo.peer.state is L, "4's voters do not follow 5, which may lead nobody"
     for src in (2, 4):
-        solo.hear(src, L, (5, 0, 0))
+        solo.receive_vote(src, L, (5, 0, 0))
     solo.timer(FINALIZE_TIMER, FINALIZE_WAIT_MS)
     assert (solo.peer.state, solo.peer.leader_id) == (F, 5)
 
 
-def test_a_leader_of_this_round_is_joined_with_those_who_still_look_and_vote_for_it() -> None:
+def test_leader_of_this_round_is_joined_with_looking_supporters() -> None:
     solo = Solo(voters=(1, 2, 3, 4, 5))
     solo.start()
     solo.do(solo.peer.on_voter_unreachable(solo.now, PeerId(4)))
     for src in (2, 3):
-        solo.hear(src, L, (5, 0, 0))
+        solo.receive_vote(src, L, (5, 0, 0))
     assert solo.peer.state is L, "5 itself may still say better"
-    solo.hear(5, LEAD, (5, 0, 0))
+    solo.receive_vote(5, LEAD, (5, 0, 0))
     assert (solo.peer.state, solo.peer.leader_id) == (F, 5)
 
 
-def test_rejoining_compares_leader_and_epoch_alone() -> None:
+def test_rejoining_compares_only_leader_and_epoch() -> None:
     solo = Solo()
     solo.start()
-    solo.hear(2, F, (3, 55, 4), round=2)
-    solo.hear(3, LEAD, (3, 99, 4), round=8)  # Other round, other zxid, same leader and epoch (ZK-1732, 1805).
+    solo.receive_vote(2, F, (3, 55, 4), round=2)
+    # Other round and zxid, same leader and epoch (ZOOKEEPER-1732, 1805).
+    solo.receive_vote(3, LEAD, (3, 99, 4), round=8)
     assert solo.peer.leader_id == 3
 
 
 def test_followers_of_a_dead_leader_do_not_make_it_lead_again() -> None:
     solo = Solo(id=3)
     solo.start()
-    solo.hear(1, F, (3, 0, 4), round=7)
-    solo.hear(2, F, (3, 0, 4), round=7)
+    solo.receive_vote(1, F, (3, 0, 4), round=7)
+    solo.receive_vote(2, F, (3, 0, 4), round=7)
     assert solo.peer.state is L
 
 

@@ -1,5 +1,5 @@
-"""Random faults against the ZAB core.  The driver checks the invariants at every turn; here everything heals in the end
-and must converge."""
+"""Random faults against the ZAB core. The driver checks the invariants at every turn; here all faults end and the peers
+must converge."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BATCH = 20
 
 
 def storm(seed: int, steps: int = 60) -> World:
-    """One world, its faults picked by the seed."""
+    """Run one world with faults chosen by the seed."""
     random = Random(f"storm {seed}")
     voters = random.choice((1, 3, 3, 3, 5, 5))
     world = World(
@@ -40,7 +40,7 @@ def storm(seed: int, steps: int = 60) -> World:
         if random.random() < 0.45:
             inject(world, random, random.choice(faults), ids)
         if random.random() < 0.35:
-            mend(world, random, ids)
+            repair(world, random, ids)
     return world
 
 
@@ -55,7 +55,7 @@ def inject(world: World, random: Random, fault: str, ids: tuple[int, ...]) -> No
         for i in victims:
             world.stop(i, power=fault == "power")
     elif fault == "rot" and len(world.voters) > 1 and not any(n.disk.incomplete for n in world.nodes.values()):
-        # One at a time: what two of three have lost nobody can give them again.
+        # One disk at a time: no server can restore the data that two of three have lost.
         world.stop(victim)
         world.nodes[victim].disk.rot(random)
     elif fault == "cut":
@@ -68,7 +68,7 @@ def inject(world: World, random: Random, fault: str, ids: tuple[int, ...]) -> No
         world.pause(victim)
 
 
-def mend(world: World, random: Random, ids: tuple[int, ...]) -> None:
+def repair(world: World, random: Random, ids: tuple[int, ...]) -> None:
     kind = random.randrange(0, 3)
     if kind == 0:
         world.start(*(i for i in ids if random.random() < 0.7))
@@ -95,7 +95,7 @@ def heal_and_converge(world: World) -> None:
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, BATCH))
-def test_faults_break_no_invariant_and_everything_converges_after_them(first: int) -> None:
+def test_invariants_hold_under_faults_and_peers_converge(first: int) -> None:
     for seed in range(first, first + BATCH):
         try:
             heal_and_converge(storm(seed))

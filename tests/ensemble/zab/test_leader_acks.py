@@ -1,4 +1,4 @@
-"""A leader's own acknowledgement: whom it tells when its log is durable, and what a follower commits by that."""
+"""A leader's own acknowledgement: the learners that get it once its log is durable, and what they commit on it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ E1 = make_zxid(1, 0)
 OTHER, AGAIN = LinkId(8), LinkId(9)
 NOTHING = Zxid(0)
 FIRST = make_zxid(1, 1)
-SAID = Ack(FIRST, cumulative=True)
+ACK = Ack(FIRST, cumulative=True)
 COMMIT = Commit(FIRST, cumulative=True)
 
 
@@ -46,26 +46,26 @@ def requests(*cxids: int) -> list[Packet]:
 
 
 def join(solo: Solo, peer: int, link: LinkId, last_zxid: Zxid = NOTHING, heeds_acks: bool = True) -> list[Packet]:
-    """A learner connects; what the leader says to it once it has promised."""
+    """Connect a learner; return the leader's packets after the learner has acknowledged the epoch."""
     solo.do(solo.peer.on_link_accepted(solo.now, link))
     info = FollowerInfo(Epoch(0), PeerId(peer), cumulative=True, heeds_acks=heeds_acks)
     solo.packet(info, link)
     solo.flush()
-    said = solo.packets(
+    sent = solo.packets(
         solo.packet(AckEpoch(last_zxid, 0 if solo.peer.phase is not Phase.BROADCAST else -1), link), link
     )
     solo.flush()
-    return said
+    return sent
 
 
 def leader(voters: int = 3, heeds_acks: bool = True) -> Solo:
-    """Server 3 leads 1 (on LINK) and 2 (on OTHER), and more where there are more voters; all are in sync."""
+    """Server 3 leads 1 (on LINK) and 2 (on OTHER), and more if there are more voters; all are in sync."""
     links = {1: LINK, 2: OTHER, 4: LinkId(4), 5: LinkId(5)}
     others = {peer: link for peer, link in links.items() if peer <= voters}
     solo = Solo(id=3, voters=range(1, voters + 1))
     solo.start()
     for other in others:
-        solo.hear(other, PeerState.LOOKING, (3, 0, 0), solo.peer.round)
+        solo.receive_vote(other, PeerState.LOOKING, (3, 0, 0), solo.peer.round)
     assert solo.peer.state is PeerState.LEADING
     for peer, link in others.items():
         join(solo, peer, link, heeds_acks=heeds_acks)
@@ -89,7 +89,7 @@ def follower(cumulative: bool = True) -> Solo:
 # -- the leader
 
 
-def test_an_ack_of_what_nobody_proposed_ends_that_link_alone() -> None:
+def test_ack_of_an_unknown_proposal_ends_only_that_link() -> None:
     solo = leader()
     solo.together(requests(1))
     effects = solo.packet(Ack(make_zxid(1, 2)), OTHER)
@@ -97,7 +97,7 @@ def test_an_ack_of_what_nobody_proposed_ends_that_link_alone() -> None:
     assert solo.peer.state is PeerState.LEADING
 
 
-def test_an_ack_of_a_proposal_before_that_of_newleader_ends_that_link_alone() -> None:
+def test_ack_of_a_proposal_before_newleader_ends_only_that_link() -> None:
     solo = leader()
     solo.together(requests(1), OTHER)
     late = LinkId(11)
@@ -107,48 +107,48 @@ def test_an_ack_of_a_proposal_before_that_of_newleader_ends_that_link_alone() ->
     assert solo.peer.state is PeerState.LEADING
 
 
-def test_a_leader_tells_its_followers_that_its_own_log_is_durable_and_not_before_it_is() -> None:
+def test_leader_sends_its_ack_once_its_own_log_is_durable() -> None:
     solo = leader()
     asked = solo.together(requests(1))
     assert [type(p) for p in solo.packets(asked)] == [Proposal]
     durable = solo.flush()
-    assert solo.packets(durable) == solo.packets(durable, OTHER) == [SAID]
+    assert solo.packets(durable) == solo.packets(durable, OTHER) == [ACK]
 
 
-def test_the_leader_acknowledges_nothing_that_is_committed_already() -> None:
+def test_leader_sends_no_ack_for_committed_transactions() -> None:
     solo = leader()
     solo.together(requests(1))
     assert not solo.packets(solo.packet(Ack(FIRST, cumulative=True), OTHER))
     assert solo.packets(solo.flush()) == [COMMIT]
 
 
-def test_where_leader_and_follower_are_no_quorum_the_leader_sends_no_ack() -> None:
+def test_leader_sends_no_ack_if_two_servers_are_no_quorum() -> None:
     solo = leader(voters=5)
     solo.together(requests(1))
     assert not solo.packets(solo.flush())
 
 
-def test_a_learner_without_a_vote_gets_no_ack_even_where_the_leader_alone_is_a_quorum() -> None:
-    for voters, told in (((1, 3), [SAID]), ((2, 3), [])):
+def test_learner_without_a_vote_gets_no_leader_ack() -> None:
+    for voters, expected in (((1, 3), [ACK]), ((2, 3), [])):
         solo = leader()
         solo.peer._core.reconfiguration.quorum = SurvivorQuorum(Quorum(voters), PeerId(3))
         solo.together(requests(1))
-        assert solo.packets(solo.flush()) == told
+        assert solo.packets(solo.flush()) == expected
 
 
-def test_a_learner_that_did_not_offer_to_heed_acks_hears_none() -> None:
+def test_learner_that_does_not_support_leader_acks_gets_none() -> None:
     solo = leader(heeds_acks=False)
     solo.together(requests(1))
     assert not solo.packets(solo.flush())
 
 
-def test_a_leader_with_many_proposals_under_way_acknowledges_nothing() -> None:
+def test_leader_with_many_outstanding_proposals_sends_no_ack() -> None:
     solo = leader()
     solo.together(requests(1, 2, 3))
     assert not solo.packets(solo.flush())
 
 
-def test_a_leader_acknowledges_nothing_for_a_client_of_its_own() -> None:
+def test_leader_sends_no_ack_for_its_own_clients() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.packet(Ack(FIRST, cumulative=True), OTHER)
@@ -157,35 +157,35 @@ def test_a_leader_acknowledges_nothing_for_a_client_of_its_own() -> None:
     assert not solo.packets(solo.flush()) and solo.peer.status().outstanding == 1
 
 
-def test_while_a_change_of_membership_is_proposed_the_leader_sends_no_ack_and_every_commit(
+def test_leader_sends_all_commits_and_no_ack_during_reconfig(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told, untold = leader(), leader()
-    told.together(requests(1))
-    told.flush()
+    with_ack, without_ack = leader(), leader()
+    with_ack.together(requests(1))
+    with_ack.flush()
     monkeypatch.setattr(Reconfiguration, "under_way", True)
-    assert told.packets(told.packet(SAID)) == [COMMIT]
-    untold.together(requests(1))
-    assert not untold.packets(untold.flush())
+    assert with_ack.packets(with_ack.packet(ACK)) == [COMMIT]
+    without_ack.together(requests(1))
+    assert not without_ack.packets(without_ack.flush())
 
 
-def test_a_follower_that_commits_by_the_leaders_ack_gets_no_commit() -> None:
+def test_follower_that_commits_by_leader_ack_gets_no_commit() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
-    effects = solo.packet(SAID)
+    effects = solo.packet(ACK)
     assert solo.app.last_applied == FIRST
     assert not solo.packets(effects) and not solo.packets(effects, OTHER)
-    solo.packet(SAID, OTHER)
+    solo.packet(ACK, OTHER)
     reminder = solo.timer(REMINDER_TIMER, REMINDER_MS)
     assert not solo.packets(reminder) and not solo.packets(reminder, OTHER)
 
 
-def test_a_follower_with_a_slow_disk_gets_the_commit_soon_and_once() -> None:
+def test_follower_with_a_slow_disk_gets_the_commit_once() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
-    assert SetTimer(REMINDER_TIMER, REMINDER_MS) in solo.packet(SAID)
+    assert SetTimer(REMINDER_TIMER, REMINDER_MS) in solo.packet(ACK)
     reminder = solo.timer(REMINDER_TIMER, REMINDER_MS)
     assert not solo.packets(reminder) and solo.packets(reminder, OTHER) == [COMMIT]
     assert not solo.packets(solo.timer(REMINDER_TIMER, REMINDER_MS), OTHER)
@@ -195,54 +195,54 @@ def test_one_late_commit_at_a_time_is_scheduled() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
-    solo.packet(SAID)
+    solo.packet(ACK)
     solo.together(requests(2))
     solo.flush()
     assert not any(isinstance(effect, SetTimer) for effect in solo.packet(Ack(make_zxid(1, 2), cumulative=True)))
     assert solo.packets(solo.timer(REMINDER_TIMER, REMINDER_MS), OTHER) == [Commit(make_zxid(1, 2), cumulative=True)]
 
 
-def test_where_a_client_waits_the_commit_is_told_though_its_servers_disk_is_slow() -> None:
+def test_server_of_a_waiting_client_gets_commit_on_slow_disk() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
-    effects = solo.packet(SAID, OTHER)
+    effects = solo.packet(ACK, OTHER)
     assert solo.packets(effects) == [COMMIT] and not solo.packets(effects, OTHER)
 
 
-def test_before_an_answer_that_relies_on_it_a_commit_is_made_up_for() -> None:
+def test_omitted_commit_is_sent_before_a_reply_that_needs_it() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
-    solo.packet(SAID)
+    solo.packet(ACK)
     lives = solo.packets(solo.packet(Revalidate(SessionId(1), 4000), OTHER), OTHER)
     assert lives[0] == COMMIT and isinstance(lives[-1], Revalidate)
 
 
-def test_a_sync_waits_for_what_a_follower_may_have_answered_and_its_leader_has_not_committed() -> None:
+def test_sync_waits_for_what_a_follower_may_have_committed() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
-    wanted = SyncRequest(SessionId(2), 1, "/")
-    assert not solo.packets(solo.packet(wanted, OTHER), OTHER)
-    assert solo.packets(solo.packet(SAID), OTHER) == [COMMIT, wanted]
+    sync_request = SyncRequest(SessionId(2), 1, "/")
+    assert not solo.packets(solo.packet(sync_request, OTHER), OTHER)
+    assert solo.packets(solo.packet(ACK), OTHER) == [COMMIT, sync_request]
 
 
-def test_before_a_change_of_membership_is_proposed_a_commit_is_made_up_for() -> None:
-    """Who hears of the change before its own log is durable commits nothing by the leader's word any more."""
+def test_omitted_commit_is_sent_before_a_reconfig_proposal() -> None:
+    """A server that gets the reconfiguration before its own log is durable no longer commits on the leader's ack."""
     solo = leader()
     solo.together(requests(1))
     solo.flush()
-    solo.packet(SAID)
+    solo.packet(ACK)
     change = ReconfigRequest(None, b"2", None, -1).encode()
     effects = solo.packet(ForwardedRequest(SessionId(1), 2, OpCode.RECONFIG, change))
     assert [type(packet) for packet in solo.packets(effects, OTHER)] == [Commit, Proposal]
 
 
-# -- who comes back
+# -- returning followers
 
 
-def test_a_follower_that_may_have_committed_more_than_its_leader_is_not_cut_back() -> None:
+def test_follower_that_committed_more_is_not_truncated() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -250,21 +250,21 @@ def test_a_follower_that_may_have_committed_more_than_its_leader_is_not_cut_back
     assert solo.peer.rare_syncs == (0, 0)
     assert not join(solo, 1, AGAIN, last_zxid=FIRST)
     assert solo.peer.rare_syncs == (0, 1)
-    effects = solo.packet(SAID, OTHER)
+    effects = solo.packet(ACK, OTHER)
     assert solo.packets(effects, AGAIN) == [Diff(FIRST), NewLeader(E1)]
 
 
-def test_a_follower_that_came_back_and_is_gone_again_is_forgotten() -> None:
+def test_follower_that_returned_and_left_again_is_forgotten() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
     solo.do(solo.peer.on_link_down(solo.now, LINK))
     join(solo, 1, AGAIN, last_zxid=FIRST)
     solo.do(solo.peer.on_link_down(solo.now, AGAIN))
-    assert not solo.packets(solo.packet(SAID, OTHER), AGAIN)
+    assert not solo.packets(solo.packet(ACK, OTHER), AGAIN)
 
 
-def test_a_follower_that_lacks_what_its_leader_told_it_of_need_not_wait() -> None:
+def test_follower_without_the_acked_proposal_need_not_wait() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -275,44 +275,44 @@ def test_a_follower_that_lacks_what_its_leader_told_it_of_need_not_wait() -> Non
 # -- the follower
 
 
-def test_a_follower_commits_what_both_logs_hold_whichever_is_durable_first() -> None:
+def test_follower_commits_once_both_logs_are_durable() -> None:
     leaders_first, own_first = follower(), follower()
     leaders_first.packet(Proposal([txn(1, 1)]))
-    leaders_first.packet(SAID)
+    leaders_first.packet(ACK)
     assert leaders_first.app.last_applied == 0
-    assert leaders_first.packets(leaders_first.flush()) == [SAID]
+    assert leaders_first.packets(leaders_first.flush()) == [ACK]
     assert leaders_first.app.last_applied == FIRST
     own_first.packet(Proposal([txn(1, 1)]))
     own_first.flush()
     assert own_first.app.last_applied == 0
-    own_first.packet(SAID)
+    own_first.packet(ACK)
     assert own_first.app.last_applied == FIRST
 
 
-def test_a_proposal_that_the_leader_has_not_acknowledged_waits_for_the_commit() -> None:
+def test_proposal_without_leader_ack_waits_for_the_commit() -> None:
     solo = follower()
     solo.packet(Proposal([txn(1, 1), txn(1, 2)]))
-    solo.packet(SAID)
+    solo.packet(ACK)
     solo.flush()
     assert solo.app.last_applied == FIRST
     solo.packet(Commit(make_zxid(1, 2), cumulative=True))
     assert solo.app.last_applied == make_zxid(1, 2)
 
 
-def test_a_commit_of_what_is_committed_already_changes_nothing() -> None:
+def test_repeated_commit_has_no_effect() -> None:
     solo = follower()
     solo.packet(Proposal([txn(1, 1)]))
-    solo.packet(SAID)
+    solo.packet(ACK)
     solo.flush()
     assert solo.packet(COMMIT) == [] and solo.peer.state is PeerState.FOLLOWING
 
 
-def test_a_follower_ignores_the_leaders_acks_while_a_change_of_membership_is_proposed(
+def test_follower_ignores_leader_acks_during_reconfig(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     solo = follower()
     solo.packet(Proposal([txn(1, 1)]))
-    solo.packet(SAID)
+    solo.packet(ACK)
     monkeypatch.setattr(Reconfiguration, "under_way", True)
     solo.flush()
     assert solo.app.last_applied == 0
@@ -321,16 +321,16 @@ def test_a_follower_ignores_the_leaders_acks_while_a_change_of_membership_is_pro
 
 
 @pytest.mark.parametrize("agreed", [True, False])
-def test_an_ack_of_the_leader_for_an_unknown_proposal_or_without_agreement_ends_the_link(agreed: bool) -> None:
+def test_leader_ack_unknown_or_without_agreement_ends_the_link(agreed: bool) -> None:
     solo = follower(cumulative=agreed)
     if not agreed:
         solo.packet(Proposal([txn(1, 1)]))
-    effects = solo.packet(SAID)
+    effects = solo.packet(ACK)
     assert solo.peer.state is PeerState.LOOKING
     assert any(isinstance(getattr(e, "event", None), PeerProtocolBroken) for e in effects)
 
 
-def test_a_server_offers_to_heed_its_leader_with_all_else_that_only_ours_know() -> None:
+def test_learner_offers_leader_acks_with_the_other_extensions() -> None:
     for cumulative in (True, False):
         solo = Solo(cumulative=cumulative)
         solo.start()
@@ -343,7 +343,7 @@ def test_a_server_offers_to_heed_its_leader_with_all_else_that_only_ours_know() 
 # -- together
 
 
-def test_a_write_that_a_follower_answered_before_its_leader_committed_it_outlives_the_leader() -> None:
+def test_write_a_follower_answered_early_survives_its_leader() -> None:
     cores = Cores()
     begin = (Start(), Elect((1, 2, 3)), Run())
     both_hold_it = (Write(1), Deliver(1, 3), Deliver(3, 1), SyncDisk(3), Deliver(3, 1), SyncDisk(1))

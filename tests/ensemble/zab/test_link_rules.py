@@ -1,4 +1,4 @@
-"""What a peer says to a connection or a packet in each of its states, and how often it speaks by itself."""
+"""A peer's reaction to a connection or a packet in each of its states, and its packets on a timer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from zabka.ensemble.zab.role import Phase
 from zabka.journal.events import PeerProtocolBroken, TxnLogged
 
 TICK_MS = 100
-"""A `Solo`'s; initLimit and syncLimit are those of its EnsembleConfig."""
+"""The tick of a `Solo`; initLimit and syncLimit are those of its EnsembleConfig."""
 OTHER = LinkId(8)
 
 
@@ -63,28 +63,28 @@ def broken(solo: Solo, effects: list[Effect]) -> bool:
 # -- connections -----------------------------------------------------------------------------------------------------
 
 
-def test_so_many_learners_wait_for_an_election_and_no_more() -> None:
+def test_links_waiting_for_an_election_are_limited() -> None:
     solo = Solo(id=3)
     solo.start()
     links = [LinkId(100 + n) for n in range(PARKED_LINKS_MAX + 1)]
     assert [closed(solo, accepted(solo, link)) for link in links] == [[]] * PARKED_LINKS_MAX + [[links[-1]]]
     solo.elect(3)
     assert solo.peer.state is PeerState.LEADING
-    # Those that waited are learners of the new leader: it hears them.
+    # The waiting links become learners of the new leader, which reads their packets.
     solo.packet(FollowerInfo(Epoch(4), PeerId(1)), links[0])
     solo.flush()
     assert solo.packets(link=links[0]) == [LeaderInfo(Epoch(5))]
 
 
-def test_so_many_connections_that_say_nothing_are_a_leaders_and_no_more() -> None:
+def test_leader_limits_the_number_of_unidentified_links() -> None:
     solo = Solo(id=3)
     solo.lead()
     links = [LinkId(100 + n) for n in range(UNKNOWN_LINKS_MAX + 1)]
-    said = [closed(solo, accepted(solo, link)) for link in links]
-    assert said == [[]] * UNKNOWN_LINKS_MAX + [[links[-1]]], "who has introduced itself does not count"
+    closed_links = [closed(solo, accepted(solo, link)) for link in links]
+    assert closed_links == [[]] * UNKNOWN_LINKS_MAX + [[links[-1]]], "who has introduced itself does not count"
 
 
-def test_a_connection_that_nobody_wants_any_more_is_closed() -> None:
+def test_unneeded_connection_is_closed() -> None:
     looking = Solo()
     looking.start()
     assert closed(looking, looking.do(looking.peer.on_link_up(looking.now, OTHER, PeerId(3)))) == [OTHER]
@@ -97,7 +97,7 @@ def test_a_connection_that_nobody_wants_any_more_is_closed() -> None:
     assert following.peer.state is PeerState.FOLLOWING and leading.peer.state is PeerState.LEADING
 
 
-def test_a_connection_to_another_server_than_the_leader_is_not_the_leaders() -> None:
+def test_connection_to_a_server_that_is_not_leader_is_closed() -> None:
     solo = Solo()
     solo.start()
     solo.elect(3)
@@ -106,13 +106,13 @@ def test_a_connection_to_another_server_than_the_leader_is_not_the_leaders() -> 
     assert solo.packets(solo.do(solo.peer.on_link_up(solo.now, LINK, PeerId(3))))
 
 
-def test_who_connects_to_a_follower_is_sent_away() -> None:
+def test_follower_closes_connections_of_learners() -> None:
     solo = synced_follower()
     assert closed(solo, accepted(solo, OTHER)) == [OTHER]
 
 
-def test_a_leader_that_cannot_be_reached_is_tried_more_and_more_rarely_and_not_for_ever() -> None:
-    """Learner.connectToLeader: it gives up after initLimit."""
+def test_unreachable_leader_is_retried_with_backoff_then_left() -> None:
+    """Learner.connectToLeader gives up after initLimit."""
     solo = Solo()
     solo.start()
     solo.elect(3)
@@ -129,14 +129,14 @@ def test_a_leader_that_cannot_be_reached_is_tried_more_and_more_rarely_and_not_f
     assert waits == doubled and sum(waits[:-1]) < budget_ms <= sum(waits)
 
 
-def test_a_failed_connection_to_somebody_else_says_nothing_of_the_leader() -> None:
+def test_failed_connection_to_another_server_is_ignored() -> None:
     solo = Solo()
     solo.start()
     solo.elect(3)
     assert not timers(solo, CONNECT_TIMER, solo.do(solo.peer.on_link_failed(solo.now, PeerId(2))))
 
 
-# -- packets that do not fit -----------------------------------------------------------------------------------------
+# -- unexpected packets ----------------------------------------------------------------------------------------------
 
 Z11, Z12 = make_zxid(1, 1), make_zxid(1, 2)
 FROM_LEADERS: dict[str, Packet] = {
@@ -167,14 +167,14 @@ def promising() -> Solo:
     return solo
 
 
-def promised() -> Solo:
+def epoch_accepted() -> Solo:
     solo = promising()
     solo.flush()
     return solo
 
 
 def receiving() -> Solo:
-    solo = promised()
+    solo = epoch_accepted()
     solo.packet(Diff(Zxid(0)))
     return solo
 
@@ -196,16 +196,14 @@ def adopted() -> Solo:
     [
         pytest.param(connected, {"LEADERINFO", "PING"}, id="introduced"),
         pytest.param(promising, {"PING"}, id="its promise is not durable"),
-        pytest.param(promised, {"DIFF", "TRUNC", "SNAP", "PING"}, id="promised"),
+        pytest.param(epoch_accepted, {"DIFF", "TRUNC", "SNAP", "PING"}, id="promised"),
         pytest.param(receiving, {"PROPOSAL", "INFORM", "NEWLEADER", "PING"}, id="receiving the history"),
         pytest.param(adopting, {"PROPOSAL", "INFORM", "PING"}, id="taking the history over"),
         pytest.param(adopted, {"PROPOSAL", "INFORM", "UPTODATE", "PING"}, id="the history is taken over"),
     ],
 )
-def test_a_learner_takes_what_its_step_of_the_protocol_allows_and_leaves_whoever_sends_anything_else(
-    state: Callable[[], Solo], fitting: set[str]
-) -> None:
-    """Learner.registerWithLeader and syncWithLeader: which packets are read where."""
+def test_learner_accepts_only_packets_of_its_protocol_step(state: Callable[[], Solo], fitting: set[str]) -> None:
+    """Learner.registerWithLeader and syncWithLeader define which packets are read at which step."""
     for name, packet in FROM_LEADERS.items():
         solo = state()
         effects = solo.packet(packet)
@@ -262,10 +260,8 @@ FROM_LEARNERS: dict[str, Packet] = {
         pytest.param(established_leader, {"ACK", "REQUEST", "REVALIDATE", "SYNC"}, id="it serves"),
     ],
 )
-def test_a_leader_takes_what_the_learners_step_allows_and_drops_whoever_sends_anything_else(
-    state: Callable[[], Solo], fitting: set[str]
-) -> None:
-    """LearnerHandler.run: which packets are read where."""
+def test_leader_accepts_only_packets_of_the_learners_step(state: Callable[[], Solo], fitting: set[str]) -> None:
+    """LearnerHandler.run defines which packets are read at which step."""
     for name, packet in FROM_LEARNERS.items():
         solo = state()
         effects = solo.packet(packet)
@@ -274,7 +270,7 @@ def test_a_leader_takes_what_the_learners_step_allows_and_drops_whoever_sends_an
         assert broken(solo, effects) == (not taken), name
 
 
-def test_a_leader_with_an_epoch_far_beyond_the_accepted_one_is_left() -> None:
+def test_leader_with_an_epoch_far_too_high_is_left() -> None:
     for leap, followed in ((EPOCH_LEAP_MAX, True), (EPOCH_LEAP_MAX + 1, False)):
         solo = Solo(epochs=(5, 4))
         solo.start()
@@ -285,7 +281,7 @@ def test_a_leader_with_an_epoch_far_beyond_the_accepted_one_is_left() -> None:
 
 
 @pytest.mark.parametrize(("accepted_epoch", "opened"), [(EPOCH_MAX - 1, True), (EPOCH_MAX, False)])
-def test_behind_the_last_epoch_there_is_none(accepted_epoch: int, opened: bool) -> None:
+def test_last_epoch_has_no_successor(accepted_epoch: int, opened: bool) -> None:
     """An epoch is 31 bits of a zxid, which is signed on the wire."""
     solo = Solo(id=3, epochs=(accepted_epoch, 0))
     solo.start()
@@ -296,35 +292,37 @@ def test_behind_the_last_epoch_there_is_none(accepted_epoch: int, opened: bool) 
     assert (solo.peer.state is PeerState.LEADING) == opened
 
 
-# -- what the journal says --------------------------------------------------------------------------------------------
+# -- journal events ---------------------------------------------------------------------------------------------------
 
 
 class Telling(ListApplication):
-    """The journal hears of each transaction that is applied."""
+    """A list application that emits a journal event for each applied transaction."""
 
     def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
         return [*super().apply(now, txns), *(Emit(TxnLogged(each.zxid)) for each in txns)]
 
 
-def told(solo: Solo, effects: list[Effect]) -> list[int]:
+def logged_zxids(solo: Solo, effects: list[Effect]) -> list[int]:
     return [effect.event.zxid for effect in solo.of(Emit, effects) if isinstance(effect.event, TxnLogged)]
 
 
-def test_the_journal_hears_of_what_may_not_be_committed_when_it_is() -> None:
-    """The initial history counts with UPTODATE: before it another leader may still cut it away."""
+def test_journal_reports_commits_of_the_sync_at_uptodate() -> None:
+    """The initial history is committed with UPTODATE: before that, another leader can still truncate it."""
     solo = Solo(app=Telling())
     solo.follow()
     effects = solo.together([Diff(Z12), Proposal([txn(1, 1), txn(1, 2)]), Commit(Z11), Commit(Z12), NewLeader(E1)])
     effects += solo.flush()
-    assert solo.app.last_applied == Z12 and told(solo, effects) == []
-    assert told(solo, solo.packet(UpToDate())) == [Z11, Z12]
-    assert told(solo, solo.packet(Proposal([txn(1, 3)])) + solo.packet(Commit(make_zxid(1, 3)))) == [make_zxid(1, 3)]
+    assert solo.app.last_applied == Z12 and logged_zxids(solo, effects) == []
+    assert logged_zxids(solo, solo.packet(UpToDate())) == [Z11, Z12]
+    assert logged_zxids(solo, solo.packet(Proposal([txn(1, 3)])) + solo.packet(Commit(make_zxid(1, 3)))) == [
+        make_zxid(1, 3)
+    ]
 
 
-# -- what is counted -------------------------------------------------------------------------------------------------
+# -- counters --------------------------------------------------------------------------------------------------------
 
 
-def test_a_peer_has_counted_nothing_when_it_begins() -> None:
+def test_new_peer_has_zero_counters() -> None:
     solo = Solo()
     solo.start()
     peer = solo.peer
@@ -341,7 +339,7 @@ def test_each_synchronisation_is_counted_by_its_kind() -> None:
     assert solo.peer.syncs_sent == (1, 1)
 
 
-def test_a_leader_knows_the_sizes_of_the_transactions_of_its_reign() -> None:
+def test_leader_tracks_transaction_sizes_of_its_term() -> None:
     """Leader's proposal stats: the last, the largest and the smallest, in bytes."""
     before = [txn(1, 1)]
     solo = Solo(id=3, log=before, epochs=(1, 1))
@@ -359,8 +357,8 @@ def test_a_leader_knows_the_sizes_of_the_transactions_of_its_reign() -> None:
     assert len(sizes) == 2 and solo.peer.proposal_sizes() == (sizes[-1], max(sizes), min(sizes))
 
 
-def test_an_observers_first_reconfiguration_is_committed_and_nothing_behind_it() -> None:
-    """INFORMANDACTIVATE is one transaction, which is committed as it comes."""
+def test_observers_first_reconfig_commits_only_itself() -> None:
+    """INFORMANDACTIVATE is one transaction, which is committed as it arrives."""
     solo = Solo(id=4, observers=(4,))
     solo.follow()
     members = SetDataTxn("/zookeeper/config", b"server.1=h1:2888:3888:participant;2181\nversion=100000001", -1)
@@ -370,15 +368,15 @@ def test_an_observers_first_reconfiguration_is_committed_and_nothing_behind_it()
     assert solo.app.last_applied == Z11
 
 
-# -- what is said without being asked --------------------------------------------------------------------------------
+# -- packets on a timer ----------------------------------------------------------------------------------------------
 
 
 def pings(solo: Solo, effects: list[Effect], link: LinkId = LINK) -> list[Packet]:
     return [packet for packet in solo.packets(effects, link) if isinstance(packet, Ping)]
 
 
-def test_a_leader_looks_after_its_learners_every_half_tick() -> None:
-    """Leader.lead: it sleeps for half a tick, and pings each time."""
+def test_leader_checks_its_learners_every_half_tick() -> None:
+    """Leader.lead sleeps for half a tick, and pings each time."""
     solo = waiting()
     assert timers(solo, HALF_TICK_TIMER) == [TICK_MS // 2]
     assert timers(solo, INIT_TIMER) == [solo.peer._core.config.init_limit * TICK_MS]
@@ -390,22 +388,22 @@ def test_a_leader_looks_after_its_learners_every_half_tick() -> None:
     [(waiting, 0), (introduced, 0), (offered, 0), (syncing, 1), (established_leader, 1)],
     ids=["connected", "introduced", "offered", "it was sent the history", "it serves"],
 )
-def test_who_was_sent_the_history_is_pinged(state: Callable[[], Solo], pinged: int) -> None:
-    """LearnerHandler.ping: not before its sending thread has begun, which is when its history is queued."""
+def test_learner_is_pinged_once_its_history_is_queued(state: Callable[[], Solo], pinged: int) -> None:
+    """LearnerHandler.ping does nothing before its sending thread has started, which is when its history is queued."""
     solo = state()
     assert len(pings(solo, solo.timer(HALF_TICK_TIMER, TICK_MS // 2))) == pinged
 
 
-def test_a_learner_answers_pings_when_it_serves_and_with_what_it_heard_from() -> None:
+def test_learner_answers_pings_once_it_serves_with_its_sessions() -> None:
     solo = adopted()
     assert not solo.packets(solo.packet(Ping(Zxid(0))))
     solo.packet(UpToDate())
     assert [type(packet) for packet in solo.packets(solo.packet(Ping(Zxid(0))))] == [Ping]
 
 
-def test_a_learner_waits_for_its_leader_as_long_as_the_limits_say() -> None:
-    """initLimit until NEWLEADER, syncLimit from then on; from when it was last heard."""
-    for state, limit in ((promised, "init_limit"), (adopted, "sync_limit")):
+def test_learner_waits_for_its_leader_within_the_limits() -> None:
+    """initLimit until NEWLEADER, syncLimit after that; counted from the last contact."""
+    for state, limit in ((epoch_accepted, "init_limit"), (adopted, "sync_limit")):
         solo = state()
         limit_ms = getattr(solo.peer._core.config, limit) * TICK_MS
         solo.now_ms += 30

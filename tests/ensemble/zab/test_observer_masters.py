@@ -1,4 +1,4 @@
-"""Observers that learn from followers: the leader is spared, nothing is lost, and only what is committed is told."""
+"""Observers that learn from followers: less load on the leader, no loss, and committed transactions only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.ensemble.zab.test_faults import heal_and_converge, inject, mend
+from tests.ensemble.zab.test_faults import heal_and_converge, inject, repair
 from tests.ensemble.zab.zab_driver import World
 from zabka.ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
 from zabka.ensemble.zab.effects import CloseLink, SendPackets, SetTimer
@@ -46,7 +46,7 @@ def packets(made: World, i: int) -> Iterator[Packet]:
             yield from effect.packets
 
 
-def test_an_observer_learns_from_a_follower_and_the_leader_does_not_hear_of_it() -> None:
+def test_observer_learns_from_a_follower_without_the_leader() -> None:
     made = world()
     leader = made.leader()
     assert leader is not None and source(made) != leader.id
@@ -55,7 +55,7 @@ def test_an_observer_learns_from_a_follower_and_the_leader_does_not_hear_of_it()
     assert made.nodes[OBSERVER].peer.state is PeerState.OBSERVING
 
 
-def test_a_follower_looks_after_its_observers_every_half_tick() -> None:
+def test_follower_checks_its_observers_every_half_tick() -> None:
     """ObserverMaster's pinger: every tickTime / 2."""
     made = World(1, 3, 1, loss=0.0, **MASTERS)
     made.record = True
@@ -67,31 +67,31 @@ def test_a_follower_looks_after_its_observers_every_half_tick() -> None:
     assert len(delays_ms) > 10 and set(delays_ms) == {100}
 
 
-def test_a_write_reaches_an_observer_of_a_follower_when_it_is_committed_and_not_before() -> None:
+def test_write_reaches_a_followers_observer_once_committed() -> None:
     made = world()
     made.record = True
     for i in (1, 2, 3, OBSERVER, OBSERVER):
         made.write(i)
     made.run_until(lambda: len(made.acknowledged) == 5 and made.converged())
-    told = list(packets(made, source(made)))
-    assert sum(isinstance(packet, Inform) for packet in told) == 5
-    assert not any(isinstance(packet, Proposal) for packet in told)
+    received = list(packets(made, source(made)))
+    assert sum(isinstance(packet, Inform) for packet in received) == 5
+    assert not any(isinstance(packet, Proposal) for packet in received)
 
 
-def test_a_write_that_the_follower_commits_before_the_leader_reaches_its_observer_at_once() -> None:
+def test_early_commit_of_a_follower_reaches_its_observer_at_once() -> None:
     made = world()
     master, leader = source(made), made.leader()
     assert leader is not None
     made.write(master)
     made.run_until(lambda: leader.peer.last_zxid == FIRST)
-    made.cut |= {(i, leader.id) for i in (1, 2, 3) if i != leader.id}  # No acknowledgement gets through.
+    made.cut |= {(i, leader.id) for i in (1, 2, 3) if i != leader.id}  # No acknowledgement reaches the leader.
     made.run_until(lambda: made.nodes[OBSERVER].app.last_applied == FIRST)
     assert made.acknowledged and leader.app.last_applied == 0
     made.cut.clear()
     made.run_until(made.converged)
 
 
-def test_a_sync_through_a_follower_sees_what_was_acknowledged_before_it() -> None:
+def test_sync_through_a_follower_sees_acknowledged_writes() -> None:
     made = world()
     for i in (1, 2, 3):
         made.write(i)
@@ -101,7 +101,7 @@ def test_a_sync_through_a_follower_sees_what_was_acknowledged_before_it() -> Non
     made.run_until(lambda: made.answered_syncs == 2)
 
 
-def test_sessions_at_an_observer_are_kept_alive_and_renewed_through_the_follower() -> None:
+def test_observers_sessions_are_renewed_through_the_follower() -> None:
     made = world()
     leader, here = made.leader(), made.nodes[OBSERVER]
     assert leader is not None
@@ -118,7 +118,7 @@ def test_sessions_at_an_observer_are_kept_alive_and_renewed_through_the_follower
 
 
 def _with_a_write_under_way(made: World) -> Any:
-    """The leader, which has proposed a first write that nobody acknowledges."""
+    """Return the leader, which has proposed a first write that no follower acknowledges."""
     leader = made.leader()
     assert leader is not None
     for i in {1, 2, 3} - {leader.id}:
@@ -129,8 +129,8 @@ def _with_a_write_under_way(made: World) -> Any:
 
 
 @pytest.mark.parametrize("options", [MASTERS, {}])
-def test_an_observer_knows_what_was_proposed_before_a_session_came_to_it(options: dict[str, bool]) -> None:
-    """Or what the session asked another server for last would answer what it asks for here first."""
+def test_observer_knows_proposals_before_a_session_moved_to_it(options: dict[str, bool]) -> None:
+    """Otherwise the session's last request to another server would answer its first request here."""
     made = World(1, 3, 1, loss=0.0, **options)
     made.start()
     made.run_until(made.settled)
@@ -141,9 +141,8 @@ def test_an_observer_knows_what_was_proposed_before_a_session_came_to_it(options
     assert here.app.revalidated_after == [FIRST] and here.app.last_applied == 0
 
 
-def test_an_observer_of_a_follower_knows_that_of_a_leader_which_does_not_say_it() -> None:
-    """ZooKeeper's answers to a question about a session carry no zxid; but what was proposed is in the follower's log
-    by then."""
+def test_followers_observer_knows_them_from_a_java_leader_too() -> None:
+    """ZooKeeper's replies to a session query have no zxid; but the follower's log contains the proposals by then."""
     made = world()
     leader, here = _with_a_write_under_way(made), made.nodes[OBSERVER]
     broadcast = leader.peer._core.role._broadcast
@@ -161,7 +160,7 @@ def _ask(node, session, made):
     return node.peer._finish()
 
 
-def test_an_observer_whose_follower_is_gone_goes_on_with_the_next_one() -> None:
+def test_observer_moves_to_the_next_follower_when_its_own_fails() -> None:
     made = world()
     made.write(1)
     made.run_until(made.converged)
@@ -174,7 +173,7 @@ def test_an_observer_whose_follower_is_gone_goes_on_with_the_next_one() -> None:
     made.run_until(lambda: len(made.acknowledged) == 2 and made.converged())
 
 
-def test_a_follower_that_stops_pinging_is_given_up_and_one_that_lost_its_leader_lets_go() -> None:
+def test_observer_leaves_silent_follower_and_is_closed_by_others() -> None:
     made = world()
     leader = made.leader()
     assert leader is not None
@@ -197,7 +196,7 @@ def test_a_follower_that_stops_pinging_is_given_up_and_one_that_lost_its_leader_
     ],
     ids=["no observer", "a later epoch", "a later membership"],
 )
-def test_an_observer_that_a_follower_cannot_serve_is_not_taken(info: FollowerInfo) -> None:
+def test_observer_that_a_follower_cannot_serve_is_rejected(info: FollowerInfo) -> None:
     made = world()
     follower, link = made.nodes[source(made)], LinkId(999)
     effects = follower.peer.on_link_accepted(made.instant(), link)
@@ -205,7 +204,7 @@ def test_an_observer_that_a_follower_cannot_serve_is_not_taken(info: FollowerInf
     assert [effect.link for effect in effects if isinstance(effect, CloseLink)] == [link]
 
 
-def test_an_observer_that_is_ahead_of_its_follower_is_not_cut_back() -> None:
+def test_observer_ahead_of_its_follower_is_not_truncated() -> None:
     made = world()
     follower, link = made.nodes[source(made)], LinkId(999)
     epoch = follower.peer.current_epoch
@@ -234,12 +233,12 @@ def storm(seed: int) -> World:
         if random.random() < 0.4:
             inject(made, random, random.choice(faults), ids)
         if random.random() < 0.35:
-            mend(made, random, ids)
+            repair(made, random, ids)
     return made
 
 
 @pytest.mark.parametrize("first", range(0, 8, 4))
-def test_faults_break_no_invariant_and_everything_converges_after_them(first: int) -> None:
+def test_invariants_hold_under_faults_and_peers_converge(first: int) -> None:
     for seed in range(first, first + 4):
         try:
             heal_and_converge(storm(seed))

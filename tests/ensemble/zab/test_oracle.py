@@ -1,4 +1,4 @@
-"""An ensemble of two with an oracle (oraclePath): somebody outside says that one of them may go on alone."""
+"""An ensemble of two with an oracle (oraclePath): an external service allows one of them to serve alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATIENCE_MS = 5_000
 
 
 class Pair(World):
-    """Two voters; `chosen` is the one of which the oracle says that it may go on alone, 0 for none."""
+    """Two voters; `chosen` is the server that the oracle allows to serve alone, 0 for none."""
 
     def __init__(self, seed: int, voters: int = 2) -> None:
         super().__init__(seed, voters, has_oracle=True)
@@ -27,10 +27,10 @@ class Pair(World):
 
     def choose(self, i: int) -> None:
         self.chosen = i
-        self.tell()
+        self.notify()
 
-    def tell(self) -> None:
-        """As each server's shell does: by and by."""
+    def notify(self) -> None:
+        """Deliver the oracle's answer to each server after a short random delay, as each server's shell does."""
         for i, node in self.nodes.items():
             if node.alive:
                 self.at(self.draw((1, TICK_MS // 2)), partial(self.deliver, node, node.life, partial(self._ask, i)))
@@ -40,7 +40,7 @@ class Pair(World):
 
     def start(self, *ids: int) -> None:
         super().start(*ids)
-        self.tell()
+        self.notify()
 
     def _check_answer(self, node: Node, answer: Answer) -> None:
         others = [other for other in self.nodes.values() if other.alive and other is not node and other.app.serving]
@@ -68,7 +68,7 @@ class Pair(World):
 
 
 def whole(seed: int) -> tuple[Pair, int, int]:
-    """A pair that serves and holds something; its leader and its follower."""
+    """Return a serving pair with some data: its leader and its follower."""
     pair = Pair(seed)
     pair.start()
     leader = pair.serve()
@@ -76,14 +76,14 @@ def whole(seed: int) -> tuple[Pair, int, int]:
     return pair, leader, 3 - leader
 
 
-def test_without_the_oracles_word_no_server_goes_on_alone() -> None:
+def test_server_does_not_serve_alone_without_the_oracle() -> None:
     pair, leader, follower = whole(1)
     pair.stop(follower)
     pair.run(3_000)
     assert pair.leader() is None and not pair.nodes[leader].app.serving
 
 
-def test_a_leader_with_the_oracles_word_goes_on_without_a_break() -> None:
+def test_leader_chosen_by_the_oracle_serves_without_a_break() -> None:
     pair, leader, follower = whole(2)
     pair.choose(leader)
     pair.run(TICK_MS)
@@ -109,7 +109,7 @@ def test_a_follower_that_the_oracle_chooses_takes_over() -> None:
     pair.write_some(follower)
 
 
-def test_a_server_that_returns_without_the_oracles_word_follows_and_is_given_everything() -> None:
+def test_server_that_returns_without_oracle_follows_and_syncs() -> None:
     pair, leader, follower = whole(4)
     pair.choose(follower)
     pair.stop(leader)
@@ -120,7 +120,7 @@ def test_a_server_that_returns_without_the_oracles_word_follows_and_is_given_eve
     assert pair.serve() == follower and len(pair.nodes[leader].app.entries) == 10
 
 
-def test_a_lone_survivor_that_loses_the_oracles_word_stops_within_two_ticks() -> None:
+def test_lone_survivor_that_loses_the_oracle_stops_in_two_ticks() -> None:
     pair, leader, follower = whole(5)
     pair.choose(leader)
     pair.stop(follower)
@@ -131,7 +131,7 @@ def test_a_lone_survivor_that_loses_the_oracles_word_stops_within_two_ticks() ->
     assert pair.leader() is None
 
 
-def test_while_both_servers_serve_both_must_have_what_is_acknowledged() -> None:
+def test_both_connected_servers_must_have_acknowledged_writes() -> None:
     pair, leader, follower = whole(6)
     pair.choose(leader)
     pair.run(TICK_MS)
@@ -147,7 +147,7 @@ def test_while_both_servers_serve_both_must_have_what_is_acknowledged() -> None:
     pair.run_until(lambda: len(pair.acknowledged) == before + 1, PATIENCE_MS)
 
 
-def test_three_voters_ask_no_oracle() -> None:
+def test_three_voters_ignore_the_oracle() -> None:
     trio = Pair(7, voters=3)
     trio.start()
     leader = trio.serve()
@@ -161,7 +161,7 @@ def test_three_voters_ask_no_oracle() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_each_of_two_servers_fails_in_turn_and_nothing_is_lost(seed: int) -> None:
-    """The driver sees to it that histories never part and that what was acknowledged stays."""
+    """The driver checks that histories never diverge and that acknowledged writes remain."""
     pair = Pair(100 + seed)
     pair.start()
     for _ in range(6):
@@ -180,7 +180,7 @@ def test_each_of_two_servers_fails_in_turn_and_nothing_is_lost(seed: int) -> Non
     assert all(zxid in held for zxid in pair.acknowledged)
 
 
-def test_a_survivor_is_a_quorum_and_both_count_where_both_are_heard() -> None:
+def test_survivor_is_a_quorum_but_both_count_while_connected() -> None:
     quorum = SurvivorQuorum(Quorum((1, 2)), PeerId(2))
     assert quorum.contains({PeerId(2)}) and not quorum.contains({PeerId(1)}) and quorum.voters == (1, 2)
     assert quorum.reached({PeerId(2): 7}) == 7
@@ -188,7 +188,7 @@ def test_a_survivor_is_a_quorum_and_both_count_where_both_are_heard() -> None:
     assert quorum.reached({PeerId(1): 5}) == -1
 
 
-def test_the_oracles_word_is_the_first_character_of_its_file(tmp_path: Path) -> None:
+def test_oracle_answer_is_the_first_character_of_its_file(tmp_path: Path) -> None:
     path = tmp_path / "oracle"
     assert not oracle_says(path)
     for text, agrees in (("1", True), ("1\n", True), ("0", False), ("", False), ("no", False)):

@@ -1,4 +1,4 @@
-"""How each message between peers is called, and what is told of it: in the words of ZooKeeper's Leader.java."""
+"""The name and description of each message between peers, with the names of ZooKeeper's Leader.java."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ CONTENTS: list[tuple[Packet, str, str, dict[str, object]]] = [
 
 
 @pytest.mark.parametrize(("packet", "phase", "name", "subject"), CONTENTS)
-def test_each_packet_has_zookeepers_name_and_says_what_it_is_about(
+def test_each_packet_has_zookeepers_name_and_its_subject(
     packet: Packet, phase: str, name: str, subject: dict[str, object]
 ) -> None:
     (content,) = packet_contents(packet)
     assert (content.group, content.kind, content.subject) == (phase, name, subject)
 
 
-def test_proposals_that_are_joined_are_as_many_messages() -> None:
+def test_joined_proposals_are_separate_messages() -> None:
     contents = list(packet_contents(Proposal([txn(1, 1), txn(1, 2)])))
     assert [(content.group, content.kind, content.subject["zxid"]) for content in contents] == [
         ("broadcast", "PROPOSAL", "0x100000001"),
@@ -86,7 +86,7 @@ def test_proposals_that_are_joined_are_as_many_messages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("op", "body", "told"),
+    ("op", "body", "subject"),
     [
         (OpCode.DELETE, DeleteTxn("/a"), {"op": "delete", "path": "/a"}),
         (OpCode.ERROR, ErrorTxn(-101), {"op": "error"}),
@@ -99,21 +99,21 @@ def test_proposals_that_are_joined_are_as_many_messages() -> None:
         ),
     ],
 )
-def test_a_transaction_is_told_with_the_znodes_that_it_changes(
-    op: OpCode, body: object, told: dict[str, object]
+def test_transaction_is_described_with_the_znodes_it_changes(
+    op: OpCode, body: object, subject: dict[str, object]
 ) -> None:
     whole = Txn(SessionId(0x1F), 1, Z, 0, op, body)  # type: ignore[arg-type]
-    assert txn_subject(whole) == {"zxid": "0x30000001a", "session": "0x1f", **told}
+    assert txn_subject(whole) == {"zxid": "0x30000001a", "session": "0x1f", **subject}
 
 
-def test_of_many_znodes_the_first_are_told_and_how_many_there_are() -> None:
+def test_many_znodes_are_shortened_to_the_first_and_a_count() -> None:
     paths = [f"/{n}" for n in range(LISTED_MAX + 1)]
     body = CloseSessionTxn(paths)
     subject = txn_subject(Txn(SessionId(1), 1, Z, 0, OpCode.CLOSE_SESSION, body))
     assert (subject["names"], subject["count"]) == (paths[:-1], LISTED_MAX + 1)
 
 
-def test_a_notification_tells_its_senders_state_and_vote() -> None:
+def test_notification_is_described_with_sender_state_and_vote() -> None:
     content = notification_content(Notification(PeerState.LEADING, Vote(PeerId(3), Zxid(0x1A), Epoch(5)), 7))
     assert (content.group, content.kind) == ("election", "Notification")
     assert content.subject == {"state": "LEADING", "round": 7, "vote": 3, "zxid": "0x1a", "epoch": 5}

@@ -1,4 +1,4 @@
-"""What a quorum is: majorities, hierarchies with weights, and both of two memberships; and how they read as text."""
+"""Quorums: majorities, hierarchies with weights, and joint quorums of two memberships; and their text form."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_majority_is_more_than_half_of_the_voters(size: int, needed: int) -> N
     assert quorum.reached({PeerId(99): 5}) == -1
 
 
-def test_a_hierarchy_wants_most_of_most_groups() -> None:
+def test_hierarchy_requires_majorities_of_most_groups() -> None:
     assert NINE.contains(ids(1, 2, 4, 5))
     assert not NINE.contains(ids(1, 2, 3, 4, 7))
     assert NINE.reached({PeerId(i): i for i in range(1, 10)}) == 5
@@ -69,7 +69,7 @@ def test_any_two_quorums_share_a_server(quorum: QuorumSystem) -> None:
     assert all(one & other for one in quorums for other in quorums)
 
 
-def test_a_server_without_weight_is_never_preferred_and_never_in_the_way() -> None:
+def test_server_without_weight_is_never_preferred_or_needed() -> None:
     light, heavy = Vote(PeerId(4), Zxid(9), Epoch(2)), Vote(PeerId(2), Zxid(1), Epoch(1))
     assert not preferred(light, heavy, WEIGHTED)
     assert preferred(heavy, light, WEIGHTED)
@@ -87,7 +87,7 @@ weight.2=1
 version=10000000a"""
 
 
-def test_a_membership_reads_and_writes_zookeepers_text() -> None:
+def test_membership_round_trips_zookeepers_text() -> None:
     membership = Membership.parse(HIERARCHY)
     assert (membership.voters, membership.observers, membership.version) == ((1, 2), (3,), 0x10000000A)
     assert membership.text == HIERARCHY
@@ -109,7 +109,7 @@ def test_a_membership_reads_and_writes_zookeepers_text() -> None:
         ("server.1=a:1:2\nversion=q", "hexadecimal"),
     ],
 )
-def test_a_membership_that_cannot_be_is_one_clear_line(text: str, message: str) -> None:
+def test_invalid_membership_is_one_clear_line(text: str, message: str) -> None:
     with pytest.raises(BadMembership, match=message):
         Membership.parse(text)
 
@@ -122,7 +122,7 @@ def membership_text(size: int, extra: str) -> str:
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 7])
-def test_ensembles_of_any_size_elect_commit_and_survive_a_minority(size: int) -> None:
+def test_ensembles_of_any_size_survive_a_lost_minority(size: int) -> None:
     world = World(size, voters=size)
     world.start()
     world.run_until(world.settled)

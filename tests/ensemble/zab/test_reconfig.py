@@ -1,4 +1,4 @@
-"""The ensemble changes while it runs: joint quorums, hand-over, joiners, and what survives crashes in between."""
+"""The ensemble changes while it runs: joint quorums, hand-over, joiners, and the state that survives crashes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def leader_of(world: World) -> Node:
 
 
 def reconfigure(world: World, joining: str = "", leaving: str = "", members: str = "") -> Membership:
-    """Ask the leader, and wait for the answer."""
+    """Send a reconfig to the leader, and wait for the reply."""
     leader, known = leader_of(world), len(world.acknowledged)
     world.reconfigure(leader.id, joining, leaving, members)
     world.run_until(lambda: len(world.acknowledged) > known)
@@ -72,7 +72,7 @@ def write(world: World, i: int | None = None) -> None:
     world.run_until(lambda: len(world.acknowledged) > known)
 
 
-def everybody_knows(world: World, membership: Membership) -> bool:
+def all_know(world: World, membership: Membership) -> bool:
     return all(n.peer.membership.text == membership.text for n in world.nodes.values() if n.alive)
 
 
@@ -81,13 +81,13 @@ def test_a_first_membership_gets_the_version_of_the_first_epoch() -> None:
     leader = leader_of(world)
     assert leader.peer.membership.version == make_zxid(leader.peer.current_epoch, 0)
     assert leader.app.membership == (leader.peer.membership.text, leader.peer.membership.version)
-    world.run_until(lambda: everybody_knows(world, leader.peer.membership))
+    world.run_until(lambda: all_know(world, leader.peer.membership))
     world.stop(leader.id)
     world.run_until(world.settled)
-    assert everybody_knows(world, leader.peer.membership), "later leaders keep it"
+    assert all_know(world, leader.peer.membership), "later leaders keep it"
 
 
-def test_a_membership_that_is_in_force_is_not_put_in_force_again() -> None:
+def test_active_membership_is_not_activated_again() -> None:
     world = ensemble(1)
     leader = leader_of(world)
     known = len(leader.disk.log), leader.peer.membership
@@ -104,10 +104,10 @@ def test_without_reconfig_enabled_no_membership_changes() -> None:
     world.reconfigure(leader.id, joining=line(4, "observer"))
     world.run_until(lambda: bool(leader.app.refusals))
     assert leader.app.refusals == [ErrorCode.RECONFIG_DISABLED]
-    assert everybody_knows(world, Membership.parse(text(line(1), line(2), line(3))))
+    assert all_know(world, Membership.parse(text(line(1), line(2), line(3))))
 
 
-def test_a_spare_server_follows_without_a_vote_until_it_is_made_a_voter() -> None:
+def test_spare_server_follows_without_a_vote_until_added() -> None:
     world = ensemble(2, spares=2)
     world.start(4, 5)
     world.run_until(world.settled)
@@ -122,7 +122,7 @@ def test_a_spare_server_follows_without_a_vote_until_it_is_made_a_voter() -> Non
     world.run_until(world.settled)
     membership = reconfigure(world, joining=f"{line(4)},{line(5)}")
     assert membership.voters == (1, 2, 3, 4, 5)
-    world.run_until(lambda: everybody_knows(world, membership))
+    world.run_until(lambda: all_know(world, membership))
     leader = leader_of(world)
     for i in [i for i in (1, 2, 3) if i != leader.id]:
         world.stop(i)
@@ -130,7 +130,7 @@ def test_a_spare_server_follows_without_a_vote_until_it_is_made_a_voter() -> Non
 
 
 @pytest.mark.parametrize("silent", ["the old members", "the new members"])
-def test_from_its_proposal_on_everything_needs_both_quorums(silent: str) -> None:
+def test_everything_after_a_reconfig_proposal_needs_both_quorums(silent: str) -> None:
     world = ensemble(3, spares=2)
     world.start(4, 5)
     world.run_until(world.settled)
@@ -160,8 +160,8 @@ def test_one_reconfiguration_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("asks_a_follower", [False, True], ids=["at-the-leader", "at-a-follower"])
-def test_what_was_proposed_before_a_change_came_into_force_needs_both_quorums_still(asks_a_follower: bool) -> None:
-    """A follower that is a quorum with its leader may not commit it by itself, either."""
+def test_proposals_before_a_reconfig_need_both_quorums(asks_a_follower: bool) -> None:
+    """A follower that forms a quorum with its leader cannot commit the write by itself, either."""
     world = ensemble(3, spares=2)
     world.start(4, 5)
     world.run_until(world.settled)
@@ -182,8 +182,9 @@ def test_what_was_proposed_before_a_change_came_into_force_needs_both_quorums_st
     write(world)
 
 
-def test_members_of_a_change_that_are_ahead_of_every_member_in_force_keep_nobody_from_leading() -> None:
-    """They may not stand for election, and their promises are needed: what nobody else has is not committed."""
+def test_new_members_ahead_of_all_old_ones_do_not_block_election() -> None:
+    """New members cannot become leader, but their acknowledgements are needed: their extra transactions are
+    uncommitted."""
     world = ensemble(3, spares=2)
     world.start(4, 5)
     world.run_until(world.settled)
@@ -208,15 +209,16 @@ def test_members_of_a_change_that_are_ahead_of_every_member_in_force_keep_nobody
 
 
 def as_zookeepers_leader(core: Core, peer: LearnerLink, newleader_zxid: Zxid, membership: Membership) -> None:
-    """What is proposed, and then the membership that the leader has seen last, in force or not."""
+    """Send the proposals, and then the membership that the leader has seen last, active or not."""
     core.send(peer.link, Proposal(tuple(core.pending)))
     peer.step = Step.SYNCING
     core.send(peer.link, NewLeader(newleader_zxid, core.reconfiguration.last_seen.text))
 
 
 @pytest.mark.parametrize("names_what_it_has_seen", [False, True], ids=["ours", "zookeepers"])
-def test_who_comes_back_while_a_membership_is_proposed_does_not_put_it_in_force(names_what_it_has_seen: bool) -> None:
-    """Else it would tell its fellows of it, and they would be a quorum of the new members beside one of the old."""
+def test_returning_server_does_not_activate_proposed_reconfig(names_what_it_has_seen: bool) -> None:
+    """Otherwise it would send it to other servers, and they would form a quorum of new members next to one of old
+    members."""
     world = ensemble(3, spares=3)
     world.start(4, 5, 6)
     world.run_until(world.settled)
@@ -231,15 +233,15 @@ def test_who_comes_back_while_a_membership_is_proposed_does_not_put_it_in_force(
         world.break_link(leader.id, 4)
         world.run_until(lambda: not world.nodes[4].app.serving)
         world.run(300)
-    assert everybody_knows(world, before), "nobody has committed it"
+    assert all_know(world, before), "nobody has committed it"
     assert world.nodes[4].app.serving and isinstance(world.nodes[4].peer.quorum, JointQuorum)
     world.stop(leader.id)
     world.run_until(world.settled)
-    assert leader_of(world).id in old and everybody_knows(world, before)
+    assert leader_of(world).id in old and all_know(world, before)
 
 
-def test_what_is_proposed_comes_behind_what_is_in_force() -> None:
-    """Of two memberships that a ZooKeeper learner hears of, the later is the one that it has seen last."""
+def test_proposed_membership_is_sent_after_the_active_one() -> None:
+    """A ZooKeeper learner uses the later of two memberships that it receives as the last one seen."""
     world = ensemble(3)
     leader, before = leader_of(world), leader_of(world).peer.membership
     back = next(i for i in (1, 2, 3) if i != leader.id)
@@ -252,16 +254,16 @@ def test_what_is_proposed_comes_behind_what_is_in_force() -> None:
         world.break_link(leader.id, back)
         world.run_until(lambda: not world.nodes[back].app.serving)
         world.run(100)
-    told = [effect for _, node, effect in world.sent if node == leader.id and isinstance(effect, SendPackets)]
-    packets = next(each.packets for each in told if any(isinstance(packet, NewLeader) for packet in each.packets))
+    sends = [effect for _, node, effect in world.sent if node == leader.id and isinstance(effect, SendPackets)]
+    packets = next(each.packets for each in sends if any(isinstance(packet, NewLeader) for packet in each.packets))
     at = [isinstance(packet, NewLeader) for packet in packets].index(True)
     assert packets[at].config == before.text
     assert [type(packet) for packet in packets[at:]] == [NewLeader, Proposal]
 
 
 @pytest.mark.parametrize("at_a_follower", [False, True], ids=["at-the-leader", "at-a-follower"])
-def test_an_observer_that_comes_back_is_no_voter_by_what_is_only_proposed(at_a_follower: bool) -> None:
-    """It hears of nothing that is not committed: only the word of whom it learns from can mislead it."""
+def test_returning_observer_gets_no_vote_by_proposed_reconfig(at_a_follower: bool) -> None:
+    """It receives only committed transactions: only the message of its own leader or follower can mislead it."""
     masters = {"observes_followers": at_a_follower, "serves_observers": at_a_follower}
     world = ensemble(3, observers=1, spares=2, **masters)
     world.start(5, 6)
@@ -275,7 +277,7 @@ def test_an_observer_that_comes_back_is_no_voter_by_what_is_only_proposed(at_a_f
         world.break_link(i, 4)
     world.run_until(lambda: not world.nodes[4].app.serving)
     world.run_until(lambda: world.nodes[4].app.serving, 500)
-    assert everybody_knows(world, before)
+    assert all_know(world, before)
 
 
 def test_a_new_membership_needs_a_quorum_in_sync() -> None:
@@ -286,7 +288,7 @@ def test_a_new_membership_needs_a_quorum_in_sync() -> None:
     assert leader.app.refusals == [ErrorCode.NEW_CONFIG_NO_QUORUM]
 
 
-def test_a_leader_that_leaves_hands_over_and_follows_without_a_vote() -> None:
+def test_removed_leader_hands_over_and_follows_without_a_vote() -> None:
     world = ensemble(6)
     leader = leader_of(world)
     others = tuple(i for i in (1, 2, 3) if i != leader.id)
@@ -302,7 +304,7 @@ def test_a_leader_that_leaves_hands_over_and_follows_without_a_vote() -> None:
     write(world)
 
 
-def test_the_designated_leader_is_the_one_that_logged_most() -> None:
+def test_designated_leader_has_the_longest_log() -> None:
     world = ensemble(7, voters=5)
     leader = leader_of(world)
     slow = max(i for i in range(1, 6) if i != leader.id)
@@ -319,7 +321,7 @@ def test_observers_become_voters_and_voters_observers(seed: int) -> None:
     demoted = next(i for i in (1, 2, 3) if i != leader.id)
     membership = reconfigure(world, joining=f"{line(4)},{line(demoted, 'observer')}")
     assert (4 in membership.voters, membership.observers) == (True, (demoted,))
-    world.run_until(lambda: world.settled() and everybody_knows(world, membership))
+    world.run_until(lambda: world.settled() and all_know(world, membership))
     states = {n.id: n.peer.state.name for n in world.nodes.values()}
     assert states[demoted] == "OBSERVING" and states[4] in ("FOLLOWING", "LEADING")
     world.stop(demoted)
@@ -352,8 +354,8 @@ def test_a_server_without_weight_is_not_designated() -> None:
 
 
 @pytest.mark.parametrize("voters", [1, 2])
-def test_a_leader_at_a_new_address_that_is_all_there_is_leads_on(voters: int) -> None:
-    """There is nobody to give way to; and what it has logged, it finds again at every start."""
+def test_lone_leader_at_a_new_address_stays_leader(voters: int) -> None:
+    """There is no server to hand over to; and it finds its logged transactions again at every start."""
     world = ensemble(9, voters, standalone_enabled=False)
     leader = leader_of(world)
     membership = reconfigure(world, members=line(leader.id, host="elsewhere"))
@@ -365,7 +367,7 @@ def test_a_leader_at_a_new_address_that_is_all_there_is_leads_on(voters: int) ->
     assert leader.peer.membership == membership
 
 
-def test_a_server_that_missed_it_hears_of_it_in_an_election() -> None:
+def test_server_that_missed_a_reconfig_learns_it_in_an_election() -> None:
     world = ensemble(10, voters=5)
     leader = leader_of(world)
     away = next(i for i in range(1, 6) if i != leader.id)
@@ -374,18 +376,18 @@ def test_a_server_that_missed_it_hears_of_it_in_an_election() -> None:
     world.run_until(world.settled)
     membership = reconfigure(world, leaving=str(left))
     world.start(away)
-    world.run_until(lambda: world.settled() and everybody_knows(world, membership))
-    assert everybody_knows(world, membership)
+    world.run_until(lambda: world.settled() and all_know(world, membership))
+    assert all_know(world, membership)
 
 
-def test_a_server_with_a_newer_membership_is_not_led_by_an_older_one() -> None:
-    """Two of five that missed the change are a quorum of nothing, and must not take others with them."""
+def test_server_with_newer_membership_rejects_an_older_leader() -> None:
+    """Two of five servers that missed the change form no quorum, and must not mislead others."""
     world = ensemble(11, voters=3, spares=2)
     world.start(4, 5)
     world.run_until(world.settled)
     leader = leader_of(world)
-    behind = [i for i in (1, 2, 3) if i != leader.id]
-    world.cut_off(leader.id, behind[0])
+    lagging = [i for i in (1, 2, 3) if i != leader.id]
+    world.cut_off(leader.id, lagging[0])
     membership = reconfigure(world, members=",".join((line(leader.id), line(4), line(5))))
     world.run_until(
         lambda: all(world.nodes[i].peer.membership.version == membership.version for i in (leader.id, 4, 5))
@@ -402,7 +404,7 @@ def test_a_server_with_a_newer_membership_is_not_led_by_an_older_one() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_an_open_reconfiguration_is_completed_by_the_next_leader(seed: int) -> None:
-    """Everybody has logged it and loses power before it is committed: it is on every disk, and comes true."""
+    """All servers log it and lose power before it is committed: it is on every disk, and will be committed."""
     world = ensemble(20 + seed, voters=3, spares=1)
     world.start(4)
     world.run_until(world.settled)
@@ -422,13 +424,13 @@ def test_an_open_reconfiguration_is_completed_by_the_next_leader(seed: int) -> N
         world.stop(i, power=True)
     world.start(1, 2, 3, 4)
     world.run_until(lambda: world.settled() and 4 in leader_of(world).peer.membership.voters)
-    world.run_until(lambda: everybody_knows(world, leader_of(world).peer.membership))
+    world.run_until(lambda: all_know(world, leader_of(world).peer.membership))
     assert all(n.disk.next_membership is None for n in world.nodes.values() if not n.queue)
 
 
-def test_a_reign_whose_quorum_ends_with_the_change_that_it_completes_names_that_change() -> None:
-    """An observer that is a voter of what an earlier leader left open makes the epoch by its promise.  Where it has not
-    come back as a voter when the leader looks, nobody was lost: it is the membership that became another one."""
+def test_resignation_after_a_completed_reconfig_names_it() -> None:
+    """The epoch needs the acknowledgement of an observer that the uncommitted membership makes a voter. If it has not
+    returned as a voter when the leader checks, no voter was lost: the membership has changed."""
     world = ensemble(31, voters=3, observers=1)
     leader = leader_of(world)
     stays, leaves = (i for i in (1, 2, 3) if i != leader.id)
@@ -450,7 +452,7 @@ def test_a_reign_whose_quorum_ends_with_the_change_that_it_completes_names_that_
     write(world)
 
 
-def test_a_reconfiguration_that_nobody_else_logged_is_taken_back() -> None:
+def test_reconfig_logged_by_its_leader_alone_is_undone() -> None:
     world = ensemble(30, voters=3)
     leader = leader_of(world)
     world.isolate(leader.id)
@@ -465,7 +467,7 @@ def test_a_reconfiguration_that_nobody_else_logged_is_taken_back() -> None:
 
 
 def stir(seed: int) -> World:
-    """Servers come and go, alone and many at once, under faults; the driver checks every leader, commit and answer."""
+    """Servers start and stop, alone or together, under faults; the driver checks all leaders, commits and replies."""
     world = ensemble(100 + seed, voters=3, spares=2)
     world.start(4, 5)
     random = world.random
@@ -508,16 +510,16 @@ def change(world: World, leader: Node) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_servers_come_and_go_under_faults_and_nothing_is_lost(seed: int) -> None:
+def test_reconfigs_under_faults_lose_no_acknowledged_write(seed: int) -> None:
     stir(seed)
 
 
-# ---- planted bugs ---------------------------------------------------------------------------------------------------
+# ------ injected bugs ------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def only_the_old_members_decide() -> Iterator[None]:
-    """A change is in force before a quorum of the new members has logged it."""
+    """Activate a change before a quorum of the new members has logged it."""
 
     def contains(self: JointQuorum, peers: Any) -> bool:
         return self._first.contains(peers)
@@ -531,7 +533,7 @@ def only_the_old_members_decide() -> Iterator[None]:
 
 @contextmanager
 def memberships_are_forgotten_in_a_restart() -> Iterator[None]:
-    """Neither the one in force nor the one proposed is on disk."""
+    """Keep neither the active membership nor the proposed one on disk."""
     to_disk = Core.to_disk
 
     def forgetful(self: Core, effect: Effect) -> None:
@@ -544,7 +546,7 @@ def memberships_are_forgotten_in_a_restart() -> Iterator[None]:
 
 @contextmanager
 def a_proposed_membership_is_in_force_at_once() -> Iterator[None]:
-    """What is logged counts, before a quorum of the old members has it: the ensemble can part in two."""
+    """Activate a logged membership before a quorum of the old members has it: the ensemble can split in two."""
 
     def see(self: Reconfiguration, membership: Membership) -> None:
         if membership.version > self.current.version:
@@ -556,7 +558,7 @@ def a_proposed_membership_is_in_force_at_once() -> Iterator[None]:
 
 @contextmanager
 def a_leader_that_left_goes_on() -> Iterator[None]:
-    """The leader that handed over does not know that its reign is over, and commits on."""
+    """Let a leader that has handed over continue to lead and to commit."""
     activate = Handover._activate
 
     def stays(self: Handover, membership: Membership, logged: Any) -> PeerId:
@@ -569,22 +571,22 @@ def a_leader_that_left_goes_on() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("plant", "first_seed", "shows"),
+    ("bug", "first_seed", "shows"),
     [
         (only_the_old_members_decide, 0, "was acknowledged, but is not durable on a quorum"),
         (memberships_are_forgotten_in_a_restart, 195, "was acknowledged, but is not durable on a quorum"),
         (a_proposed_membership_is_in_force_at_once, 45, "not reached within 30000 ms"),
     ],
-    ids=lambda plant: getattr(plant, "__name__", None),
+    ids=lambda bug: getattr(bug, "__name__", None),
 )
-def test_a_planted_bug_is_found(plant: Callable[[], AbstractContextManager[None]], first_seed: int, shows: str) -> None:
-    """The search begins near a seed that finds it: 1, 200 and 48."""
-    with plant(), pytest.raises(AssertionError, match=shows):
+def test_injected_bug_is_found(bug: Callable[[], AbstractContextManager[None]], first_seed: int, shows: str) -> None:
+    """The search starts near a seed that finds the bug: 1, 200 and 48."""
+    with bug(), pytest.raises(AssertionError, match=shows):
         for seed in range(first_seed, first_seed + 150):
             stir(seed)
 
 
-def test_a_leader_that_does_not_give_way_is_found() -> None:
-    """No seed shows it: its learners leave it, and it leads again.  At a new address it must not."""
+def test_leader_that_does_not_hand_over_is_found() -> None:
+    """No seed shows the bug: its learners leave it, and it leads again. At a new address it cannot."""
     with a_leader_that_left_goes_on(), pytest.raises(AssertionError, match="not reached within 30000 ms"):
         test_a_leader_at_a_new_address_hands_over()

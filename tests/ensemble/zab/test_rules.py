@@ -1,4 +1,4 @@
-"""The rules of ZooKeeper's learner protocol that keep histories safe, one by one, and the bugs that broke them."""
+"""The rules of ZooKeeper's learner protocol that keep histories safe, and the bugs that broke each of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from zabka.ensemble.zab.messages import (
 from zabka.ensemble.zab.role import Phase
 from zabka.journal.events import LeaderEstablished, LearnerSynced, PeerProtocolBroken, TxnLogTruncated
 
-# -- discovery: an epoch is promised once it is durable
+# -- discovery: an epoch is acknowledged once it is durable
 
 
 def test_ackepoch_waits_until_the_accepted_epoch_is_durable() -> None:
@@ -51,11 +51,11 @@ def test_ackepoch_waits_until_the_accepted_epoch_is_durable() -> None:
     assert solo.packets(solo.flush()) == [AckEpoch(Zxid(0), 0)]
 
 
-def test_leaderinfo_waits_until_the_leaders_own_accepted_epoch_is_durable() -> None:
+def test_leaderinfo_waits_for_the_durable_accepted_epoch() -> None:
     solo = Solo(id=3)
     solo.start()
-    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
-    solo.hear(2, PeerState.LOOKING, (3, 0, 0))
+    solo.receive_vote(1, PeerState.LOOKING, (3, 0, 0))
+    solo.receive_vote(2, PeerState.LOOKING, (3, 0, 0))
     solo.do(solo.peer.on_link_accepted(solo.now, LINK))
     assert not solo.packets(solo.packet(FollowerInfo(Epoch(6), PeerId(1))))
     assert solo.packets(solo.flush()) == [LeaderInfo(Epoch(7))]
@@ -74,7 +74,7 @@ def test_a_lower_epoch_than_accepted_is_refused() -> None:
     assert not any(isinstance(p, AckEpoch) for p in solo.packets())
 
 
-def test_the_vote_and_ackepoch_name_the_last_logged_transaction_not_the_last_committed() -> None:
+def test_vote_and_ackepoch_name_the_last_logged_transaction() -> None:
     """ZOOKEEPER-2845."""
     solo = synced_follower()
     solo.packet(Proposal([txn(1, 1)]))
@@ -92,7 +92,7 @@ def test_the_vote_and_ackepoch_name_the_last_logged_transaction_not_the_last_com
 # -- NEWLEADER is acknowledged once the history and then the epoch are durable
 
 
-def test_newleader_is_acknowledged_after_history_then_current_epoch_are_durable() -> None:
+def test_newleader_ack_follows_durable_history_and_epoch() -> None:
     """ZOOKEEPER-3911, 4643, 4646: the order on the disk is log, barrier, currentEpoch, barrier, and only then ACK."""
     solo = Solo()
     solo.follow()
@@ -114,7 +114,7 @@ def test_newleader_is_acknowledged_after_history_then_current_epoch_are_durable(
     assert synced == [LearnerSynced(1, 3, 1, "DIFF", 0, make_zxid(1, 2))]
 
 
-def test_a_leader_counts_itself_after_its_own_current_epoch_is_durable() -> None:
+def test_leader_counts_itself_once_its_current_epoch_is_durable() -> None:
     solo = Solo(id=3)
     solo.lead()
     solo.packet(AckEpoch(Zxid(0), 0))
@@ -125,8 +125,8 @@ def test_a_leader_counts_itself_after_its_own_current_epoch_is_durable() -> None
     assert next(e.event for e in solo.of(Emit) if isinstance(e.event, LeaderEstablished)).quorum == [1, 3]
 
 
-def test_a_leader_whose_learner_has_gone_before_it_was_established_waits_for_another() -> None:
-    """Found by `zabka explore` in scope of two crashes: it would have served until its next tick, alone."""
+def test_leader_that_loses_its_only_learner_waits_for_another() -> None:
+    """Found by `zabka explore` in scope of two crashes: it would have served alone until its next tick."""
     solo = Solo(id=3)
     solo.lead()
     solo.packet(AckEpoch(Zxid(0), 0))
@@ -140,14 +140,14 @@ def test_a_leader_whose_learner_has_gone_before_it_was_established_waits_for_ano
 # -- a proposal is acknowledged, and counted, once it is durable
 
 
-def test_a_proposal_is_acknowledged_after_it_is_durable_and_once_a_turn_is_one_barrier() -> None:
+def test_proposals_of_a_turn_are_acked_after_one_barrier() -> None:
     solo = synced_follower()
     effects = solo.packet(Proposal([txn(1, 1)]))
     assert [type(e) for e in effects] == [Append, Barrier]
     assert solo.packets(solo.flush()) == [Ack(make_zxid(1, 1))]
 
 
-def test_proposals_before_uptodate_are_logged_and_acknowledged_after_newleaders_ack() -> None:
+def test_proposals_before_uptodate_are_acked_after_newleader() -> None:
     """ZOOKEEPER-4685, 4394: a proposal before NEWLEADER, its commit after it."""
     solo = Solo()
     solo.follow()
@@ -172,10 +172,10 @@ def test_a_leader_counts_its_own_log_after_its_own_fsync() -> None:
     assert solo.packets()[-2:] == [Proposal(solo.of(Append)[-1].txns), Commit(make_zxid(1, 1))]
 
 
-# -- SNAP and TRUNC happen altogether or not at all
+# -- SNAP and TRUNC are atomic
 
 
-def test_a_snap_that_breaks_off_before_newleader_leaves_no_trace() -> None:
+def test_interrupted_snap_before_newleader_changes_no_state() -> None:
     """ZOOKEEPER-3642."""
     solo = Solo(log=[txn(1, 1)], epochs=(1, 1))
     solo.follow(epoch=2)
@@ -187,8 +187,8 @@ def test_a_snap_that_breaks_off_before_newleader_leaves_no_trace() -> None:
     assert not solo.of(SaveSnapshot) and len(solo.disk.log) == 1
 
 
-def test_a_snap_replaces_everything_in_one_go_with_what_was_committed_meanwhile() -> None:
-    """ZOOKEEPER-3104: the acknowledged state holds the snapshot and the transactions behind it."""
+def test_snap_replaces_all_state_together_with_its_commits() -> None:
+    """ZOOKEEPER-3104: the acknowledged state contains the snapshot and the transactions after it."""
     solo = Solo(log=[txn(1, 1)], epochs=(1, 1))
     solo.follow(epoch=2)
     for packet in (
@@ -205,7 +205,7 @@ def test_a_snap_replaces_everything_in_one_go_with_what_was_committed_meanwhile(
     assert [t.zxid for t in solo.recovered().txns] == [make_zxid(2, 1)]
 
 
-def test_a_trunc_that_breaks_off_before_newleader_leaves_memory_and_disk_equal() -> None:
+def test_interrupted_trunc_leaves_memory_and_disk_equal() -> None:
     """ZOOKEEPER-5094: what follows TRUNC is not applied to memory alone."""
     solo = Solo(log=[txn(1, 1), txn(1, 2), txn(1, 3)], epochs=(1, 1))
     solo.follow(epoch=2)
@@ -222,7 +222,7 @@ def test_a_trunc_that_breaks_off_before_newleader_leaves_memory_and_disk_equal()
     assert events == [TxnLogTruncated(make_zxid(1, 3), make_zxid(1, 1))]
 
 
-def test_a_link_lost_during_a_truncation_waits_for_the_disk_before_the_next_vote() -> None:
+def test_link_lost_during_a_truncation_delays_the_next_vote() -> None:
     solo = Solo(log=[txn(1, 1), txn(1, 2)], epochs=(1, 1))
     solo.follow(epoch=2)
     solo.packet(Trunc(make_zxid(1, 1)))
@@ -232,8 +232,8 @@ def test_a_link_lost_during_a_truncation_waits_for_the_disk_before_the_next_vote
     assert solo.peer.round == 2 and solo.peer.last_zxid == make_zxid(1, 1)
 
 
-def test_a_log_that_cannot_be_cut_back_asks_for_a_snapshot_and_loses_nothing_before_it_has_one() -> None:
-    """A snapshot taken from a leader that was never established may hold more than later leaders have."""
+def test_log_that_cannot_be_truncated_requests_a_snapshot() -> None:
+    """A snapshot taken from a leader that was never established can contain more than later leaders have."""
     solo = Solo(snapshot=tree(txn(1, 8), txn(1, 9)), epochs=(2, 1))
     solo.follow(epoch=3)
     assert solo.packets()[-1] == AckEpoch(make_zxid(1, 9), 1)
@@ -250,7 +250,7 @@ def test_a_log_that_cannot_be_cut_back_asks_for_a_snapshot_and_loses_nothing_bef
     assert solo.peer.last_zxid == make_zxid(1, 8) and solo.packets(link=LinkId(9))[-1] == Ack(make_zxid(3, 0))
 
 
-def test_an_empty_leader_may_cut_a_learner_back_to_nothing() -> None:
+def test_empty_leader_can_truncate_a_learner_to_nothing() -> None:
     solo = Solo(snapshot=tree(txn(1, 1)), epochs=(2, 1))
     solo.follow(epoch=3)
     solo.packet(Trunc(Zxid(0)))
@@ -260,10 +260,10 @@ def test_an_empty_leader_may_cut_a_learner_back_to_nothing() -> None:
     assert solo.peer.last_zxid == 0 and solo.packets()[-1] == Ack(make_zxid(3, 0))
 
 
-# -- behind a synchronisation comes all that is outstanding
+# -- all outstanding proposals follow a synchronisation
 
 
-def test_a_learner_gets_every_outstanding_proposal_behind_its_synchronisation() -> None:
+def test_learner_gets_all_outstanding_proposals_after_its_sync() -> None:
     solo = established_leader()
     solo.packet(request(1))
     solo.packet(request(2))
@@ -272,24 +272,24 @@ def test_a_learner_gets_every_outstanding_proposal_behind_its_synchronisation() 
     solo.packet(FollowerInfo(Epoch(0), PeerId(2)), other)
     solo.packet(AckEpoch(Zxid(0), 0), other)
     solo.packet(request(3))
-    said = solo.packets(link=other)
-    zxids = [t.zxid for p in said if isinstance(p, Proposal) for t in p.txns]
+    sent = solo.packets(link=other)
+    zxids = [t.zxid for p in sent if isinstance(p, Proposal) for t in p.txns]
     assert zxids == [make_zxid(1, 1), make_zxid(1, 2), make_zxid(1, 3)]
-    assert [type(p).__name__ for p in said] == ["LeaderInfo", "Diff", "Proposal", "NewLeader", "Proposal"]
+    assert [type(p).__name__ for p in sent] == ["LeaderInfo", "Diff", "Proposal", "NewLeader", "Proposal"]
 
 
 # -- a history without gaps
 
 
 @pytest.mark.parametrize("bad", [txn(1, 2), txn(2, 1), txn(1, 0)])
-def test_a_gap_in_the_history_drops_the_leader(bad: object) -> None:
+def test_gap_in_the_history_leaves_the_leader(bad: object) -> None:
     solo = synced_follower()
     solo.packet(Proposal([bad]))  # type: ignore[arg-type]
     assert solo.peer.state is PeerState.LOOKING and not solo.of(Append)
     assert any(isinstance(e.event, PeerProtocolBroken) for e in solo.of(Emit))
 
 
-def test_a_commit_that_is_not_the_oldest_pending_drops_the_leader() -> None:
+def test_commit_out_of_order_leaves_the_leader() -> None:
     solo = synced_follower()
     solo.packet(Proposal([txn(1, 1)]))
     solo.packet(Proposal([txn(1, 2)]))
@@ -307,18 +307,18 @@ def test_a_disk_with_a_hole_or_mixed_up_epochs_stops_the_peer() -> None:
         assert [type(e) for e in solo.effects] == [Halt]
 
 
-def test_a_crash_between_synced_history_and_its_epoch_is_no_reason_to_refuse_to_start() -> None:
+def test_crash_between_history_and_epoch_does_not_block_start() -> None:
     """ZOOKEEPER-1653."""
     solo = Solo(log=[txn(1, 1), txn(2, 1)], epochs=(2, 1))
     solo.start()
     assert solo.peer.state is PeerState.LOOKING and solo.peer.current_epoch == 1
 
 
-# -- snapshots hold what is committed, and nothing else
+# -- snapshots contain only committed transactions
 
 
-def test_a_new_leader_takes_no_snapshot_of_what_is_not_committed() -> None:
-    """ZOOKEEPER-1549: X in one log alone, elected, never established."""
+def test_new_leader_snapshots_only_committed_transactions() -> None:
+    """ZOOKEEPER-1549: X is in one log only, elected, never established."""
     solo = Solo(id=3, log=[txn(1, 1)], epochs=(1, 1), snap_count=2)
     solo.lead()
     solo.packet(AckEpoch(Zxid(0), 0))
@@ -343,7 +343,7 @@ def test_snapshots_come_between_half_and_all_of_snap_count() -> None:
 # -- the disk's queue: one order for appends, truncations, snapshots and epochs
 
 
-def test_a_snapshot_that_is_due_waits_until_a_truncation_is_over_and_the_peer_serves() -> None:
+def test_due_snapshot_waits_for_truncation_and_serving() -> None:
     solo = Solo(log=[txn(1, 1), txn(1, 2)], epochs=(1, 1))
     solo.follow(epoch=2)
     solo.packet(Trunc(make_zxid(1, 1)))
@@ -351,13 +351,13 @@ def test_a_snapshot_that_is_due_waits_until_a_truncation_is_over_and_the_peer_se
     assert not solo.of(SaveSnapshot), "it would hold what is being cut"
 
 
-def test_a_snapshot_that_is_due_is_taken_at_once_by_a_peer_that_serves() -> None:
+def test_due_snapshot_is_taken_at_once_by_a_serving_peer() -> None:
     solo = synced_follower()
     solo.do(solo.peer.on_snapshot_spoiled(solo.now))
     assert [effect.replaces_history for effect in solo.of(SaveSnapshot)] == [False]
 
 
-def test_proposals_appended_before_a_disconnect_are_applied_and_not_acknowledged_to_the_next_leader() -> None:
+def test_proposals_before_a_disconnect_are_applied_but_not_acked() -> None:
     """ZOOKEEPER-4712."""
     solo = synced_follower()
     solo.packet(Proposal([txn(1, 1)]))
@@ -369,10 +369,10 @@ def test_proposals_appended_before_a_disconnect_are_applied_and_not_acknowledged
     assert [type(p) for p in solo.packets(link=LinkId(8))] == [FollowerInfo]
 
 
-# -- whom a leader takes as a learner
+# -- learners that a leader accepts
 
 
-def test_a_follower_that_is_ahead_is_dropped_before_the_epoch_is_settled_and_truncated_after() -> None:
+def test_follower_ahead_is_closed_before_epoch_truncated_after() -> None:
     solo = Solo(id=3)
     solo.lead()
     solo.packet(AckEpoch(make_zxid(1, 1), 0))
@@ -385,7 +385,7 @@ def test_a_follower_that_is_ahead_is_dropped_before_the_epoch_is_settled_and_tru
     assert isinstance(late.packets(link=other)[1], Trunc)
 
 
-def test_a_promise_made_before_does_not_count_and_a_hopeless_epoch_is_left_at_once() -> None:
+def test_early_ackepoch_is_ignored_and_a_lost_epoch_is_left() -> None:
     solo = Solo(id=3)
     solo.lead()
     solo.packet(AckEpoch(Zxid(0), -1))
@@ -397,14 +397,14 @@ def test_a_promise_made_before_does_not_count_and_a_hopeless_epoch_is_left_at_on
     assert solo.peer.state is PeerState.LOOKING
 
 
-def test_a_learner_that_accepted_a_higher_epoch_gets_one_that_suits_it() -> None:
+def test_learner_with_a_higher_accepted_epoch_gets_a_higher_one() -> None:
     solo = established_leader()
     other = LinkId(11)
     solo.do(solo.peer.on_link_accepted(solo.now, other))
     solo.packet(FollowerInfo(Epoch(9), PeerId(2)), other)
     assert solo.peer.state is PeerState.LOOKING
     for voter in (1, 2):
-        solo.hear(voter, PeerState.LOOKING, (3, solo.peer.last_zxid, 1), solo.peer.round)
+        solo.receive_vote(voter, PeerState.LOOKING, (3, solo.peer.last_zxid, 1), solo.peer.round)
     again = LinkId(12)
     solo.do(solo.peer.on_link_accepted(solo.now, again))
     solo.packet(FollowerInfo(Epoch(1), PeerId(1)), again)
@@ -412,8 +412,8 @@ def test_a_learner_that_accepted_a_higher_epoch_gets_one_that_suits_it() -> None
     assert solo.packets(link=again) == [LeaderInfo(Epoch(10))]
 
 
-def test_proposals_that_a_learner_logged_on_an_earlier_link_count_for_nothing() -> None:
-    """Its synchronisation may have cut its log back since."""
+def test_proposals_logged_on_an_earlier_link_do_not_count() -> None:
+    """Its synchronisation may have truncated its log since."""
     solo = established_leader(voters=(1, 2, 3))
     other = LinkId(11)
     solo.do(solo.peer.on_link_accepted(solo.now, other))
@@ -433,7 +433,7 @@ def test_proposals_that_a_learner_logged_on_an_earlier_link_count_for_nothing() 
     "packet",
     [NewLeader(E1), Ack(make_zxid(1, 7)), UpToDate(), FollowerInfo(Epoch(0), PeerId(1)), Ping(Zxid(0))],
 )
-def test_a_learner_that_breaks_the_protocol_is_dropped_alone(packet: object) -> None:
+def test_learner_that_breaks_the_protocol_is_closed_alone(packet: object) -> None:
     solo = established_leader()
     solo.packet(packet)  # type: ignore[arg-type]
     assert [e.link for e in solo.of(CloseLink)] == [LINK]
@@ -464,7 +464,7 @@ def test_the_counter_never_runs_into_the_epoch() -> None:
     assert solo.peer.state is PeerState.LOOKING and not solo.of(Append)
 
 
-def test_the_application_hears_of_a_client_that_has_gone() -> None:
+def test_application_is_notified_of_a_disconnected_client() -> None:
     solo = established_leader()
     solo.do(solo.peer.on_client_closed(solo.now, ConnectionId(5)))
     assert solo.app.closed == [5]

@@ -1,4 +1,4 @@
-"""A server's line: what is read of it, how it is written again, and what is refused (QuorumPeer.QuorumServer)."""
+"""A server's line: how it is parsed, how it is written again, and what is rejected (QuorumPeer.QuorumServer)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ READ = [
 
 
 @pytest.mark.parametrize(("text", "line", "canonical"), READ)
-def test_a_line_is_read_and_written_as_zookeeper_writes_it(text: str, line: ServerLine, canonical: str) -> None:
+def test_server_line_round_trips_as_in_zookeeper(text: str, line: ServerLine, canonical: str) -> None:
     assert parse_server_line(text) == line
     assert line.canonical() == canonical
     assert parse_server_line(canonical).canonical() == canonical
@@ -45,17 +45,17 @@ def test_a_line_is_read_and_written_as_zookeeper_writes_it(text: str, line: Serv
         "a:1:2:participant|b:1:2:observer", "a:1:2|", "a:1:2|b",
     ],
 )  # fmt: skip
-def test_a_line_that_is_none_is_refused(text: str) -> None:
+def test_invalid_server_line_is_rejected(text: str) -> None:
     with pytest.raises(ValueError):
         parse_server_line(text.encode().decode("unicode_escape") if "\\" in text else text)
 
 
 @pytest.mark.parametrize("text", ["a:1:2:observer|b:1:2", "a:1:2|b:1:2:observer", "a:1:2:observer|b:1:2:observer"])
-def test_a_role_behind_any_of_a_servers_addresses_is_its_role(text: str) -> None:
+def test_role_after_any_address_is_the_servers_role(text: str) -> None:
     assert parse_server_line(text).observer
 
 
-def test_a_server_listens_at_its_addresses_or_at_all_there_are() -> None:
+def test_server_listens_on_its_addresses_or_on_all() -> None:
     """quorumListenOnAllIPs: the ports stay, each once."""
     line = parse_server_line("h1:1:2|h2:3:4|h3:1:2")
     assert line.hosts == ("h1", "h2", "h3")

@@ -1,4 +1,4 @@
-"""When the next snapshot is due: as snapCount says where it is set, else when the log is worth one."""
+"""The next snapshot is due according to snapCount if it is set, else when the log is large enough."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write(size: int) -> Txn:
 
 
 def pace(tree_bytes: int, largest: bool = True, limit_bytes: int = 0, **counts: int) -> SnapshotPace:
-    """Of a peer whose last snapshot had so many bytes."""
+    """The pace of a peer whose last snapshot had so many bytes."""
     config = EnsembleConfig(1, (1,), snap_size_limit_bytes=limit_bytes, **counts)
     made = SnapshotPace(config, Draws(largest))  # type: ignore[arg-type]
     made.taken(tree_bytes)
@@ -34,7 +34,7 @@ def pace(tree_bytes: int, largest: bool = True, limit_bytes: int = 0, **counts: 
 
 
 def due_after(made: SnapshotPace, size: int = 100) -> int:
-    """How many transactions of that size are applied before one is due."""
+    """Return how many transactions of that size are applied before a snapshot is due."""
     count = 0
     while not made.is_due:
         made.count([write(size)])
@@ -43,42 +43,42 @@ def due_after(made: SnapshotPace, size: int = 100) -> int:
 
 
 @pytest.mark.parametrize(("largest", "count"), [(True, 40), (False, 20)])
-def test_a_count_that_is_set_is_obeyed_however_large_the_tree_is(largest: bool, count: int) -> None:
+def test_configured_count_is_used_for_any_tree_size(largest: bool, count: int) -> None:
     assert due_after(pace(10**9, largest, snap_count=40, snap_count_max=40)) == count
 
 
-def test_without_one_a_large_tree_waits_until_the_log_is_as_large() -> None:
+def test_large_tree_waits_for_an_equally_large_log() -> None:
     assert due_after(pace(30_000, snap_count=40, snap_count_max=4000)) == 300
 
 
-def test_a_small_tree_waits_for_the_floor() -> None:
+def test_small_tree_waits_for_the_minimum_count() -> None:
     assert due_after(pace(200, snap_count=40, snap_count_max=4000)) == 40
 
 
 @pytest.mark.parametrize(("largest", "count"), [(True, 400), (False, 200)])
-def test_what_a_restart_would_replay_bounds_the_wait(largest: bool, count: int) -> None:
+def test_replay_limit_bounds_the_wait_for_a_snapshot(largest: bool, count: int) -> None:
     assert due_after(pace(10**9, largest, snap_count=40, snap_count_max=400)) == count
 
 
 @pytest.mark.parametrize(("largest", "count"), [(True, 10), (False, 5)])
-def test_a_log_of_the_limit_in_bytes_makes_one_due_before_the_count(largest: bool, count: int) -> None:
+def test_log_byte_limit_makes_a_snapshot_due_before_the_count(largest: bool, count: int) -> None:
     assert due_after(pace(10**9, largest, limit_bytes=1000, snap_count=40, snap_count_max=400)) == count
 
 
-def test_what_is_wanted_now_is_due_now() -> None:
+def test_forced_snapshot_is_due_at_once() -> None:
     made = pace(10**9, snap_count=40, snap_count_max=400)
     made.force()
     assert made.is_due
 
 
-def test_a_history_that_was_replaced_counts_from_there() -> None:
+def test_replaced_history_restarts_the_count() -> None:
     made = pace(30_000, snap_count=40, snap_count_max=4000)
     made.count([write(100)] * 250)
     made.replaced(10_000)
     assert due_after(made) == 100
 
 
-def test_what_nobody_configures_is_as_zookeeper_has_it() -> None:
+def test_snapshot_defaults_are_those_of_zookeeper() -> None:
     """ZooKeeperServer.getSnapCount, snapSizeLimitInKb, ZKDatabase's commitLogCount and snapshotSizeFactor; -1 for
     session time-outs that follow from tickTime."""
     config = EnsembleConfig(1, (1,))

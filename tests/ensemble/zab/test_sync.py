@@ -31,7 +31,7 @@ LOG = [txn(1, 3), txn(1, 4), txn(1, 5), txn(3, 1), txn(3, 2)]
         pytest.param((0, 0), "SNAP", (3, 2), [], id="an empty learner"),
     ],
 )
-def test_the_leader_chooses_diff_trunc_or_snap_by_the_learners_last_zxid(
+def test_leader_chooses_diff_trunc_or_snap_by_last_zxid(
     learner: tuple[int, int], mode: str, zxid: tuple[int, int], sent: list[tuple[int, int]]
 ) -> None:
     plan = plan_sync(make_zxid(*learner), LOG[-1].zxid, LOG)
@@ -39,13 +39,13 @@ def test_the_leader_chooses_diff_trunc_or_snap_by_the_learners_last_zxid(
     assert [t.zxid for t in plan.txns] == [make_zxid(*z) for z in sent]
 
 
-def test_an_extra_transaction_in_the_same_epoch_is_truncated_and_the_rest_follows() -> None:
-    log = [txn(1, 3), txn(1, 5)]  # A gap no leader of ours makes; ZooKeeper's may.
+def test_extra_transaction_of_the_epoch_is_truncated_before_diff() -> None:
+    log = [txn(1, 3), txn(1, 5)]  # Our leaders create no such gap; ZooKeeper's can.
     plan = plan_sync(make_zxid(1, 4), log[-1].zxid, log)
     assert (plan.mode, plan.zxid, [t.zxid for t in plan.txns]) == ("TRUNC", log[0].zxid, [log[1].zxid])
 
 
-def test_without_a_committed_log_the_tree_is_all_a_leader_can_offer() -> None:
+def test_leader_without_a_committed_log_sends_its_tree() -> None:
     tree_zxid = make_zxid(2, 9)
     assert plan_sync(tree_zxid, tree_zxid, []).mode == "DIFF"
     assert plan_sync(make_zxid(2, 8), tree_zxid, []).mode == "SNAP"
@@ -53,15 +53,15 @@ def test_without_a_committed_log_the_tree_is_all_a_leader_can_offer() -> None:
     assert plan_sync(make_zxid(2, 10), tree_zxid, []).mode == "TRUNC"
 
 
-def test_the_next_zxid_has_the_next_counter_or_begins_a_higher_epoch() -> None:
+def test_next_zxid_has_next_counter_or_starts_a_higher_epoch() -> None:
     assert follows(0, make_zxid(1, 1)) and follows(make_zxid(1, 1), make_zxid(1, 2))
     assert follows(make_zxid(1, 7), make_zxid(4, 1)) and follows(make_zxid(4, 0), make_zxid(4, 1))
     for gap in (make_zxid(1, 7), make_zxid(1, 9), make_zxid(2, 2), make_zxid(1, 1), Zxid(0)):
         assert not follows(make_zxid(1, 7), gap)
 
 
-def leader_asked_by_one_that_stands_at_its_snapshot() -> Solo:
-    """The snapshot that 3 began with is of 1.1; behind it 1.2, 1.3 and 2.1 were logged."""
+def leader_of_a_learner_at_its_snapshot() -> Solo:
+    """Server 3 started with a snapshot of 1.1; after it 1.2, 1.3 and 2.1 were logged."""
     solo = Solo(id=3, snapshot=tree(txn(1, 1)), log=[txn(1, 2), txn(1, 3), txn(2, 1)], epochs=(2, 2))
     solo.lead(follower=1, epoch=2)
     solo.packet(AckEpoch(make_zxid(1, 1), 1))
@@ -75,19 +75,19 @@ def sent_after_reading(solo: Solo, *read: tuple[int, int]) -> list[Packet]:
     return solo.packets(solo.do(solo.peer.on_log_read(solo.now, LINK, make_zxid(1, 1), txns)))
 
 
-def test_whoever_reads_the_log_is_told_what_follows_each_epochs_end() -> None:
-    wanted = leader_asked_by_one_that_stands_at_its_snapshot().of(ReadLog)[0]
-    assert wanted.borders == {make_zxid(1, 3): make_zxid(2, 1)}
+def test_log_read_request_names_what_follows_each_epoch() -> None:
+    request = leader_of_a_learner_at_its_snapshot().of(ReadLog)[0]
+    assert request.borders == {make_zxid(1, 3): make_zxid(2, 1)}
 
 
-def test_a_log_that_lacks_an_epochs_end_is_no_diff() -> None:
-    first, *rest = sent_after_reading(leader_asked_by_one_that_stands_at_its_snapshot(), (2, 1))
+def test_log_without_an_epochs_end_gives_no_diff() -> None:
+    first, *rest = sent_after_reading(leader_of_a_learner_at_its_snapshot(), (2, 1))
     assert isinstance(first, Snap) and first.zxid == make_zxid(2, 1)
     assert [type(packet) for packet in rest] == [NewLeader]
 
 
-def test_a_log_without_a_gap_is_a_diff_over_the_end_of_an_epoch() -> None:
-    solo = leader_asked_by_one_that_stands_at_its_snapshot()
+def test_log_without_a_gap_gives_a_diff_across_epochs() -> None:
+    solo = leader_of_a_learner_at_its_snapshot()
     assert solo.peer.rare_syncs == (0, 0)
     first, *rest = sent_after_reading(solo, (1, 2), (1, 3), (2, 1))
     assert isinstance(first, Diff) and solo.peer.rare_syncs == (1, 0)

@@ -1,4 +1,4 @@
-"""Syncs and a session's revalidation: answered once the leader is known to lead still."""
+"""Syncs and session revalidation: answered once the leader is known to lead still."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ def test_revalidation_goes_to_the_leader_and_back() -> None:
     solo.packet(Revalidate(SessionId(6), 4000, True))
     assert solo.app.revalidations == [(6, True)]
     leader = established_leader()
-    said = leader.packets(leader.packet(Revalidate(SessionId(6), 4000)))
-    assert said == [Revalidate(SessionId(6), 4000, True, E1)]
+    sent = leader.packets(leader.packet(Revalidate(SessionId(6), 4000)))
+    assert sent == [Revalidate(SessionId(6), 4000, True, E1)]
 
 
-def test_a_sync_is_answered_after_a_ping_round_that_began_after_it() -> None:
-    """ZOOKEEPER-1675: committed is not enough, the leader must still lead."""
+def test_sync_is_answered_after_a_later_ping_round() -> None:
+    """ZOOKEEPER-1675: a commit is not enough, the leader must still lead."""
     solo = established_leader()
     solo.timer(HALF_TICK_TIMER, 50)
     sync_at_the_leader(solo)
     assert not solo.of(Answer)
-    solo.packet(Ping(E1))  # Answers the ping from before the request: proves nothing, but frees the next round.
+    solo.packet(Ping(E1))  # Answers the ping from before the request: this proves nothing, but allows the next round.
     assert solo.packets()[-1] == Ping(E1) and not solo.of(Answer)
     assert len(solo.of(Answer, solo.packet(Ping(E1)))) == 1
 
 
-def test_a_follower_that_passes_a_sync_on_says_that_it_follows_and_two_of_three_are_a_quorum() -> None:
+def test_sync_of_a_follower_needs_no_ping_round_of_three() -> None:
     solo = established_leader()
     sync = SyncRequest(SessionId(1), 9, "/")
     assert solo.packets(solo.packet(sync)) == [sync], "no ping round is needed"
 
 
-def test_a_followers_sync_needs_a_ping_round_where_leader_and_follower_are_no_quorum() -> None:
+def test_sync_of_a_follower_needs_a_ping_round_of_five() -> None:
     world = World(3, voters=5, loss=0.0)
     world.start()
     world.run_until(world.settled)
@@ -90,8 +90,8 @@ def test_a_sync_waits_for_what_was_proposed_before_it() -> None:
     solo.packet(SyncRequest(SessionId(1), 9, "/"))
     solo.flush()
     assert not any(isinstance(p, SyncRequest) for p in solo.packets())
-    said = solo.packets(solo.packet(Ack(make_zxid(1, 1))))
-    assert [type(p) for p in said] == [Commit, SyncRequest]
+    sent = solo.packets(solo.packet(Ack(make_zxid(1, 1))))
+    assert [type(p) for p in sent] == [Commit, SyncRequest]
 
 
 def test_a_deposed_leader_does_not_answer_a_sync() -> None:
@@ -106,7 +106,7 @@ def test_a_deposed_leader_does_not_answer_a_sync() -> None:
     assert new is not None
     world.write(new.id)
     world.run_until(lambda: len(world.acknowledged) == 1)
-    # It wakes up, and reads its clients before it looks at its timers or links.
+    # It wakes up, and reads its clients before its timers or links.
     old.paused, backlog, old.backlog = False, old.backlog, []
     world.sync(old.id)
     assert world.answered_syncs == 0
@@ -116,8 +116,8 @@ def test_a_deposed_leader_does_not_answer_a_sync() -> None:
     assert world.answered_syncs == 0 and world.closed
 
 
-def test_only_a_leader_that_still_leads_says_that_a_session_is_over() -> None:
-    """Or a leader that wakes up after its replacement tells clients that sessions which live are over: seed 9819."""
+def test_session_is_reported_expired_by_an_active_leader_only() -> None:
+    """Otherwise a leader that wakes up after its replacement reports live sessions as expired: seed 9819."""
     solo = established_leader()
     gone = SessionId(-6)
     solo.timer(HALF_TICK_TIMER, 50)
@@ -130,18 +130,18 @@ def test_only_a_leader_that_still_leads_says_that_a_session_is_over() -> None:
     assert solo.app.revalidations == [(gone, False)]
 
 
-def test_a_follower_that_asks_for_a_session_vouches_for_its_leader() -> None:
+def test_session_query_of_a_follower_confirms_its_leader() -> None:
     solo = established_leader()
-    said = solo.packets(solo.packet(Revalidate(SessionId(-6), 4000)))
-    assert said == [Revalidate(SessionId(-6), 4000, False, E1)]
+    sent = solo.packets(solo.packet(Revalidate(SessionId(-6), 4000)))
+    assert sent == [Revalidate(SessionId(-6), 4000, False, E1)]
 
 
-def test_a_session_is_said_to_be_over_once_its_closing_is_committed() -> None:
+def test_session_is_reported_expired_once_its_close_is_committed() -> None:
     solo = established_leader()
     solo.packet(request())
     solo.packet(Revalidate(SessionId(-6), 4000))
     solo.flush()
     assert not any(isinstance(p, Revalidate) for p in solo.packets())
-    said = solo.packets(solo.packet(Ack(make_zxid(1, 1))))
-    assert [type(p) for p in said] == [Commit, Revalidate]
-    assert said[-1] == Revalidate(SessionId(-6), 4000, False, make_zxid(1, 1))
+    sent = solo.packets(solo.packet(Ack(make_zxid(1, 1))))
+    assert [type(p) for p in sent] == [Commit, Revalidate]
+    assert sent[-1] == Revalidate(SessionId(-6), 4000, False, make_zxid(1, 1))

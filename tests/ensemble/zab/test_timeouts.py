@@ -1,4 +1,4 @@
-"""How long peers wait for each other: syncLimit, initLimit, and connections that are tried again."""
+"""How long peers wait for each other: syncLimit, initLimit, and connection retries."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_silent_learner_is_dropped_after_sync_limit() -> None:
     assert solo.peer.state is PeerState.LOOKING
 
 
-def test_a_learner_that_does_not_acknowledge_is_dropped_after_sync_limit() -> None:
+def test_learner_that_does_not_ack_is_closed_after_sync_limit() -> None:
     solo = established_leader()
     solo.packet(request())
     for _ in range(10):
@@ -47,112 +47,114 @@ def test_a_learner_that_does_not_acknowledge_is_dropped_after_sync_limit() -> No
     assert solo.peer.state is PeerState.LOOKING
 
 
-def test_a_leader_gives_up_when_no_quorum_comes_within_init_limit() -> None:
+def test_leader_without_a_quorum_resigns_after_init_limit() -> None:
     solo = Solo(id=3)
     solo.start()
-    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
-    solo.hear(2, PeerState.LOOKING, (3, 0, 0))
+    solo.receive_vote(1, PeerState.LOOKING, (3, 0, 0))
+    solo.receive_vote(2, PeerState.LOOKING, (3, 0, 0))
     solo.timer("leader.init", 1000)
     assert solo.peer.state is PeerState.LOOKING and solo.peer.round == 2
 
 
-def test_a_leader_that_waits_for_a_voter_which_looks_again_starts_over_with_it() -> None:
+def test_leader_starts_over_with_an_awaited_voter_that_looks() -> None:
     """ZOOKEEPER-3109."""
     solo = Solo(id=3)
     solo.start()
-    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
-    solo.hear(2, PeerState.LOOKING, (3, 0, 0))
-    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
+    solo.receive_vote(1, PeerState.LOOKING, (3, 0, 0))
+    solo.receive_vote(2, PeerState.LOOKING, (3, 0, 0))
+    solo.receive_vote(1, PeerState.LOOKING, (3, 0, 0))
     assert solo.peer.state is PeerState.LEADING, "it may be about to decide"
     solo.now_ms += LOOKING_GRACE_MS
-    solo.hear(1, PeerState.LOOKING, (1, 0, 0))
+    solo.receive_vote(1, PeerState.LOOKING, (1, 0, 0))
     assert solo.peer.state is PeerState.LOOKING
 
 
 def elected(voters: range, *agreed: int) -> Solo:
-    """Peer 2, which leads since these agreed, and nobody else can be reached."""
+    """Return peer 2 as leader, elected by `agreed` while no other server is reachable."""
     solo = Solo(id=2, voters=voters)
     solo.start()
     for voter in voters:
         if voter != 2 and voter not in agreed:
             solo.do(solo.peer.on_voter_unreachable(solo.now, PeerId(voter)))
     for voter in agreed:
-        solo.hear(voter, PeerState.LOOKING, (2, 0, 0))
+        solo.receive_vote(voter, PeerState.LOOKING, (2, 0, 0))
     assert solo.peer.state is PeerState.LEADING
     return solo
 
 
-def test_a_leader_whose_voters_have_heard_better_in_that_round_looks_on_in_it_and_follows() -> None:
-    """Votes of a round only get better, so they will not come: there is nothing to wait for until initLimit."""
+def test_leader_outvoted_in_its_round_looks_on_and_follows() -> None:
+    """Votes of a round only get better, so these voters will not come: waiting until initLimit is useless."""
     solo = elected(range(1, 4), 1)
-    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
+    solo.receive_vote(1, PeerState.LOOKING, (3, 0, 0))
     assert solo.peer.state is PeerState.LOOKING and solo.peer.round == 1, "a higher round would call 1 and 3 back"
-    solo.hear(1, PeerState.FOLLOWING, (3, 0, 0))
-    solo.hear(3, PeerState.LEADING, (3, 0, 0))
+    solo.receive_vote(1, PeerState.FOLLOWING, (3, 0, 0))
+    solo.receive_vote(3, PeerState.LEADING, (3, 0, 0))
     assert (solo.peer.state, solo.peer.leader_id, solo.peer.round) == (PeerState.FOLLOWING, 3, 1)
 
 
-def test_what_a_voter_says_late_or_in_another_round_ends_no_reign_that_it_agreed_to() -> None:
+def test_late_or_other_round_votes_of_supporters_are_ignored() -> None:
     solo = elected(range(1, 4), 1)
-    for said, of_round in (((2, 0, 0), 1), ((1, 0, 0), 1), ((3, 0, 0), 0)):
-        solo.hear(1, PeerState.LOOKING, said, round=of_round)
+    for vote, of_round in (((2, 0, 0), 1), ((1, 0, 0), 1), ((3, 0, 0), 0)):
+        solo.receive_vote(1, PeerState.LOOKING, vote, round=of_round)
         assert solo.peer.state is PeerState.LEADING
 
 
-def test_better_votes_end_a_reign_when_nobody_is_left_who_agreed() -> None:
-    """Whoever is left may follow it by now, and leaves it for a higher round alone; which would end others' reigns."""
+def test_better_votes_of_all_supporters_end_the_leadership() -> None:
+    """Remaining supporters may already follow it, and leave it only for a higher round, which would depose other
+    leaders."""
     solo = elected(range(1, 6), 1, 3, 4)
-    solo.hear(5, PeerState.LOOKING, (5, 0, 0))
-    solo.hear(4, PeerState.LOOKING, (5, 0, 0))
-    solo.hear(3, PeerState.LOOKING, (5, 0, 0))
+    solo.receive_vote(5, PeerState.LOOKING, (5, 0, 0))
+    solo.receive_vote(4, PeerState.LOOKING, (5, 0, 0))
+    solo.receive_vote(3, PeerState.LOOKING, (5, 0, 0))
     assert solo.peer.state is PeerState.LEADING
-    solo.hear(1, PeerState.LOOKING, (5, 0, 0))
+    solo.receive_vote(1, PeerState.LOOKING, (5, 0, 0))
     assert solo.peer.state is PeerState.LOOKING and solo.peer.round == 1
 
 
-def test_who_agrees_behind_the_decision_counts_as_well() -> None:
+def test_support_after_the_decision_counts_too() -> None:
     solo = elected(range(1, 6), 1, 3)
     for late in (4, 5):
-        solo.hear(late, PeerState.LOOKING, (2, 0, 0))
+        solo.receive_vote(late, PeerState.LOOKING, (2, 0, 0))
     for gone in (1, 3, 4):
-        solo.hear(gone, PeerState.LOOKING, (5, 0, 0))
+        solo.receive_vote(gone, PeerState.LOOKING, (5, 0, 0))
     assert solo.peer.state is PeerState.LEADING, "5 has agreed"
 
 
-def test_a_vote_that_nobody_can_cast_ends_no_reign() -> None:
-    """For this peer with another history than it has, for a stranger, or for who has lost its data."""
+def test_invalid_vote_does_not_end_the_leadership() -> None:
+    """A vote for this peer with a history that it does not have, for a stranger, or for a server that has lost its
+    data."""
     solo = elected(range(1, 4), 1)
-    for said in ((2, 5, 0), (9, 5, 0), (3, NO_DATA_ZXID, 5)):
-        solo.hear(1, PeerState.LOOKING, said)
+    for vote in ((2, 5, 0), (9, 5, 0), (3, NO_DATA_ZXID, 5)):
+        solo.receive_vote(1, PeerState.LOOKING, vote)
         assert solo.peer.state is PeerState.LEADING
 
 
-def test_a_leader_that_was_chosen_since_others_follow_it_is_outvoted_too() -> None:
+def test_leader_elected_through_its_followers_can_be_outvoted() -> None:
     solo = Solo(id=2)
     solo.start()
-    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
+    solo.receive_vote(1, PeerState.LOOKING, (3, 0, 0))
     for follower in (1, 3):
-        solo.hear(follower, PeerState.FOLLOWING, (2, 0, 0))
+        solo.receive_vote(follower, PeerState.FOLLOWING, (2, 0, 0))
     assert solo.peer.state is PeerState.LEADING
-    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
+    solo.receive_vote(1, PeerState.LOOKING, (3, 0, 0))
     assert solo.peer.state is PeerState.LEADING, "3 is left"
-    solo.hear(3, PeerState.LOOKING, (3, 0, 0))
+    solo.receive_vote(3, PeerState.LOOKING, (3, 0, 0))
     assert solo.peer.state is PeerState.LOOKING
 
 
-def test_a_leader_does_not_start_over_for_who_has_lost_transactions_and_has_no_vote() -> None:
-    """It would go on asking, and end every reign whose followers take their time to connect."""
+def test_leader_does_not_start_over_for_a_server_without_data() -> None:
+    """Otherwise it would repeat that, and resign from every leadership whose followers connect slowly."""
     solo = Solo(id=3)
     solo.start()
-    solo.hear(2, PeerState.LOOKING, (3, 0, 0))
-    solo.hear(1, PeerState.LOOKING, (1, NO_DATA_ZXID, 0), round=0)
+    solo.receive_vote(2, PeerState.LOOKING, (3, 0, 0))
+    solo.receive_vote(1, PeerState.LOOKING, (1, NO_DATA_ZXID, 0), round=0)
     assert solo.peer.state is PeerState.LEADING
     solo.now_ms += LOOKING_GRACE_MS
-    solo.hear(1, PeerState.LOOKING, (1, NO_DATA_ZXID, 0), round=0)
+    solo.receive_vote(1, PeerState.LOOKING, (1, NO_DATA_ZXID, 0), round=0)
     assert solo.peer.state is PeerState.LEADING
 
 
-def test_a_follower_leaves_a_silent_leader_after_sync_limit_and_init_limit_before_newleader() -> None:
+def test_follower_leaves_silent_leader_after_sync_or_init_limit() -> None:
     early = Solo()
     early.follow()
     early.timer(LIVENESS_TIMER, 999)
@@ -167,7 +169,7 @@ def test_a_follower_leaves_a_silent_leader_after_sync_limit_and_init_limit_befor
     assert solo.peer.state is PeerState.LOOKING
 
 
-def test_init_limit_does_not_end_a_synchronisation_of_which_something_comes_or_goes() -> None:
+def test_init_limit_does_not_end_a_sync_with_traffic() -> None:
     follower, leader = Solo(), established_leader()
     follower.follow()
     late = LinkId(8)
@@ -183,8 +185,8 @@ def test_init_limit_does_not_end_a_synchronisation_of_which_something_comes_or_g
     assert [learner.peer_id for learner in leader.peer.status().learners] == [1, 2]
 
 
-def test_init_limit_does_not_end_a_reign_whose_quorum_is_being_synchronised_and_a_silent_one_does() -> None:
-    """Of three servers one had the data, one had lost its disk and one was away: the snapshot began anew, for ever."""
+def test_init_limit_spares_a_leader_whose_quorum_is_syncing() -> None:
+    """One of three servers had the data, one a lost disk, and one was away: the snapshot was restarted for ever."""
     leader = Solo(id=3)
     leader.lead(follower=1)
     leader.packet(AckEpoch(leader.peer.last_zxid, 0))
@@ -203,9 +205,9 @@ def test_init_limit_does_not_end_a_reign_whose_quorum_is_being_synchronised_and_
     assert leader.peer.state is PeerState.LOOKING
 
 
-def test_init_limit_does_not_end_a_reign_while_the_log_is_read_for_its_quorum() -> None:
-    """A large log takes longer than that, and whoever gets it says nothing before the end: it was dropped for its
-    silence, and the reading began anew, for ever."""
+def test_init_limit_spares_a_leader_that_reads_its_log() -> None:
+    """A large log takes longer than that, and its receiver sends nothing before the end: it was closed for its silence,
+    and the reading started again, for ever."""
     leader = Solo(id=3, snapshot=tree(txn(1, 1)), log=[txn(1, 2), txn(1, 3), txn(2, 1)], epochs=(2, 2))
     leader.lead(follower=1, epoch=2)
     leader.packet(AckEpoch(make_zxid(1, 1), 1))
@@ -222,7 +224,7 @@ def test_init_limit_does_not_end_a_reign_while_the_log_is_read_for_its_quorum() 
     assert leader.peer.state is PeerState.LOOKING
 
 
-def test_init_limit_ends_a_reign_whose_own_disk_does_not_get_ready() -> None:
+def test_init_limit_ends_a_leader_whose_own_disk_is_not_ready() -> None:
     leader = Solo(id=3)
     leader.lead(follower=1)
     leader.packet(AckEpoch(leader.peer.last_zxid, 0))
@@ -231,7 +233,7 @@ def test_init_limit_ends_a_reign_whose_own_disk_does_not_get_ready() -> None:
     assert leader.peer.state is PeerState.LOOKING
 
 
-def test_connecting_is_tried_again_soon_and_not_for_ever() -> None:
+def test_connecting_is_retried_soon_but_not_for_ever() -> None:
     solo = Solo()
     solo.start()
     solo.elect(3)
@@ -245,11 +247,11 @@ def test_connecting_is_tried_again_soon_and_not_for_ever() -> None:
     assert delays[:4] == [10, 20, 40, 50] and 900 <= sum(delays) <= 1100
 
 
-def test_links_that_come_before_the_election_has_ended_here_are_held_for_the_leader() -> None:
+def test_links_before_the_elections_end_are_kept_for_leader() -> None:
     solo = Solo(id=3)
     solo.start()
     solo.do(solo.peer.on_link_accepted(solo.now, LINK))
     solo.packet(FollowerInfo(Epoch(0), PeerId(1)))
-    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
-    solo.hear(2, PeerState.LOOKING, (3, 0, 0))
+    solo.receive_vote(1, PeerState.LOOKING, (3, 0, 0))
+    solo.receive_vote(2, PeerState.LOOKING, (3, 0, 0))
     assert solo.packets(solo.flush()) == [LeaderInfo(Epoch(1))]

@@ -1,4 +1,4 @@
-"""Whole conversations between a leader and a learner that comes back, packet by packet."""
+"""Whole conversations between a leader and a returning learner, packet by packet."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from zabka.ensemble.zab.messages import Ack, AckEpoch, Commit, Packet, Ping, Pro
 from zabka.journal.events import LearnerSynced
 
 
-def told(world: World, source: int, target: int) -> list[str]:
-    """What one server sent to another since recording began, pings left out."""
+def packets_sent(world: World, source: int, target: int) -> list[str]:
+    """Return the packets that one server sent to another since recording started, without pings."""
     lines = []
     for _, node, effect in world.sent:
         if node == source and isinstance(effect, SendPackets):
@@ -62,7 +62,7 @@ def test_a_follower_that_is_behind_gets_a_diff() -> None:
     world.record = True
     world.start(1)
     world.run_until(world.converged)
-    assert told(world, 3, 1) == [
+    assert packets_sent(world, 3, 1) == [
         "LeaderInfo 1",
         "Diff 0x100000003",
         "Proposal 0x100000003",
@@ -71,7 +71,7 @@ def test_a_follower_that_is_behind_gets_a_diff() -> None:
         "UpToDate",
     ]
     world.run(50)
-    assert told(world, 1, 3) == [
+    assert packets_sent(world, 1, 3) == [
         "FollowerInfo 1",
         "AckEpoch 0x100000002 -1",
         "Ack 0x100000000",
@@ -79,16 +79,16 @@ def test_a_follower_that_is_behind_gets_a_diff() -> None:
     ]
 
 
-def test_trunc_of_what_only_a_deposed_leader_had_logged_and_crash_in_mid_proposal() -> None:
+def test_deposed_leaders_uncommitted_proposal_is_truncated() -> None:
     world = settled_world()
-    # The leader's proposal reaches its own disk and nobody else's, and it dies.
+    # The leader's proposal reaches only its own disk, and it dies.
     world.isolate(3)
     world.write(3)
     world.run(40)
     assert world.nodes[3].disk.last_durable() == 0x100000003
     world.stop(3)
     for other in (1, 2):
-        world.break_link(3, other)  # What was on the wire is lost.
+        world.break_link(3, other)  # Data on the wire is lost.
     world.heal()
     world.run_until(world.settled)
     assert 0x100000003 not in dict(world.committed)
@@ -97,19 +97,24 @@ def test_trunc_of_what_only_a_deposed_leader_had_logged_and_crash_in_mid_proposa
     world.run_until(world.converged)
     leader = world.leader()
     assert leader is not None
-    assert told(world, leader.id, 3) == ["LeaderInfo 2", "Trunc 0x100000002", "NewLeader 0x200000000", "UpToDate"]
+    assert packets_sent(world, leader.id, 3) == [
+        "LeaderInfo 2",
+        "Trunc 0x100000002",
+        "NewLeader 0x200000000",
+        "UpToDate",
+    ]
     assert modes(world, 3)[-1:] == ["TRUNC"]
     assert [t.zxid for t in world.nodes[3].disk.log] == [0x100000001, 0x100000002]
 
 
-def test_a_deposed_leaders_tail_is_replaced_by_a_snapshot_once_the_next_epoch_has_written() -> None:
+def test_deposed_leaders_tail_is_replaced_by_a_snapshot() -> None:
     world = settled_world()
     world.isolate(3)
     world.write(3)
     world.run(40)
     world.stop(3)
     for other in (1, 2):
-        world.break_link(3, other)  # What was on the wire is lost.
+        world.break_link(3, other)  # Data on the wire is lost.
     world.heal()
     world.run_until(world.settled)
     leader = world.leader()
@@ -118,7 +123,7 @@ def test_a_deposed_leaders_tail_is_replaced_by_a_snapshot_once_the_next_epoch_ha
     world.record = True
     world.start(3)
     world.run_until(world.converged)
-    assert told(world, leader.id, 3) == [
+    assert packets_sent(world, leader.id, 3) == [
         "LeaderInfo 2",
         "Snap 0x200000001 of 3",
         "NewLeader 0x200000000",
@@ -127,9 +132,9 @@ def test_a_deposed_leaders_tail_is_replaced_by_a_snapshot_once_the_next_epoch_ha
     assert modes(world, 3)[-1:] == ["SNAP"] and world.nodes[3].disk.log == []
 
 
-def test_a_proposal_that_reached_one_follower_survives_its_leader() -> None:
+def test_proposal_on_one_follower_survives_its_leader() -> None:
     world = settled_world()
-    world.cut_off(3, 1)  # To 1 alone nothing goes.
+    world.cut_off(3, 1)  # No packet reaches server 1.
     world.write(3)
     world.run_until(lambda: any(t.zxid == 0x100000003 for t in world.nodes[2].disk.log))
     world.stop(3)

@@ -175,7 +175,7 @@ class World:
             self._close(link, end, delay_ms=self.draw((20, 400)) if power else 0)
 
     def vanish(self, i: int) -> None:
-        """Its machine loses its power, and nobody who is connected to it hears of that; what is held up is lost."""
+        """Power off the server without notice to its peers; messages that are held up are lost."""
         for link, end in [(link, end) for link, end in self.links.values() if link.nodes[end].id == i]:
             link.open[end] = False
             link.stalled = [[], []]
@@ -292,7 +292,7 @@ class World:
             if isinstance(effect, Barrier):
                 self.deliver(node, life, lambda: node.peer.on_durable(self.instant(), effect.token))
             elif isinstance(effect, TruncateLog):
-                # What is on its way to the disk behind the truncation must not be in what is left.
+                # Operations queued after the truncation must not be in the recovered state.
                 recovered = node.disk.recovered()
                 self.deliver(node, life, lambda: node.peer.on_recovered(self.instant(), recovered))
             self._pump(node)
@@ -320,7 +320,7 @@ class World:
         self._deliver_on(link, 0, lambda: node.peer.on_link_up(self.instant(), link.ids[0], to))
 
     def _deliver_on(self, link: Link, end: int, handler: Callable[[], list[Effect]], delay_ms: int = 0) -> None:
-        """In order, to that end; held while the direction is cut."""
+        """Deliver in order to that end; hold the data while the direction is cut."""
 
         def arrive() -> None:
             if link.open[end]:
@@ -344,7 +344,7 @@ class World:
             return
         other = link.nodes[1 - end]
         there = link.ids[1 - end]
-        # One write, but it may be read in any number of pieces.
+        # One write, but it can be read in any number of pieces.
         pieces: list[list[Packet]] = []
         for packet in one_by_one(effect.packets):
             if pieces and self.random.random() < 0.3:
@@ -369,7 +369,7 @@ class World:
         self._deliver_on(link, there, down, delay_ms)
 
     def break_link(self, a: int, b: int) -> None:
-        """The connection between two servers is reset: what is under way may be lost, both ends learn of it."""
+        """Reset the connection between two servers: data in flight may be lost, both ends are notified."""
         for link, end in list(self.links.values()):
             if end == 0 and {link.nodes[0].id, link.nodes[1].id} == {a, b}:
                 self._break(link)
@@ -383,10 +383,10 @@ class World:
             node, life, there = link.nodes[end], link.lives[end], link.ids[end]
             self.at(
                 self.draw(self.delay_ms),
-                partial(self._tell_down, node, life, there),
+                partial(self._report_down, node, life, there),
             )
 
-    def _tell_down(self, node: Node, life: int, link: LinkId) -> None:
+    def _report_down(self, node: Node, life: int, link: LinkId) -> None:
         self.deliver(node, life, lambda: node.peer.on_link_down(self.instant(), link))
 
     def cut_off(self, a: int, b: int, both: bool = True) -> None:
@@ -446,7 +446,8 @@ class World:
 
     def _check_leader(self, node: Node, event: LeaderEstablished) -> None:
         assert self.leaders.setdefault(event.epoch, node.id) == node.id, f"two leaders in epoch {event.epoch}"
-        # A leader may learn late that it is established, when a higher epoch is; it cannot commit anything any more.
+        # A leader may learn late that it is established, when a higher epoch exists; it cannot commit any transaction
+        # then.
         before = [entry for entry in self.committed if epoch_of(entry[0]) < event.epoch]
         assert node.app.entries[: len(before)] == before, f"leader of epoch {event.epoch} lacks committed history"
 
@@ -460,7 +461,7 @@ class World:
             return
         zxid = answer.message.zxid
         self.acknowledged[zxid] = dict(self.committed)[zxid]
-        # A disk that has rotted since may have held it.
+        # A disk that has rotted since may have contained it.
         durable = {n.id: None for n in self.nodes.values() if n.disk.incomplete or self._has_durably(n, zxid)}
         quorum = node.peer.membership.quorum
         assert quorum.contains(durable), f"{zxid:#x} was acknowledged, but is not durable on a quorum"
@@ -498,7 +499,7 @@ class World:
         return max(leading, key=lambda n: n.peer.current_epoch, default=None)
 
     def settled(self) -> bool:
-        """Everybody who lives serves under one leader."""
+        """Return whether all live servers serve under one leader."""
         alive = [n for n in self.nodes.values() if n.alive]
         leader = self.leader()
         return leader is not None and all(n.app.serving and n.peer.leader_id == leader.id for n in alive)

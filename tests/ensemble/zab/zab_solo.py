@@ -1,4 +1,4 @@
-"""One peer alone, its network and disk in the test's hands."""
+"""One peer alone, whose network and disk the test controls."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def tree(*txns: Txn) -> TreeSnapshot:
 
 
 class Solo:
-    """A peer with everything it did; `flush` lets the disk work."""
+    """A peer with all its effects; `flush` runs the disk."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Solo:
     def start(self) -> None:
         self.do(self.peer.on_start(self.now))
 
-    def hear(self, src: int, state: PeerState, vote: tuple[int, int, int], round: int = 1) -> list[Effect]:
+    def receive_vote(self, src: int, state: PeerState, vote: tuple[int, int, int], round: int = 1) -> list[Effect]:
         ballot = Vote(PeerId(vote[0]), Zxid(vote[1]), Epoch(vote[2]))
         return self.do(self.peer.on_notification(self.now, PeerId(src), Notification(state, ballot, round)))
 
@@ -128,7 +128,7 @@ class Solo:
         return self.do(self.peer.on_packets(self.now, link, packets))
 
     def step_disk(self) -> list[Effect]:
-        """The next disk operation alone."""
+        """Run the next disk operation only."""
         effect = self.queued()[0]
         self._disk_done += 1
         self.disk.execute(effect)
@@ -157,7 +157,7 @@ class Solo:
     # -- short ways to a state
 
     def follow(self, leader: int = 3, epoch: int = 1, cumulative: bool = False) -> None:
-        """Up to the answer to LEADERINFO, disk flushed."""
+        """Follow a leader up to the reply to LEADERINFO, with the disk flushed."""
         self.start()
         self.elect(leader)
         self.do(self.peer.on_link_up(self.now, LINK, PeerId(leader)))
@@ -165,18 +165,18 @@ class Solo:
         self.flush()
 
     def elect(self, leader: int) -> None:
-        """Everybody votes for `leader` at once."""
+        """Let all servers vote for `leader` at once."""
         round = self.peer.round
         for voter in (v for v in (1, 2, 3) if v != self.peer.status().peer_id):
-            self.hear(voter, PeerState.LOOKING, (leader, 2**62, 2**30), round)
+            self.receive_vote(voter, PeerState.LOOKING, (leader, 2**62, 2**30), round)
 
     def lead(self, follower: int = 1, epoch: int = 0, cumulative: bool = False, wants_snapshot: bool = False) -> None:
-        """Elected, and a follower has introduced itself on LINK; disk flushed."""
+        """Become leader with a follower that has introduced itself on LINK; the disk is flushed."""
         self.start()
         proposal = (self.peer.status().peer_id, self.peer.last_zxid, self.peer.current_epoch)
         for voter in (1, 2, 3):
             if voter != self.peer.status().peer_id:
-                self.hear(voter, PeerState.LOOKING, proposal, self.peer.round)
+                self.receive_vote(voter, PeerState.LOOKING, proposal, self.peer.round)
         assert self.peer.state is PeerState.LEADING
         self.do(self.peer.on_link_accepted(self.now, LINK))
         info = FollowerInfo(Epoch(epoch), PeerId(follower), cumulative=cumulative, wants_snapshot=wants_snapshot)

@@ -16,7 +16,7 @@ import org.apache.kafka.clients.admin.LogDirDescription;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.common.config.ConfigResource;
 
-/** Prints what Java's administration client reads from a broker, one answer a line.  Argument: the bootstrap servers. */
+/** Prints what Java's administration client reads from a broker, one response a line.  Argument: bootstrap servers. */
 public class AdminAnswers {
     private interface Question {
         Object ask() throws Exception;

@@ -7,8 +7,8 @@ import org.apache.spark.sql.streaming.StreamingQueryException;
 import org.apache.spark.sql.streaming.Trigger;
 
 /**
- * Reads a topic with Spark's Kafka source, as a batch or as a stream of what is there now, and appends the rows to a
- * directory of JSON.  Arguments: batch or stream, the bootstrap servers, the topic, the directory, the checkpoint.
+ * Reads a topic with Spark's Kafka source, as a batch or as a stream of the available records, and appends the rows to
+ * a directory of JSON.  Arguments: batch or stream, the bootstrap servers, the topic, the directory, the checkpoint.
  */
 public class SparkReads {
     public static void main(String[] arguments) throws StreamingQueryException, TimeoutException {

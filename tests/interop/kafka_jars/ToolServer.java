@@ -12,14 +12,14 @@ import org.apache.kafka.common.utils.Exit;
 
 /**
  * Runs the main methods of Kafka's command line tools one after the other in one JVM.  A line of input is a call: the
- * tool's standard input in base64, its class and its arguments, divided by \1.  A line of output is what came of it:
+ * tool's standard input in base64, its class and its arguments, divided by \1.  A line of output is the result:
  * the exit code, then standard output and standard error in base64.
  */
 public class ToolServer {
     private static class Left extends Error {
     }
 
-    /** What came of the tool that runs: some catch what ends them, and exit once more with other words. */
+    /** The exit of the running tool: some tools catch the exception that ends them, and exit again. */
     private static int[] first;
     private static final ByteArrayOutputStream OUT = new ByteArrayOutputStream();
     private static final ByteArrayOutputStream ERR = new ByteArrayOutputStream();

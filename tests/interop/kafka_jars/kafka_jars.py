@@ -1,4 +1,4 @@
-"""Jars out of Maven's repository, by the coordinates in a pom.xml, kept inside the virtual environment."""
+"""Jars from Maven's repository, by the coordinates in a pom.xml, kept inside the virtual environment."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies
 def classpath() -> str:
     """The class path that runs Kafka and its tools: `java -cp <this> kafka.Kafka server.properties`.
 
-    Fetches the jars the first time.  Skips the test, saying why, where java, mvn or the network is missing.
+    Fetches the jars the first time. Skips the test with a reason if java, mvn or the network is missing.
     """
     return jars(POM, KEPT, f"kafka_2.13-{KAFKA_VERSION}.jar", "Apache Kafka")
 
@@ -41,7 +41,7 @@ def spark_classpath() -> str:
 
 @functools.cache
 def s3a_jars() -> list[Path]:
-    """Hadoop's module for S3 with what it stands on, fetched the first time; skips as `classpath` does."""
+    """Hadoop's S3 module with its dependencies, fetched the first time; skips as `classpath` does."""
     kept = KEPT.with_name(f"hadoop-aws-{HADOOP_VERSION}")
     jars(S3A_POM, kept, f"hadoop-aws-{HADOOP_VERSION}.jar", "Hadoop's S3A")
     return sorted(kept.glob("*.jar"))
@@ -55,7 +55,7 @@ def s3proxy_classpath() -> str:
 
 
 def jars(pom: Path, kept: Path, one_of_them: str, whose: str) -> str:
-    """The class path of what a pom.xml names, fetched into `kept` the first time; skips as `classpath` does."""
+    """The class path of a pom.xml, fetched into `kept` the first time; skips as `classpath` does."""
     if shutil.which("java") is None:
         pytest.skip(f"java is not installed: {whose} cannot be run")
     if not (kept / one_of_them).exists():
@@ -68,7 +68,7 @@ def _fetch(pom: Path, kept: Path, whose: str) -> None:
     if maven is None:
         pytest.skip(f"mvn is not installed: the jars of {whose} cannot be fetched")
     kept.parent.mkdir(parents=True, exist_ok=True)
-    # A directory of its own, renamed when whole: a fetch that was cut short must not pass for a class path.
+    # A directory of its own, renamed once complete: an interrupted fetch must not count as a class path.
     with tempfile.TemporaryDirectory(dir=kept.parent) as directory:
         whole = Path(directory) / "jars"
         command = [
@@ -87,7 +87,7 @@ def _fetch(pom: Path, kept: Path, whose: str) -> None:
         except subprocess.TimeoutExpired:
             pytest.skip(f"the jars of {whose} were not there after {FETCH_S} s")
         if done.returncode:
-            said = (done.stdout + done.stderr).strip().splitlines()
-            pytest.skip(f"the jars of {whose} cannot be fetched: {said[0] if said else done.returncode}")
+            output = (done.stdout + done.stderr).strip().splitlines()
+            pytest.skip(f"the jars of {whose} cannot be fetched: {output[0] if output else done.returncode}")
         if not kept.exists():
             whole.rename(kept)

@@ -15,7 +15,7 @@ LIFETIME = datetime.timedelta(days=1)
 
 
 class Certificates:
-    """Made once in `directory`; valid for a day."""
+    """Created once in `directory`; valid for a day."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -27,12 +27,12 @@ class Certificates:
         self.authority.write_bytes(_pem(own.sign(self._key, hashes.SHA256())))
         server_certificate, server_key = self._issue("localhost")
         self.server_store = directory / "server.pem"
-        """Key and certificate in one file, as ssl.keyStore.type=PEM wants them."""
+        """Key and certificate in one file, as ssl.keyStore.type=PEM requires."""
         self.server_store.write_bytes(server_key + server_certificate)
         self._client_certificate, self._client_key = self._issue("client")
 
     def _issue(self, name: str) -> tuple[bytes, bytes]:
-        """A certificate and its key, both as PEM."""
+        """Return a certificate and its key, both as PEM."""
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _builder(_name(name), self._name, key.public_key())
         names = [x509.DNSName(name), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
@@ -44,7 +44,7 @@ class Certificates:
         return _pem(certificate), private
 
     def client_configuration(self) -> dict[str, bytes]:
-        """What kazoo's harness gives a test that wants a client with a certificate."""
+        """Return the configuration that kazoo's harness gives to a test whose client needs a certificate."""
         return {
             "client_key": self._client_key,
             "client_cert": self._client_certificate,

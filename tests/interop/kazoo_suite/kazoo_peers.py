@@ -1,8 +1,8 @@
-"""pytest plugin: kazoo's own test suite, as it ships in its wheel, against our peers instead of Java servers.
+"""pytest plugin: kazoo's own test suite, as shipped in its wheel, against our peers instead of Java servers.
 
-It takes the place of `kazoo.testing.harness.get_global_cluster`.  The ensemble lives on between test classes (kazoo's
-harness would wipe and restart it each time) unless KAZOO_SUITE_WIPE=1; a test that wants another configuration (SASL,
-local sessions) or stops servers gets what it asks for.
+It replaces `kazoo.testing.harness.get_global_cluster`. The ensemble is kept between test classes (kazoo's harness would
+wipe and restart it each time) unless KAZOO_SUITE_WIPE=1; a test that needs another configuration (SASL, local sessions)
+or stops servers gets its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from peer_cluster import PeerCluster
 
-# kazoo.testing.common imports both at its top, for Java key stores; our peers take PEM files.
+# kazoo.testing.common imports both at its top, for Java key stores; our peers use PEM files.
 for _name in ("jks", "OpenSSL"):
     sys.modules.setdefault(_name, types.ModuleType(_name))
 
@@ -28,11 +28,11 @@ import kazoo.testing.harness as harness  # noqa: E402 (needs the two above)
 WIPE = os.environ.get("KAZOO_SUITE_WIPE") == "1"
 SIZE = 3
 _PER_TEST = ("ZOOKEEPER_JAAS_AUTH", "ZOOKEEPER_LOCAL_SESSION_RO")
-"""A test's setUp asks for another configuration in these variables; its tearDown takes them back."""
+"""A test's setUp sets another configuration in these variables; its tearDown removes it."""
 
 
 class _Current:
-    """The ensemble that runs now, and what it was configured with."""
+    """The running ensemble and its configuration."""
 
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="kazoo-suite-"))
@@ -43,11 +43,11 @@ class _Current:
         observers_from = os.environ.get("ZOOKEEPER_OBSERVER_START_ID", "-1")
         jaas = os.environ.get("ZOOKEEPER_JAAS_AUTH", "")
         local_sessions = os.environ.get("ZOOKEEPER_LOCAL_SESSION_RO", "false")
-        wanted = (observers_from, jaas, local_sessions)
-        if self.cluster is None or wanted != self.configuration:
+        requested = (observers_from, jaas, local_sessions)
+        if self.cluster is None or requested != self.configuration:
             self.terminate()
             self.cluster = PeerCluster(self.directory, SIZE, int(observers_from), jaas, local_sessions)
-            self.configuration = wanted
+            self.configuration = requested
         return self.cluster
 
     def terminate(self) -> None:
@@ -74,6 +74,6 @@ harness.KazooTestCase.tearDownClass = classmethod(_tear_down_class)
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_logfinish(nodeid: str, location: Any) -> None:
-    """unittest calls no tearDown where setUp skipped or failed; what it asked for must not reach the next class."""
+    """unittest calls no tearDown if setUp skipped or failed; its configuration must not reach the next class."""
     for name in _PER_TEST:
         os.environ.pop(name, None)

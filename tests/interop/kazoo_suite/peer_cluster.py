@@ -1,4 +1,4 @@
-"""Our peers behind the interface that kazoo's test harness has for its Java servers (kazoo.testing.common)."""
+"""Our peers with the interface that kazoo's test harness has for its Java servers (kazoo.testing.common)."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ class ManagedPeer:
 
     @property
     def failed(self) -> bool:
-        """Did it end by itself?"""
+        """Return whether it ended by itself."""
         return self._process is not None and self._process.poll() is not None
 
     def run(self) -> None:
-        """Start it where it does not run; it is not waited for, because its quorum may not be there yet."""
+        """Start it if it does not run; do not wait for it, because its quorum may not exist yet."""
         with self._lock:
             if self._process is not None:
                 return
@@ -102,7 +102,7 @@ class ManagedPeer:
                 )  # fmt: skip
 
     def stop(self) -> None:
-        """Stop it; its data stays.  Returns when the process is gone."""
+        """Stop it and keep its data. Returns when the process has ended."""
         with self._lock:
             if self._process is None:
                 return
@@ -127,7 +127,7 @@ class ManagedPeer:
         return self._log.read_text(errors="replace").splitlines(keepends=True)[-num_lines:]
 
     def serves(self) -> bool:
-        """Does it answer `srvr` with a mode?"""
+        """Return whether it answers `srvr` with a mode."""
         text = b""
         try:
             with socket.create_connection((self.host, self.client_port), 2) as link:

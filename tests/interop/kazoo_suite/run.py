@@ -1,6 +1,6 @@
 """Run kazoo's own suite against our peers: `python tests/interop/kazoo_suite/run.py [--shim] [pytest arguments]`.
 
-Without a test named it runs all of it.  `--shim` puts our KazooClient in the place of kazoo's, as far as that goes.
+It runs all tests by default. `--shim` replaces kazoo's client with our KazooClient as far as possible.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 VERSION = "3.9.5"
-"""Which ZooKeeper the suite takes us for."""
+"""The ZooKeeper version that the suite assumes."""
 
 
 def main(arguments: list[str]) -> int:
-    """Run pytest with our plugins and kazoo's tests; its exit code."""
+    """Run pytest with our plugins and kazoo's tests, and return its exit code."""
     environment = dict(os.environ, PYTHONPATH=f"{HERE}{os.pathsep}{ROOT}", ZOOKEEPER_VERSION=VERSION)
-    # With CI set the suite asks for the very Java server that its own pipeline installed.
+    # With CI set, the suite requires the exact Java server that its own pipeline installed.
     environment.pop("CI", None)
-    # A test counts the live objects of a class by its bare name; other plugins may bring a class of that name.
+    # A test counts the live objects of a class by its bare name; other plugins may have a class of that name.
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     plugins = ["-p", "pytest_timeout", "-p", "kazoo_peers"]
     if "--shim" in arguments:

@@ -1,7 +1,7 @@
-"""pytest plugin: our KazooClient in the place of kazoo's, under kazoo's own tests of its client and recipes.
+"""pytest plugin: our KazooClient in place of kazoo's, under kazoo's own tests of its client and recipes.
 
-What those tests use beyond kazoo's public interface is given to our client here where it has a counterpart; the tests
-that reach into kazoo's connection are skipped, each with its reason.
+These tests use some private parts of kazoo; our client gets a counterpart here where there is one. The tests that use
+kazoo's connection are skipped, each with its reason.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ CANNOT = {
     "test_eventlet_handler.py::TestEventletSemaphore::": _HANDLER,
     "test_eventlet_handler.py::TestEventletLock::": _HANDLER,
 }
-"""Tests of kazoo's suite, by the end of their ids or a class's beginning, that our client cannot be put under."""
+"""Tests of kazoo's suite that our client cannot run, by the end of their ids or the beginning of a class."""
 
 
 class ShimUnderTest(KazooClient):
-    """Our client, with the three private handles that kazoo's tests and harness hold its own by."""
+    """Our client, with the three private attributes that kazoo's tests and harness use."""
 
     def _call(self, request: object, async_object: object) -> None:
-        """Lose the connection or the session."""
+        """Drop the connection or the session."""
         breaks = {_CONNECTION_DROP: "drop_connection", _SESSION_EXPIRED: "expire"}
         self._submit(lambda session: getattr(session, breaks[request])())
 
@@ -56,7 +56,7 @@ class ShimUnderTest(KazooClient):
 
     @property
     def _session_passwd(self) -> bytes:
-        """The session's password; a test spoils it."""
+        """The session's password; a test corrupts it."""
         return self._known_password
 
     @_session_passwd.setter
@@ -77,7 +77,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for prefix, reason in CANNOT.items():
             if name == prefix or (prefix.endswith("::") and name.startswith(prefix)):
                 item.add_marker(pytest.mark.skip(reason=reason))
-        # Let the tests that take whichever handler there is take the one that our client supports.
+        # Tests that use any available handler get the one that our client supports.
         adaptive = getattr(item.getparent(pytest.Module).obj, "KazooAdaptiveHandlerTestCase", None)
         if adaptive is not None:
             adaptive.HANDLERS = (("kazoo.handlers.threading", "SequentialThreadingHandler"),)

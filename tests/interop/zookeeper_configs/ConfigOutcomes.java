@@ -16,12 +16,13 @@ import java.util.List;
 import java.util.Properties;
 
 /**
- * Starts Apache ZooKeeper on one configuration after the other and prints what came of each.
+ * Starts Apache ZooKeeper on one configuration after the other and prints each result.
  *
  * <p>Arguments: ZooKeeper's own jars.  Each line of standard input: a zoo.cfg, the system properties to set (separated
  * by 0x1f), how far to start (parse or serve), and an expression to read, separated by tabs.  Each line of standard
- * output: the value read, or `refused` or `ended` (the server has started and ended) and the reason.  Every configuration has its own class loader, because
- * ZooKeeper reads many system properties once, when a class is initialised.
+ * output: the value read, or `refused` or `ended` (the server has started and ended) and the
+ * reason.  Every configuration has its own class loader, because ZooKeeper reads many system properties once, when a
+ * class is initialised.
  */
 public class ConfigOutcomes {
     private static final int PATIENCE_MS = 30_000;

@@ -5,7 +5,7 @@ import java.nio.file.Path;
 import java.util.HexFormat;
 import java.util.Properties;
 
-/** Prints what java.util.Properties reads in the files 0, 1, … of a directory, one a line, in UTF-16 as hexadecimal. */
+/** Prints the properties in the files 0, 1, … of a directory, one a line, in UTF-16 as hexadecimal. */
 public class PropertiesPrinter {
     public static void main(String[] args) throws Exception {
         for (int i = 0; i < Integer.parseInt(args[1]); i++) {

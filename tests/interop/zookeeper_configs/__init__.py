@@ -1,1 +1,1 @@
-"""A Java program that starts Apache ZooKeeper on many configurations, and how to ask it."""
+"""A Java program that starts Apache ZooKeeper on many configurations, and its Python interface."""

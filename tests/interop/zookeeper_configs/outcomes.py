@@ -1,4 +1,4 @@
-"""Asks Apache ZooKeeper's jars what they make of configurations."""
+"""Read configurations with Apache ZooKeeper's jars."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KINDS = ("read", "refused", "ended")
 
 
 class Question(NamedTuple):
-    """A zoo.cfg in a directory of its own, system properties, and what to read: see ConfigOutcomes.java."""
+    """A zoo.cfg in its own directory, system properties, and the values to read: see ConfigOutcomes.java."""
 
     directory: Path
     zoo_cfg: str
@@ -25,7 +25,7 @@ class Question(NamedTuple):
 
 
 def ask(questions: Iterable[Question]) -> list[str | None]:
-    """The values that ZooKeeper works with; None where it refuses to start, or ends at once."""
+    """Return the values that ZooKeeper works with; None if it refuses to start, or ends at once."""
     lines = []
     for question in questions:
         (question.directory / "data").mkdir(parents=True)

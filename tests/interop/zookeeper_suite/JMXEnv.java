@@ -7,7 +7,7 @@ import java.util.Set;
 import javax.management.MBeanServerConnection;
 import javax.management.ObjectName;
 
-/** In place of the suite's own: a server in another process has no beans in this one, so none are asked for. */
+/** Replaces the suite's own: a server in another process has no beans in this one, so none are read. */
 public class JMXEnv {
     public static void setUp() {
     }

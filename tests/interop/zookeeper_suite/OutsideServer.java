@@ -15,13 +15,13 @@ import org.apache.zookeeper.server.ServerCnxnFactory;
 import org.apache.zookeeper.server.ZooKeeperServer;
 
 /**
- * What a test of ZooKeeper's takes for its server's port: the server that listens there is a process outside, which is
- * started and stopped through the port in the property "outside.peers".  Chosen by ZooKeeper's own property
- * "zookeeper.serverCnxnFactory".
+ * The server port of a ZooKeeper test: the server that listens there is an external process, which is started and
+ * stopped through the port in the property "outside.peers".  ZooKeeper's own property
+ * "zookeeper.serverCnxnFactory" selects this class.
  */
 public class OutsideServer extends ServerCnxnFactory {
     private static final String PREFIX = "zookeeper.";
-    /** Providers that the suite has written in Java: no other process can have them. */
+    /** Authentication providers written in Java by the suite: no other process can have them. */
     private static final String CLASSES_OF_THE_SUITE = "org.apache.zookeeper.test.";
     /** System properties that ZooKeeper reads without its prefix; in a zoo.cfg here they have the same names. */
     private static final List<String> WITHOUT_PREFIX = List.of(
@@ -62,13 +62,13 @@ public class OutsideServer extends ServerCnxnFactory {
         keys.put("dataDir", versioned.getParent());
         keys.put("clientPort", String.valueOf(address.getPort()));
         InetAddress bound = address.getAddress();
-        // Without an IPv6 address's zone, which is Java's to add.
+        // Without the zone of an IPv6 address, which Java adds.
         String host = bound.isAnyLocalAddress() ? "127.0.0.1" : bound.getHostAddress().split("%")[0];
         keys.put("clientPortAddress", host);
         keys.put("tickTime", String.valueOf(zkServer.getTickTime()));
         keys.put("minSessionTimeout", String.valueOf(zkServer.getMinSessionTimeout()));
         keys.put("maxSessionTimeout", String.valueOf(zkServer.getMaxSessionTimeout()));
-        // The tests say -1 where they mean no limit; in a zoo.cfg that is 0.
+        // The tests use -1 for no limit; in a zoo.cfg that is 0.
         keys.put("maxClientCnxns", String.valueOf(Math.max(maxCnxns, 0)));
         StringBuilder line = new StringBuilder("start\t" + address.getPort());
         keys.forEach((key, value) -> line.append('\t').append(key).append('=').append(value));

@@ -16,8 +16,8 @@ import org.junit.platform.launcher.core.LauncherDiscoveryRequestBuilder;
 import org.junit.platform.launcher.core.LauncherFactory;
 
 /**
- * Runs the tests of one class but for the methods that are named after it.  A line of output for each: FOUND and a
- * method's name, then PASSED, SKIPPED or FAILED, a method's name and what was thrown, divided by tabs.
+ * Runs the tests of one class except the methods listed after it.  A line of output for each: FOUND and a method's
+ * name, then PASSED, SKIPPED or FAILED, a method's name and the exception, separated by tabs.
  */
 public class RunTests implements TestExecutionListener {
     public static void main(String[] arguments) {

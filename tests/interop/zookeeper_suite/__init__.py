@@ -1,6 +1,6 @@
-"""Apache ZooKeeper's own tests of its client, out of its tests.jar, against peers of ours.
+"""Apache ZooKeeper's own tests of its client, from its tests.jar, against our peers.
 
-Each class runs in a JVM of its own, as ZooKeeper's build does it.  A test starts its server within that JVM; here the
-server is a process outside (`OutsideServer.java`, which ZooKeeper's own property chooses), and nobody asks for its Java
-beans (`JMXEnv.java`).
+Each class runs in its own JVM, as in ZooKeeper's build. A test starts its server within that JVM; here the server is an
+external process (`OutsideServer.java`, which ZooKeeper's own property selects), and its Java beans are not read
+(`JMXEnv.java`).
 """

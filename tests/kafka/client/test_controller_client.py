@@ -20,7 +20,7 @@ FAILOVER_MS = 6_000
 
 
 class Brokers:
-    """Three brokers that agree on who is controller; some are frozen: they take requests and say nothing."""
+    """Three brokers that agree on the controller; some are frozen: they accept requests and do not reply."""
 
     def __init__(self, runtime: SimRuntime) -> None:
         self._runtime = runtime
@@ -82,13 +82,13 @@ class Bench:
         self.client = AdminClient(self.brokers, self.runtime, [(f"broker-{n}", 9092) for n in (1, 2, 3)])
 
     def run(self, work: Coroutine[Any, Any, Any]) -> int:
-        """Do it; how long it took, in milliseconds."""
+        """Run it and return how long it took, in milliseconds."""
         began_us = self.scheduler.now_us
         run_task(self.scheduler, self.runtime, work, 120_000)
         return (self.scheduler.now_us - began_us) // 1000
 
     def refused(self, work: Coroutine[Any, Any, Any]) -> Exception:
-        """Do it; why it failed."""
+        """Run it and return its error."""
         found: list[Exception] = []
 
         async def attempt() -> None:
@@ -114,14 +114,14 @@ def bench() -> Iterator[Bench]:
     made.runtime.stop()
 
 
-def test_a_change_asked_of_a_controller_that_freezes_is_carried_out_by_the_next_one(bench: Bench) -> None:
+def test_change_sent_to_frozen_controller_is_retried_on_next(bench: Bench) -> None:
     bench.brokers.frozen.add(1)
     bench.fail_over_to(2)
     assert bench.run(bench.client.create_topic("orders", timeout_ms=15_000)) < FAILOVER_MS + 1_000
     assert bench.brokers.carried_out == [(2, "orders")]
 
 
-def test_a_controller_that_was_replaced_long_ago_is_left_at_once(bench: Bench) -> None:
+def test_long_replaced_controller_is_left_at_once(bench: Bench) -> None:
     bench.run(bench.client.create_topic("before"))
     bench.brokers.controller_id = 2
     bench.brokers.frozen.add(1)
@@ -129,7 +129,7 @@ def test_a_controller_that_was_replaced_long_ago_is_left_at_once(bench: Bench) -
     assert bench.brokers.carried_out[1:] == [(2, "orders")]
 
 
-def test_what_a_frozen_controller_had_done_already_may_have_been_made(bench: Bench) -> None:
+def test_change_a_frozen_controller_completed_is_fate_unknown(bench: Bench) -> None:
     bench.brokers.frozen.add(1)
     bench.brokers.topics.add("orders")
     bench.fail_over_to(2)
@@ -139,19 +139,19 @@ def test_what_a_frozen_controller_had_done_already_may_have_been_made(bench: Ben
     assert bench.brokers.carried_out == []
 
 
-def test_without_a_next_controller_the_change_may_have_been_made(bench: Bench) -> None:
+def test_missing_next_controller_means_fate_unknown(bench: Bench) -> None:
     bench.brokers.frozen.add(1)
     assert isinstance(bench.refused(bench.client.create_topic("orders", timeout_ms=5_000)), KafkaFateUnknown)
 
 
-def test_what_never_went_out_was_not_made(bench: Bench) -> None:
+def test_change_that_was_never_sent_is_unavailable(bench: Bench) -> None:
     bench.run(bench.client.create_topic("before"))
     bench.brokers.gone.add(1)
     refusal = bench.refused(bench.client.create_topic("orders", timeout_ms=2_000))
     assert (type(refusal), "connection refused" in str(refusal)) == (KafkaUnavailable, True)
 
 
-def test_a_refusal_without_doubt_stays_kafkas_own(bench: Bench) -> None:
+def test_definite_rejection_keeps_kafkas_error(bench: Bench) -> None:
     bench.brokers.topics.add("orders")
     refusal = bench.refused(bench.client.create_topic("orders"))
     assert isinstance(refusal, KafkaRequestFailed)

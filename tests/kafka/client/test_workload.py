@@ -13,7 +13,7 @@ from zabka.kafka.record_batch import Record
 # ---- the ledger -----------------------------------------------------------------------------------------------
 
 
-def test_a_record_read_back_as_promised_is_not_lost() -> None:
+def test_record_read_back_as_acknowledged_is_not_lost() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(0, [10, 11, 12])
     assert ledger.unverified
@@ -21,21 +21,21 @@ def test_a_record_read_back_as_promised_is_not_lost() -> None:
     assert (ledger.lost, ledger.unverified, ledger.position) == (0, False, 3)
 
 
-def test_another_record_at_a_promised_offset_is_a_loss() -> None:
+def test_other_record_at_an_acknowledged_offset_is_a_loss() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(0, [10, 11])
     ledger.read_back([(0, 10), (1, -1)], 2)
     assert ledger.lost == 1
 
 
-def test_a_gap_where_a_record_was_promised_is_a_loss() -> None:
+def test_gap_at_an_acknowledged_offset_is_a_loss() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(0, [10, 11, 12])
     ledger.read_back([(0, 10), (2, 12)], 3)
     assert ledger.lost == 1
 
 
-def test_an_offset_given_twice_is_a_loss_of_the_first() -> None:
+def test_offset_acknowledged_twice_is_a_loss_of_the_first() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(5, [10])
     ledger.acknowledge(5, [20])
@@ -44,7 +44,7 @@ def test_an_offset_given_twice_is_a_loss_of_the_first() -> None:
     assert ledger.lost == 1
 
 
-def test_after_a_change_of_leader_the_part_that_may_differ_is_read_again() -> None:
+def test_leader_change_rereads_the_part_that_may_differ() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(0, [10, 11, 12])
     ledger.read_back([(0, 10), (1, 11), (2, 12)], 3)
@@ -55,7 +55,7 @@ def test_after_a_change_of_leader_the_part_that_may_differ_is_read_again() -> No
     assert (ledger.lost, ledger.unverified) == (2, False)
 
 
-def test_a_lost_record_that_comes_back_is_not_lost_any_more() -> None:
+def test_lost_record_that_returns_is_not_lost_any_longer() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(0, [10, 11])
     ledger.read_back([(0, 10), (1, 11)], 2)
@@ -76,7 +76,7 @@ def test_records_that_retention_removed_are_not_lost() -> None:
     assert (ledger.lost, ledger.unverified) == (0, False)
 
 
-def test_a_promise_behind_a_read_under_way_is_no_loss() -> None:
+def test_acknowledgement_during_a_read_is_no_loss() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(0, [10, 11])
     ledger.read_back([(0, 10), (1, 11), (2, 12), (3, 13)], 4)
@@ -88,7 +88,7 @@ def test_a_promise_behind_a_read_under_way_is_no_loss() -> None:
     assert (ledger.lost, ledger.unverified, ledger.position) == (0, False, 5)
 
 
-def test_a_promise_made_while_the_end_of_the_log_is_asked_for_is_no_loss() -> None:
+def test_acknowledgement_while_reading_the_log_end_is_no_loss() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(0, [10])
     ledger.read_back([(0, 10)], 1)
@@ -98,7 +98,7 @@ def test_a_promise_made_while_the_end_of_the_log_is_asked_for_is_no_loss() -> No
     assert (ledger.lost, ledger.unverified) == (0, True)
 
 
-def test_an_acknowledgement_behind_the_reader_is_read_again() -> None:
+def test_acknowledgement_below_the_position_is_read_again() -> None:
     ledger = PartitionLedger()
     ledger.read_back([], 5)
     ledger.acknowledge(3, [9])
@@ -133,7 +133,7 @@ def workload(cluster: Cluster, acks: int = -1, records_per_s: float = 100) -> tu
 
 
 @pytest.mark.parametrize("acks", [-1, 1])
-def test_a_workload_keeps_its_pace_and_verifies_what_it_was_promised(cluster: Cluster, acks: int) -> None:
+def test_workload_keeps_its_pace_and_verifies_acknowledgements(cluster: Cluster, acks: int) -> None:
     cluster.run(cluster.client.create_topic("orders", 3, 3))
     made, events = workload(cluster, acks)
     made.start()
@@ -143,11 +143,11 @@ def test_a_workload_keeps_its_pace_and_verifies_what_it_was_promised(cluster: Cl
     assert 950 <= status.sent <= 1_000
     assert status.acknowledged == status.sent and status.failed == status.lost == 0 and status.verified
     made.close()
-    told = [event for event in events if isinstance(event, WorkloadProgressed)]
-    assert (told[-1].sent, told[-1].acknowledged, told[-1].lost) == (status.sent, status.sent, 0)
+    progress = [event for event in events if isinstance(event, WorkloadProgressed)]
+    assert (progress[-1].sent, progress[-1].acknowledged, progress[-1].lost) == (status.sent, status.sent, 0)
 
 
-def test_with_acks_0_nothing_is_acknowledged(cluster: Cluster) -> None:
+def test_acks_0_workload_has_no_acknowledgements(cluster: Cluster) -> None:
     cluster.run(cluster.client.create_topic("orders", 1, 3))
     made, _ = workload(cluster, 0)
     made.start()
@@ -160,7 +160,7 @@ def test_with_acks_0_nothing_is_acknowledged(cluster: Cluster) -> None:
     made.close()
 
 
-def test_a_workload_waits_for_a_topic_that_is_not_there_yet(cluster: Cluster) -> None:
+def test_workload_waits_for_a_missing_topic(cluster: Cluster) -> None:
     made, _ = workload(cluster)
     made.start()
     cluster.wait(1_000)
@@ -171,7 +171,7 @@ def test_a_workload_waits_for_a_topic_that_is_not_there_yet(cluster: Cluster) ->
     made.close()
 
 
-def test_no_acknowledged_record_is_lost_over_the_death_of_a_leader(cluster: Cluster) -> None:
+def test_leader_death_loses_no_acknowledged_record(cluster: Cluster) -> None:
     cluster.run(cluster.client.create_topic("orders", 3, 3, configs={"min.insync.replicas": "2"}))
     made, _ = workload(cluster)
     made.start()
@@ -191,7 +191,7 @@ def test_no_acknowledged_record_is_lost_over_the_death_of_a_leader(cluster: Clus
     made.close()
 
 
-def test_records_that_an_unclean_election_takes_are_counted_as_lost(cluster: Cluster) -> None:
+def test_records_lost_by_an_unclean_election_are_counted(cluster: Cluster) -> None:
     survivor = cluster.controller
     leader, follower = (n for n in cluster.nodes.values() if n is not survivor)
     ids = (leader.broker_id, follower.broker_id)
@@ -219,7 +219,7 @@ def test_records_that_an_unclean_election_takes_are_counted_as_lost(cluster: Clu
     made.close()
 
 
-def test_a_client_finds_the_leader_where_it_went(cluster: Cluster) -> None:
+def test_client_finds_the_leader_after_a_move(cluster: Cluster) -> None:
     cluster.run(cluster.client.create_topic("orders", 1, 3))
     partition = TopicPartition("orders", 0)
     assert cluster.run(cluster.client.produce(partition, [Record(b"k", b"v")])) == 0
@@ -231,7 +231,7 @@ def test_a_client_finds_the_leader_where_it_went(cluster: Cluster) -> None:
     assert [(r.offset, r.key, r.value) for r in fetched.records] == [(0, b"k", b"v"), (1, b"k", b"w"), (2, None, None)]
 
 
-def test_producer_ids_are_given_once_to_each(cluster: Cluster) -> None:
+def test_producer_ids_are_unique(cluster: Cluster) -> None:
     async def collect() -> list[int]:
         return [(await cluster.client.init_producer_id())[0] for _ in range(1_200)]
 
@@ -239,7 +239,7 @@ def test_producer_ids_are_given_once_to_each(cluster: Cluster) -> None:
     assert len(set(given)) == 1_200
 
 
-def test_a_repeated_batch_of_an_idempotent_producer_is_stored_once(cluster: Cluster) -> None:
+def test_repeated_idempotent_batch_is_stored_once(cluster: Cluster) -> None:
     cluster.run(cluster.client.create_topic("orders", 1, 3))
     partition = TopicPartition("orders", 0)
     producer_id, epoch = cluster.run(cluster.client.init_producer_id())

@@ -1,4 +1,4 @@
-"""Consumers of the old kind: leader and offsets from ZooKeeper, partitions claimed by ephemerals, on virtual time."""
+"""ZooKeeper-based consumers: leader and offsets from ZooKeeper, partitions claimed by ephemerals, on virtual time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PARTITIONS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 
 
 class Reader:
-    """A consumer on a machine of its own, and what it got."""
+    """A consumer on its own machine, and the records it received."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.got: list[tuple[TopicPartition, int, str]] = []
@@ -66,7 +66,7 @@ def data(cluster: Cluster, path: str) -> bytes | None:
     return None if node is None else node.data
 
 
-def test_the_zookeeper_consumer_registers_claims_partitions_and_keeps_its_offsets_in_zookeeper(
+def test_zookeeper_consumer_registers_claims_and_stores_offsets(
     cluster: Cluster,
 ) -> None:
     reader = Reader(cluster, "c1")
@@ -82,7 +82,7 @@ def test_the_zookeeper_consumer_registers_claims_partitions_and_keeps_its_offset
     assert reader.consumer.status().lag == 0
 
 
-def test_the_next_consumer_goes_on_from_the_committed_offsets(cluster: Cluster) -> None:
+def test_next_consumer_continues_from_the_committed_offsets(cluster: Cluster) -> None:
     reader = Reader(cluster, "c1")
     produce(cluster, range(4))
     cluster.wait(3_000)
@@ -114,7 +114,7 @@ def test_members_share_the_partitions_and_hand_them_over(cluster: Cluster) -> No
     assert sorted(first.numbers() + second.numbers()) == list(range(10))
 
 
-def test_a_partition_that_another_member_still_owns_is_waited_for(cluster: Cluster) -> None:
+def test_partition_owned_by_another_member_is_awaited(cluster: Cluster) -> None:
     cluster.ensemble.put("/consumers/readers/owners/orders/1", b"zombie-0")
     reader = Reader(cluster, "c1")
     produce(cluster, range(4))
@@ -139,7 +139,7 @@ def test_the_zookeeper_consumer_finds_a_new_leader_in_zookeeper(cluster: Cluster
     assert sorted(reader.numbers()) == list(range(8))
 
 
-def test_after_its_session_has_expired_it_registers_and_claims_again(cluster: Cluster) -> None:
+def test_expired_consumer_registers_and_claims_again(cluster: Cluster) -> None:
     reader = Reader(cluster, "c1")
     produce(cluster, range(4))
     cluster.wait(3_000)
@@ -153,7 +153,7 @@ def test_after_its_session_has_expired_it_registers_and_claims_again(cluster: Cl
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b'{"subscription":[]}', b"\xff"])
-def test_a_znode_that_is_no_member_is_passed_over(text: bytes) -> None:
+def test_znode_that_is_no_member_is_skipped(text: bytes) -> None:
     assert decode_member(text) is None
     assert decode_member(encode_member({"t": 2}, 5)) == {"t": 2}
 

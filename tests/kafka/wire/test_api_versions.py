@@ -1,4 +1,4 @@
-"""What ApiVersions advertises, held to what Apache Kafka 3.9.1 advertises in ZooKeeper mode on a client listener."""
+"""The versions in ApiVersions, compared with those of Apache Kafka 3.9.1 in ZooKeeper mode on a client listener."""
 
 from __future__ import annotations
 

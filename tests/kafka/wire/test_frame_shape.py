@@ -1,4 +1,5 @@
-"""A message's bytes hold all that their lengths announce, or they are refused before memory is reserved for them."""
+"""A message's bytes must contain all that their lengths announce; otherwise they are rejected before memory is
+reserved."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def encoded(schema: Any) -> bytes:
 
 
 @pytest.mark.parametrize("key", SUPPORTED, ids=lambda key: key.name)
-def test_the_check_of_a_frames_shape_ends_where_its_reader_ends(key: ApiKey) -> None:
+def test_frame_shape_check_ends_where_its_reader_ends(key: ApiKey) -> None:
     for version in versions(key):
         for schema in (request_class(key, version), response_class(key, version)):
             data = encoded(schema)
@@ -39,7 +40,7 @@ def test_the_check_of_a_frames_shape_ends_where_its_reader_ends(key: ApiKey) -> 
                     check_shape(schema, data[:short], 0)
 
 
-def test_an_array_that_announces_more_than_the_frame_holds_is_refused() -> None:
+def test_array_longer_than_the_frame_is_rejected() -> None:
     with pytest.raises(WireError, match="announces 2147483647 members in 10 bytes"):
         check_shape(request_class(ApiKey.METADATA, 1), struct.pack(">i", 2**31 - 1) + bytes(10), 0)
 
@@ -51,7 +52,7 @@ def test_a_compact_array_of_billions_does_not_end_the_process() -> None:
         decode_request(head + b"\xff\xff\xff\xff\x7f" + bytes(20))
 
 
-def test_a_tagged_field_must_be_as_long_as_it_says() -> None:
+def test_tagged_field_must_have_its_stated_length() -> None:
     schema = request_class(ApiKey.FETCH, 12)
     good = encoded(schema)
     assert good.endswith(b"\x00")
@@ -61,7 +62,7 @@ def test_a_tagged_field_must_be_as_long_as_it_says() -> None:
         check_shape(schema, good[:-1] + cluster_id + b"y", 0)
 
 
-def test_null_where_the_schema_allows_none_is_refused() -> None:
+def test_null_in_a_non_nullable_field_is_rejected() -> None:
     # kio reads an absent list as None, and Kafka closes the connection.
     head = struct.pack(">hhih", ApiKey.DESCRIBE_CONFIGS, 4, 1, -1) + b"\x00"
     with pytest.raises(WireError, match="null where there must be a value"):
@@ -71,19 +72,19 @@ def test_null_where_the_schema_allows_none_is_refused() -> None:
     assert check_shape(request_class(ApiKey.METADATA, 1), struct.pack(">i", -1), 0) == 4
 
 
-def test_a_text_is_no_longer_in_the_compact_form_than_in_the_older_one() -> None:
-    # What comes as one is stored as the other, and nothing of a group with a longer name could be.
-    def asked(name: str) -> bytes:
+def test_compact_string_has_the_limit_of_a_classic_string() -> None:
+    # A compact string is stored as a classic one, and a group with a longer name could not be stored.
+    def heartbeat(name: str) -> bytes:
         return encode_request(1, "c", request(ApiKey.HEARTBEAT, 4, group_id=name, member_id="m"))[4:]
 
     longest = "g" * 32_767
-    assert decode_request(asked(longest)).payload.group_id == longest  # type: ignore[attr-defined]
+    assert decode_request(heartbeat(longest)).payload.group_id == longest  # type: ignore[attr-defined]
     with pytest.raises(WireError, match="a string of 32768 bytes"):
-        decode_request(asked(longest + "g"))
+        decode_request(heartbeat(longest + "g"))
 
 
-SAID = "a\u00a7"
-"""A text whose second character takes two bytes, neither of which is UTF-8 by itself."""
+INVALID_TEXT = "a\u00a7"
+"""A text with a two-byte second character; neither byte is valid UTF-8 alone."""
 UNREADABLE = b"a\xff\xff"
 READ = "a\ufffd\ufffd"
 
@@ -91,91 +92,97 @@ READ = "a\ufffd\ufffd"
 @pytest.mark.parametrize(
     ("key", "values"),
     [
-        (ApiKey.PRODUCE, {"topic_data": [{"name": SAID, "partition_data": [{"index": 1, "records": b"r"}]}]}),
-        (ApiKey.METADATA, {"topics": [{"name": SAID}]}),
+        (ApiKey.PRODUCE, {"topic_data": [{"name": INVALID_TEXT, "partition_data": [{"index": 1, "records": b"r"}]}]}),
+        (ApiKey.METADATA, {"topics": [{"name": INVALID_TEXT}]}),
         (
             ApiKey.OFFSET_COMMIT,
-            {"group_id": SAID, "topics": [{"name": SAID, "partitions": [{"committed_metadata": SAID}]}]},
+            {
+                "group_id": INVALID_TEXT,
+                "topics": [{"name": INVALID_TEXT, "partitions": [{"committed_metadata": INVALID_TEXT}]}],
+            },
         ),
-        (ApiKey.OFFSET_DELETE, {"group_id": SAID, "topics": [{"name": "t"}, {"name": SAID}]}),
-        (ApiKey.DELETE_GROUPS, {"groups_names": ["g", SAID, "h"]}),
-        (ApiKey.CREATE_TOPICS, {"topics": [{"name": SAID, "configs": [{"name": SAID, "value": None}]}], "timeout": 7}),
+        (ApiKey.OFFSET_DELETE, {"group_id": INVALID_TEXT, "topics": [{"name": "t"}, {"name": INVALID_TEXT}]}),
+        (ApiKey.DELETE_GROUPS, {"groups_names": ["g", INVALID_TEXT, "h"]}),
+        (
+            ApiKey.CREATE_TOPICS,
+            {"topics": [{"name": INVALID_TEXT, "configs": [{"name": INVALID_TEXT, "value": None}]}], "timeout": 7},
+        ),
     ],
     ids=lambda value: value.name if isinstance(value, ApiKey) else "",
 )
-def test_what_is_no_utf_8_is_read_as_java_reads_it(key: ApiKey, values: dict[str, Any]) -> None:
+def test_invalid_utf_8_is_decoded_as_java_decodes_it(key: ApiKey, values: dict[str, Any]) -> None:
     for version in versions(key):
-        frame = encode_request(1, f"client {SAID}", request(key, version, **values))[4:]
-        sent = frame.replace(SAID.encode(), UNREADABLE)
+        frame = encode_request(1, f"client {INVALID_TEXT}", request(key, version, **values))[4:]
+        sent = frame.replace(INVALID_TEXT.encode(), UNREADABLE)
         assert sent != frame
         read = encode_request(1, f"client {READ}", request(key, version, **_with(values)))[4:]
         assert decode_request(sent + b"behind") == decode_request(read)
 
 
 def _with(value: Any) -> Any:
-    """The same with the text that is read."""
+    """Return the same message with the text that is read."""
     if isinstance(value, dict):
         return {name: _with(each) for name, each in value.items()}
     if isinstance(value, list):
         return [_with(each) for each in value]
-    return READ if value == SAID else value
+    return READ if value == INVALID_TEXT else value
 
 
-def test_a_text_that_is_no_utf_8_is_no_longer_than_another() -> None:
-    # Each byte becomes three, and the name could be neither answered nor stored.
-    asked = encode_request(1, "c", request(ApiKey.HEARTBEAT, 4, group_id="g" * 20_000, member_id="m"))[4:]
-    read = decode_request(asked.replace(b"g" * 5_000, b"\xff" * 5_000, 1)).payload
+def test_invalid_utf_8_string_has_the_same_length_limit() -> None:
+    # Each byte becomes three, and the name could be neither returned nor stored.
+    frame = encode_request(1, "c", request(ApiKey.HEARTBEAT, 4, group_id="g" * 20_000, member_id="m"))[4:]
+    read = decode_request(frame.replace(b"g" * 5_000, b"\xff" * 5_000, 1)).payload
     assert read.group_id == "\ufffd" * 5_000 + "g" * 15_000  # type: ignore[attr-defined]
     with pytest.raises(WireError, match="no UTF-8"):
-        decode_request(asked.replace(b"g", b"\xff"))
+        decode_request(frame.replace(b"g", b"\xff"))
 
 
-def test_a_truth_is_whatever_is_not_0_as_java_reads_it() -> None:
+def test_boolean_is_any_byte_but_zero_as_in_java() -> None:
     for version in range(4, 13):
-        asked = request(ApiKey.METADATA, version, topics=[], allow_auto_topic_creation=True)
-        frame = encode_request(1, "c", asked)[4:]
+        message = request(ApiKey.METADATA, version, topics=[], allow_auto_topic_creation=True)
+        frame = encode_request(1, "c", message)[4:]
         at = frame.index(b"\x01", 13)
         for truth in (b"\x02", b"\xff"):
-            assert decode_request(frame[:at] + truth + frame[at + 1 :]).payload == asked
+            assert decode_request(frame[:at] + truth + frame[at + 1 :]).payload == message
 
 
-@pytest.mark.parametrize("said_ms", [-(2**63), -1, 0, 2**62, 2**63 - 1])
-def test_a_duration_that_kio_cannot_hold_is_the_longest_that_it_can(said_ms: int) -> None:
+@pytest.mark.parametrize("sent_ms", [-(2**63), -1, 0, 2**62, 2**63 - 1])
+def test_duration_kio_cannot_hold_is_clamped_to_its_maximum(sent_ms: int) -> None:
     for version in range(2, 5):
-        asked = request(ApiKey.OFFSET_COMMIT, version, group_id="g", retention_time=77)
-        frame = encode_request(1, "c", asked)[4:]
-        sent = frame.replace(struct.pack(">q", 77), struct.pack(">q", said_ms))
+        message = request(ApiKey.OFFSET_COMMIT, version, group_id="g", retention_time=77)
+        frame = encode_request(1, "c", message)[4:]
+        sent = frame.replace(struct.pack(">q", 77), struct.pack(">q", sent_ms))
         read_ms = milliseconds(decode_request(sent).payload.retention_time)  # type: ignore[attr-defined]
-        assert read_ms == (said_ms if abs(said_ms) < 2**31 else (1 if said_ms > 0 else -1) * (2**63 // 1000))
+        assert read_ms == (sent_ms if abs(sent_ms) < 2**31 else (1 if sent_ms > 0 else -1) * (2**63 // 1000))
 
 
 UNKNOWN_FIELDS = b"\x02\x63\x03abc\x62\x00"
-"""Two of them, the higher tag first: three bytes and none."""
+"""Two unknown tagged fields, the higher tag first: three bytes and none."""
 
 
 @pytest.mark.parametrize("key", SUPPORTED, ids=lambda key: key.name)
-def test_tagged_fields_that_nobody_here_knows_are_passed_over(key: ApiKey) -> None:
-    # KIP-482: a newer client, or broker, may send such in any version that is flexible.
+def test_unknown_tagged_fields_are_skipped(key: ApiKey) -> None:
+    # KIP-482: a newer client, or broker, may send such a field in any flexible version.
     for version in versions(key):
         schema = request_class(key, version)
         if not schema.__flexible__:
             continue
-        asked = filled(schema)
-        frame = encode_request(1, "c", asked)[4:]
+        message = filled(schema)
+        frame = encode_request(1, "c", message)[4:]
         assert frame.endswith(b"\x00"), "the request has no tagged field of its own"
         assert decode_request(frame[:-1] + UNKNOWN_FIELDS + b"behind") == decode_request(frame)
         if key is not ApiKey.API_VERSIONS:
             answer = ResponseEncoder().encode(1, filled(response_class(key, version)))[4:]
             assert answer.endswith(b"\x00"), "nor has the answer"
-            assert decode_response(answer[:-1] + UNKNOWN_FIELDS, asked) == decode_response(answer, asked)
+            assert decode_response(answer[:-1] + UNKNOWN_FIELDS, message) == decode_response(answer, message)
 
 
-def test_known_tagged_fields_are_read_beside_unknown_ones() -> None:
-    asked = request(ApiKey.API_VERSIONS, 3)
-    answer = respond(asked, finalized_features_epoch=7)
+def test_known_tagged_fields_are_read_among_unknown_ones() -> None:
+    message = request(ApiKey.API_VERSIONS, 3)
+    answer = respond(message, finalized_features_epoch=7)
     frame = ResponseEncoder().encode(1, answer)[4:]
     known = b"\x01\x08" + struct.pack(">q", 7)
     assert frame.endswith(known)
     more = frame.removesuffix(known)
     assert more.endswith(b"\x01"), "one tagged field"
-    assert decode_response(more[:-1] + b"\x03\x63\x03abc" + known + b"\x62\x00", asked) == answer
+    assert decode_response(more[:-1] + b"\x03\x63\x03abc" + known + b"\x62\x00", message) == answer

@@ -47,7 +47,7 @@ DRAWS = 8
 
 
 @pytest.mark.parametrize(("key", "kind", "version"), SERVED)
-def test_a_hand_packed_message_is_what_kio_writes_and_reads(key: ApiKey, kind: str, version: int) -> None:
+def test_hand_packed_message_equals_kios(key: ApiKey, kind: str, version: int) -> None:
     schema_of, read, pack = CODECS[key, kind]
     random = Random(version)
     for _ in range(DRAWS):
@@ -74,7 +74,7 @@ def test_a_damaged_message_is_refused_or_read_as_kio_reads_it(key: ApiKey, kind:
         try:
             ours, end = read(bytes(data), 0, version)
         except Exception:
-            # A frame's reader turns every kind of failure into a WireError; kio may be more lenient or less.
+            # A frame's reader turns every kind of failure into a WireError; kio may accept more or less.
             continue
         if end == len(data):
             try:
@@ -85,7 +85,7 @@ def test_a_damaged_message_is_refused_or_read_as_kio_reads_it(key: ApiKey, kind:
 
 
 @pytest.mark.parametrize("version", [3, 9])
-def test_records_of_a_produce_are_part_of_the_frame_that_came(version: int) -> None:
+def test_produced_records_are_a_view_of_the_frame(version: int) -> None:
     rows = [{"name": "t", "partition_data": [{"index": 0, "records": b"r" * 500}]}]
     asked = request(ApiKey.PRODUCE, version, acks=1, timeout=1, topic_data=rows)
     frame = encode_request(1, "c", asked)[FRAME_SIZE.size :]
@@ -94,7 +94,7 @@ def test_records_of_a_produce_are_part_of_the_frame_that_came(version: int) -> N
     assert records.obj is frame
 
 
-def test_records_of_a_fetch_leave_as_they_are() -> None:
+def test_fetched_records_are_not_copied() -> None:
     records = b"r" * 500
     row = {"partition_index": 0, "records": records}
     answer = respond(request(ApiKey.FETCH, 12), responses=[{"topic": "t", "partitions": [row]}])
@@ -109,7 +109,7 @@ def test_an_array_of_impossible_length_is_refused(count: bytes) -> None:
 
 
 @pytest.mark.parametrize("version", [8, 9])
-def test_a_topics_name_is_no_longer_in_the_compact_form_than_in_the_older_one(version: int) -> None:
+def test_compact_topic_name_has_the_limit_of_a_classic_string(version: int) -> None:
     def decoded(name: str) -> Any:
         topics = [{"name": name, "partition_data": []}]
         return decode_request(encode_request(1, "c", request(ApiKey.PRODUCE, version, topic_data=topics))[4:])
@@ -121,7 +121,7 @@ def test_a_topics_name_is_no_longer_in_the_compact_form_than_in_the_older_one(ve
 
 
 @pytest.mark.parametrize("piece", [1, 3, 4, 5, 7, 1000])
-def test_frames_are_found_however_they_are_torn(piece: int) -> None:
+def test_frames_are_found_in_any_chunks(piece: int) -> None:
     frames = [b"a", b"bc" * 40, b"d" * 3, b"e" * 2000]
     stream = b"".join(FRAME_SIZE.pack(len(frame)) + frame for frame in frames)
     reader = FrameReader(2000)
@@ -130,13 +130,13 @@ def test_frames_are_found_however_they_are_torn(piece: int) -> None:
 
 
 @pytest.mark.parametrize("size", [0, -1, 2001])
-def test_a_frame_of_a_size_that_is_not_allowed_is_refused(size: int) -> None:
+def test_frame_of_a_forbidden_size_is_rejected(size: int) -> None:
     with pytest.raises(FrameTooLarge):
         FrameReader(2000).feed(FRAME_SIZE.pack(size))
 
 
 @pytest.mark.parametrize("version", range(13))
-def test_a_hand_packed_metadata_answer_is_what_kio_writes(version: int) -> None:
+def test_hand_packed_metadata_response_equals_kios(version: int) -> None:
     random = Random(version)
     for _ in range(DRAWS):
         message = drawn(response_class(ApiKey.METADATA, version), random)
@@ -203,14 +203,14 @@ def test_a_partitions_row_is_packed_once_for_many_answers() -> None:
         (ApiKey.UPDATE_METADATA, UPDATE_METADATA_VERSION, pack_update_metadata),
     ],
 )
-def test_a_hand_packed_control_request_is_what_kio_writes(key: ApiKey, version: int, pack: Any) -> None:
+def test_hand_packed_control_request_equals_kios(key: ApiKey, version: int, pack: Any) -> None:
     random = Random(version)
     for _ in range(3 * DRAWS):
         message = drawn(request_class(key, version), random)
         assert b"".join(pack(message)) == kio_bytes(message)
 
 
-def test_a_large_metadata_answer_is_packed_in_slices_so_that_others_have_their_turns() -> None:
+def test_large_metadata_response_is_packed_in_slices() -> None:
     rows = [
         MetadataResponsePartition(
             error_code=ErrorCode.none,

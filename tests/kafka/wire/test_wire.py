@@ -50,7 +50,7 @@ def body(frame: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(("key", "version"), SERVED)
-def test_every_served_request_and_response_survives_the_wire(key: ApiKey, version: int) -> None:
+def test_served_requests_and_responses_round_trip(key: ApiKey, version: int) -> None:
     sent = fill(request_class(key, version), {})
     got = decode_request(body(encode_request(7, "client", sent)))
     assert (got.correlation_id, got.client_id) == (7, "client")
@@ -87,7 +87,7 @@ FETCHED = st.fixed_dictionaries(
     ),
     throttle=st.integers(0, 10_000),
 )
-def test_a_hand_packed_fetch_response_is_what_kio_writes(version: int, topics: Any, throttle: int) -> None:
+def test_hand_packed_fetch_response_equals_kios(version: int, topics: Any, throttle: int) -> None:
     values = {"throttle_time": throttle, "session_id": 5, "error_code": 0, "responses": topics}
     payload = fill(response_class(ApiKey.FETCH, version), values)
     assert b"".join(pack_fetch(payload)) == kio_bytes(payload)
@@ -98,7 +98,7 @@ def ends_with_rows(key: ApiKey, version: int) -> bool:
 
 
 @pytest.mark.parametrize(("key", "version"), [each for each in SERVED if ends_with_rows(*each)])
-def test_an_answer_that_ends_with_many_rows_is_written_row_by_row_as_kio_writes_it(key: ApiKey, version: int) -> None:
+def test_response_that_ends_with_many_rows_is_encoded_as_by_kio(key: ApiKey, version: int) -> None:
     random, schema = Random(f"{key} {version}"), response_class(key, version)
     last = last_rows(schema)
     assert last is not None
@@ -117,7 +117,7 @@ def test_an_answer_that_ends_with_many_rows_is_written_row_by_row_as_kio_writes_
     assert turns == 0 or turns >= len(encoder.encode(7, answer)) // (2 * SLICE_BYTES)
 
 
-def test_what_ends_with_many_rows_gives_its_turn_away_after_each_slice_of_bytes() -> None:
+def test_response_with_many_rows_yields_after_each_slice() -> None:
     rows = [{"resource_name": "x" * 1_000} for _ in range(100)]
     answer = respond(request(ApiKey.DESCRIBE_CONFIGS, 4), results=rows)
     assert sum(1 for _ in ResponseEncoder().encode_in_slices(1, answer)) == 100 // -(-SLICE_BYTES // 1_012)
@@ -153,7 +153,7 @@ def test_a_header_that_ends_early_is_a_wire_error(frame: bytes) -> None:
 
 
 @pytest.mark.parametrize(("key", "version"), [(999, 0), (ApiKey.METADATA, 13), (ApiKey.PRODUCE, 12), (-5, 3), (18, 99)])
-def test_an_unserved_request_is_told_apart_from_a_malformed_one(key: int, version: int) -> None:
+def test_unserved_request_is_distinguished_from_malformed_one(key: int, version: int) -> None:
     with pytest.raises(UnsupportedVersion) as refused:
         decode_request(struct.pack(">hhih", key, version, 31, -1) + b"anything")
     assert refused.value.correlation_id == 31
@@ -161,7 +161,7 @@ def test_an_unserved_request_is_told_apart_from_a_malformed_one(key: int, versio
 
 
 @pytest.mark.parametrize(("key", "version"), SERVED)
-def test_random_bytes_after_a_good_header_are_a_wire_error_or_a_request(key: ApiKey, version: int) -> None:
+def test_random_bytes_after_a_header_are_a_request_or_wire_error(key: ApiKey, version: int) -> None:
     random = Random(key * 100 + version)
     for _ in range(40):
         frame = struct.pack(">hhih", key, version, 1, -1) + random.randbytes(random.randrange(60))
@@ -191,21 +191,21 @@ print("read")
 """
 
 
-def test_an_array_that_announces_billions_of_elements_reserves_no_memory_for_them() -> None:
-    """kio's reader would reserve 16 GB, which this process may not have: it would be aborted."""
+def test_array_of_billions_of_elements_reserves_no_memory() -> None:
+    """kio's reader would reserve 16 GB, which this process may not have: it would abort."""
     done = subprocess.run(
         [sys.executable, "-c", READ_IN_LITTLE_MEMORY], capture_output=True, text=True, check=False, cwd=ROOT
     )
     assert done.stdout == "read\n", done.stderr
 
 
-def test_bytes_behind_a_request_are_ignored_as_kafka_does() -> None:
+def test_bytes_after_a_request_are_ignored_as_in_kafka() -> None:
     asked = request(ApiKey.LIST_OFFSETS, 7)
     assert decode_request(body(encode_request(1, "c", asked)) + b"\x00").payload == asked
 
 
-def test_librdkafkas_metadata_of_every_topic_is_understood() -> None:
-    """It counts the topics of none with four bytes where version 12 has one."""
+def test_librdkafkas_metadata_request_for_all_topics_is_decoded() -> None:
+    """It encodes the null list of all topics in four bytes where version 12 has one."""
     frame = bytes.fromhex("0003000c00000003000772646b61666b610000000000010000")
     assert decode_request(frame).payload.topics is None
 
@@ -216,14 +216,14 @@ def test_api_versions_lists_exactly_what_is_served(version: int) -> None:
     assert {row.api_key: (row.min_version, row.max_version) for row in listed.api_keys} == SUPPORTED
 
 
-def test_an_unknown_version_of_api_versions_is_answered_with_a_v0_body_and_the_range() -> None:
+def test_unknown_api_versions_version_is_answered_in_v0_form() -> None:
     refused = answer_unknown_version()
     assert type(refused) is response_class(ApiKey.API_VERSIONS, 0)
     assert refused.error_code is ErrorCode.unsupported_version
     assert [(row.api_key, row.min_version, row.max_version) for row in refused.api_keys] == [(18, 0, 4)]
 
 
-def test_an_api_versions_response_has_the_old_header_in_every_version() -> None:
+def test_api_versions_response_has_old_header_in_every_version() -> None:
     for version in range(5):
         asked = request(ApiKey.API_VERSIONS, version)
         frame = body(ResponseEncoder().encode(9, answer(asked)))

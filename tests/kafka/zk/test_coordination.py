@@ -54,7 +54,7 @@ def test_a_batch_keeps_ten_in_flight_and_the_order_of_answers(world: World, sess
     assert session.in_flight_max == 10
 
 
-def test_lost_requests_are_sent_again_and_say_so(world: World, session: FakeSession, zk: Zk) -> None:
+def test_lost_requests_are_retried_and_marked(world: World, session: FakeSession, zk: Zk) -> None:
     names = paths(world, 12)
     session.lose_requests = 3
     outcomes = world.call(zk.batch([partial(session.get, name) for name in names]))
@@ -62,7 +62,7 @@ def test_lost_requests_are_sent_again_and_say_so(world: World, session: FakeSess
     assert [outcome.repeated for outcome in outcomes] == [True] * 3 + [False] * 9
 
 
-def test_refusals_are_values_and_calls_raise_them(world: World, session: FakeSession, zk: Zk) -> None:
+def test_errors_are_values_in_batches_and_raised_by_calls(world: World, session: FakeSession, zk: Zk) -> None:
     assert world.call(zk.attempt(lambda: session.get("/no"))).error is ErrorCode.NO_NODE
     with pytest.raises(NoNode):
         world.call(zk.call(lambda: session.get("/no")))
@@ -82,7 +82,7 @@ def test_requests_of_a_closed_session_are_not_repeated_for_ever(world: World, se
         world.call(zk.call(lambda: session.get("/")))
 
 
-def test_a_good_fence_lets_ordinary_refusals_through_as_values(world: World, zk: Zk) -> None:
+def test_valid_fence_returns_ordinary_errors_as_values(world: World, zk: Zk) -> None:
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")
     writer = FencedWriter(zk, 1, 1, 0, lambda event: None)
     ops = [Create("/a", b"1"), Create("/a", b"2"), SetData("/a", b"3", 7), Delete("/no"), SetData("/a", b"4", 0)]
@@ -97,7 +97,7 @@ def test_a_good_fence_lets_ordinary_refusals_through_as_values(world: World, zk:
     assert written[4].stat is not None and written[4].stat.version == 1
 
 
-def test_a_fenced_batch_raises_is_journalled_and_stops_sending(world: World, session: FakeSession, zk: Zk) -> None:
+def test_fenced_batch_raises_is_journalled_and_stops(world: World, session: FakeSession, zk: Zk) -> None:
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"2")
     emitted: list[Event] = []
@@ -112,7 +112,7 @@ def test_a_fenced_batch_raises_is_journalled_and_stops_sending(world: World, ses
 # ---- the event queue ------------------------------------------------------------------------------------------
 
 
-def test_events_run_one_after_the_other_and_clearing_preempts_the_rest(world: World) -> None:
+def test_events_run_in_sequence_and_clearing_preempts_the_rest(world: World) -> None:
     runtime = SimRuntime(world.scheduler, Random(0))
     log: list[str] = []
 
@@ -148,9 +148,7 @@ def test_events_run_one_after_the_other_and_clearing_preempts_the_rest(world: Wo
 # ---- the queues to brokers ------------------------------------------------------------------------------------
 
 
-def test_a_queue_that_overflows_is_an_error_and_unknown_brokers_get_nothing(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_queue_is_an_error_and_unknown_brokers_are_skipped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     from kio.schema.update_metadata.v8.request import UpdateMetadataRequest
 
     from tests.controller.controller_world import FakeChannel
@@ -182,7 +180,7 @@ def test_control_requests_go_to_the_inter_broker_listener(world: World) -> None:
     assert channels.endpoint(info._replace(endpoints=info.endpoints[:1]))[1:] == ("o", 1)
 
 
-def test_writes_that_go_together_share_a_transaction_and_its_fence(world: World, zk: Zk, session: FakeSession) -> None:
+def test_writes_sent_together_share_a_transaction_and_its_fence(world: World, zk: Zk, session: FakeSession) -> None:
     names = paths(world, 120)
     events: list[Event] = []
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")
@@ -196,7 +194,7 @@ def test_writes_that_go_together_share_a_transaction_and_its_fence(world: World,
     assert [event.path for event in events if isinstance(event, WriteFenced)] == names[:2]
 
 
-def test_a_conflict_of_one_write_leaves_those_in_its_transaction_to_succeed(world: World, zk: Zk) -> None:
+def test_conflicting_write_lets_others_in_its_txn_succeed(world: World, zk: Zk) -> None:
     names = paths(world, 5)
     world.ensemble.put(names[2], b"changed meanwhile")
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")
@@ -205,9 +203,7 @@ def test_a_conflict_of_one_write_leaves_those_in_its_transaction_to_succeed(worl
     assert [each.error for each in written] == [ErrorCode.OK] * 2 + [ErrorCode.BAD_VERSION] + [ErrorCode.OK] * 2
 
 
-def test_a_lost_answer_to_writes_that_went_together_says_that_they_may_have_been_carried_out(
-    world: World, session: FakeSession, zk: Zk
-) -> None:
+def test_lost_reply_to_joint_writes_reports_possible_execution(world: World, session: FakeSession, zk: Zk) -> None:
     names = paths(world, 3)
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")
     writer = FencedWriter(zk, 1, 1, 0, lambda event: None)
@@ -216,7 +212,7 @@ def test_a_lost_answer_to_writes_that_went_together_says_that_they_may_have_been
     assert all(each.error is ErrorCode.BAD_VERSION and each.repeated for each in written)
 
 
-def test_a_failover_has_propagated_once_every_broker_has_answered(world: World) -> None:
+def test_failover_has_propagated_once_every_broker_has_answered(world: World) -> None:
     world.start(1, 2, 3)
     world.create_topic("t", {0: [2, 3], 1: [3, 2]})
     world.settle()

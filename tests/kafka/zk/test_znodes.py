@@ -1,4 +1,4 @@
-"""The exact bytes of Kafka's znodes (reference table 1.2), and what becomes of bytes nobody should have written."""
+"""The exact bytes of Kafka's znodes (reference table 1.2), and the handling of invalid bytes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_broker_with_and_without_a_rack() -> None:
     assert znodes.decode_broker(1, with_rack) == info
 
 
-def test_a_broker_says_that_its_log_is_intact_among_its_features() -> None:
+def test_broker_registration_features_contain_intact_log() -> None:
     info = BrokerInfo(1, (BrokerEndpoint("PLAINTEXT", "h", 9092),), features=(("f", 1, 3),), log_intact=True)
     data = znodes.encode_broker(info, 1)
     assert b'"features":{"f":{"min_version":1,"max_version":3},"zabka.log.intact":{"min_version":1,"max_v' in data
@@ -51,7 +51,7 @@ def test_broker_endpoints_with_names_protocols_and_ipv6() -> None:
     assert b'"host":null,"port":-1' in znodes.encode_broker(only_ssl, 1)
 
 
-def test_broker_as_old_versions_wrote_it() -> None:
+def test_broker_of_old_versions_is_decoded() -> None:
     old = b'{"jmx_port":-1,"timestamp":"1","host":"h","version":1,"port":9092}'
     assert znodes.decode_broker(3, old) == BrokerInfo(3, (BrokerEndpoint("PLAINTEXT", "h", 9092),))
 
@@ -88,7 +88,7 @@ def test_partition_state_names_recovery_only_while_recovering() -> None:
     assert znodes.decode_partition_state(shuffled, 0) == state
 
 
-def test_lists_of_partitions_notes_and_ids_are_written_as_kafka_writes_them() -> None:
+def test_partition_lists_notifications_and_ids_match_kafka() -> None:
     partitions = [TopicPartition("T", 0), TopicPartition("U", 3)]
     data = znodes.encode_partition_set(partitions)
     assert data == (b'{"version":1,"partitions":[{"topic":"T","partition":0},{"topic":"U","partition":3}]}')
@@ -112,7 +112,7 @@ def test_lists_of_partitions_notes_and_ids_are_written_as_kafka_writes_them() ->
 @pytest.mark.parametrize(
     "garbage", [None, b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 100_000, b'{"version":true}', b"12"]
 )
-def test_a_znode_that_is_no_json_object_is_read_as_none(garbage: bytes | None) -> None:
+def test_znode_without_json_object_is_decoded_as_none(garbage: bytes | None) -> None:
     assert znodes.decode_controller(garbage) is None
     assert znodes.decode_broker(1, garbage) is None
     assert znodes.decode_topic(garbage) is None
@@ -137,7 +137,7 @@ def test_a_znode_that_is_no_json_object_is_read_as_none(garbage: bytes | None) -
         b'{"partitions":[1]}',
     ],
 )
-def test_an_assignment_that_cannot_be_is_read_as_none(topic: bytes) -> None:
+def test_invalid_assignment_is_decoded_as_none(topic: bytes) -> None:
     assert znodes.decode_topic(topic) is None
 
 
@@ -153,12 +153,12 @@ def test_an_assignment_that_cannot_be_is_read_as_none(topic: bytes) -> None:
         b'{"topic":"T","partition":0,"replicas":[-2]}',
     ],
 )
-def test_a_reassignment_that_cannot_be_is_read_as_none(row: bytes) -> None:
+def test_invalid_reassignment_is_decoded_as_none(row: bytes) -> None:
     assert znodes.decode_reassignments(b'{"version":1,"partitions":[' + row + b"]}") is None
 
 
 @pytest.mark.parametrize("epoch", [b"-1", b"1.5", b"", None, b"x", "²".encode(), b"9" * 30])
-def test_a_controller_epoch_that_is_no_number_is_read_as_none(epoch: bytes | None) -> None:
+def test_non_numeric_controller_epoch_is_decoded_as_none(epoch: bytes | None) -> None:
     assert znodes.decode_controller_epoch(epoch) is None
 
 

@@ -1,7 +1,7 @@
-"""What ZooKeeper 3.9.5 makes of each text of each key, and where a different outcome is right here.
+"""The value that ZooKeeper 3.9.5 reads from each text of each key, and where a different outcome is right here.
 
-`java_outcomes.json` has one key a line: each text with the value that ZooKeeper works with, null where it refuses to
-start or ends at once.  `tests/interop/test_zoo_cfg_values.py` compares that file with ZooKeeper's jars.
+`java_outcomes.json` has one key a line: each text with the value that ZooKeeper works with, or null if it refuses to
+start or exits at once. `tests/interop/test_zoo_cfg_values.py` compares that file with ZooKeeper's jars.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ DIFFERENT: dict[tuple[str, str], tuple[str | None, str]] = {
                    "connectionTokenFillTime", "connection_throttle_fill_count", "connectionTokenFillCount")},
     **{(key, "0"): (None, _NO_CLIENT) for key in ("connection_throttle_fill_time", "connectionTokenFillTime")},
 }  # fmt: skip
-"""(key, text): the outcome here, None for a refusal, and the reason."""
+"""(key, text): the outcome here, None for a rejected value, and the reason."""
 WITHOUT_LIMITS = frozenset(
     {
-        # Any text.
+        # Any text is accepted.
         "4lw.commands.whitelist", "DigestAuthenticationProvider.superDigest",
         "SASLAuthenticationProvider.superPassword", "X509AuthenticationProvider.superUser", "clientPortAddress",
         "dataDir", "dataLogDir", "enforce.auth.schemes", "ensembleAuthName", "java.security.auth.login.config",
         "letAnySaslUserDoX", "oraclePath", "quorum.auth.kerberos.servicePrincipal",
         "quorum.auth.learner.saslLoginContext", "quorum.auth.server.saslLoginContext", "sasl.serverconfig",
         "secureClientPortAddress",
-        # Read by the admin server, which is not among the jars, and by QuorumCnxManager: see test_zoo_cfg.
+        # Read by the admin server, which is not in the jars, and by QuorumCnxManager: see test_zoo_cfg.
         "admin.commandURL", "admin.enableServer", "admin.forceHttps", "admin.needClientAuth", "admin.portUnification",
         "admin.rateLimiterIntervalInMS", "admin.restore.enabled", "admin.serverAddress", "admin.serverPort",
         "admin.snapshot.enabled", "cnxTimeout", "metricsProvider.httpHost",
-        # Read where TLS is on, with stores of which tests/interop/test_tls_stores.py has some.
+        # Read if TLS is enabled; tests/interop/test_tls_stores.py tests some of these with stores.
         "ssl.authProvider", "ssl.ciphersuites", "ssl.enabledProtocols",
         *(f"ssl.{store}.{key}" for store in ("keyStore", "trustStore", "quorum.keyStore", "quorum.trustStore")
           for key in ("location", "password", "passwordPath", "type")),

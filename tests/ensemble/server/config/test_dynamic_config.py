@@ -1,4 +1,4 @@
-"""The files that say who belongs to the ensemble: zoo.cfg, its dynamic file, and the one that was proposed."""
+"""The files that list the ensemble's servers: zoo.cfg, its dynamic file, and the proposed one (`.next`)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def reload(path: Path) -> ZooConfig:
     return config
 
 
-def test_a_membership_in_force_moves_out_of_zoo_cfg(tmp_path: Path) -> None:
+def test_active_membership_moves_out_of_zoo_cfg(tmp_path: Path) -> None:
     path = written(tmp_path)
     before = reload(path)
     DynamicConfigFiles(path, 1).save(Membership.parse(NEW))
@@ -57,7 +57,7 @@ def test_a_membership_in_force_moves_out_of_zoo_cfg(tmp_path: Path) -> None:
     assert after.reconfig_enabled and after.tick_time == before.tick_time
 
 
-def test_a_client_port_in_the_own_line_replaces_the_one_in_zoo_cfg(tmp_path: Path) -> None:
+def test_client_port_in_own_line_replaces_that_of_zoo_cfg(tmp_path: Path) -> None:
     path = written(tmp_path)
     line = NEW.replace("3888:participant", "3888:participant;127.0.0.1:2199")
     DynamicConfigFiles(path, 1).save(Membership.parse(line))
@@ -67,8 +67,8 @@ def test_a_client_port_in_the_own_line_replaces_the_one_in_zoo_cfg(tmp_path: Pat
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
-def test_a_membership_that_names_no_client_port_leaves_the_one_that_is_open(tmp_path: Path, host: str) -> None:
-    """A whole membership may name none; zoo.cfg no longer does where the one before named one."""
+def test_membership_without_client_port_keeps_the_open_port(tmp_path: Path, host: str) -> None:
+    """A whole membership can omit the port; zoo.cfg lost it when an earlier membership had one."""
     path = written(tmp_path)
     files = DynamicConfigFiles(path, 1)
     line = "server.1=127.0.0.1:2888:3888:participant"
@@ -79,8 +79,8 @@ def test_a_membership_that_names_no_client_port_leaves_the_one_that_is_open(tmp_
         assert (config.client_port, config.client_address) == (2199, host)
 
 
-def test_a_membership_that_was_judged_by_others_is_taken_as_it_is(tmp_path: Path) -> None:
-    """ZooKeeper lets servers on a loopback host share their ports: none would start again if that were refused."""
+def test_membership_checked_by_others_is_accepted_unchanged(tmp_path: Path) -> None:
+    """ZooKeeper allows servers on a loopback host to share their ports: rejecting that would prevent every restart."""
     path = written(tmp_path)
     shared = "server.4=127.0.0.1:2888:3888:observer;0.0.0.0:2184"
     membership = Membership.parse(NEW.replace("server.4=127.0.0.1:2891:3891:participant;0.0.0.0:2184", shared))
@@ -88,7 +88,7 @@ def test_a_membership_that_was_judged_by_others_is_taken_as_it_is(tmp_path: Path
     assert reload(path).membership == membership
 
 
-def test_a_proposed_membership_is_kept_until_it_is_in_force(tmp_path: Path) -> None:
+def test_proposed_membership_is_kept_until_it_is_active(tmp_path: Path) -> None:
     path = written(tmp_path)
     files = DynamicConfigFiles(path, 1)
     files.save(Membership.parse(NEW))
@@ -101,7 +101,7 @@ def test_a_proposed_membership_is_kept_until_it_is_in_force(tmp_path: Path) -> N
     assert reload(path).membership == later
 
 
-def test_a_proposed_membership_that_came_to_nothing_is_forgotten(tmp_path: Path) -> None:
+def test_abandoned_proposed_membership_is_deleted(tmp_path: Path) -> None:
     path = written(tmp_path)
     files = DynamicConfigFiles(path, 1)
     files.save(Membership.parse(NEW))
@@ -110,7 +110,7 @@ def test_a_proposed_membership_that_came_to_nothing_is_forgotten(tmp_path: Path)
     assert reload(path).next_membership is None
 
 
-def test_a_crash_before_zoo_cfg_names_the_new_file_leaves_the_old_state(tmp_path: Path) -> None:
+def test_crash_before_zoo_cfg_update_keeps_the_old_state(tmp_path: Path) -> None:
     path = written(tmp_path)
     files = DynamicConfigFiles(path, 1)
     files.save(Membership.parse(NEW))
@@ -156,7 +156,7 @@ def test_a_dynamic_file_without_a_version_has_version_0(tmp_path: Path) -> None:
     assert (membership.version, membership.groups) == (0, {1: (1,)})
 
 
-def test_a_lone_server_runs_standalone_unless_standalone_enabled_is_off(tmp_path: Path) -> None:
+def test_lone_server_is_standalone_unless_disabled(tmp_path: Path) -> None:
     one = "dataDir={data}\nclientPort=1\ninitLimit=1\nsyncLimit=1\nserver.1=a:1:2\n"
     assert not reload(written(tmp_path, one)).distributed
     assert reload(written(tmp_path, one + "standaloneEnabled=false\n")).distributed

@@ -1,4 +1,4 @@
-"""Limits on clients, on a virtual clock: connections, new sessions, requests under way, large requests."""
+"""Limits on clients, on a virtual clock: connections, new sessions, requests in flight, large requests."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def test_sixty_connections_a_host_are_enough_by_default() -> None:
     assert (limited.connections, limited.counts.connection_rejected) == (61, 1)
 
 
-def test_zero_is_no_limit_and_all_hosts_together_may_have_one() -> None:
+def test_zero_is_no_limit_and_a_total_limit_is_optional() -> None:
     assert all(admission(per_host=0).admit("a") for _ in range(100))
     limited = admission(connections=2)
     assert [limited.admit(host) for host in "abc"] == [True, True, False]
 
 
-def test_a_client_is_not_read_from_while_everybody_has_too_much_under_way() -> None:
+def test_client_reads_pause_while_too_much_is_in_flight() -> None:
     limited = admission(outstanding=1000)
     limited.outstanding = 1000
     assert not limited.overloaded(1)
@@ -67,7 +67,7 @@ def test_without_a_token_limit_every_connection_is_accepted() -> None:
     assert admitted(ConnectionThrottle(ThrottleSettings(), lambda: 0.0, 0), 0, 1000) == 1000
 
 
-def test_tokens_run_out_and_come_back_with_time() -> None:
+def test_session_tokens_run_out_and_refill_over_time() -> None:
     throttle = ConnectionThrottle(ThrottleSettings(tokens=10, fill_time_ms=100, fill_count=2), lambda: 0.5, 0)
     assert admitted(throttle, 0, 20) == 10
     assert throttle.deficit == 10
@@ -76,13 +76,13 @@ def test_tokens_run_out_and_come_back_with_time() -> None:
     assert admitted(throttle, 100_000, 20) == 10
 
 
-def test_a_renewed_session_may_cost_less_than_a_new_one() -> None:
+def test_renewed_session_can_cost_less_than_a_new_one() -> None:
     settings = ThrottleSettings(tokens=6, new_session_weight=3, renewed_session_weight=2)
     assert admitted(ConnectionThrottle(settings, lambda: 0.5, 0), 0, 9) == 2
     assert admitted(ConnectionThrottle(settings, lambda: 0.5, 0), 0, 9, renews=True) == 3
 
 
-def test_under_lasting_pressure_more_and_more_are_dropped_at_random() -> None:
+def test_lasting_pressure_drops_more_connections_at_random() -> None:
     settings = ThrottleSettings(tokens=1, fill_time_ms=1000, freeze_time_ms=10, drop_increase=0.25, drop_decrease=0.5)
     throttle = ConnectionThrottle(settings, lambda: 0.4, 0)
     throttle.admits(0, renews=False)
@@ -103,10 +103,10 @@ def test_sessions_are_counted() -> None:
     assert counts.connection_rejected == 1
 
 
-# -- requests under way ----------------------------------------------------------------------------------------------
+# -- requests in flight ----------------------------------------------------------------------------------------------
 
 
-def test_requests_wait_while_too_many_are_under_way_first_come_first_served() -> None:
+def test_requests_wait_first_in_first_out_above_the_limit() -> None:
     limited = admission(in_process=2)
     gate = RequestGate(limited)
     assert not gate.holds(ONE, [Frames([GET])], 0)
@@ -123,7 +123,7 @@ def test_requests_wait_while_too_many_are_under_way_first_come_first_served() ->
     assert limited.counts.request_throttle_wait_count == 2
 
 
-def test_requests_that_waited_too_long_are_refused_but_pings_never() -> None:
+def test_requests_that_wait_too_long_are_rejected_except_pings() -> None:
     limited = admission(in_process=1, throttled_op_wait_ms=100)
     limited.outstanding = 1
     gate = RequestGate(limited)

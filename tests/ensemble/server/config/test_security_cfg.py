@@ -1,4 +1,4 @@
-"""The keys of zoo.cfg about authentication, TLS and limits: defaults, meaning, and one clear line for what is wrong."""
+"""The keys of zoo.cfg about authentication, TLS and limits: defaults, meaning, and one clear line for a bad value."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read(tmp_path: Path, *lines: str) -> ZooConfig:
     return parse("\n".join([f"dataDir={tmp_path}", "clientPort=2181", *lines]).replace("TMP", str(tmp_path)))
 
 
-def test_by_default_there_is_no_super_user_no_tls_and_zookeepers_limits(tmp_path: Path) -> None:
+def test_defaults_have_no_super_user_no_tls_and_zookeeper_limits(tmp_path: Path) -> None:
     config = read(tmp_path)
     assert config.auth.schemes == {"ip", "digest"}
     assert (config.auth.super_digest, config.auth.sasl_super_users, config.auth.x509_super_user) == ("", (), "")
@@ -53,7 +53,7 @@ def test_authentication_is_configured_with_zookeepers_keys(tmp_path: Path) -> No
     assert config.warnings == ()
 
 
-def test_the_rarer_schemes_are_asked_for_by_their_classes(tmp_path: Path) -> None:
+def test_less_common_schemes_are_enabled_by_their_classes(tmp_path: Path) -> None:
     auth = read(
         tmp_path, f"authProvider.1={PROVIDER}EnsembleAuthenticationProvider",
         f"authProvider.2={PROVIDER}KeyAuthenticationProvider", "ensembleAuthName=alpha, beta", "letAnySaslUserDoX=any",
@@ -62,7 +62,7 @@ def test_the_rarer_schemes_are_asked_for_by_their_classes(tmp_path: Path) -> Non
     assert (auth.ensemble_names, auth.any_sasl_user) == ({"alpha", "beta"}, "any")
 
 
-def test_a_session_may_be_made_to_need_sasl(tmp_path: Path) -> None:
+def test_session_can_require_sasl(tmp_path: Path) -> None:
     provider = f"authProvider.1={PROVIDER}SASLAuthenticationProvider"
     assert read(tmp_path, provider, "sessionRequireClientSASLAuth=true").auth.required_schemes == ("sasl",)
 
@@ -122,12 +122,12 @@ def test_limits_have_the_guides_names_and_the_properties(tmp_path: Path) -> None
     assert config.warnings == ()
 
 
-def test_a_small_jute_maxbuffer_is_taken_as_it_is(tmp_path: Path) -> None:
-    """Java takes any number (Integer.getInteger)."""
+def test_small_jute_maxbuffer_is_used_unchanged(tmp_path: Path) -> None:
+    """Java accepts any number (Integer.getInteger)."""
     assert read(tmp_path, "jute.maxbuffer=400").limits.frame_bytes == 400
 
 
-def test_a_configuration_that_is_shown_hides_its_secrets(tmp_path: Path) -> None:
+def test_shown_configuration_hides_its_secrets(tmp_path: Path) -> None:
     config = read(
         tmp_path, "ssl.quorum.keyStore.password=hush", "DigestAuthenticationProvider.superDigest=super:hash",
         "SASLAuthenticationProvider.superPassword=two", "java.security.auth.login.config=TMP/jaas",
@@ -177,7 +177,7 @@ SECURE = "secureClientPort=1"
         (["DigestAuthenticationProvider.digestAlg=SHAKE128"], "SHAKE128 is not a digest algorithm"),
     ],
 )  # fmt: skip
-def test_a_security_setting_that_cannot_be_is_one_clear_line(tmp_path: Path, lines: list[str], message: str) -> None:
+def test_invalid_security_setting_is_one_clear_line(tmp_path: Path, lines: list[str], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, *lines)
     assert message in str(caught.value)

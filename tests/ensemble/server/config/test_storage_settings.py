@@ -10,7 +10,7 @@ def read(**keys: str) -> StorageSettings:
     return read_storage_settings(Values({key.replace("__", "."): value for key, value in keys.items()}))
 
 
-def test_the_defaults_are_zookeepers() -> None:
+def test_defaults_are_those_of_zookeeper() -> None:
     settings = read()
     assert (settings.snap_count, settings.snap_size_limit_bytes) == (100_000, 4 << 30)
     assert settings.snap_count_max == 300_000

@@ -1,4 +1,4 @@
-"""PKCS12 stores, revocation lists and cipher suites: what a TLS context makes of them, one handshake in memory each."""
+"""PKCS12 stores, revocation lists and cipher suites in a TLS context, each with one handshake in memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def name(text: str) -> x509.Name:
 
 
 class Issuer:
-    """An authority that issues one certificate, makes stores of it, and revokes it."""
+    """An authority that issues one certificate, creates stores of it, and revokes it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -97,7 +97,7 @@ def of_pkcs12(issuer: Issuer, **more: object) -> TlsSettings:
 
 
 def shaken(store: TlsStore) -> tuple[str, str]:
-    """A handshake of a store with itself: (protocol, cipher).  Raises SSLError."""
+    """Run a handshake of a store with itself and return (protocol, cipher). Raises SSLError."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = store.client_context().wrap_bio(to_client, to_server)
     server = store.server_context().wrap_bio(to_server, to_client, server_side=True)
@@ -112,11 +112,11 @@ def shaken(store: TlsStore) -> tuple[str, str]:
     return str(server.version()), cipher[0]
 
 
-def test_pkcs12_stores_serve_as_pem_ones_do(issuer: Issuer) -> None:
+def test_pkcs12_stores_work_like_pem_stores(issuer: Issuer) -> None:
     assert shaken(TlsStore(of_pkcs12(issuer)))[0] == "TLSv1.3"
 
 
-def test_a_key_stores_own_certificate_is_not_trusted_for_being_there(issuer: Issuer) -> None:
+def test_own_certificate_in_a_key_store_is_not_trusted(issuer: Issuer) -> None:
     path = issuer.directory / "lone.p12"
     lone = pkcs12.serialize_key_and_certificates(b"own", issuer.own_key, issuer.own, None, NoEncryption())
     path.write_bytes(lone)
@@ -133,13 +133,13 @@ def test_a_key_stores_own_certificate_is_not_trusted_for_being_there(issuer: Iss
         ({"key_type": "PEM"}, "no PEM with what is needed"),
     ],
 )
-def test_a_store_that_cannot_be_used_is_one_clear_line(issuer: Issuer, more: dict[str, object], message: str) -> None:
+def test_unusable_store_is_one_clear_line(issuer: Issuer, more: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         TlsStore(of_pkcs12(issuer, **more))
     assert "\n" not in str(caught.value) and "guess" not in str(caught.value)
 
 
-def test_a_trust_store_has_no_private_key_to_offer(issuer: Issuer) -> None:
+def test_trust_store_is_no_key_store(issuer: Issuer) -> None:
     with pytest.raises(ConfigError, match="it holds no private key"):
         TlsStore(of_pkcs12(issuer, key_store=issuer.trust_store(), key_password="hush"))
 
@@ -148,11 +148,11 @@ def test_a_trust_store_has_no_private_key_to_offer(issuer: Issuer) -> None:
     ("given", "file", "kind"),
     [("", "a.p12", "PKCS12"), ("", "a.pem", "PEM"), ("pem", "a.p12", "PEM"), ("PKCS12", "a", "PKCS12")],
 )
-def test_a_stores_type_is_what_is_said_or_else_what_the_file_is_called(given: str, file: str, kind: str) -> None:
+def test_store_type_is_configured_or_from_the_file_name(given: str, file: str, kind: str) -> None:
     assert kind_of(given, Path(file)) == kind
 
 
-def test_a_revoked_certificate_is_refused_as_soon_as_the_revocation_list_names_it(issuer: Issuer) -> None:
+def test_revoked_certificate_is_rejected_once_listed(issuer: Issuer) -> None:
     store = TlsStore(settings(issuer, revoked=issuer.revoke()))
     assert shaken(store)[0] == "TLSv1.3"
     issuer.revoke(issuer.own)
@@ -160,7 +160,7 @@ def test_a_revoked_certificate_is_refused_as_soon_as_the_revocation_list_names_i
         shaken(store)
 
 
-def test_a_list_out_of_date_or_of_another_authority_lets_nobody_in(issuer: Issuer, tmp_path: Path) -> None:
+def test_outdated_or_foreign_revocation_list_rejects_everyone(issuer: Issuer, tmp_path: Path) -> None:
     with pytest.raises(ssl.SSLCertVerificationError, match="CRL has expired"):
         shaken(TlsStore(settings(issuer, revoked=issuer.revoke(until=NOW - DAY))))
     (tmp_path / "other").mkdir()
@@ -169,7 +169,7 @@ def test_a_list_out_of_date_or_of_another_authority_lets_nobody_in(issuer: Issue
         shaken(TlsStore(settings(issuer, revoked=other.revoke())))
 
 
-def test_a_file_that_is_no_list_or_would_add_to_what_is_trusted_is_refused(issuer: Issuer) -> None:
+def test_invalid_revocation_list_file_is_rejected(issuer: Issuer) -> None:
     with pytest.raises(ConfigError, match=r"zabka\.ssl\.crl\.location=.*it holds no list"):
         TlsStore(settings(issuer, revoked=issuer.ca_pem))
     both = issuer.revoke()
@@ -178,7 +178,7 @@ def test_a_file_that_is_no_list_or_would_add_to_what_is_trusted_is_refused(issue
         TlsStore(settings(issuer, revoked=both))
 
 
-def test_a_list_of_suites_decides_which_protocols_are_spoken(issuer: Issuer) -> None:
+def test_cipher_suites_decide_which_protocols_are_enabled(issuer: Issuer) -> None:
     both = ("TLSv1.2", "TLSv1.3")
     old = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
     assert offered_versions(both, ()) == [*both]
@@ -190,10 +190,10 @@ def test_a_list_of_suites_decides_which_protocols_are_spoken(issuer: Issuer) -> 
         TlsStore(settings(issuer, ciphers=ALL_MODERN, versions=("TLSv1.2",)))
 
 
-def test_suites_of_tls_1_3_that_cannot_be_left_out_are_named_once(issuer: Issuer) -> None:
-    said: list[str] = []
-    TlsStore(settings(issuer, ciphers=ALL_MODERN[:2]), said.append)
-    assert said == [
+def test_mandatory_tls_1_3_suites_are_reported_once(issuer: Issuer) -> None:
+    warnings: list[str] = []
+    TlsStore(settings(issuer, ciphers=ALL_MODERN[:2]), warnings.append)
+    assert warnings == [
         "ssl.ciphersuites: Python offers all of TLS 1.3's or none; TLS_AES_128_GCM_SHA256 cannot be left out"
     ]
     assert unchosen_suites(ALL_MODERN) is None and unchosen_suites(()) is None

@@ -12,7 +12,7 @@ def rules(directory: Path, *lines: str) -> TreeRules:
     return parse("\n".join([f"dataDir={directory}", "clientPort=2181", *lines])).tree
 
 
-def test_the_defaults_are_zookeepers(tmp_path: Path) -> None:
+def test_defaults_are_those_of_zookeeper(tmp_path: Path) -> None:
     assert rules(tmp_path) == TreeRules(False, 60_000, 10_000, 0, False)
 
 
@@ -34,8 +34,8 @@ def test_a_bad_value_is_one_clear_line(tmp_path: Path, line: str) -> None:
         rules(tmp_path, line)
 
 
-def test_server_255_cannot_have_times_to_live(tmp_path: Path) -> None:
-    """Its sessions' ids begin like the ephemeralOwner of a node with a time to live."""
+def test_server_255_cannot_have_ttl_nodes(tmp_path: Path) -> None:
+    """Its session ids begin like the ephemeralOwner of a TTL node."""
     (tmp_path / "myid").write_text("255\n")
     assert rules(tmp_path).extended_types is False
     with pytest.raises(ConfigError, match="at most 254, not 255"):

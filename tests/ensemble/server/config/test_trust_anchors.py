@@ -1,4 +1,4 @@
-"""Expired certificates in a trust store: refused and named, or trusted as Java trusts them."""
+"""Expired certificates in a trust store: rejected and reported, or trusted as in Java."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def chains(tmp_path_factory: pytest.TempPathFactory) -> Chains:
     return Chains(tmp_path_factory.mktemp("chains"))
 
 
-def store(chains: Chains, *, trusts_expired: bool, said: list[str] | None = None) -> TlsStore:
+def store(chains: Chains, *, trusts_expired: bool, warnings: list[str] | None = None) -> TlsStore:
     settings = TlsSettings(
         prefix="ssl.", key_store=chains.key_store, key_password="", trust_store=chains.trust_store,
         trusts_expired=trusts_expired,
     )  # fmt: skip
-    return TlsStore(settings, (said if said is not None else []).append)
+    return TlsStore(settings, (warnings if warnings is not None else []).append)
 
 
 class Secured(asyncio.Transport):
@@ -36,7 +36,7 @@ class Secured(asyncio.Transport):
 
 
 def shaken(server_store: TlsStore, client_context: ssl.SSLContext) -> Secured:
-    """A handshake in memory.  Raises SSLCertVerificationError."""
+    """Run a handshake in memory. Raises SSLCertVerificationError."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = client_context.wrap_bio(to_client, to_server)
     server = server_store.server_context().wrap_bio(to_server, to_client, server_side=True)
@@ -57,19 +57,19 @@ def is_taken(server_store: TlsStore, shown: Path) -> bool:
         return False
 
 
-def test_an_expired_certificate_is_refused_though_it_is_itself_trusted(chains: Chains) -> None:
+def test_expired_trusted_certificate_is_rejected(chains: Chains) -> None:
     by_default = store(chains, trusts_expired=False)
     assert all(is_taken(by_default, shown) for shown in chains.in_time)
     assert not any(is_taken(by_default, shown) for shown in (*chains.by_expired_anchor, *chains.refused))
 
 
-def test_behind_the_key_what_is_trusted_need_not_be_in_time_and_all_else_must(chains: Chains) -> None:
+def test_expired_anchor_option_exempts_trust_anchors_only(chains: Chains) -> None:
     like_java = store(chains, trusts_expired=True)
     assert all(is_taken(like_java, shown) for shown in (*chains.in_time, *chains.by_expired_anchor))
     assert not any(is_taken(like_java, shown) for shown in chains.refused)
 
 
-def test_what_is_outdated_is_named(chains: Chains) -> None:
+def test_outdated_anchor_is_reported(chains: Chains) -> None:
     like_java = store(chains, trusts_expired=True)
     expired, _, early, between, _ = chains.refused
     reasons = [like_java.outdated(shaken(like_java, client_with(shown))) or "" for shown in (expired, early, between)]
@@ -80,7 +80,7 @@ def test_what_is_outdated_is_named(chains: Chains) -> None:
     ]
 
 
-def test_servers_look_at_each_others_dates_too(chains: Chains) -> None:
+def test_servers_check_each_others_certificate_dates(chains: Chains) -> None:
     like_java = store(chains, trusts_expired=True)
     security = PeerSecurity(like_java, dials=True, accepts_plain=False)
     taken = shaken(like_java, client_with(chains.by_expired_anchor[0]))
@@ -91,33 +91,33 @@ def test_servers_look_at_each_others_dates_too(chains: Chains) -> None:
 
 
 @pytest.mark.parametrize(
-    ("trusts", "said"),
+    ("trusts", "warnings"),
     [
         (False, "is refused, unless zabka.ssl.trustExpired=true"),
         (True, "it is trusted all the same (zabka.ssl.trustExpired)"),
     ],
 )
-def test_the_log_names_what_is_trusted_and_has_expired(chains: Chains, trusts: bool, said: str) -> None:
+def test_log_names_expired_trust_anchors(chains: Chains, trusts: bool, warnings: str) -> None:
     lines: list[str] = []
-    store(chains, trusts_expired=trusts, said=lines)
+    store(chains, trusts_expired=trusts, warnings=lines)
     assert [line.split(": ", 1)[1].split(" ")[0] for line in lines] == ["CN=old", "CN=old-self", "CN=old-leaf"]
-    assert all(line.startswith("ssl.trustStore.location=") and line.endswith(said) for line in lines)
+    assert all(line.startswith("ssl.trustStore.location=") and line.endswith(warnings) for line in lines)
 
 
-def test_who_comes_without_tls_or_certificate_is_not_outdated(chains: Chains) -> None:
+def test_client_without_tls_or_certificate_is_not_outdated(chains: Chains) -> None:
     assert store(chains, trusts_expired=True).outdated(asyncio.Transport({})) is None
 
 
 KEYS = "ssl.keyStore.location=/k.pem\nssl.trustStore.location=/t.pem\nsecureClientPort=1\nzabka.ssl.trustExpired=true\n"
 
 
-def test_the_key_is_refused_beside_a_revocation_list_whose_dates_would_not_count_either(tmp_path: Path) -> None:
+def test_expired_anchor_option_is_rejected_with_revocation_list(tmp_path: Path) -> None:
     assert parse(f"dataDir={tmp_path}\n{KEYS}").client_tls is not None
     with pytest.raises(ConfigError, match="an outdated list would be believed"):
         parse(f"dataDir={tmp_path}\n{KEYS}ssl.crl=true\nzabka.ssl.crl.location=/l.pem\n")
 
 
-def test_the_admin_server_never_trusts_what_has_expired(tmp_path: Path) -> None:
+def test_admin_server_never_trusts_expired_anchors(tmp_path: Path) -> None:
     quorum = KEYS.replace("ssl.", "ssl.quorum.").replace("secureClientPort=1", "clientPort=1\nsslQuorum=true")
     config = parse(f"dataDir={tmp_path}\n{quorum}admin.enableServer=true\nadmin.forceHttps=true\n")
     assert config.quorum_tls is not None and config.quorum_tls.trusts_expired

@@ -26,7 +26,7 @@ def config_text(data: Path, rest: str, my_id: str | None = "1") -> str:
     return f"dataDir={data}\n{rest}"
 
 
-def test_the_defaults_are_zookeepers(tmp_path: Path) -> None:
+def test_defaults_are_those_of_zookeeper(tmp_path: Path) -> None:
     config = parse(config_text(tmp_path, "clientPort=2181", None))
     assert (config.my_id, config.voters, config.observers) == (1, (1,), ())
     assert (config.tick_time, config.min_session_timeout, config.max_session_timeout) == (3000, 6000, 60_000)
@@ -36,7 +36,7 @@ def test_the_defaults_are_zookeepers(tmp_path: Path) -> None:
     assert config.warnings == ()
 
 
-def test_a_bound_on_sessions_of_minus_one_is_that_of_the_tick_and_the_longest_is_an_int(tmp_path: Path) -> None:
+def test_session_timeout_bound_minus_one_follows_the_tick(tmp_path: Path) -> None:
     longest = f"clientPort=2181\ntickTime={TICK_TIME_MAX_MS}\nminSessionTimeout=-1\nmaxSessionTimeout=-1"
     config = parse(config_text(tmp_path, longest, None))
     assert config.min_session_timeout == 2 * TICK_TIME_MAX_MS
@@ -63,7 +63,7 @@ def test_our_own_keys_are_read(tmp_path: Path) -> None:
     assert (config.journal_dir, config.journal_full, config.control_socket) == (Path("/j"), True, "/s")
 
 
-def test_reads_without_a_leader_and_local_sessions_are_asked_for(tmp_path: Path) -> None:
+def test_read_only_mode_and_local_sessions_are_opt_in(tmp_path: Path) -> None:
     config = parse(config_text(tmp_path, "clientPort=2181", None))
     assert (config.read_only_mode, config.local_sessions, config.local_sessions_upgrading) == (False, False, False)
     keys = ("readonlymode.enabled", "localSessionsEnabled", "localSessionsUpgradingEnabled")
@@ -86,7 +86,7 @@ def test_an_error_names_the_file(tmp_path: Path) -> None:
         load(path)
 
 
-def test_admin_server_and_metrics_are_on_loopback_and_have_to_be_asked_for(tmp_path: Path) -> None:
+def test_admin_server_and_metrics_are_opt_in_and_on_loopback(tmp_path: Path) -> None:
     config = parse(config_text(tmp_path, "clientPort=1", None))
     assert (config.admin, config.metrics) == (None, None)
     prometheus = "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"
@@ -134,7 +134,7 @@ def test_a_bad_value_is_one_clear_line(tmp_path: Path, rest: str, my_id: str | N
 
 
 @pytest.mark.parametrize("my_id", ["0", "255"])
-def test_a_servers_id_is_a_byte(tmp_path: Path, my_id: str) -> None:
+def test_server_id_is_a_byte(tmp_path: Path, my_id: str) -> None:
     config = parse(config_text(tmp_path, f"clientPort=1\nserver.{my_id}=a:1:2", my_id))
     assert (config.my_id, list(config.servers)) == (int(my_id), [int(my_id)])
 
@@ -146,7 +146,7 @@ def test_a_missing_data_directory_or_file_is_one_clear_line(tmp_path: Path) -> N
         load(tmp_path / "zoo.cfg")
 
 
-def test_a_server_may_have_several_addresses_where_that_is_enabled(tmp_path: Path) -> None:
+def test_several_addresses_are_accepted_if_enabled(tmp_path: Path) -> None:
     line = "server.1=b:1:2:observer|a:3:4;5"
     parsed = parse_server_line(line.partition("=")[2])
     assert parsed.addresses == (("b", 1, 2), ("a", 3, 4))
@@ -157,26 +157,26 @@ def test_a_server_may_have_several_addresses_where_that_is_enabled(tmp_path: Pat
     assert len(parse(config_text(tmp_path, several + "multiAddress.enabled=true")).servers[1].addresses) == 2
 
 
-def test_the_own_line_says_what_a_server_is_and_another_peer_type_is_a_warning(tmp_path: Path) -> None:
+def test_own_line_sets_the_role_and_other_peer_type_warns(tmp_path: Path) -> None:
     text = "clientPort=1\npeerType=observer\nserver.1=a:1:2\n"
     assert parse(config_text(tmp_path, text)).warnings == (
         "peerType=observer is ignored: this server's own line says participant",
     )
 
 
-def test_a_server_line_may_name_every_part() -> None:
+def test_server_line_can_have_every_part() -> None:
     assert parse_server_line("[fe80::1]:1:2:observer;[::]:3") == ServerLine("fe80::1", 1, 2, True, "::", 3)
 
 
-def test_cnx_timeout_is_checked_where_there_are_other_servers(tmp_path: Path) -> None:
-    """QuorumCnxManager reads it; a server that is alone has none."""
+def test_cnx_timeout_is_checked_only_in_an_ensemble(tmp_path: Path) -> None:
+    """QuorumCnxManager reads it; a lone server has none."""
     assert parse(config_text(tmp_path, "clientPort=1\ncnxTimeout=soon", None)).warnings == ()
     with pytest.raises(ConfigError, match=r"cnxTimeout=soon is not a number"):
         parse(config_text(tmp_path, THREE + "cnxTimeout=soon", "2"))
 
 
 def test_admin_server_starts_unless_the_key_is_false(tmp_path: Path) -> None:
-    """AdminServerFactory compares with false; the other keys count where it starts."""
+    """AdminServerFactory compares with false; the other keys count only if it starts."""
     config = parse(config_text(tmp_path, "clientPort=1\nadmin.enableServer=no\nadmin.serverPort=x", None))
     assert config.admin is not None and config.admin.port == 8080
     assert config.warnings == (
@@ -189,8 +189,8 @@ def test_admin_server_starts_unless_the_key_is_false(tmp_path: Path) -> None:
     assert (off.admin, off.warnings) == (None, ())
 
 
-def test_leader_serves_says_whether_a_leader_has_clients(tmp_path: Path) -> None:
-    """Leader.lead compares with no; a server without an ensemble does not look at it."""
+def test_leader_serves_controls_clients_of_the_leader(tmp_path: Path) -> None:
+    """Leader.lead compares with no; a standalone server ignores it."""
     alone = parse(config_text(tmp_path, "clientPort=1\nleaderServes=no", None))
     assert (alone.leader_serves, ensemble_config(alone).leader_serves, alone.warnings) == (False, True, ())
     for text, serves in (("no", False), ("yes", True), ("NO", True)):

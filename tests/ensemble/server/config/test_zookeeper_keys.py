@@ -1,4 +1,4 @@
-"""Every key of zoo.cfg at its limits: the value that ZooKeeper 3.9.5 works with, or a refusal where it refuses."""
+"""Every key of zoo.cfg at its limits: the value that ZooKeeper 3.9.5 works with, or an error if it refuses to start."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The keys of zoo.cfg that ZooKeeper 3.9.5 reads: where its servers keep each value, and where ours do.
 
-`java_outcomes` has what ZooKeeper makes of each text; `tests/interop/test_zoo_cfg_values.py` asks it.
+`java_outcomes` has ZooKeeper's value of each text; `tests/interop/test_zoo_cfg_values.py` checks them with ZooKeeper.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Servers with several addresses (multiAddress.enabled): whichever answers is used, another when that is silent."""
+"""Servers with several addresses (multiAddress.enabled): a silent address is replaced by another."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def silence(address: str) -> FaultTable:
     return FaultTable([HeldFault("peer-1", "silent", "cut", id="f1")], "peer-1", {address: "silent"})
 
 
-class Nobody(asyncio.Protocol):
-    """Says nothing."""
+class SilentServer(asyncio.Protocol):
+    """A server that never sends anything."""
 
 
 async def port_of(host: str) -> tuple[asyncio.AbstractServer, int]:
-    server = await listen(Nobody, host, 0, "the port")
+    server = await listen(SilentServer, host, 0, "the port")
     return server, server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
 
 
-def test_the_first_address_is_taken_where_it_answers() -> None:
+def test_first_address_that_answers_is_used() -> None:
     async def scenario() -> None:
         (one, first), (other, second) = await port_of("127.0.1.1"), await port_of("127.0.2.1")
         answered = await first_to_answer(LinkFaults(), [("127.0.1.1", first), ("127.0.2.1", second)])
@@ -41,7 +41,7 @@ def test_the_first_address_is_taken_where_it_answers() -> None:
     asyncio.run(scenario())
 
 
-def test_an_address_that_says_nothing_holds_nobody_up() -> None:
+def test_silent_address_does_not_delay_connecting() -> None:
     async def scenario() -> None:
         faults = LinkFaults()
         faults.apply(silence(f"{SILENT}:9"))
@@ -56,7 +56,7 @@ def test_an_address_that_says_nothing_holds_nobody_up() -> None:
     asyncio.run(scenario())
 
 
-def test_an_address_that_refuses_hands_over_at_once_and_the_last_refusal_is_raised() -> None:
+def test_refusing_address_is_skipped_and_last_refusal_raised() -> None:
     async def scenario() -> None:
         closed = free_ports(2)
         server, port = await port_of("127.0.2.1")
@@ -69,28 +69,28 @@ def test_an_address_that_refuses_hands_over_at_once_and_the_last_refusal_is_rais
     asyncio.run(scenario())
 
 
-def test_a_server_listens_at_each_of_its_addresses_or_at_all_there_are() -> None:
+def test_server_listens_on_each_of_its_addresses_or_on_all() -> None:
     line = parse_server_line("10.0.0.1:2888:3888|10.1.0.1:2889:3889|10.2.0.1:2888:3888")
     assert [each.host for each in line.listens_at(on_all=False)] == ["10.0.0.1", "10.1.0.1", "10.2.0.1"]
     assert line.listens_at(on_all=True) == (Address("", 2888, 3888), Address("", 2889, 3889))
 
 
-def test_an_own_address_that_is_not_there_costs_a_line_and_none_at_all_the_start() -> None:
+def test_missing_own_address_is_logged_and_all_missing_is_fatal() -> None:
     async def opened(host: str, port: int) -> asyncio.AbstractServer:
-        return await listen(Nobody, host, port, "the quorum port")
+        return await listen(SilentServer, host, port, "the quorum port")
 
     async def scenario() -> None:
-        told: list[str] = []
-        ports = await listen_each([("127.0.1.1", 0), ("198.51.100.7", 0)], opened, told.append)
-        assert len(told) == 1 and "the quorum port" in told[0]
+        logged: list[str] = []
+        ports = await listen_each([("127.0.1.1", 0), ("198.51.100.7", 0)], opened, logged.append)
+        assert len(logged) == 1 and "the quorum port" in logged[0]
         ports.close()
         with pytest.raises(PortError):
-            await listen_each([("198.51.100.7", 0)], opened, told.append)
+            await listen_each([("198.51.100.7", 0)], opened, logged.append)
 
     asyncio.run(scenario())
 
 
-def test_the_addresses_of_a_server_have_one_role() -> None:
+def test_addresses_of_a_server_share_one_role() -> None:
     assert parse_server_line("a:1:2:observer|b:1:2;3").observer
     with pytest.raises(ValueError, match="different roles"):
         parse_server_line("a:1:2:participant|b:1:2:observer;3")

@@ -1,4 +1,4 @@
-"""The client port over real sockets and a service that answers when the test says so: what limits do to reading."""
+"""The client port over real sockets and a service that answers on the test's command: how limits pause reading."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HELLO = ConnectRequest(0, 0, 5000, 0, bytes(16)).encode()
 
 
 class Listener:
-    """Keeps what came; a request is under way until `answer`.  `taken` is called where that is a turn by itself."""
+    """Keeps all input; a request is in flight until `answer`. `taken` is called if the input is a turn by itself."""
 
     def __init__(self) -> None:
         self.taken: Callable[[], None] = lambda: None
@@ -45,7 +45,7 @@ class Listener:
         self.closed: list[ConnectionId] = []
         self.refused: list[str] = []
         self.emptied: list[ConnectionId] = []
-        """Who has taken what it was told."""
+        """Connections that have read their replies."""
 
     def on_client_connected(self, connection: ConnectionId, identities: tuple[AuthId, ...]) -> None:
         self.identities[connection] = identities
@@ -79,7 +79,7 @@ class Listener:
 
 
 class Slow(Listener):
-    """Takes what came when the test lets it have its turn, as a peer does at the end of the loop's round."""
+    """Takes the input when the test runs its turn, as a peer does at the end of the loop's round."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -172,7 +172,7 @@ def test_a_connection_proves_its_address() -> None:
     assert run(test).listener.identities == {1: (("ip", "127.0.0.1"),)}
 
 
-def test_a_connection_without_a_session_is_closed_in_time() -> None:
+def test_connection_without_a_session_is_closed_after_its_limit() -> None:
     async def test(port: Port) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port.port.port)
         await until(lambda: len(port.port.newcomers()) == 1)
@@ -187,7 +187,7 @@ def test_a_connection_without_a_session_is_closed_in_time() -> None:
     run(test, sessionless_timeout_ms=100)
 
 
-def test_whoever_has_something_under_way_is_not_read_from_while_there_is_too_much_in_all() -> None:
+def test_clients_with_requests_in_flight_are_paused_at_the_limit() -> None:
     async def test(port: Port) -> None:
         one, two = await port.clients(2)
         await one.ask(1, 2, 3, 4)
@@ -208,7 +208,7 @@ def test_whoever_has_something_under_way_is_not_read_from_while_there_is_too_muc
     run(test, outstanding=4)
 
 
-def test_requests_of_a_closed_connection_no_longer_count_against_the_limit() -> None:
+def test_requests_of_a_closed_connection_leave_the_limit() -> None:
     async def test(port: Port) -> None:
         (one,) = await port.clients(1)
         await one.ask(1, 2)
@@ -220,7 +220,7 @@ def test_requests_of_a_closed_connection_no_longer_count_against_the_limit() -> 
     run(test)
 
 
-def test_requests_wait_their_turn_and_those_that_waited_too_long_are_throttled() -> None:
+def test_queued_requests_are_throttled_after_the_time_limit() -> None:
     async def test(port: Port) -> None:
         one, two = await port.clients(2)
         await one.ask(1)
@@ -238,7 +238,7 @@ def test_requests_wait_their_turn_and_those_that_waited_too_long_are_throttled()
     assert port.admission.counts.throttled_ops >= 1
 
 
-def test_waiting_requests_go_on_when_the_connection_they_waited_for_is_gone() -> None:
+def test_queued_requests_resume_after_a_connection_closes() -> None:
     async def test(port: Port) -> None:
         one, two = await port.clients(2)
         await one.ask(1)
@@ -250,7 +250,7 @@ def test_waiting_requests_go_on_when_the_connection_they_waited_for_is_gone() ->
     run(test, in_process=1)
 
 
-def test_a_client_that_was_told_much_is_said_to_have_taken_it_once_it_has() -> None:
+def test_backlogged_client_is_reported_drained_once_it_reads() -> None:
     async def test(port: Port) -> None:
         (one,) = await port.clients(1)
         size = 64 << 20
@@ -268,8 +268,8 @@ def test_a_client_that_was_told_much_is_said_to_have_taken_it_once_it_has() -> N
     run(test)
 
 
-def test_of_a_connection_that_is_closed_here_nothing_more_is_said() -> None:
-    """Or it would be counted as a request that came too late (stale_requests)."""
+def test_closed_connection_gets_no_further_reports() -> None:
+    """Otherwise it would count as a request that came too late (stale_requests)."""
 
     async def test(port: Port) -> None:
         (one,) = await port.clients(1)
@@ -281,7 +281,7 @@ def test_of_a_connection_that_is_closed_here_nothing_more_is_said() -> None:
     run(test)
 
 
-def test_nobody_waits_for_the_requests_of_a_client_that_does_not_take_its_answers() -> None:
+def test_requests_of_a_client_that_does_not_read_block_no_other() -> None:
     async def test(port: Port) -> None:
         one, two = await port.clients(2)
         size = 64 << 20
@@ -301,7 +301,7 @@ def test_nobody_waits_for_the_requests_of_a_client_that_does_not_take_its_answer
     run(test, in_process=1)
 
 
-def test_what_no_turn_has_taken_yet_is_in_process_too() -> None:
+def test_requests_before_their_turn_count_as_in_process() -> None:
     slow = Slow()
 
     async def test(port: Port) -> None:
@@ -336,7 +336,7 @@ def test_a_large_request_counts_before_a_turn_has_taken_it() -> None:
     assert port.admission.counts.large_requests_rejected == 1
 
 
-def test_a_large_request_counts_until_it_is_answered_whether_or_not_its_client_takes_that() -> None:
+def test_large_request_counts_until_answered_even_if_unread() -> None:
     async def test(port: Port) -> None:
         (one,) = await port.clients(1)
         await one.ask(1, 2, size=600)
@@ -350,7 +350,7 @@ def test_a_large_request_counts_until_it_is_answered_whether_or_not_its_client_t
     run(test, large_request_threshold=500)
 
 
-def test_large_requests_beyond_their_allowance_end_the_connection() -> None:
+def test_large_requests_beyond_the_allowance_end_the_connection() -> None:
     async def test(port: Port) -> None:
         one, two = await port.clients(2)
         await one.ask(1, size=600)
@@ -388,7 +388,7 @@ def test_a_connection_beyond_the_hosts_limit_is_closed() -> None:
     assert run(test, per_host=2).admission.counts.connection_rejected == 1
 
 
-def test_a_client_that_reads_nothing_more_loses_a_connection_that_was_closed_here(
+def test_client_that_stops_reading_loses_its_closed_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(client_port, "LINGER_S", 0.1)
@@ -407,7 +407,7 @@ def test_a_client_that_reads_nothing_more_loses_a_connection_that_was_closed_her
     run(test)
 
 
-def test_a_client_that_reads_gets_what_was_left_for_it_when_its_connection_was_closed() -> None:
+def test_client_that_reads_gets_pending_replies_after_close() -> None:
     async def test(port: Port) -> None:
         [client] = await port.clients(1)
         port.port.answer(ConnectionId(1), Reply(1, 0, 0, body=SyncResponse("x" * 5_000_000)))
@@ -417,7 +417,7 @@ def test_a_client_that_reads_gets_what_was_left_for_it_when_its_connection_was_c
     run(test)
 
 
-def test_a_frame_that_comes_in_many_pieces_is_put_together_once() -> None:
+def test_frame_in_many_pieces_is_joined_once() -> None:
     arriving = Arriving()
     assert arriving.append(b"abc") == b"abc"
     arriving.keep(b"c", 0)
@@ -426,7 +426,7 @@ def test_a_frame_that_comes_in_many_pieces_is_put_together_once() -> None:
     assert [arriving.append(piece) for piece in (b"12", b"34", b"567", b"8")] == [b"", b"", b"cde1234567", b"8"]
 
 
-def test_a_large_request_is_read_in_a_time_that_grows_with_its_length_alone() -> None:
+def test_large_request_read_time_is_linear_in_its_length() -> None:
     reads: list[int] = []
 
     class Counted(Arriving):

@@ -1,4 +1,4 @@
-"""The rarer operations on a running peer, in bytes and through the asyncio client."""
+"""Less common operations on a running peer, in bytes and through the asyncio client."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def received(connection: socket.socket) -> bytes:
 
 
 def test_a_recursive_watch_has_the_bytes_of_javas_client(peer: Ensemble) -> None:
-    """The event leaves before the answer to the write that caused it, with the transaction's zxid in its header."""
+    """The event precedes the reply to the write that caused it, with the transaction's zxid in its header."""
     with socket.create_connection(("127.0.0.1", peer.client_ports[1]), 10) as connection:
         sent(connection, bytes(12) + struct.pack(">iq", 10_000, 0) + struct.pack(">i", 16) + bytes(16))
         received(connection)
@@ -78,7 +78,7 @@ def test_a_recursive_watch_has_the_bytes_of_javas_client(peer: Ensemble) -> None
 
 
 class Sink:
-    """A connection that only says when it was written to."""
+    """A connection that only reports when it was written to."""
 
     def __init__(self, number: int, written: list[int]) -> None:
         self.number, self.written = number, written
@@ -90,8 +90,8 @@ class Sink:
             self.out.clear()
 
 
-def test_notifications_to_very_many_clients_do_not_hold_up_the_one_that_wrote() -> None:
-    """A watch that many left: the last ones of the turn, who asked for something, are written to before the others."""
+def test_many_watch_notifications_do_not_delay_the_writer() -> None:
+    """Clients that sent a request in the turn are written to before the many that only get a watch event."""
 
     async def scene() -> None:
         port = ClientPort(None, Admission(Limits(), lambda: 0.0, 0), OPEN_POLICY)  # type: ignore[arg-type]
@@ -112,7 +112,7 @@ def test_notifications_to_very_many_clients_do_not_hold_up_the_one_that_wrote() 
     asyncio.run(scene())
 
 
-def test_containers_ttl_nodes_and_quotas_survive_a_kill_and_what_lapsed_is_gone(peer: Ensemble) -> None:
+def test_containers_ttl_nodes_and_quotas_survive_a_kill(peer: Ensemble) -> None:
     """Containers, times to live and quotas, over a SIGKILL and a restart on the same data."""
 
     async def before(client: Client) -> None:
@@ -152,13 +152,13 @@ async def with_client(peer: Ensemble, work) -> None:  # type: ignore[no-untyped-
         await work(client)
 
 
-def test_a_clients_lasting_watches_come_back_with_the_server(peer: Ensemble) -> None:
+def test_lasting_watches_are_rearmed_after_a_server_restart(peer: Ensemble) -> None:
     async def scene() -> None:
         async with asyncio.timeout(30), connect(peer.hosts, session_timeout_ms=2_000) as client:
-            told: list[WatchEvent] = []
+            notified: list[WatchEvent] = []
             await client.create("/a")
-            await client.add_watch("/", told.append, recursive=True)
-            await client.add_watch("/a", told.append)
+            await client.add_watch("/", notified.append, recursive=True)
+            await client.add_watch("/a", notified.append)
             lost = asyncio.Event()
             client.add_listener(lambda state: lost.set() if state is SessionState.SUSPENDED else None)
             peer.kill(1)
@@ -167,7 +167,7 @@ def test_a_clients_lasting_watches_come_back_with_the_server(peer: Ensemble) -> 
             await client.set("/a", b"after")
             await client.create("/a/b")
             await client.sync("/")
-            assert [event[:2] for event in told] == [
+            assert [event[:2] for event in notified] == [
                 (EventType.DATA_CHANGED, "/a"),
                 (EventType.CREATED, "/a/b"),
                 (EventType.CHILDREN_CHANGED, "/a"),

@@ -1,4 +1,4 @@
-"""A reply to a four-letter word arrives whole however slowly it is read, or its connection is reset."""
+"""A reply to a four-letter word arrives whole, however slowly it is read, or its connection is reset."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_long_reply_reaches_a_reader_that_pauses(loop: Loop, monkeypatch: pytest
 
 @LOOPS
 def test_long_reply_reaches_a_reader_slower_than_the_timeout(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes 0.1 s for each of ten parts, and the time-out without progress is 0.3 s."""
+    """Ten parts take 0.1 s each, and the time-out without progress is 0.3 s."""
     monkeypatch.setattr(lingering, "IDLE_S", 0.3)
 
     async def read(port: ClientPort, admission: Admission, client: socket.socket) -> int:

@@ -1,4 +1,4 @@
-"""What a peer's tap writes down, and what it leaves out of what other clients do."""
+"""Messages that a peer's tap records, and those of other clients that it omits."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Connected:
         return ("127.0.0.1", 2888 if name == "sockname" else 40_000)
 
 
-class Heard:
-    """A tap, one connection, and what was written of it."""
+class TapRecords:
+    """A tap, one connection, and the messages recorded from it."""
 
     def __init__(self, directory: Path, level_is_all: bool) -> None:
         self._directory = directory
@@ -52,23 +52,23 @@ class Heard:
 
 
 @pytest.fixture
-def control(tmp_path: Path) -> Heard:
-    return Heard(tmp_path, level_is_all=False)
+def control(tmp_path: Path) -> TapRecords:
+    return TapRecords(tmp_path, level_is_all=False)
 
 
-def test_what_brokers_write_is_heard_and_what_others_write_is_not(control: Heard) -> None:
+def test_peer_tap_reports_writes_of_brokers_only(control: TapRecords) -> None:
     before = control.write(BROKER)
     registered, mine, others = control.register(), control.write(BROKER), control.write(OTHER)
     for zxid in (before, registered, mine, others):
         control.tap.packets_received(control.line, [Ack(zxid)])
         control.tap.packets_sent(control.line, [Commit(zxid)])
-    told = [(each.kind, each.subject["zxid"]) for each in control.written()]
-    assert [zxid for kind, zxid in told if kind == "PROPOSAL"] == [hex(registered), hex(mine)]
+    sent = [(each.kind, each.subject["zxid"]) for each in control.written()]
+    assert [zxid for kind, zxid in sent if kind == "PROPOSAL"] == [hex(registered), hex(mine)]
     for kind in ("ACK", "COMMIT"):
-        assert [zxid for each, zxid in told if each == kind] == [hex(registered), hex(mine)]
+        assert [zxid for each, zxid in sent if each == kind] == [hex(registered), hex(mine)]
 
 
-def test_a_cumulative_word_is_heard_where_it_covers_what_was_heard(control: Heard) -> None:
+def test_peer_tap_reports_cumulative_ack_of_a_reported_txn(control: TapRecords) -> None:
     control.register()
     later = control.write(OTHER)
     control.tap.packets_received(control.line, [Ack(later, cumulative=True), Ack(Zxid(later + 1), cumulative=True)])
@@ -76,7 +76,7 @@ def test_a_cumulative_word_is_heard_where_it_covers_what_was_heard(control: Hear
     assert [each.subject["zxid"] for each in acks] == [hex(later)]
 
 
-def test_sessions_of_all_clients_are_heard_and_an_ended_one_is_no_brokers(control: Heard) -> None:
+def test_peer_tap_reports_all_sessions_until_they_end(control: TapRecords) -> None:
     control.propose(OTHER, OpCode.CREATE_SESSION, CreateSessionTxn(4_000))
     control.register()
     control.propose(BROKER, OpCode.CLOSE_SESSION, CloseSessionTxn(["/brokers/ids/7"]))
@@ -84,7 +84,7 @@ def test_sessions_of_all_clients_are_heard_and_an_ended_one_is_no_brokers(contro
     assert [each.subject["op"] for each in control.written()] == ["createSession", "create", "closeSession"]
 
 
-def test_clients_that_have_gone_leave_nothing_in_memory(control: Heard) -> None:
+def test_closed_clients_leave_no_state_in_the_tap(control: TapRecords) -> None:
     tap = control.tap
     for number in range(50):
         connection, session = ConnectionId(number), SessionId(1_000 + number % 40)
@@ -100,11 +100,11 @@ def sizes(tap: PeerTap) -> int:
     return sum(len(held) for held in vars(tap).values() if isinstance(held, dict))
 
 
-def test_phases_are_heard_and_pings_only_where_all_is(tmp_path: Path) -> None:
+def test_peer_tap_reports_phases_and_pings_only_in_full_mode(tmp_path: Path) -> None:
     packets = [FollowerInfo(1, 2), Ping(Zxid(1))]  # type: ignore[arg-type]
     kinds = []
     for everything in (False, True):
-        heard = Heard(tmp_path / str(everything), level_is_all=everything)
-        heard.tap.packets_sent(heard.line, packets)
-        kinds.append([each.kind for each in heard.written()])
+        records = TapRecords(tmp_path / str(everything), level_is_all=everything)
+        records.tap.packets_sent(records.line, packets)
+        kinds.append([each.kind for each in records.written()])
     assert kinds == [["FOLLOWERINFO"], ["FOLLOWERINFO", "PING"]]

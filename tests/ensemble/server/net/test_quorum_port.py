@@ -1,4 +1,4 @@
-"""Links of a leader: in which order a turn's packets leave, and what is heard while a large snapshot is on its way."""
+"""Links of a leader: the order of a turn's packets, and the signs of life during a large snapshot."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROPOSAL = Proposal([Txn(SessionId(9), 1, Zxid(1), 0, OpCode.SET_DATA, SetDataTx
 
 
 class FakeTransport:
-    """Notes on which link something was written."""
+    """Records the links that were written to."""
 
     def __init__(self, name: str, written: list[str]) -> None:
         self.name = name
@@ -42,7 +42,7 @@ class FakeTransport:
 
 
 class Listener:
-    """Proposes to everybody what it is asked for."""
+    """A listener that proposes every request to all followers."""
 
     def __init__(self) -> None:
         self.links: list[LinkId] = []
@@ -57,7 +57,7 @@ class Listener:
             self.port.send(each, [PROPOSAL])
 
 
-def test_a_proposal_leaves_first_to_the_follower_that_asked_for_it() -> None:
+def test_proposal_is_sent_first_to_the_requesting_follower() -> None:
     async def run() -> list[str]:
         listener, written = Listener(), list[str]()
         servers = {LEADER: parse_server_line("127.0.0.1:1:2")}
@@ -85,8 +85,8 @@ def large_snapshot() -> Snap:
     return Snap(Zxid(1), TreeSnapshot(Zxid(1), {}, images, 0))
 
 
-class Heard:
-    """Notes on which link packets came, and how many."""
+class ReceivedPackets:
+    """Records the links that packets came from, and how many came."""
 
     def __init__(self) -> None:
         self.links: list[LinkId] = []
@@ -102,50 +102,50 @@ class Heard:
         self.packets.append((link, len(packets)))
 
 
-def test_a_snapshot_that_takes_long_is_a_sign_of_life_on_both_ends_as_long_as_any_of_it_goes() -> None:
+def test_slow_snapshot_counts_as_sign_of_life_on_both_ends() -> None:
     async def run() -> None:
-        heard, written = Heard(), list[bytes]()
+        received, written = ReceivedPackets(), list[bytes]()
         servers = {LEADER: parse_server_line("127.0.0.1:1:2")}
-        port = QuorumPort(LEADER, servers, LinkFaults(), cast(Any, heard), 10.0)
+        port = QuorumPort(LEADER, servers, LinkFaults(), cast(Any, received), 10.0)
         leaders, learners = QuorumLink(port, None), QuorumLink(port, LEADER)
         transport = FakeTransport("", [])
         transport.write = written.append  # type: ignore[method-assign, assignment]
         leaders.connection_made(cast(Any, transport))
         learners.connection_made(cast(Any, FakeTransport("learner", [])))
         leaders.data_received(QuorumCodec(learner=True).encode(REQUEST))
-        learner, leader = heard.links
-        heard.packets.clear()
+        learner, leader = received.links
+        received.packets.clear()
         port.send(leader, [large_snapshot()])
         port.flush()
-        assert not heard.packets, "nothing is told in the midst of a turn"
+        assert not received.packets, "nothing is told in the midst of a turn"
         leaders.pause_writing()
         await asyncio.sleep(0)
-        assert not heard.packets, "nobody takes it"
+        assert not received.packets, "nobody takes it"
         leaders.resume_writing()
-        assert heard.packets == [(leader, 0)]
+        assert received.packets == [(leader, 0)]
         for _ in range(3 * CHUNKS_A_TURN):
             await asyncio.sleep(0)
-        assert len(heard.packets) > 1 and set(heard.packets) == {(leader, 0)}
-        heard.packets.clear()
+        assert len(received.packets) > 1 and set(received.packets) == {(leader, 0)}
+        received.packets.clear()
         for piece in written:
             learners.data_received(piece)
-        assert heard.packets == [(learner, 0)] * (len(heard.packets) - 1) + [(learner, 1)]
+        assert received.packets == [(learner, 0)] * (len(received.packets) - 1) + [(learner, 1)]
 
     asyncio.run(run())
 
 
-def test_a_link_that_is_closed_in_the_midst_of_a_snapshot_is_gone_at_once_whether_the_other_side_reads_or_not() -> None:
+def test_link_closed_during_a_snapshot_ends_at_once() -> None:
     async def run() -> None:
-        heard, transport = Heard(), FakeTransport("", [])
+        received, transport = ReceivedPackets(), FakeTransport("", [])
         servers = {LEADER: parse_server_line("127.0.0.1:1:2")}
-        port = QuorumPort(LEADER, servers, LinkFaults(), cast(Any, heard), 10.0)
+        port = QuorumPort(LEADER, servers, LinkFaults(), cast(Any, received), 10.0)
         link = QuorumLink(port, None)
         link.connection_made(cast(Any, transport))
         link.data_received(QuorumCodec(learner=True).encode(REQUEST))
-        port.send(heard.links[0], [large_snapshot()])
+        port.send(received.links[0], [large_snapshot()])
         port.flush()
         link.pause_writing()
-        port.close_link(heard.links[0])
+        port.close_link(received.links[0])
         assert transport.aborted
 
     asyncio.run(run())

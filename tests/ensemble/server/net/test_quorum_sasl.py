@@ -1,4 +1,4 @@
-"""Servers prove to each other that they belong together: SASL DIGEST-MD5, before anything else is said."""
+"""Servers authenticate each other with SASL DIGEST-MD5 before any other message."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def settings(password: str = "sesame", *, learner: bool = True, server: bool = T
 
 
 def exchange(learner: LearnerSide, server: ServerSide, cut: int) -> tuple[Step, Step]:
-    """Carry the bytes to and fro in pieces of `cut`; the last steps of both."""
+    """Exchange the bytes in pieces of `cut`, and return the last steps of both."""
     to_server, answers = learner.first_message(), []
     while True:
         to_learner, to_server = to_server, b""
@@ -55,18 +55,18 @@ def exchange(learner: LearnerSide, server: ServerSide, cut: int) -> tuple[Step, 
 # -- the exchange ----------------------------------------------------------------------------------------------------
 
 
-def test_the_first_sasl_packet_has_the_bytes_of_javas() -> None:
+def test_first_sasl_packet_equals_javas_bytes() -> None:
     assert packet(0, b"").hex() == "5f2435013501edcc" + "00000000" + "00000000"
     assert packet(-1, None).hex() == "5f2435013501edcc" + "ffffffff" + "ffffffff"
 
 
 @pytest.mark.parametrize("cut", [1, 7, 1000])
-def test_servers_that_both_know_the_password_let_each_other_in(cut: int) -> None:
+def test_servers_with_the_same_password_accept_each_other(cut: int) -> None:
     learner, server = exchange(LearnerSide(settings(), "c"), ServerSide(settings(), "n"), cut)
     assert (learner.done, server.done, learner.rest, server.rest) == (True, True, b"", b"")
 
 
-def test_bytes_behind_the_sasl_exchange_are_not_lost() -> None:
+def test_bytes_after_the_sasl_exchange_are_kept() -> None:
     learner, server = LearnerSide(settings(), "c"), ServerSide(settings(), "n")
     response = learner.feed(server.feed(learner.first_message()).send).send
     done = server.feed(response + b"FOLLOWERINFO")
@@ -74,7 +74,7 @@ def test_bytes_behind_the_sasl_exchange_are_not_lost() -> None:
     assert learner.feed(done.send + b"LEADERINFO").rest == b"LEADERINFO"
 
 
-def test_a_wrong_password_is_refused_and_the_learner_hears_of_it() -> None:
+def test_wrong_password_is_rejected_and_the_learner_informed() -> None:
     learner, server = LearnerSide(settings("guess"), "c"), ServerSide(settings(), "n")
     response = learner.feed(server.feed(learner.first_message()).send).send
     with pytest.raises(Refused, match="a wrong password") as caught:
@@ -84,14 +84,14 @@ def test_a_wrong_password_is_refused_and_the_learner_hears_of_it() -> None:
         learner.feed(caught.value.send)
 
 
-def test_a_server_that_only_pretends_to_know_the_password_is_found_out() -> None:
+def test_server_that_does_not_know_the_password_is_detected() -> None:
     learner = LearnerSide(settings(), "c")
     learner.feed(ServerSide(settings(), "n").feed(learner.first_message()).send)
     with pytest.raises(SaslError, match="does not know the password"):
         learner.feed(packet(1, b"rspauth=" + b"0" * 32))
 
 
-def test_a_server_without_proof_gets_in_only_where_none_is_demanded() -> None:
+def test_server_without_proof_is_accepted_only_if_optional() -> None:
     with pytest.raises(Refused, match="does not authenticate itself"):
         ServerSide(settings(), "n").feed(b"\0\0\0\x0b")
     with pytest.raises(Refused, match="does not authenticate itself"):
@@ -101,7 +101,7 @@ def test_a_server_without_proof_gets_in_only_where_none_is_demanded() -> None:
     assert ServerSide(lenient, "n").connection_ended() == Step(b"", True, b"")
 
 
-def test_a_login_that_asks_to_act_for_another_is_refused() -> None:
+def test_login_with_another_authorization_id_is_rejected() -> None:
     learner, server = LearnerSide(settings(), "c"), ServerSide(settings(), "n")
     response = learner.feed(server.feed(learner.first_message()).send).send[16:].decode()
     uri = "zookeeper-quorum/zk-quorum-sasl-md5"
@@ -111,7 +111,7 @@ def test_a_login_that_asks_to_act_for_another_is_refused() -> None:
         server.feed(packet(0, asked.encode() + proof(secret, "n", "c", f"AUTHENTICATE:{uri}")))
 
 
-def test_a_server_that_does_not_speak_sasl_is_one_clear_line() -> None:
+def test_server_without_sasl_is_one_clear_line() -> None:
     with pytest.raises(Refused, match=r"is quorum\.auth\.enableSasl=true there"):
         LearnerSide(settings(), "c").feed(b"\0\0\0\x11")
     with pytest.raises(Refused, match="ended the connection"):
@@ -120,7 +120,7 @@ def test_a_server_that_does_not_speak_sasl_is_one_clear_line() -> None:
 
 @budget(max_examples=40)
 @given(st.lists(st.one_of(st.binary(max_size=40), st.builds(packet, st.integers(-2, 2), st.binary(max_size=40)))))
-def test_no_bytes_raise_anything_but_an_error_of_the_protocol(parts: list[bytes]) -> None:
+def test_random_sasl_bytes_raise_only_protocol_errors(parts: list[bytes]) -> None:
     for side in (LearnerSide(settings(), "c"), ServerSide(settings(), "n")):
         try:
             for part in parts:
@@ -134,15 +134,15 @@ def test_no_bytes_raise_anything_but_an_error_of_the_protocol(parts: list[bytes]
 
 
 class Owner:
-    """Hears everything that the two kinds of ports say; `news` is set at each word."""
+    """Receives every callback of the two kinds of ports; `news` is set at each message."""
 
     def __init__(self, news: asyncio.Event) -> None:
-        self.heard: list[object] = []
+        self.received: list[object] = []
         self.complaints: list[str] = []
         self._news = news
 
     def _note(self, what: object) -> None:
-        self.heard.append(what)
+        self.received.append(what)
         self._news.set()
 
     def on_link_up(self, link: LinkId, to: PeerId) -> None:
@@ -189,7 +189,7 @@ def secured(guard: QuorumSasl | None, by_tls: bool, tmp_path: Path) -> dict[str,
 
 
 async def follow(leader: dict[str, object], learner: dict[str, object]) -> tuple[Owner, Owner]:
-    """Server 2 calls server 1 on its quorum port, and on its election port, until something came of both."""
+    """Let server 2 connect to server 1's quorum and election ports, and wait for the outcome of both."""
     ports = free_ports(4)
     lines = {PeerId(i + 1): parse_server_line(f"127.0.0.1:{ports[2 * i]}:{ports[2 * i + 1]}") for i in range(2)}
     news = asyncio.Event()
@@ -215,11 +215,13 @@ async def follow(leader: dict[str, object], learner: dict[str, object]) -> tuple
             await news.wait()
 
     async with asyncio.timeout(10):
-        await until(lambda: ("up", 1) in learning.heard or ("failed", 1) in learning.heard)
-        if ("up", 1) in learning.heard:
+        await until(lambda: ("up", 1) in learning.received or ("failed", 1) in learning.received)
+        if ("up", 1) in learning.received:
             quorum[1].send(LinkId(1), [HELLO])
             quorum[1].flush()
-            await until(lambda: HELLO in leading.heard and (2, 2) in leading.heard and (1, 2) in learning.heard)
+            await until(
+                lambda: HELLO in leading.received and (2, 2) in leading.received and (1, 2) in learning.received
+            )
         else:
             await until(lambda: len(leading.complaints) >= 2 and len(learning.complaints) >= 2)
     for port in (*quorum, *elections):
@@ -234,23 +236,23 @@ def test_a_learner_with_the_password_reaches_both_ports(tmp_path: Path, by_tls: 
     assert (leader.complaints, learner.complaints) == ([], [])
 
 
-def test_a_learner_with_a_wrong_password_reaches_neither_and_each_side_says_so_once_a_port(tmp_path: Path) -> None:
+def test_wrong_learner_password_is_logged_once_a_port_by_both(tmp_path: Path) -> None:
     leader, learner = asyncio.run(
         follow(secured(settings(), False, tmp_path), secured(settings("guess"), False, tmp_path))
     )
-    assert HELLO not in leader.heard and (2, 2) not in leader.heard
+    assert HELLO not in leader.received and (2, 2) not in leader.received
     refused = "SASL: the server refused this one's user or password (quorum.auth.learner.saslLoginContext)"
     assert {f"{port} port: SASL: a wrong password" for port in ("quorum", "election")} == set(leader.complaints)
     assert {f"{port} port: {refused}" for port in ("quorum", "election")} <= set(learner.complaints)
     assert len(leader.complaints) == 2
 
 
-def test_quorum_sasl_can_be_demanded_by_one_server_after_the_other(tmp_path: Path) -> None:
+def test_quorum_sasl_can_be_required_one_server_at_a_time(tmp_path: Path) -> None:
     without, lenient = secured(None, False, tmp_path), secured(settings(learner=False, server=False), False, tmp_path)
     calling = secured(settings(server=False), False, tmp_path)
     for leader, learner in ((lenient, without), (without, lenient), (lenient, calling), (calling, lenient)):
-        heard = asyncio.run(follow(leader, learner))
-        assert [owner.complaints for owner in heard] == [[], []]
+        received = asyncio.run(follow(leader, learner))
+        assert [owner.complaints for owner in received] == [[], []]
 
 
 # -- configuration ---------------------------------------------------------------------------------------------------
@@ -288,7 +290,7 @@ def test_quorum_sasl_is_configured_with_zookeepers_keys(tmp_path: Path) -> None:
         (SERVER + LEARNER, (*ENABLED, "quorum.auth.kerberos.servicePrincipal=zk/h"), "GSSAPI is not supported"),
     ],
 )  # fmt: skip
-def test_a_quorum_sasl_setting_that_cannot_be_is_one_clear_line(
+def test_invalid_quorum_sasl_setting_is_one_clear_line(
     tmp_path: Path, jaas: str, lines: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -297,6 +299,6 @@ def test_a_quorum_sasl_setting_that_cannot_be_is_one_clear_line(
     assert "sesame" not in str(caught.value)
 
 
-def test_a_section_may_log_in_by_a_later_module() -> None:
+def test_section_can_use_a_later_login_module() -> None:
     assert digest_login(f"A {{ {MODULE}; {MODULE} username=u password=p; }};", "A") == ("u", "p")
     assert digest_login(SERVER, "A") is None

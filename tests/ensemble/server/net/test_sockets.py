@@ -1,4 +1,4 @@
-"""Socket options: when the kernel gives up a connection whose other end is gone."""
+"""Socket options: when the kernel closes a connection whose other end has disappeared."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason=
 
 
 class Transport(asyncio.Transport):
-    """A connection of the kernel's."""
+    """A connection backed by a kernel socket."""
 
     def __init__(self, connection: socket.socket) -> None:
         super().__init__()
@@ -31,11 +31,11 @@ class Transport(asyncio.Transport):
         return self._connection if name == "socket" else default
 
     def abort(self) -> None:
-        """It is closed by whoever made it."""
+        """Assert that the connection is closed by its creator."""
 
 
 class Numbered:
-    """A socket with that descriptor."""
+    """A socket with the given descriptor."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -48,8 +48,8 @@ class Numbered:
     ("limit", "last", "last_of_few"),
     [(1200, 899, 999), (100_000, 98_349, 98_899), (resource.RLIM_INFINITY, 2**31 - 1, 2**31 - 1)],
 )
-def test_the_last_descriptors_are_for_what_a_server_cannot_do_without(limit: int, last: int, last_of_few: int) -> None:
-    """The very last for its log, those before them for the other servers: clients may be many."""
+def test_last_file_descriptors_are_reserved_for_essentials(limit: int, last: int, last_of_few: int) -> None:
+    """The last one is for the log, those before it for the other servers: clients can be many."""
     with mock.patch("resource.getrlimit", return_value=(limit, limit)):
         assert leaves_room(Numbered(last))
         assert leaves_room(Numbered(last_of_few), is_of_few=True)
@@ -58,8 +58,8 @@ def test_the_last_descriptors_are_for_what_a_server_cannot_do_without(limit: int
             assert not leaves_room(Numbered(last_of_few + 1), is_of_few=True)
 
 
-def test_that_connections_are_closed_for_want_of_descriptors_is_said_now_and_then() -> None:
-    """Nobody else could tell why a server, or a broker with very many segments, hears nobody any more."""
+def test_connections_closed_for_lack_of_descriptors_are_logged() -> None:
+    """Only the log line shows why a server, or a broker with many segments, accepts no connection."""
     with (
         mock.patch("resource.getrlimit", return_value=(1200, 1200)),
         mock.patch.object(descriptors, "log") as log,
@@ -71,8 +71,8 @@ def test_that_connections_are_closed_for_want_of_descriptors_is_said_now_and_the
     assert log.warning.call_count == 2
 
 
-def test_where_no_limit_is_told_and_none_is_not_allowed_as_many_files_are_asked_for_as_there_may_be() -> None:
-    """So macOS does: its manual asks for the lesser of the limit and OPEN_MAX."""
+def test_unlimited_descriptors_fall_back_to_open_max() -> None:
+    """This is the case on macOS: its manual asks for the lesser of the limit and OPEN_MAX."""
     asked: list[int] = []
 
     def refuses_infinity(which: int, limits: tuple[int, int]) -> None:
@@ -88,48 +88,48 @@ def test_where_no_limit_is_told_and_none_is_not_allowed_as_many_files_are_asked_
     assert asked == [resource.RLIM_INFINITY, 10_240]
 
 
-def test_a_node_may_open_as_many_files_as_the_system_allows_it() -> None:
-    asks = "import resource; from zabka.ensemble.runtime.descriptors import may_open_all_files; "
-    asks += "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 200)); may_open_all_files(); "
-    asks += "print(resource.getrlimit(resource.RLIMIT_NOFILE))"
-    told = subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True, check=True, timeout=60)
-    assert told.stdout == "(200, 200)\n"
+def test_node_raises_its_descriptor_limit_to_the_maximum() -> None:
+    script = "import resource; from zabka.ensemble.runtime.descriptors import may_open_all_files; "
+    script += "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 200)); may_open_all_files(); "
+    script += "print(resource.getrlimit(resource.RLIMIT_NOFILE))"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert result.stdout == "(200, 200)\n"
 
 
 class Hub:
-    """An election port that refuses everybody."""
+    """An election port that rejects every server."""
 
     tap = None
     listener: Any
 
     def __init__(self) -> None:
         self.listener = self
-        self.told = ""
+        self.reason = ""
 
     def refusal(self, transport: object, dialled: object) -> str:
         return "no"
 
     def on_peer_broken(self, remote: str, reason: str) -> None:
-        self.told = reason
+        self.reason = reason
 
 
 def option(connection: socket.socket, name: str) -> int:
     return connection.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))
 
 
-def test_a_server_that_vanished_is_asked_for_after_ten_seconds() -> None:
+def test_vanished_server_is_probed_after_ten_seconds() -> None:
     with socket.socket() as connection:
         keep_alive(Transport(connection))
         assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         assert (option(connection, "TCP_KEEPIDLE"), option(connection, "TCP_USER_TIMEOUT")) == (10, 0)
 
 
-def test_an_election_connection_ends_when_its_votes_are_not_acknowledged() -> None:
+def test_election_connection_ends_when_votes_are_unacknowledged() -> None:
     hub: Any = Hub()
     with socket.socket() as connection:
         ElectionConnection(hub, None).connection_made(Transport(connection))
         assert option(connection, "TCP_USER_TIMEOUT") == UNACKNOWLEDGED_MS
-        # One probe that is lost does not end it: the kernel counts no probes where there is a user timeout.
+        # One lost probe does not end the connection: the kernel counts no probes if there is a user timeout.
         idle_s, every_s = option(connection, "TCP_KEEPIDLE"), option(connection, "TCP_KEEPINTVL")
         assert idle_s + 2 * every_s < UNACKNOWLEDGED_MS / 1000
-    assert "no" in hub.told
+    assert "no" in hub.reason

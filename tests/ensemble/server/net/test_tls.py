@@ -1,4 +1,4 @@
-"""TLS listeners and peer security, in one process: who gets through a handshake, and that nobody else is delayed."""
+"""TLS listeners and peer security, in one process: which handshakes succeed, and that none delays another client."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class Echo(asyncio.Protocol):
         self.transport.write(data)
 
 
-class Door:
-    """A doorkeeper that remembers."""
+class Gate:
+    """A connection gate that records its calls."""
 
-    def __init__(self, plain: bool = False, room: int = 100) -> None:
+    def __init__(self, plain: bool = False, capacity: int = 100) -> None:
         self.plain = plain
-        self.room = room
+        self.capacity = capacity
         self.inside = 0
         self.failures: list[str] = []
         self.exceeded = 0
@@ -68,7 +68,7 @@ class Door:
     def admit(self, host: str) -> bool:
         assert host == "127.0.0.1"
         self.inside += 1
-        if self.inside > self.room:
+        if self.inside > self.capacity:
             self.inside -= 1
             return False
         return True
@@ -90,12 +90,12 @@ class Door:
 
 
 def listening(
-    door: Door, store: TlsStore, test: Callable[[int, TlsListener], Coroutine[Any, Any, None]], **more: Any
+    gate: Gate, store: TlsStore, test: Callable[[int, TlsListener], Coroutine[Any, Any, None]], **more: Any
 ) -> None:
     """Run a test against a listener."""
 
     async def main() -> None:
-        listener = TlsListener(store, door, **{"handshakes_max": 100, "detects_plain": door.plain, **more})
+        listener = TlsListener(store, gate, **{"handshakes_max": 100, "detects_plain": gate.plain, **more})
         await listener.listen("127.0.0.1", 0, "the port")
         try:
             async with asyncio.timeout(20):
@@ -120,20 +120,20 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.005)
 
 
-def test_a_client_with_a_trusted_certificate_gets_through(authority: Authority) -> None:
-    store, door = TlsStore(settings(authority)), Door()
+def test_client_with_a_trusted_certificate_is_accepted(authority: Authority) -> None:
+    store, gate = TlsStore(settings(authority)), Gate()
 
     async def test(port: int, listener: TlsListener) -> None:
         assert await echoed(port, store.client_context()) == b"hello"
         assert listener.handshakes == 0
 
-    listening(door, store, test)
-    assert (door.inside, door.failures) == (1, [])
+    listening(gate, store, test)
+    assert (gate.inside, gate.failures) == (1, [])
 
 
 def test_a_password_protects_the_key(authority: Authority) -> None:
     store = TlsStore(settings(authority, "locked", password="sesame"))
-    listening(Door(), store, lambda port, _: _assert_echo(port, store.client_context()))
+    listening(Gate(), store, lambda port, _: _assert_echo(port, store.client_context()))
 
 
 async def _assert_echo(port: int, context: ssl.SSLContext | None) -> None:
@@ -149,37 +149,35 @@ async def _assert_echo(port: int, context: ssl.SSLContext | None) -> None:
         ({"ciphers": ("TLS_NO_SUCH_CIPHER",)}, "ssl.ciphersuites names no cipher"),
     ],
 )
-def test_a_store_that_cannot_be_used_is_one_clear_line(
-    authority: Authority, more: dict[str, Any], message: str
-) -> None:
+def test_unusable_store_is_one_clear_line(authority: Authority, more: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         TlsStore(settings(authority, **more))
     assert "\n" not in str(caught.value)
     assert "wrong" not in str(caught.value).replace("wrong password", "")
 
 
-def test_plain_bytes_and_a_client_without_a_certificate_are_turned_away(authority: Authority) -> None:
-    store, door = TlsStore(settings(authority)), Door()
+def test_tls_port_rejects_plain_bytes_and_missing_certificate(authority: Authority) -> None:
+    store, gate = TlsStore(settings(authority)), Gate()
 
     async def test(port: int, listener: TlsListener) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"\0\0\0\x2d" + bytes(45))
         assert b"\0\0\0\x2d" not in await reader.read()
         writer.close()
-        nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        nobody.load_verify_locations(authority.ca)
-        nobody.check_hostname = False
+        no_certificate = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        no_certificate.load_verify_locations(authority.ca)
+        no_certificate.check_hostname = False
         with pytest.raises((OSError, AssertionError)):
-            await _assert_echo(port, nobody)
-        await until(lambda: len(door.failures) == 2)
+            await _assert_echo(port, no_certificate)
+        await until(lambda: len(gate.failures) == 2)
 
-    listening(door, store, test)
-    assert door.inside == 0
-    assert "PEER_DID_NOT_RETURN_A_CERTIFICATE" in door.failures[1]
+    listening(gate, store, test)
+    assert gate.inside == 0
+    assert "PEER_DID_NOT_RETURN_A_CERTIFICATE" in gate.failures[1]
 
 
-def test_a_handshake_that_stalls_delays_nobody_and_times_out(authority: Authority) -> None:
-    store, door = TlsStore(settings(authority, handshake_timeout_ms=300)), Door()
+def test_stalled_handshake_times_out_and_delays_no_client(authority: Authority) -> None:
+    store, gate = TlsStore(settings(authority, handshake_timeout_ms=300)), Gate()
 
     async def test(port: int, listener: TlsListener) -> None:
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
@@ -192,12 +190,12 @@ def test_a_handshake_that_stalls_delays_nobody_and_times_out(authority: Authorit
             writer.close()
         await until(lambda: listener.handshakes == 0)
 
-    listening(door, store, test)
-    assert (len(door.failures), door.inside) == (5, 1)
+    listening(gate, store, test)
+    assert (len(gate.failures), gate.inside) == (5, 1)
 
 
-def test_handshakes_and_connections_are_limited_before_they_cost_anything(authority: Authority) -> None:
-    store, door = TlsStore(settings(authority)), Door(room=2)
+def test_handshakes_and_connections_are_limited_early(authority: Authority) -> None:
+    store, gate = TlsStore(settings(authority)), Gate(capacity=2)
 
     async def test(port: int, listener: TlsListener) -> None:
         streams = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
@@ -207,25 +205,25 @@ def test_handshakes_and_connections_are_limited_before_they_cost_anything(author
         for _, writer in streams:
             writer.close()
 
-    listening(door, store, test)
-    door = Door()
-    listening(door, store, test, handshakes_max=2)
-    assert door.exceeded == 3
+    listening(gate, store, test)
+    gate = Gate()
+    listening(gate, store, test, handshakes_max=2)
+    assert gate.exceeded == 3
 
 
 def test_one_port_can_serve_both_kinds(authority: Authority) -> None:
-    store, door = TlsStore(settings(authority)), Door(plain=True)
+    store, gate = TlsStore(settings(authority)), Gate(plain=True)
 
     async def test(port: int, listener: TlsListener) -> None:
         assert await echoed(port, None) == b"hello"
         assert await echoed(port, store.client_context()) == b"hello"
 
-    listening(door, store, test)
-    assert (door.inside, door.failures) == (2, [])
+    listening(gate, store, test)
+    assert (gate.inside, gate.failures) == (2, [])
 
 
-def test_a_client_port_for_both_kinds_is_one_also_where_it_moves(authority: Authority) -> None:
-    """A membership that comes into force may name another client port for this server."""
+def test_unified_client_port_stays_unified_when_it_moves(authority: Authority) -> None:
+    """A membership that becomes active can change the client port of this server."""
     store, first, second = TlsStore(settings(authority)), *free_ports(2)
     admission = Admission(Limits(), lambda: 0.0, 0)
 
@@ -253,7 +251,7 @@ def test_a_client_port_for_both_kinds_is_one_also_where_it_moves(authority: Auth
     asyncio.run(main())
 
 
-def test_a_changed_store_is_read_again_where_asked_for(authority: Authority, tmp_path: Path) -> None:
+def test_changed_store_is_reloaded_if_configured(authority: Authority, tmp_path: Path) -> None:
     path = tmp_path / "store.pem"
     path.write_bytes((authority.directory / "server.pem").read_bytes())
     made = settings(authority)
@@ -271,7 +269,8 @@ def test_a_changed_store_is_read_again_where_asked_for(authority: Authority, tmp
 
 
 def connected(authority: Authority, mine: str, theirs: str, called: str) -> tuple[list[str | None], list[str | None]]:
-    """Two servers of an ensemble of hosts `localhost` and 127.0.0.1: what each says of the other's certificate."""
+    """Connect two servers of an ensemble with hosts `localhost` and 127.0.0.1; return how each checks the other's
+    certificate."""
     sides: tuple[list[str | None], list[str | None]] = ([], [])
     secure = [
         PeerSecurity(TlsStore(settings(authority, name, verify_client_name=True)), dials=True, accepts_plain=False)
@@ -328,7 +327,7 @@ def test_servers_check_each_others_names(authority: Authority) -> None:
         ([], "", "", False),
     ],
 )
-def test_a_certificate_stands_for_its_alternative_names_or_else_its_common_name(
+def test_certificate_names_are_alternative_or_common_names(
     alternatives: list[tuple[str, str]], common: str, name: str, expected: bool
 ) -> None:
     certificate = {"subject": ((("commonName", common),),), "subjectAltName": tuple(alternatives)}

@@ -1,4 +1,4 @@
-"""The quorum and election ports speak ZooKeeper's bytes, and survive any others."""
+"""The quorum and election ports use ZooKeeper's bytes, and survive any others."""
 
 from __future__ import annotations
 
@@ -106,9 +106,7 @@ def to_bytes(codec: QuorumCodec, packets: list[Packet]) -> bytes:
 
 @pytest.mark.parametrize("step", [7, 1000, 1_000_000])
 @pytest.mark.parametrize(("learner_sends", "packets"), [(True, FROM_LEARNER), (False, FROM_LEADER)])
-def test_packets_come_back_in_whatever_pieces_they_arrive(
-    learner_sends: bool, packets: list[Packet], step: int
-) -> None:
+def test_packets_are_decoded_from_any_chunks(learner_sends: bool, packets: list[Packet], step: int) -> None:
     sender = QuorumCodec(learner=learner_sends)
     receiver = QuorumCodec(learner=not learner_sends)
     raw = to_bytes(sender, packets)
@@ -116,7 +114,7 @@ def test_packets_come_back_in_whatever_pieces_they_arrive(
     assert got == packets
 
 
-def test_proposals_read_at_once_are_one_packet_and_one_each_on_the_wire() -> None:
+def test_proposals_read_together_are_one_packet_but_sent_singly() -> None:
     leader, learner = QuorumCodec(learner=False), QuorumCodec(learner=True)
     txns = [a_txn(Zxid(ZXID + n)) for n in range(3)]
     raw = leader.encode(Proposal(txns))
@@ -128,7 +126,7 @@ def test_proposals_read_at_once_are_one_packet_and_one_each_on_the_wire() -> Non
 
 
 @pytest.mark.parametrize("step", [1, 20, 21, 1_000_000])
-def test_cumulative_acks_and_commits_come_back_between_what_they_travel_with(step: int) -> None:
+def test_cumulative_acks_and_commits_keep_their_packet_order(step: int) -> None:
     leader, learner = QuorumCodec(learner=False), QuorumCodec(learner=True)
     txn = a_txn(Zxid(ZXID + 1))
     commit, ack = Commit(ZXID, cumulative=True), Ack(ZXID, cumulative=True)
@@ -147,8 +145,8 @@ def test_cumulative_acks_and_commits_come_back_between_what_they_travel_with(ste
 
 
 @pytest.mark.parametrize("step", [1, 13, 1_000_000])
-def test_requests_carry_the_identities_they_came_with_however_they_are_read(step: int) -> None:
-    """Those of one connection come together with the same ones; the next connection's are others, or none."""
+def test_requests_keep_the_identities_they_arrived_with(step: int) -> None:
+    """Requests of one connection keep the same identities; the next connection has others, or none."""
     digest, ip = ("digest", "u:x"), ("ip", "127.0.0.1")
     auths: list[tuple[tuple[str, str], ...]] = [(ip,), (ip,), (), (ip, digest), (ip,), (), ()]
     asked: list[Packet] = [ForwardedRequest(SESSION, n, 5, b"body %d" % n, auth) for n, auth in enumerate(auths)]
@@ -157,14 +155,14 @@ def test_requests_carry_the_identities_they_came_with_however_they_are_read(step
     assert [p for start in range(0, len(raw), step) for p in leader.feed(raw[start : start + step])] == asked
 
 
-def test_a_proposal_that_is_not_its_packets_transaction_is_refused() -> None:
+def test_proposal_that_differs_from_its_transaction_is_rejected() -> None:
     raw = bytearray(QuorumCodec(learner=False).encode(Proposal([a_txn(ZXID)])))
     raw[11] ^= 1
     with pytest.raises(MalformedRecord, match="holds transaction"):
         QuorumCodec(learner=True).feed(bytes(raw))
 
 
-def test_a_sync_is_answered_in_order_without_saying_which() -> None:
+def test_sync_replies_are_matched_by_order() -> None:
     learner, leader = QuorumCodec(learner=True), QuorumCodec(learner=False)
     asked: list[Packet] = [SyncRequest(SESSION, n, f"/{n}") for n in range(3)]
     assert leader.feed(to_bytes(learner, asked)) == asked
@@ -185,7 +183,7 @@ def test_packets_have_zookeepers_bytes() -> None:
     )
     assert leader.encode(CommitAndActivate(Zxid(5), PeerId(3))) == struct.pack(">iqiqi", 9, 5, 8, 3, -1)
     assert leader.encode(UpToDate()) == struct.pack(">iqii", 12, -1, -1, -1)
-    # A ZooKeeper leader fails on a null buffer here, and on a null list of authentications there.
+    # A ZooKeeper leader fails on a null buffer in one place, and on a null list of authentications in the other.
     assert learner.encode(Ping(ZXID)) == struct.pack(">iqii", 5, ZXID, 0, -1)
     request = learner.encode(ForwardedRequest(SESSION, 5, 1, b"body"))
     assert request == struct.pack(">iqi", 1, -1, 20) + struct.pack(">qii", -7, 5, 1) + b"body" + bytes(4)
@@ -202,7 +200,7 @@ def test_packets_have_zookeepers_bytes() -> None:
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
     ],
 )
-def test_nonsense_on_the_quorum_port_is_a_broken_protocol(raw: bytes) -> None:
+def test_invalid_quorum_packets_are_protocol_errors(raw: bytes) -> None:
     for learner in (True, False):
         with pytest.raises(MalformedRecord):
             QuorumCodec(learner=learner).feed(raw)
@@ -210,7 +208,7 @@ def test_nonsense_on_the_quorum_port_is_a_broken_protocol(raw: bytes) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=200), st.booleans())
-def test_random_bytes_never_do_more_than_break_the_protocol(raw: bytes, learner: bool) -> None:
+def test_random_quorum_bytes_raise_only_protocol_errors(raw: bytes, learner: bool) -> None:
     codec = QuorumCodec(learner=learner)
     try:
         codec.feed(raw)
@@ -220,7 +218,7 @@ def test_random_bytes_never_do_more_than_break_the_protocol(raw: bytes, learner:
 
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(FROM_LEADER), st.data())
-def test_damaged_packets_never_do_more_than_break_the_protocol(packet: Packet, data: st.DataObject) -> None:
+def test_damaged_packets_raise_only_protocol_errors(packet: Packet, data: st.DataObject) -> None:
     raw = bytearray(to_bytes(QuorumCodec(learner=False), [packet])[:4000])
     for _ in range(data.draw(st.integers(1, 4))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
@@ -235,7 +233,7 @@ def test_damaged_packets_never_do_more_than_break_the_protocol(packet: Packet, d
 NOTE = Notification(PeerState.LEADING, Vote(PeerId(3), ZXID, Epoch(2)), 7, CONFIG)
 
 
-def test_a_notification_comes_back_and_carries_the_configuration() -> None:
+def test_notification_round_trips_with_its_configuration() -> None:
     frame = encode_notification(NOTE)
     assert frame[4:] == struct.pack(">iqqqqii", 2, 3, ZXID, 7, 2, 2, len(CONFIG)) + CONFIG.encode()
     assert [decode_notification(body) for body in FrameReader().feed(frame)] == [NOTE]
@@ -251,12 +249,12 @@ def test_old_notifications_of_28_and_40_bytes_are_understood() -> None:
     "body",
     [b"", b"x" * 27, struct.pack(">iqqq", 9, 3, 1, 7), struct.pack(">iqqqqii", 2, 3, 1, 7, 2, 2, 5) + b"four"],
 )
-def test_a_notification_that_makes_no_sense_is_malformed(body: bytes) -> None:
+def test_invalid_notification_is_malformed(body: bytes) -> None:
     with pytest.raises(MalformedRecord):
         decode_notification(body)
 
 
-def test_an_opening_message_is_read_in_pieces_and_tells_its_length() -> None:
+def test_opening_message_is_read_in_pieces_with_its_length() -> None:
     raw = encode_opening(5, ["host:3888"])
     assert raw == struct.pack(">qqi", -65536, 5, 9) + b"host:3888"
     for cut in range(len(raw)):
@@ -271,12 +269,12 @@ def test_an_opening_message_is_read_in_pieces_and_tells_its_length() -> None:
 @pytest.mark.parametrize(
     "raw", [struct.pack(">qqi", -1, 1, 1), struct.pack(">qqi", -65536, 1, 0), struct.pack(">qqi", -65536, 1, 3000)]
 )
-def test_an_opening_message_that_makes_no_sense_is_malformed(raw: bytes) -> None:
+def test_invalid_opening_message_is_malformed(raw: bytes) -> None:
     with pytest.raises(MalformedRecord):
         decode_opening(raw)
 
 
-def test_an_unreasonable_frame_length_is_malformed() -> None:
+def test_oversized_frame_length_is_malformed() -> None:
     for size in (0, -1, 1 << 30):
         with pytest.raises(MalformedRecord):
             FrameReader().feed(struct.pack(">i", size) + b"x")

@@ -1,4 +1,4 @@
-"""What a peer remembers of its elections and roles, and how metrics are written."""
+"""A peer's record of its elections and roles, and the format of metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def state(name: str, phase: str) -> PeerStateChanged:
     return PeerStateChanged(name, phase, 1, 1, 1, 1, 0)
 
 
-def test_an_election_lasts_from_looking_to_a_role_and_service_is_back_with_the_broadcast() -> None:
+def test_election_time_ends_with_a_role_and_outage_at_broadcast() -> None:
     history = PeerHistory()
     for at_ms, event in (
         (1000, state("LOOKING", "ELECTION")),
@@ -34,7 +34,7 @@ def test_an_election_lasts_from_looking_to_a_role_and_service_is_back_with_the_b
     assert history.leader_unavailable_time_ms.count == 1
 
 
-def test_a_learner_counts_how_long_it_was_synchronised() -> None:
+def test_learner_measures_its_sync_time() -> None:
     history = PeerHistory()
     for at_ms, event in (
         (1000, state("FOLLOWING", "DISCOVERY")),
@@ -57,7 +57,7 @@ def test_snapshots_and_expired_sessions_are_counted() -> None:
     assert (history.snapshot_time_ms.total, history.sessions_expired) == (30, 1)
 
 
-def test_proposals_and_commits_count_for_the_role_they_came_in() -> None:
+def test_proposals_and_commits_count_for_their_role() -> None:
     roles = RoleCounts()
     roles.settle(10, 8, leading=True)
     roles.settle(110, 100, leading=False)

@@ -1,4 +1,4 @@
-"""What an operator sees of one running peer: four-letter words, admin server, metrics, as in ZooKeeper 3.9.5."""
+"""The operator's view of one running peer: four-letter words, admin server, metrics, as in ZooKeeper 3.9.5."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PROMETHEUS = "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"
 
 
 class Watched(Ensemble):
-    """One peer whose admin server and metrics are on, with a client that owns and watches something."""
+    """One peer with admin server and metrics enabled, and a client that owns and watches some znodes."""
 
     def __init__(self, directory: Path, peers: int = 1) -> None:
         super().__init__(directory, peers)
@@ -109,11 +109,11 @@ FORMATS = {
 
 
 @pytest.mark.parametrize("word", FORMATS)
-def test_a_word_is_answered_in_zookeepers_format(peer: Watched, client: KazooClient, word: str) -> None:
+def test_four_letter_word_reply_has_zookeepers_format(peer: Watched, client: KazooClient, word: str) -> None:
     assert re.fullmatch(FORMATS[word], peer.word(1, word)), peer.word(1, word)
 
 
-def test_a_connection_that_asked_for_nothing_yet_is_listed_without_a_session(peer: Watched) -> None:
+def test_connection_without_requests_is_listed_without_session(peer: Watched) -> None:
     before = dict(line.split("\t") for line in peer.word(1, "mntr").splitlines())
     with socket.create_connection(("127.0.0.1", peer.client_ports[1]), 5) as idle:
         line = f" /127.0.0.1:{idle.getsockname()[1]}[1](queued=0,recved=0,sent=0)\n"
@@ -124,14 +124,14 @@ def test_a_connection_that_asked_for_nothing_yet_is_listed_without_a_session(pee
     wait_until(lambda: line not in peer.word(1, "cons"))
 
 
-def test_an_operation_has_its_short_name_and_crst_forgets_it(peer: Watched, client: KazooClient) -> None:
+def test_last_operation_has_its_short_name_until_crst(peer: Watched, client: KazooClient) -> None:
     client.get("/watched")
     assert ",lop=GETD," in peer.word(1, "cons")
     assert peer.word(1, "crst") == "Connection stats reset.\n"
     assert ",lop=NA," in peer.word(1, "cons") and "recved=0,sent=0" in peer.word(1, "cons")
 
 
-def test_a_word_may_come_in_pieces_and_with_a_line_end(peer: Watched) -> None:
+def test_command_can_arrive_in_pieces_and_with_a_line_end(peer: Watched) -> None:
     with socket.create_connection(("127.0.0.1", peer.client_ports[1]), 5) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for piece in (b"r", b"uo", b"k\r\n"):
@@ -139,14 +139,14 @@ def test_a_word_may_come_in_pieces_and_with_a_line_end(peer: Watched) -> None:
         assert connection.recv(100) == b"imok"
 
 
-def test_the_trace_mask_is_set_by_eight_bytes_behind_the_word(peer: Watched) -> None:
+def test_trace_mask_is_read_from_eight_bytes_after_the_command(peer: Watched) -> None:
     assert exchange(peer.client_ports[1], b"stmk" + (256).to_bytes(8, "big")) == b"256"
     assert peer.word(1, "gtmk") == "256"
     assert exchange(peer.client_ports[1], b"stmk") == b""
     assert peer.command("set_trace_mask?traceMask=306")["tracemask"] == 306
 
 
-def test_a_watched_path_that_is_no_text_is_told_with_a_question_mark(peer: Watched, client: KazooClient) -> None:
+def test_watched_path_with_invalid_text_shows_question_mark(peer: Watched, client: KazooClient) -> None:
     async def watch() -> None:
         async with connect(peer.hosts) as watcher:
             await watcher.exists("/half of a pair \ud800", lambda event: None)
@@ -157,9 +157,7 @@ def test_a_watched_path_that_is_no_text_is_told_with_a_question_mark(peer: Watch
     asyncio.run(watch())
 
 
-def test_the_environment_is_told_to_a_user_without_a_home_where_no_directory_can_be_written_to(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_environment_works_without_home_or_writable_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def nowhere(*_: object) -> str:
         raise FileNotFoundError("no usable temporary directory")
 
@@ -170,12 +168,12 @@ def test_the_environment_is_told_to_a_user_without_a_home_where_no_directory_can
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    told = environment()
+    described = environment()
     monkeypatch.chdir(tmp_path)
-    assert [told[key] for key in ("java.io.tmpdir", "user.name", "user.home", "user.dir")] == ["<NA>"] * 4
+    assert [described[key] for key in ("java.io.tmpdir", "user.name", "user.home", "user.dir")] == ["<NA>"] * 4
 
 
-def test_an_unknown_word_ends_its_connection_without_an_answer(peer: Watched) -> None:
+def test_unknown_command_ends_its_connection_without_reply(peer: Watched) -> None:
     assert exchange(peer.client_ports[1], b"xxxx") == b""
 
 
@@ -228,7 +226,7 @@ def test_commands_have_zookeepers_fields(peer: Watched, client: KazooClient) -> 
     assert peer.command("monitor")["znode_count"] == stats["node_count"]
 
 
-def test_a_snapshot_has_to_be_allowed_and_is_rare(peer: Watched, client: KazooClient) -> None:
+def test_snapshot_command_needs_permission_and_is_rate_limited(peer: Watched, client: KazooClient) -> None:
     assert peer.get("/commands/snapshot")[0] == 401
     assert peer.command("snapshot")["error"] == "Auth info is missing for the command"
     assert peer.command("snapshot", Authorization="karma a:b")["error"] == "Not authenticated"
@@ -240,8 +238,8 @@ def test_a_snapshot_has_to_be_allowed_and_is_rare(peer: Watched, client: KazooCl
     assert peer.get("/commands/snapshot", Authorization="digest a:b")[0] == 429
 
 
-def test_no_snapshot_is_taken_while_a_server_has_no_leader(tmp_path: Path) -> None:
-    """What a read-only server holds need not be committed."""
+def test_snapshot_command_fails_without_a_leader(tmp_path: Path) -> None:
+    """The tree of a read-only server can contain uncommitted transactions."""
     ensemble = Watched(tmp_path, 2)
     with ensemble.config(1).open("a") as config:
         config.write("readonlymode.enabled=true\n")
@@ -254,7 +252,7 @@ def test_no_snapshot_is_taken_while_a_server_has_no_leader(tmp_path: Path) -> No
         ensemble.close()
 
 
-def test_a_snapshot_is_not_given_to_who_may_not_read_everything(peer: Watched, client: KazooClient) -> None:
+def test_snapshot_command_requires_read_permission_on_root(peer: Watched, client: KazooClient) -> None:
     acl = client.get_acls("/")[0]
     client.set_acls("/", [make_acl("world", "anyone", read=True), make_acl("ip", "127.0.0.1", all=True)])
     try:
@@ -263,7 +261,7 @@ def test_a_snapshot_is_not_given_to_who_may_not_read_everything(peer: Watched, c
         client.set_acls("/", acl)
 
 
-def test_a_snapshot_is_restored_by_post_and_not_by_get(peer: Watched) -> None:
+def test_restore_command_requires_post(peer: Watched) -> None:
     assert peer.get("/commands/restore")[0] == 401
     assert peer.command("restore", Authorization="digest a:b")["error"] == "restore takes a snapshot by POST"
 
@@ -272,7 +270,7 @@ def test_a_snapshot_is_restored_by_post_and_not_by_get(peer: Watched) -> None:
     "headers",
     [{"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Sec_Fetch_Site": "cross-site"}],
 )
-def test_pages_of_other_sites_cannot_use_a_visitors_browser(peer: Watched, headers: dict[str, str]) -> None:
+def test_cross_site_requests_are_rejected(peer: Watched, headers: dict[str, str]) -> None:
     status, _, body = peer.get("/commands/stat_reset", **headers)
     assert status == 403 and "error" in json.loads(body)
     assert peer.get("/metrics", peer.metrics_port, **headers)[0] == 403
@@ -282,7 +280,7 @@ GARBAGE = [b"\0" * 20_000, b"GET\r\n\r\n", b"PUT / HTTP/1.1\r\n\r\n", b"GET / HT
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-def test_garbage_ends_that_connection_alone(peer: Watched, garbage: bytes) -> None:
+def test_garbage_ends_its_own_connection_only(peer: Watched, garbage: bytes) -> None:
     answer = exchange(peer.admin_port, garbage)
     assert not answer or re.match(rb"HTTP/1.1 4\d\d ", answer)
     assert peer.command("ruok")["error"] is None
@@ -292,7 +290,7 @@ def test_garbage_ends_that_connection_alone(peer: Watched, garbage: bytes) -> No
 # -- metrics -----------------------------------------------------------------------------------------------------------
 
 
-def test_prometheus_finds_zookeepers_names(peer: Watched, client: KazooClient) -> None:
+def test_prometheus_metrics_have_zookeepers_names(peer: Watched, client: KazooClient) -> None:
     client.set("/watched", b"z")
     status, headers, text = peer.get("/metrics", peer.metrics_port)
     assert status == 200 and headers["Content-Type"].startswith("text/plain; version=0.0.4")
@@ -306,7 +304,7 @@ def test_prometheus_finds_zookeepers_names(peer: Watched, client: KazooClient) -
     assert b"\nconnection_rejected 0.0\n" in text and b"\nthrottled_ops 0.0\n" in text
 
 
-def test_quotas_are_told_by_namespace(peer: Watched, client: KazooClient) -> None:
+def test_quotas_are_listed_by_namespace(peer: Watched, client: KazooClient) -> None:
     client.ensure_path("/zookeeper/quota/watched")
     client.create("/zookeeper/quota/watched/zookeeper_limits", b"count=9,bytes=-1")
     client.create("/zookeeper/quota/watched/zookeeper_stats", b"count=0,bytes=0")
@@ -316,7 +314,7 @@ def test_quotas_are_told_by_namespace(peer: Watched, client: KazooClient) -> Non
     assert "zk_watched_quota_count_limit_per_namespace\t9\n" in peer.word(1, "mntr")
 
 
-def test_who_asks_for_much_and_reads_nothing_does_not_fill_the_servers_memory(peer: Watched) -> None:
+def test_client_that_does_not_read_cannot_fill_the_memory(peer: Watched) -> None:
     def memory_mb() -> int:
         return int(peer.word(1, "envi").partition("os.memory.total=")[2].partition("MB")[0])
 
@@ -325,7 +323,7 @@ def test_who_asks_for_much_and_reads_nothing_does_not_fill_the_servers_memory(pe
             await client.create("/large", bytes(1_000_000))
             before_mb = memory_mb()
             reads = [client.get("/large") for _ in range(600)]
-            # The answers wait in the sockets, and behind those in the server, while this thread does something else.
+            # The replies wait in the sockets, and then in the server, while this thread does something else.
             await asyncio.sleep(0)
             most_mb = max(memory_mb() for _ in range(20))
             assert most_mb < before_mb + 100
@@ -335,7 +333,7 @@ def test_who_asks_for_much_and_reads_nothing_does_not_fill_the_servers_memory(pe
     asyncio.run(ask())
 
 
-def test_requests_wait_where_only_one_may_be_in_process_and_all_are_answered(tmp_path: Path) -> None:
+def test_requests_wait_at_limit_one_and_all_are_answered(tmp_path: Path) -> None:
     peer = Watched(tmp_path)
     with peer.config(1).open("a") as config:
         config.write("request_throttle_max_requests=1\n")
@@ -358,7 +356,7 @@ def test_requests_wait_where_only_one_may_be_in_process_and_all_are_answered(tmp
         peer.close()
 
 
-def test_what_a_hard_quota_refuses_is_counted_by_namespace(tmp_path: Path) -> None:
+def test_hard_quota_rejections_are_counted_by_namespace(tmp_path: Path) -> None:
     peer = Watched(tmp_path)
     with peer.config(1).open("a") as config:
         config.write("enforceQuota=true\n")

@@ -1,4 +1,4 @@
-"""A snapshot sent over HTTP or HTTPS becomes all that a server has: guarded, checked, and safe over a crash."""
+"""A snapshot sent over HTTP or HTTPS replaces all data of a server: access control, checks, and crash safety."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def counts() -> OnDemandCounts:
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_a_whole_snapshot_is_kept_for_the_next_start(tmp_path: Path, counts: OnDemandCounts, suffix: str) -> None:
+def test_complete_snapshot_is_kept_for_the_next_start(tmp_path: Path, counts: OnDemandCounts, suffix: str) -> None:
     restores = Restores(tmp_path, lambda zxid: zxid, 0, counts)
     assert received(restores, file_of(tmp_path, suffix=suffix)) == ZXID
     assert read_received(tmp_path / RECEIVED_NAME).zxid == ZXID
 
 
-def test_a_damaged_or_incomplete_snapshot_is_refused_and_leaves_nothing(tmp_path: Path, counts: OnDemandCounts) -> None:
+def test_bad_snapshot_is_rejected_and_leaves_no_file(tmp_path: Path, counts: OnDemandCounts) -> None:
     restores, data = Restores(tmp_path, lambda zxid: zxid, 0, counts), file_of(tmp_path)
     for bad in (b"x", data[:-9], data[:40] + b"!" + data[41:], data[:-20] + bytes(20), b"\x1f\x8b" + data):
         assert status(received(restores, bad)) == 400
@@ -78,7 +78,7 @@ def test_a_damaged_or_incomplete_snapshot_is_refused_and_leaves_nothing(tmp_path
     assert [path.name for path in tmp_path.iterdir()] == ["made"]
 
 
-def test_a_restore_has_to_be_enabled_and_its_interval_kept(tmp_path: Path, counts: OnDemandCounts) -> None:
+def test_restore_must_be_enabled_and_is_rate_limited(tmp_path: Path, counts: OnDemandCounts) -> None:
     data = file_of(tmp_path)
     assert status(received(Restores(tmp_path, lambda zxid: zxid, None, counts), data)) == 503
     rare = Restores(tmp_path, lambda zxid: zxid, 300_000, counts)
@@ -91,8 +91,8 @@ def test_a_restore_has_to_be_enabled_and_its_interval_kept(tmp_path: Path, count
 def test_restore_is_ahead_of_epochs_opened_meanwhile(
     tmp_path: Path, counts: OnDemandCounts, accepted: int, of: int
 ) -> None:
-    """The answer has the zxid with which server 2 starts, and the next start takes that.  A backup of a later epoch
-    keeps its own; the other servers may reach the next epochs while this one starts."""
+    """The reply has the start zxid of server 2, and the next start uses it. A backup of a later epoch keeps
+    its own; the other servers can reach the next epochs while this one starts."""
     zxid = make_zxid(of, 7) if of > accepted + EPOCHS_AHEAD else make_zxid(accepted + EPOCHS_AHEAD, 2)
     restores = Restores(tmp_path, lambda snapshot: restored_zxid(snapshot, Epoch(accepted), 2), 0, counts)
     assert received(restores, file_of(tmp_path, make_zxid(Epoch(of), 7))) == zxid
@@ -107,7 +107,7 @@ def test_restore_is_ahead_of_epochs_opened_meanwhile(
 
 
 class Restorable(Ensemble):
-    """One peer whose admin server speaks both kinds of HTTP, with certificates of clients asked for."""
+    """One peer whose admin server serves HTTP and HTTPS, and requests client certificates."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, 1)
@@ -151,7 +151,7 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restorable]:
 
 
 @needs_openssl
-def test_a_server_goes_back_to_a_snapshot_that_is_sent_to_it(peer: Restorable) -> None:
+def test_server_returns_to_an_uploaded_snapshot(peer: Restorable) -> None:
     with peer.client() as client:
         client.create("/kept", b"then")
         taken = peer.ask("snapshot", auth="digest a:b")
@@ -180,7 +180,7 @@ def test_a_server_goes_back_to_a_snapshot_that_is_sent_to_it(peer: Restorable) -
 
 
 @needs_openssl
-def test_the_same_port_speaks_both_and_takes_no_stranger_over_tls(peer: Restorable) -> None:
+def test_one_port_serves_plain_and_tls_and_rejects_strangers(peer: Restorable) -> None:
     assert peer.ask("ruok")[0] == peer.ask("ruok", tls=True)[0] == 200
     with pytest.raises(OSError), urllib.request.urlopen(
         f"https://127.0.0.1:{peer.admin_port}/commands/ruok", timeout=10, context=peer.stranger
@@ -194,7 +194,7 @@ def epoch_at(ensemble: Ensemble, i: int) -> int:
 
 
 @pytest.mark.long
-def test_a_whole_ensemble_takes_over_what_one_of_it_has_restored(tmp_path: Path) -> None:
+def test_ensemble_adopts_a_snapshot_that_one_server_restored(tmp_path: Path) -> None:
     ensemble = Ensemble(tmp_path, 3)
     ports = dict(zip((1, 2, 3), free_ports(3), strict=True))
     for i, port in ports.items():
@@ -236,14 +236,14 @@ class Restorables(Ensemble):
                 )
 
     def ask(self, i: int, command: str, data: bytes | None = None) -> bytes:
-        """The body of an answer.  Raises HTTPError from status 400 on, as `curl -f` fails."""
+        """Return the body of a reply. Raises HTTPError from status 400 on, as `curl -f` fails."""
         url = f"http://127.0.0.1:{self.admin_ports[i]}/commands/{command}"
         request = urllib.request.Request(url, data=data, headers={"Authorization": "digest a:b"})
         with urllib.request.urlopen(request, timeout=60) as answer:
             return bytes(answer.read())
 
     def try_ask(self, i: int, command: str) -> bytes:
-        """The same; nothing while the port is not open."""
+        """Like `ask`, but return an empty result while the port is not open."""
         try:
             return self.ask(i, command)
         except urllib.error.URLError:
@@ -267,7 +267,7 @@ def test_backup_of_epoch_1_is_restored_on_a_fresh_ensemble(tmp_path: Path) -> No
             shutil.rmtree(ensemble.data(i))
         ensemble.start()
         ensemble.wait_for_quorum()
-        # The next server is asked at once, while the restore before it brings about an election.
+        # The next server is asked at once, while the previous restore causes an election.
         for i in (1, 2, 3):
             answer = json.loads(ensemble.ask(i, "restore", backup))
             assert answer["error"] is None and answer["last_zxid"] > make_zxid(1, 0)
@@ -328,7 +328,7 @@ def test_guarded_command_without_quorum_fails_with_503(tmp_path: Path, command: 
 
 
 def test_restore_on_an_observer_fails_with_409(tmp_path: Path) -> None:
-    """It has no vote: after the next start it would take the leader's tree again."""
+    """An observer has no vote: after the next start it would fetch the leader's tree again."""
     ensemble = Restorables(tmp_path)
     for config in map(ensemble.config, (1, 2, 3)):
         config.write_text(re.sub(r"^(server\.3=.*)$", r"\1:observer", config.read_text(), flags=re.MULTILINE))
@@ -346,7 +346,7 @@ def test_restore_on_an_observer_fails_with_409(tmp_path: Path) -> None:
         ensemble.close()
 
 
-def test_https_needs_the_servers_stores(tmp_path: Path) -> None:
+def test_https_requires_the_servers_stores(tmp_path: Path) -> None:
     lines = f"dataDir={tmp_path}\nclientPort=1\nadmin.enableServer=true\nadmin.forceHttps=true\n"
     with pytest.raises(ConfigError, match=r"ssl\.quorum\.keyStore\.location is not set"):
         parse(lines)

@@ -1,4 +1,4 @@
-"""Errors that help: what goes wrong around a peer is one clear line that says what to do, and nothing is lost."""
+"""Helpful errors: a problem around a peer is one clear line with a remedy, and no data is lost."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def warnings(ensemble: Ensemble) -> list[str]:
     return [line for line in ensemble.log(1).splitlines() if "[warning" in line]
 
 
-# -- whoever connects -------------------------------------------------------------------------------------------------
+# -- clients and strangers that connect -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("port", ["client", "quorum"])
-def test_connections_leave_a_server_the_descriptors_that_it_needs(solo: Ensemble, port: str) -> None:
-    """A log or a snapshot that cannot be opened is the end of a server, and anybody can connect."""
+def test_connections_leave_a_server_its_reserved_descriptors(solo: Ensemble, port: str) -> None:
+    """A log or a snapshot that cannot be opened ends a server, and any client can connect."""
     quorum, election = free_ports(2)
     keys = f"snapCount=20\nstandaloneEnabled=false\nserver.1=127.0.0.1:{quorum}:{election}\n"
     solo.config(1).write_text(solo.config(1).read_text() + keys)
@@ -76,8 +76,8 @@ def test_connections_leave_a_server_the_descriptors_that_it_needs(solo: Ensemble
     assert solo.stop(1) == 0
 
 
-def test_a_crowd_of_clients_leaves_a_leader_the_descriptors_for_its_followers(tmp_path: Path) -> None:
-    """Whoever has no more room for clients must still take a follower back, or there is soon no quorum."""
+def test_many_clients_leave_a_leader_descriptors_for_followers(tmp_path: Path) -> None:
+    """A server with no room for clients must still accept a follower, or the quorum is soon lost."""
     hello = ConnectRequest(0, 0, 600_000, 0, bytes(16)).encode()
     ensemble = Ensemble(tmp_path, 3, tick_time=1000)
     try:
@@ -101,7 +101,7 @@ def test_a_crowd_of_clients_leaves_a_leader_the_descriptors_for_its_followers(tm
             wait_until(lambda: "Mode: follower" in ensemble.word(follower, "srvr"))
             first.setblocking(False)
             with pytest.raises(BlockingIOError):
-                first.recv(100)  # Its session has not ended: nobody has made room.
+                first.recv(100)  # Its session has not ended: its place is still taken.
         assert "connections are closed" in ensemble.log(leader)
     finally:
         ensemble.close()
@@ -110,7 +110,7 @@ def test_a_crowd_of_clients_leaves_a_leader_the_descriptors_for_its_followers(tm
 # -- while it runs -----------------------------------------------------------------------------------------------------
 
 
-def test_a_request_that_is_too_large_names_the_limit_and_the_client(solo: Ensemble) -> None:
+def test_oversized_request_error_names_limit_and_client(solo: Ensemble) -> None:
     solo.start()
     solo.wait_for_quorum()
     with solo.client() as client:
@@ -124,7 +124,7 @@ def test_a_request_that_is_too_large_names_the_limit_and_the_client(solo: Ensemb
     assert "remote=127.0.0.1:" in line
 
 
-def test_a_stranger_on_the_client_port_is_logged_and_not_without_end(solo: Ensemble) -> None:
+def test_stranger_on_the_client_port_is_logged_with_a_limit(solo: Ensemble) -> None:
     solo.start()
     solo.wait_for_quorum()
     for _ in range(30):
@@ -133,7 +133,7 @@ def test_a_stranger_on_the_client_port_is_logged_and_not_without_end(solo: Ensem
     assert 1 <= len(lines) <= 20 and all("it does not speak ZooKeeper's protocol" in line for line in lines)
 
 
-def test_an_admin_port_that_is_taken_is_a_warning_and_the_peer_goes_on(solo: Ensemble) -> None:
+def test_taken_admin_port_is_a_warning_only(solo: Ensemble) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with solo.config(1).open("a") as config:
@@ -145,7 +145,7 @@ def test_an_admin_port_that_is_taken_is_a_warning_and_the_peer_goes_on(solo: Ens
     assert "stop that, or change admin.serverPort; this peer goes on without it" in line
 
 
-def test_a_jump_of_the_wall_clock_is_said_once_and_slow_corrections_are_not() -> None:
+def test_wall_clock_jump_is_logged_once_but_slow_drift_is_not() -> None:
     watch = ClockWatch(Instant(1_000, 500_000))
     assert watch.check(Instant(2_000, 501_000)) is None
     assert watch.check(Instant(3_000, 503_500)) is None
@@ -179,10 +179,10 @@ class Listener:
     def __init__(self) -> None:
         self.broken: list[str] = []
         self.unlisted: list[tuple[int, str]] = []
-        self.heard = asyncio.Event()
+        self.received = asyncio.Event()
 
     def on_notification(self, src, notification) -> None:
-        self.heard.set()
+        self.received.set()
 
     def on_voter_unreachable(self, peer_id) -> None: ...
 
@@ -200,7 +200,7 @@ async def knock(port: int, opening: bytes) -> tuple[asyncio.StreamReader, asynci
 
 
 async def election_port(listener: Listener) -> tuple[ElectionPort, int, str]:
-    """Server 1's, listening; its port, and the address that is configured for server 3."""
+    """A listening election port of server 1; returns its port, and the configured address of server 3."""
     mine, third = free_ports(2)
     servers = {PeerId(i): ServerLine("127.0.0.1", 1, port) for i, port in ((1, mine), (3, third))}
     port = ElectionPort(PeerId(1), servers, LinkFaults({}), listener)
@@ -208,12 +208,12 @@ async def election_port(listener: Listener) -> tuple[ElectionPort, int, str]:
     return port, mine, f"127.0.0.1:{third}"
 
 
-def test_a_second_server_with_the_same_id_is_kept_out_and_both_are_named() -> None:
+def test_second_server_with_same_id_is_rejected_and_both_named() -> None:
     async def scenario() -> None:
         listener = Listener()
         port, mine, address = await election_port(listener)
         real, real_writer = await knock(mine, encode_opening(3, [address]) + encode_notification(NOTHING_NEW))
-        await listener.heard.wait()
+        await listener.received.wait()
         for _ in range(2):
             double, writer = await knock(mine, encode_opening(3, ["127.0.0.1:9"]))
             assert await double.read() == b""
@@ -222,7 +222,7 @@ def test_a_second_server_with_the_same_id_is_kept_out_and_both_are_named() -> No
             f"two servers have the id 3: {address} (from 127.0.0.1) and 127.0.0.1:9 (from 127.0.0.1); "
             "give each its own myid"
         ]
-        # The same one again, after its connection broke without a word, is welcome.
+        # The same server is accepted again after its connection broke silently.
         _, again_writer = await knock(mine, encode_opening(3, [address]))
         assert await real.read() == b""
         assert len(listener.broken) == 1 and PeerId(3) in port._connections
@@ -233,12 +233,12 @@ def test_a_second_server_with_the_same_id_is_kept_out_and_both_are_named() -> No
     asyncio.run(asyncio.wait_for(scenario(), 10))
 
 
-def test_the_server_at_the_configured_address_replaces_an_impostor_that_came_first() -> None:
+def test_server_at_the_configured_address_replaces_an_impostor() -> None:
     async def scenario() -> None:
         listener = Listener()
         port, mine, address = await election_port(listener)
         wrong, wrong_writer = await knock(mine, encode_opening(3, ["127.0.0.1:9"]) + encode_notification(NOTHING_NEW))
-        await listener.heard.wait()
+        await listener.received.wait()
         _, right_writer = await knock(mine, encode_opening(3, [address]))
         assert await wrong.read() == b""
         assert len(listener.broken) == 1 and "two servers have the id 3" in listener.broken[0]
@@ -250,7 +250,7 @@ def test_the_server_at_the_configured_address_replaces_an_impostor_that_came_fir
 
 
 async def call_back(servers: dict[int, str], opening: bytes) -> tuple[Listener, int]:
-    """Connect to server 2 with `opening`; the id in the opening with which it calls back the address 127.0.0.1:PORT."""
+    """Connect to server 2 with `opening`; return the id in the opening of its call back to 127.0.0.1:PORT."""
     called: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -277,7 +277,7 @@ ANNOUNCED = encode_opening(1, ["127.0.0.1:OTHER"])
 
 @pytest.mark.parametrize("listed", [None, "127.0.0.1:1:2", "192.0.2.1:1:2"], ids=["unlisted", "port", "host"])
 def test_server_is_called_back_where_it_announces(listed: str | None) -> None:
-    """A server that is new, or has moved, restarts with the new list before the others do."""
+    """A new or moved server restarts with the new list before the others do."""
     servers = {2: "127.0.0.1:1:MINE"} | ({1: listed} if listed is not None else {})
     listener, caller = asyncio.run(asyncio.wait_for(call_back(servers, ANNOUNCED), 2))
     assert (caller, listener.broken) == (2, [])
@@ -285,16 +285,16 @@ def test_server_is_called_back_where_it_announces(listed: str | None) -> None:
 
 
 def test_unlisted_servers_that_left_keep_no_place() -> None:
-    """Else a later server is refused as one of too many, until this one restarts."""
+    """Otherwise a later server is rejected as one too many, until this one restarts."""
 
     async def scenario() -> list[str]:
         listener = Listener()
         port, mine, _ = await election_port(listener)
         for peer_id in range(100, 101 + UNLISTED_MAX):
-            listener.heard.clear()
+            listener.received.clear()
             opening = encode_opening(peer_id, ["127.0.0.1:9"]) + encode_notification(NOTHING_NEW)
             reader, writer = await knock(mine, opening)
-            await listener.heard.wait()
+            await listener.received.wait()
             writer.close()
             assert await reader.read() == b""
             await until(lambda peer_id=peer_id: peer_id not in port._connections)
@@ -313,7 +313,7 @@ def test_server_that_announces_any_address_is_called_as_listed(announced: str) -
         listener = Listener()
         port, mine, _ = await election_port(listener)
         _, writer = await knock(mine, encode_opening(3, [announced]) + encode_notification(NOTHING_NEW))
-        await listener.heard.wait()
+        await listener.received.wait()
         addresses = port._addresses_of(PeerId(3))
         writer.close()
         await port.close()
@@ -339,7 +339,7 @@ def test_unlisted_server_is_reported_once_with_the_remedy() -> None:
     ]
 
 
-# -- clients that are refused ------------------------------------------------------------------------------------------
+# -- rejected clients --------------------------------------------------------------------------------------------------
 
 
 def test_client_that_has_seen_a_later_zxid_is_logged(solo: Ensemble) -> None:
@@ -353,7 +353,7 @@ def test_client_that_has_seen_a_later_zxid_is_logged(solo: Ensemble) -> None:
     assert 1 <= sum("refused a client" in line for line in warnings(solo)) <= 3
 
 
-# -- a data directory that is not this server's ------------------------------------------------------------------------
+# -- a data directory of another server --------------------------------------------------------------------------------
 
 SERVERS = "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\n"
 
@@ -367,7 +367,7 @@ def config_of(directory: Path, my_id: int, servers: str = SERVERS, more: str = "
     return config
 
 
-def test_another_servers_data_is_refused(tmp_path: Path) -> None:
+def test_data_of_another_server_is_rejected(tmp_path: Path) -> None:
     claim(config_of(tmp_path, 2))
     with pytest.raises(DataDirectoryError, match=r"is the data of server 2, but myid says 1: put that right") as caught:
         claim(config_of(tmp_path, 1))
@@ -376,7 +376,7 @@ def test_another_servers_data_is_refused(tmp_path: Path) -> None:
     claim(config_of(tmp_path, 1))
 
 
-def test_another_ensembles_data_is_refused(tmp_path: Path) -> None:
+def test_data_of_another_ensemble_is_rejected(tmp_path: Path) -> None:
     claim(config_of(tmp_path, 1))
     other = "server.1=x:1:2\nserver.2=y:1:2\n"
     with pytest.raises(DataDirectoryError, match=r"another ensemble \(server.1=a:1, .*\), not of server.1=x:1"):
@@ -384,7 +384,7 @@ def test_another_ensembles_data_is_refused(tmp_path: Path) -> None:
     claim(config_of(tmp_path, 1, other, "zabka.control.socket=/s\n"))
 
 
-def test_an_ensemble_may_change_one_server_after_the_other(tmp_path: Path) -> None:
+def test_ensemble_can_replace_its_servers_one_by_one(tmp_path: Path) -> None:
     for hosts in ("abc", "abx", "ayx", "zyx"):
         claim(config_of(tmp_path, 1, "".join(f"server.{i}={host}:1:2\n" for i, host in enumerate(hosts, 1))))
 
@@ -399,8 +399,8 @@ def test_ensemble_with_new_host_names_for_all_servers_starts(tmp_path: Path) -> 
         claim(config_of(tmp_path, 1, "server.1=localhost:5:6\nserver.2=localhost:7:8\n"))
 
 
-def test_what_an_ensemble_left_by_reconfigurations_is_another_ones(tmp_path: Path) -> None:
-    """Whoever begins anew where it was must not get its history."""
+def test_data_moved_by_reconfig_belongs_to_another_ensemble(tmp_path: Path) -> None:
+    """A new ensemble in its old place must not get its history."""
     config = config_of(tmp_path, 1)
     claim(config)
     OwnedMembershipFiles(mock.Mock(), config).save(MOVED)
@@ -409,7 +409,7 @@ def test_what_an_ensemble_left_by_reconfigurations_is_another_ones(tmp_path: Pat
     claim(config_of(tmp_path, 1, "server.1=x:1:2\nserver.2=y:1:2\n"))
 
 
-def test_a_reconfiguration_that_a_crash_kept_out_of_zoo_cfg_makes_no_stranger_of_a_server(tmp_path: Path) -> None:
+def test_reconfig_lost_by_a_crash_keeps_the_data_owner(tmp_path: Path) -> None:
     config = config_of(tmp_path, 1)
     claim(config)
     kept = mock.Mock()
@@ -419,13 +419,13 @@ def test_a_reconfiguration_that_a_crash_kept_out_of_zoo_cfg_makes_no_stranger_of
     claim(config)
 
 
-def test_data_from_zookeeper_or_from_a_time_alone_has_no_owner_yet(tmp_path: Path) -> None:
+def test_data_of_zookeeper_or_of_a_lone_server_has_no_owner(tmp_path: Path) -> None:
     claim(config_of(tmp_path, 1, ""))
     claim(config_of(tmp_path, 3))
     assert json.loads((tmp_path / "version-2" / ".owner").read_text())["server"] == 3
 
 
-# -- what keeps it from starting ---------------------------------------------------------------------------------------
+# -- reasons not to start ----------------------------------------------------------------------------------------------
 
 
 def test_a_missing_or_unusable_file_is_one_line(solo: Ensemble) -> None:
@@ -441,14 +441,14 @@ def test_a_missing_or_unusable_file_is_one_line(solo: Ensemble) -> None:
     (data / "myid").unlink()
     for trial, message in trials.items():
         config.write_text(trial)
-        code, said = solo.run_to_its_end(1)
-        assert (code, len(said.splitlines())) == (1, 1), said
-        assert said.startswith("zabka peer: ") and message in said
+        code, output = solo.run_to_its_end(1)
+        assert (code, len(output.splitlines())) == (1, 1), output
+        assert output.startswith("zabka peer: ") and message in output
     config.unlink()
     assert solo.run_to_its_end(1) == (1, f"zabka peer: {config} cannot be read: No such file or directory\n")
 
 
-def test_nothing_is_lost_by_an_oversized_frame_behind_a_write(solo: Ensemble) -> None:
+def test_oversized_frame_after_a_write_loses_no_data(solo: Ensemble) -> None:
     solo.start()
     solo.wait_for_quorum()
     hello = struct.pack(">iqiqi", 0, 0, 5000, 0, 16) + bytes(16)

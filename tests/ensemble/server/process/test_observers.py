@@ -1,4 +1,4 @@
-"""Observers as real processes: they serve reads without the voters, and outlive leaders and quorums."""
+"""Observers as real processes: they serve reads without the voters, and survive leaders and quorums."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
 
 
 def received(ensemble: Ensemble, i: int) -> int:
-    """Packets that clients have sent to a server."""
+    """Return the number of packets that clients have sent to a server."""
     row = next(line for line in ensemble.word(i, "mntr").splitlines() if line.startswith("zk_packets_received\t"))
     return int(row.split("\t")[1])
 
@@ -40,23 +40,23 @@ def metrics(ensemble: Ensemble, i: int) -> dict[str, str]:
     return dict(rows)
 
 
-def test_each_role_has_metrics_of_its_own(watched: Ensemble) -> None:
+def test_each_role_has_its_own_metrics(watched: Ensemble) -> None:
     leader = watched.leader()
     assert leader is not None
     with watched.client(4) as client:
         client.create("/counted", b"0")
         follower = next(i for i in (1, 2, 3) if i != leader)
         wait_until(lambda: metrics(watched, leader)["synced_observers"] == "2")
-        # Two transactions at least, the session's and its znode's, in each of a leader's and a learner's stages.  Its
-        # disk may be behind, and it hears of the commit after the leader's quorum, which may be the other follower.
+        # At least two transactions, the session's and its znode's, in each of a leader's and a learner's stages. The
+        # learner's disk may lag, and it receives the commit after the leader's quorum, which can be the other follower.
         stages = {
             leader: ("quorum_ack_latency", "proposal_ack_creation_latency", "sync_process_time"),
             follower: ("commit_propagation_latency", "proposal_latency", "proposal_ack_creation_latency"),
         }
 
         def counts() -> list[int]:
-            told = {server: metrics(watched, server) for server in stages}
-            return [int(told[server][f"cnt_{stage}"]) for server, names in stages.items() for stage in names]
+            values = {server: metrics(watched, server) for server in stages}
+            return [int(values[server][f"cnt_{stage}"]) for server, names in stages.items() for stage in names]
 
         wait_until(lambda: all(count >= 2 for count in counts()))
         of_leader, of_observer, of_follower = (metrics(watched, i) for i in (leader, 4, follower))
@@ -86,7 +86,7 @@ def test_observers_follow_every_leader_and_wait_for_a_quorum(watched: Ensemble) 
         client.retry(client.set, "/value", b"1")
         wait_until(lambda: watched.leader() not in (None, leader))
 
-        # One voter of three is left: nothing may be served, at the observers either.
+        # One voter of three remains: no server can serve, not even the observers.
         others = [i for i in (1, 2, 3) if i != leader]
         watched.kill(others[0])
         wait_until(lambda: set(watched.modes().values()) == {"none"})

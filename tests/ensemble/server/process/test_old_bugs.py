@@ -1,4 +1,4 @@
-"""Two bugs that ZooKeeper 3.9.5 still has, on real processes: here neither a phantom nor the past is ever read."""
+"""Two bugs that ZooKeeper 3.9.5 still has, on real processes: here no read returns a phantom or a past state."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROUNDS = 6
 
 @pytest.fixture
 def trio(tmp_path: Path) -> Iterator[Ensemble]:
-    """Three servers, 3 of which leads, with a snapshot due at every second transaction."""
+    """Three servers with 3 as leader, and a snapshot due at every second transaction."""
     ensemble = Ensemble(tmp_path, 3, tick_time=TICK_MS)
     for i in ensemble.client_ports:
         config = ensemble.config(i)
@@ -59,7 +59,7 @@ def client_of(ensemble: Ensemble, *ids: int) -> Iterator[KazooClient]:
 
 @contextmanager
 def voter_that_only_votes(ensemble: Ensemble, i: int) -> Iterator[None]:
-    """In place of server `i`: it votes for whoever calls it, and never comes to that leader's quorum port."""
+    """Replace server `i` by a voter that votes for every caller, and never connects to that leader's quorum port."""
     line = next(line for line in ensemble.server_lines if line.startswith(f"server.{i}="))
     with socket.create_server(("127.0.0.1", int(line.rpartition(":")[2]))) as server:
         server.settimeout(PATIENCE_S)
@@ -72,7 +72,7 @@ def voter_that_only_votes(ensemble: Ensemble, i: int) -> Iterator[None]:
 
 
 def _agree(server: socket.socket) -> None:
-    """Say what the first caller says, until it hangs up."""
+    """Repeat the first caller's vote until it hangs up."""
     with server.accept()[0] as connection:
         data, frames, opened = b"", FrameReader(), False
         while True:
@@ -96,19 +96,19 @@ def _agree(server: socket.socket) -> None:
 
 
 def times_leading(ensemble: Ensemble, i: int) -> int:
-    """How often a server has begun to lead."""
+    """Return how often a server has started to lead."""
     files = node_files(ensemble.data(i).parent / "journal", f"peer-{i}")
     events = [json.loads(line) for path in files for line in path.read_text().splitlines() if line.endswith("}")]
     return sum(event.get("state") == "LEADING" and event["phase"] == "DISCOVERY" for event in events)
 
 
 def holds(ensemble: Ensemble, i: int, what: bytes) -> list[str]:
-    """The log and snapshot files of a server in which those bytes stand."""
+    """Return the log and snapshot files of a server that contain those bytes."""
     return sorted(path.name for path in ensemble.data(i).glob("[ls]*.*") if what in path.read_bytes())
 
 
-def test_a_write_that_only_a_fallen_leader_logged_is_truncated_and_in_no_snapshot(trio: Ensemble) -> None:
-    """ZOOKEEPER-1549, 4837: elected again, a leader snapshots what nobody else has, and loads it for ever."""
+def test_write_logged_only_by_a_dead_leader_is_truncated(trio: Ensemble) -> None:
+    """ZOOKEEPER-1549, 4837: once elected again, a leader snapshots a transaction that no other server has, for ever."""
     with client_of(trio, 1) as client:
         client.create("/before")
     with client_of(trio, 3) as client:
@@ -147,8 +147,9 @@ def test_a_write_that_only_a_fallen_leader_logged_is_truncated_and_in_no_snapsho
             assert client.get("/phantom")[0] == b"second"
 
 
-def test_a_thawed_leader_never_answers_a_sync_with_the_past(trio: Ensemble) -> None:
-    """ZOOKEEPER-1675, 2136, 3600: a leader that slept through its successor's election believes that it still leads."""
+def test_thawed_leader_never_answers_a_sync_with_old_data(trio: Ensemble) -> None:
+    """ZOOKEEPER-1675, 2136, 3600: a leader that was frozen during its successor's election still acts as
+    leader."""
     with client_of(trio, 1) as client:
         client.create("/value", b"0")
     for number in range(1, ROUNDS + 1):
@@ -158,19 +159,20 @@ def test_a_thawed_leader_never_answers_a_sync_with_the_past(trio: Ensemble) -> N
             assert reader.client_state is KeeperState.CONNECTED
             pause(trio.processes[old], True)
             try:
-                # They wait at the old leader, which finds them before it finds out that it is none.
+                # They wait at the old leader, which reads them before it finds out that it is deposed.
                 answers = [reader.sync_async("/value"), reader.get_async("/value")]
                 with client_of(trio, *others) as writer:
                     writer.set("/value", b"%d" % number)
             finally:
                 pause(trio.processes[old], False)
-            assert said(answers) in (None, b"%d" % number), "the past was read behind a sync"
+            assert read_result(answers) in (None, b"%d" % number), "the past was read behind a sync"
             reader.retry(reader.sync, "/value")
             assert reader.retry(reader.get, "/value")[0] == b"%d" % number
 
 
-def said(answers: list[object]) -> bytes | None:
-    """What the read behind the sync brought; None where the connection was closed instead, which is right as well."""
+def read_result(answers: list[object]) -> bytes | None:
+    """Return the result of the read after the sync; None if the connection was closed instead, which is correct as
+    well."""
     sync, get = answers
     try:
         sync.get(timeout=PATIENCE_S)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Peers as real processes: they elect, serve stock clients, lose nothing to kill -9, and shrug off garbage."""
+"""Peers as real processes: they elect, serve stock clients, lose no data after kill -9, and survive garbage."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def event_types(ensemble: Ensemble, i: int) -> list[str]:
     return [json.loads(line)["type"] for line in journal_text(ensemble, i).splitlines()]
 
 
-def test_three_peers_elect_one_leader_and_say_so_in_their_journals(trio: Ensemble) -> None:
+def test_three_peers_elect_one_leader_and_journal_it(trio: Ensemble) -> None:
     leader = trio.wait_for_quorum()
     assert sorted(trio.modes().values()) == ["follower", "follower", "leader"]
     assert "leader_established" in event_types(trio, leader)
@@ -72,7 +72,7 @@ def test_a_stock_client_works_across_the_peers(trio: Ensemble) -> None:
         assert two.exists("/shared/ephemeral") is None
 
 
-def test_the_words_answer_as_zookeepers_do(trio: Ensemble) -> None:
+def test_four_letter_words_answer_as_zookeepers(trio: Ensemble) -> None:
     assert trio.word(1, "ruok") == "imok"
     assert trio.word(1, "isro") == "rw"
     assert "zookeeper.version=3.9.5-" in trio.word(1, "envi")
@@ -103,7 +103,7 @@ GARBAGE = [
 ]
 
 
-def test_garbage_on_any_port_ends_that_connection_alone(trio: Ensemble) -> None:
+def test_garbage_on_any_port_ends_its_own_connection_only(trio: Ensemble) -> None:
     quorum, election = (int(part) for part in trio.server_lines[0].split(":")[1:])
     with trio.client(1) as client:
         for port in (trio.client_ports[1], quorum, election):
@@ -111,7 +111,7 @@ def test_garbage_on_any_port_ends_that_connection_alone(trio: Ensemble) -> None:
                 with socket.create_connection(("127.0.0.1", port)) as connection:
                     connection.sendall(data)
                     connection.shutdown(socket.SHUT_WR)
-        # What is beyond the limit is closed at once; half a frame is nobody's trouble.
+        # Connections over the limit are closed at once; half a frame disturbs no other client.
         assert exchange(trio.client_ports[1], struct.pack(">i", 0x100000) + b"x") == b""
         with socket.create_connection(("127.0.0.1", trio.client_ports[1])) as half:
             half.sendall(struct.pack(">i", 100) + b"half")
@@ -123,7 +123,7 @@ def test_garbage_on_any_port_ends_that_connection_alone(trio: Ensemble) -> None:
     assert trio.processes[1].poll() is None
 
 
-def test_killing_the_leader_under_writes_loses_nothing_acknowledged(trio: Ensemble) -> None:
+def test_killing_the_leader_under_load_keeps_acknowledged_writes(trio: Ensemble) -> None:
     acknowledged: list[int] = []
     stop = threading.Event()
     with trio.client() as client:
@@ -159,7 +159,7 @@ def test_killing_the_leader_under_writes_loses_nothing_acknowledged(trio: Ensemb
 
 
 def wait_until_more(done: list[int]) -> None:
-    """Wait until fifty further things are done."""
+    """Wait until fifty more operations are done."""
     goal = len(done) + 50
     wait_until(lambda: len(done) > goal)
 
@@ -179,7 +179,7 @@ def test_a_paused_leader_is_replaced(trio: Ensemble) -> None:
         assert client.exists("/while-paused") is not None
 
 
-def test_a_leader_that_is_cut_off_steps_down_and_comes_back_when_healed(trio: Ensemble) -> None:
+def test_isolated_leader_resigns_and_rejoins_after_healing(trio: Ensemble) -> None:
     leader = trio.wait_for_quorum()
     others = [i for i in trio.client_ports if i != leader]
     set_faults(trio, leader, [f"peer-{i}" for i in others])
@@ -196,7 +196,7 @@ def test_a_leader_that_is_cut_off_steps_down_and_comes_back_when_healed(trio: En
 
 
 def set_faults(ensemble: Ensemble, node: int, remotes: list[str]) -> None:
-    """Cut both directions between a node and others, telling all of them as the host agent does."""
+    """Cut both directions between a node and others; set the faults on all of them as the host agent does."""
     faults = [{"id": remote, "from": f"peer-{node}", "to": remote, "kind": "cut"} for remote in remotes]
     for i in ensemble.client_ports:
         with socket.socket(socket.AF_UNIX) as control:
@@ -205,7 +205,7 @@ def set_faults(ensemble: Ensemble, node: int, remotes: list[str]) -> None:
             assert json.loads(control.recv(1000)) == {"ok": True}
 
 
-def test_a_lone_peer_serves_stops_cleanly_and_finds_its_data_again(solo: Ensemble) -> None:
+def test_lone_peer_stops_cleanly_and_restarts_with_its_data(solo: Ensemble) -> None:
     solo.start()
     assert solo.wait_for_quorum() == 1
     assert "Mode: standalone" in solo.word(1, "srvr")
@@ -228,14 +228,14 @@ def test_a_lone_peer_serves_stops_cleanly_and_finds_its_data_again(solo: Ensembl
 
 
 def attach_by_hand(ensemble: Ensemble, session: int, password: bytes) -> tuple[int, int]:
-    """Try to go on with a session: the time-out and the session that the server grants."""
+    """Try to resume a session; return the time-out and the session that the server grants."""
     request = struct.pack(">iqiqi", 0, 0, 5000, session, len(password)) + password + b"\0"
     answer = exchange(ensemble.client_ports[1], struct.pack(">i", len(request)) + request)
     timeout_ms, granted = struct.unpack_from(">iq", answer, 8)
     return timeout_ms, granted
 
 
-def test_a_torn_tail_is_cut_off_at_start_and_said(solo: Ensemble) -> None:
+def test_torn_tail_is_truncated_and_reported_at_start(solo: Ensemble) -> None:
     solo.start()
     solo.wait_for_quorum()
     with solo.client() as client:
@@ -251,7 +251,7 @@ def test_a_torn_tail_is_cut_off_at_start_and_said(solo: Ensemble) -> None:
         assert client.get("/kept")[0] == b"here"
 
 
-def test_a_peer_that_cannot_run_says_why_in_one_line_and_exits_with_1(solo: Ensemble) -> None:
+def test_peer_that_cannot_run_logs_one_line_and_exits_1(solo: Ensemble) -> None:
     solo.start()
     solo.wait_for_quorum()
     port = solo.client_ports[1]
@@ -267,15 +267,15 @@ def test_a_peer_that_cannot_run_says_why_in_one_line_and_exits_with_1(solo: Ense
     (solo.directory / "other" / "myid").write_text("1")
     for text, message in trials.items():
         solo.config(2).write_text(text)
-        code, said = solo.run_to_its_end(2)
+        code, output = solo.run_to_its_end(2)
         assert code == 1
-        assert message in said
-        assert "Traceback" not in said
-        assert said.splitlines()[-1].startswith("zabka peer: ")
+        assert message in output
+        assert "Traceback" not in output
+        assert output.splitlines()[-1].startswith("zabka peer: ")
     assert solo.word(1, "ruok") == "imok"
 
 
-def test_a_damaged_log_is_refused_by_name(solo: Ensemble) -> None:
+def test_damaged_log_is_rejected_by_name(solo: Ensemble) -> None:
     solo.start()
     solo.wait_for_quorum()
     with solo.client() as client:
@@ -286,13 +286,13 @@ def test_a_damaged_log_is_refused_by_name(solo: Ensemble) -> None:
     raw = bytearray(log.read_bytes())
     raw[300] ^= 0xFF
     log.write_bytes(raw)
-    code, said = solo.run_to_its_end(1)
+    code, output = solo.run_to_its_end(1)
     assert code == 1
-    assert "log.100000001: bad checksum at offset" in said
-    assert "Traceback" not in said
+    assert "log.100000001: bad checksum at offset" in output
+    assert "Traceback" not in output
 
 
-def test_requests_that_make_no_sense_end_at_most_their_own_connection(trio: Ensemble) -> None:
+def test_invalid_requests_end_at_most_their_own_connection(trio: Ensemble) -> None:
     draw = random.Random(20)
     ops = [*range(-12, 25), *range(100, 108), 2**31 - 1]
     bodies = [b"", b"\xff" * 4, b"\x7f\xff\xff\xff", struct.pack(">i", 2) + b"/a\1", struct.pack(">i", 5) + b"/a//b"]
@@ -310,7 +310,7 @@ def test_requests_that_make_no_sense_end_at_most_their_own_connection(trio: Ense
         assert "Traceback" not in trio.log(i)
 
 
-def test_a_follower_that_missed_much_takes_a_snapshot_and_keeps_it_over_a_kill(trio: Ensemble) -> None:
+def test_lagging_follower_keeps_its_snapshot_after_a_kill(trio: Ensemble) -> None:
     leader = trio.wait_for_quorum()
     late = next(i for i in trio.client_ports if i != leader)
     trio.kill(late)

@@ -1,4 +1,4 @@
-"""Real processes: an ensemble that changes its members while clients write, and remembers them over restarts."""
+"""Real processes: an ensemble that changes its members while clients write, and keeps them across restarts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_an_observer_joins_becomes_a_voter_and_the_leader_leaves(tmp_path: Path)
             write(client, 4)
             left = tuple(ensemble.processes)
             wait_for_membership(ensemble, text, left)
-            # It is in their files: all of them killed, they come back as the ensemble they were.
+            # The membership is in their files: after all are killed, they restart as the same ensemble.
             for i in left:
                 ensemble.kill(i)
             assert "dynamicConfigFile=" in ensemble.config(left[0]).read_text()
@@ -48,14 +48,14 @@ def test_an_observer_joins_becomes_a_voter_and_the_leader_leaves(tmp_path: Path)
             wait_for_membership(ensemble, text, left)
             write(client, 5)
             assert sorted(client.retry(client.get_children, "/kept")) == ["1", "2", "3", "4", "5"]
-        code, said = ensemble.run_to_its_end(leader)
-        assert (code, f"there is no server.{leader}" in said) == (1, True), "it knows that it was removed"
+        code, output = ensemble.run_to_its_end(leader)
+        assert (code, f"there is no server.{leader}" in output) == (1, True), "it knows that it was removed"
     finally:
         ensemble.close()
 
 
 def test_a_server_moves_to_other_ports(tmp_path: Path) -> None:
-    """Its client, quorum and election port: it listens at the new ones, and the others find it there."""
+    """Its client, quorum and election port: it listens on the new ones, and the others connect to it there."""
     ensemble = Ensemble(tmp_path, 3)
     try:
         enable(ensemble)
@@ -68,13 +68,13 @@ def test_a_server_moves_to_other_ports(tmp_path: Path) -> None:
             ensemble.client_ports[moved] = client_port
             wait_for_membership(ensemble, text, (1, 2, 3))
             conf = ensemble.word(moved, "conf")
-            told = f"clientPort={client_port}\n", f"quorumPort={quorum}\n", f"electionPort={election}\n"
-            assert all(line in conf for line in told), "it tells where it is, not where it was"
+            expected_lines = f"clientPort={client_port}\n", f"quorumPort={quorum}\n", f"electionPort={election}\n"
+            assert all(line in conf for line in expected_lines), "it tells where it is, not where it was"
             members = ",".join(line.partition(";")[0] for line in text.splitlines() if line.startswith("server."))
             text = client.retry(client.reconfig, None, None, members)[0].decode()
             wait_for_membership(ensemble, text, (1, 2, 3))
             assert f"clientPort={client_port}\n" in ensemble.word(moved, "conf"), "none is named: it stays where it is"
-            # The next election goes over its new port.
+            # The next election uses its new port.
             ensemble.kill(leader)
             ensemble.kill(next(i for i in (1, 2, 3) if i not in (leader, moved)))
             other = 3 if leader != 3 else 2
@@ -85,8 +85,8 @@ def test_a_server_moves_to_other_ports(tmp_path: Path) -> None:
         ensemble.close()
 
 
-def test_servers_that_have_all_moved_come_back(tmp_path: Path) -> None:
-    """A history belongs to the ensemble that its server has become, and not to the one in which it once began."""
+def test_servers_restart_after_all_have_moved(tmp_path: Path) -> None:
+    """A history belongs to the server's latest ensemble, not to its first one."""
     ensemble = Ensemble(tmp_path, 3)
     try:
         enable(ensemble)

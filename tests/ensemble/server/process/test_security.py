@@ -1,4 +1,4 @@
-"""A peer process as its clients meet it: TLS with certificates, SASL, super user, limits, and what it never tells."""
+"""A peer process as its clients see it: TLS with certificates, SASL, super user, limits, and no leaked secrets."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Secured:
 
     @contextmanager
     def client(self, kind: Any = KazooClient, **arguments: Any) -> Iterator[Any]:
-        """A connected client, of the plain port unless told otherwise."""
+        """A connected client, of the plain port by default."""
         client = kind(**{"hosts": f"127.0.0.1:{self.plain_port}", "timeout": 10, **arguments})
         try:
             client.start(PATIENCE_S)
@@ -99,7 +99,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 
 @pytest.mark.parametrize("kind", [KazooClient, OurClient], ids=["kazoo", "ours"])
-def test_a_certificates_subject_opens_what_its_acl_guards(secured: Secured, kind: Any) -> None:
+def test_certificate_subject_grants_its_acl(secured: Secured, kind: Any) -> None:
     with secured.client(kind, **secured.tls(secured.ann)) as ann, secured.client() as plain:
         ann.create("/x509", b"x", acl=[make_acl("auth", "", all=True)])
         assert ann.get_acls("/x509")[0][0].id.id == ANN
@@ -109,7 +109,7 @@ def test_a_certificates_subject_opens_what_its_acl_guards(secured: Secured, kind
 
 
 @pytest.mark.parametrize("who", ["eve", "nobody"])
-def test_a_client_without_a_trusted_certificate_does_not_get_in(secured: Secured, who: str) -> None:
+def test_client_without_a_trusted_certificate_is_rejected(secured: Secured, who: str) -> None:
     client = KazooClient(**secured.tls(secured.eve if who == "eve" else None), connection_retry={"max_tries": 0})
     try:
         with pytest.raises(KazooTimeoutError):
@@ -119,7 +119,7 @@ def test_a_client_without_a_trusted_certificate_does_not_get_in(secured: Secured
         client.close()
 
 
-def test_sasl_proves_who_a_client_is(secured: Secured) -> None:
+def test_sasl_authenticates_a_client(secured: Secured) -> None:
     options = {"mechanism": "DIGEST-MD5", "username": "jaasuser", "password": "jaas_password"}
     with secured.client(sasl_options=options) as client, secured.client() as other:
         client.create("/sasl", b"x", acl=[make_acl("sasl", "jaasuser", all=True)])
@@ -132,12 +132,12 @@ def test_sasl_proves_who_a_client_is(secured: Secured) -> None:
 def test_a_wrong_sasl_password_ends_the_client(secured: Secured) -> None:
     options = {"mechanism": "DIGEST-MD5", "username": "jaasuser", "password": "swordfish"}
     client = KazooClient(f"127.0.0.1:{secured.plain_port}", timeout=10, sasl_options=options)
-    heard: list[str] = []
-    client.add_listener(lambda state: heard.append(client.client_state))
+    states: list[str] = []
+    client.add_listener(lambda state: states.append(client.client_state))
     try:
         # kazoo's `start` would wait for a connection that may have ended by the time it looks.
         client.start_async()
-        wait_until(lambda: "AUTH_FAILED" in (client.client_state, *heard))
+        wait_until(lambda: "AUTH_FAILED" in (client.client_state, *states))
         with pytest.raises((AuthFailedError, ConnectionClosedError)):
             client.get("/")
     finally:
@@ -154,7 +154,7 @@ def test_the_super_user_passes_every_acl(secured: Secured) -> None:
         admin.delete("/own")
 
 
-def test_garbage_and_stalled_handshakes_on_the_tls_port_hurt_nobody(secured: Secured) -> None:
+def test_garbage_and_stalled_tls_handshakes_harm_no_client(secured: Secured) -> None:
     assert b"Mode" not in exchange(secured.secure_port, b"srvr")
     assert b"HTTP" not in exchange(secured.secure_port, b"GET / HTTP/1.1\r\n\r\n")
     stalled = [socket.create_connection(("127.0.0.1", secured.secure_port), 5) for _ in range(10)]
@@ -173,7 +173,7 @@ def test_garbage_and_stalled_handshakes_on_the_tls_port_hurt_nobody(secured: Sec
             each.close()
 
 
-def test_a_host_has_only_so_many_connections(secured: Secured) -> None:
+def test_connections_of_a_host_are_limited(secured: Secured) -> None:
     connections = [socket.create_connection(("127.0.0.1", secured.plain_port), 5) for _ in range(20)]
     try:
         wait_until(lambda: exchange(secured.plain_port, b"srvr") == b"")
@@ -183,7 +183,7 @@ def test_a_host_has_only_so_many_connections(secured: Secured) -> None:
     wait_until(lambda: b"Mode" in exchange(secured.plain_port, b"srvr"))
 
 
-def test_a_request_beyond_jute_maxbuffer_is_the_end_of_its_connection(secured: Secured) -> None:
+def test_request_over_jute_maxbuffer_ends_its_connection(secured: Secured) -> None:
     for size, answered in ((0xFFFFF, True), (0x100000, False), (0x80000000, False)):
         with socket.create_connection(("127.0.0.1", secured.plain_port), 5) as connection:
             hello = struct.pack(">iqiqi", 0, 0, 5000, 0, 16) + bytes(17)
@@ -198,22 +198,22 @@ def test_a_request_beyond_jute_maxbuffer_is_the_end_of_its_connection(secured: S
                 assert answered, "it waits for the rest"
 
 
-def test_no_word_but_srvr_is_answered_unless_allowed(secured: Secured) -> None:
+def test_only_srvr_is_allowed_by_default(secured: Secured) -> None:
     for word in ("ruok", "stat", "cons", "dump", "envi", "conf", "mntr", "wchp"):
         assert secured.peer.word(1, word) == f"{word} is not executed because it is not in the whitelist.\n"
     assert "Mode: standalone" in secured.peer.word(1, "srvr")
 
 
-def test_no_secret_is_ever_logged_or_journalled(secured: Secured) -> None:
-    """Comes last: all that the others did has left its traces by now."""
+def test_secrets_are_never_logged_or_journalled(secured: Secured) -> None:
+    """This test is last: everything that the others did has left its traces by now."""
     written = [path for path in (secured.peer.directory / "1").rglob("*") if path.is_file() and path.name != "zoo.cfg"]
     texts = {path: path.read_bytes() for path in written}
     assert any(b"node_started" in text for text in texts.values())
     assert [(path.name, secret) for path, text in texts.items() for secret in SECRETS if secret.encode() in text] == []
 
 
-def test_a_server_without_a_client_port_has_none_for_clients_without_tls(tmp_path: Path) -> None:
-    """Also where client.portUnification=true, which says something of a port that is not there."""
+def test_server_without_client_port_has_no_plain_text_port(tmp_path: Path) -> None:
+    """Also with client.portUnification=true, which then refers to a missing port."""
     path = tmp_path / "zoo.cfg"
     path.write_text(
         f"dataDir={tmp_path}\nsecureClientPort=2281\nclient.portUnification=true\n"
@@ -230,14 +230,14 @@ def test_a_wrong_store_password_is_one_clear_line(secured: Secured, tmp_path: Pa
     text = secured.peer.config(1).read_text().replace("sesame-street", "wrong-one")
     text = text.replace(str(secured.peer.directory / "1" / "data"), str(tmp_path / "1" / "data"))
     other.config(1).write_text(text)
-    code, said = other.run_to_its_end(1)
+    code, output = other.run_to_its_end(1)
     assert code == 1
-    assert said.splitlines()[-1].startswith("zabka peer: ssl.keyStore.location=")
-    assert "Traceback" not in said
-    assert "wrong-one" not in said
+    assert output.splitlines()[-1].startswith("zabka peer: ssl.keyStore.location=")
+    assert "Traceback" not in output
+    assert "wrong-one" not in output
 
 
-def test_servers_change_to_tls_one_by_one_and_keep_out_who_has_the_wrong_name(tmp_path: Path) -> None:
+def test_servers_move_to_tls_one_by_one_and_reject_wrong_names(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ssl")
     good = authority.store("peer", "/CN=peer", "DNS:localhost,IP:127.0.0.1")
     wrong = authority.store("wrong", "/CN=wrong", "DNS:elsewhere.example")
@@ -258,7 +258,7 @@ def test_servers_change_to_tls_one_by_one_and_keep_out_who_has_the_wrong_name(tm
         peers.wait_for_quorum()
         with peers.client(1) as client:
             client.create("/a", b"over plain and TLS")
-            # So much that a newcomer gets a snapshot, and that it has to wait for a slow reader.
+            # Enough data that a new server gets a snapshot, and that the sender waits for a slow reader.
             made = [client.create_async(f"/{n}", bytes(900_000 if n < 10 else 1)) for n in range(520)]
             assert all(each.get(PATIENCE_S) for each in made)
         peers.start(3)

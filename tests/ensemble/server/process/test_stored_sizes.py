@@ -1,4 +1,4 @@
-"""What is said at start of stored data that exceeds jute.maxbuffer."""
+"""Messages at start about stored data that exceeds jute.maxbuffer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zabka.ensemble.zab.effects import Recovered
 
 
 def made(size: int) -> Txn:
-    """The creation of /big, whose record is longer than the data by 76 bytes."""
+    """The create transaction of /big, whose record is longer than the data by 76 bytes."""
     body = CreateTxn("/big", bytes(size), OPEN_ACL, False, 1)
     return Txn(SessionId(1), 1, Zxid(0x100000001), 7, OpCode.CREATE, body)
 
@@ -43,12 +43,12 @@ def in_snapshot(directory: Path, size: int) -> Recovered:
         (Limits(frame_bytes=4096, extra_bytes=1), 4096 + 1024),
     ],
 )
-def test_what_is_stored_may_be_as_long_as_java_reads_it(limits: Limits, allowed: int) -> None:
+def test_stored_record_limit_is_that_of_java(limits: Limits, allowed: int) -> None:
     """BinaryInputArchive: jute.maxbuffer and zookeeper.jute.maxbuffer.extrasize, which is at least 1,024."""
     assert readable_bytes(limits) == allowed
 
 
-def test_a_transaction_beyond_that_is_named() -> None:
+def test_oversized_transaction_is_reported() -> None:
     limits = Limits(frame_bytes=4096)
     assert oversized_warning(in_log(8192 - 76), limits) is None
     warning = oversized_warning(in_log(8192 - 75), limits)
@@ -58,7 +58,7 @@ def test_a_transaction_beyond_that_is_named() -> None:
     )
 
 
-def test_a_znode_beyond_that_is_named(tmp_path: Path) -> None:
+def test_oversized_znode_is_reported(tmp_path: Path) -> None:
     limits = Limits(frame_bytes=4096)
     (tmp_path / "fits").mkdir()
     assert oversized_warning(in_snapshot(tmp_path / "fits", 8192), limits) is None
