@@ -16,22 +16,24 @@ _PROCESSES = ["process_changed", "node_started", "node_stopped", "fault_injected
 
 
 def node_number(node: str) -> Column:
-    """The number of the node that a column names."""
+    """Return the number of the node that a column names."""
     return f.regexp_extract(node, r"(\d+)$", 1).cast(LongType())
 
 
 def processes_not_running(journal: Journal) -> DataFrame:
-    """When which broker's process did not run: see `_processes_not_running`."""
+    """The periods in which a broker's process did not run: see `_processes_not_running`."""
     return journal.once("not_running", lambda: _processes_not_running(journal))
 
 
 def _processes_not_running(journal: Journal) -> DataFrame:
-    """When which broker's process did not run, as far as is known: run, leader, since, until (null for good), how,
-    resumed (whether it was paused and went on at `until`).
+    """The known periods in which a broker's process did not run.
 
-    A node says that it starts and stops, and its host what it saw of the process.  A simulated node has no host: its
-    faults say that it crashed or was paused, and whatever it says next that it goes on, for who is frozen says nothing.
-    Who starts though it ran ended unseen, as where its host's agent died with it: after the last that is known of it.
+    run, leader, since, until (null if it never ran again), how, resumed (whether it was paused and resumed at `until`).
+
+    A node reports its start and its stop, and its host what it saw of the process.  A simulated node has no host: its
+    faults record that it crashed or was paused, and its first event after a pause shows that it resumed, because a
+    frozen process writes none.  A process that starts although it was running ended unseen, for example with its host's
+    agent: after its last known event.
     """
     told = timed(
         journal, _PROCESSES,
@@ -58,7 +60,8 @@ def _processes_not_running(journal: Journal) -> DataFrame:
     )
     asked = (kind == "process_changed") & f.col("action").isin(*_STOPPED_BY_PERSONS)
     in_order = Window.partitionBy("run", "who").orderBy("run_us", "node", "node_seq")
-    # Its host sees a process end that said before that it ends, and one begin before that says so itself.
+    # A process reports its stop before its host sees the end, and its host sees the start before the process reports
+    # it.
     said = f.coalesce((f.lag("now").over(in_order) == "planned") | f.col("asked"), f.lit(False))
     spawned = (kind == "process_changed") & (f.col("action") == "start")
     is_its_own = spawned & (f.lead("type").over(in_order) == "node_started")

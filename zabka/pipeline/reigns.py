@@ -1,11 +1,11 @@
-"""The reigns of controllers, ordered by the ensemble, and timed without comparing clocks of different nodes.
+"""The terms of controllers, ordered by the ensemble, and timed without comparing clocks of different nodes.
 
-Which reign is whose, what ended it and which came next is decided by zxids and controller epochs.  How long it took is
-another matter: a reign begins on a broker's clock and often ends on those of peers.  Both saw one moment: every peer
-says when the broker's session was created, and the broker says when it was connected, which is a round trip later.  So
-the broker's election has its place on the clock of each peer, and the durations below are differences of two readings
-of one clock; of several peers the median counts, since one of them may lag.  Where no peer tells of that session (its
-journal has gone, or the ensemble is not ours) the clocks are taken as they are.
+Zxids and controller epochs decide which term is whose, what ended it and which came next.  Durations need more care: a
+term begins on a broker's clock and often ends on those of peers.  One moment is on both clocks: every peer reports when
+the broker's session was created, and the broker reports when it was connected, a round trip later.  So the broker's
+election has its place on the clock of each peer, and the durations below are differences of two readings of one clock.
+Of several peers the median counts, because one of them may lag.  If no peer reports that session (its journal was
+removed, or the ensemble is not zabka's) the clocks are used as they are.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from zabka.pipeline.processes import processes_not_running
 from zabka.pipeline.rows import Journal
 
 LET_GO = ("shutdown", "illegal_state")
-"""Why a controller resigns before anybody took its znode; it learns of all else afterwards."""
+"""The reasons for which a controller resigns before its znode is deleted; it learns of all other ends afterwards."""
 CLOSED = ("session_closed", "session_expired")
-"""Its session's end, which it asked for, or which came by itself."""
+"""The end of its session: closed on request, or expired."""
 GAP = ("gap_before_ms", "detection_ms", "election_ms", "loading_ms")
-"""How long there was no controller that could act, and the parts of that time."""
+"""The time without a controller that could act, and its parts."""
 _REIGN = ["run", "controller_epoch"]
 
 
 def controller_reigns(journal: Journal) -> DataFrame:
-    """Who was controller: run, broker_id, controller_epoch, from_us, to_us (null while it lasts), ended_by, gaps.
+    """The controller terms: run, broker_id, controller_epoch, from_us, to_us (null while it lasts), ended_by, gaps.
 
-    One row for each controller epoch of a run.  A reign ends when its controller let go of it (shutdown,
-    illegal_state), when the session that held /controller was closed (session_closed) or expired (session_expired), or
-    at the latest when the next one was elected (superseded).  from_us and to_us are readings of the reigning broker's
-    clock.  gap_before_ms is how long there was no controller that could act: from the death or freeze of the last
-    controller to the first decision of this one.  Its parts are detection_ms (until the session of the last controller
-    ended), election_ms (until this one was elected) and loading_ms (until this one had read the state and decided).
-    They are null where no journal reports when the gap began, or if this controller never decided.
-    `zabka.journal.controller_gaps` makes the same of a history in its true order.
+    One row for each controller epoch of a run.  A term ends when its controller resigned (shutdown, illegal_state),
+    when the session that held /controller was closed (session_closed) or expired (session_expired), or at the latest
+    when the next controller was elected (superseded).  from_us and to_us are readings of that controller's clock.
+    gap_before_ms is how long there was no controller that could act: from the death or freeze of the last controller to
+    the first decision of this one.  Its parts are detection_ms (until the session of the last controller ended),
+    election_ms (until this one was elected) and loading_ms (until this one had read the state and decided). They are
+    null if no journal reports when the gap began, or if this controller never decided. `zabka.journal.controller_gaps`
+    computes the same from a history in its true order.
     """
     reigns = journal.once("elected", lambda: _elected(journal))
     closings = journal.once("closings", lambda: _first_closings(reigns, journal))
     ends = _ends(reigns, closings, journal)
     moment = f.col("resigned_us") - f.col("from_us")
-    # Who lets go may ask for the closing, which then comes behind that, whatever the clocks of others say.
+    # A controller that resigns may then close its session, so the closing comes second, whatever other clocks show.
     first = ~f.col("expired") | (moment < f.col("closed_after"))
     before_closing = f.col("zxid_closed").isNull() | (f.col("reason").isin(*LET_GO) & first)
     before_next = f.col("next_zxid").isNull() | (moment < f.col("next_after"))
@@ -59,7 +59,7 @@ def controller_reigns(journal: Journal) -> DataFrame:
         .when(f.col("ended_by") == "superseded", f.col("next_after"))
         .when(f.col("ended_by").isNotNull(), moment)
     )
-    # Of one that was superseded nobody told when its office fell vacant.
+    # No event shows when the role of a superseded controller became vacant.
     gap = f.when(f.col("ended_by").isin(*CLOSED), f.col("gap_after_closing")).when(
         f.col("ended_by") != "superseded", f.col("next_after") - moment
     )
@@ -72,7 +72,7 @@ def controller_reigns(journal: Journal) -> DataFrame:
 
 
 def _with_gaps(ends: DataFrame, journal: Journal) -> DataFrame:
-    """The reigns with the time without a controller before each, and its parts, in microseconds."""
+    """The terms with the time without a controller before each, and its parts, in microseconds."""
     in_order = Window.partitionBy("run").orderBy("controller_epoch")
     before = in_order.rowsBetween(Window.unboundedPreceding, -1)
     ended = ends.join(_losses_of_holders(ends, journal), _REIGN, "left").join(_loading(ends, journal), _REIGN, "left")
@@ -85,7 +85,7 @@ def _with_gaps(ends: DataFrame, journal: Journal) -> DataFrame:
         f.last(f.when(f.col("loading").isNotNull(), f.col("end")), ignorenulls=True).over(before),
         f.lag("end").over(in_order),
     )
-    # Between the two there may have been controllers that never decided.
+    # In between there may have been controllers that never decided.
     election = f.col("last.gap") + f.col("run_us") - f.col("last.next_run_us")
     since_loss = f.col("run_us") - f.col("last.lost_run_us")
     superseded = f.col("last.ended_by") == "superseded"
@@ -102,10 +102,10 @@ def _with_gaps(ends: DataFrame, journal: Journal) -> DataFrame:
 
 
 def _losses_of_holders(ends: DataFrame, journal: Journal) -> DataFrame:
-    """When the holder of each reign died or froze for good: run, controller_epoch, lost_run_us."""
+    """When the controller of each term died or froze for good: run, controller_epoch, lost_run_us."""
     over = f.coalesce("closed_run_us", f.lead("run_us").over(Window.partitionBy("run").orderBy("controller_epoch")))
     held = ends.select(*_REIGN, f.col("broker_id").alias("leader"), "run_us", over.alias("over_us"))
-    # Of an end that nobody saw it is known at the next start.
+    # An unseen end is known only at the next start.
     lost = f.when(f.col("how") == "unseen", f.col("until")).otherwise(f.col("since"))
     return (
         held.join(processes_not_running(journal).withColumn("lost", lost), ["run", "leader"])
@@ -118,7 +118,7 @@ def _losses_of_holders(ends: DataFrame, journal: Journal) -> DataFrame:
 def _loading(ends: DataFrame, journal: Journal) -> DataFrame:
     """How long each controller took to its first decision: run, controller_epoch, loading.
 
-    A broker without a journal here does not report it; its election is the nearest that is known.
+    A broker without a journal here does not report it; its election is the nearest known moment.
     """
     ready = (
         bodies(journal.rows, ["controller_ready"], controller_epoch=LongType())
@@ -132,7 +132,7 @@ def _loading(ends: DataFrame, journal: Journal) -> DataFrame:
 
 
 def _elected(journal: Journal) -> DataFrame:
-    """Every reign once, with where the next one begins."""
+    """Every term once, with the beginning of the next one."""
     told = timed(journal, ["controller_elected"], broker_id=LongType(), controller_epoch=LongType(), zxid=LongType())
     once = Window.partitionBy(*_REIGN).orderBy("zxid", "node", "node_seq")
     in_order = Window.partitionBy("run").orderBy("controller_epoch")
@@ -164,7 +164,7 @@ def _first_reports(journal: Journal, kind: str, *keys: str) -> DataFrame:
 
 
 def _on_the_clocks_of_peers(reigns: DataFrame, journal: Journal) -> DataFrame:
-    """When each reign began on the clock of each peer: run, controller_epoch, peer, begin_us."""
+    """When each term began on the clock of each peer: run, controller_epoch, peer, begin_us."""
     connected = (
         bodies(journal.rows, ["broker_session_changed"], state=StringType(), session_id=LongType())
         .where("state = 'connected'")
@@ -202,7 +202,7 @@ def _first_closings(reigns: DataFrame, journal: Journal) -> DataFrame:
 
 
 def _ends(reigns: DataFrame, closings: DataFrame, journal: Journal) -> DataFrame:
-    """Every reign with what might have ended it, in microseconds after its beginning."""
+    """Every term with the possible causes of its end, in microseconds after its beginning."""
     resigned = (
         bodies(
             journal.rows, ["controller_resigned"],
@@ -252,15 +252,15 @@ def _median(value: Column) -> Column:
 
 
 def failovers(journal: Journal) -> DataFrame:
-    """How each controller but a run's first came into office, phase by phase, in milliseconds.
+    """The phases of each controller's failover, without a run's first controller, in milliseconds.
 
-    run, controller_epoch, broker_id, previous_broker_id, cause (how the reign before ended), at_us (the election, on
-    the new controller's clock); detect_ms from the death or freeze of the last controller to the end of its session (0
-    if no journal reports either), elect_ms from there to the election, read_ms and decide_ms until the new controller
-    had read the state and sent what it decided, propagate_ms until every broker had answered.  total_ms is
-    gap_before_ms of `controller_reigns`, which is how long there was no controller, and propagate_ms.  A phase that no
-    journal reports is null: a controller that ended during its own failover never propagated.  Where no journal reports
-    when the gap began, detect_ms, elect_ms and total_ms are null.
+    run, controller_epoch, broker_id, previous_broker_id, cause (how the term before ended), at_us (the election, on the
+    new controller's clock); detect_ms from the death or freeze of the last controller to the end of its session (0 if
+    no journal reports either), elect_ms from there to the election, read_ms and decide_ms until the new controller had
+    read the state and sent its decisions, propagate_ms until every broker had answered.  total_ms is the sum of
+    gap_before_ms of `controller_reigns`, the time without a controller, and propagate_ms.  A phase that no journal
+    reports is null: a controller that ended during its own failover never propagated.  If no journal reports when the
+    gap began, detect_ms, elect_ms and total_ms are null.
     """
     reigns = journal.once("reigns", lambda: controller_reigns(journal))
     in_order = Window.partitionBy("run").orderBy("controller_epoch")

@@ -1,4 +1,4 @@
-"""Three sentences of answer, made of the figures and of nothing else."""
+"""Three sentences of answer, made from the figures alone."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from zabka.pipeline.campaign.stopping import Verdict
 
 
 def answer(found: Results) -> list[str]:
-    """What decides, what it costs, and what that rests on."""
+    """Return the decision, its cost, and its evidence, a sentence each."""
     return [_decision(found), _cost(found), _evidence(found)]
 
 
 def short(point: dict[str, str]) -> str:
-    """A setting's values, without the keys that the title names anyway."""
+    """Return a setting's values, without the keys, which the title names anyway."""
     return " / ".join(point.values())
 
 
 def named(found: Results, number: int) -> str:
-    """A setting in a sentence: its key and value, or all of them where several vary."""
+    """Return a setting for a sentence: its key and value, or all of them if several vary."""
     return ", ".join(f"{key}={value}" for key, value in found.points[number].items())
 
 
 def interval(estimate: Estimate, unit: str) -> str:
-    """A mean with its interval and unit."""
+    """Return a mean with its interval and unit."""
     if estimate.mean is None or estimate.low is None or estimate.high is None:
         return "not measured"
     return f"{format_number(estimate.mean)} {unit} ({format_number(estimate.low)} to {format_number(estimate.high)})"
@@ -78,7 +78,7 @@ def _some(count: int, of: int) -> str:
 
 
 def _contested(found: Results) -> str:
-    """Of what differs from the baseline as well: what could be as good as the best."""
+    """Return the settings that differ from the baseline but could be as good as the best."""
     told_apart = [each.point for each in found.comparisons if each.verdict is Verdict.DIFFERENT]
     close = [short(found.points[number]) for number in found.rivals if number in told_apart]
     return f"; {_listed(close)} may be as good as {short(found.points[found.best])}" if close else ""
@@ -113,7 +113,7 @@ def _cost(found: Results) -> str:
 
 
 def _elsewhere(found: Results) -> str:
-    """Nothing decides: then what else differs from the baseline, if anything does."""
+    """Return what else differs from the baseline, if the deciding figure does not."""
     if len(found.points) == 1:
         also = [f"{FIGURES[name].title} {interval(found.estimates[name][0], FIGURES[name].unit)}"
                 for name in found.campaign.also]  # fmt: skip
@@ -128,7 +128,7 @@ def _elsewhere(found: Results) -> str:
 
 
 def _moved(found: Results, figure: str, point: int, tests: int) -> bool:
-    """Is the difference from the baseline one, as one of so many that are looked at?"""
+    """Return whether the difference from the baseline is significant, as one of `tests` differences."""
     return found.differences[figure][point].p <= (1 - found.campaign.stop.confidence) / tests
 
 

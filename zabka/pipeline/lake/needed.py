@@ -1,8 +1,8 @@
 """The rows of a lake that the tables need: one line in a hundred, kept as batches bring them.
 
-Lines of types that no table needs show how long a history goes on: of each run the latest entry by either clock stands
-for them all.  They show as well that a process ran: of each node its first line after a simulated pause stays, and its
-last one before it starts.
+Lines of types that no table needs show how long a history goes on: the latest entry of each run by either clock stands
+for all of them.  They also show that a process ran: for each node its first line after a simulated pause is kept, and
+its last line before it starts.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from zabka.pipeline.ranges import ARROW_SCHEMA, is_pause
 LATEST = "latest"
 """The type of rows that stand for others."""
 WORD = "word"
-"""The type of rows that stand for a node's first line after it was paused, or its last one before it starts."""
+"""The type of a node's first row after it was paused, or its last row before it starts."""
 BODIES = ("by wall", "by mono")
-"""Theirs keep them from counting as one."""
+"""The bodies of the two latest rows: different, so that they do not count as one entry."""
 
 
 class Moment(NamedTuple):
@@ -41,7 +41,7 @@ _PAUSE = pa.schema([*((name, pa.string()) for name in _NODE), ("since", pa.int64
 
 
 class Needed:
-    """The lines of some types, those that were set aside, and of every run the latest moments."""
+    """The lines of the needed types, those that were set aside, and the latest moments of every run."""
 
     def __init__(self, lake: Path, kinds: Sequence[str]) -> None:
         self._lake = lake
@@ -49,12 +49,12 @@ class Needed:
         self._chosen = ARROW_SCHEMA.empty_table()
         self._latest: dict[str, tuple[Moment, Moment]] = {}
         self._pauses = _PAUSE.empty_table()
-        """When pauses of nodes began, as far as no word of them afterwards is known."""
+        """The starts of nodes' pauses after which no line of the node is known yet."""
         self._last = self._chosen.select(_TOLD)
-        """Of each node of a run, the last line that no table needs."""
+        """The last line of each node of a run that no table needs."""
 
     def load_lake(self, told: pa.Table) -> None:
-        """Take what a lake held before (`zabka.pipeline.stream.read_lake`)."""
+        """Load the rows of an existing lake (`zabka.pipeline.stream.read_lake`)."""
         stands = _is(told, LATEST)
         self._chosen = told.select(ARROW_SCHEMA.names).filter(pc.invert(stands)).cast(ARROW_SCHEMA)
         self._note(told.filter(stands))
@@ -62,7 +62,7 @@ class Needed:
         self._note_pauses(self._chosen)
 
     def add_commit(self, commit: Commit) -> None:
-        """Take what came with a commit."""
+        """Add the rows of a commit."""
         brought, others = [ARROW_SCHEMA.empty_table()], [self._last]
         for name in commit.files:
             tree, _, place = name.partition("/")
@@ -79,11 +79,11 @@ class Needed:
         chosen = pa.concat_tables(brought)
         self._note_pauses(chosen)
         words = self._words(pa.concat_tables(others), chosen.filter(_is(chosen, "node_started")))
-        # In one piece: thousands of batches would leave thousands of them.
+        # Combined, because thousands of batches would otherwise leave thousands of chunks.
         self._chosen = pa.concat_tables([self._chosen, chosen, words]).combine_chunks()
 
     def rows(self) -> pa.Table:
-        """All of them, in the columns of `zabka-journal`."""
+        """Return all rows, in the columns of `zabka-journal`."""
         latest = [
             {"run": run, "wall_us": moment.wall_us, "mono_us": moment.mono_us, "type": LATEST, "body": body}
             for run, moments in self._latest.items()
@@ -128,13 +128,13 @@ def _is(rows: pa.Table, kind: str) -> pa.ChunkedArray:
 
 
 def _chosen(told: pa.Table, within: str, what: str, which: str) -> pa.Table:
-    """Of each node and each `within` the lowest or highest of what is told."""
+    """Return the lowest or highest `what` of each node and each `within`."""
     found = told.group_by([*_NODE, within]).aggregate([(what, which)])
     return found.rename_columns({f"{what}_{which}": what})
 
 
 def _lines(told: pa.Table, which: pa.Table, key: str) -> pa.Table:
-    """The lines of those nodes with that key."""
+    """Return the lines of those nodes with that key."""
     return told.join(which, [*_NODE, key], join_type="left semi").select(_TOLD)
 
 
