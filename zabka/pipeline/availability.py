@@ -22,12 +22,12 @@ _CONFIG = MapType(StringType(), StringType())
 def availability(journal: Journal) -> DataFrame:
     """How long each partition could be written to, from its first leader to the end of the run or of the partition.
 
-    run, topic, partition, observed_ms and its parts: offline_ms (the controller had written: no leader), leader_down_ms
-    (the leader's process was down or paused, and not replaced yet), under_min_isr_ms (it ran, but the ISR was smaller
-    than min.insync.replicas: acks=all is refused), available_ms; availability (available of observed, 0 to 1),
-    planned_ms (the leader was stopped on purpose: not observed), unseen_ms (its process ended unseen: from its last
-    sign of life to its next start, not observed), elections, unclean_elections.  The time between a topic's deletion
-    and its next creation does not count.
+    Columns: run, topic, partition, observed_ms and its parts.  The parts are offline_ms (the controller had written: no
+    leader), leader_down_ms (the leader's process was down or paused, and not replaced yet), under_min_isr_ms (it ran,
+    but the ISR was smaller than min.insync.replicas: acks=all is refused) and available_ms.  availability is available
+    of observed, 0 to 1.  Not observed are planned_ms (the leader was stopped on purpose) and unseen_ms (its process
+    ended unseen: from its last sign of life to its next start).  Then come elections and unclean_elections.  The time
+    between a topic's deletion and its next creation does not count.
     """
     spans = _with_stops(_with_min_isr(_spans(journal), journal), journal)
     observed = f.col("length") - f.col("planned_us") - f.col("unseen_us")
@@ -71,7 +71,7 @@ def _elections(journal: Journal) -> DataFrame:
 
 
 def _spans(journal: Journal) -> DataFrame:
-    """The spans between two writes of a partition, in which it does not change.
+    """The spans between two writes of a partition, during which its state is constant.
 
     Columns: run, topic, partition, life, begin, end, leader, isr and replicas (null if no event gave them).
     """

@@ -1,10 +1,10 @@
 """How far a stream has read: for every journal file a position, a mark of its beginning, and of the last line read.
 
 The name of a file does not identify it: a cluster that is recreated in the same directory gives its files the names of
-the old cluster's.  So a position holds for a file that begins with the same line, and in which the last line that was
-read ends at that position.  (Histories of the simulated world begin alike.)  If another file has a known name, or a new
-file's number is not above all known numbers of its node, the cluster was recreated.  Then what comes from there is
-another run: `DIRECTORY~2`.  The files of its nodes may be found one after the other: all belong to that one run.
+the old cluster's.  So a position holds for a file that begins with the same line, and only if the last line read ends
+at that position.  (Histories of the simulated world begin alike.)  If another file has a known name, or a new file's
+number is not above all known numbers of its node, the cluster was recreated.  Then what comes from there is another
+run: `DIRECTORY~2`.  The files of its nodes may be found one after the other: all belong to that one run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ def key_of(root: Path, path: Path) -> str:
 
 
 def mark_of(path: Path) -> str | None:
-    """What tells a file from another one of its name: a checksum of its first line; None while that is not whole."""
+    """Return a checksum of a file's first line, which identifies it among files of one name.
+
+    Return None while that line is incomplete.
+    """
     with path.open("rb") as file:
         line = file.readline(_MARK_BYTES)
     return f"{zlib.crc32(line):08x}" if line.endswith(b"\n") or len(line) == _MARK_BYTES else None
@@ -132,7 +135,7 @@ def is_anew(key: str, path: Path, mark: str, start: Offset) -> bool:
 
 
 def _newest(offset: Offset) -> dict[str, tuple[int, int]]:
-    """Of each node, by its directory and name: its newest life, and the highest number of its files in that."""
+    """Return the newest life of each node, by directory and name, and the highest file number in that life."""
     found: dict[str, tuple[int, int]] = {}
     for key, (_, _, life, *_) in offset.items():
         if (node := node_of(key)) is not None:

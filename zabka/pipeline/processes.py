@@ -21,14 +21,15 @@ def node_number(node: str) -> Column:
 
 
 def processes_not_running(journal: Journal) -> DataFrame:
-    """The periods in which a broker's process did not run: see `_processes_not_running`."""
+    """The times when brokers' processes did not run: see `_processes_not_running`."""
     return journal.once("not_running", lambda: _processes_not_running(journal))
 
 
 def _processes_not_running(journal: Journal) -> DataFrame:
-    """The known periods in which a broker's process did not run.
+    """The known times when brokers' processes did not run.
 
-    run, leader, since, until (null if it never ran again), how, resumed (whether it was paused and resumed at `until`).
+    Columns: run, leader, since, until (null if it never ran again), how, resumed (whether it was paused and resumed at
+    `until`).
 
     A node reports its start and its stop, and its host what it saw of the process.  A simulated node has no host: its
     faults record that it crashed or was paused, and its first event after a pause shows that it resumed, because a
@@ -93,7 +94,10 @@ def _processes_not_running(journal: Journal) -> DataFrame:
 
 
 def _words(journal: Journal, paused: DataFrame) -> DataFrame:
-    """What shows that brokers ran: all else that those said that were paused once, and the last before each start."""
+    """The events that show that brokers ran.
+
+    These are all other events of brokers that were ever paused, and the last event before each start.
+    """
     following = f.lead("type").over(Window.partitionBy("run", "node").orderBy("node_seq"))
     of_paused = paused.select("run", f.col("paused").alias("node"), f.lit(True).alias("was_paused")).distinct()
     return (

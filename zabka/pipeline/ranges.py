@@ -167,7 +167,7 @@ def _batch(rows: list[Row]) -> pa.RecordBatch:
 
 
 def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """What `pa.array` makes of them; that one loads pandas, which costs each of Python's workers half a second."""
+    """Return the array that `pa.array` returns, but without loading pandas, which costs each Python worker 0.5 s."""
     absent = values.count(None)
     if absent == len(values):
         return pa.nulls(absent, kind)
@@ -251,11 +251,10 @@ def _chosen(found: Sequence[Any], wanted: frozenset[type]) -> list[int]:
 
 
 def _words(entries: Sequence[Any]) -> set[int]:
-    """The places of each node's first and last entry, its first after each simulated pause, and its last before it
-    starts.
+    """Return the places of each node's first and last entry, its first after each pause, and its last before a start.
 
-    Nothing else tells that a simulated process goes on, or how long one ran whose end nobody saw; and the pause may be
-    of an earlier block, and the start of a later one.
+    No other entry shows that a simulated process resumed, or how long a process ran if its end was not seen.  The pause
+    may be in an earlier block, and the start in a later one.
     """
     nodes = [entry.node for entry in entries]
     lasts = dict(zip(nodes, range(len(nodes)), strict=True))
@@ -272,7 +271,10 @@ def _words(entries: Sequence[Any]) -> set[int]:
 
 
 def is_pause(fault: Any) -> bool:
-    """Is an injected fault the pause of a simulated process?  A cluster's host tells of those of its own."""
+    """Return whether an injected fault is the pause of a simulated process.
+
+    The host of a real cluster reports pauses in another event.
+    """
     return bool(fault.kind == "pause" and fault.source == fault.target)
 
 

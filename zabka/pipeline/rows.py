@@ -78,7 +78,7 @@ class Journal:
         return made[0]
 
     def in_order(self, frame: DataFrame, order: Sequence[str]) -> DataFrame:
-        """The frame's rows in an order that begins with `run`: on one machine, each run's rows in one share."""
+        """Return the rows in an order that begins with `run`: on one machine, each run's rows in one partition."""
         return frame.sortWithinPartitions(*order) if self._in_memory else frame.orderBy(*order)
 
     def _laid(self, source: DataFrame) -> DataFrame:

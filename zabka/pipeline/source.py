@@ -27,7 +27,10 @@ from zabka.pipeline.runs import journal_files, without_copies
 
 
 def _end(path: Path) -> int:
-    """How far a file can be read; one that cannot be opened gets a share of its own, which says why."""
+    """Return how far a file can be read.
+
+    A file that cannot be opened gets a share of its own, which reports the reason.
+    """
     try:
         return complete_bytes(path)
     except FileNotFoundError:

@@ -61,7 +61,7 @@ class Status(msgspec.Struct, kw_only=True):
 
 
 class Progress(msgspec.Struct, kw_only=True):
-    """What Spark says of the query (`_progress.json`): there while the stream runs, and old where it was killed."""
+    """Spark's status of the query (`_progress.json`): updated while the stream runs, and outdated after a kill."""
 
     seen_us: int
     message: str

@@ -53,9 +53,9 @@ def _leader_writes(journal: Journal) -> DataFrame:
 
 
 def _deletions(journal: Journal) -> DataFrame:
-    """When topics were deleted: run, topic, deleted_us, and after_zxid, the last write that its controller told before.
+    """The deletions of topics: run, topic, deleted_us, after_zxid (the last write that the controller reported before).
 
-    The event has no zxid of its own.  Its controller began to reign, or made the topic, before it deleted it.
+    The event has no zxid of its own.  Its controller was elected, or created the topic, before it deleted it.
     """
     told = timed(
         journal, ["controller_elected", "leader_elected", "isr_changed", "topic_deleted"],
@@ -134,10 +134,11 @@ def _proposals(journal: Journal) -> DataFrame:
 
 
 def isr_changes(journal: Journal) -> DataFrame:
-    """How each ISR changed: run, topic, partition, life, at_us, isr_before, isr, removed, added, cause, evidence, zxid.
+    """The changes of each ISR, one row for each write that changed the set of the ISR.
 
-    One row for each write that made the ISR another set than the write before it.  The evidence is where the followers
-    stood when their leader decided about them: in the event itself, or in the proposal that led to it.
+    Columns: run, topic, partition, life, at_us, isr_before, isr, removed, added, cause, evidence, zxid.  The evidence
+    is the positions of the followers when their leader decided about them: in the event itself, or in the proposal that
+    led to it.
     """
     in_order = Window.partitionBy(*LIFE).orderBy("zxid", "partition_epoch")
     before = f.coalesce(f.lag("isr").over(in_order), f.array().cast(INTS))

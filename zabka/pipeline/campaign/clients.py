@@ -1,4 +1,4 @@
-"""What clients saw: answers, waiting times, and reads that were older than an acknowledged record."""
+"""The clients' view: answers, waiting times, and reads that were older than an acknowledged record."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
 """When a campaign has its answer: a sequential rule whose error rate does not grow with the number of looks.
 
-At every look each setting is compared with the baseline.
+At every look each setting is compared with the baseline.  It is *different* if the paired sign-flip test's p-value is
+at most (1 - confidence) / (looks x comparisons).  By Bonferroni's inequality the chance of a false "different", in any
+comparison and at any look, stays below 1 - confidence.
 
-- It is *different* if the paired sign-flip test's p-value is at most (1 - confidence) / (looks x comparisons).  By
-  Bonferroni's inequality the chance that any comparison is called different at any look, although none is, stays below
-  1 - confidence, whatever was seen before.
-- It is *equal* if the whole interval of the difference, at that same level, lies within `equal_within`, and there were
-  enough seeds to see an effect on one in ten of them.  An interval does not cover unseen cases: if all differences in
-  eight seeds are 0, its width is 0.
+It is *equal* if the whole interval of the difference, at that same level, lies within `equal_within`, and there were
+enough seeds to see an effect on one in ten of them.  An interval does not cover unseen cases: if all differences in
+eight seeds are 0, its width is 0.
 
 When each comparison is different or equal, further seeds cannot change the answer, and the campaign ends.
 """

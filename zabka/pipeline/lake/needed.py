@@ -105,7 +105,10 @@ class Needed:
         self._pauses = pa.concat_tables([self._pauses, pa.Table.from_pylist(found, _PAUSE)])
 
     def _words(self, told: pa.Table, starts: pa.Table) -> pa.Table:
-        """Of lines that no table needs: of each node the first after a pause of it, and the last before a start."""
+        """Return the first line of each node after a pause of it, and its last line before a start.
+
+        Only lines that no table needs count.
+        """
         later = told.select([*_NODE, "mono_us"]).join(self._pauses, _NODE, join_type="inner")
         later = later.filter(pc.field("mono_us") > pc.field("since"))
         first = _chosen(later, "since", "mono_us", "min")

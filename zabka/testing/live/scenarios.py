@@ -1,8 +1,7 @@
 """Plays scripts of the outage library over real processes: `zabka scenarios run NAME --live`.
 
-The scripts are those that are simulated; what takes virtual time there takes that long here.  A step that needs more
-than real processes let one do (to cut a machine's power, to choose when a disk answers) is refused before anything is
-started.
+The scripts are the simulated ones; what takes virtual time there takes real time here.  A script with a step that real
+processes cannot do (to cut a machine's power, to choose when a disk answers) is refused before anything is started.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from zabka.testing.live.start import start_live, stop_live
 RECOVERY_S = 90.0
 SHOWN_MAX = 12
 AUDITED = ("Isr", "StrongIsr", "OnlyTheLivingJoin", "min.insync.replicas")
-"""Of `zabka.simulation.judges.replication_audit`."""
+"""The invariants of `zabka.simulation.judges.replication_audit`."""
 
 
 # -- steps -------------------------------------------------------------------------------------------------------------
@@ -222,7 +221,7 @@ def _ignore(_: object) -> None:
 
 
 def play_step(stage: LiveStage, step: AnyWorldStep) -> None:
-    """Take one step.  Raises StepFailed."""
+    """Run one step.  Raises StepFailed."""
     try:
         _PLAYED[type(step)](stage, step)
     except ClusterFailed as failed:
@@ -233,7 +232,7 @@ class LivePlayer:
     """Plays scenarios over real processes, each on a cluster of its own."""
 
     def unplayable(self, scenario: AnyScenario) -> str | None:
-        """Why it cannot be played there; None where it can."""
+        """Return why the scenario cannot be played there, or None if it can."""
         if isinstance(scenario, WorldScenario) and scenario.shows in AUDITED:
             return f"what it shows ({scenario.shows}) is seen only by looking into every broker's disk and memory"
         if not isinstance(scenario, WorldScenario):
@@ -247,7 +246,7 @@ class LivePlayer:
         return None
 
     def play(self, scenario: AnyScenario) -> Verdict:
-        """Play it to its verdict, as it is; where it has a bug to show, also with that, on another cluster."""
+        """Play the scenario to its verdict; if it has an injected bug to show, also with that, on another cluster."""
         assert isinstance(scenario, WorldScenario), "asked before"
         verdict = _play(scenario, with_bug=False)
         if scenario.shows:
@@ -259,7 +258,7 @@ class LivePlayer:
 
 
 def _own_times() -> dict[str, str]:
-    """The simulated world's, which the scripts' waits are made for."""
+    """Return the timeouts of the simulated world, which the scripts' waits are made for."""
     world = WorldSettings()
     return {
         "zookeeper.session.timeout.ms": str(world.session_timeout_ms),
@@ -297,7 +296,7 @@ def _play(scenario: WorldScenario, with_bug: bool) -> Verdict:
 
 
 def play_script(stage: LiveStage, scenario: WorldScenario, with_bug: bool) -> list[str]:
-    """Play a script on a cluster that is there; what went wrong, until after everything was healed."""
+    """Play a script on an existing cluster; return the problems, up to and including the recovery."""
     for number, step in enumerate(scenario.steps, start=1):
         try:
             play_step(stage, step)
@@ -311,7 +310,7 @@ def play_script(stage: LiveStage, scenario: WorldScenario, with_bug: bool) -> li
 
 
 def _recover_ensemble(stage: LiveStage) -> list[str]:
-    """With all faults gone the ensemble must serve, and commit."""
+    """Check that the ensemble serves and commits after all faults have ended."""
     stage.heal(None)
     try:
         for peer in stage.cluster.peers.values():
