@@ -1,4 +1,4 @@
-"""What Kafka's messages are called (ApiKeys.java), and what each is about."""
+"""The names of Kafka's messages (ApiKeys.java), and the subject of each message."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _FACTS = (
 
 @cache
 def api_name(api_key: int) -> str:
-    """Kafka's name of an API, such as `LeaderAndIsr`."""
+    """Return Kafka's name of an API, such as `LeaderAndIsr`."""
     return "".join(word.capitalize() for word in ApiKey(api_key).name.split("_"))
 
 
 def request_content(request: KafkaMessage) -> Content:
-    """A request: its class, name and subject.  A Fetch of a follower is a `fetch`, one of a consumer is `data`."""
+    """Return the class, name and subject of a request.  A follower's Fetch is a `fetch`, a consumer's is `data`."""
     api_key = api_key_of(request)
     return Content(_request_class(api_key, request), api_name(api_key), _subject(request, _request_word))
 
@@ -55,7 +55,7 @@ def _request_class(api_key: int, request: KafkaMessage) -> str:
 
 
 def response_content(response: KafkaMessage, asked: str) -> Content:
-    """The answer to a request of that class."""
+    """Return the content of an answer to a request of that class."""
     return Content(asked, api_name(api_key_of(response)) + ANSWER, _subject(response, _error_word))
 
 
@@ -84,7 +84,7 @@ def _first(message: Any, names: tuple[str, ...]) -> Any:
 
 
 def _topic_name(topic: Any) -> str:
-    """Its name, or the beginning of its id, where the message knows no more."""
+    """Return the topic's name, or the beginning of its id if the message has no name."""
     name = _first(topic, _TOPIC_NAMES)
     return name if isinstance(name, str) else f"topic {str(name)[:8]}"
 
@@ -102,7 +102,7 @@ def _partitions(message: KafkaMessage) -> Iterator[tuple[str, Any]]:
 
 
 def _request_word(row: Any) -> str:
-    """What a request says of a partition: who leads it from which epoch, with which ISR; or from where it is read."""
+    """Return a request's data on a partition: its leader, epoch and ISR, or its fetch offset."""
     leader = getattr(row, "leader", None)
     if leader is not None:
         isr = ",".join(map(str, row.isr))

@@ -149,7 +149,10 @@ def _elected(journal: Journal) -> DataFrame:
 
 
 def _first_reports(journal: Journal, kind: str, *keys: str) -> DataFrame:
-    """When each peer first told of a session's creation or end; what it replays after a restart it tells again."""
+    """The first report of a session's creation or end by each peer.
+
+    After a restart a peer reports the events that it replays again.
+    """
     told = timed(journal, [kind], session_id=LongType(), zxid=LongType(), ephemerals=STRINGS, caused_by=StringType())
     if kind == "session_closed":
         told = told.where(f.array_contains("ephemerals", "/controller"))

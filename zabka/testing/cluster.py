@@ -31,7 +31,7 @@ class ClusterFailed(AssertionError):
 
 
 class Believes(msgspec.Struct, frozen=True):
-    """The controller that a broker believes in, by its own last report."""
+    """The controller according to a broker, by its own last report."""
 
     controller_id: int
     controller_epoch: int
@@ -74,8 +74,11 @@ class WorkloadCounts(msgspec.Struct, frozen=True):
 
 
 class ConsumerCounts(msgspec.Struct, frozen=True):
-    """How a consumer stands: records new to its group, records that the group had read before, records that came behind
-    a later one, how far it is behind, and its partitions now."""
+    """The counts of a consumer.
+
+    They are records new to its group, records that the group had read before, records that came after a later one, and
+    its lag.  `partitions` are its current partitions.
+    """
 
     consumed: int
     duplicates: int
@@ -142,7 +145,7 @@ class Broker(Node, Protocol):
 
     @property
     def believes(self) -> Believes:
-        """The controller that it believes in, by its own last report."""
+        """The controller according to this broker, by its own last report."""
         ...
 
 

@@ -67,5 +67,5 @@ def _time(entry: Entry) -> str:
 
 
 def _printable(said: str) -> str:
-    """A journal holds strangers' words, such as client ids: none of them may speak to the terminal."""
+    """Escape control characters: text of clients in a journal, such as client ids, must not control the terminal."""
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in said)

@@ -1,4 +1,4 @@
-"""A workload that consumes: one member of a group, of the present kind or the old one, and counts of what it gets."""
+"""A workload that consumes: one member of a group, of the current kind or the old one, and counts of its records."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ PROGRESS_PERIOD_MS = 1_000
 
 
 class GroupProgress:
-    """How far a group has come, over all of its members here: what tells a new record from one read again."""
+    """How far a group has read, over all of its members here: it distinguishes new records from repeated ones."""
 
     def __init__(self) -> None:
         self._next: dict[TopicPartition, int] = {}
 
     def record_read(self, topic_partition: TopicPartition, offset: int) -> bool:
-        """One record was read; is it new to the group?"""
+        """Note that a record was read; return whether it is new to the group."""
         if offset < self._next.get(topic_partition, 0):
             return False
         self._next[topic_partition] = offset + 1
@@ -29,8 +29,11 @@ class GroupProgress:
 
 
 class ConsumerCounts(NamedTuple):
-    """What a consumer has read: records new to its group, those that the group had read before (after a rebalance that
-    a fault began, from the last commit on), and those that came behind a later one of the same assignment."""
+    """The counts of a consumer.
+
+    `duplicates` are records that the group had read before (after a rebalance that a fault caused, from the last commit
+    on), and `out_of_order` those that came after a later one of the same assignment.
+    """
 
     consumed: int
     duplicates: int
@@ -53,8 +56,8 @@ class Reader(Protocol):
 class ConsumerWorkload:
     """Consumes a topic as a member of a group.
 
-    `start()` begins, `await stop()` commits and leaves the group, `close()` drops it all.  `make_reader` is handed the
-    function that takes records.
+    `start()` begins, `await stop()` commits and leaves the group, `close()` drops it all.  `make_reader` gets the
+    function that receives records.
     """
 
     def __init__(
@@ -87,18 +90,18 @@ class ConsumerWorkload:
         self._telling = self._runtime.spawn(self._tell(), f"workload {self.workload_id}: tell")
 
     async def stop(self) -> None:
-        """Read no more; commit and leave."""
+        """Stop reading; commit and leave."""
         await self._reader.stop()
 
     def close(self) -> None:
-        """End everything where it stands."""
+        """Stop everything immediately."""
         self._reader.close()
         if self._telling is not None:
             self._telling.cancel()
         self._tell_once()
 
     def counts(self) -> ConsumerCounts:
-        """How it stands now."""
+        """Return the current counts."""
         status = self._reader.status()
         partitions = tuple(sorted(topic_partition.partition for topic_partition in status.partitions))
         return ConsumerCounts(

@@ -176,7 +176,7 @@ class LiveCluster(HttpApi):
         self.until(lambda: self.get("/readyz"), timeout_s, "readiness")
 
     def heal(self) -> None:
-        """Start what is down, resume what is paused, remove every fault, delete workloads; wait until it is ready."""
+        """Start nodes that are down, resume paused ones, remove faults, delete workloads; wait for readiness."""
         self.faults.heal()
         for workload in self.get("/api/v1/workloads"):
             if workload["state"] == "running":

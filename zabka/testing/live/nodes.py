@@ -93,7 +93,7 @@ class Broker(Node):
 
     @property
     def believes(self) -> Believes:
-        """The controller that it believes in, by its own last report."""
+        """The controller according to this broker, by its own last report."""
         said = self.describe()["believes"]
         return Believes(said["controller_id"], said["controller_epoch"])
 

@@ -33,7 +33,7 @@ SLOWER = 3
 
 
 class LiveStage:
-    """A live cluster under a script: its nodes by the script's names, clients on a loop in a thread of their own."""
+    """A live cluster under a script: its nodes by the script's names, and clients on an event loop in a thread."""
 
     def __init__(self, cluster: LiveCluster, with_bug: bool, acks: int, *, pace: float = 1.0) -> None:
         """`pace` is the ratio of real to simulated time for everything that waits for a timeout."""

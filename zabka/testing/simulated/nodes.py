@@ -111,7 +111,7 @@ class SimBroker(_SimNode):
 
     @property
     def believes(self) -> Believes:
-        """The controller that it believes in."""
+        """The controller according to this broker."""
         said = self._host.world.record.state.broker(self.id)
         return Believes(said.believed_controller_id, said.believed_controller_epoch)
 
