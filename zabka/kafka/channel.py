@@ -151,7 +151,7 @@ class _Connection(asyncio.Protocol):
                 call.answer.set_exception(broken(f"broker {self._to.broker_id}: {reason}"))
 
     def _timed_out(self, answer: asyncio.Future[KafkaMessage]) -> None:
-        # As in Kafka's clients: responses after one that timed out cannot be awaited either.
+        # As in Kafka's clients: the responses that come after an overdue response cannot be awaited either.
         if not answer.done():
             self.close("no answer in time")
 

@@ -118,7 +118,7 @@ def _newest_of(data: bytes, at: int, count: int) -> int | None:
 
 
 def _places(data: bytes, at: int) -> tuple[int, int, int, int]:
-    """Where a record has its time, its offset, and the lengths of its key and value; each has one byte or two."""
+    """Return the positions of a record's time, offset, key length and value length, each of one or two bytes."""
     time_at = at + (2 if data[at] < 0x80 else 3)
     offset_at = time_at + (1 if data[time_at] < 0x80 else 2)
     key_at = offset_at + (1 if data[offset_at] < 0x80 else 2)
@@ -129,8 +129,11 @@ def _places(data: bytes, at: int) -> tuple[int, int, int, int]:
 
 
 def _alike(data: bytes, start: int, end: int, most: int) -> tuple[int, int]:
-    """(how many records after the one from `start` to `end` have its lengths in the same places, the highest time in
-    them before zigzag); nothing is done record by record, for every place is looked at through all of them."""
+    """Return how many of the next records have the same lengths at the same places, and their highest time.
+
+    The time is before zigzag decoding.  The comparison is not done record by record: each position is compared in all
+    records at once.
+    """
     time_at, offset_at, key_at, value_at = _places(data, start)
     stride = end - start
     run = min(most, len(data) // stride)

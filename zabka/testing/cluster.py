@@ -314,7 +314,7 @@ class Cluster(Protocol):
         ...
 
     def events(self, *types: str, after_us: int | None = None) -> list[Happening]:
-        """The journal since the test began, or after a moment of `now_us`; only these types, if any are named."""
+        """Return the events since the test began, or after a moment of `now_us`; given types, only those types."""
         ...
 
     def elect(self, kind: str, topic: str, partition: int = 0) -> str | None:

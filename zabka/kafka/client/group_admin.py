@@ -154,7 +154,7 @@ class GroupAdmin:
     async def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> tuple[ErrorCode, dict[TopicPartition, ErrorCode]]:
-        """Remove offsets; the error for all, and each partition's."""
+        """Delete offsets; return the error for all, and each partition's."""
         topics = [
             {
                 "name": topic,

@@ -160,7 +160,7 @@ class GroupMember:
 
     @property
     def misses_topics(self) -> bool:
-        """Was there a topic of which this leader found no partition?  Perhaps the broker it asked had just started."""
+        """Whether this leader found no partition of some topic, perhaps because the asked broker had just started."""
         return not all(self._shared_out.values())
 
     async def topics_grew(self) -> bool:

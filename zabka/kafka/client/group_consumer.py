@@ -206,7 +206,10 @@ class GroupConsumer:
         return True
 
     async def _reset(self, topic_partition: TopicPartition, position: int) -> int:
-        """The position is outside the log: go on at its beginning, or at its end where that was cut off."""
+        """Return the new position if the old one is outside the log.
+
+        It is the log's beginning, or its end if the log was truncated.
+        """
         start = await self._client.list_offset(topic_partition, EARLIEST, timeout_ms=ATTEMPT_MS_MAX)
         if position < start:
             return start

@@ -134,7 +134,11 @@ class HistoryConsumer:
         is_final: Callable[[], bool],
         is_end: Callable[[TopicPartition, int], bool],
     ) -> None:
-        """`is_final`: has the last record been sent?  `is_end`: is there nothing in the partition from an offset on?"""
+        """Set up a consumer that stops at the end.
+
+        `is_final` returns whether the last record was sent, `is_end` whether a partition has no record from an offset
+        on.
+        """
         self.done = False
         self._client = client
         self._runtime = runtime

@@ -60,10 +60,10 @@ class PartitionLedger:
         self._forget_oldest()
 
     def read_back(self, records: Iterable[tuple[int, int]], next_offset: int, from_offset: int | None = None) -> None:
-        """A consumer found these (offset, number) and read on to `next_offset`; number -1 is somebody else's record.
+        """Note that a consumer found these (offset, number) and read on to `next_offset`; -1 marks a foreign record.
 
-        It read from `from_offset` on, by default from `position`, which may have gone back while it was reading: what
-        lies between was not looked at, so that nothing is said of it and `position` stays.
+        It read from `from_offset` on, by default from `position`, which may have been lowered while it was reading.
+        The offsets in between were not read, so they are not checked, and `position` stays.
         """
         found = dict(records)
         begun = self.position if from_offset is None else from_offset

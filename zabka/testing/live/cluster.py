@@ -79,7 +79,7 @@ class LiveCluster(HttpApi):
         return dict([e for e in self.events("node_started", after_us=-1) if e["node"] == node][-1]["config"])
 
     def events(self, *types: str, after_us: int | None = None) -> list[Happening]:
-        """The journal since the test began, or after a moment of `now_us`; only these types, if any are named."""
+        """Return the events since the test began, or after a moment of `now_us`; given types, only those types."""
         after_seq, since_us = self._began if after_us is None else (0, after_us)
         return [
             event
