@@ -1,4 +1,4 @@
-"""`zabka campaign …`: settings times seeds in the simulated world, and what comes of it."""
+"""`zabka campaign …`: settings times seeds in the simulated world, and their results."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ Master = Annotated[str, typer.Option(help="Any Spark master, such as local[2] or
 
 
 class _Rate(ProgressColumn):
-    """Runs a second."""
+    """Runs per second."""
 
     def render(self, task: Task) -> Text:
-        """What was done of late, or nothing yet."""
+        """Return the recent speed, or an empty text."""
         return Text("" if not task.speed else f"{task.speed:.2f} runs/s")
 
 

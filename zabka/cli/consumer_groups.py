@@ -26,7 +26,7 @@ _FLAGS = ("to-earliest", "to-latest", "to-current")
 
 
 def main(arguments: list[str]) -> int:
-    """Run the tool; the exit code: as Kafka's, 0 also where a group could not be found or changed."""
+    """Run the tool; return the exit code: as in Kafka, 0 even if a group could not be found or changed."""
     made = parser("consumer-groups", "List, describe, reset or delete consumer groups.")
     what = made.add_mutually_exclusive_group(required=True)
     for name in ("list", "describe", "delete", "reset-offsets", "delete-offsets"):
@@ -73,7 +73,7 @@ def _check_options(made: argparse.ArgumentParser, options: argparse.Namespace) -
         if options.dry_run and options.execute:
             made.error("Option [reset-offsets] only accepts one of [execute] and [dry-run]")
     if options.delete_offsets and not (options.topic and options.group):
-        # There, too, --all-groups is nothing that offsets are deleted of.
+        # As in Kafka, --all-groups does not work with --delete-offsets.
         made.error("Option [delete-offsets] takes the following options: [group], [topic]")
 
 
@@ -82,7 +82,7 @@ def _print_failure(reason: Exception) -> None:
 
 
 def error(text: str) -> None:
-    """As Kafka's tool tells of trouble: on standard output."""
+    """Print an error as Kafka's tool does: on standard output."""
     say(f"\nError: {text}")
 
 
@@ -130,7 +130,7 @@ async def _describe(asked: _Asked) -> None:
 
 
 def _shown(group: GroupInfo, rows: int) -> bool:
-    """Say what is special about a group; is there anything to show of it?"""
+    """Print the special state of a group; return whether there is anything to show."""
     if group.state == "Dead":
         error(f"Consumer group '{group.group_id}' does not exist.")
         return False
@@ -253,7 +253,7 @@ def _show_plans(plans: Mapping[str, Mapping[TopicPartition, int]]) -> None:
 
 
 async def _scope(asked: _Asked) -> list[TopicPartition]:
-    """The partitions that --topic names.  Raises CommandFailed."""
+    """Return the partitions that --topic names.  Raises CommandFailed."""
     found = []
     for text in asked.options.topic:
         topic, colon, numbers = text.partition(":")
@@ -270,7 +270,7 @@ async def _scope(asked: _Asked) -> list[TopicPartition]:
 
 
 async def _existing(asked: _Asked) -> list[TopicPartition]:
-    """The partitions that --topic names.  Raises CommandFailed where one does not exist."""
+    """Return the partitions that --topic names.  Raises CommandFailed if one does not exist."""
     found = await _scope(asked)
     missing = [str(partition) for partition in found if asked.client.partition(partition) is None]
     if missing:
@@ -307,7 +307,7 @@ async def _target(asked: _Asked, partition: TopicPartition, committed: Mapping[T
 
 
 def _moved(partition: TopicPartition, wanted: int, how: str, bound: int) -> int:
-    """Say on standard error that an offset cannot be; the one that is taken instead."""
+    """Report on standard error that an offset is out of range; return the offset used instead."""
     print(  # noqa: T201
         f"New offset ({wanted}) is {how} offset for topic partition {partition}. Value will be set to {bound}",
         file=sys.stderr,
@@ -316,7 +316,7 @@ def _moved(partition: TopicPartition, wanted: int, how: str, bound: int) -> int:
 
 
 def at(text: str) -> int:
-    """--to-datetime in milliseconds; UTC where it names no zone.  Raises CommandFailed."""
+    """Return --to-datetime in milliseconds; UTC if it names no zone.  Raises CommandFailed."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -325,7 +325,7 @@ def at(text: str) -> int:
 
 
 def since(text: str) -> int:
-    """--by-duration (ISO 8601, PnDTnHnMnS) before now, in milliseconds.  Raises CommandFailed."""
+    """Return now minus --by-duration (ISO 8601, PnDTnHnMnS), in milliseconds.  Raises CommandFailed."""
     found = re.fullmatch(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", text, re.IGNORECASE)
     if found is None or not any(found.groups()):
         raise CommandFailed(f"{text} is not a duration such as P1DT2H30M")

@@ -22,8 +22,10 @@ LINE_EVERY_S = 10.0
 
 
 def explore(bounds: Bounds, out: Path | None) -> int:
-    """Search, and say what was visited; 0 when nothing was found, 1 with a shortest counter-example, 130 after
-    Ctrl-C."""
+    """Search, and print what was visited; return the exit code.
+
+    It is 0 if nothing was found, 1 with a shortest counter-example, 130 after Ctrl-C.
+    """
     from zabka.simulation.scenarios.scenario import write_scenario
     from zabka.simulation.search.explore import explore as search
     from zabka.simulation.search.transcript import transcript
@@ -50,7 +52,7 @@ def explore(bounds: Bounds, out: Path | None) -> int:
         found = search(bounds, progress)
     sys.stdout.write(scope_text(bounds) + "\n" + extent_text(found) + "\n")
     if not found.problems:
-        # 0 says that everything held that was to be visited.
+        # 0 means that every invariant held in all states to visit.
         return 0 if found.exhausted or found.states >= bounds.states_max else INTERRUPTED
     told = "\n".join(transcript(bounds.peers, found.steps))
     sys.stdout.write(told + "\n")
@@ -64,7 +66,7 @@ def explore(bounds: Bounds, out: Path | None) -> int:
 
 
 def scope_text(bounds: Bounds) -> str:
-    """The scope, exactly."""
+    """Return the exact scope as text."""
     left = bounds.allowance()
     begin = "power-on" if bounds.begin == "power-on" else "an established leader"
     parts = [
@@ -76,7 +78,7 @@ def scope_text(bounds: Bounds) -> str:
 
 
 def extent_text(found: Exploration) -> str:
-    """What was covered."""
+    """Return what was covered as text."""
     counts = (
         f"{found.states:,} states, {found.transitions:,} transitions, {found.depth} steps deep, "
         f"{found.settled:,} at rest, {found.cut:,} elections beyond the scope; "

@@ -1,4 +1,4 @@
-"""What `zabka scenarios` does: lists the outage library, and plays its scripts."""
+"""The implementation of `zabka scenarios`: list the outage library, and play its scripts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _refuse(reason: str) -> int:
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """How scenarios are to be played: another seed than their own, settings over theirs; and what is to be told."""
+    """How to play scenarios (a seed and settings that replace their own), and what to print."""
 
     seed: int | None = None
     settings: tuple[str, ...] = ()
@@ -43,20 +43,22 @@ AS_THEY_ARE = Wanted()
 
 
 class Player(Protocol):
-    """Plays scenarios somewhere else than in the simulated world."""
+    """Plays scenarios outside the simulated world."""
 
     def unplayable(self, scenario: AnyScenario) -> str | None:
-        """Why it cannot be played there; None where it can."""
+        """Return why the scenario cannot be played there, or None if it can."""
         ...
 
     def play(self, scenario: AnyScenario) -> Verdict:
-        """Play it to its verdict."""
+        """Play the scenario to its verdict."""
         ...
 
 
 def list_all(as_json: bool, elsewhere: Player, running: Callable[[AnyScenario], str | None]) -> int:
-    """Every scenario, one a line, and whether it can be played elsewhere, too; `running` says why not on a cluster that
-    runs already."""
+    """List every scenario, one per line, and whether it can also be played elsewhere.
+
+    `running` returns why a scenario cannot be played on a running cluster.
+    """
     if as_json:
         found = [description(each, elsewhere.unplayable(each), running(each)) for each in LIBRARY.values()]
         sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
@@ -71,7 +73,7 @@ def list_all(as_json: bool, elsewhere: Player, running: Callable[[AnyScenario], 
 
 
 def _found(name: str) -> AnyScenario:
-    """A scenario of the library, or of a file.  Raises ValueError with the reason."""
+    """Return a scenario of the library, or of a file.  Raises ValueError with the reason."""
     if name in LIBRARY:
         return LIBRARY[name]
     if name.endswith(".json"):
@@ -94,8 +96,7 @@ class _Simulated:
 
 
 class _Tapped(_Simulated):
-    """Plays in simulated worlds, and keeps what was said in that which `--out` tells of: the outage, if there is
-    one."""
+    """Plays in simulated worlds, and keeps the messages of the run that `--out` writes: the outage, if there is one."""
 
     def __init__(self) -> None:
         self.taps: list[MessageTap] = []
@@ -111,7 +112,7 @@ class _Tapped(_Simulated):
 
 
 class _WithEverything(_Simulated):
-    """Plays in simulated worlds, and keeps what was said in each, with the bug and without."""
+    """Plays in simulated worlds, and keeps the messages of each, with the bug and without."""
 
     def __init__(self) -> None:
         self.taps: dict[str, tuple[MessageTap, MessageTap]] = {}
@@ -123,7 +124,7 @@ class _WithEverything(_Simulated):
         return play(scenario, *taps)
 
     def write(self, verdicts: list[Verdict], directory: Path) -> None:
-        """Each play's journal in a file of its own, and what was said in another."""
+        """Write each play's journal to a file, and its messages to another."""
         for verdict in verdicts:
             taps = self.taps.get(verdict.name, (None, None))
             for name, played, tap in (
@@ -136,8 +137,10 @@ class _WithEverything(_Simulated):
 
 
 def run(names: list[str], player: Player | None, wanted: Wanted = AS_THEY_ARE) -> int:
-    """Play scenarios, in the simulated world unless another player is given; 0 when each verdict is the expected one, 1
-    otherwise, 2 for what makes no sense."""
+    """Play scenarios, in the simulated world unless another player is given; return the exit code.
+
+    It is 0 if each verdict is the expected one, 1 otherwise, 2 for invalid arguments.
+    """
     tapped = _Tapped() if wanted.messages is not None else None
     everything = _WithEverything() if wanted.journals is not None else None
     there = player or tapped or everything or _Simulated()
@@ -168,7 +171,7 @@ def run(names: list[str], player: Player | None, wanted: Wanted = AS_THEY_ARE) -
             _print_results(scenario, verdict, again, with_story=wanted.with_story)
     try:
         if wanted.out is not None:
-            # Where there is an outage to see, it is that.
+            # If there is an outage to see, its run is written.
             _write_lines(wanted.out, ((verdict.shown or verdict).lines() for verdict in verdicts))
         if wanted.messages is not None and tapped is not None:
             _write_lines(wanted.messages, (tap.lines() for tap in tapped.taps))
@@ -186,7 +189,7 @@ def run(names: list[str], player: Player | None, wanted: Wanted = AS_THEY_ARE) -
 
 
 def _check_outputs(wanted: Wanted) -> None:
-    """Raise OSError, or OneForTwo, where what is played could not be written."""
+    """Raise OSError, or OneForTwo, if the output could not be written."""
     check_two_outputs(wanted.out, wanted.messages)
     if wanted.journals is not None:
         wanted.journals.mkdir(parents=True, exist_ok=True)
@@ -209,7 +212,7 @@ def _print_results(scenario: AnyScenario, verdict: Verdict, again: str, *, with_
 
 
 def _tell_outage(scenario: AnyScenario, verdict: Verdict) -> None:
-    """What the same script comes to with the bug in."""
+    """Print the result of the same script with the bug."""
     if verdict.shown is not None and isinstance(scenario, WorldScenario):
         switched = " ".join(f"{key}={value}" for key, value in scenario.bug.items()) or "operator action"
         sys.stdout.write(f"  with {switched}:\n")

@@ -54,11 +54,11 @@ Master = Annotated[str, typer.Option(help="Any Spark master, such as local[2] or
 
 
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/")
-"""As `Path` leaves it: with one of its slashes."""
+"""Also matches a URI after `Path` has removed one of its slashes."""
 
 
 def _place(text: str) -> Place:
-    """Where journals are read from.  Ends the command where that is nowhere."""
+    """Return where journals are read from.  Ends the command if the text is not valid."""
     from zabka.pipeline.places import place_of
 
     if text.startswith("sc:"):
@@ -70,7 +70,7 @@ def _place(text: str) -> Place:
 
 
 def _local(option: str, path: Path) -> Path:
-    """The path from the root, so that it means the same to every task.  Ends the command where it is a URI."""
+    """Return the absolute path, so that it means the same to every task.  Ends the command for a URI."""
     if (uri := _URI.match(str(path))) is not None:
         raise _refused(
             f"{option} is a URI ({uri['scheme']}://…): tables change by the renaming of links, which need a directory. "
@@ -85,7 +85,7 @@ def _refused(reason: str) -> typer.Exit:
 
 
 def _target(out: Path | None, data: Place, name: str) -> Path:
-    """Where tables go: as told, below the directory of journals, or beside a single journal."""
+    """Return the directory of tables: as given, below the directory of journals, or next to a single journal."""
     if out is not None:
         return _local("--out", out)
     if not isinstance(data, Path):
@@ -94,7 +94,7 @@ def _target(out: Path | None, data: Place, name: str) -> Path:
 
 
 def _session(master: str, ui_port: int, directory: Path) -> SparkSession:
-    """A session of that master.  Ends the command, with the reason, where there can be none."""
+    """Return a session of that master.  Ends the command, with the reason, if there is none."""
     from zabka.pipeline.packed import NotPacked
     from zabka.pipeline.session import NoSpark, open_session
 
@@ -108,7 +108,7 @@ def _session(master: str, ui_port: int, directory: Path) -> SparkSession:
 
 @contextmanager
 def _answered() -> Iterator[None]:
-    """What a job cannot do is said in a sentence, and ends the command."""
+    """Print the reason of a job's failure in a sentence, and end the command."""
     from zabka.pipeline import stream as job
     from zabka.pipeline import versions
     from zabka.pipeline.session import FAILURES, first_line, was_interrupted
@@ -202,7 +202,7 @@ def stream(
                 while not query.awaitTermination(1) and not asked.is_set():
                     job.note_progress(query, lake)
                     if while_up and isinstance(place, Path) and not _is_up(place):
-                        # Its last words came since the last look; others may go on writing.
+                        # Its last lines came since the last check; other files may still grow.
                         job.stop_query(query)
                         query, while_up = job.start(spark, place, lake, follow=False, done=_say), False
             if asked.is_set():
@@ -215,7 +215,7 @@ def stream(
 
 @contextmanager
 def _asked_to_end() -> Iterator[Event]:
-    """Set by Ctrl-C and SIGTERM, which in the midst of a call to Java would break off that call."""
+    """Return an event that Ctrl-C and SIGTERM set; otherwise they would interrupt a call to Java."""
     asked = Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for number, handler in before.items():
@@ -377,7 +377,7 @@ def audit(
 
     place = _place(data)
     with _answered():
-        # What a lake's audit finds lands in that lake.
+        # The audit of a lake is written to that lake.
         target = _target(out, place, "." if isinstance(place, Path) and (place / COMMITS).is_dir() else "analytics")
     if (connect := no_connect(master)) is not None:
         raise _refused(connect)
@@ -385,7 +385,7 @@ def audit(
 
 
 def main(arguments: list[str]) -> int:
-    """Run one of the jobs; the exit code."""
+    """Run one of the jobs; return the exit code."""
     try:
         if "--help" not in arguments:
             require("spark", "the Spark jobs are")

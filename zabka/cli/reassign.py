@@ -55,7 +55,7 @@ RACKS_INCOMPLETE = (
     "without rack information."
 )
 UNKNOWN = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException"
-"""Kafka's tool tells this one failure by the name of its class."""
+"""The one error that Kafka's tool prints with the name of its class."""
 
 PLAN, TOPICS, BROKERS = "reassignment-json-file", "topics-to-move-json-file", "broker-list"
 THROTTLE, LOG_DIR_THROTTLE, TIMEOUT = "throttle", "replica-alter-log-dirs-throttle", "timeout"
@@ -67,13 +67,13 @@ ACTIONS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     "cancel": ((PLAN,), (PRESERVE, TIMEOUT)),
     "list": ((), ()),
 }
-"""What each action needs, and what else it takes."""
+"""The required and the optional options of each action."""
 NO_RATE = -1
 MOVES_TIMEOUT_MS = 10_000
 
 
 def main(arguments: list[str]) -> int:
-    """Run the tool; the exit code."""
+    """Run the tool; return the exit code."""
     made = parser("reassign", "Move partitions between brokers, and between their log directories.")
     what = made.add_mutually_exclusive_group(required=True)
     for name in ACTIONS:
@@ -96,7 +96,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _check(made: argparse.ArgumentParser, action: str, options: argparse.Namespace) -> None:
-    """Leave where an action's options are not its own, or not complete."""
+    """Exit with an error if an option does not belong to the action, or a required one is missing."""
     needed, taken = ACTIONS[action]
     given = vars(options)
     missing = [name for name in needed if given[name.replace("-", "_")] is None]
@@ -112,7 +112,7 @@ def _print_failure(reason: Exception) -> None:
     say(str(reason) if isinstance(reason, TerseFailure) else f"Error: {reason}")
 
 
-# ---- what there is --------------------------------------------------------------------------------------------
+# ---- current state ---------------------------------------------------------------------------------------------------
 
 
 async def _current(client: AdminClient, topics: Iterable[str]) -> tuple[ClusterInfo, Assignment]:
@@ -208,7 +208,7 @@ def _timeout_ms(options: argparse.Namespace) -> int:
 
 
 async def _replaced(client: AdminClient, proposed: Assignment) -> Assignment:
-    """What a plan takes the place of.  Raises CommandFailed where it names brokers or partitions that are not there."""
+    """Return the assignment that a plan replaces.  Raises CommandFailed if it names missing brokers or partitions."""
     cluster = await client.metadata([])
     unknown = sorted({b for replicas in proposed.values() for b in replicas} - cluster.brokers.keys())
     if unknown:
@@ -224,21 +224,21 @@ async def _replaced(client: AdminClient, proposed: Assignment) -> Assignment:
 
 
 class Move(NamedTuple):
-    """One partition's way: who has it, and who gets it."""
+    """One partition's move: the brokers that have it, and the brokers that get it."""
 
     sources: tuple[int, ...]
     destinations: tuple[int, ...]
 
 
 def move(sources: Sequence[int], target: Sequence[int]) -> Move:
-    """From those who have a partition to those of `target` who have not."""
+    """Return the move from brokers that have a partition to those of `target` that do not."""
     return Move(tuple(sources), tuple(broker for broker in target if broker not in sources))
 
 
 def moves(
     ongoing: Mapping[TopicPartition, Ongoing], proposed: Assignment, current: Assignment
 ) -> dict[TopicPartition, Move]:
-    """Every partition's way once the plan is under way too."""
+    """Return every partition's move once the plan is in progress too."""
     found = {
         partition: Move(tuple(b for b in each.replicas if b not in each.adding), tuple(each.adding))
         for partition, each in ongoing.items()
@@ -327,7 +327,7 @@ async def _cancel(client: AdminClient, options: argparse.Namespace) -> None:
     else:
         say("None of the specified partition reassignments are active.")
     places = await find_places(client, plan.directories)
-    # A replica that is told to lie where it lies moves nowhere.
+    # A replica whose target is its own directory does not move.
     moving = {replica: place.current for replica, place in places.items() if place.current and place.future}
     if moving:
         await begin_moves(client, asyncio_runtime(), moving, _timeout_ms(options))

@@ -1,4 +1,4 @@
-"""`zabka replay`: one seed, or one tape, again, with its journal."""
+"""`zabka replay`: replays one seed, or one choice sequence, with its journal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zabka.simulation.settings import BadSetting, world_settings
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What came of a seed, for programs."""
+    """The result of a seed, for programs."""
 
     seed: int
     scenario: str
@@ -38,8 +38,10 @@ def replay(
     *,
     as_json: bool = False,
 ) -> int:
-    """Run one seed again and write its journal, and where it is asked for what its nodes said to each other; 0 when
-    every invariant held, 1 otherwise, 2 for bad arguments."""
+    """Run one seed again and write its journal, and its messages if requested; return the exit code.
+
+    It is 0 if every invariant held, 1 otherwise, 2 for bad arguments.
+    """
     try:
         world = configured(scenario, settings)
     except (ValueError, BadSetting) as reason:
@@ -79,7 +81,10 @@ def replay(
 
 
 def replay_tape(path: Path, out: Path | None, *, as_story: bool) -> int:
-    """Play a tape's file: its journal, or its story.  0 when every invariant held, 1 otherwise, 2 where it is none."""
+    """Play a choice sequence's file, and write its journal or print its story; return the exit code.
+
+    It is 0 if every invariant held, 1 otherwise, 2 if the file is not valid.
+    """
     from zabka.simulation.scenarios.story import story
     from zabka.simulation.search.runs import play_tape
     from zabka.simulation.search.tape_file import read_tape
@@ -112,7 +117,7 @@ def replay_tape(path: Path, out: Path | None, *, as_story: bool) -> int:
 
 
 def _write(lines: Iterable[bytes], out: Path | None) -> str:
-    """Write the journal to that file, or to standard output; its hash."""
+    """Write the journal to that file, or to standard output; return its hash."""
     digest = sha256()
     if out is None:
         for line in lines:

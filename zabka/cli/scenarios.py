@@ -1,4 +1,4 @@
-"""`zabka scenarios`: the options of its two verbs, which `outage_library` carries out."""
+"""`zabka scenarios`: the options of its two verbs, which `outage_library` implements."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def run_scenarios(
 
 
 def _running(url: str, token_file: Path | None, names: list[str], *, live: bool) -> RunningPlayer:
-    """Who plays on a cluster that runs.  Exits with 2 where that makes no sense."""
+    """Return the player for a running cluster.  Exits with 2 if the options do not allow it."""
     from zabka.agent.token_file import BadToken, read_token
     from zabka.testing.live.running import RunningPlayer
 
@@ -104,7 +104,7 @@ def _running(url: str, token_file: Path | None, names: list[str], *, live: bool)
         typer.echo(f"cannot read the token from {token_file}: {unread.strerror}", err=True)
         raise typer.Exit(2) from None
     player = RunningPlayer(url, token)
-    # That nobody answers is no verdict of a script.
+    # An unreachable API is no verdict of a script.
     if (reason := player.unreachable()) is not None:
         typer.echo(reason, err=True)
         raise typer.Exit(2)

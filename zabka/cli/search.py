@@ -1,4 +1,4 @@
-"""`zabka search`: runs that are changed by what they reached, until something does not hold."""
+"""`zabka search`: mutates runs that reached something new, until an invariant is violated."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LINE_EVERY_S = 10.0
 SAVE_EVERY = 50
 INTERRUPTED = 130
 _FOR_LIFE = ExitStack()
-"""What a worker's process enters and never leaves."""
+"""Contexts that a worker process enters and never leaves."""
 
 
 def _begin_worker(plant: str) -> None:
@@ -42,7 +42,7 @@ def _begin_worker(plant: str) -> None:
 
 
 def _results(search: TapeSearch, jobs: int) -> Generator[Ran]:
-    """Runs in the order in which they were asked for, so that it does not matter which process is the faster."""
+    """Yield results in the order of the requests, so that the speed of the processes does not matter."""
     from zabka.simulation.search.runs import run_one_of_many
     from zabka.simulation.search.tape_search import planted
 
@@ -56,7 +56,7 @@ def _results(search: TapeSearch, jobs: int) -> Generator[Ran]:
 
 
 class _Shown:
-    """Progress: one line that changes on a terminal, one now and then elsewhere."""
+    """Shows progress: one changing line on a terminal, a line now and then elsewhere."""
 
     def __init__(self, search: TapeSearch) -> None:
         self._search = search
@@ -85,14 +85,14 @@ class _Shown:
 
 
 def _report(found: Found, search: TapeSearch, folder: TapeFolder) -> None:
-    """Make it short, write it down, and say how it is played again."""
+    """Shorten the finding, write it down, and print how to replay it."""
     from zabka.simulation.scenarios.story import told_acts
     from zabka.simulation.search.runs import play_tape
     from zabka.simulation.search.tape_search import planted, shrunk
 
     wanted = search.wanted
     say(f"run {found.run}: {found.problems[0]}")
-    # As it is, for whoever does not wait until it is short.
+    # Write the unshortened finding first, so that it is there before the shortening ends.
     folder.found(found, found.tape, found.problems, [])
     with planted(wanted.plant):
         tape, problems, runs = shrunk(found, wanted)
@@ -106,8 +106,10 @@ def _report(found: Found, search: TapeSearch, folder: TapeFolder) -> None:
 
 
 def search_for(wanted: Wanted, folder: TapeFolder, jobs: int, ended: Callable[[TapeSearch], bool]) -> TapeSearch:
-    """Search until that has ended, or Ctrl-C; what is kept and found is in the folder, and what it has counts.
-    Raises OtherSearch, OSError."""
+    """Search until `ended` is true, or Ctrl-C; continue the state of the folder, and store new results in it.
+
+    Raises OtherSearch, OSError.
+    """
     from zabka.simulation.search.tape_search import TapeSearch
 
     search = TapeSearch(wanted)
@@ -203,5 +205,5 @@ def command(
             raise typer.Exit(USAGE) from None
     if search.found:
         raise typer.Exit(1)
-    # 0 says that everything held that was to be tried.
+    # 0 means that every invariant held in all runs to try.
     raise typer.Exit(0 if ended(search) else INTERRUPTED)

@@ -41,7 +41,7 @@ def _options() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the tool; the exit code."""
+    """Run the tool; return the exit code."""
     made = _options()
     options = made.parse_args(arguments)
     if (options.create or options.alter or options.delete) and not options.topic:
@@ -58,12 +58,12 @@ def main(arguments: list[str]) -> int:
 
 
 def _print_failure(reason: Exception) -> None:
-    """Kafka's tool says it on standard output."""
+    """Print the failure on standard output, as Kafka's tool does."""
     say(f"Error while executing topic command : {reason}")
 
 
 def parse_assignment(text: str) -> dict[int, list[int]]:
-    """`1:2,2:1` as partition to brokers.  Raises CommandFailed."""
+    """Parse `1:2,2:1` as partition to brokers.  Raises CommandFailed."""
     try:
         found = {p: [java_int(b) for b in part.split(":")] for p, part in enumerate(text.split(","))}
     except argparse.ArgumentTypeError:
@@ -76,7 +76,7 @@ def parse_assignment(text: str) -> dict[int, list[int]]:
 
 
 def parse_configs(pairs: list[str]) -> dict[str, str]:
-    """`KEY=VALUE` pairs.  Raises CommandFailed."""
+    """Parse `KEY=VALUE` pairs.  Raises CommandFailed."""
     found = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -140,14 +140,14 @@ async def _delete(client: AdminClient, options: argparse.Namespace) -> None:
 
 
 async def _matching(client: AdminClient, options: argparse.Namespace) -> list[str]:
-    """The topics that --topic names; all without it.  Raises CommandFailed where there are none."""
+    """Return the topics that --topic names; all without it.  Raises CommandFailed if there are none."""
     known = {n: t for n, t in (await client.metadata()).topics.items() if t.error is not ErrorCode.unknown_topic_id}
     if options.topic_id:
         names = sorted(n for n, t in known.items() if t.topic_id == options.topic_id)
         wanted = f"TopicId '{options.topic_id}'"
     elif options.topic:
         try:
-            # As Kafka's IncludeList: commas are alternatives.
+            # As in Kafka's IncludeList, commas separate alternatives.
             pattern = re.compile(options.topic.strip("\"'").replace(",", "|"))
         except (re.error, OverflowError, RecursionError) as bad:
             raise CommandFailed(f"{options.topic} is an invalid regex: {bad}") from None
@@ -184,13 +184,13 @@ def _configured(entries: list[ConfigEntry]) -> tuple[dict[str, str], int]:
 
 
 def in_hash_order(entries: list[ConfigEntry]) -> list[ConfigEntry]:
-    """Entries in the order in which Kafka's tool prints them."""
+    """Return entries in the order in which Kafka's tool prints them."""
     places = {name: place for place, name in enumerate(hash_order([e.name for e in entries]))}
     return sorted(entries, key=lambda entry: places[entry.name])
 
 
 class _Topic(NamedTuple):
-    """What --describe tells of."""
+    """The data that --describe prints."""
 
     info: TopicInfo
     overrides: dict[str, str]
@@ -201,7 +201,7 @@ class _Topic(NamedTuple):
         return self.ongoing.get(TopicPartition(self.info.name, partition.partition))
 
     def factor(self, partition: PartitionInfo) -> int:
-        """The replication factor; replicas that are only being added do not count."""
+        """Return the replication factor; replicas that are only being added do not count."""
         reassignment = self.reassignment(partition)
         if reassignment is None:
             return len(partition.replicas)
@@ -209,7 +209,7 @@ class _Topic(NamedTuple):
 
 
 def describe(topic: _Topic, alive: set[int], options: argparse.Namespace) -> list[str]:
-    """The lines of --describe for one topic, under the filters asked for."""
+    """Return the lines of --describe for one topic, under the given filters."""
     info, overrides = topic.info, topic.overrides
     filters = (
         options.under_replicated_partitions, options.unavailable_partitions, options.under_min_isr_partitions,

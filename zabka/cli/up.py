@@ -82,7 +82,10 @@ def command(
 
 
 def _pipeline_of(data: Path) -> Callable[[], str]:
-    """What starts the stream of a cluster's journals, and says so.  It ends by itself when the cluster has ended."""
+    """Return a function that starts the stream of a cluster's journals, which ends when the cluster has stopped.
+
+    The function returns a message about it.
+    """
 
     def start() -> str:
         if shutil.which("java") is None and "JAVA_HOME" not in os.environ:

@@ -1,7 +1,7 @@
-"""Work spread over processes that end with the command: at Ctrl-C after what they are at, at once where it is killed.
+"""Work spread over processes that end with the command: on Ctrl-C after their current call, at once if it is killed.
 
-A process of an executor waits for work for ever where the one that hands it out was killed (`timeout`, a build that was
-given up): nobody tells it.  And at Ctrl-C an executor still has everything done that its processes have taken.
+Without this, a process of an executor waits for work for ever after its parent was killed (`timeout`, an aborted
+build), because it gets no signal.  And on Ctrl-C an executor still finishes all calls that its processes have taken.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 KILLED = "a worker process of this command was killed before it had finished. The machine may be out of memory"
-"""What is to be said of BrokenProcessPool."""
+"""The message for BrokenProcessPool."""
 _no_more_wanted: list[Flag] = []
-"""In a worker's process: what the command sets in the end."""
+"""In a worker's process: a flag that the command sets when it ends."""
 
 
 class _NotBegun(Exception):
-    """Work that nobody waits for any more."""
+    """The call was not started, because its result is no longer needed."""
 
 
 def results_of(calls: Iterator[Callable[[], T]], jobs: int, ahead: int, begin: Callable[[], object]) -> Generator[T]:
-    """What the calls return, in their order, from `jobs` processes, each of which runs `begin` first.
+    """Yield what the calls return, in their order, from `jobs` processes, each of which runs `begin` first.
 
-    `ahead` is how many calls are taken before the first of them has returned.  To be closed, or used up.
-    Raises BrokenProcessPool where a process was killed.
+    `ahead` is how many calls are taken before the first of them has returned.  The generator must be closed, or
+    exhausted. Raises BrokenProcessPool if a process was killed.
     """
     listening, held = Pipe(duplex=False)
     no_more_wanted = Event()
@@ -49,7 +49,8 @@ def results_of(calls: Iterator[Callable[[], T]], jobs: int, ahead: int, begin: C
     ):
         try:
             while True:
-                # The processes begin at the first call, and stay as deaf: Ctrl-C reaches all that have a terminal.
+                # The processes start at the first call, and keep SIGINT blocked: Ctrl-C is sent to all processes of a
+                # terminal.
                 with _deaf_to_interrupts():
                     waiting.extend(pool.submit(_done, call) for call in islice(calls, ahead - len(waiting)))
                 if not waiting:
@@ -76,7 +77,7 @@ def _begin_worker(listening: Connection, held: Connection, no_more_wanted: Flag,
 
 
 def _end_with_the_command(listening: Connection) -> None:
-    # Nothing is ever sent: there is something to read when the last one who held the other end is gone.
+    # No data is ever sent: the pipe becomes readable when the last holder of its other end has exited.
     wait([listening])
     os._exit(1)
 

@@ -79,9 +79,10 @@ Validation = Generator[None, None, Validated]
 
 
 def shallow_batches(data: Data) -> Iterator[ShallowBatch]:
-    """The whole batches at the beginning of `data`; a part of one at its end is left out (ByteBufferLogInputStream).
+    """Yield the whole batches at the beginning of `data`, as ByteBufferLogInputStream does.
 
-    Raises RecordsRefused (CORRUPT_MESSAGE) for lengths and magics that cannot be.
+    An incomplete batch at the end is left out.  Raises RecordsRefused (CORRUPT_MESSAGE) for impossible lengths and
+    magics.
     """
     at, stop = 0, len(data)
     while stop - at > SIZE_OVERHEAD:

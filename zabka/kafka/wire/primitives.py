@@ -1,4 +1,4 @@
-"""What Kafka's bytes are made of: varints, strings and lengths, in the older form and in the compact one (KIP-482)."""
+"""The primitive types of Kafka's protocol: varints, strings and lengths, in the old and the compact form (KIP-482)."""
 
 from __future__ import annotations
 

@@ -240,7 +240,7 @@ class FencedWriter:
 
 
 class UnfencedWriter(FencedWriter):
-    """Historical.UNFENCED_CONTROLLER: every write goes alone, and takes effect whoever is controller by now."""
+    """Historical.UNFENCED_CONTROLLER: every write is sent alone, and takes effect even after another election."""
 
     def __init__(self, zk: Zk, broker_id: int, epoch: int, epoch_zk_version: int, emit: Emit) -> None:
         super().__init__(zk, broker_id, epoch, epoch_zk_version, emit)

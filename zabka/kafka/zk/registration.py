@@ -40,7 +40,7 @@ class ControllerSeen(NamedTuple):
 
 
 class Won(NamedTuple):
-    """This broker is controller: its epoch, the version that fences it, and the transaction that made it so."""
+    """This broker is controller: its epoch, the version that fences it, and the zxid of its election."""
 
     epoch: int
     epoch_zk_version: int

@@ -28,7 +28,7 @@ class LeaderAndIsr(NamedTuple):
 
 
 def encode_partition_state(state: LeaderAndIsr) -> bytes:
-    """The content of a state znode (TopicPartitionStateZNode); its partition epoch is the znode's own version."""
+    """Encode the content of a state znode (TopicPartitionStateZNode); the partition epoch is the znode's version."""
     value: dict[str, object] = {
         "version": 1,
         "leader": state.leader,
