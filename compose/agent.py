@@ -1,7 +1,7 @@
-"""The host agent: owns one host's node processes and does to them what the API asks.
+"""The host agent: owns one host's node processes and performs the API's actions on them.
 
-One a host: one in all for local processes, the first process of each container otherwise.  It listens on a port of its
-own and wants a bearer token, which is kept in a file that only its user reads.
+There is one per host: one in all for local processes, the first process of each container otherwise.  It listens on a
+port of its own and requires a bearer token, which is kept in a file that only its user can read.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class _Guard:
-    """ASGI middleware that wants the agent's bearer token before anything of a request is read."""
+    """ASGI middleware that requires the agent's bearer token before anything of a request is read."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
@@ -78,7 +78,7 @@ async def _body(request: Request, shape: type[S]) -> S:
 
 
 class _Calls:
-    """What the API calls, as endpoints."""
+    """The endpoints that the API calls."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -101,7 +101,7 @@ class _Calls:
         return await self.livez(_)
 
     async def livez(self, _: Request) -> Response:
-        # Whatever its nodes do: an agent that is killed takes them along.
+        # Independent of its nodes: a killed agent takes them along.
         return _json({"status": "ok", "host": self._host.spec.name})
 
     async def snapshot(self, request: Request) -> Response:
@@ -158,7 +158,7 @@ def create_app(host: Host, token: str) -> Starlette:
     return Starlette(
         routes=_Calls(host).routes(),
         lifespan=lifespan,
-        # Who has no token is not even listened to.
+        # The token is checked before the body is read.
         middleware=[Middleware(_Guard, token=token), Middleware(BodyLimit, bytes_max=BODY_BYTES_MAX)],
         exception_handlers={_Refused: refused},
     )
@@ -179,7 +179,7 @@ def load_agent(config: Path) -> tuple[Topology, AgentConfig]:
 
 
 def main(config: Path) -> int:
-    """Run an agent in the foreground until SIGTERM or SIGINT; the process's exit code."""
+    """Run an agent in the foreground until SIGTERM or SIGINT; return the process's exit code."""
     try:
         topology, wanted = load_agent(config)
         data = Path(wanted.data)
@@ -205,7 +205,7 @@ def main(config: Path) -> int:
             ws="none",
         )
     )
-    # The server raises the signal that ended it once more when all is done: that would be an end by signal, not code 0.
+    # When all is done, the server raises the signal that ended it again: the exit code would be the signal's, not 0.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     server.run()

@@ -1,8 +1,8 @@
 """Which configuration keys belong to ZooKeeper and which to Kafka, for `--set`.
 
-`up` takes any key of either system by its own name; this table says whose it is, and what shape its value has.  What a
-value means is the business of the node that reads it.  Sources: ZooKeeper's administrator's guide (3.9) and Kafka's
-broker configuration reference (3.9, ZooKeeper mode).
+`up` takes any key of either system by its own name; this table has the system of each key, and the type of its value.
+The node that reads a value interprets it.  Sources: ZooKeeper's administrator's guide (3.9) and Kafka's broker
+configuration reference (3.9, ZooKeeper mode).
 """
 
 from __future__ import annotations
@@ -158,20 +158,20 @@ _POSITIVE = {"tickTime", "initLimit", "syncLimit", "zookeeper.session.timeout.ms
 
 
 class BadSetting(ValueError):
-    """A `--set` that cannot be: an unknown key, one that `up` manages itself, or a value of the wrong shape."""
+    """An invalid `--set`: an unknown key, a key that `up` manages itself, or a value of the wrong type."""
 
 
 class Overrides(NamedTuple):
-    """What `--set` asked for, by system."""
+    """The overrides of `--set`, by system."""
 
     zookeeper: dict[str, str]
     kafka: dict[str, str]
 
 
 def split_settings(settings: list[str]) -> Overrides:
-    """Sort `KEY=VALUE` settings into ZooKeeper's and Kafka's.  An empty value stays: it removes an override.
+    """Sort `KEY=VALUE` settings into ZooKeeper's and Kafka's.  An empty value is kept: it removes an override.
 
-    Raises BadSetting, with the reason, for the first one that makes no sense.
+    Raises BadSetting, with the reason, for the first invalid one.
     """
     overrides = Overrides({}, {})
     for setting in settings:

@@ -17,7 +17,7 @@ _INTRODUCTION = (
 
 
 def page() -> str:
-    """The page."""
+    """Return the page."""
     document_ = openapi()
     schemas: dict[str, Any] = document_["components"]["schemas"]
     parts = []
@@ -38,7 +38,7 @@ _SCHEMAS = "What requests and answers are made of. A field that may be `null` sa
 
 
 def openapi() -> dict[str, Any]:
-    """The document of an application that serves nobody."""
+    """Return the document of an application without a server."""
     settings = Settings.model_construct(host="127.0.0.1", allowed_hosts=[], web=None, node_modules=None)
     return create_app(cast(Services, SimpleNamespace(settings=settings, emit=lambda event: None)), token=None).openapi()
 

@@ -1,7 +1,7 @@
-"""What each key of zoo.cfg does here, in one sentence.
+"""The effect of each key of zoo.cfg, in one sentence.
 
-The tables of keys in the code hold types, limits and defaults; the sentences stand here.  A key without a sentence
-stops the generator, so that a new key is described where it is added.
+The tables of keys in the code hold types, limits and defaults; the sentences are here.  A key without a sentence stops
+the generator, so that a new key is described when it is added.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ _KINDS = {
 
 
 def page() -> str:
-    """The page."""
+    """Return the page."""
     return document(
         "Metrics",
         _INTRODUCTION,
@@ -58,7 +58,7 @@ def page() -> str:
 
 
 def _of_cluster() -> Iterator[list[str]]:
-    """Render a cluster of one peer, one broker and one partition, and read off what there is."""
+    """Render a cluster of one peer, one broker and one partition, and read the metrics from the result."""
     broker = Broker.model_construct(
         id=1,
         process="running",
@@ -101,7 +101,7 @@ def _of_peer() -> Iterator[list[str]]:
 
 
 def _names(method: ast.FunctionDef) -> Iterator[str]:
-    """The metrics that a method tells: keys of its dictionaries, and names that it assigns to or goes through."""
+    """Yield the metrics of a method: keys of its dictionaries, and names that it assigns to or iterates over."""
     for node in ast.walk(method):
         if isinstance(node, ast.Dict):
             yield from _texts([key for key in node.keys if key is not None])

@@ -57,8 +57,7 @@ def _with_close_options(unknown: NoSuchOption) -> NoSuchOption:
 class PipedGroup(CommandGroup):
     """Commands whose output may go to a pipe.
 
-    If that is closed, Typer exits with 1, which is the verdict of some verbs, so this group raises an exception
-    instead.
+    For a closed pipe Typer exits with 1, the verdict of some verbs, so this group raises an exception instead.
     """
 
     def invoke(self, ctx: Any) -> Any:

@@ -43,7 +43,7 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
 
 
 def bootstrap(options: argparse.Namespace) -> str:
-    """Return the brokers to ask.  Raises CommandFailed if none are named and there is no cluster."""
+    """Return the brokers to ask.  Raises CommandFailed if the options give none and there is no cluster."""
     if options.bootstrap_server is not None:
         return str(options.bootstrap_server)
     try:
@@ -117,7 +117,7 @@ def say(text: str, end: str = "\n") -> None:
 
 
 def hash_order(names: Sequence[str]) -> list[str]:
-    """Return names in the order in which Java prints them: that of a java.util.HashMap with all of them."""
+    """Return names in the order of Java's output: that of a java.util.HashMap with all of them."""
     buckets = 16
     while len(names) > buckets * 3 // 4:
         buckets *= 2

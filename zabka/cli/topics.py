@@ -184,7 +184,7 @@ def _configured(entries: list[ConfigEntry]) -> tuple[dict[str, str], int]:
 
 
 def in_hash_order(entries: list[ConfigEntry]) -> list[ConfigEntry]:
-    """Return entries in the order in which Kafka's tool prints them."""
+    """Return entries in the order of Kafka's tool."""
     places = {name: place for place, name in enumerate(hash_order([e.name for e in entries]))}
     return sorted(entries, key=lambda entry: places[entry.name])
 

@@ -43,7 +43,7 @@ def load(verb: str) -> Any:
 
 
 class Verbs(PipedGroup):
-    """Lists the verbs without importing their modules, and loads the one that is called."""
+    """Lists the verbs without importing their modules, and loads only the called verb."""
 
     def __init__(self) -> None:
         super().__init__(

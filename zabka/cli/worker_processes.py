@@ -34,7 +34,7 @@ class _NotBegun(Exception):
 
 
 def results_of(calls: Iterator[Callable[[], T]], jobs: int, ahead: int, begin: Callable[[], object]) -> Generator[T]:
-    """Yield what the calls return, in their order, from `jobs` processes, each of which runs `begin` first.
+    """Yield the results of the calls, in their order, from `jobs` processes, which first run `begin`.
 
     `ahead` is how many calls are taken before the first of them has returned.  The generator must be closed, or
     exhausted. Raises BrokenProcessPool if a process was killed.

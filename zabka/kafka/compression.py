@@ -62,7 +62,7 @@ class ExpandsTooFar(CompressionError):
 
 
 def unpacked(codec: Codec, data: Data, bytes_max: int = EXPANDED_BYTES_MAX, magic: int = 2) -> Iterator[Data]:
-    """Yield the unpacked `data`, in pieces, some of which may be empty: the caller can do other work in between.
+    """Yield the unpacked `data` in pieces, also empty ones, so that the caller can do other work in between.
 
     `magic` is that of the batch or message: the oldest messages have lz4 frames with a wrong header checksum. Raises
     CompressionError, and ExpandsTooFar before more than `bytes_max` bytes were unpacked.

@@ -15,10 +15,10 @@ _SESSION = ["run", "session_id"]
 def sessions(journal: Journal) -> DataFrame:
     """The sessions of the ensemble's clients.
 
-    Columns: run, session_id, timeout_ms, from_us, to_us, duration_ms, ended_by, …  from_us and to_us are of the first
-    peer that reported them; duration_ms is the median over the peers, each by its own clock.  ended_by is expired or
-    closed. to_us, duration_ms and ended_by are null while the session lasts, from_us and timeout_ms if it began before
-    the journal. heard_ms_ago is how long an expired session had been silent.
+    Columns: run, session_id, timeout_ms, from_us, to_us, duration_ms, ended_by, and more.  from_us and to_us are of the
+    first peer that reported them; duration_ms is the median over the peers, each by its own clock.  ended_by is expired
+    or closed.  to_us, duration_ms and ended_by are null while the session lasts, from_us and timeout_ms if it began
+    before the journal.  heard_ms_ago is how long an expired session had been silent.
     """
     told = bodies(
         journal.rows, ["session_created", "session_closed"],
@@ -68,11 +68,11 @@ def _first(what: str, kind: str) -> Column:
 def elections(journal: Journal) -> DataFrame:
     """The periods without a leader of each peer: run, peer, from_us, and its time in each phase of ZAB.
 
-    A row begins when a peer is LOOKING, and ends when it broadcasts under a leader, or stops; all on that peer's clock.
-    election_ms, discovery_ms and synchronization_ms are times in those phases (null if the phase still lasts, or if the
-    peer was killed in it, at an unknown time), total_ms the sum (null if it never ended).  rounds is the number of
-    election rounds that it took part in.  state is its final state (LEADING, FOLLOWING, OBSERVING; null if none), with
-    leader_id and epoch.
+    A row begins when a peer is LOOKING, and ends when it broadcasts under a leader, or stops.  All times are on that
+    peer's clock.  election_ms, discovery_ms and synchronization_ms are times in those phases.  They are null if the
+    phase still lasts, or if the peer was killed in it, at an unknown time.  total_ms is the sum (null if it never
+    ended).  rounds is the number of election rounds that it took part in.  state is its final state (LEADING,
+    FOLLOWING, OBSERVING; null if none), with leader_id and epoch.
     """
     told = bodies(
         journal.rows, ["peer_state_changed", "node_started", "node_stopped"],

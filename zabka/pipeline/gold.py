@@ -149,7 +149,7 @@ NAMES = tuple(table.name for table in TABLES)
 
 
 class Observed(NamedTuple):
-    """A table to write, which counts its rows, and those that break an expectation, while it is written."""
+    """A table to write, which counts its rows, and the rows that break an expectation, while it is written."""
 
     frame: DataFrame
     observation: Observation

@@ -26,13 +26,13 @@ Progress = Callable[[str, int], None]
 def read_journal(spark: SparkSession, place: Place, types: str = ",".join(TYPES)) -> Journal:
     """Return the events of those types from every journal there, as one batch.
 
-    An event that was written twice counts once, and so does a run that was copied to another place of a directory.
+    An event that was written twice counts once, and so does a run copied to another place of a directory.
     """
     return Journal(places.batch(spark, place, types))
 
 
 class Made(NamedTuple):
-    """A table that was written: its rows, and the number of rows that break each expectation that was not met."""
+    """The result of one table: its rows, and the number of rows that break each unmet expectation."""
 
     name: str
     rows: int

@@ -27,7 +27,7 @@ _OF_SPARK = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP")
 
 
 def tried_again(master: str) -> str:
-    """Return the master as it is, or a local one that tries a task as often as a cluster does."""
+    """Return the master as it is, or a local master that tries a task as often as a cluster does."""
     local = _LOCAL.fullmatch(master)
     return master if local is None else f"local[{local['threads'] or '1'},{TRIES}]"
 

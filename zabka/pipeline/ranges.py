@@ -184,8 +184,8 @@ def read_range(part: FileRange, types: frozenset[str] | None = None) -> Iterator
     """Yield the rows of one byte range.
 
     With `types` the rows of all other types are skipped, except the latest of each block by either clock, which show
-    how long the history goes on, and those that show that a node ran (`_words`).  A file that was removed since it was
-    found yields none; one that cannot be read yields a row with the reason.
+    how long the history goes on, and the rows that show that a node ran (`_words`).  A file that was removed since it
+    was found yields none; a file that cannot be read yields a row with the reason.
     """
     name = Path(part.path).name
     try:

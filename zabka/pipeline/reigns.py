@@ -32,14 +32,15 @@ def controller_reigns(journal: Journal) -> DataFrame:
     """The controller terms, one row for each controller epoch of a run.
 
     Columns: run, broker_id, controller_epoch, from_us, to_us (null while it lasts), ended_by, gaps.  A term ends when
-    its controller resigned (shutdown, illegal_state), when the session that held /controller was closed
-    (session_closed) or expired (session_expired), or at the latest at the election of the next controller (superseded).
-    from_us and to_us are readings of that controller's clock.  gap_before_ms is how long there was no controller that
-    could act: from the death or freeze of the last controller to the first decision of this one.  Its parts are
-    detection_ms (until the session of the last controller ended), election_ms (until this one was elected) and
-    loading_ms (until this one had read the state and decided).  They are null if no journal reports when the gap began,
-    or if this controller never decided. `zabka.journal.controller_gaps` computes the same from a history in its true
-    order.
+    its controller resigned (shutdown, illegal_state), or when the session that held /controller was closed
+    (session_closed) or expired (session_expired).  At the latest it ends at the election of the next controller
+    (superseded).  from_us and to_us are readings of that controller's clock.
+
+    gap_before_ms is how long there was no controller that could act: from the death or freeze of the last controller to
+    the first decision of this one.  Its parts are detection_ms (until the session of the last controller ended),
+    election_ms (until this one was elected) and loading_ms (until this one had read the state and decided).  They are
+    null if no journal reports when the gap began, or if this controller never decided.  `zabka.journal.controller_gaps`
+    computes the same from a history in its true order.
     """
     reigns = journal.once("elected", lambda: _elected(journal))
     closings = journal.once("closings", lambda: _first_closings(reigns, journal))
@@ -258,13 +259,15 @@ def _median(value: Column) -> Column:
 def failovers(journal: Journal) -> DataFrame:
     """The phases of each controller's failover, without a run's first controller, in milliseconds.
 
-    Columns: run, controller_epoch, broker_id, previous_broker_id, cause (how the term before ended), at_us (the
-    election, on the new controller's clock).  detect_ms lasts from the death or freeze of the last controller to the
-    end of its session (0 if no journal reports either), and elect_ms from there to the election.  read_ms and decide_ms
-    last until the new controller had read the state and sent its decisions, and propagate_ms until every broker had
-    answered.  total_ms is the sum of gap_before_ms of `controller_reigns`, the time without a controller, and
-    propagate_ms.  A phase that no journal reports is null: a controller that ended during its own failover never
-    propagated.  If no journal reports when the gap began, detect_ms, elect_ms and total_ms are null.
+    Columns: run, controller_epoch, broker_id, previous_broker_id, cause, at_us.  cause is how the term before ended,
+    and at_us is the election, on the new controller's clock.
+
+    detect_ms lasts from the death or freeze of the last controller to the end of its session (0 if no journal reports
+    either), and elect_ms from there to the election.  read_ms and decide_ms last until the new controller had read the
+    state and sent its decisions, and propagate_ms until every broker had answered.  total_ms is the sum of
+    gap_before_ms of `controller_reigns`, the time without a controller, and propagate_ms.  A phase that no journal
+    reports is null: a controller that ended during its own failover never propagated.  If no journal reports when the
+    gap began, detect_ms, elect_ms and total_ms are null.
     """
     reigns = journal.once("reigns", lambda: controller_reigns(journal))
     in_order = Window.partitionBy("run").orderBy("controller_epoch")

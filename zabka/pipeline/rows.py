@@ -1,10 +1,10 @@
 """A journal's rows, as every table takes them, with the intermediate results of several tables computed once.
 
 On one machine the rows of a run are in one partition, in memory (or on disk if they do not fit), and so are all results
-made from them: grouping, ordering or joining by run and more needs no exchange, and a table is one stage.  On a cluster
-an intermediate result is written as Parquet and read again, so that the machine that made it may die.  Either way the
-plans that use it begin there.  (In Spark's cache, each table's plan still held the plans of all before it, and planning
-took longer than the work.)
+made from them.  Then grouping, ordering or joining by run and more needs no exchange, and a table is one stage. On a
+cluster an intermediate result is written as Parquet and read again, so that the machine that made it may die. Either
+way the plans that use it begin there.  (In Spark's cache, each table's plan still held the plans of all before it, and
+planning took longer than the work.)
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A run is one history: a cluster's journals, or one simulated run.  Events do not name their run, so it follows from the
 file's place.  Files of a node, `<node>.<first number>.jsonl`, belong to the cluster's directory that holds
 `<node>/journal/`, or otherwise to their own directory.  Any other `*.jsonl` is a history of its own, as `zabka replay
---out` writes them.  A run is named by that path, from the directory that is read (`.` is that directory).
+--out` writes them.  The name of a run is that path, from the directory that is read (`.` is that directory).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The stream: journals into the lake as they grow, and the gold tables after them.
 
-Every batch is committed to bronze and silver.  Then the tables that depend on its events are made again: by plans that
-are made once (`prepared`), from rows that are read once (`lake.needed`).  If it is killed at any point, the restarted
+Every batch is committed to bronze and silver.  Then the tables that depend on its events are made again.  Their plans
+are made once (`prepared`), and their rows are read once (`lake.needed`).  If it is killed at any point, the restarted
 stream takes the same batch again, and writes the same files.
 """
 
@@ -101,8 +101,8 @@ def read_status(lake: Path) -> Status | None:
 def read_lake(spark: SparkSession, lake: Path, kinds: tuple[str, ...] = TYPES) -> DataFrame:
     """Return the rows of a lake that the tables need, in the columns of the journal's source.
 
-    These are the lines of some types, those that were set aside, the latest entries of every run by either clock, and
-    those that show that a node ran.
+    These are the lines of some types, the lines that were set aside, the latest entries of every run by either clock,
+    and the lines that show that a node ran.
     """
     bronze = spark.read.schema(_BRONZE).parquet(str(lake / "bronze"))
     chosen = bronze.where(f.col("type").isin(*kinds) | f.col("type").isNull())

@@ -64,7 +64,7 @@ class Partition(msgspec.Struct, frozen=True):
 
 
 class WorkloadCounts(msgspec.Struct, frozen=True):
-    """The counts of a workload; `lost` counts acknowledged records that cannot be read any more."""
+    """The counts of a workload; `lost` counts acknowledged records that are missing when they are read back."""
 
     sent: int
     acknowledged: int
@@ -182,7 +182,7 @@ class Topic(Protocol):
         ...
 
     def set_config(self, changes: Mapping[str, str | None]) -> None:
-        """Set overrides by Kafka's keys; None removes an override."""
+        """Set overrides by Kafka's keys; a value of None removes an override."""
         ...
 
     def delete(self) -> None:

@@ -161,7 +161,7 @@ class AdminClient(ControllerClient):
     ) -> KafkaMessage:
         """Send a broker's own configuration request to that broker, any other to the controller, or else to any broker.
 
-        Any broker could answer, but one that has just started may not know every topic yet.
+        Any broker could answer, but a broker that has just started may not know every topic yet.
         """
         own = resource_type == BROKER_RESOURCE and name.isdigit()
         if own or self.cluster is None:

@@ -32,7 +32,7 @@ class ConsumerCounts(NamedTuple):
     """The counts of a consumer.
 
     `duplicates` are records that the group had read before (after a rebalance that a fault caused, from the last commit
-    on), and `out_of_order` those that came after a later one of the same assignment.
+    on).  `out_of_order` are records that came after a later record of the same assignment.
     """
 
     consumed: int

@@ -2,12 +2,12 @@
 
 kio's reader reserves memory for as many members as an array declares, before it reads the first: four untrusted bytes
 could kill the process.  So every message is scanned first, by the schema of its class, and a length that reaches beyond
-the frame is found before memory is reserved for it.  A null that the schema does not allow, which kio accepts, is found
-too.
+the frame is found before memory is reserved for it.  The scan also finds a null that the schema does not allow, because
+kio accepts it.
 
-kio is stricter than Java: it accepts no unknown tagged field, although a newer client may send one (KIP-482), no text
-that is not UTF-8, where Java reads U+FFFD, no booleans but 0 and 1, and no duration of more than 292,000 years.  A
-message with any of these is rewritten for kio.
+kio is stricter than Java.  It accepts no unknown tagged field, although a newer client may send one (KIP-482), and no
+text that is not UTF-8, where Java reads U+FFFD.  It accepts no booleans but 0 and 1, and no duration of more than
+292,000 years.  A message with any of these is rewritten for kio.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def by_point(runs: Mapping[tuple[int, int], Played], figure: str, seeds: Sequenc
 
 
 def seeds_wanted(campaign: Campaign) -> int:
-    """Return the fewest seeds with which a campaign can tell any difference, however large, from chance."""
+    """Return the fewest seeds with which a campaign can distinguish any difference, however large, from chance."""
     level = level_of(campaign.stop.confidence, len(campaign.look_sizes()), len(campaign.points()))
     return seeds_to_differ(level)
 

@@ -20,7 +20,7 @@ TAKES = frozenset(
 
 
 class Failover(msgspec.Struct):
-    """One failover.  Times are milliseconds from the loss; None if the journal has no such moment.
+    """One failover.  Times are milliseconds from the loss, or None without such a moment in the journal.
 
     `ended_by` is elected (another process took over), returned (the lost process came back first and goes on) or None
     (the history, the controller term, or the topic ended first: only a lower bound of the duration is known).

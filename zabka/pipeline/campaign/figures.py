@@ -108,5 +108,8 @@ FIGURES: dict[str, Figure] = {
 
 
 def figures(measures: Measures) -> dict[str, float | None]:
-    """Return every figure of a run; None if it has none, such as the time of a failover if no broker failed."""
+    """Return every figure of a run.
+
+    A value is None if it does not exist, such as a failover time without failovers.
+    """
     return {name: figure.of(measures) for name, figure in FIGURES.items()}

@@ -1,4 +1,4 @@
-"""The finished runs, kept as they arrive, in a file from which a killed campaign resumes.
+"""The finished runs, kept as they arrive in a file, so that a killed campaign can resume.
 
 The file has one line per run, synced before the run counts.  A torn last line is cut off when the file is opened again,
 and its run counts as not played.

@@ -26,7 +26,7 @@ class Window(msgspec.Struct, frozen=True):
 
 
 class PartitionTimes(msgspec.Struct):
-    """One partition's times within the window, in microseconds; `window_us` is the time in which it existed."""
+    """One partition's times within the window, in microseconds; `window_us` is how long it existed."""
 
     partition: str
     window_us: int = 0

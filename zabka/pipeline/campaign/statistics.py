@@ -98,9 +98,9 @@ def sign_flip_p(values: np.ndarray) -> float:
 
 
 def seeds_to_differ(level: float) -> int:
-    """Return the fewest seeds with which a p-value can reach that level.
+    """Return the fewest seeds for which a p-value can reach that level.
 
-    Of the 2^n sign patterns of n seeds, two are the farthest from zero.
+    Two of the 2^n sign patterns of n seeds are the farthest from zero.
     """
     return 1 + math.ceil(math.log2(1 / level))
 

@@ -41,7 +41,7 @@ _PAUSE = pa.schema([*((name, pa.string()) for name in _NODE), ("since", pa.int64
 
 
 class Needed:
-    """The lines of the needed types, those that were set aside, and the latest moments of every run."""
+    """The lines of the needed types, the lines that were set aside, and the latest moments of every run."""
 
     def __init__(self, lake: Path, kinds: Sequence[str]) -> None:
         self._lake = lake

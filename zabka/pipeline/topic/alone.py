@@ -1,8 +1,8 @@
 """A lock for one publisher of the same journals to the same topic: two publishers would put every line there twice.
 
-Brokers could only tell two producers apart by transactions, which zabka's do not support.  So the journals are locked:
-by a file next to them that is named after the topic, or as a whole if that file cannot be created.  The kernel releases
-the lock when its process ends, for whatever reason.
+Brokers could only distinguish two producers by transactions, which zabka's do not support.  So the journals are locked:
+by a file next to them with a name that depends on the topic, or as a whole if that file cannot be created.  The kernel
+releases the lock when its process ends, for whatever reason.
 """
 
 from __future__ import annotations

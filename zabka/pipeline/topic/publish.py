@@ -42,7 +42,7 @@ class MadeAnew(Exception):
 
 
 class Published(NamedTuple):
-    """The number of lines that were published, and of those that were shortened to a size that brokers accept."""
+    """The number of published lines, and of the lines among them that were shortened to a size that brokers accept."""
 
     lines: int
     cut: int

@@ -1,7 +1,7 @@
 """A cluster of real processes under a directory: started on ports of its own, and stopped completely.
 
 The host agent is started first; meanwhile this process imports what it needs to wait for the cluster and to drive it.
-The nodes' first processes are forks of the agent (`zabka.compose.forked`), which halves the start-up work; those that a
+The nodes' first processes are forks of the agent (`zabka.compose.forked`), which halves the start-up work; nodes that a
 test starts again are programs of their own.
 """
 

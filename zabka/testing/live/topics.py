@@ -42,7 +42,7 @@ class Topic:
         return dict(self.describe()["config"])
 
     def set_config(self, changes: Mapping[str, str | None]) -> None:
-        """Set overrides; None removes an override."""
+        """Set overrides; a value of None removes an override."""
         self._api.request("PATCH", f"{self._path}/config", dict(changes))
 
     def delete(self) -> None:

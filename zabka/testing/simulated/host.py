@@ -1,4 +1,4 @@
-"""The test's own host in a simulated world, from which it sends requests and lets time pass."""
+"""The test's own host in a simulated world, where its requests come from."""
 
 from __future__ import annotations
 

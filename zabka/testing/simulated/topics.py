@@ -41,7 +41,7 @@ class SimTopic:
         return dict(self._host.world.record.state.configs.get(f"topics/{self.name}", {}))
 
     def set_config(self, changes: Mapping[str, str | None]) -> None:
-        """Set overrides; None removes an override."""
+        """Set overrides; a value of None removes an override."""
         self._host.ask(self._host.admin.alter_configs(TOPIC_RESOURCE, self.name, dict(changes)))
 
     def delete(self) -> None:
