@@ -15,7 +15,7 @@ from zabka.kafka.wire.kafka_schema import ApiKey
 
 
 def main(arguments: list[str]) -> int:
-    """Run broker-api-versions; the exit code."""
+    """Run broker-api-versions; return the exit code."""
     options = parser("broker-api-versions", "Print the requests that each broker serves.").parse_args(arguments)
     return run(options, _api_versions)
 
@@ -36,7 +36,7 @@ async def _api_versions(client: AdminClient) -> None:
 
 
 def _served(key: int, lowest: int, highest: int) -> str:
-    """One request; `usable` is the newest version that both sides know."""
+    """Return one request as text; `usable` is the newest version that both sides know."""
     versions = f"{lowest} to {highest}" if lowest < highest else str(lowest)
     ours = SUPPORTED.get(ApiKey(key)) if key in ApiKey.__members__.values() else None
     if ours is None or min(ours[1], highest) < max(ours[0], lowest):
@@ -47,6 +47,6 @@ def _served(key: int, lowest: int, highest: int) -> str:
 
 
 def api_name(key: int) -> str:
-    """Kafka's name of a request: ListOffsets."""
+    """Return Kafka's name of a request: ListOffsets."""
     known: Mapping[int, str] = api_key_map
     return "".join(word.capitalize() for word in known[key].split("_")) if key in known else "UNKNOWN"

@@ -15,7 +15,7 @@ from zabka.kafka.client.log_admin import delete_records
 
 
 def main(arguments: list[str]) -> int:
-    """Run delete-records; the exit code."""
+    """Run delete-records; return the exit code."""
     made = parser("delete-records", "Delete the records of partitions before an offset.")
     made.add_argument("--offset-json-file", type=Path, required=True, metavar="FILE")
     options = made.parse_args(arguments)
@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
-    """The rows of `{"partitions":[{"topic":…,"partition":…,"offset":…}],"version":1}`.  Raises CommandFailed."""
+    """Read the rows of `{"partitions":[{"topic":…,"partition":…,"offset":…}],"version":1}`.  Raises CommandFailed."""
     try:
         document = json.loads(path.read_text())
         rows = [
@@ -31,7 +31,7 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
             for row in document["partitions"]
         ]
     except UnicodeDecodeError:
-        # Its own words hold all that was read.
+        # The text of this exception contains all that was read.
         raise CommandFailed(f"cannot read offsets from {path}: it is not a text file") from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as reason:
         raise CommandFailed(f"cannot read offsets from {path}: {reason!r}") from None

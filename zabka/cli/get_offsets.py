@@ -20,7 +20,7 @@ Matches = Callable[[TopicPartition], bool]
 
 
 def main(arguments: list[str]) -> int:
-    """Run get-offsets; the exit code."""
+    """Run get-offsets; return the exit code."""
     made = parser("get-offsets", "Print the offsets of partitions.")
     made.add_argument("--topic", help="a regular expression; all topics by default")
     made.add_argument("--partitions", metavar="0,1", help="all by default")
@@ -64,7 +64,7 @@ async def _offsets(client: AdminClient, options: argparse.Namespace) -> None:
 
 
 def parse_time(text: str) -> int:
-    """--time.  Raises CommandFailed."""
+    """Parse --time.  Raises CommandFailed."""
     if text in TIMES:
         return TIMES[text]
     try:
@@ -77,7 +77,7 @@ def parse_time(text: str) -> int:
 
 
 def topic_and_partitions(topic: str | None, partitions: str | None) -> Matches:
-    """--topic and --partitions.  Raises CommandFailed."""
+    """Parse --topic and --partitions.  Raises CommandFailed."""
     try:
         numbers = None if not partitions else {java_int(number) for number in partitions.split(",")}
     except argparse.ArgumentTypeError:
@@ -89,7 +89,7 @@ def topic_and_partitions(topic: str | None, partitions: str | None) -> Matches:
 
 
 def any_of(patterns: str) -> Matches:
-    """--topic-partitions: topic1:1,topic2:0-3,topic3,topic4:5-,topic5:-3.  Raises CommandFailed."""
+    """Parse --topic-partitions: topic1:1,topic2:0-3,topic3,topic4:5-,topic5:-3.  Raises CommandFailed."""
     rules = [_rule(text) for text in patterns.split(",")]
     return lambda each: any(rule(each) for rule in rules)
 

@@ -15,7 +15,7 @@ from zabka.kafka.client.log_admin import LogDirInfo, describe_log_dirs
 
 
 def main(arguments: list[str]) -> int:
-    """Run log-dirs; the exit code."""
+    """Run log-dirs; return the exit code."""
     made = parser("log-dirs", "Print the log directories of brokers, with every replica in them, as JSON.")
     made.add_argument("--describe", action="store_true", required=True)
     made.add_argument("--topic-list", default="", metavar="TOPIC,…")

@@ -80,7 +80,7 @@ def replay_command(seed: int, scenario: str, settings: Iterable[str]) -> str:
 
 
 def import_from_here() -> None:
-    """Allow imports from the current directory, as `python -m` does: an injected bug is named by its module."""
+    """Allow imports from the current directory, as `python -m` does: an option names the module of an injected bug."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)

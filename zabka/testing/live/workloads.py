@@ -18,11 +18,11 @@ class Workload:
 
     @property
     def counts(self) -> WorkloadCounts:
-        """How it stands."""
+        """The current counts."""
         return _counts(self._api.get(self._path))
 
     def stop(self) -> WorkloadCounts:
-        """End it; its last word."""
+        """Stop it, and return the final counts."""
         return _counts(self._api.request("DELETE", self._path))
 
 
@@ -35,11 +35,11 @@ class Consumer:
 
     @property
     def counts(self) -> ConsumerCounts:
-        """How it stands."""
+        """The current counts."""
         return _consumer_counts(self._api.get(self._path))
 
     def stop(self) -> ConsumerCounts:
-        """Let it commit and leave its group; its last word."""
+        """Let it commit and leave its group, and return the final counts."""
         return _consumer_counts(self._api.request("DELETE", self._path))
 
 
