@@ -131,15 +131,15 @@ class _Calls:
         return _json(FaultState(self._host.faults))
 
     async def set_faults(self, request: Request) -> Response:
-        told = await _body(request, FaultState)
-        await self._host.set_faults(told.faults, whole=told.whole)
+        state = await _body(request, FaultState)
+        await self._host.set_faults(state.faults, whole=state.whole)
         return await self.faults(request)
 
 
-def _fresh_ms(told: str) -> int:
-    if not (told.isascii() and told.isdecimal() and len(told) <= 4 and int(told) <= FRESH_MS_MAX):
-        raise _Refused(422, "Bad question", f"fresh_ms is between 0 and {FRESH_MS_MAX}, not {told[:20]!r}")
-    return int(told)
+def _fresh_ms(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 4 and int(text) <= FRESH_MS_MAX):
+        raise _Refused(422, "Bad question", f"fresh_ms is between 0 and {FRESH_MS_MAX}, not {text[:20]!r}")
+    return int(text)
 
 
 def create_app(host: Host, token: str) -> Starlette:
@@ -167,29 +167,31 @@ def create_app(host: Host, token: str) -> Starlette:
 def load_agent(config: Path) -> tuple[Topology, AgentConfig]:
     """Read an agent's configuration and its topology.  Raises BadTopology, OSError."""
     try:
-        wanted = msgspec.json.decode(config.read_bytes(), type=AgentConfig)
+        agent_config = msgspec.json.decode(config.read_bytes(), type=AgentConfig)
     except msgspec.MsgspecError as reason:
         raise BadTopology(f"{config} is not an agent.json: {reason}") from None
-    topology = load(Path(wanted.data))
+    topology = load(Path(agent_config.data))
     if topology is None:
-        raise BadTopology(f"there is no topology in {wanted.data}")
-    if wanted.host not in [host.name for host in topology.hosts]:
-        raise BadTopology(f"{config} names host {wanted.host}, which the topology in {wanted.data} does not have")
-    return topology, wanted
+        raise BadTopology(f"there is no topology in {agent_config.data}")
+    if agent_config.host not in [host.name for host in topology.hosts]:
+        raise BadTopology(
+            f"{config} names host {agent_config.host}, which the topology in {agent_config.data} does not have"
+        )
+    return topology, agent_config
 
 
 def main(config: Path) -> int:
     """Run an agent in the foreground until SIGTERM or SIGINT; return the process's exit code."""
     try:
-        topology, wanted = load_agent(config)
-        data = Path(wanted.data)
+        topology, agent_config = load_agent(config)
+        data = Path(agent_config.data)
         token = read_token(topology.tokens(data) / TOKEN_FILE)
     except (BadTopology, OSError) as reason:
         print(f"zabka: {reason}", file=sys.stderr)  # noqa: T201
         return 1
-    spec = next(h for h in topology.hosts if h.name == wanted.host)
+    spec = next(h for h in topology.hosts if h.name == agent_config.host)
     fork: Fork | None = None
-    if wanted.preloads:
+    if agent_config.preloads:
         from zabka.compose.forked import fork
     server = QuietServer(
         uvicorn.Config(

@@ -80,7 +80,7 @@ class Host:
         self._fork = fork
         self._journal = JournalWriter(journal_directory(data, spec.name), spec.name)
         self._faults: list[HeldFault] = []
-        self._faults_told = False
+        self._faults_complete = False
         self._names = self._name_addresses()
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
@@ -231,7 +231,7 @@ class Host:
         """Return the process table and every node's last status."""
         statuses = [NodeStatus(n, link.age_ms(), link.status) for n, link in self.links.items() if link.status]
         processes = [self._info(p) for p in self.processes.values()]
-        return Snapshot(self.spec.name, processes, statuses, time.time_ns() // 1000, self._faults_told)
+        return Snapshot(self.spec.name, processes, statuses, time.time_ns() // 1000, self._faults_complete)
 
     def trouble(self) -> str | None:
         """Return why this host is not healthy (a process is down, a node does not answer or serve), or None."""
@@ -251,10 +251,10 @@ class Host:
     async def read_journals(self, request: JournalRequest) -> JournalAnswer:
         """Return the lines after these positions, as soon as there are any or after the request's `wait_ms`."""
         deadline = time.monotonic() + min(request.wait_ms, 5_000) / 1000
-        wanted = [(tail, p) for tail in self._tails if (p := request.positions.get(tail.node)) is not None]
+        requested = [(tail, p) for tail in self._tails if (p := request.positions.get(tail.node)) is not None]
         while True:
             notice = self._growth.next_growth()
-            chunks = [chunk for tail, position in wanted if (chunk := tail.read_on(position)) is not None]
+            chunks = [chunk for tail, position in requested if (chunk := tail.read_on(position)) is not None]
             if chunks:
                 self._growth.wrote()
             left_s = deadline - time.monotonic()
@@ -264,8 +264,8 @@ class Host:
 
     def read_messages(self, request: JournalRequest) -> JournalAnswer:
         """Return the messages that the nodes have logged after these positions, a chunk per node."""
-        wanted = [(tail, p) for tail in self._messages if (p := request.positions.get(tail.node)) is not None]
-        return JournalAnswer([chunk for tail, position in wanted if (chunk := tail.read_on(position)) is not None])
+        requested = [(tail, p) for tail in self._messages if (p := request.positions.get(tail.node)) is not None]
+        return JournalAnswer([chunk for tail, position in requested if (chunk := tail.read_on(position)) is not None])
 
     # ---- faults -----------------------------------------------------------------------------------------------------
 
@@ -279,7 +279,7 @@ class Host:
 
         Unless they are `whole`, the API must send them again.
         """
-        self._faults_told = whole
+        self._faults_complete = whole
         before = {f.id: f for f in self._faults}
         self._faults = faults
         for link in self.links.values():

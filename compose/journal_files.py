@@ -64,21 +64,21 @@ def read_on(
     names = [path.name for path in files(directory, node)]
     if not names:
         return None
-    anew = _began_anew(directory, names, position)
-    if anew is None:
+    is_new = _is_new_journal(directory, names, position)
+    if is_new is None:
         return None
-    name, offset = (names[0], 0) if anew else _resolve(directory, names, position)
+    name, offset = (names[0], 0) if is_new else _resolve(directory, names, position)
     while True:
         lines, size = _whole_lines(directory / name, offset)
         if size:
-            return JournalChunk(node, lines, Position(name, offset + size), anew)
+            return JournalChunk(node, lines, Position(name, offset + size), is_new)
         later = [n for n in names if n > name]
         if not later:
-            return None if anew or name == position.file else JournalChunk(node, b"", Position(name, offset))
+            return None if is_new or name == position.file else JournalChunk(node, b"", Position(name, offset))
         name, offset = later[0], 0
 
 
-def _began_anew(directory: Path, names: list[str], position: Position) -> bool | None:
+def _is_new_journal(directory: Path, names: list[str], position: Position) -> bool | None:
     """Return whether this is a different journal than was read, because a disk was emptied or replaced.
 
     Return None if it is too short to decide.

@@ -137,16 +137,16 @@ class _Inotify:
             return False
         return all(self._add(newest, _MODIFY) for newest in node_files(directory, node)[-1:])
 
-    def _add(self, path: Path, wanted: int) -> bool:
-        return bool(self._library.inotify_add_watch(self.descriptor, os.fsencode(path), wanted) >= 0)
+    def _add(self, path: Path, mask: int) -> bool:
+        return bool(self._library.inotify_add_watch(self.descriptor, os.fsencode(path), mask) >= 0)
 
     def read(self) -> int:
         """Return all notices since the last call as one mask; 0 for none."""
         found, place = 0, 0
         with contextlib.suppress(BlockingIOError):
-            told = os.read(self.descriptor, _READ_BYTES)
-            while place < len(told):
-                _, mask, _, name_bytes = _NOTICE.unpack_from(told, place)
+            notices = os.read(self.descriptor, _READ_BYTES)
+            while place < len(notices):
+                _, mask, _, name_bytes = _NOTICE.unpack_from(notices, place)
                 found |= mask
                 place += _NOTICE.size + name_bytes
         return found

@@ -10,7 +10,7 @@ from zabka.compose.files import InUse, Run, save_run, take_lock, write_host
 from zabka.compose.plan import BadPlan
 from zabka.compose.topology import BadTopology, Platform, Topology, load, node_directory, save
 
-_BEGINS_ANEW: dict[Platform, str] = {
+_RESET_ADVICE: dict[Platform, str] = {
     "compose": "remove the volumes (docker compose down --volumes)",
     "kubernetes": "remove the volumes (kubectl delete pvc -l app.kubernetes.io/name=zabka)",
     "hosts": "choose another --data on every host",
@@ -29,7 +29,7 @@ def lay_out(name: str, data: Path, topology: Topology) -> Path:
         # New, empty voters could form a quorum without the voters that hold the history: that would lose data.
         raise BadPlan(
             f"{data} belongs to an ensemble of {len(before.peers)} peers, not {len(topology.peers)}: go back to that "
-            f"number, or {_BEGINS_ANEW[topology.platform]}"
+            f"number, or {_RESET_ADVICE[topology.platform]}"
         )
     host = next((h for h in topology.hosts if name in (h.name, *h.nodes)), None)
     if host is None:
@@ -39,7 +39,7 @@ def lay_out(name: str, data: Path, topology: Topology) -> Path:
         # The same hosts in another order would start each other's nodes without their data: that would lose data, too.
         raise BadPlan(
             f"{data} holds {' and '.join(moved)}, and {host.name} is to have {' and '.join(host.nodes)}: name the "
-            f"hosts in the order in which they were named before, or {_BEGINS_ANEW[topology.platform]}"
+            f"hosts in the order in which they were named before, or {_RESET_ADVICE[topology.platform]}"
         )
     save(topology, data)
     save_run(data, Run(os.getpid(), topology.api_url))

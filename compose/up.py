@@ -67,12 +67,14 @@ def prepare(wanted: Wanted, data: Path) -> Topology:
     return topology
 
 
-def up(wanted: Wanted, data: Path, progress: Progress, *, detach: bool, beside: Callable[[], str] | None = None) -> int:
+def up(
+    wanted: Wanted, data: Path, progress: Progress, *, detach: bool, companion: Callable[[], str] | None = None
+) -> int:
     """Start a cluster; return in the foreground after a signal, detached once it is ready.
 
-    The exit code is 128 plus the signal's number if a signal came before it was ready.  `beside` is called once it is
-    ready: it starts another program that runs with the cluster, and returns a note about it. Raises InUse, BadTopology,
-    BadPlan, PortTaken, CannotStart, OSError.
+    The exit code is 128 plus the signal's number if a signal came before it was ready.  `companion` is called once it
+    is ready: it starts another program that runs with the cluster, and returns a note about it. Raises InUse,
+    BadTopology, BadPlan, PortTaken, CannotStart, OSError.
     """
     # Only if the parent asks for it, as the test fixtures do.
     die_with_parent(signal.SIGTERM)
@@ -84,7 +86,7 @@ def up(wanted: Wanted, data: Path, progress: Progress, *, detach: bool, beside: 
     try:
         topology = prepare(wanted, data)
         runner = _Foreground(topology, data, progress, lock, detach=detach)
-        return runner.run(beside)
+        return runner.run(companion)
     finally:
         os.close(lock)
 
@@ -111,7 +113,7 @@ class _Foreground:
         self._signal = int(signal.SIGINT)
         self._agent: subprocess.Popen[bytes] | None = None
 
-    def run(self, beside: Callable[[], str] | None) -> int:
+    def run(self, companion: Callable[[], str] | None) -> int:
         """Start, wait, stop."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._on_signal)
@@ -127,8 +129,8 @@ class _Foreground:
                 return 128 + self._signal
             raise
         notes = self._notes()
-        if beside is not None:
-            notes.append(beside())
+        if companion is not None:
+            notes.append(companion())
         self._progress.ready(self._topology.api_url, notes)
         if self._detach:
             return 0
@@ -212,18 +214,18 @@ def wait_until_ready(topology: Topology, data: Path, progress: Progress, trouble
     """Return once the cluster serves.  Raises CannotStart with the reason, or what `trouble` raises."""
     deadline = time.monotonic() + READY_TIMEOUT_S
     token = read_token(topology.tokens(data) / TOKEN_FILE)
-    said = "the host agent"
+    waiting_for = "the host agent"
     while time.monotonic() < deadline:
         trouble()
         _look_for_dead(topology, data, token)
         missing = _missing(topology)
         if not missing:
             return
-        if missing[0] != said:
-            said = missing[0]
-            progress.waiting(said)
+        if missing[0] != waiting_for:
+            waiting_for = missing[0]
+            progress.waiting(waiting_for)
         time.sleep(_READY_POLL_S)
-    raise CannotStart(f"not ready after {READY_TIMEOUT_S:.0f} s: {said}")
+    raise CannotStart(f"not ready after {READY_TIMEOUT_S:.0f} s: {waiting_for}")
 
 
 def _missing(topology: Topology) -> list[str]:

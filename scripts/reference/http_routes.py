@@ -91,7 +91,7 @@ def _type(schema: dict[str, Any]) -> str:
 def _schema(name: str, schema: dict[str, Any]) -> str:
     required = schema.get("required", [])
     rows = []
-    for field, said in schema["properties"].items():
-        default = "" if field in required or "default" not in said else repr(said["default"])
-        rows.append([code(field), code(_type(said)), code(default), said.get("description", "")])
+    for field, described in schema["properties"].items():
+        default = "" if field in required or "default" not in described else repr(described["default"])
+        rows.append([code(field), code(_type(described)), code(default), described.get("description", "")])
     return f"### {name}\n\n{sentence(schema.get('description'))}\n\n" + table(["field", "type", "default", ""], rows)

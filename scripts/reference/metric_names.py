@@ -78,8 +78,8 @@ def _of_cluster() -> Iterator[list[str]]:
     fresh = Fresh(Reading(), stale=False, age_ms=0)
     for line in render([peer], [broker], [topic], cast(Collector, collector), fresh).decode().splitlines():
         if line.startswith("# HELP "):
-            _, _, name, said = line.split(" ", 3)
-            help_of[name] = said
+            _, _, name, meaning = line.split(" ", 3)
+            help_of[name] = meaning
         elif line.startswith("# TYPE "):
             _, _, name, kind = line.split(" ", 3)
             if not name.endswith("_created"):

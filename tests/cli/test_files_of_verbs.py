@@ -37,7 +37,7 @@ def test_a_file_that_is_none_of_its_kind_is_named(
         "peer": peer_process.main,
         "broker": broker_process.main,
         "agent": agent.main,
-        "replay": lambda path: replay.replay_tape(path, None, as_story=False),
+        "replay": lambda path: replay.replay_choices(path, None, as_story=False),
     }[verb]
     for file in _files(tmp_path).values():
         code = run(file)

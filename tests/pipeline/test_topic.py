@@ -31,7 +31,7 @@ from zabka.pipeline.runs import journal_files
 from zabka.pipeline.topic import connection
 from zabka.pipeline.topic.alone import NotAlone, alone
 from zabka.pipeline.topic.connection import LostRecords, TopicPlace, asked, parse_place, partitions_of, records_between
-from zabka.pipeline.topic.publish import MadeAnew, Publisher, publish
+from zabka.pipeline.topic.publish import Publisher, Recreated, publish
 from zabka.pipeline.topic.records import record_of, rows_of_records
 from zabka.pipeline.topic.source import LATEST, SPAN_RECORDS, TOPIC_ID, Span, TopicSource, advanced, spans
 
@@ -175,7 +175,9 @@ def test_a_cluster_that_was_made_anew_is_not_published_behind_the_old_one(tmp_pa
     assert published(tmp_path, brokers) == 2
     old.write_bytes(b"a new first line that is longer than all of the old ones\nnew second\n")
     other.write_bytes(b"of the new cluster\n")
-    with pytest.raises(MadeAnew, match=r"^peer-1/journal/peer-1\.0{11}1\.jsonl .*made anew.*publish to another topic$"):
+    with pytest.raises(
+        Recreated, match=r"^peer-1/journal/peer-1\.0{11}1\.jsonl .*made anew.*publish to another topic$"
+    ):
         published(tmp_path, brokers)
     assert sum(map(len, brokers.logs.values())) == 2
 
@@ -186,7 +188,7 @@ def test_another_history_with_the_same_first_line_is_not_published_behind_the_ol
     brokers = Brokers()
     assert published(tmp_path, brokers) == 2
     history.write_bytes(b"first\nanother\nand more\n")
-    with pytest.raises(MadeAnew, match="publish to another topic"):
+    with pytest.raises(Recreated, match="publish to another topic"):
         published(tmp_path, brokers)
 
 
@@ -205,7 +207,7 @@ def test_a_file_before_all_that_the_topic_holds_of_its_node_is_of_a_cluster_made
     brokers = Brokers()
     assert published(tmp_path, brokers) == 1
     (tmp_path / "peer-1.000000000900.jsonl").rename(tmp_path / "peer-1.000000000001.jsonl")
-    with pytest.raises(MadeAnew):
+    with pytest.raises(Recreated):
         published(tmp_path, brokers)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from kio.schema.index import api_key_map
 
-from zabka.cli.kafka_command import parser, run, say
+from zabka.cli.kafka_command import parser, print_line, run
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client_errors import KafkaUnavailable
 from zabka.kafka.client.log_admin import api_versions
@@ -28,11 +28,11 @@ async def _api_versions(client: AdminClient) -> None:
         try:
             served = await api_versions(client, broker)
         except KafkaUnavailable as reason:
-            say(f"{who} -> ERROR: {reason}")
+            print_line(f"{who} -> ERROR: {reason}")
             continue
-        say(f"{who} -> (")
-        say(",\n".join(_served(key, *served[key]) for key in sorted(served)))
-        say(")")
+        print_line(f"{who} -> (")
+        print_line(",\n".join(_served(key, *served[key]) for key in sorted(served)))
+        print_line(")")
 
 
 def _served(key: int, lowest: int, highest: int) -> str:

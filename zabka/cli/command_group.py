@@ -6,7 +6,7 @@ from typing import Any
 
 from typer.core import TyperGroup
 
-from zabka.cli.broken_pipe import NobodyReads
+from zabka.cli.broken_pipe import PipeClosed
 from zabka.ensemble.close_names import close_name, did_you_mean
 
 try:
@@ -65,4 +65,4 @@ class PipedGroup(CommandGroup):
         try:
             return super().invoke(ctx)
         except BrokenPipeError as failed:
-            raise NobodyReads from failed
+            raise PipeClosed from failed

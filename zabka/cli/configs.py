@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 
-from zabka.cli.kafka_command import API_TIMEOUT_MS, CommandFailed, parser, run, say
+from zabka.cli.kafka_command import API_TIMEOUT_MS, CommandFailed, parser, print_line, run
 from zabka.kafka.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE, AdminClient, ConfigEntry
 
 # org.apache.kafka.clients.admin.ConfigEntry.ConfigSource, as DescribeConfigs numbers it.
@@ -106,9 +106,9 @@ async def _alter(client: AdminClient, options: argparse.Namespace) -> None:
             raise CommandFailed(f"Invalid config(s): {','.join(sorted(missing))}")
     await client.alter_configs(kind, name, changes, timeout_ms=API_TIMEOUT_MS)
     if options.entity_default:
-        say(f"Completed updating default config for {options.entity_type} in the cluster.")
+        print_line(f"Completed updating default config for {options.entity_type} in the cluster.")
     else:
-        say(f"Completed updating config for {title}.")
+        print_line(f"Completed updating config for {title}.")
 
 
 async def _describe(client: AdminClient, options: argparse.Namespace) -> None:
@@ -123,7 +123,7 @@ async def _describe(client: AdminClient, options: argparse.Namespace) -> None:
         kind, resource, title = _entity(options)
         entries = await client.describe_configs(kind, resource, timeout_ms=API_TIMEOUT_MS)
         for line in describe(entries, kind, title, options.all):
-            say(line)
+            print_line(line)
 
 
 def describe(entries: list[ConfigEntry], kind: int, title: str, everything: bool) -> list[str]:

@@ -128,11 +128,11 @@ async def _consume(client: AdminClient, options: argparse.Namespace) -> None:
 
 async def _begin(client: AdminClient, partition: TopicPartition, options: argparse.Namespace) -> int:
     # As in ConsoleConsumerOptions.parseOffset, --offset has precedence over --from-beginning.
-    wanted = options.offset or ("earliest" if options.from_beginning else "latest")
-    if wanted.lower() in NAMED:
-        return await client.list_offset(partition, NAMED[wanted.lower()])
+    start = options.offset or ("earliest" if options.from_beginning else "latest")
+    if start.lower() in NAMED:
+        return await client.list_offset(partition, NAMED[start.lower()])
     try:
-        offset = java_long(wanted)
+        offset = java_long(start)
     except argparse.ArgumentTypeError:
         raise CommandFailed(f"The provided offset value '{options.offset}' is incorrect.") from None
     return offset if offset >= 0 else max(0, await client.list_offset(partition, LATEST) + offset)

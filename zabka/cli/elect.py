@@ -9,7 +9,7 @@ from pathlib import Path
 from kio.schema.errors import ErrorCode
 
 from zabka.cli.java_numbers import java_int, json_number, json_text
-from zabka.cli.kafka_command import API_TIMEOUT_MS, CommandFailed, parser, run, say
+from zabka.cli.kafka_command import API_TIMEOUT_MS, CommandFailed, parser, print_line, run
 from zabka.journal.events import TopicPartition
 from zabka.kafka.client.admin_client import PREFERRED, UNCLEAN, AdminClient
 
@@ -66,14 +66,14 @@ def report(kind: str, results: dict[TopicPartition, tuple[ErrorCode, str | None]
     elected = [str(p) for p, (error, _) in sorted(results.items()) if error is ErrorCode.none]
     needless = [str(p) for p, (error, _) in sorted(results.items()) if error is ErrorCode.election_not_needed]
     if elected:
-        say(f"Successfully completed leader election ({kind}) for partitions {', '.join(elected)}")
+        print_line(f"Successfully completed leader election ({kind}) for partitions {', '.join(elected)}")
     if needless:
-        say(f"Valid replica already elected for partitions {', '.join(needless)}")
+        print_line(f"Valid replica already elected for partitions {', '.join(needless)}")
     failed = 0
     for partition, (error, message) in sorted(results.items()):
         if error not in (ErrorCode.none, ErrorCode.election_not_needed):
             failed += 1
             name = "".join(part.title() for part in error.name.split("_")) + "Exception"
             text = f"org.apache.kafka.common.errors.{name}{f': {message}' if message else ''}"
-            say(f"Error completing leader election ({kind}) for partition: {partition}: {text}")
+            print_line(f"Error completing leader election ({kind}) for partition: {partition}: {text}")
     return failed

@@ -32,12 +32,12 @@ def explore(bounds: Bounds, out: Path | None) -> int:
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     on_terminal = sys.stderr.isatty()
-    begin_s = said_s = time.monotonic()
+    begin_s = printed_s = time.monotonic()
     with Progress(*columns, transient=True, disable=not on_terminal) as shown:
         task = shown.add_task("states")
 
         def progress(visited: int, depth: int, waiting: int) -> None:
-            nonlocal said_s
+            nonlocal printed_s
             now_s = time.monotonic()
             if now_s - begin_s < QUIET_S:
                 return
@@ -45,8 +45,8 @@ def explore(bounds: Bounds, out: Path | None) -> int:
             line = f"{visited:,} states visited, {depth} steps deep, {waiting:,} waiting, {speed:,.0f} a second"
             if on_terminal:
                 shown.update(task, description=line)
-            elif now_s - said_s >= LINE_EVERY_S:
-                said_s = now_s
+            elif now_s - printed_s >= LINE_EVERY_S:
+                printed_s = now_s
                 sys.stderr.write(line + "\n")
 
         found = search(bounds, progress)
@@ -54,10 +54,10 @@ def explore(bounds: Bounds, out: Path | None) -> int:
     if not found.problems:
         # 0 means that every invariant held in all states to visit.
         return 0 if found.exhausted or found.states >= bounds.states_max else INTERRUPTED
-    told = "\n".join(transcript(bounds.peers, found.steps))
-    sys.stdout.write(told + "\n")
+    steps_text = "\n".join(transcript(bounds.peers, found.steps))
+    sys.stdout.write(steps_text + "\n")
     for problem in found.problems:
-        if problem not in told:
+        if problem not in steps_text:
             sys.stdout.write(f"     VIOLATED: {problem}\n")
     if out is not None:
         write_scenario(found.scenario(), out)

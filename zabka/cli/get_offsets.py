@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 
 from zabka.cli.java_numbers import java_int, java_long
-from zabka.cli.kafka_command import CommandFailed, parser, run, say
+from zabka.cli.kafka_command import CommandFailed, parser, print_line, run
 from zabka.journal.events import TopicPartition
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
@@ -60,7 +60,7 @@ async def _offsets(client: AdminClient, options: argparse.Namespace) -> None:
             print(f"Skip getting offsets for topic-partition {each} due to error: {reason}", file=sys.stderr)  # noqa: T201
             continue
         if offset >= 0:
-            say(f"{each.topic}:{each.partition}:{offset}")
+            print_line(f"{each.topic}:{each.partition}:{offset}")
 
 
 def parse_time(text: str) -> int:

@@ -111,7 +111,7 @@ def run(
     return 0
 
 
-def say(text: str, end: str = "\n") -> None:
+def print_line(text: str, end: str = "\n") -> None:
     """Print a line of output; with another `end` the line stays open."""
     print(text, end=end, flush=True)  # noqa: T201
 

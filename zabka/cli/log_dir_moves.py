@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from zabka.cli.kafka_command import CommandFailed, TerseFailure, say
+from zabka.cli.kafka_command import CommandFailed, TerseFailure, print_line
 from zabka.cli.reassign_plan import TopicPartitionReplica
 from zabka.ensemble.ports import Runtime
 from zabka.journal.events import TopicPartition
@@ -87,7 +87,7 @@ async def begin_moves(client: AdminClient, runtime: Runtime, targets: Directorie
     while True:
         begun = await _begin(client, pending)
         for replica in begun:
-            say(
+            print_line(
                 f"Successfully started moving log directory to {pending.pop(replica)} for replica "
                 f"{replica.topic_partition} with broker {replica.broker_id} "
             )

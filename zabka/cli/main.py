@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from zabka.cli.broken_pipe import NobodyReads
+from zabka.cli.broken_pipe import PipeClosed
 from zabka.cli.verbs import VERBS, WITHOUT_TYPER, main_of
 from zabka.ensemble.runtime.extras import is_installed, sentence
 
@@ -55,8 +55,8 @@ def main() -> None:
             sys.stdout.flush()
     except KeyboardInterrupt:
         code = INTERRUPTED
-    except (OSError, NobodyReads) as failed:
-        if not isinstance(failed, BrokenPipeError | NobodyReads):
+    except (OSError, PipeClosed) as failed:
+        if not isinstance(failed, BrokenPipeError | PipeClosed):
             print(f"zabka: {failed}", file=sys.stderr)  # noqa: T201
         # Otherwise Python would try to write the buffered output again when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

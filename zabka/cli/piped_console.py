@@ -9,7 +9,7 @@ from rich.box import Box
 from rich.console import Console
 from rich.table import Table
 
-from zabka.cli.broken_pipe import NobodyReads
+from zabka.cli.broken_pipe import PipeClosed
 
 UNBOUNDED = 10_000
 """The width of a pipe or a file: lines are not wrapped without a terminal, and each row is one line."""
@@ -20,7 +20,7 @@ class PipedConsole(Console):
 
     def on_broken_pipe(self) -> None:
         """Handle a closed pipe; Rich calls this."""
-        raise NobodyReads
+        raise PipeClosed
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], box: Box | None = None) -> None:

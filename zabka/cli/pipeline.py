@@ -157,7 +157,7 @@ def tables(data: Journals = ".zabka", out: Out = None, master: Master = "local[2
     print_table(("table", "rows"), ((name, f"{count:,}") for name, count in written.rows.items()), HEAVY_HEAD)
     if aside := written.rows["bad_lines"]:
         _err.print(f"{aside:,} lines were skipped; {target / 'bad_lines'} lists them with the reason")
-    _say_broken(written.broken)
+    _print_broken(written.broken)
     _err.print(f"{time.monotonic() - begin:.1f} s")
     if written.broken:
         raise typer.Exit(1)
@@ -198,13 +198,13 @@ def stream(
         try:
             with _asked_to_end() as asked:
                 _err.print(f"streaming {place} into {lake}" + ("; press Ctrl-C to stop" if follow else ""))
-                query = job.start(spark, place, lake, follow=follow, done=_say)
+                query = job.start(spark, place, lake, follow=follow, done=_print_status)
                 while not query.awaitTermination(1) and not asked.is_set():
                     job.note_progress(query, lake)
                     if while_up and isinstance(place, Path) and not _is_up(place):
                         # Its last lines came since the last check; other files may still grow.
                         job.stop_query(query)
-                        query, while_up = job.start(spark, place, lake, follow=False, done=_say), False
+                        query, while_up = job.start(spark, place, lake, follow=False, done=_print_status), False
             if asked.is_set():
                 _err.print("stopping after the current batch")
             job.stop_query(query)
@@ -228,16 +228,16 @@ def _asked_to_end() -> Iterator[Event]:
             signal.signal(number, handler)
 
 
-def _say(status: Status) -> None:
+def _print_status(status: Status) -> None:
     lag_s = (status.written_us - status.latest_us) / 1e6
     _err.print(
         f"batch {status.batch}: {status.lines:,} lines, {status.set_aside:,} skipped as unreadable; tables written in "
         f"{status.made_ms / 1000:.1f} s, {lag_s:.1f} s after the latest entry"
     )
-    _say_broken(status.broken)
+    _print_broken(status.broken)
 
 
-def _say_broken(broken: dict[str, dict[str, int]]) -> None:
+def _print_broken(broken: dict[str, dict[str, int]]) -> None:
     for name, rules in broken.items():
         for rule, count in rules.items():
             _err.print(f"{name}: rule violated in {count:,} rows: {rule}")
@@ -273,7 +273,7 @@ def publish(
     from zabka.pipeline.runs import journal_files
     from zabka.pipeline.topic.alone import NotAlone
     from zabka.pipeline.topic.connection import LostRecords, TopicPlace
-    from zabka.pipeline.topic.publish import MadeAnew
+    from zabka.pipeline.topic.publish import Recreated
     from zabka.pipeline.topic.publish import publish as published
 
     place, root = _place(topic), _local("--data", data)
@@ -284,13 +284,13 @@ def publish(
     if none and not follow:
         raise _refused(f"No journals in {root}: name another --data.")
     try:
-        with _err.status("reading the end of the topic") as said:
+        with _err.status("reading the end of the topic") as line:
             done = asyncio.run(
-                published(root, place, follow=follow, tell=lambda lines: said.update(f"{lines:,} lines published"))
+                published(root, place, follow=follow, tell=lambda lines: line.update(f"{lines:,} lines published"))
             )
     except KeyboardInterrupt:
         _err.print("stopped. The same command continues where the topic ends")
-    except (KafkaUnavailable, KafkaRequestFailed, LostRecords, MadeAnew, NotAlone, OSError) as reason:
+    except (KafkaUnavailable, KafkaRequestFailed, LostRecords, Recreated, NotAlone, OSError) as reason:
         raise _refused(str(reason)) from None
     else:
         cut = f"; of {done.cut:,} only the beginning, because brokers reject longer lines" if done.cut else ""
@@ -306,13 +306,13 @@ def status(data: Data = Path(".zabka"), out: Out = None) -> None:
         lake = _target(out, _local("--data", data), "analytics")
         number = versions.current(lake)
         if number:
-            _say_tables(lake, number)
+            _print_tables(lake, number)
             return
     _err.print(f"There are no tables in {lake}: create them with `zabka pipeline tables` or `zabka pipeline stream`.")
     raise typer.Exit(2)
 
 
-def _say_tables(lake: Path, number: int) -> None:
+def _print_tables(lake: Path, number: int) -> None:
     import pyarrow.parquet as pq
 
     from zabka.pipeline import stream as job
@@ -326,7 +326,7 @@ def _say_tables(lake: Path, number: int) -> None:
     print_table(("table", "rows"), ((name, f"{rows:,}") for name, rows in zip(found, counts, strict=True)), HEAVY_HEAD)
     stands = job.read_status(lake)
     if stands is not None:
-        _say(stands)
+        _print_status(stands)
     if (made / job.GAPS).is_dir():
         for gap in pq.read_table(made / job.GAPS).to_pylist():
             _err.print("missing: lines {first:,} to {last:,} of {node}, run {run}".format(**gap))

@@ -72,19 +72,21 @@ def run_scenarios(
     ] = False,
 ) -> None:
     """Run scenarios; exit code 0 if each verdict is the expected one."""
-    from zabka.cli.outage_library import Wanted, run
+    from zabka.cli.outage_library import PlayOptions, run
 
     if token_file is not None and on is None:
         typer.echo("--token-file needs --on: only a running cluster requires a token", err=True)
         raise typer.Exit(2)
-    wanted = Wanted(seed, tuple(set_ or ()), as_json, with_story=story, out=out, messages=messages, journals=journals)
+    options = PlayOptions(
+        seed, tuple(set_ or ()), as_json, with_story=story, out=out, messages=messages, journals=journals
+    )
     if on is not None:
-        raise typer.Exit(run(names or [], _running(on, token_file, names or [], live=live), wanted))
+        raise typer.Exit(run(names or [], _running(on, token_file, names or [], live=live), options))
     if not live:
-        raise typer.Exit(run(names or [], None, wanted))
+        raise typer.Exit(run(names or [], None, options))
     from zabka.testing.live.scenarios import LivePlayer
 
-    raise typer.Exit(run(names or [], LivePlayer(), wanted))
+    raise typer.Exit(run(names or [], LivePlayer(), options))
 
 
 def _running(url: str, token_file: Path | None, names: list[str], *, live: bool) -> RunningPlayer:

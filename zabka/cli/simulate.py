@@ -30,7 +30,7 @@ AHEAD = 16
 """Seeds queued per process, so that none idles while another plays a long one."""
 
 
-def say(text: str, *, error: bool = False) -> None:
+def print_line(text: str, *, error: bool = False) -> None:
     """Print a line on standard output, or on standard error."""
     stream = sys.stderr if error else sys.stdout
     stream.write(text + "\n")
@@ -107,9 +107,9 @@ def simulate(seeds: str, scenario: str, settings: list[str], jobs: int, as_json:
     It is 0 if every invariant held, 1 with one line per violation, 2 for invalid arguments.
     """
     try:
-        wanted, world = parse_seeds(seeds), configured(scenario, settings)
+        requested, world = parse_seeds(seeds), configured(scenario, settings)
     except (ValueError, BadSetting) as reason:
-        say(str(reason), error=True)
+        print_line(str(reason), error=True)
         return USAGE
     begin = time.perf_counter()
     outcomes: list[Outcome] = []
@@ -118,17 +118,17 @@ def simulate(seeds: str, scenario: str, settings: list[str], jobs: int, as_json:
         disable=as_json or not sys.stderr.isatty(),
     )  # fmt: skip
     try:
-        with progress, seldom_collected(), closing(_outcomes(wanted, scenario, world, jobs)) as played:
-            task = progress.add_task("seeds", total=len(wanted))
+        with progress, seldom_collected(), closing(_outcomes(requested, scenario, world, jobs)) as played:
+            task = progress.add_task("seeds", total=len(requested))
             for outcome in played:
                 outcomes.append(outcome)
                 progress.advance(task)
                 if not as_json:
                     again = replay_command(outcome.seed, scenario, settings)
                     for problem in outcome.problems:
-                        say(f"seed {outcome.seed}: {problem}  replay: {again}")
+                        print_line(f"seed {outcome.seed}: {problem}  replay: {again}")
     except BrokenProcessPool:
-        say(KILLED, error=True)
+        print_line(KILLED, error=True)
         return USAGE
     wall_s = time.perf_counter() - begin
     broken = [outcome for outcome in outcomes if not outcome.held]
@@ -141,20 +141,22 @@ def simulate(seeds: str, scenario: str, settings: list[str], jobs: int, as_json:
             "faults": faults,
         }  # fmt: skip
         rows = [{**msgspec.to_builtins(o), "replay": replay_command(o.seed, scenario, settings)} for o in outcomes]
-        say(json.dumps({**totals, "runs": rows}))
+        print_line(json.dumps({**totals, "runs": rows}))
     else:
         speed = f"{virtual_s:,.0f} simulated seconds in {wall_s:.1f} s ({virtual_s / wall_s:,.0f} x real time)"
-        say(f"{len(outcomes)} seeds, {len(broken)} with violations; {speed}")
-        say(f"{virtual_s / 3600:,.2f} simulated hours, {cpu_s / 3600:,.3f} core-hours, {faults:,} faults injected")
-        say_reached(outcomes)
+        print_line(f"{len(outcomes)} seeds, {len(broken)} with violations; {speed}")
+        print_line(
+            f"{virtual_s / 3600:,.2f} simulated hours, {cpu_s / 3600:,.3f} core-hours, {faults:,} faults injected"
+        )
+        print_reached(outcomes)
     return 1 if broken else 0
 
 
-def say_reached(outcomes: list[Outcome]) -> None:
+def print_reached(outcomes: list[Outcome]) -> None:
     """Print how often runs reached each counted place, and in how many seeds."""
     for place in dict.fromkeys(place for outcome in outcomes for place in outcome.reached):
         counts = [outcome.reached.get(place, 0) for outcome in outcomes]
-        say(f"{place}: {sum(counts):,} times, in {sum(map(bool, counts)):,} seeds")
+        print_line(f"{place}: {sum(counts):,} times, in {sum(map(bool, counts)):,} seeds")
 
 
 def command(

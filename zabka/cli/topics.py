@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kio.schema.errors import ErrorCode
 
 from zabka.cli.java_numbers import java_int
-from zabka.cli.kafka_command import API_TIMEOUT_MS, CommandFailed, hash_order, parser, run, say
+from zabka.cli.kafka_command import API_TIMEOUT_MS, CommandFailed, hash_order, parser, print_line, run
 from zabka.journal.events import TopicPartition
 from zabka.kafka.client.admin_client import TOPIC_RESOURCE, AdminClient, ConfigEntry
 from zabka.kafka.client.client import PartitionInfo, TopicInfo
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> int:
 
 def _print_failure(reason: Exception) -> None:
     """Print the failure on standard output, as Kafka's tool does."""
-    say(f"Error while executing topic command : {reason}")
+    print_line(f"Error while executing topic command : {reason}")
 
 
 def parse_assignment(text: str) -> dict[int, list[int]]:
@@ -94,7 +94,7 @@ async def _create(client: AdminClient, options: argparse.Namespace) -> None:
     if options.replication_factor is not None and not 1 <= options.replication_factor <= REPLICATION_FACTOR_MAX:
         raise CommandFailed(f"The replication factor must be between 1 and {REPLICATION_FACTOR_MAX} inclusive")
     if "." in name or "_" in name:
-        say(
+        print_line(
             "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could "
             "collide. To avoid issues it is best to use either, but not both."
         )
@@ -112,7 +112,7 @@ async def _create(client: AdminClient, options: argparse.Namespace) -> None:
         if failure.error is ErrorCode.topic_already_exists and options.if_not_exists:
             return
         raise
-    say(f"Created topic {name}.")
+    print_line(f"Created topic {name}.")
 
 
 async def _alter(client: AdminClient, options: argparse.Namespace) -> None:
@@ -126,8 +126,8 @@ async def _alter(client: AdminClient, options: argparse.Namespace) -> None:
         raise CommandFailed("--alter takes --partitions; configurations are altered with `zabka configs`")
     assignments = None
     if options.replica_assignment:
-        wanted = parse_assignment(options.replica_assignment)
-        assignments = [wanted[p] for p in sorted(wanted)][len(info.partitions) :]
+        requested = parse_assignment(options.replica_assignment)
+        assignments = [requested[p] for p in sorted(requested)][len(info.partitions) :]
     await client.create_partitions(
         options.topic, options.partitions, assignments=assignments, timeout_ms=API_TIMEOUT_MS
     )
@@ -144,7 +144,7 @@ async def _matching(client: AdminClient, options: argparse.Namespace) -> list[st
     known = {n: t for n, t in (await client.metadata()).topics.items() if t.error is not ErrorCode.unknown_topic_id}
     if options.topic_id:
         names = sorted(n for n, t in known.items() if t.topic_id == options.topic_id)
-        wanted = f"TopicId '{options.topic_id}'"
+        requested = f"TopicId '{options.topic_id}'"
     elif options.topic:
         try:
             # As in Kafka's IncludeList, commas separate alternatives.
@@ -152,11 +152,11 @@ async def _matching(client: AdminClient, options: argparse.Namespace) -> list[st
         except (re.error, OverflowError, RecursionError) as bad:
             raise CommandFailed(f"{options.topic} is an invalid regex: {bad}") from None
         names = sorted(n for n in known if pattern.fullmatch(n))
-        wanted = f"Topic '{options.topic}'"
+        requested = f"Topic '{options.topic}'"
     else:
         return sorted(n for n in known if not (options.exclude_internal and n.startswith("__")))
     if not names and not options.if_exists and not options.list:
-        raise CommandFailed(f"{wanted} does not exist as expected")
+        raise CommandFailed(f"{requested} does not exist as expected")
     return names
 
 
@@ -164,7 +164,7 @@ async def _show(client: AdminClient, options: argparse.Namespace) -> None:
     names = await _matching(client, options)
     if options.list:
         for name in names:
-            say(name)
+            print_line(name)
         return
     found = await client.metadata(names) if names else None
     ongoing = await list_reassignments(client) if names else {}
@@ -174,7 +174,7 @@ async def _show(client: AdminClient, options: argparse.Namespace) -> None:
             overrides, min_isr = _configured(await client.describe_configs(TOPIC_RESOURCE, name))
             alive = set(found.brokers) if found is not None else set()
             for line in describe(_Topic(info, overrides, min_isr, ongoing), alive, options):
-                say(line)
+                print_line(line)
 
 
 def _configured(entries: list[ConfigEntry]) -> tuple[dict[str, str], int]:

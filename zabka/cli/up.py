@@ -68,7 +68,11 @@ def command(
             overrides=split_settings(set_ or []),
         )
         code = run(
-            wanted, data.absolute(), progress, detach=detach, beside=_pipeline_of(data.absolute()) if pipeline else None
+            wanted,
+            data.absolute(),
+            progress,
+            detach=detach,
+            companion=_pipeline_of(data.absolute()) if pipeline else None,
         )
     except PortTaken as taken:
         progress.error(f"{taken}; choose another port (0 picks a free one) with --port, --zk-port or --kafka-port")

@@ -94,6 +94,6 @@ def _is_meant(entry: Entry, effect: str) -> bool:
     return (entry.node, str(entry.node_seq)) == (node, number) if number else type_name(entry.event) == effect
 
 
-def _holds(sentence: str, words: str) -> bool:
+def _holds(sentence: str, phrase: str) -> bool:
     """Return whether a sentence contains these whole words: `orders-1` is not in "orders-10: …"."""
-    return re.search(rf"(?<!\w){re.escape(words)}(?!\w)", sentence) is not None if words else True
+    return re.search(rf"(?<!\w){re.escape(phrase)}(?!\w)", sentence) is not None if phrase else True

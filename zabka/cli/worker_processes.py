@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 KILLED = "a worker process of this command was killed before it had finished. The machine may be out of memory"
 """The message for BrokenProcessPool."""
-_no_more_wanted: list[Flag] = []
+_stopping: list[Flag] = []
 """In a worker's process: a flag that the command sets when it ends."""
 
 
@@ -40,12 +40,12 @@ def results_of(calls: Iterator[Callable[[], T]], jobs: int, ahead: int, begin: C
     exhausted. Raises BrokenProcessPool if a process was killed.
     """
     listening, held = Pipe(duplex=False)
-    no_more_wanted = Event()
+    stopping = Event()
     waiting: deque[Future[T]] = deque()
     with (
         listening,
         held,
-        ProcessPoolExecutor(jobs, initializer=_begin_worker, initargs=(listening, held, no_more_wanted, begin)) as pool,
+        ProcessPoolExecutor(jobs, initializer=_begin_worker, initargs=(listening, held, stopping, begin)) as pool,
     ):
         try:
             while True:
@@ -57,7 +57,7 @@ def results_of(calls: Iterator[Callable[[], T]], jobs: int, ahead: int, begin: C
                     return
                 yield waiting.popleft().result()
         finally:
-            no_more_wanted.set()
+            stopping.set()
 
 
 @contextmanager
@@ -69,10 +69,10 @@ def _deaf_to_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _begin_worker(listening: Connection, held: Connection, no_more_wanted: Flag, begin: Callable[[], object]) -> None:
+def _begin_worker(listening: Connection, held: Connection, stopping: Flag, begin: Callable[[], object]) -> None:
     held.close()
     threading.Thread(target=_end_with_the_command, args=(listening,), name="end", daemon=True).start()
-    _no_more_wanted.append(no_more_wanted)
+    _stopping.append(stopping)
     begin()
 
 
@@ -83,6 +83,6 @@ def _end_with_the_command(listening: Connection) -> None:
 
 
 def _done(call: Callable[[], T]) -> T:
-    if _no_more_wanted[0].is_set():
+    if _stopping[0].is_set():
         raise _NotBegun
     return call()

@@ -87,7 +87,7 @@ class _Connection(asyncio.Protocol):
     def __init__(self, client_id: str, to: Endpoint, open_connection: OpenConnection, tap: KafkaTap | None) -> None:
         self._tap = tap
         self._line: CallerLine | None = None
-        self._untold: list[tuple[int, KafkaMessage, int]] = []
+        self._unlogged: list[tuple[int, KafkaMessage, int]] = []
         """Requests to log as sent once the connection is open."""
         self._loop = asyncio.get_running_loop()
         self._client_id = client_id
@@ -112,7 +112,7 @@ class _Connection(asyncio.Protocol):
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         frame = encode_request(self._correlation_id, self._client_id, request)
         self._unsent.append(frame)
-        sent_us = 0 if self._tap is None else self._tell(self._tap, request, len(frame))
+        sent_us = 0 if self._tap is None else self._log_sent(self._tap, request, len(frame))
         answer: asyncio.Future[KafkaMessage] = self._loop.create_future()
         answer.add_done_callback(_retrieved)
         if api_key_of(request) == ApiKey.PRODUCE and request.acks == 0:
@@ -123,11 +123,11 @@ class _Connection(asyncio.Protocol):
         self._schedule_flush()
         return answer
 
-    def _tell(self, tap: KafkaTap, request: KafkaMessage, size: int) -> int:
+    def _log_sent(self, tap: KafkaTap, request: KafkaMessage, size: int) -> int:
         """Log that a request is sent; return the time."""
         if tap.wants(request):
             if self._line is None:
-                self._untold.append((self._correlation_id, request, size))
+                self._unlogged.append((self._correlation_id, request, size))
             else:
                 self._line.asked(self._correlation_id, request, size)
         return tap.now_us()
@@ -175,9 +175,9 @@ class _Connection(asyncio.Protocol):
             return
         if self._tap is not None:
             self._line = self._tap.caller(self._transport, self._to.broker_id)
-            for number, request, size in self._untold:
+            for number, request, size in self._unlogged:
                 self._line.asked(number, request, size)
-            self._untold.clear()
+            self._unlogged.clear()
         self._schedule_flush()
 
     def connection_lost(self, exc: Exception | None) -> None:

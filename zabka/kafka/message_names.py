@@ -45,7 +45,7 @@ def api_name(api_key: int) -> str:
 def request_content(request: KafkaMessage) -> Content:
     """Return the class, name and subject of a request.  A follower's Fetch is a `fetch`, a consumer's is `data`."""
     api_key = api_key_of(request)
-    return Content(_request_class(api_key, request), api_name(api_key), _subject(request, _request_word))
+    return Content(_request_class(api_key, request), api_name(api_key), _subject(request, _request_text))
 
 
 def _request_class(api_key: int, request: KafkaMessage) -> str:
@@ -56,10 +56,10 @@ def _request_class(api_key: int, request: KafkaMessage) -> str:
 
 def response_content(response: KafkaMessage, asked: str) -> Content:
     """Return the content of an answer to a request of that class."""
-    return Content(asked, api_name(api_key_of(response)) + ANSWER, _subject(response, _error_word))
+    return Content(asked, api_name(api_key_of(response)) + ANSWER, _subject(response, _error_text))
 
 
-def _subject(message: KafkaMessage, word: Any) -> Subject:
+def _subject(message: KafkaMessage, text_of: Any) -> Subject:
     found: Subject = {}
     for name in _FACTS:
         value = getattr(message, name, None)
@@ -71,7 +71,7 @@ def _subject(message: KafkaMessage, word: Any) -> Subject:
     live = getattr(message, "live_brokers", None)
     if live:
         found["live"] = sorted(int(getattr(broker, "id_", -1)) for broker in live)
-    partitions = [f"{name}{word(row)}" for name, row in _partitions(message)]
+    partitions = [f"{name}{text_of(row)}" for name, row in _partitions(message)]
     return found | listed(partitions) if partitions else found
 
 
@@ -101,7 +101,7 @@ def _partitions(message: KafkaMessage) -> Iterator[tuple[str, Any]]:
             yield f"{name}-{_first(row, _INDEXES)}", row
 
 
-def _request_word(row: Any) -> str:
+def _request_text(row: Any) -> str:
     """Return a request's data on a partition: its leader, epoch and ISR, or its fetch offset."""
     leader = getattr(row, "leader", None)
     if leader is not None:
@@ -116,6 +116,6 @@ def _request_word(row: Any) -> str:
     return ""
 
 
-def _error_word(row: Any) -> str:
+def _error_text(row: Any) -> str:
     error = getattr(row, "error_code", None)
     return f" {error.name}" if error else ""

@@ -146,11 +146,11 @@ def _alike(data: bytes, start: int, end: int, most: int) -> tuple[int, int]:
             run = len(column) - len(column.lstrip(data[at : at + 1]))
             if not run:
                 return 0, -1
-    for first, behind in ((time_at, offset_at), (offset_at, key_at)):
-        column = data[behind - 1 + stride : behind - 1 + stride + run * stride : stride]
+    for first, after in ((time_at, offset_at), (offset_at, key_at)):
+        column = data[after - 1 + stride : after - 1 + stride + run * stride : stride]
         if not column.isascii():
             run = len(column) - len(column.lstrip(_LAST))
-        if behind - first > 1:
+        if after - first > 1:
             column = data[first + stride : first + stride + run * stride : stride]
             if column.translate(None, _MORE):
                 run = len(column) - len(column.lstrip(_MORE))
@@ -164,7 +164,7 @@ def _alike(data: bytes, start: int, end: int, most: int) -> tuple[int, int]:
         return 0, -1
     high = data[time_at + 1 + stride : time_at + 1 + stride + run * stride : stride]
     top = _highest(high)
-    return run, (top << 7) + _highest(_beside(low, high, top)) - 0x80
+    return run, (top << 7) + _highest(_neighbours(low, high, top)) - 0x80
 
 
 def _highest(column: bytes) -> int:
@@ -174,7 +174,7 @@ def _highest(column: bytes) -> int:
     return max(column) if column.translate(None, _UP_TO[column[-1]]) else column[-1]
 
 
-def _beside(low: bytes, high: bytes, top: int) -> bytes:
+def _neighbours(low: bytes, high: bytes, top: int) -> bytes:
     """Return the bytes of `low` whose neighbours in `high` are `top`."""
     first = high.index(top)
     if high.count(top) == len(high) - first:

@@ -97,16 +97,16 @@ def _with_min_isr(spans: DataFrame, journal: Journal) -> DataFrame:
     brokers, else the value that the leader started with.  It never exceeds the number of replicas (`Partition.min_isr`
     (`broker_sim/`)).
     """
-    told = timed(
+    reported = timed(
         journal, ["config_changed", "node_started", "topic_deleted"],
         entity=StringType(), config=_CONFIG, topic=StringType(),
     )  # fmt: skip
-    told = told.withColumn("min_isr", f.col("config")[_MIN_ISR].cast(LongType()))
-    altered, started = told.where("type = 'config_changed'"), told.where("type = 'node_started'")
+    reported = reported.withColumn("min_isr", f.col("config")[_MIN_ISR].cast(LongType()))
+    altered, started = reported.where("type = 'config_changed'"), reported.where("type = 'node_started'")
     name = f.substring_index("entity", "/", -1)
     # A topic's overrides are deleted with it, without an event of their own.
     of_topic = altered.where("entity LIKE 'topics/%'").withColumn("topic", name)
-    of_topic = of_topic.unionByName(told.where("type = 'topic_deleted'"))
+    of_topic = of_topic.unionByName(reported.where("type = 'topic_deleted'"))
     of_leader = altered.where("entity RLIKE '^brokers/[0-9]+$'").withColumn("leader", name.cast(LongType()))
     of_all = altered.where(f.col("entity") == _ALL_BROKERS)
     begun = started.where("node LIKE 'broker-%'").withColumn("leader", node_number("node"))
@@ -125,14 +125,15 @@ def _with_min_isr(spans: DataFrame, journal: Journal) -> DataFrame:
     )
 
 
-def _cut(spans: DataFrame, told: DataFrame, value: str, *keys: str) -> DataFrame:
-    """Split the spans where `min_isr` in `told` changed, and add it as a column `value`: null before the first change.
+def _cut(spans: DataFrame, reported: DataFrame, value: str, *keys: str) -> DataFrame:
+    """Split the spans where `min_isr` in `reported` changed.
 
-    Every broker reports a change, some of them at the same moment: the last report of a moment holds.
+    The new column `value` has it, null before the first change.  Every broker reports a change, some of them at the
+    same moment: the last report of a moment holds.
     """
     in_order = Window.partitionBy("run", *keys).orderBy("run_us", "node", "node_seq")
     changes = (
-        told.withColumn("until", f.lead("run_us").over(in_order))
+        reported.withColumn("until", f.lead("run_us").over(in_order))
         .where("until IS NULL OR until > run_us")
         .select("run", *keys, f.col("run_us").alias("since"), "until", f.col("min_isr").alias(value))
     )
@@ -172,14 +173,14 @@ def client_availability(journal: Journal) -> DataFrame:
     run, workload_id, topic, from_us, to_us, sent, acknowledged, failed, lost, share. `share` is acknowledged divided by
     answered (acknowledged and failed), 0 to 1; null before the first answer.
     """
-    told = bodies(
+    reported = bodies(
         journal.rows, ["workload_progressed"],
         workload_id=StringType(), topic=StringType(), sent=LongType(), acknowledged=LongType(), failed=LongType(),
         lost=LongType(),
     )  # fmt: skip
     answered = f.try_add("acknowledged", "failed")
     return (
-        told.groupBy("run", "node", "workload_id", "topic")
+        reported.groupBy("run", "node", "workload_id", "topic")
         .agg(
             f.min("at_us").alias("from_us"),
             f.max("at_us").alias("to_us"),

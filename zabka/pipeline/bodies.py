@@ -22,13 +22,13 @@ STANDINGS = ArrayType(
 """The positions of followers when their leader decided about them (`ReplicaStanding`)."""
 
 
-def bodies(told: DataFrame, kinds: list[str], *columns: str, **fields: DataType) -> DataFrame:
+def bodies(reported: DataFrame, kinds: list[str], *columns: str, **fields: DataType) -> DataFrame:
     """Return the entries of those types among a journal's rows.
 
     Columns: run, node, node_seq, at_us, mono_us, type, the given other columns, and the named fields of the bodies.
     """
     schema = StructType([StructField(name, kind) for name, kind in fields.items()])
-    rows = told.where(f.col("problem").isNull() & f.col("type").isin(kinds))
+    rows = reported.where(f.col("problem").isNull() & f.col("type").isin(kinds))
     parsed = rows.withColumn("e", f.from_json("body", schema))
     return parsed.select("run", "node", "node_seq", f.col("wall_us").alias("at_us"), "mono_us", "type", *columns, "e.*")
 

@@ -20,12 +20,12 @@ def sessions(journal: Journal) -> DataFrame:
     or closed.  to_us, duration_ms and ended_by are null while the session lasts, from_us and timeout_ms if it began
     before the journal.  heard_ms_ago is how long an expired session had been silent.
     """
-    told = bodies(
+    reported = bodies(
         journal.rows, ["session_created", "session_closed"],
         session_id=LongType(), timeout_ms=LongType(), zxid=LongType(), ephemerals=STRINGS, caused_by=StringType(),
     )  # fmt: skip
     # A peer that starts reports again what it replays: its first report of each event counts.
-    by_peer = told.groupBy(*_SESSION, "node").agg(
+    by_peer = reported.groupBy(*_SESSION, "node").agg(
         _first("at_us", "session_created").alias("created_us"),
         _first("at_us", "session_closed").alias("closed_us"),
         f.max("timeout_ms").alias("timeout_ms"),
@@ -74,7 +74,7 @@ def elections(journal: Journal) -> DataFrame:
     ended).  rounds is the number of election rounds that it took part in.  state is its final state (LEADING,
     FOLLOWING, OBSERVING; null if none), with leader_id and epoch.
     """
-    told = bodies(
+    reported = bodies(
         journal.rows, ["peer_state_changed", "node_started", "node_stopped"],
         state=StringType(), phase=StringType(), leader_id=LongType(), round=LongType(), current_epoch=LongType(),
     ).where("type = 'peer_state_changed' OR node LIKE 'peer-%'")  # fmt: skip
@@ -84,7 +84,7 @@ def elections(journal: Journal) -> DataFrame:
     before_stable = f.lag(stable).over(in_order)
     begins = (f.col("type") != "peer_state_changed") | f.coalesce(before_stable & ~stable, f.lit(False))
     steps = (
-        told.withColumn("span", f.sum(f.coalesce(begins, f.lit(True)).cast(LongType())).over(in_order))
+        reported.withColumn("span", f.sum(f.coalesce(begins, f.lit(True)).cast(LongType())).over(in_order))
         # If it starts again without having stopped, it was killed at an unknown time before.
         .withColumn("until", f.when(f.lead("type").over(in_order) != "node_started", f.lead("at_us").over(in_order)))
         .where("type = 'peer_state_changed'")

@@ -140,12 +140,12 @@ def _beyond_bounds(line: bytes) -> str | None:
     return None
 
 
-def _reason(line: bytes, said: str) -> str:
+def _reason(line: bytes, message: str) -> str:
     # The schema comes first: a newer one may define other types and fields.
     if (schema := schema_of(line)) > SCHEMA_VERSION:
         return f"schema {schema} is newer than {SCHEMA_VERSION}, the newest that is known here"
-    if (tag := _TAG.fullmatch(said)) is not None:
+    if (tag := _TAG.fullmatch(message)) is not None:
         return f"unknown type {tag['type'][:80]}"
-    if (bound := _BOUND.fullmatch(said)) is None:
-        return said
+    if (bound := _BOUND.fullmatch(message)) is None:
+        return message
     return f"{bound['where']} has a number beyond {'any clock' if bound['where'] in _CLOCKS else '64 bits'}"

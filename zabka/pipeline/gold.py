@@ -82,14 +82,14 @@ _LIFE = (*_PARTITION, "life")
 _LOG = (*_PARTITION, "topic_id")
 _STATES = ("leader_elected", "isr_changed", "topic_deleted", "controller_elected", "session_created", "session_closed")
 _PROCESSES = ("process_changed", "node_started", "node_stopped", "fault_injected", "fault_removed", "config_changed")
-_REIGNS = (
+_TERM_EVENTS = (
     "controller_elected", "controller_resigned", "session_created", "session_closed", "broker_session_changed",
     "controller_ready", "process_changed", "node_started", "node_stopped", "fault_injected", "fault_removed",
 )  # fmt: skip
 
 TABLES = (
     Table(
-        "controller_reigns", controller_reigns, ("run", "controller_epoch"), ("run", "controller_epoch"), _REIGNS,
+        "controller_reigns", controller_reigns, ("run", "controller_epoch"), ("run", "controller_epoch"), _TERM_EVENTS,
         (
             rising("zxid", ("run",), ("controller_epoch",)),
             never("no reign ends before it begins", "to_us < from_us"),
@@ -98,7 +98,7 @@ TABLES = (
     ),
     Table(
         "failovers", failovers, ("run", "controller_epoch"), ("run", "controller_epoch"),
-        (*_REIGNS, "controller_propagated"),
+        (*_TERM_EVENTS, "controller_propagated"),
         (never("no phase is negative", "least(detect_ms, read_ms, decide_ms, propagate_ms) < 0"),),
     ),
     Table(

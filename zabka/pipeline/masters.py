@@ -56,14 +56,14 @@ def interpreters(
             return
         os.environ["PYSPARK_PYTHON"] = PYTHON
         archive = packed(directory, needs)
-        beside = Path(tempfile.mkdtemp(prefix="zabka-driver-"))
+        own_directory = Path(tempfile.mkdtemp(prefix="zabka-driver-"))
         # Java starts there and stays as long as this process does.
-        atexit.register(shutil.rmtree, beside, ignore_errors=True)
-        script = beside / PYTHON
+        atexit.register(shutil.rmtree, own_directory, ignore_errors=True)
+        script = own_directory / PYTHON
         script.parent.mkdir(parents=True)
         script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
         script.chmod(0o755)
-        os.chdir(beside)
+        os.chdir(own_directory)
         yield builder.config("spark.archives", f"{archive}#{NAME}")
     finally:
         os.chdir(here)

@@ -42,7 +42,7 @@ import pyspark.daemon, pyspark.worker
 import zabka.pipeline.audits.jobs
 """
 """Loads what an audit needs."""
-_TELL = """
+_PRINT = """
 import json, sys
 found = {}
 for top in {name.partition(".")[0]: None for name in list(sys.modules)}:
@@ -133,7 +133,7 @@ def _is_installed(path: Path) -> bool:
 
 
 def _loaded(needs: str) -> dict[str, list[str]]:
-    done = subprocess.run([sys.executable, "-c", needs + _TELL], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", needs + _PRINT], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise NotPacked(f"what executors need could not be loaded: {done.stderr.strip().splitlines()[-1:]}")
     found: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])

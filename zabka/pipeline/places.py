@@ -80,7 +80,7 @@ def _of_directory(spark: SparkSession, root: Path, types: str) -> DataFrame:
 
 def _of_uri(spark: SparkSession, place: Uri, types: str) -> DataFrame:
     """Return the rows of whole files that Hadoop's client reads, several per task, parsed like those of a directory."""
-    root, wanted = str(place), frozenset(types.split(","))
+    root, requested = str(place), frozenset(types.split(","))
     files = (
         spark.read.format("binaryFile")
         .option("pathGlobFilter", "*.jsonl")
@@ -96,7 +96,7 @@ def _of_uri(spark: SparkSession, place: Uri, types: str) -> DataFrame:
                 if is_journal(key):
                     file, data = placed(Path(), key), io.BytesIO(content.as_py())
                     end = data.getvalue().rfind(b"\n") + 1
-                    yield from batches(read_file(file.run, file.path.name, data, (0, end), wanted))
+                    yield from batches(read_file(file.run, file.path.name, data, (0, end), requested))
 
     return files.mapInArrow(rows, SCHEMA).select(*map(f.col, SCHEMA.names))
 

@@ -72,7 +72,7 @@ class _Found(NamedTuple):
     """A file that exists: its mark, and whether it shows that its run was recreated."""
 
     mark: str
-    anew: bool
+    recreated: bool
 
 
 def advance(files: dict[str, JournalFile], start: Offset) -> Offset:
@@ -83,8 +83,10 @@ def advance(files: dict[str, JournalFile], start: Offset) -> Offset:
     found = _found(files, start)
     lives = _lives(files, found, start)
     end: Offset = {}
-    for key, (mark, anew) in found.items():
-        begin, life = (start[key][0], start[key][2]) if key in start and not anew else (0, lives.get(files[key].run, 1))
+    for key, (mark, recreated) in found.items():
+        begin, life = (
+            (start[key][0], start[key][2]) if key in start and not recreated else (0, lives.get(files[key].run, 1))
+        )
         # It may be removed after its mark was read: then it keeps its position, as any removed file.
         with contextlib.suppress(OSError):
             reached = max(begin, complete_bytes(files[key].path, begin))
@@ -107,8 +109,8 @@ def _lives(files: dict[str, JournalFile], found: dict[str, _Found], start: Offse
         lives[run_of(key)] = max(lives.get(run_of(key), 1), life)
     newest = _newest(start)
     begin = set()
-    for key, (_, anew) in found.items():
-        if anew:
+    for key, (_, recreated) in found.items():
+        if recreated:
             node = node_of(key)
             own = start[key][2] if node is None else newest[node.place][0]
             if own == lives[files[key].run]:
@@ -122,11 +124,11 @@ def _found(files: dict[str, JournalFile], start: Offset) -> dict[str, _Found]:
         # Skip a file that cannot be read, or was removed: the lake's gaps list its lines.
         with contextlib.suppress(OSError):
             if (mark := mark_of(files[key].path)) is not None:
-                found[key] = _Found(mark, is_anew(key, files[key].path, mark, start))
+                found[key] = _Found(mark, is_recreated(key, files[key].path, mark, start))
     return found
 
 
-def is_anew(key: str, path: Path, mark: str, start: Offset) -> bool:
+def is_recreated(key: str, path: Path, mark: str, start: Offset) -> bool:
     """Return whether a file with this mark shows that its run was recreated.  Raises OSError if it cannot be read."""
     if key in start:
         return not _goes_on(path, mark, start[key])

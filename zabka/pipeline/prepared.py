@@ -117,7 +117,7 @@ class _Growing(Journal):
         """Return the frame's rows in an order that begins with `run`, whose rows are in one partition."""
         return frame.sortWithinPartitions(*order)
 
-    def _read_behind(self, rows: DataFrame) -> None:
+    def _start_reading(self, rows: DataFrame) -> None:
         """Do nothing: the rows are read with the tables that are made from them."""
 
     def _laid(self, source: DataFrame) -> DataFrame:
@@ -140,8 +140,8 @@ def _rows_of(spark: SparkSession, place: Path) -> DataFrame:
     def rows(shares: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for share in (number for some in shares for number in some["id"].to_pylist()):
             with pa.OSFile(str(place)) as source:
-                told = pa.ipc.open_file(source).read_all()
-            yield from told.filter(pc.equal(told[SHARE], share)).drop_columns([SHARE]).to_batches(BATCH_ROWS)
+                table = pa.ipc.open_file(source).read_all()
+            yield from table.filter(pc.equal(table[SHARE], share)).drop_columns([SHARE]).to_batches(BATCH_ROWS)
 
     return spark.range(0, SHARES, 1, SHARES).mapInArrow(rows, SCHEMA)
 

@@ -184,8 +184,8 @@ def read_range(part: FileRange, types: frozenset[str] | None = None) -> Iterator
     """Yield the rows of one byte range.
 
     With `types` the rows of all other types are skipped, except the latest of each block by either clock, which show
-    how long the history goes on, and the rows that show that a node ran (`_words`).  A file that was removed since it
-    was found yields none; a file that cannot be read yields a row with the reason.
+    how long the history goes on, and the rows that show that a node ran (`_signs_of_life`).  A file that was removed
+    since it was found yields none; a file that cannot be read yields a row with the reason.
     """
     name = Path(part.path).name
     try:
@@ -201,27 +201,27 @@ def read_file(
     run: str, name: str, file: BinaryIO, part: tuple[int, int], types: frozenset[str] | None = None
 ) -> Iterator[Row]:
     """Yield the rows of a part of an open file, from one position to another."""
-    wanted = wanted_classes(types)
+    requested = requested_classes(types)
     for block in blocks(file, *part):
         if isinstance(block, LongLine):
             yield long_line(run, name, block)
         else:
             lengths = accumulate(map(len, block.lines), initial=block.position)
             starts = [start + newlines for newlines, start in enumerate(lengths)]
-            yield from rows_of(run, name, block.lines, starts, wanted)
+            yield from rows_of(run, name, block.lines, starts, requested)
 
 
-def wanted_classes(types: frozenset[str] | None) -> frozenset[type] | None:
+def requested_classes(types: frozenset[str] | None) -> frozenset[type] | None:
     """Return the classes of entries to keep for these types (None: all), including the class of set-aside lines."""
     return None if types is None else frozenset([Refused, *(ENTRIES[each] for each in types if each in ENTRIES)])
 
 
 def rows_of(
-    run: str, file: str, lines: Sequence[bytes], starts: Sequence[int], wanted: frozenset[type] | None
+    run: str, file: str, lines: Sequence[bytes], starts: Sequence[int], requested: frozenset[type] | None
 ) -> Iterator[Row]:
     """Yield the rows of some lines of a file; `starts` holds the position of each line."""
     found: Sequence[Any] = check_lines(lines) or [check_line(line) for line in lines]
-    for place in range(len(found)) if wanted is None else _chosen(found, wanted):
+    for place in range(len(found)) if requested is None else _chosen(found, requested):
         entry, line = found[place], lines[place]
         if type(entry) is Refused:
             yield _aside(run, line, file, starts[place], entry.reason)
@@ -237,20 +237,20 @@ def long_line(run: str, file: str, line: LongLine) -> Row:
     return _aside(run, line.begin, file, line.position, f"a line of {line.size:,} bytes")
 
 
-def _chosen(found: Sequence[Any], wanted: frozenset[type]) -> list[int]:
-    """Return the places of wanted and set-aside lines, of the latest entries by either clock, and of `_words`."""
+def _chosen(found: Sequence[Any], requested: frozenset[type]) -> list[int]:
+    """Return the places of requested and set-aside lines, the latest entries by either clock, and signs of life."""
     kinds = [type(entry) for entry in found]
-    chosen = {place for place, kind in enumerate(kinds) if kind in wanted}
+    chosen = {place for place, kind in enumerate(kinds) if kind in requested}
     places = [place for place, kind in enumerate(kinds) if kind is not Refused] if Refused in kinds else None
     entries = found if places is None else [found[place] for place in places]
     if not entries:
         return sorted(chosen)
     walls, monos = [entry.wall_us for entry in entries], [entry.mono_us for entry in entries]
-    more = {walls.index(max(walls)), monos.index(max(monos)), *_words(entries)}
+    more = {walls.index(max(walls)), monos.index(max(monos)), *_signs_of_life(entries)}
     return sorted(chosen | (more if places is None else {places[place] for place in more}))
 
 
-def _words(entries: Sequence[Any]) -> set[int]:
+def _signs_of_life(entries: Sequence[Any]) -> set[int]:
     """Return the places of each node's first and last entry, its first after each pause, and its last before a start.
 
     No other entry shows that a simulated process resumed, or how long a process ran if its end was not seen.  The pause

@@ -25,7 +25,7 @@ CLOSED = ("session_closed", "session_expired")
 """The end of its session: closed on request, or expired."""
 GAP = ("gap_before_ms", "detection_ms", "election_ms", "loading_ms")
 """The time without a controller that could act, and its parts."""
-_REIGN = ["run", "controller_epoch"]
+_TERM = ["run", "controller_epoch"]
 
 
 def controller_reigns(journal: Journal) -> DataFrame:
@@ -42,9 +42,9 @@ def controller_reigns(journal: Journal) -> DataFrame:
     null if no journal reports when the gap began, or if this controller never decided.  `zabka.journal.controller_gaps`
     computes the same from a history in its true order.
     """
-    reigns = journal.once("elected", lambda: _elected(journal))
-    closings = journal.once("closings", lambda: _first_closings(reigns, journal))
-    ends = _ends(reigns, closings, journal)
+    terms = journal.once("elected", lambda: _elected(journal))
+    closings = journal.once("closings", lambda: _first_closings(terms, journal))
+    ends = _with_endings(terms, closings, journal)
     moment = f.col("resigned_us") - f.col("from_us")
     # A controller that resigns may then close its session, so the closing comes second, whatever other clocks show.
     first = ~f.col("expired") | (moment < f.col("closed_after"))
@@ -77,7 +77,7 @@ def _with_gaps(ends: DataFrame, journal: Journal) -> DataFrame:
     """The terms with the time without a controller before each, and its parts, in microseconds."""
     in_order = Window.partitionBy("run").orderBy("controller_epoch")
     before = in_order.rowsBetween(Window.unboundedPreceding, -1)
-    ended = ends.join(_losses_of_holders(ends, journal), _REIGN, "left").join(_loading(ends, journal), _REIGN, "left")
+    ended = ends.join(_losses_of_holders(ends, journal), _TERM, "left").join(_loading(ends, journal), _TERM, "left")
     detection = f.when(f.col("ended_by").isin(*CLOSED), f.col("closed_run_us") - f.col("lost_run_us"))
     end = f.struct(
         "ended_by", "gap", "lost_run_us", f.greatest(detection, f.lit(0)).alias("detection"),
@@ -106,13 +106,13 @@ def _with_gaps(ends: DataFrame, journal: Journal) -> DataFrame:
 def _losses_of_holders(ends: DataFrame, journal: Journal) -> DataFrame:
     """When the controller of each term died or froze for good: run, controller_epoch, lost_run_us."""
     over = f.coalesce("closed_run_us", f.lead("run_us").over(Window.partitionBy("run").orderBy("controller_epoch")))
-    held = ends.select(*_REIGN, f.col("broker_id").alias("leader"), "run_us", over.alias("over_us"))
+    held = ends.select(*_TERM, f.col("broker_id").alias("leader"), "run_us", over.alias("over_us"))
     # An unseen end is known only at the next start.
     lost = f.when(f.col("how") == "unseen", f.col("until")).otherwise(f.col("since"))
     return (
         held.join(processes_not_running(journal).withColumn("lost", lost), ["run", "leader"])
         .where("lost >= run_us AND lost <= over_us AND NOT (resumed AND until <= over_us)")
-        .groupBy(*_REIGN)
+        .groupBy(*_TERM)
         .agg(f.min("lost").alias("lost_run_us"))
     )
 
@@ -124,22 +124,24 @@ def _loading(ends: DataFrame, journal: Journal) -> DataFrame:
     """
     ready = (
         bodies(journal.rows, ["controller_ready"], controller_epoch=LongType())
-        .groupBy(*_REIGN)
+        .groupBy(*_TERM)
         .agg(f.min_by("at_us", "node_seq").alias("ready_us"))
     )
     is_own = f.col("node") == f.concat(f.lit("broker-"), f.col("broker_id"))
     own = f.when(f.col("ready_us").isNotNull(), f.greatest(f.col("ready_us") - f.col("from_us"), f.lit(0)))
     loading = f.when(is_own, own).otherwise(f.lit(0))
-    return ends.join(ready, _REIGN, "left").select(*_REIGN, loading.alias("loading"))
+    return ends.join(ready, _TERM, "left").select(*_TERM, loading.alias("loading"))
 
 
 def _elected(journal: Journal) -> DataFrame:
     """Every term once, with the beginning of the next one."""
-    told = timed(journal, ["controller_elected"], broker_id=LongType(), controller_epoch=LongType(), zxid=LongType())
-    once = Window.partitionBy(*_REIGN).orderBy("zxid", "node", "node_seq")
+    reported = timed(
+        journal, ["controller_elected"], broker_id=LongType(), controller_epoch=LongType(), zxid=LongType()
+    )
+    once = Window.partitionBy(*_TERM).orderBy("zxid", "node", "node_seq")
     in_order = Window.partitionBy("run").orderBy("controller_epoch")
     return (
-        told.withColumn("telling", f.row_number().over(once))
+        reported.withColumn("telling", f.row_number().over(once))
         .where("telling = 1")
         .withColumnRenamed("at_us", "from_us")
         .withColumn("next_zxid", f.lead("zxid").over(in_order))
@@ -154,11 +156,13 @@ def _first_reports(journal: Journal, kind: str, *keys: str) -> DataFrame:
 
     After a restart a peer reports the events that it replays again.
     """
-    told = timed(journal, [kind], session_id=LongType(), zxid=LongType(), ephemerals=STRINGS, caused_by=StringType())
+    reported = timed(
+        journal, [kind], session_id=LongType(), zxid=LongType(), ephemerals=STRINGS, caused_by=StringType()
+    )
     if kind == "session_closed":
-        told = told.where(f.array_contains("ephemerals", "/controller"))
+        reported = reported.where(f.array_contains("ephemerals", "/controller"))
     return (
-        told.withColumnRenamed("node", "peer")
+        reported.withColumnRenamed("node", "peer")
         .groupBy("run", "peer", *keys)
         .agg(
             f.min_by("at_us", "node_seq").alias("us"),
@@ -168,7 +172,7 @@ def _first_reports(journal: Journal, kind: str, *keys: str) -> DataFrame:
     )
 
 
-def _on_the_clocks_of_peers(reigns: DataFrame, journal: Journal) -> DataFrame:
+def _on_the_clocks_of_peers(terms: DataFrame, journal: Journal) -> DataFrame:
     """When each term began on the clock of each peer: run, controller_epoch, peer, begin_us."""
     connected = (
         bodies(journal.rows, ["broker_session_changed"], state=StringType(), session_id=LongType())
@@ -177,36 +181,36 @@ def _on_the_clocks_of_peers(reigns: DataFrame, journal: Journal) -> DataFrame:
         .agg(f.min("node_seq").alias("connected_seq"), f.min_by("at_us", "node_seq").alias("connected_us"))
     )
     own = (
-        reigns.join(connected, ["run", "node"])
+        terms.join(connected, ["run", "node"])
         .where("connected_seq < node_seq")
-        .groupBy(*_REIGN, "from_us")
+        .groupBy(*_TERM, "from_us")
         .agg(f.max_by(f.struct("session_id", "connected_us"), "connected_seq").alias("s"))
-        .select(*_REIGN, "s.session_id", (f.col("from_us") - f.col("s.connected_us")).alias("into_session"))
+        .select(*_TERM, "s.session_id", (f.col("from_us") - f.col("s.connected_us")).alias("into_session"))
     )
     created = _first_reports(journal, "session_created", "session_id")
     return own.join(created, ["run", "session_id"]).select(
-        *_REIGN, "peer", (f.col("us") + f.col("into_session")).alias("begin_us")
+        *_TERM, "peer", (f.col("us") + f.col("into_session")).alias("begin_us")
     )
 
 
-def _first_closings(reigns: DataFrame, journal: Journal) -> DataFrame:
+def _first_closings(terms: DataFrame, journal: Journal) -> DataFrame:
     """The end of the session that held /controller: run, controller_epoch, zxid_closed, peer, closed_us."""
     closed = _first_reports(journal, "session_closed", "zxid").withColumnRenamed("zxid", "zxid_closed")
     closed = closed.withColumnRenamed("run_us", "closed_run_us")
     during = (f.col("zxid_closed") > f.col("zxid")) & (
         f.col("next_zxid").isNull() | (f.col("zxid_closed") < f.col("next_zxid"))
     )
-    first = Window.partitionBy(*_REIGN).orderBy("zxid_closed")
+    first = Window.partitionBy(*_TERM).orderBy("zxid_closed")
     return (
-        reigns.join(closed, "run")
+        terms.join(closed, "run")
         .where(during)
         .withColumn("place", f.dense_rank().over(first))
         .where("place = 1")
-        .select(*_REIGN, "zxid_closed", "peer", f.col("us").alias("closed_us"), "closed_run_us", "caused_by")
+        .select(*_TERM, "zxid_closed", "peer", f.col("us").alias("closed_us"), "closed_run_us", "caused_by")
     )
 
 
-def _ends(reigns: DataFrame, closings: DataFrame, journal: Journal) -> DataFrame:
+def _with_endings(terms: DataFrame, closings: DataFrame, journal: Journal) -> DataFrame:
     """Every term with the possible causes of its end, in microseconds after its beginning."""
     resigned = (
         bodies(
@@ -216,36 +220,36 @@ def _ends(reigns: DataFrame, closings: DataFrame, journal: Journal) -> DataFrame
         .groupBy("run", "broker_id", "controller_epoch")
         .agg(f.min_by("at_us", "node_seq").alias("resigned_us"), f.min_by("reason", "node_seq").alias("reason"))
     )  # fmt: skip
-    begun = journal.once("begun", lambda: _on_the_clocks_of_peers(reigns, journal))
+    begun = journal.once("begun", lambda: _on_the_clocks_of_peers(terms, journal))
     following = begun.select("run", "peer", f.col("controller_epoch").alias("next_epoch"), f.col("begin_us").alias("n"))
     apart = (
-        reigns.select(*_REIGN, "next_epoch")
-        .join(begun, _REIGN)
+        terms.select(*_TERM, "next_epoch")
+        .join(begun, _TERM)
         .join(following, ["run", "peer", "next_epoch"], "left")
-        .join(closings.drop("zxid_closed"), [*_REIGN, "peer"], "left")
-        .groupBy(*_REIGN)
+        .join(closings.drop("zxid_closed"), [*_TERM, "peer"], "left")
+        .groupBy(*_TERM)
         .agg(
             _median(f.col("closed_us") - f.col("begin_us")).alias("closed_apart"),
             _median(f.col("n") - f.col("begin_us")).alias("next_apart"),
         )
     )
     gaps = (
-        closings.join(reigns.select(*_REIGN, "next_epoch"), _REIGN)
+        closings.join(terms.select(*_TERM, "next_epoch"), _TERM)
         .join(following, ["run", "peer", "next_epoch"])
-        .groupBy(*_REIGN)
+        .groupBy(*_TERM)
         .agg(_median(f.col("n") - f.col("closed_us")).alias("gap_apart"))
     )
-    closed = closings.groupBy(*_REIGN).agg(
+    closed = closings.groupBy(*_TERM).agg(
         f.min("zxid_closed").alias("zxid_closed"),
         f.min("closed_us").alias("c_us"),
         f.min("closed_run_us").alias("closed_run_us"),
         f.max(f.coalesce(f.col("caused_by").startswith("expiry"), f.lit(False))).alias("expired"),
     )
     return (
-        reigns.join(resigned, ["run", "broker_id", "controller_epoch"], "left")
-        .join(closed, _REIGN, "left")
-        .join(apart, _REIGN, "left")
-        .join(gaps, _REIGN, "left")
+        terms.join(resigned, ["run", "broker_id", "controller_epoch"], "left")
+        .join(closed, _TERM, "left")
+        .join(apart, _TERM, "left")
+        .join(gaps, _TERM, "left")
         .withColumn("closed_after", f.coalesce("closed_apart", f.col("c_us") - f.col("from_us")))
         .withColumn("next_after", f.coalesce("next_apart", f.col("next_from_us") - f.col("from_us")))
         .withColumn("gap_after_closing", f.coalesce("gap_apart", f.col("next_from_us") - f.col("c_us")))
@@ -269,10 +273,10 @@ def failovers(journal: Journal) -> DataFrame:
     reports is null: a controller that ended during its own failover never propagated.  If no journal reports when the
     gap began, detect_ms, elect_ms and total_ms are null.
     """
-    reigns = journal.once("reigns", lambda: controller_reigns(journal))
+    terms = journal.once("reigns", lambda: controller_reigns(journal))
     in_order = Window.partitionBy("run").orderBy("controller_epoch")
     before = (
-        reigns.withColumn("previous_broker_id", f.lag("broker_id").over(in_order))
+        terms.withColumn("previous_broker_id", f.lag("broker_id").over(in_order))
         .withColumn("cause", f.lag("ended_by").over(in_order))
         .where(f.col("previous_broker_id").isNotNull())
     )
@@ -280,8 +284,8 @@ def failovers(journal: Journal) -> DataFrame:
     propagated = _once(journal, "controller_propagated", "propagate_ms")
     phases = ["detect_ms", "elect_ms", "read_ms", "decide_ms", "propagate_ms"]
     return (
-        before.join(ready, _REIGN, "left")
-        .join(propagated, _REIGN, "left")
+        before.join(ready, _TERM, "left")
+        .join(propagated, _TERM, "left")
         .withColumn("detect_ms", f.col("detection_ms"))
         .withColumn("elect_ms", f.col("election_ms"))
         .withColumn("total_ms", f.try_add("gap_before_ms", f.coalesce("propagate_ms", f.lit(0))))
@@ -293,5 +297,5 @@ def failovers(journal: Journal) -> DataFrame:
 
 
 def _once(journal: Journal, kind: str, *names: str) -> DataFrame:
-    told = bodies(journal.rows, [kind], controller_epoch=LongType(), **{name: LongType() for name in names})
-    return told.groupBy(*_REIGN).agg(*(f.min_by(name, "node_seq").alias(name) for name in names))
+    reported = bodies(journal.rows, [kind], controller_epoch=LongType(), **{name: LongType() for name in names})
+    return reported.groupBy(*_TERM).agg(*(f.min_by(name, "node_seq").alias(name) for name in names))

@@ -48,11 +48,11 @@ class Journal:
 
         On one machine they are read in the background, so that the caller can plan tables; `read` waits for them.
         """
-        rows = self.once("rows", lambda: _told_once(self._source))
-        self._read_behind(rows)
+        rows = self.once("rows", lambda: _without_duplicates(self._source))
+        self._start_reading(rows)
         return rows
 
-    def _read_behind(self, rows: DataFrame) -> None:
+    def _start_reading(self, rows: DataFrame) -> None:
         with self._lock:
             if self._in_memory and self._reading is None:
                 thread = ThreadPoolExecutor(1)
@@ -97,7 +97,7 @@ def _fill(kept: DataFrame) -> None:
     kept._jdf.queryExecution().toRdd().count()
 
 
-def _told_once(rows: DataFrame) -> DataFrame:
+def _without_duplicates(rows: DataFrame) -> DataFrame:
     """Return the rows without duplicates of an event; lines that were set aside all count."""
     place = f.when(f.col("problem").isNotNull(), f.concat_ws("@", "file", "position"))
     return rows.withColumn("place", place).dropDuplicates(["run", "node", "node_seq", "body", "place"]).drop("place")

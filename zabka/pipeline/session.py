@@ -160,10 +160,10 @@ def _is_no_interruption(record: logging.LogRecord) -> bool:
 
 def first_line(reason: Exception) -> str:
     """Return an exception's message without the Java stack; for an exception that Java raised, Java's own message."""
-    said = reason.java_exception.toString() if isinstance(reason, Py4JJavaError) else str(reason)
-    if (lacking := _NO_FILE_SYSTEM.search(said)) is not None:
+    message = reason.java_exception.toString() if isinstance(reason, Py4JJavaError) else str(reason)
+    if (lacking := _NO_FILE_SYSTEM.search(message)) is not None:
         return (
             f"the jar of {lacking['name']} is not among Spark's: spark.jars or spark.jars.packages in Spark's "
             "spark-defaults.conf name it (docs/how-to/read-journals-elsewhere.md)"
         )
-    return next(iter(said.splitlines()), type(reason).__name__)
+    return next(iter(message.splitlines()), type(reason).__name__)

@@ -23,7 +23,7 @@ from zabka.pipeline import places, versions
 from zabka.pipeline.gold import TABLES, TYPES, Table
 from zabka.pipeline.lake import commits
 from zabka.pipeline.lake.commits import Commit
-from zabka.pipeline.lake.needed import BODIES, LATEST, WORD, Needed
+from zabka.pipeline.lake.needed import BODIES, LATEST, SIGN_OF_LIFE, Needed
 from zabka.pipeline.lake.writer import write_batch
 from zabka.pipeline.prepared import Prepared
 from zabka.pipeline.ranges import SCHEMA
@@ -75,18 +75,18 @@ class Progress(msgspec.Struct, kw_only=True):
 
 def note_progress(query: StreamingQuery, lake: Path) -> None:
     """Write down Spark's current status of the query."""
-    said = Progress(seen_us=time.time_ns() // 1000, message=query.status["message"])
+    progress = Progress(seen_us=time.time_ns() // 1000, message=query.status["message"])
     if (last := query.lastProgress) is not None:
-        said.batch, said.rows = last["batchId"], last["numInputRows"]
-        said.rows_per_second = last["processedRowsPerSecond"] or 0.0
-        said.durations_ms = dict(last["durationMs"])
-    _put(lake / PROGRESS, said)
+        progress.batch, progress.rows = last["batchId"], last["numInputRows"]
+        progress.rows_per_second = last["processedRowsPerSecond"] or 0.0
+        progress.durations_ms = dict(last["durationMs"])
+    _put(lake / PROGRESS, progress)
 
 
-def _put(place: Path, said: Status | Progress) -> None:
+def _put(place: Path, content: Status | Progress) -> None:
     """Write a file atomically."""
     aside = place.with_name(f"{place.name}.new")
-    aside.write_bytes(msgspec.json.encode(said))
+    aside.write_bytes(msgspec.json.encode(content))
     aside.replace(place)
 
 
@@ -111,11 +111,16 @@ def read_lake(spark: SparkSession, lake: Path, kinds: tuple[str, ...] = TYPES) -
     latest = ends.agg(f.max_by(moment, "wall_us").alias("by wall"), f.max_by(moment, "mono_us").alias("by mono"))
     # Their bodies are different, so that they do not count as one entry.
     shown = [latest.select("run", f"`{body}`.*", f.lit(body).alias("body")) for body in BODIES]
-    told = shown[0].unionByName(shown[1]).withColumn("type", f.lit(LATEST)).unionByName(_words(bronze, kinds), True)
-    return chosen.unionByName(told, allowMissingColumns=True)
+    others = (
+        shown[0]
+        .unionByName(shown[1])
+        .withColumn("type", f.lit(LATEST))
+        .unionByName(_signs_of_life(bronze, kinds), True)
+    )
+    return chosen.unionByName(others, allowMissingColumns=True)
 
 
-def _words(bronze: DataFrame, kinds: tuple[str, ...]) -> DataFrame:
+def _signs_of_life(bronze: DataFrame, kinds: tuple[str, ...]) -> DataFrame:
     """Return the lines of other types that show that a node ran.
 
     For each node: the first after each simulated pause of it, the last before it starts, and the last of all.
@@ -127,12 +132,12 @@ def _words(bronze: DataFrame, kinds: tuple[str, ...]) -> DataFrame:
         .where("fault.kind = 'pause' AND fault.source = fault.target")
         .select("run", f.col("fault.target").alias("node"), "since")
     )
-    told = ["run", "node", "node_seq", "wall_us", "mono_us"]
+    columns = ["run", "node", "node_seq", "wall_us", "mono_us"]
     is_other = ~f.col("type").isin(*kinds)
-    row = f.struct(*told[2:])
+    row = f.struct(*columns[2:])
     first = (
         bronze.where(is_other)
-        .select(*told)
+        .select(*columns)
         .join(f.broadcast(pauses), ["run", "node"])
         .where("mono_us > since")
         .groupBy("run", "node", "since")
@@ -142,11 +147,11 @@ def _words(bronze: DataFrame, kinds: tuple[str, ...]) -> DataFrame:
     following = f.lead("type").over(Window.partitionBy("run", "node").orderBy("node_seq"))
     last = (
         bronze.where("type IS NOT NULL")
-        .select(*told, "type", following.alias("following"))
+        .select(*columns, "type", following.alias("following"))
         .where(is_other & (f.col("following").isNull() | (f.col("following") == "node_started")))
-        .select(*told)
+        .select(*columns)
     )
-    return first.unionByName(last).select("*", f.lit(WORD).alias("type"), f.lit(WORD).alias("body"))
+    return first.unionByName(last).select("*", f.lit(SIGN_OF_LIFE).alias("type"), f.lit(SIGN_OF_LIFE).alias("body"))
 
 
 class _Trailing:

@@ -33,7 +33,7 @@ def leader_writes(journal: Journal) -> DataFrame:
 
 
 def _leader_writes(journal: Journal) -> DataFrame:
-    told = timed(
+    reported = timed(
         journal, ["leader_elected", "isr_changed"],
         topic=StringType(), partition=LongType(), leader=LongType(), leader_epoch=LongType(), isr=INTS, replicas=INTS,
         partition_epoch=LongType(), controller_epoch=LongType(), unclean=BooleanType(), cause=StringType(),
@@ -43,7 +43,7 @@ def _leader_writes(journal: Journal) -> DataFrame:
     in_order = Window.partitionBy(*PARTITION).orderBy("zxid", "partition_epoch")
     begins = f.col("partition_epoch") <= f.lag("partition_epoch").over(in_order)
     return (
-        told.withColumn("telling", f.row_number().over(once))
+        reported.withColumn("telling", f.row_number().over(once))
         .where("telling = 1")
         .withColumn("run_us", f.min("run_us").over(in_order.rowsBetween(0, Window.unboundedFollowing)))
         .withColumn("begins", f.coalesce(begins, f.lit(False)).cast(LongType()))
@@ -57,13 +57,13 @@ def _deletions(journal: Journal) -> DataFrame:
 
     The event has no zxid of its own.  Its controller was elected, or created the topic, before it deleted it.
     """
-    told = timed(
+    reported = timed(
         journal, ["controller_elected", "leader_elected", "isr_changed", "topic_deleted"],
         topic=StringType(), zxid=LongType(),
     )  # fmt: skip
     before = Window.partitionBy("run", "node").orderBy("node_seq")
     return (
-        told.withColumn("after_zxid", f.coalesce(f.max("zxid").over(before), f.lit(0)))
+        reported.withColumn("after_zxid", f.coalesce(f.max("zxid").over(before), f.lit(0)))
         .where("type = 'topic_deleted'")
         .select(
             "run", "topic", f.col("at_us").alias("deleted_us"), f.col("run_us").alias("deleted_run_us"), "after_zxid"
@@ -199,7 +199,7 @@ def faults(journal: Journal) -> DataFrame:
     to_us and duration_ms are null while it holds.  The node that injects a fault removes it, so both readings are of
     one clock.
     """
-    told = bodies(
+    reported = bodies(
         journal.rows, ["fault_injected", "fault_removed"],
         fault_id=StringType(), kind=StringType(), source=StringType(), target=StringType(), both_ways=BooleanType(),
         delay_ms=LongType(),
@@ -207,7 +207,7 @@ def faults(journal: Journal) -> DataFrame:
     in_order = Window.partitionBy("run", "node", "fault_id").orderBy("node_seq")
     removed = f.when(f.lead("type").over(in_order) == "fault_removed", f.lead("at_us").over(in_order))
     return (
-        told.withColumn("to_us", removed)
+        reported.withColumn("to_us", removed)
         .where("type = 'fault_injected'")
         .withColumn("duration_ms", milliseconds(f.col("to_us") - f.col("at_us")))
         .select(
@@ -227,7 +227,7 @@ def records_lost(journal: Journal) -> DataFrame:
     is the same figure under its older name.  broker_ids reported it, first at first_us and last at last_us, because of
     causes.
     """
-    told = bodies(
+    reported = bodies(
         journal.rows, ["records_lost"],
         broker_id=LongType(), topic=StringType(), partition=LongType(), first_offset=LongType(), last_offset=LongType(),
         below_high_watermark=LongType(), committed_at_least=LongType(), cause=StringType(), topic_id=StringType(),
@@ -241,7 +241,7 @@ def records_lost(journal: Journal) -> DataFrame:
     fresh = f.try_subtract("committed_end", f.greatest("first_offset", committed_before))
     begins = f.coalesce(f.col("first_offset") > f.try_add(reached, f.lit(1)), reached.isNull()).cast(LongType())
     return (
-        told.withColumn("committed_end", f.try_add("first_offset", committed))
+        reported.withColumn("committed_end", f.try_add("first_offset", committed))
         .withColumn("fresh", f.greatest(fresh, f.lit(0)))
         .withColumn("begins", begins)
         .withColumn("span", f.sum("begins").over(in_order))

@@ -25,14 +25,14 @@ def report(entries: Sequence[Entry]) -> str:
     lines = [f"the last {min(LAST_EVENTS, len(entries))} of {len(entries)} events:"]
     lines += [f"  {line(entry, sentences)}" for entry in entries[-LAST_EVENTS:]]
     newest = {type_name(entry.event): entry for entry in entries}
-    told = next((name for name in _DECISIONS if name in newest), None)
-    if told is not None:
+    decision = next((name for name in _DECISIONS if name in newest), None)
+    if decision is not None:
         causes = Causes()
         for entry in entries:
             causes.see(entry)
         # Later events may be of less important types.
-        lines += [f"causes of the newest {told}:"]
-        lines += [f"  {step}" for step in story(causes.chain(newest[told]), sentences)]
+        lines += [f"causes of the newest {decision}:"]
+        lines += [f"  {step}" for step in story(causes.chain(newest[decision]), sentences)]
     return "\n".join(lines)
 
 
@@ -66,6 +66,6 @@ def _time(entry: Entry) -> str:
         return f"{entry.wall_us} us"
 
 
-def _printable(said: str) -> str:
+def _printable(text: str) -> str:
     """Escape control characters: text of clients in a journal, such as client ids, must not control the terminal."""
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in said)
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)

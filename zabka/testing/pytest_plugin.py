@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _MARKER = "zabka"
-_WANTED = frozenset({"peers", "brokers", "seed", "settings"})
+_MARKER_KEYS = frozenset({"peers", "brokers", "seed", "settings"})
 _INI = "zabka_settings"
 _MARKER_HELP = "zabka(peers, brokers, seed, settings): what the cluster of zabka_cluster and zabka_world is made like"
 
@@ -60,13 +60,15 @@ def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
     marker = request.node.get_closest_marker(_MARKER)
     if marker is None:
         return {}
-    if marker.args or not marker.kwargs.keys() <= _WANTED:
+    if marker.args or not marker.kwargs.keys() <= _MARKER_KEYS:
         # To ignore an argument would give a cluster of another size than the test states.
-        pytest.fail(f"the marker takes {', '.join(sorted(_WANTED))}, by name: not {_said(marker)}", pytrace=False)
+        pytest.fail(
+            f"the marker takes {', '.join(sorted(_MARKER_KEYS))}, by name: not {_as_written(marker)}", pytrace=False
+        )
     return dict(marker.kwargs)
 
 
-def _said(marker: pytest.Mark) -> str:
+def _as_written(marker: pytest.Mark) -> str:
     given = [repr(each) for each in marker.args] + [f"{name}={value!r}" for name, value in marker.kwargs.items()]
     return f"{_MARKER}({', '.join(given)})"
 
@@ -83,12 +85,12 @@ def pytest_runtest_makereport(
     if report.failed and call.when in ("call", "teardown"):
         given = getattr(item, "funcargs", {})
         for cluster in {id(found): found for name in _CLUSTERS if (found := given.get(name)) is not None}.values():
-            report.sections.append(("zabka: the journal", _told(cluster)))
+            report.sections.append(("zabka: the journal", _journal_of(cluster)))
             report.sections.append(("zabka: to look closer", cluster.replay(item.nodeid)))
     return report
 
 
-def _told(cluster: LiveCluster | SimulatedCluster) -> str:
+def _journal_of(cluster: LiveCluster | SimulatedCluster) -> str:
     from zabka.testing.journal_report import report
 
     try:
@@ -129,14 +131,14 @@ def zabka_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     """
     from zabka.testing.live.start import start_live, stop_live
 
-    wanted = {name: value for name, value in _marked(request).items() if name != "seed"}
-    if not wanted:
+    parameters = {name: value for name, value in _marked(request).items() if name != "seed"}
+    if not parameters:
         cluster: LiveCluster = request.getfixturevalue("zabka_session_cluster")
         # What a test leaves broken is repaired here, before the next test that needs the cluster whole.
         cluster.start_test()
         yield cluster
         return
-    cluster = start_live(tmp_path_factory.mktemp("zabka"), **{**_by_default(request.config), **wanted})
+    cluster = start_live(tmp_path_factory.mktemp("zabka"), **{**_by_default(request.config), **parameters})
     try:
         cluster.start_test()
         yield cluster
@@ -156,8 +158,8 @@ def zabka_world(request: pytest.FixtureRequest, zabka_seed: int) -> Iterator[Sim
     """A simulated cluster, ready.  A test that breaks one of the project's invariants fails at its end."""
     from zabka.testing.simulated.cluster import start_simulated
 
-    wanted = {name: value for name, value in _marked(request).items() if name != "seed"}
-    cluster = start_simulated(seed=zabka_seed, **{**_by_default(request.config), **wanted})
+    parameters = {name: value for name, value in _marked(request).items() if name != "seed"}
+    cluster = start_simulated(seed=zabka_seed, **{**_by_default(request.config), **parameters})
     yield cluster
     violations = cluster.violations
     cluster.close()

@@ -28,7 +28,7 @@ from zabka.journal.writer import encode_line
 from zabka.pipeline import places, versions
 from zabka.pipeline.audits.histories import History, histories, in_order, lines_of, replay_command
 from zabka.pipeline.audits.jobs import INVARIANTS, SHARE_BYTES, _shares, audit, audit_rows, own_place, rows
-from zabka.pipeline.audits.judging import judge
+from zabka.pipeline.audits.judging import check_history
 from zabka.pipeline.entries import ENTRIES
 from zabka.pipeline.ranges import FileRange, batches, read_range
 from zabka.simulation.run import SCENARIOS
@@ -224,7 +224,7 @@ def test_judging_costs_as_much_for_each_event_of_a_long_history_as_of_a_short_on
         count = [0]
         sys.setprofile(lambda frame, event, argument, count=count: count.__setitem__(0, count[0] + (event == "call")))
         try:
-            judge(entries[: len(entries) // share], read_sentences())
+            check_history(entries[: len(entries) // share], read_sentences())
         finally:
             sys.setprofile(None)
         calls.append(count[0])

@@ -27,6 +27,6 @@ class ConsumerStatus(NamedTuple):
     generation_id: int = NO_GENERATION
 
 
-def records_behind(positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
+def lag_of(positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
     """Return how many records below the last known high watermarks a consumer has not read yet."""
     return sum(max(0, ends.get(partition, position) - position) for partition, position in positions.items())

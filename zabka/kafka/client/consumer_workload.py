@@ -80,14 +80,14 @@ class ConsumerWorkload:
         self._consumed = self._duplicates = self._out_of_order = 0
         self._last: dict[TopicPartition, int] = {}
         self._assignment = 0
-        self._telling: Task | None = None
-        self._told: ConsumerProgressed | None = None
+        self._reporting: Task | None = None
+        self._reported: ConsumerProgressed | None = None
 
     def start(self) -> None:
         """Join and begin to read."""
-        assert self._telling is None, "started twice"
+        assert self._reporting is None, "started twice"
         self._reader.start()
-        self._telling = self._runtime.spawn(self._tell(), f"workload {self.workload_id}: tell")
+        self._reporting = self._runtime.spawn(self._report_progress(), f"workload {self.workload_id}: tell")
 
     async def stop(self) -> None:
         """Stop reading; commit and leave."""
@@ -96,9 +96,9 @@ class ConsumerWorkload:
     def close(self) -> None:
         """Stop everything immediately."""
         self._reader.close()
-        if self._telling is not None:
-            self._telling.cancel()
-        self._tell_once()
+        if self._reporting is not None:
+            self._reporting.cancel()
+        self._report_once()
 
     def counts(self) -> ConsumerCounts:
         """Return the current counts."""
@@ -124,12 +124,12 @@ class ConsumerWorkload:
                 self._duplicates += 1
         self._last[topic_partition] = last
 
-    async def _tell(self) -> None:
+    async def _report_progress(self) -> None:
         while True:
-            self._tell_once()
+            self._report_once()
             await self._runtime.sleep(PROGRESS_PERIOD_MS)
 
-    def _tell_once(self) -> None:
+    def _report_once(self) -> None:
         counts = self.counts()
         event = ConsumerProgressed(
             workload_id=self.workload_id,
@@ -141,6 +141,6 @@ class ConsumerWorkload:
             lag=counts.lag,
             partitions=list(counts.partitions),
         )
-        if event != self._told:
-            self._told = event
+        if event != self._reported:
+            self._reported = event
             self._emit(event)

@@ -143,7 +143,7 @@ class GroupMember:
 
     async def _assign(self, members: Mapping[str, bytes]) -> dict[str, bytes]:
         subscriptions = {member: decode_subscription(data) for member, data in members.items()}
-        topics = sorted({topic for wanted in subscriptions.values() for topic in wanted})
+        topics = sorted({topic for subscribed in subscriptions.values() for topic in subscribed})
         info = await self._client.metadata(topics, timeout_ms=ATTEMPT_MS_MAX)
         counts = {name: len(topic.partitions) for name, topic in info.topics.items() if topic.partitions}
         self._shared_out = {topic: counts.get(topic, 0) for topic in topics}

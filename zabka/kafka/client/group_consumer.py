@@ -15,7 +15,7 @@ from zabka.journal.events import TopicPartition
 from zabka.kafka.client.client import ATTEMPT_MS_MAX, KafkaClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from zabka.kafka.client.consumer_protocol import NO_GENERATION, BadConsumerProtocol
-from zabka.kafka.client.consumer_status import ConsumerStatus, TakeRecords, records_behind
+from zabka.kafka.client.consumer_status import ConsumerStatus, TakeRecords, lag_of
 from zabka.kafka.client.group_client import GroupMember, GroupSettings
 from zabka.kafka.record_batch import BatchUnreadable
 
@@ -83,7 +83,7 @@ class GroupConsumer:
 
     def status(self) -> ConsumerStatus:
         """Return the current status."""
-        lag = records_behind(self._positions, self._ends)
+        lag = lag_of(self._positions, self._ends)
         generation_id = self._member.generation_id if self._member.joined else NO_GENERATION
         return ConsumerStatus(tuple(self._positions), lag, self._last_error, self._assignment, generation_id)
 

@@ -68,14 +68,14 @@ class PartitionLedger:
         found = dict(records)
         begun = self.position if from_offset is None else from_offset
         for offset in range(begun, next_offset):
-            promised = self._acknowledged.get(offset)
-            if promised is None:
+            acknowledged = self._acknowledged.get(offset)
+            if acknowledged is None:
                 continue
             self._beyond.pop(offset, None)
-            if found.get(offset) == promised:
-                self._missing.pop((offset, promised), None)
+            if found.get(offset) == acknowledged:
+                self._missing.pop((offset, acknowledged), None)
             else:
-                self._missing[offset, promised] = None
+                self._missing[offset, acknowledged] = None
         if self.position >= begun:
             self.position = max(self.position, next_offset)
 

@@ -80,7 +80,7 @@ class Workload:
         self._next_number = 0
         self._turn = 0
         self._last_error: str | None = None
-        self._told: WorkloadStatus | None = None
+        self._reported: WorkloadStatus | None = None
         self.sent = self.acknowledged = self.failed = 0
 
     # ---- life -------------------------------------------------------------------------------------------------
@@ -89,7 +89,11 @@ class Workload:
         """Begin to produce and to verify."""
         assert not self._tasks, "started twice"
         self._producing = True
-        for name, work in (("produce", self._generate()), ("verify", self._verify_always()), ("tell", self._tell())):
+        for name, work in (
+            ("produce", self._generate()),
+            ("verify", self._verify_always()),
+            ("tell", self._report_progress()),
+        ):
             self._tasks.append(self._runtime.spawn(work, f"workload {self.workload_id}: {name}"))
 
     async def stop(self) -> None:
@@ -104,7 +108,7 @@ class Workload:
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
-        self._tell_once()
+        self._report_once()
 
     def status(self) -> WorkloadStatus:
         """Return the current status."""
@@ -117,15 +121,15 @@ class Workload:
             self._last_error,
         )
 
-    async def _tell(self) -> None:
+    async def _report_progress(self) -> None:
         while True:
-            self._tell_once()
+            self._report_once()
             await self._runtime.sleep(PROGRESS_PERIOD_MS)
 
-    def _tell_once(self) -> None:
+    def _report_once(self) -> None:
         status = self.status()
-        if status != self._told:
-            self._told = status
+        if status != self._reported:
+            self._reported = status
             self._emit(WorkloadProgressed(self.workload_id, self.topic, *status[:4]))
 
     # ---- producing --------------------------------------------------------------------------------------------

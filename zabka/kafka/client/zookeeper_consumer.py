@@ -17,7 +17,7 @@ from zabka.ensemble.ports import Future, Runtime, Task
 from zabka.journal.events import TopicPartition
 from zabka.kafka.client.client import FETCH_BYTES_MAX
 from zabka.kafka.client.consumer_protocol import assign_ranges
-from zabka.kafka.client.consumer_status import ConsumerStatus, TakeRecords, records_behind
+from zabka.kafka.client.consumer_status import ConsumerStatus, TakeRecords, lag_of
 from zabka.kafka.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
 from zabka.kafka.record_batch import BatchUnreadable, decode_records, offset_after
 from zabka.kafka.wire.kafka_schema import ApiKey, request
@@ -98,7 +98,7 @@ class ZookeeperConsumer:
 
     def status(self) -> ConsumerStatus:
         """Return the current status."""
-        lag = records_behind(self._positions, self._ends)
+        lag = lag_of(self._positions, self._ends)
         return ConsumerStatus(tuple(self._positions), lag, self._last_error, self._assignment)
 
     async def _run(self) -> None:

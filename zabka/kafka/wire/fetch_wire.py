@@ -379,7 +379,7 @@ def read_fetch_response(data: bytes, offset: int, version: int) -> tuple[FetchRe
         topics.append(FetchableTopicResponse(rows, name, topic_id))
     endpoints: list[NodeEndpoint] = []
     if flexible:
-        endpoints, offset = read_endpoints(data, offset, wanted=version >= _ENDPOINTS_FROM)
+        endpoints, offset = read_endpoints(data, offset, requested=version >= _ENDPOINTS_FROM)
     return FetchResponse(version, topics, error_code(error), session_id, as_time(throttle_ms), endpoints), offset
 
 
@@ -429,11 +429,11 @@ def _read_partition(view: memoryview, data: bytes, offset: int, version: int) ->
     return row, offset
 
 
-def read_endpoints(data: bytes, offset: int, *, wanted: bool) -> tuple[list[NodeEndpoint], int]:
-    """Return the endpoints in a response's tagged fields, if `wanted`, and the offset after all these fields."""
+def read_endpoints(data: bytes, offset: int, *, requested: bool) -> tuple[list[NodeEndpoint], int]:
+    """Return the endpoints in a response's tagged fields, if `requested`, and the offset after all these fields."""
     endpoints: list[NodeEndpoint] = []
     tags, end = read_tags(data, offset)
-    for tag, at, _ in tags if wanted else ():
+    for tag, at, _ in tags if requested else ():
         if tag == 0:
             count, at = read_count(data, at, True)
             for _ in range(count):

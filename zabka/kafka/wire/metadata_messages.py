@@ -19,7 +19,7 @@ from zabka.kafka.wire.primitives import EMPTY_TAGS, length, nullable_string, str
 FLEXIBLE_FROM = 9
 SLICE_ROWS = 1_000
 """Rows that are encoded in one go; a slice takes a few milliseconds."""
-NO_WORD = -2147483648
+NOT_REQUESTED = -2147483648
 """The value for authorized operations that were not requested."""
 _CONTROLLER_FROM = 1
 _CLUSTER_ID_FROM = 2
@@ -66,7 +66,7 @@ class MetadataResponseTopic(msgspec.Struct, frozen=True, gc=False):
     topic_id: KafkaUuid | None = None
     is_internal: bool = False
     partitions: Sequence[MetadataResponsePartition] = ()
-    topic_authorized_operations: int = NO_WORD
+    topic_authorized_operations: int = NOT_REQUESTED
 
 
 class MetadataResponseBroker(msgspec.Struct, frozen=True, gc=False):
@@ -87,7 +87,7 @@ class MetadataResponse(msgspec.Struct, frozen=True, gc=False):
     controller_id: int
     topics: Sequence[MetadataResponseTopic]
     throttle_time: Any = NO_TIME
-    cluster_authorized_operations: int = NO_WORD
+    cluster_authorized_operations: int = NOT_REQUESTED
     __api_key__: ClassVar[int] = 3
 
     @property

@@ -175,7 +175,7 @@ def read_produce_response(data: bytes, offset: int, version: int) -> tuple[Produ
         offset += 4
     if not flexible:
         return ProduceResponse(version, topics, throttle), offset
-    endpoints, offset = read_endpoints(data, offset, wanted=version >= _LEADERS_FROM)
+    endpoints, offset = read_endpoints(data, offset, requested=version >= _LEADERS_FROM)
     return ProduceResponse(version, topics, throttle, endpoints), offset
 
 

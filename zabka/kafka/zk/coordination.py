@@ -205,16 +205,16 @@ class FencedWriter:
             outcomes = await self.zk.batch(requests, halt=self._is_fenced)
         except SessionExpired:
             for op in (op for group in groups for op in group):
-                self._tell_fenced(op, "session_expired")
+                self._journal_fenced(op, "session_expired")
             raise
         fenced = [group for group, outcome in zip(groups, outcomes, strict=False) if self._is_fenced(outcome)]
         for op in (op for group in fenced for op in group):
-            self._tell_fenced(op, "controller_epoch")
+            self._journal_fenced(op, "controller_epoch")
         if fenced:
             raise ControllerMoved(f"controller epoch {self.epoch} is over")
         return outcomes
 
-    def _tell_fenced(self, op: Op, reason: str) -> None:
+    def _journal_fenced(self, op: Op, reason: str) -> None:
         self._emit(
             WriteFenced(
                 broker_id=self._broker_id,

@@ -91,14 +91,14 @@ def is_one_file(run: str) -> bool:
 
 def _lines_of_lake(history: History, bad: list[BadLine]) -> Iterator[Entry]:
     """Yield the lines of a run in the order of its files; append lines that were set aside to `bad`."""
-    wanted = pc.field("run") == history.run
-    parts = [pq.read_table(file, columns=LINE, filters=wanted, partitioning=None) for file in history.files]
+    is_own = pc.field("run") == history.run
+    parts = [pq.read_table(file, columns=LINE, filters=is_own, partitioning=None) for file in history.files]
     return lines_of(pa.concat_tables(parts), bad)
 
 
-def lines_of(told: pa.Table, bad: list[BadLine]) -> Iterator[Entry]:
+def lines_of(rows: pa.Table, bad: list[BadLine]) -> Iterator[Entry]:
     """Yield the lines of one run's rows in the order of its files; append lines that were set aside to `bad`."""
-    for row in told.select(LINE).sort_by([("file", "ascending"), ("position", "ascending")]).to_pylist():
+    for row in rows.select(LINE).sort_by([("file", "ascending"), ("position", "ascending")]).to_pylist():
         try:
             if row["problem"] is not None:
                 raise ValueError(row["problem"])
@@ -112,9 +112,9 @@ def lines_of(told: pa.Table, bad: list[BadLine]) -> Iterator[Entry]:
 
 def replay_command(path: Path) -> str | None:
     """Return the command that replays a simulated run's file, or None if the run is unknown."""
-    beside = path.with_name(path.name + COMMAND)
-    if beside.is_file():
-        return beside.read_text().strip()
+    sibling = path.with_name(path.name + COMMAND)
+    if sibling.is_file():
+        return sibling.read_text().strip()
     return seed_command(path.stem)
 
 

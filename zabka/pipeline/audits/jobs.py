@@ -26,7 +26,7 @@ from zabka.journal.reader import BadLine
 from zabka.journal.sentence_file import read_sentences
 from zabka.pipeline import versions
 from zabka.pipeline.audits.histories import History, entries_of, in_order, is_one_file, lines_of, seed_command
-from zabka.pipeline.audits.judging import Verdict, judge
+from zabka.pipeline.audits.judging import Verdict, check_history
 from zabka.pipeline.inbox import Inbox
 
 AUDITS = "audits"
@@ -70,11 +70,11 @@ def audit(
     versions.check_table(out / AUDITS)
     judged = [0]
 
-    def one_more(row: bytes) -> None:
+    def count_one(row: bytes) -> None:
         judged[0] += 1
         tell(judged[0])
 
-    inbox = spark.sparkContext.accumulator([], Inbox(one_more))
+    inbox = spark.sparkContext.accumulator([], Inbox(count_one))
     shares = _shares(runs)
 
     def task(share: Iterable[list[bytes]]) -> Iterator[Row]:
@@ -83,11 +83,11 @@ def audit(
                 yield from rows(msgspec.json.decode(history, type=History))
                 inbox.add([b""])
 
-    judging = spark.sparkContext.parallelize(shares, max(1, len(shares))).mapPartitions(task)
-    return _written(spark.createDataFrame(judging, SCHEMA), out)
+    checked_rows = spark.sparkContext.parallelize(shares, max(1, len(shares))).mapPartitions(task)
+    return _written(spark.createDataFrame(checked_rows, SCHEMA), out)
 
 
-def audit_rows(told: DataFrame, out: Path) -> int:
+def audit_rows(reported: DataFrame, out: Path) -> int:
     """Check every history in a journal's rows (the columns of `zabka-journal`), from any source, as `audit` does."""
 
     arrow = to_arrow_schema(SCHEMA)
@@ -100,7 +100,7 @@ def audit_rows(told: DataFrame, out: Path) -> int:
         return pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in found], arrow)
 
     versions.check_table(out / AUDITS)
-    return _written(told.groupBy("run").applyInArrow(task, SCHEMA), out)
+    return _written(reported.groupBy("run").applyInArrow(task, SCHEMA), out)
 
 
 def _written(found: DataFrame, out: Path) -> int:
@@ -141,7 +141,7 @@ def rows(history: History) -> Iterator[Row]:
 
 
 def _rows(run: str, command: str | None, entries: Iterable[Entry], bad: list[BadLine]) -> Iterator[Row]:
-    verdict = judge(entries, read_sentences())
+    verdict = check_history(entries, read_sentences())
     tail = (command, verdict.events, verdict.full, len(bad))
     for invariant in INVARIANTS:
         found = [each for each in verdict.violations if each.invariant == invariant]

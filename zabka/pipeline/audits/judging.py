@@ -45,7 +45,7 @@ class Verdict(msgspec.Struct, frozen=True):
     judged: dict[str, int]
 
 
-def judge(history: Iterable[Entry], sentences: Sentences) -> Verdict:
+def check_history(history: Iterable[Entry], sentences: Sentences) -> Verdict:
     """Check a history in its order."""
     watchdog = Watchdog([*default_checkers(), *zab_checkers()])
     entries: list[Entry] = []
@@ -54,10 +54,10 @@ def judge(history: Iterable[Entry], sentences: Sentences) -> Verdict:
         entries.append(entry)
     full = any(isinstance(entry.event, FULL) for entry in entries)
     found = [*watchdog.violations, *broken_chains(entries)]
-    return Verdict(len(entries), full, _told(found, entries, sentences), watchdog.judged())
+    return Verdict(len(entries), full, _with_chains(found, entries, sentences), watchdog.judged())
 
 
-def _told(found: list[Violation], entries: list[Entry], sentences: Sentences) -> list[Found]:
+def _with_chains(found: list[Violation], entries: list[Entry], sentences: Sentences) -> list[Found]:
     if not found:
         return []
     causes = Causes()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zabka.pipeline.campaign.charts import format_number
-from zabka.pipeline.campaign.engine import seeds_wanted
+from zabka.pipeline.campaign.engine import seeds_needed
 from zabka.pipeline.campaign.figures import FIGURES
 from zabka.pipeline.campaign.results import Results
 from zabka.pipeline.campaign.statistics import Estimate
@@ -61,10 +61,10 @@ def _decision(found: Results) -> str:
 
 
 def _too_few(found: Results) -> str:
-    seeds, wanted = max(each.difference.seeds for each in found.comparisons), seeds_wanted(found.campaign)
-    if seeds >= wanted:
+    seeds, needed = max(each.difference.seeds for each in found.comparisons), seeds_needed(found.campaign)
+    if seeds >= needed:
         return ""
-    return f", nor could any have been with {seeds} seeds that have this figure: at least {wanted} are wanted"
+    return f", nor could any have been with {seeds} seeds that have this figure: at least {needed} are wanted"
 
 
 def _capital(text: str) -> str:
@@ -79,8 +79,8 @@ def _some(count: int, of: int) -> str:
 
 def _contested(found: Results) -> str:
     """Return the settings that differ from the baseline but could be as good as the best."""
-    told_apart = [each.point for each in found.comparisons if each.verdict is Verdict.DIFFERENT]
-    close = [short(found.points[number]) for number in found.rivals if number in told_apart]
+    different = [each.point for each in found.comparisons if each.verdict is Verdict.DIFFERENT]
+    close = [short(found.points[number]) for number in found.rivals if number in different]
     return f"; {_listed(close)} may be as good as {short(found.points[found.best])}" if close else ""
 
 
@@ -93,8 +93,8 @@ def _open(found: Results) -> str:
     return f"; {_listed(rest)} could not be told from {short(found.points[0])}{of} by these seeds"
 
 
-def _listed(words: list[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+def _listed(names: list[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _cost(found: Results) -> str:
@@ -107,9 +107,9 @@ def _cost(found: Results) -> str:
     pair = f"With {named(found, other)} in place of {named(found, 0)}"
     if not moved:
         return f"{pair}, no difference was seen in anything else that was measured."
-    tells = "; ".join(_tells(found, also, other) for also in moved)
+    differences = "; ".join(_values(found, also, other) for also in moved)
     rest = f"; no difference seen in {', '.join(FIGURES[also].title for also in still)}" if still else ""
-    return f"{pair}, on the same seeds: {tells}{rest}."
+    return f"{pair}, on the same seeds: {differences}{rest}."
 
 
 def _elsewhere(found: Results) -> str:
@@ -123,8 +123,8 @@ def _elsewhere(found: Results) -> str:
     moved = [(also, point) for also in found.campaign.also for point in others if _moved(found, also, point, tests)]
     if not moved:
         return "No difference was seen in anything else that was measured either."
-    tells = "; ".join(f"with {named(found, point)} {_tells(found, also, point)}" for also, point in moved)
-    return f"In what else was measured, on the same seeds: {tells}."
+    differences = "; ".join(f"with {named(found, point)} {_values(found, also, point)}" for also, point in moved)
+    return f"In what else was measured, on the same seeds: {differences}."
 
 
 def _moved(found: Results, figure: str, point: int, tests: int) -> bool:
@@ -132,7 +132,7 @@ def _moved(found: Results, figure: str, point: int, tests: int) -> bool:
     return found.differences[figure][point].p <= (1 - found.campaign.stop.confidence) / tests
 
 
-def _tells(found: Results, figure: str, point: int) -> str:
+def _values(found: Results, figure: str, point: int) -> str:
     values = f"{_plain(found, figure, point)} against {_plain(found, figure, 0)} {FIGURES[figure].unit}"
     return f"{FIGURES[figure].title} {values}"
 

@@ -128,9 +128,9 @@ def _tick(x: Axis, value: float, text: str, right: float, bottom: float) -> str:
 def _mark(at: float, mark: Mark, y: Axis, bottom: float, kind: str) -> str:
     middle = y.place(mark.y, bottom, TOP)
     low, high = y.place(mark.low, bottom, TOP), y.place(mark.high, bottom, TOP)
-    said = f"{mark.label}: {format_number(mark.y)} ({format_number(mark.low)} to {format_number(mark.high)})"
+    text = f"{mark.label}: {format_number(mark.y)} ({format_number(mark.low)} to {format_number(mark.high)})"
     return (
-        f'<g class="{kind}"><title>{escape(said)}</title>'
+        f'<g class="{kind}"><title>{escape(text)}</title>'
         f'<line class="whisker" x1="{at:.1f}" x2="{at:.1f}" y1="{low:.1f}" y2="{high:.1f}"/>'
         f'<circle cx="{at:.1f}" cy="{middle:.1f}" r="{DOT}"/></g>'
     )

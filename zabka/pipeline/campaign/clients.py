@@ -85,9 +85,9 @@ def stale_reads(history: KafkaHistory) -> tuple[int, int]:
     watermark has caught up.
     """
     ends: dict[str, list[tuple[int, int]]] = {}
-    for partition, told in _by_partition(history.sent).items():
+    for partition, acknowledged in _by_partition(history.sent).items():
         highest, steps = -1, []
-        for at_us, offset in sorted(told):
+        for at_us, offset in sorted(acknowledged):
             if offset > highest:
                 highest = offset
                 steps.append((at_us, highest))
@@ -105,8 +105,8 @@ def stale_reads(history: KafkaHistory) -> tuple[int, int]:
 
 
 def _by_partition(sent: Iterable[Sent]) -> dict[str, list[tuple[int, int]]]:
-    told: dict[str, list[tuple[int, int]]] = {}
+    acknowledged: dict[str, list[tuple[int, int]]] = {}
     for one in sent:
         if one.offset is not None and one.acks == ACKS_ALL:
-            told.setdefault(one.partition, []).append((one.ended_us, one.offset))
-    return told
+            acknowledged.setdefault(one.partition, []).append((one.ended_us, one.offset))
+    return acknowledged

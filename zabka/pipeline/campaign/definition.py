@@ -80,8 +80,8 @@ class Campaign(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         """Return every setting that is compared: the values that differ between them, the baseline first."""
         cube = self.latin_hypercube
         points = hypercube_points(cube.keys, cube.points, cube.seed) if cube else grid_points(self.grid)
-        wanted = _texts(self.baseline)
-        found = next((p for p in points if wanted and wanted.items() <= p.items()), None)
+        requested = _texts(self.baseline)
+        found = next((p for p in points if requested and requested.items() <= p.items()), None)
         return points if found is None else [found, *(p for p in points if p is not found)]
 
     def arguments(self, point: Mapping[str, str]) -> tuple[str, ...]:
@@ -151,9 +151,9 @@ def _check(campaign: Campaign) -> None:
     if (different := len({tuple(point.items()) for point in points})) < count:
         raise BadCampaign(f"the {count} points of the hypercube are only {different} different settings: "
                           f"fewer points, wider ranges, or another seed are wanted")  # fmt: skip
-    wanted = _texts(campaign.baseline)
-    if wanted and not wanted.items() <= points[0].items():
-        raise BadCampaign(f"baseline: no point of the campaign has {wanted}")
+    requested = _texts(campaign.baseline)
+    if requested and not requested.items() <= points[0].items():
+        raise BadCampaign(f"baseline: no point of the campaign has {requested}")
     for point in points:
         _check_point(campaign, point)
 

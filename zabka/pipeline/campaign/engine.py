@@ -44,17 +44,17 @@ class NotPlayed(Exception):
 
 def by_point(runs: Mapping[tuple[int, int], Played], figure: str, seeds: Sequence[int]) -> dict[int, dict[int, float]]:
     """Return a figure's values for these seeds, by point, then by seed; skip runs without that figure."""
-    wanted = dict.fromkeys(seeds)
+    chosen = dict.fromkeys(seeds)
     found: dict[int, dict[int, float]] = {}
     for (point, seed), played in sorted(runs.items()):
         values = found.setdefault(point, {})
         value = played.figures.get(figure)
-        if seed in wanted and value is not None:
+        if seed in chosen and value is not None:
             values[seed] = value
     return found
 
 
-def seeds_wanted(campaign: Campaign) -> int:
+def seeds_needed(campaign: Campaign) -> int:
     """Return the fewest seeds with which a campaign can distinguish any difference, however large, from chance."""
     level = level_of(campaign.stop.confidence, len(campaign.look_sizes()), len(campaign.points()))
     return seeds_to_differ(level)

@@ -22,7 +22,7 @@ RUNS = "runs.jsonl"
 DEFINITION = "campaign.toml"
 CODE = "code"
 """The digest of the code that played the runs."""
-ROOMS = ("journal", "ensemble", "kafka", "controller", "broker_sim", "simulation")
+PACKAGES = ("journal", "ensemble", "kafka", "controller", "broker_sim", "simulation")
 """The packages that a simulated world consists of."""
 MEASURES = (
     "clients", "evictions", "failovers", "figures", "lives", "measures", "partition_times", "play", "record_losses",
@@ -119,7 +119,7 @@ def code_digest() -> str:
     Runs of two versions are not compared: a change of a broker or of a measure is no difference between settings.
     """
     root = Path(__file__).parents[2]
-    files = [path for room in ROOMS for path in (root / room).rglob("*.py")]
+    files = [path for package in PACKAGES for path in (root / package).rglob("*.py")]
     files += [Path(__file__).with_name(f"{name}.py") for name in MEASURES]
     found = sha256()
     for path in sorted(files):

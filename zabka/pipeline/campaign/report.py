@@ -95,10 +95,10 @@ def _response(found: Results, name: str) -> str:
         return _always(found, name, values[0])
     y = number_axis("number a run" if figure.unit == "a run" else figure.unit, values, from_zero=figure.unit != "%")
     drawn = chart(figure.title, x, y, in_order, lines=not x.title.startswith("setting"))
-    said = f"Mean over seeds and its interval; {'more' if figure.more_is_better else 'less'} is better."
+    caption = f"Mean over seeds and its interval; {'more' if figure.more_is_better else 'less'} is better."
     if any(seen.seeds == 1 for seen in found.estimates[name]):
-        said += " A mark without an interval rests on one seed."
-    return _figure(_heading(figure), drawn, said)
+        caption += " A mark without an interval rests on one seed."
+    return _figure(_heading(figure), drawn, caption)
 
 
 def _heading(figure: Figure) -> str:
@@ -108,11 +108,13 @@ def _heading(figure: Figure) -> str:
 def _always(found: Results, name: str, value: float) -> str:
     """Return the text that replaces a chart if every run had the same value."""
     seeds = [seen.seeds for seen in found.estimates[name]]
-    said = f"{format_number(value)} {FIGURES[name].unit} in each of {sum(seeds):,} runs, so there is nothing to draw."
+    caption = (
+        f"{format_number(value)} {FIGURES[name].unit} in each of {sum(seeds):,} runs, so there is nothing to draw."
+    )
     if value == 0:
         share = format_number(100 * unseen_share(min(seeds), found.campaign.stop.confidence))
-        said += f" What strikes up to {share} % of all seeds need not have shown in {min(seeds)} of them."
-    return f"<h2>{escape(_heading(FIGURES[name]))}</h2><p>{escape(said)}</p>"
+        caption += f" What strikes up to {share} % of all seeds need not have shown in {min(seeds)} of them."
+    return f"<h2>{escape(_heading(FIGURES[name]))}</h2><p>{escape(caption)}</p>"
 
 
 def _series_name(point: dict[str, str], keys: list[str]) -> str:
@@ -160,8 +162,8 @@ def _trade_off(found: Results) -> str:
     )
 
 
-def _figure(title: str, drawn: str, said: str) -> str:
-    return f"<h2>{escape(title)}</h2><figure>{drawn}<figcaption>{escape(said)}</figcaption></figure>"
+def _figure(title: str, drawn: str, caption: str) -> str:
+    return f"<h2>{escape(title)}</h2><figure>{drawn}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def _table(found: Results) -> Iterator[str]:

@@ -110,6 +110,6 @@ def unseen_share(seeds: int, confidence: float) -> float:
     return 1 - float((1 - confidence) ** (1 / seeds))
 
 
-def seeds_to_be_equal(level: float, struck: float) -> int:
+def seeds_to_be_equal(level: float, affected: float) -> int:
     """Return after how many seeds a fault that affects such a share of all would have shown once, at that level."""
-    return math.ceil(math.log(level) / math.log(1 - struck))
+    return math.ceil(math.log(level) / math.log(1 - affected))

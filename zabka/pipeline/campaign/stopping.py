@@ -21,7 +21,7 @@ import msgspec
 
 from zabka.pipeline.campaign.statistics import Difference, difference, paired_p, seeds_to_be_equal
 
-STRUCK = 0.1
+AFFECTED = 0.1
 """The share of seeds with a rare effect that equality must not miss."""
 
 
@@ -78,7 +78,7 @@ def _verdict(seen: Difference, level: float, equal_within: float) -> Verdict:
     if seen.p <= level:
         return Verdict.DIFFERENT
     is_within = -equal_within <= seen.low and seen.high <= equal_within and equal_within > 0
-    if is_within and seen.seeds >= seeds_to_be_equal(level, STRUCK):
+    if is_within and seen.seeds >= seeds_to_be_equal(level, AFFECTED):
         return Verdict.EQUAL
     return Verdict.OPEN
 

@@ -78,15 +78,15 @@ def write_batch(frame: DataFrame, lake: Path, batch: int) -> Commit:
     place = commits.path_of(lake, batch)
     if not place.exists():
 
-        def task(told: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             context = TaskContext.get()
             share = 0 if context is None else context.partitionId()
-            wrote = _written(told, lake, f"batch-{batch:09d}-{share:05d}.parquet")
+            wrote = _written(batches, lake, f"batch-{batch:09d}-{share:05d}.parquet")
             yield pa.RecordBatch.from_pydict({"wrote": [msgspec.json.encode(wrote)]})
 
         # One row per task.
-        told = frame.mapInArrow(task, "wrote binary").collect()
-        wrote = [msgspec.json.decode(bytes(row["wrote"]), type=Wrote) for row in told]
+        results = frame.mapInArrow(task, "wrote binary").collect()
+        wrote = [msgspec.json.decode(bytes(row["wrote"]), type=Wrote) for row in results]
         commits.write(
             lake,
             Commit(
@@ -100,10 +100,10 @@ def write_batch(frame: DataFrame, lake: Path, batch: int) -> Commit:
     return commits.decoded(place)
 
 
-def _written(told: Iterable[pa.RecordBatch], lake: Path, name: str) -> Wrote:
+def _written(batches: Iterable[pa.RecordBatch], lake: Path, name: str) -> Wrote:
     files = _Files(lake, name)
     wrote = Wrote({}, [], 0, 0)
-    for batch in told:
+    for batch in batches:
         _take(batch, files, wrote)
     files.close()
     wrote.files = dict(files.rows)

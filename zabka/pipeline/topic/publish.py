@@ -21,7 +21,7 @@ from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client_errors import KafkaUnavailable
 from zabka.kafka.client.partitioner import partition_for
 from zabka.kafka.record_batch import Record
-from zabka.pipeline.positions import Offset, is_anew, key_of, mark_of
+from zabka.pipeline.positions import Offset, is_recreated, key_of, mark_of
 from zabka.pipeline.ranges import LongLine, blocks, complete_bytes
 from zabka.pipeline.runs import journal_files
 from zabka.pipeline.topic.alone import alone
@@ -37,7 +37,7 @@ GIVE_UP_S = 120.0
 LATEST, EARLIEST = -1, -2
 
 
-class MadeAnew(Exception):
+class Recreated(Exception):
     """A file does not continue what the topic holds: the cluster was recreated in the same directory."""
 
 
@@ -94,17 +94,17 @@ class Publisher:
     def _files(self) -> dict[str, tuple[Path, str]]:
         """Return the files that have lines, each with its mark.  Raises MadeAnew before any of them is published."""
         found: dict[str, tuple[Path, str]] = {}
-        anew: list[str] = []
+        recreated: list[str] = []
         for file in journal_files(self._root):
             # A file that was removed since has nothing to publish.
             with suppress(FileNotFoundError):
                 if (mark := mark_of(file.path)) is not None:
                     key = key_of(self._root, file.path)
                     found[key] = file.path, mark
-                    anew += [key] * is_anew(key, file.path, mark, self._reached)
-        if anew:
-            raise MadeAnew(
-                f"{anew[0]} does not go on from what topic {self._topic} holds: its cluster was made anew, or the "
+                    recreated += [key] * is_recreated(key, file.path, mark, self._reached)
+        if recreated:
+            raise Recreated(
+                f"{recreated[0]} does not go on from what topic {self._topic} holds: its cluster was made anew, or the "
                 "topic lost what it held or has it without marks; publish to another topic"
             )
         return found

@@ -71,10 +71,10 @@ def end_of(record: Record) -> int:
     return place[1] + (int(size) if size is not None else len(record.value)) + 1
 
 
-def rows_of_records(records: Sequence[Record], wanted: frozenset[type] | None) -> Iterator[Row]:
+def rows_of_records(records: Sequence[Record], requested: frozenset[type] | None) -> Iterator[Row]:
     """Yield the rows of some records, in their order; skip records that are no lines of journals."""
-    told = [(place, record) for record in records if (place := place_of(record)) is not None]
-    for key, group in groupby(told, lambda each: each[0][0]):
+    placed_records = [(place, record) for record in records if (place := place_of(record)) is not None]
+    for key, group in groupby(placed_records, lambda each: each[0][0]):
         file = placed(Path(), key)
         lines: list[bytes] = []
         starts: list[int] = []
@@ -86,4 +86,4 @@ def rows_of_records(records: Sequence[Record], wanted: frozenset[type] | None) -
                 lines.append(line)
                 starts.append(position)
         if lines:
-            yield from rows_of(file.run, file.path.name, lines, starts, wanted)
+            yield from rows_of(file.run, file.path.name, lines, starts, requested)

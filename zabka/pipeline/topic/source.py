@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from zabka.journal.events import TopicPartition
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.record_batch import Record
-from zabka.pipeline.ranges import SCHEMA, Row, batches, wanted_classes
+from zabka.pipeline.ranges import SCHEMA, Row, batches, requested_classes
 from zabka.pipeline.topic.connection import LostRecords, TopicPlace, asked, connected, partitions_of, records_between
 from zabka.pipeline.topic.records import rows_of_records
 
@@ -79,12 +79,12 @@ def read_span(place: TopicPlace, span: Span) -> Iterator[pa.RecordBatch]:
 
 
 def _rows(place: TopicPlace, span: Span) -> Iterator[Row]:
-    wanted = wanted_classes(span.types)
+    requested = requested_classes(span.types)
     loop = asyncio.new_event_loop()
     records = _fetched(place, TopicPartition(place.topic, span.partition), span.begin, span.end)
     try:
         while (some := loop.run_until_complete(anext(records, None))) is not None:
-            yield from rows_of_records(some, wanted)
+            yield from rows_of_records(some, requested)
     finally:
         loop.run_until_complete(records.aclose())
         loop.close()
@@ -103,12 +103,12 @@ async def _fetched(
 
 async def _reaches(client: AdminClient, topic: str) -> Offset:
     """Return how far the topic's logs reach, and the topic's id."""
-    found = await _ends(client, topic, LATEST)
+    found = await _offsets(client, topic, LATEST)
     info = (await client.metadata([topic])).topics.get(topic)
     return found if info is None or info.topic_id is None else {**found, TOPIC_ID: info.topic_id}
 
 
-async def _ends(client: AdminClient, topic: str, which: int) -> Offset:
+async def _offsets(client: AdminClient, topic: str, which: int) -> Offset:
     return {str(each.partition): await client.list_offset(each, which) for each in await partitions_of(client, topic)}
 
 
@@ -117,8 +117,8 @@ class _BatchReader(DataSourceReader):
         self._place, self._types = place, types
 
     def partitions(self) -> Sequence[Span]:
-        begin = asked(self._place, lambda client: _ends(client, self._place.topic, EARLIEST))
-        end = asked(self._place, lambda client: _ends(client, self._place.topic, LATEST))
+        begin = asked(self._place, lambda client: _offsets(client, self._place.topic, EARLIEST))
+        end = asked(self._place, lambda client: _offsets(client, self._place.topic, LATEST))
         # Spark requires at least one share.
         return spans(begin, end, self._types) or [Span(0, 0, 0, self._types)]
 

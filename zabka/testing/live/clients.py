@@ -88,7 +88,7 @@ class LiveClients:
         """Return how often the client's watches have fired."""
         return self._fired.get(name, 0)
 
-    async def ask_everybody(self, operation: str, path: str) -> dict[str, str]:
+    async def ask_all_peers(self, operation: str, path: str) -> dict[str, str]:
         """Return each peer's answer after a sync.  Raises StepFailed if a peer does not answer."""
         return {peer: await self._ask_peer(peer, operation, path) for peer in self._peers}
 

@@ -16,8 +16,8 @@ CALL_TIMEOUT_S = 60.0
 class Refused(ClusterFailed):
     """The API answered with an error; `status` is HTTP's."""
 
-    def __init__(self, said: str, status: int) -> None:
-        super().__init__(said)
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
         self.status = status
 
 

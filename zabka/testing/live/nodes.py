@@ -36,32 +36,32 @@ class Node:
         pid: int | None = self.describe()["pid"]
         return pid
 
-    def _act(self, action: str) -> None:
+    def _apply(self, action: str) -> None:
         self._api.post(f"{self._path}/{action}")
 
     def kill(self) -> None:
         """SIGKILL."""
-        self._act("kill")
+        self._apply("kill")
 
     def stop(self) -> None:
         """Stop cleanly: controlled shutdown."""
-        self._act("stop")
+        self._apply("stop")
 
     def pause(self) -> None:
         """SIGSTOP."""
-        self._act("pause")
+        self._apply("pause")
 
     def resume(self) -> None:
         """SIGCONT."""
-        self._act("resume")
+        self._apply("resume")
 
     def start(self) -> None:
         """Start again."""
-        self._act("start")
+        self._apply("start")
 
     def restart(self) -> None:
         """Stop, then start."""
-        self._act("restart")
+        self._apply("restart")
 
 
 class Peer(Node):
@@ -94,8 +94,8 @@ class Broker(Node):
     @property
     def believes(self) -> Believes:
         """The controller according to this broker, by its own last report."""
-        said = self.describe()["believes"]
-        return Believes(said["controller_id"], said["controller_epoch"])
+        belief = self.describe()["believes"]
+        return Believes(belief["controller_id"], belief["controller_epoch"])
 
     @property
     def session_state(self) -> str:

@@ -67,7 +67,7 @@ class RunningPlayer:
         try:
             LiveCluster(self._url, Path(), token=self._token).close()
         except (*_WRONG, TypeError) as failed:
-            return f"there is no cluster at {self._url!r}: {_told(failed)}"
+            return f"there is no cluster at {self._url!r}: {_message_of(failed)}"
         return None
 
     def unplayable(self, scenario: AnyScenario) -> str | None:
@@ -91,17 +91,17 @@ class RunningPlayer:
         try:
             self._play(cluster, scenario, verdict)
         except _WRONG as failed:
-            verdict.problems.append(_told(failed))
+            verdict.problems.append(_message_of(failed))
         finally:
             cluster.close()
         return verdict
 
     def _play(self, cluster: LiveCluster, scenario: WorldScenario, verdict: Verdict) -> None:
-        for kind, there, wanted in (
+        for kind, there, required in (
             ("peers", len(cluster.peers), scenario.peers), ("brokers", len(cluster.brokers), scenario.brokers)
         ):  # fmt: skip
-            if there < wanted:
-                verdict.problems.append(f"the script has {wanted} {kind}, and this cluster {there}")
+            if there < required:
+                verdict.problems.append(f"the script has {required} {kind}, and this cluster {there}")
                 return
         cluster.begin_here()
         began_s = time.monotonic()
@@ -114,7 +114,7 @@ class RunningPlayer:
         finally:
             with suppress(*_WRONG):
                 stage.stop_clients()
-        found = [each for each in found if not any(word in each for word in scenario.provokes)]
+        found = [each for each in found if not any(provoked in each for provoked in scenario.provokes)]
         verdict.problems = [*left, *found][:SHOWN_MAX]
         verdict.faults = stage.faults_made
         verdict.virtual_ms = int((time.monotonic() - began_s) * 1000)
@@ -170,7 +170,7 @@ def _pace(cluster: LiveCluster) -> float:
 
 def _works(stage: LiveStage) -> bool:
     nodes = (*stage.cluster.peers.values(), *stage.cluster.brokers.values())
-    return all(node.process == "running" for node in nodes) and stage.everybody_serves() and stage.whole()
+    return all(node.process == "running" for node in nodes) and stage.all_serve() and stage.whole()
 
 
 def _take_lease(stage: LiveStage, script: WorldScenario) -> None:
@@ -194,7 +194,7 @@ def _played_and_undone(stage: LiveStage, script: WorldScenario) -> tuple[list[st
     try:
         found += _played(stage, script)
         if not _undone(stage):
-            found += _judged(stage, script)
+            found += _checked(stage, script)
     except KeyboardInterrupt:
         found.append("it was ended from outside")
     finally:
@@ -211,11 +211,11 @@ def _played(stage: LiveStage, script: WorldScenario) -> list[str]:
         try:
             play_step(stage, step)
         except _WRONG as failed:
-            return [f"step {number} ({type(step).__name__}): {_told(failed)}"]
+            return [f"step {number} ({type(step).__name__}): {_message_of(failed)}"]
     return []
 
 
-def _told(failed: BaseException) -> str:
+def _message_of(failed: BaseException) -> str:
     return str(failed) if isinstance(failed, StepFailed | ClusterFailed) else repr(failed)
 
 
@@ -237,7 +237,7 @@ def _undo(stage: LiveStage) -> list[str]:
         try:
             undo()
         except _WRONG as failed:
-            missed.append(f"{name}: {_told(failed)}")
+            missed.append(f"{name}: {_message_of(failed)}")
     return missed + [f"the fault between {one} and {other}" for (one, other), _ in stage.faults]
 
 
@@ -251,7 +251,7 @@ def _topics_deleted(stage: LiveStage, script: WorldScenario) -> list[str]:
         try:
             there = sorted(made.intersection(stage.cluster.topics.names()))
         except _WRONG as failed:
-            there, missed = sorted(made), dict.fromkeys(made, _told(failed))
+            there, missed = sorted(made), dict.fromkeys(made, _message_of(failed))
         if not there:
             return []
         if time.monotonic() >= deadline_s:
@@ -261,7 +261,7 @@ def _topics_deleted(stage: LiveStage, script: WorldScenario) -> list[str]:
                 stage.cluster.topics[name].delete()
                 asked.add(name)
             except _WRONG as failed:
-                missed[name] = _told(failed)
+                missed[name] = _message_of(failed)
         time.sleep(UNDO_AGAIN_S)
 
 
@@ -273,7 +273,7 @@ def _go_on(node: Node) -> None:
         node.start()
 
 
-def _judged(stage: LiveStage, script: WorldScenario) -> list[str]:
+def _checked(stage: LiveStage, script: WorldScenario) -> list[str]:
     """Wait until the cluster is whole again, and check what the script's clients saw."""
     problems: list[str] = []
     try:

@@ -78,7 +78,7 @@ def _state(stage: LiveStage, step: kafka_steps.State) -> None:
     )
 
 
-def _reigns(stage: LiveStage, step: kafka_steps.Reigns) -> None:
+def _another_controller(stage: LiveStage, step: kafka_steps.Reigns) -> None:
     old = stage.name(step.other_than)
     stage.until(lambda: stage.name("controller") not in (old, "broker--1"), step.within_ms, "another controller")
     stage.names[step.name] = stage.name("controller")
@@ -138,7 +138,7 @@ def _fired(stage: LiveStage, step: world_steps.Fired) -> None:
 
 
 def _agree(stage: LiveStage, step: world_steps.Agree) -> None:
-    answers = stage.ask(stage.clients.ask_everybody(step.operation, step.path))
+    answers = stage.ask(stage.clients.ask_all_peers(step.operation, step.path))
     if len(set(answers.values())) > 1 or (step.expect and step.expect not in answers.values()):
         raise StepFailed(f"{step.operation} {step.path}: {answers}, expected {step.expect or 'the same'}")
 
@@ -159,8 +159,8 @@ def _elect(stage: LiveStage, step: kafka_steps.Elect) -> None:
 
 
 def _restart(stage: LiveStage, step: world_steps.Restart) -> None:
-    everybody = ("peers", "brokers")
-    for name in stage.group(step.nodes or everybody):
+    all_nodes = ("peers", "brokers")
+    for name in stage.group(step.nodes or all_nodes):
         if stage.node(name).process == "down":
             stage.node(name).start()
 
@@ -183,7 +183,7 @@ _PLAYED: dict[type[Any], Callable[[LiveStage, Any], None]] = {
     kafka_steps.Poll: lambda stage, step: _ignore(stage.ask(stage.kafka.poll(partition_of(step.partition)))),
     kafka_steps.Elect: _elect,
     kafka_steps.State: _state,
-    kafka_steps.Reigns: _reigns,
+    kafka_steps.Reigns: _another_controller,
     kafka_steps.Undisturbed: _undisturbed,
     kafka_steps.Settled: lambda stage, step: stage.until(stage.whole, step.within_ms, "everything in sync"),
     kafka_steps.Stop: lambda stage, step: stage.node(step.node).stop(),
@@ -202,7 +202,7 @@ _PLAYED: dict[type[Any], Callable[[LiveStage, Any], None]] = {
         stage.clients.join(step.client, step.peers, step.session_timeout_ms)
     ),
     world_steps.Serving: lambda stage, step: stage.until(
-        stage.everybody_serves, kafka_steps.WITHIN_MS, "an ensemble that serves"
+        stage.all_serve, kafka_steps.WITHIN_MS, "an ensemble that serves"
     ),
     world_steps.Vanish: lambda stage, step: stage.ask(stage.clients.vanish(step.client)),
     world_steps.Wait: lambda stage, step: time.sleep(stage.pace * step.ms / 1000),
@@ -283,7 +283,7 @@ def _play(scenario: WorldScenario, with_bug: bool) -> Verdict:
         finally:
             stop_live(cluster)
     problems = [f"{v.invariant}: {v.detail}" for v in check(events)] + problems
-    problems = [problem for problem in problems if not any(words in problem for words in scenario.provokes)]
+    problems = [problem for problem in problems if not any(provoked in problem for provoked in scenario.provokes)]
     took_ms = int((time.monotonic() - began_s) * 1000)
     return Verdict(
         name=scenario.name,
@@ -318,7 +318,7 @@ def _recover_ensemble(stage: LiveStage) -> list[str]:
                 peer.resume()
             elif peer.process == "down":
                 peer.start()
-        stage.until(stage.everybody_serves, kafka_steps.WITHIN_MS, "an ensemble that serves")
+        stage.until(stage.all_serve, kafka_steps.WITHIN_MS, "an ensemble that serves")
         play_step(stage, world_steps.Join("afterwards"))
         play_step(stage, world_steps.Ask("afterwards", "create", "/afterwards", "", ("/afterwards",)))
     except (ClusterFailed, StepFailed) as stuck:

@@ -69,10 +69,10 @@ class LiveStage:
             host, _, port = endpoints[number].rpartition(":")
             return Endpoint(number, host, int(port))
 
-        around = Surroundings(
+        environment = Surroundings(
             AsyncioRuntime(self._loop), channel, admin, endpoint_of, lambda name: self._log_end(str(name))
         )
-        return KafkaClients(around, acks)
+        return KafkaClients(environment, acks)
 
     def _log_end(self, name: str) -> int | None:
         found = self.partition(name)
@@ -135,8 +135,8 @@ class LiveStage:
 
     def partition(self, name: str) -> Any:
         """Return a partition's state in the ensemble."""
-        wanted = partition_of(name)
-        return self.cluster.topics[wanted.topic].partitions[wanted.partition]
+        requested = partition_of(name)
+        return self.cluster.topics[requested.topic].partitions[requested.partition]
 
     def until(self, condition: Callable[[], bool], within_ms: int, what: str) -> None:
         """Wait until the condition holds.  Raises StepFailed."""
@@ -145,7 +145,7 @@ class LiveStage:
         except ClusterFailed as failed:
             raise StepFailed(str(failed)) from None
 
-    def everybody_serves(self) -> bool:
+    def all_serve(self) -> bool:
         """Return whether there is a leader, and every running peer serves."""
         serving = [peer for peer in self.cluster.peers.values() if peer.process == "running"]
         return self.cluster.zab_leader is not None and all(peer.phase == "BROADCAST" for peer in serving)

@@ -72,8 +72,8 @@ def _driven(topology: Topology, agent: subprocess.Popen[bytes], data: Path) -> L
 
     def trouble() -> None:
         if agent.poll() is not None:
-            said = (data / topology.hosts[0].name / "agent.log").read_text(errors="replace")
-            raise CannotStart(f"the host agent ended with exit code {agent.returncode}:\n{said}")
+            log_text = (data / topology.hosts[0].name / "agent.log").read_text(errors="replace")
+            raise CannotStart(f"the host agent ended with exit code {agent.returncode}:\n{log_text}")
 
     try:
         save_run(data, Run(agent.pid, topology.api_url))

@@ -43,11 +43,11 @@ class Consumer:
         return _consumer_counts(self._api.request("DELETE", self._path))
 
 
-def _consumer_counts(said: Mapping[str, Any]) -> ConsumerCounts:
+def _consumer_counts(counts: Mapping[str, Any]) -> ConsumerCounts:
     return ConsumerCounts(
-        said["consumed"], said["duplicates"], said["out_of_order"], said["lag"], list(said["partitions"])
+        counts["consumed"], counts["duplicates"], counts["out_of_order"], counts["lag"], list(counts["partitions"])
     )
 
 
-def _counts(said: Mapping[str, Any]) -> WorkloadCounts:
-    return WorkloadCounts(said["sent"], said["acknowledged"], said["failed"], said["lost"], said["verified"])
+def _counts(counts: Mapping[str, Any]) -> WorkloadCounts:
+    return WorkloadCounts(counts["sent"], counts["acknowledged"], counts["failed"], counts["lost"], counts["verified"])

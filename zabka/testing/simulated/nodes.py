@@ -112,8 +112,8 @@ class SimBroker(_SimNode):
     @property
     def believes(self) -> Believes:
         """The controller according to this broker."""
-        said = self._host.world.record.state.broker(self.id)
-        return Believes(said.believed_controller_id, said.believed_controller_epoch)
+        state = self._host.world.record.state.broker(self.id)
+        return Believes(state.believed_controller_id, state.believed_controller_epoch)
 
     def stop(self) -> None:
         """Controlled shutdown, then the end of its process."""

@@ -43,8 +43,8 @@ class SimWorkload:
     @property
     def counts(self) -> WorkloadCounts:
         """The current counts."""
-        said = self._workload.status()
-        return WorkloadCounts(said.sent, said.acknowledged, said.failed, said.lost, said.verified)
+        status = self._workload.status()
+        return WorkloadCounts(status.sent, status.acknowledged, status.failed, status.lost, status.verified)
 
     def close(self) -> None:
         """Kill the client's process."""
@@ -119,8 +119,10 @@ class SimConsumer:
     @property
     def counts(self) -> ConsumerCounts:
         """The current counts."""
-        said = self._workload.counts()
-        return ConsumerCounts(said.consumed, said.duplicates, said.out_of_order, said.lag, list(said.partitions))
+        status = self._workload.counts()
+        return ConsumerCounts(
+            status.consumed, status.duplicates, status.out_of_order, status.lag, list(status.partitions)
+        )
 
     def close(self) -> None:
         """Kill the client's process."""

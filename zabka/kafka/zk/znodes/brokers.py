@@ -85,8 +85,8 @@ def decode_broker(broker_id: int, data: bytes | None) -> BrokerInfo | None:
     else:
         return None
     rack, jmx_port = value.get("rack"), value.get("jmx_port")
-    told = [rack, *(text for e in endpoints for text in (e.listener, e.host))]
-    if not all(is_tellable(text) for text in told if isinstance(text, str)):
+    texts = [rack, *(text for e in endpoints for text in (e.listener, e.host))]
+    if not all(is_tellable(text) for text in texts if isinstance(text, str)):
         return None
     features = _features(value.get("features"))
     return BrokerInfo(

@@ -41,9 +41,9 @@ class ReplicaAssignment(NamedTuple):
 
     def reassign_to(self, target: Iterable[int]) -> ReplicaAssignment:
         """Return the assignment while replicas move to the target, which may supersede another target (KIP-455)."""
-        wanted, origin = tuple(target), self.origin
-        full = tuple(dict.fromkeys((*wanted, *origin)))
-        return ReplicaAssignment(full, _without(full, origin), _without(full, wanted))
+        replacement, origin = tuple(target), self.origin
+        full = tuple(dict.fromkeys((*replacement, *origin)))
+        return ReplicaAssignment(full, _without(full, origin), _without(full, replacement))
 
     def without(self, broker_id: int) -> ReplicaAssignment:
         """Return the assignment without that replica."""
