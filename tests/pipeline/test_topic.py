@@ -299,7 +299,7 @@ def test_two_publishers_at_once_put_each_line_there_once(
         monkeypatch.setattr(os, "open", read_only)
 
     def publishing(place: TopicPlace, tell: Callable[[int], None]) -> Awaitable[Any]:
-        return publish(tmp_path, place, follow=True, tell=tell)
+        return publish(tmp_path, place, follow=True, progress=tell)
 
     async def both() -> None:
         place, begun = TopicPlace("127.0.0.1:1", "t"), asyncio.Event()
@@ -310,7 +310,7 @@ def test_two_publishers_at_once_put_each_line_there_once(
         first.cancel()
         await asyncio.wait([first])
         # The lock went with its holder.
-        assert (await publish(tmp_path, place, follow=False, tell=lambda lines: None)).lines == 0
+        assert (await publish(tmp_path, place, follow=False, progress=lambda lines: None)).lines == 0
 
     asyncio.run(both())
     assert sum(map(len, brokers.logs.values())) == 2
@@ -442,7 +442,7 @@ def in_lake(lake: Path) -> list[str]:
 
 
 def publish_now(root: Path, place: TopicPlace) -> int:
-    return asyncio.run(publish(root, place, follow=False, tell=lambda lines: None)).lines
+    return asyncio.run(publish(root, place, follow=False, progress=lambda lines: None)).lines
 
 
 def breaks(servers: list[Any]) -> None:

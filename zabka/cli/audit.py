@@ -81,13 +81,13 @@ def _checked(of: list[History] | TopicPlace | Uri, out: Path, master: str) -> in
     return None
 
 
-def _checked_files(runs: list[History], out: Path, master: str, tell: Callable[[int], None]) -> int:
+def _checked_files(runs: list[History], out: Path, master: str, show_done: Callable[[int], None]) -> int:
     from zabka.pipeline.audits.jobs import audit, own_place
     from zabka.pipeline.campaign.spark_players import spark_for_tasks
     from zabka.pipeline.packed import AUDITS
 
     with spark_for_tasks(master, own_place(out), "zabka audit", AUDITS) as spark:
-        return audit(spark, runs, out, tell)
+        return audit(spark, runs, out, show_done)
 
 
 def _checked_rows(place: TopicPlace | Uri, out: Path, master: str) -> int:

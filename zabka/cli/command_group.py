@@ -61,7 +61,7 @@ class PipedGroup(CommandGroup):
     """
 
     def invoke(self, ctx: Any) -> Any:
-        """Call a command.  Raises NobodyReads, NoSuchOption."""
+        """Call a command.  Raises PipeClosed, NoSuchOption."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as failed:

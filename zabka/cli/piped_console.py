@@ -16,7 +16,7 @@ UNBOUNDED = 10_000
 
 
 class PipedConsole(Console):
-    """Raises NobodyReads when a closed pipe is written to; Rich itself would end the process with 1."""
+    """Raises PipeClosed when a closed pipe is written to; Rich itself would end the process with 1."""
 
     def on_broken_pipe(self) -> None:
         """Handle a closed pipe; Rich calls this."""

@@ -286,7 +286,7 @@ def publish(
     try:
         with _err.status("reading the end of the topic") as line:
             done = asyncio.run(
-                published(root, place, follow=follow, tell=lambda lines: line.update(f"{lines:,} lines published"))
+                published(root, place, follow=follow, progress=lambda lines: line.update(f"{lines:,} lines published"))
             )
     except KeyboardInterrupt:
         _err.print("stopped. The same command continues where the topic ends")

@@ -60,6 +60,6 @@ class Verbs(PipedGroup):
 
 
 def run(arguments: list[str]) -> NoReturn:
-    """Run the command line.  Raises SystemExit with the exit code, OSError, NobodyReads."""
+    """Run the command line.  Raises SystemExit with the exit code, OSError, PipeClosed."""
     Verbs()(arguments)
     raise AssertionError("a command of Typer's ends the process")

@@ -60,11 +60,11 @@ Row = tuple[Any, ...]
 
 
 def audit(
-    spark: SparkSession, runs: list[History], out: Path, tell: Callable[[int], None] = lambda judged: None
+    spark: SparkSession, runs: list[History], out: Path, progress: Callable[[int], None] = lambda judged: None
 ) -> int:
     """Check every history, write `out/audits`, and return the number of violations.
 
-    `tell` is called with the number of histories checked so far.  The caller holds the lock of `own_place(out)`
+    `progress` is called with the number of histories checked so far.  The caller holds the lock of `own_place(out)`
     (`versions.locked`).  Raises versions.NoTable if something else lies in the table's place.
     """
     versions.check_table(out / AUDITS)
@@ -72,7 +72,7 @@ def audit(
 
     def count_one(row: bytes) -> None:
         judged[0] += 1
-        tell(judged[0])
+        progress(judged[0])
 
     inbox = spark.sparkContext.accumulator([], Inbox(count_one))
     shares = _shares(runs)

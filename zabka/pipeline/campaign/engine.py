@@ -71,7 +71,7 @@ def comparisons(campaign: Campaign, runs: Mapping[tuple[int, int], Played], seed
 
 
 def run_campaign(
-    campaign: Campaign, ledger: Ledger, players: Players, tell: Callable[[Progress], None] = lambda progress: None
+    campaign: Campaign, ledger: Ledger, players: Players, progress: Callable[[Progress], None] = lambda progress: None
 ) -> Ended:
     """Play the missing runs, look by look, until the answer is clear, all seeds are played, or time is up.
 
@@ -80,12 +80,12 @@ def run_campaign(
     points, seeds, looks = campaign.points(), list(campaign.seed_numbers()), campaign.look_sizes()
     most = len(points) * len(seeds)
     begin = time.monotonic()
-    tell(Progress(len(ledger.runs), most, None))
+    progress(Progress(len(ledger.runs), most, None))
 
     def keep(line: bytes) -> None:
         played = ledger.keep(line)
         if played is not None:
-            tell(Progress(len(ledger.runs), most, played))
+            progress(Progress(len(ledger.runs), most, played))
 
     for look, count in enumerate(looks, start=1):
         now = seeds[:count]

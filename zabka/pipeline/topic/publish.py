@@ -80,7 +80,7 @@ class Publisher:
                 self._reached[place[0]] = [end_of(record), mark_in(record), 1, ending_in(record)]
 
     async def publish_what_is_there(self) -> int:
-        """Publish every complete line that the topic does not hold, and return how many.  Raises MadeAnew."""
+        """Publish every complete line that the topic does not hold, and return how many.  Raises Recreated."""
         before = self.lines
         for key, (path, mark) in self._files().items():
             number = partition_for(key.encode(), len(self._partitions), 0)
@@ -92,7 +92,7 @@ class Publisher:
         return self.lines - before
 
     def _files(self) -> dict[str, tuple[Path, str]]:
-        """Return the files that have lines, each with its mark.  Raises MadeAnew before any of them is published."""
+        """Return the files that have lines, each with its mark.  Raises Recreated before any of them is published."""
         found: dict[str, tuple[Path, str]] = {}
         recreated: list[str] = []
         for file in journal_files(self._root):
@@ -153,11 +153,11 @@ def _batches(records: Iterator[Record]) -> Iterator[list[Record]]:
         yield batch
 
 
-async def publish(root: Path, place: TopicPlace, *, follow: bool, tell: Callable[[int], None]) -> Published:
+async def publish(root: Path, place: TopicPlace, *, follow: bool, progress: Callable[[int], None]) -> Published:
     """Publish what is below a directory; with `follow`, also what is written there later, until it is cancelled.
 
-    `tell` is called with the number of lines published so far.  Raises KafkaUnavailable, KafkaRequestFailed,
-    LostRecords, MadeAnew, and NotAlone if another process publishes the same.
+    `progress` is called with the number of lines published so far.  Raises KafkaUnavailable, KafkaRequestFailed,
+    LostRecords, Recreated, and NotAlone if another process publishes the same.
     """
     async with connected(place) as client:
         cluster = await client.metadata([place.topic])
@@ -166,7 +166,7 @@ async def publish(root: Path, place: TopicPlace, *, follow: bool, tell: Callable
             await publisher.load_published()
             while True:
                 if await publisher.publish_what_is_there():
-                    tell(publisher.lines)
+                    progress(publisher.lines)
                 elif not follow:
                     return Published(publisher.lines, publisher.cut)
                 await asyncio.sleep(LOOK_S if follow else 0)

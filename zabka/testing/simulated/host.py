@@ -58,11 +58,11 @@ class SimHost:
     def begin_to_ask(self, work: Coroutine[Any, Any, object]) -> None:
         """Start a client's coroutine in the world, and ignore its result, even a refusal."""
 
-        async def whatever() -> None:
+        async def work_and_ignore() -> None:
             with suppress(KafkaRequestFailed, KafkaUnavailable):
                 await work
 
-        self.runtime.spawn(whatever(), "ask")
+        self.runtime.spawn(work_and_ignore(), "ask")
 
     def until(self, condition: Callable[[], T | Literal[False] | None], timeout_s: float = 30.0, what: str = "") -> T:
         """Let time pass until the condition returns a true value, and return that."""
