@@ -9,7 +9,7 @@ from typing import Protocol
 class Progress(Protocol):
     """Receives the progress of `up`."""
 
-    def say(self, text: str) -> None: ...
+    def print_line(self, text: str) -> None: ...
     def waiting(self, text: str) -> None: ...
     def ready(self, url: str, notes: list[str]) -> None: ...
     def error(self, text: str) -> None: ...
@@ -18,18 +18,18 @@ class Progress(Protocol):
 class PlainProgress:
     """Plain lines, each flushed."""
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Print one line."""
         print(f"  {text}", flush=True)  # noqa: T201
 
     def waiting(self, text: str) -> None:
         """Print what `up` is waiting for."""
-        self.say(f"waiting: {text}")
+        self.print_line(f"waiting: {text}")
 
     def ready(self, url: str, notes: list[str]) -> None:
         """Print the notes, and on a line of its own that the cluster serves."""
         for note in notes:
-            self.say(note)
+            self.print_line(note)
         print(f"zabka is ready: {url}", flush=True)  # noqa: T201
 
     def error(self, text: str) -> None:
@@ -50,7 +50,7 @@ class TerminalProgress(PlainProgress):
         self._status = self._console.status("starting")
         self._status.start()
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Print one line, above the spinner."""
         self._console.print(f"  {text}", markup=False)
 
@@ -62,7 +62,7 @@ class TerminalProgress(PlainProgress):
         """Print the notes, and on a line of its own that the cluster serves."""
         self._status.stop()
         super().ready(url, notes)
-        self.say("press Ctrl-C to stop")
+        self.print_line("press Ctrl-C to stop")
 
     def error(self, text: str) -> None:
         """Print an error, on standard error."""

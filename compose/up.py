@@ -185,7 +185,7 @@ class _Foreground:
     def _stop(self) -> None:
         assert self._agent is not None
         if self._agent.poll() is None:
-            self._progress.say("stopping brokers, peers and the dashboard (press Ctrl-C again to kill them)")
+            self._progress.print_line("stopping brokers, peers and the dashboard (press Ctrl-C again to kill them)")
             self._agent.terminate()
             try:
                 self._agent.wait(STOP_TIMEOUT_S - 1)
@@ -193,7 +193,7 @@ class _Foreground:
                 self._agent.kill()
                 self._agent.wait()
         forget_run(self._data)
-        self._progress.say("stopped")
+        self._progress.print_line("stopped")
 
 
 def exposed(topology: Topology) -> list[str]:

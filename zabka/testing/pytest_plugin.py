@@ -134,7 +134,7 @@ def zabka_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     parameters = {name: value for name, value in _marked(request).items() if name != "seed"}
     if not parameters:
         cluster: LiveCluster = request.getfixturevalue("zabka_session_cluster")
-        # What a test leaves broken is repaired here, before the next test that needs the cluster whole.
+        # Faults that a test leaves behind are repaired here, before the next test that needs the cluster whole.
         cluster.start_test()
         yield cluster
         return

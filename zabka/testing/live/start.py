@@ -32,7 +32,7 @@ STOP_TIMEOUT_S = 25.0
 class _Silent:
     """Does not report the progress of a start; an exception states the reason of a failure."""
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Do nothing."""
 
     def waiting(self, text: str) -> None:
