@@ -55,7 +55,7 @@ class SimHost:
             raise ClusterFailed(refusals[0])
         return outcome[0]
 
-    def start_request(self, work: Coroutine[Any, Any, object]) -> None:
+    def begin_to_ask(self, work: Coroutine[Any, Any, object]) -> None:
         """Start a client's coroutine in the world, and ignore its result, even a refusal."""
 
         async def work_and_ignore() -> None:

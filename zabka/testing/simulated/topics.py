@@ -75,7 +75,7 @@ class SimTopics:
 
     def ask_for(self, name: str, partitions: int = 1) -> None:
         """Ask the current controller for a topic, without waiting for an answer."""
-        self._host.start_request(self._host.admin.create_topic(name, partitions, len(self._host.world.brokers)))
+        self._host.begin_to_ask(self._host.admin.create_topic(name, partitions, len(self._host.world.brokers)))
 
     def names(self) -> list[str]:
         """Return all names in order, without Kafka's internal topics."""
