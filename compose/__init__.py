@@ -1,10 +1,10 @@
-"""Putting a cluster together: which nodes it has, where they run, and who starts and stops them.
+"""The composition of a cluster: its nodes, where they run, and how they are started and stopped.
 
-`topology` is the one description of a cluster, `plan` makes it of what was asked for, and `containers` makes a
-composition of it.  An `agent` on every host owns that host's processes (`host`, `processes`), does to them what the API
-asks, and hands on their journals and faults; `up` starts an agent, waits until the cluster serves, and stops it again.
-`node` is what each process runs first.
+`topology` is the one description of a cluster, `plan` makes it from the options, and `containers` makes a composition
+from it.  An `agent` on every host owns that host's processes (`host`, `processes`), performs the API's actions on them,
+and serves their journals and faults.  `up` starts an agent, waits until the cluster serves, and stops it again.  `node`
+is the first module of each process.
 
-`testing` and `cli` may import it; it imports `api`, `broker_sim` and what is below them, but never `simulation`.
-Begin with `topology`, then `host`.
+`testing` and `cli` may import it; it imports `api`, `broker_sim` and what is below them, but never `simulation`. Begin
+with `topology`, then `host`.
 """

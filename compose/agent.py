@@ -1,7 +1,7 @@
-"""The host agent: owns one host's node processes and does to them what the API asks.
+"""The host agent: owns one host's node processes and performs the API's actions on them.
 
-One a host: one in all for local processes, the first process of each container otherwise.  It listens on a port of its
-own and wants a bearer token, which is kept in a file that only its user reads.
+There is one per host: one in all for local processes, the first process of each container otherwise.  It listens on a
+port of its own and requires a bearer token, which is kept in a file that only its user can read.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class _Guard:
-    """ASGI middleware that wants the agent's bearer token before anything of a request is read."""
+    """ASGI middleware that requires the agent's bearer token before anything of a request is read."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
@@ -78,7 +78,7 @@ async def _body(request: Request, shape: type[S]) -> S:
 
 
 class _Calls:
-    """What the API calls, as endpoints."""
+    """The endpoints that the API calls."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -101,7 +101,7 @@ class _Calls:
         return await self.livez(_)
 
     async def livez(self, _: Request) -> Response:
-        # Whatever its nodes do: an agent that is killed takes them along.
+        # Independent of its nodes: a killed agent takes them along.
         return _json({"status": "ok", "host": self._host.spec.name})
 
     async def snapshot(self, request: Request) -> Response:
@@ -131,15 +131,15 @@ class _Calls:
         return _json(FaultState(self._host.faults))
 
     async def set_faults(self, request: Request) -> Response:
-        told = await _body(request, FaultState)
-        await self._host.set_faults(told.faults, whole=told.whole)
+        state = await _body(request, FaultState)
+        await self._host.set_faults(state.faults, whole=state.whole)
         return await self.faults(request)
 
 
-def _fresh_ms(told: str) -> int:
-    if not (told.isascii() and told.isdecimal() and len(told) <= 4 and int(told) <= FRESH_MS_MAX):
-        raise _Refused(422, "Bad question", f"fresh_ms is between 0 and {FRESH_MS_MAX}, not {told[:20]!r}")
-    return int(told)
+def _fresh_ms(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 4 and int(text) <= FRESH_MS_MAX):
+        raise _Refused(422, "Bad question", f"fresh_ms is between 0 and {FRESH_MS_MAX}, not {text[:20]!r}")
+    return int(text)
 
 
 def create_app(host: Host, token: str) -> Starlette:
@@ -158,7 +158,7 @@ def create_app(host: Host, token: str) -> Starlette:
     return Starlette(
         routes=_Calls(host).routes(),
         lifespan=lifespan,
-        # Who has no token is not even listened to.
+        # The token is checked before the body is read.
         middleware=[Middleware(_Guard, token=token), Middleware(BodyLimit, bytes_max=BODY_BYTES_MAX)],
         exception_handlers={_Refused: refused},
     )
@@ -167,29 +167,31 @@ def create_app(host: Host, token: str) -> Starlette:
 def load_agent(config: Path) -> tuple[Topology, AgentConfig]:
     """Read an agent's configuration and its topology.  Raises BadTopology, OSError."""
     try:
-        wanted = msgspec.json.decode(config.read_bytes(), type=AgentConfig)
+        agent_config = msgspec.json.decode(config.read_bytes(), type=AgentConfig)
     except msgspec.MsgspecError as reason:
         raise BadTopology(f"{config} is not an agent.json: {reason}") from None
-    topology = load(Path(wanted.data))
+    topology = load(Path(agent_config.data))
     if topology is None:
-        raise BadTopology(f"there is no topology in {wanted.data}")
-    if wanted.host not in [host.name for host in topology.hosts]:
-        raise BadTopology(f"{config} names host {wanted.host}, which the topology in {wanted.data} does not have")
-    return topology, wanted
+        raise BadTopology(f"there is no topology in {agent_config.data}")
+    if agent_config.host not in [host.name for host in topology.hosts]:
+        raise BadTopology(
+            f"{config} names host {agent_config.host}, which the topology in {agent_config.data} does not have"
+        )
+    return topology, agent_config
 
 
 def main(config: Path) -> int:
-    """Run an agent in the foreground until SIGTERM or SIGINT; the process's exit code."""
+    """Run an agent in the foreground until SIGTERM or SIGINT; return the process's exit code."""
     try:
-        topology, wanted = load_agent(config)
-        data = Path(wanted.data)
+        topology, agent_config = load_agent(config)
+        data = Path(agent_config.data)
         token = read_token(topology.tokens(data) / TOKEN_FILE)
     except (BadTopology, OSError) as reason:
         print(f"zabka: {reason}", file=sys.stderr)  # noqa: T201
         return 1
-    spec = next(h for h in topology.hosts if h.name == wanted.host)
+    spec = next(h for h in topology.hosts if h.name == agent_config.host)
     fork: Fork | None = None
-    if wanted.preloads:
+    if agent_config.preloads:
         from zabka.compose.forked import fork
     server = QuietServer(
         uvicorn.Config(
@@ -205,7 +207,7 @@ def main(config: Path) -> int:
             ws="none",
         )
     )
-    # The server raises the signal that ended it once more when all is done: that would be an end by signal, not code 0.
+    # When all is done, the server raises the signal that ended it again: the exit code would be the signal's, not 0.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     server.run()

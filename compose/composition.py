@@ -1,7 +1,7 @@
 """compose.yaml of a topology of containers: `zabka compose` writes it, for any number of nodes.
 
-What all services have in common stands once, under anchors; a service has what is its own.  Sources: the Compose
-specification (merge keys, profiles, `start_interval`).
+Shared settings of all services are under anchors; a service has only its own.  Sources: the Compose specification
+(merge keys, profiles, `start_interval`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ TABLES = "/tables"
 
 
 def compose_yaml(topology: Topology, settings: list[str] | None = None, root: str = "..") -> str:
-    """compose.yaml, as text.  `settings` are those that made the topology, `root` is the project's directory as seen
-    from the file's.
+    """Return compose.yaml as text.
+
+    `settings` are the settings that made the topology; `root` is the project's directory relative to the file's.
     """
     parts = [
         _head(topology, settings or [], root),
@@ -33,7 +34,7 @@ def compose_yaml(topology: Topology, settings: list[str] | None = None, root: st
 
 
 def _quoted(text: str) -> str:
-    """A YAML scalar in double quotes (JSON is YAML); Compose reads a single `$` as a variable."""
+    """Return a YAML scalar in double quotes (JSON is YAML); Compose reads a single `$` as a variable."""
     return json.dumps(text.replace("$", "$$"))
 
 
@@ -107,7 +108,7 @@ def _service(topology: Topology, host: HostSpec) -> str:
 
 
 def _spark(topology: Topology) -> str:
-    """The service that makes tables of all journals: it reads every volume and writes to one of its own."""
+    """Return the service that makes tables of all journals: it reads every volume and writes to one of its own."""
     mounts = "".join(
         f'      - "{host.address}:{PurePosixPath(JOURNALS) / host.address}:ro"\n' for host in topology.hosts
     )

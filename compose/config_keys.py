@@ -1,8 +1,8 @@
 """Which configuration keys belong to ZooKeeper and which to Kafka, for `--set`.
 
-`up` takes any key of either system by its own name; this table says whose it is, and what shape its value has.  What a
-value means is the business of the node that reads it.  Sources: ZooKeeper's administrator's guide (3.9) and Kafka's
-broker configuration reference (3.9, ZooKeeper mode).
+`up` takes any key of either system by its own name; this table has the system of each key, and the type of its value.
+The node that reads a value interprets it.  Sources: ZooKeeper's administrator's guide (3.9) and Kafka's broker
+configuration reference (3.9, ZooKeeper mode).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from zabka.controller.historical import HISTORICAL_KEY, Historical
 from zabka.ensemble.close_names import did_you_mean
 
 
-def _words(text: str) -> list[str]:
+def _keys(text: str) -> list[str]:
     return text.split()
 
 
-_ZOOKEEPER_INT = _words("""
+_ZOOKEEPER_INT = _keys("""
 tickTime initLimit syncLimit maxClientCnxns minSessionTimeout maxSessionTimeout globalOutstandingLimit
 snapCount snapSizeLimitInKb commitLogCount preAllocSize maxCnxns electionPortBindRetry observerMasterPort
 autopurge.snapRetainCount autopurge.purgeInterval clientPortListenBacklog connectToLearnerMasterLimit
@@ -39,7 +39,7 @@ connection_throttle_freeze_time connection_throttle_global_session_weight connec
 connection_throttle_renew_session_weight largeRequestMaxBytes largeRequestThreshold request_throttle_max_requests
 throttled_op_wait_time
 """)
-_ZOOKEEPER_BOOL = _words("""
+_ZOOKEEPER_BOOL = _keys("""
 forceSync learner.asyncSending
 learner.closeSocketAsync leaderServes skipACL standaloneEnabled reconfigEnabled syncEnabled localSessionsEnabled
 localSessionsUpgradingEnabled readonlymode.enabled admin.enableServer admin.snapshot.enabled extendedTypesEnabled
@@ -52,7 +52,7 @@ DigestAuthenticationProvider.enabled connection_throttle_weight_enabled ssl.crl
 ssl.ocsp zabka.ssl.trustExpired zabka.ssl.quorum.trustExpired serializeLastProcessedZxid.enabled
 advancedFlowControlEnabled quorum.auth.enableSasl quorum.auth.learnerRequireSasl quorum.auth.serverRequireSasl
 """)
-_ZOOKEEPER_TEXT = _words("""
+_ZOOKEEPER_TEXT = _keys("""
 dataLogDir electionAlg peerType clientPortAddress secureClientPortAddress 4lw.commands.whitelist serverCnxnFactory
 zabka.snapshotSizeFactor
 metricsProvider.className metricsProvider.httpHost metricsProvider.httpPort metricsProvider.exportJvmInfo
@@ -71,7 +71,7 @@ ssl.quorum.clientAuth ssl.quorum.handshakeDetectionTimeoutMillis
 quorum.auth.kerberos.servicePrincipal quorum.auth.learner.saslLoginContext quorum.auth.server.saslLoginContext
 """)
 
-_KAFKA_INT = _words("""
+_KAFKA_INT = _keys("""
 default.replication.factor min.insync.replicas num.partitions num.io.threads
 num.network.threads num.replica.fetchers num.recovery.threads.per.data.dir num.replica.alter.log.dirs.threads
 background.threads queued.max.requests queued.max.request.bytes message.max.bytes socket.receive.buffer.bytes
@@ -111,14 +111,14 @@ producer.id.expiration.check.interval.ms metrics.num.samples metrics.sample.wind
 delegation.token.max.lifetime.ms delegation.token.expiry.time.ms delegation.token.expiry.check.interval.ms
 password.encoder.iterations password.encoder.key.length
 """)
-_KAFKA_BOOL = _words("""
+_KAFKA_BOOL = _keys("""
 unclean.leader.election.enable auto.create.topics.enable auto.leader.rebalance.enable delete.topic.enable
 controlled.shutdown.enable log.cleaner.enable log.preallocate log.message.downconversion.enable
 broker.id.generation.enable zookeeper.set.acl zookeeper.ssl.client.enable zookeeper.ssl.crl.enable
 zookeeper.ssl.ocsp.enable transaction.partition.verification.enable auto.include.jmx.reporter
 zookeeper.metadata.migration.enable allow.everyone.if.no.acl.found
 """)
-_KAFKA_TEXT = _words("""
+_KAFKA_TEXT = _keys("""
 broker.rack compression.type compression.gzip.level compression.lz4.level compression.zstd.level log.cleanup.policy
 log.message.timestamp.type log.message.format.version log.cleaner.io.buffer.load.factor
 log.cleaner.io.max.bytes.per.second log.cleaner.min.cleanable.ratio inter.broker.protocol.version
@@ -158,20 +158,20 @@ _POSITIVE = {"tickTime", "initLimit", "syncLimit", "zookeeper.session.timeout.ms
 
 
 class BadSetting(ValueError):
-    """A `--set` that cannot be: an unknown key, one that `up` manages itself, or a value of the wrong shape."""
+    """An invalid `--set`: an unknown key, a key that `up` manages itself, or a value of the wrong type."""
 
 
 class Overrides(NamedTuple):
-    """What `--set` asked for, by system."""
+    """The overrides of `--set`, by system."""
 
     zookeeper: dict[str, str]
     kafka: dict[str, str]
 
 
 def split_settings(settings: list[str]) -> Overrides:
-    """Sort `KEY=VALUE` settings into ZooKeeper's and Kafka's.  An empty value stays: it removes an override.
+    """Sort `KEY=VALUE` settings into ZooKeeper's and Kafka's.  An empty value is kept: it removes an override.
 
-    Raises BadSetting, with the reason, for the first one that makes no sense.
+    Raises BadSetting, with the reason, for the first invalid one.
     """
     overrides = Overrides({}, {})
     for setting in settings:

@@ -1,9 +1,9 @@
-"""The same topology as containers: what each container's first process is.
+"""The same topology as containers: the first process of each container.
 
 One image, many commands: each container's first process is a host agent, which owns the one node of that container.  No
 Docker socket is mounted anywhere: the API asks the agents, over the containers' network.  `composition` writes
-compose.yaml of the same topology, `manifests` what Kubernetes takes, and `image` the Dockerfile; `python -m
-zabka.compose.kept_files` writes them anew.
+compose.yaml of the same topology, `manifests` the Kubernetes manifests, and `image` the Dockerfile; `python -m
+zabka.compose.kept_files` writes them all again.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ ANYWHERE = "0.0.0.0"
 CLIENT_PORT, QUORUM_PORT, ELECTION_PORT = 2181, 2888, 3888
 INNER_PORT, KAFKA_PORT, API_PORT, AGENT_PORT = 19092, 9092, 8080, 7070
 USER_ID = 10001
-# The API's container comes first, whoever is added later.
+# The API's container comes first, so its name does not depend on the number of nodes.
 API_HOST = "api"
 
 
 class Naming(NamedTuple):
-    """How containers find each other: what follows a peer's name, what follows a broker's, and where the API's own
-    container finds its agent.
+    """How containers find each other.
+
+    The suffix of a peer's name, the suffix of a broker's, and the address of the agent in the API's own container.
     """
 
     peers: str
@@ -42,7 +43,7 @@ class Naming(NamedTuple):
 NAMINGS: dict[Platform, Naming] = {
     # A service of the composition is a name on its network.
     "compose": Naming("", "", API_HOST),
-    # A pod of a StatefulSet is a name below that of its headless service.
+    # A pod of a StatefulSet has a name below that of its headless service.
     "kubernetes": Naming(".peers", ".brokers", "127.0.0.1"),
 }
 
@@ -54,7 +55,10 @@ def container_topology(
     settings: list[str] | None = None,
     platform: Platform = "compose",
 ) -> Topology:
-    """Each node on a host of its own, reached by its name on that platform.  Raises BadPlan, BadSetting."""
+    """Return a topology with each node on a host of its own, reached by its name on that platform.
+
+    Raises BadPlan, BadSetting.
+    """
     _check_counts(peers, brokers)
     if profile not in PROFILES:
         raise BadPlan(f"--profile is one of {', '.join(PROFILES)}, not {profile!r}")
@@ -109,13 +113,13 @@ def _check_counts(peers: int, brokers: int) -> None:
     for option, count, least in (("--peers", peers, 1), ("--brokers", brokers, 0)):
         if not least <= count <= NODES_MAX:
             raise BadPlan(f"{option} is between {least} and {NODES_MAX}, not {count}")
-    # The ports published on this machine, one for each node, from each kind's first on.
+    # The ports published on this machine: one for each node, starting with the first of each kind.
     if CLIENT_PORT + peers > API_PORT or KAFKA_PORT + brokers > INNER_PORT:
         raise BadPlan("so many ports do not fit")
 
 
 def published(topology: Topology, host: HostSpec) -> list[tuple[int, int]]:
-    """Ports of a host that this machine's loopback reaches: (outside, inside the container)."""
+    """Return the ports of a host that this machine's loopback reaches: (outside, inside the container)."""
     if host.runs_api:
         return [(topology.api_port, topology.api_port)]
     peers = [(CLIENT_PORT + p.id - 1, p.client_port) for p in topology.peers if p.name in host.nodes]
@@ -123,7 +127,7 @@ def published(topology: Topology, host: HostSpec) -> list[tuple[int, int]]:
 
 
 def topology_here() -> Topology:
-    """The topology that a container's environment describes, as `composition` or `manifests` wrote it.
+    """Return the topology that a container's environment describes, as `composition` or `manifests` wrote it.
 
     Raises BadPlan, BadSetting.
     """
@@ -138,7 +142,7 @@ def topology_here() -> Topology:
 
 
 def main(name: str, data: Path) -> int:
-    """A container's first process: the agent of that host, or of the host that has that node."""
+    """Run a container's first process: the agent of that host, or of the host that has that node."""
     try:
         topology = topology_here()
     except (BadPlan, BadSetting, ValueError) as reason:

@@ -1,8 +1,8 @@
-"""The agent's line to one node: JSON lines over the node's control socket.
+"""The agent's connection to one node: JSON lines over the node's control socket.
 
-Two lines go down: `{"faults": …, "node": …, "names": …}`, the full state of link faults, sent at every connect and
-change; and `{"status": true}`, which the host asks all its nodes at once, twice a second.  Only one status question
-is ever open, so a paused node does not pile them up: its last answer simply ages.
+Two lines go to the node: `{"faults": …, "node": …, "names": …}`, the full state of link faults, sent at every connect
+and change; and `{"status": true}`, which the host sends to all its nodes at once, twice a second.  Only one status
+request is open at a time, so a paused node does not accumulate them: its last answer ages.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 
 import msgspec
 
-# Short: until a restarted node is reached again, it does not feel the faults that hold.
+# Short, because a restarted node is without its link faults until the agent has connected again.
 RECONNECT_S = 0.02
 LINE_BYTES_MAX = 8 * 1024 * 1024
 
 
 class ControlLink:
-    """Keeps talking to one node while it runs.
+    """Keeps a connection to one node while it runs.
 
-    `clock_ms` is a monotonic clock; `faults_line` gives the state to apply, as JSON without the newline.
+    `clock_ms` is a monotonic clock; `faults_line` returns the state to apply, as JSON without the newline.
     """
 
     def __init__(self, path: Path, clock_ms: Callable[[], int], faults_line: Callable[[], bytes]) -> None:
@@ -38,21 +38,21 @@ class ControlLink:
         self._answered = asyncio.Event()
 
     def age_ms(self) -> int:
-        """How old the node's last answer is."""
+        """Return the age of the node's last answer."""
         return self._clock_ms() - self._answered_ms
 
     def forget(self) -> None:
-        """A new process begins: what the one before it said is not its word."""
+        """Forget the status: a new process begins, and the last answer is of the process before it."""
         self.status = {}
 
     def push_faults(self) -> None:
-        """Send the present faults, if there is a connection; a later connection begins with them anyway."""
+        """Send the current faults, if there is a connection; a later connection begins with them anyway."""
         if self._writer is not None:
             self._applied.clear()
             self._writer.write(self._faults_line() + b"\n")
 
     async def applied(self, timeout_s: float) -> bool:
-        """Whether the node has taken the faults pushed last, waiting for its word."""
+        """Wait for the node's confirmation of the faults pushed last; return whether it came in time."""
         if self._writer is None:
             return False
         with contextlib.suppress(TimeoutError):
@@ -60,19 +60,19 @@ class ControlLink:
         return self._applied.is_set()
 
     def ask(self) -> None:
-        """Ask for the node's status, if there is a connection and no question is open."""
+        """Ask for the node's status, if there is a connection and no request is open."""
         if self._writer is not None and not self._asked:
             self._asked = True
             self._writer.write(b'{"status":true}\n')
 
     async def refresh(self, timeout_s: float) -> None:
-        """Ask now, and wait for the answer; a node that does not answer is left alone."""
+        """Ask now, and wait for the answer until the timeout."""
         if self._writer is None:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 if self._asked:
-                    # What is on its way answers a question from before.
+                    # The answer in flight is of an earlier request.
                     self._answered.clear()
                     await self._answered.wait()
                 self._answered.clear()
@@ -80,7 +80,7 @@ class ControlLink:
                 await self._answered.wait()
 
     async def run(self) -> None:
-        """Connect, ask, take the answers, reconnect; until cancelled."""
+        """Connect, ask, receive the answers, reconnect; until cancelled."""
         while True:
             try:
                 reader, writer = await asyncio.open_unix_connection(str(self._path), limit=LINE_BYTES_MAX)
@@ -91,7 +91,7 @@ class ControlLink:
             try:
                 await self._talk(reader)
             except (OSError, ValueError, RecursionError, asyncio.IncompleteReadError):
-                # Closed, or not the protocol (a line beyond the limit, or nested too deeply): start afresh.
+                # Closed, or not the protocol (a line beyond the limit, or nested too deeply): reconnect.
                 await asyncio.sleep(RECONNECT_S)
             finally:
                 self._writer = None

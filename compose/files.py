@@ -1,4 +1,4 @@
-"""What `up` writes besides the nodes' files: tokens, the agents' and the API's configuration, the record of a run."""
+"""The files that `up` writes besides the nodes' files: tokens, agent and API configuration, the record of a run."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _LOCK_PAUSE_S = 0.03
 
 
 class Run(msgspec.Struct, frozen=True):
-    """A cluster that runs: its agent's process and where its page is."""
+    """A running cluster: its agent's process and the URL of its page."""
 
     agent_pid: int
     url: str
 
 
 class AgentConfig(msgspec.Struct, frozen=True):
-    """What an agent is started from (`agent.json`): where the cluster's files are and which host it is.
+    """The configuration of an agent (`agent.json`): the cluster's data directory, and its host.
 
     An agent that preloads starts its nodes as forks of itself (`zabka.compose.forked`).
     """
@@ -42,14 +42,17 @@ class AgentConfig(msgspec.Struct, frozen=True):
 
 
 class InUse(Exception):
-    """The data directory belongs to a cluster that runs."""
+    """The data directory belongs to a running cluster."""
 
 
 def take_lock(data: Path) -> int:
-    """Lock the data directory; the file descriptor that holds the lock, for the agent to inherit.  Raises InUse."""
+    """Lock the data directory; return the file descriptor that holds the lock, for the agent to inherit.
+
+    Raises InUse.
+    """
     handle = os.open(data / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     for _ in range(_LOCK_TRIES):
-        # Once more: somebody may only be looking whether a cluster runs.
+        # Retry, because another process may hold it only briefly, to check whether a cluster runs.
         with contextlib.suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return handle
@@ -61,7 +64,7 @@ def take_lock(data: Path) -> int:
 
 
 def is_running(data: Path) -> bool:
-    """Whether a cluster holds the data directory's lock."""
+    """Return whether a cluster holds the data directory's lock."""
     if not (data / LOCK_FILE).exists():
         return False
     try:
@@ -72,7 +75,7 @@ def is_running(data: Path) -> bool:
 
 
 def load_run(data: Path) -> Run | None:
-    """The run that the data directory names, alive or not."""
+    """Return the run recorded in the data directory, alive or not."""
     try:
         return msgspec.json.decode((data / RUN_FILE).read_bytes(), type=Run)
     except (OSError, msgspec.MsgspecError):
@@ -80,29 +83,30 @@ def load_run(data: Path) -> Run | None:
 
 
 def save_run(data: Path, run: Run) -> None:
-    """Name the run."""
+    """Record the run."""
     write_atomically(data / RUN_FILE, msgspec.json.encode(run) + b"\n")
 
 
 def forget_run(data: Path) -> None:
-    """The run is over."""
+    """Remove the record of the run."""
     with contextlib.suppress(FileNotFoundError):
         (data / RUN_FILE).unlink()
 
 
 def token(path: Path) -> str:
-    """A token kept in a file that only its user reads; made when missing, by whoever of several comes first.
+    """Return a token kept in a file that only its user can read; the first process that needs it creates it.
 
-    Raises BadToken, OSError."""
+    Raises BadToken, OSError.
+    """
     with contextlib.suppress(FileNotFoundError):
         if path.stat().st_uid == os.getuid():
-            # One that was handed in (a Secret that Kubernetes mounts) belongs to whoever did.
+            # A token file that was provided (a Secret that Kubernetes mounts) belongs to its provider.
             path.chmod(0o600)
         return read_token(path)
     aside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     write_atomically(aside, f"{secrets.token_urlsafe(32)}\n".encode(), 0o600)
     try:
-        # Unlike a rename, a link fails where somebody was quicker.
+        # Unlike a rename, a link fails if another process was faster.
         path.hardlink_to(aside)
     except FileExistsError:
         pass
@@ -112,12 +116,12 @@ def token(path: Path) -> str:
 
 
 def agent_url(host: HostSpec) -> str:
-    """Where a host's agent answers."""
+    """Return the URL of a host's agent."""
     return f"http://{bracketed(reachable(host.address))}:{host.agent_port}"
 
 
 def remedy(topology: Topology, host: HostSpec, data: Path) -> str:
-    """What brings a host's agent back that does not answer."""
+    """Return how to repair a host's agent that does not answer."""
     at = host.address
     match topology.platform:
         case "compose":
@@ -132,7 +136,7 @@ def remedy(topology: Topology, host: HostSpec, data: Path) -> str:
 
 
 def api_settings(topology: Topology, data: Path) -> dict[str, object]:
-    """The API's settings, as `zabka.api.settings.Settings` reads them."""
+    """Return the API's settings, as `zabka.api.settings.Settings` reads them."""
     timeout = topology.kafka.get("zookeeper.session.timeout.ms", "6000" if topology.profile == "default" else "18000")
     return {
         "data": str(data / "api"),
@@ -158,12 +162,12 @@ def api_settings(topology: Topology, data: Path) -> dict[str, object]:
 
 
 def write_host(topology: Topology, host: HostSpec, data: Path, *, preloads: bool = False) -> Path:
-    """Write what one host's agent starts from; returns the agent's configuration file."""
+    """Write the files that one host's agent needs; return the agent's configuration file."""
     token(topology.tokens(data) / TOKEN_FILE)
     home = data / host.name
     home.mkdir(parents=True, exist_ok=True)
     if host.runs_api:
-        # Whoever runs nodes alone has no use for it: it stays with the API.
+        # Only the API uses this token, so hosts without it do not get one.
         token(data / API_TOKEN_FILE)
         (data / "api").mkdir(exist_ok=True)
         settings = json.dumps(api_settings(topology, data), indent=2) + "\n"

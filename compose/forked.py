@@ -1,10 +1,10 @@
-"""Nodes as forks of their agent, which has imported what they run.
+"""Nodes as forks of their agent, which has imported their programs.
 
-So a cluster for tests takes half the processor time to start: what peers and brokers import is imported once, where six
-processes would each do it.  The API, which is alone of its kind and imports the most, is forked before that, and
-imports what it needs at the same time on another processor.  What is forked is a process like any other: it has a group
-of its own, may be killed and paused, and dies with its agent.  Started again, it is a program of its own
-(`zabka.compose.launch.argv_for`).
+A cluster for tests takes half the processor time to start this way: the modules of peers and brokers are imported once,
+where six processes would each do it.  The API, the only process of its kind and the one with the most imports, is
+forked before that, and imports its modules at the same time on another processor.  A fork is a process like any other:
+it has a process group of its own, can be killed and paused, and ends with its agent.  When a node is started again, it
+is a program of its own (`zabka.compose.launch.argv_for`).
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from typing import NoReturn
 from zabka.compose.programs import config_of, run
 
 _SHARED = {"peer": "zabka.ensemble.server.process.peer_process", "broker": "zabka.broker_sim.broker_process"}
-"""By kind, what more than one process runs."""
+"""By kind, the modules that more than one process runs."""
 _DESCRIPTORS_MAX = 65_536
 _HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
 
 
 class ForkedProcess:
-    """What `subprocess.Popen` is to a program: the fork's pid, its end, and signals to it while it lives."""
+    """A fork with the interface of `subprocess.Popen`: its pid, its end, and signals to it while it lives."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """The exit code, negative where a signal ended it; None while it runs."""
+        """Return the exit code, negative if a signal ended it; None while it runs."""
         return self._reap(os.WNOHANG)
 
     def wait(self) -> int:
-        """Wait for the end; the exit code."""
+        """Wait for the end; return the exit code."""
         code = self._reap(0)
         assert code is not None
         return code
@@ -59,9 +59,9 @@ class ForkedProcess:
 
 
 def fork(arguments: Sequence[str], log: Path) -> ForkedProcess:
-    """Start a node: `arguments` are those of `zabka.compose.node`, `log` takes what it prints.
+    """Start a node: `arguments` are those of `zabka.compose.node`, `log` gets its output.
 
-    To be called where this process has one thread alone.  Raises OSError.
+    Call it only while this process has a single thread.  Raises OSError.
     """
     if arguments[0] in _SHARED:
         _preload()
@@ -75,7 +75,7 @@ def fork(arguments: Sequence[str], log: Path) -> ForkedProcess:
 
 @cache
 def _preload() -> None:
-    """Import what the nodes run, and keep the collector from touching, and so copying, the memory that forks share."""
+    """Import the nodes' programs, and keep the collector from touching, and so copying, the memory that forks share."""
     gc.disable()
     for program in _SHARED.values():
         import_module(program)
@@ -84,10 +84,10 @@ def _preload() -> None:
 
 
 def _become(arguments: Sequence[str], log: int, parent: int) -> NoReturn:
-    """Be that node until its end.  Nothing of the agent's may be touched: what it has open, waits and handles."""
+    """Run as that node until its end, without touching anything of the agent: its open files, tasks and handlers."""
     code = 1
     try:
-        # Objects of the agent that nobody names any more would close descriptors which are this node's by then.
+        # Unreachable objects of the agent would otherwise close file descriptors that this node has reused.
         gc.freeze()
         os.setsid()
         for number in _HANDLED:

@@ -1,4 +1,4 @@
-"""One host's share of the cluster: its processes, its faults, its journal, and what its nodes say of themselves."""
+"""One host's part of the cluster: its processes, its faults, its journal, and the status of its nodes."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ from zabka.journal.reader import node_files, read_file
 from zabka.journal.writer import JournalWriter
 
 OBSERVE_INTERVAL_S = 0.5
-"""How often the processes are looked at, and each node is asked how it stands."""
+"""The interval of checks of the processes, and of status requests to each node."""
 STALE_MS = 5_000
-"""A node whose last answer is older does not answer."""
+"""If its last answer is older, a node counts as not answering."""
 API_RESTART_S = 0.5
-# Together below the 20 s in which everything has to be gone.
+# The three times add up to less than the 20 s within which everything must have stopped.
 BROKERS_STOP_S = 8.0
-# By then the brokers that could hand leaderships over have: those left wait for each other.
+# By then brokers that could hand over their leaderships have done so: the remaining ones wait for each other.
 BROKERS_HURRY_S = 1.5
 PEERS_STOP_S = 4.0
 API_STOP_S = 3.0
@@ -63,7 +63,7 @@ log = structlog.get_logger()
 
 
 Fork = Callable[[Sequence[str], Path], Child]
-"""Starts a node by the arguments of `zabka.compose.node`, with its log."""
+"""Starts a node with the arguments of `zabka.compose.node`, and its log."""
 
 
 def _monotonic_ms() -> int:
@@ -71,7 +71,7 @@ def _monotonic_ms() -> int:
 
 
 class Host:
-    """Owns the processes of one host of a topology.  `fork`, where it is given, starts each for the first time."""
+    """Owns the processes of one host of a topology.  If `fork` is given, it starts each process for the first time."""
 
     def __init__(self, topology: Topology, spec: HostSpec, data: Path, fork: Fork | None = None) -> None:
         self.spec = spec
@@ -80,7 +80,7 @@ class Host:
         self._fork = fork
         self._journal = JournalWriter(journal_directory(data, spec.name), spec.name)
         self._faults: list[HeldFault] = []
-        self._faults_told = False
+        self._faults_complete = False
         self._names = self._name_addresses()
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
@@ -143,7 +143,7 @@ class Host:
         peers = [n for n in self.links if n.startswith("peer-")]
         await self._stop_all(brokers, BROKERS_STOP_S, (signal.SIGUSR1, BROKERS_HURRY_S))
         await self._stop_all(peers, PEERS_STOP_S)
-        # So that the API collects the last events before it goes.
+        # So that the API collects the last events before it stops.
         await asyncio.sleep(0.15 if API in self.processes else 0)
         await self._stop_all([API] if API in self.processes else [], API_STOP_S)
         for task in self._tasks:
@@ -203,7 +203,7 @@ class Host:
             self._api_down.set()
 
     async def _keep_api(self) -> None:
-        """Start the API again whenever it ends without having been told to, unless it cannot read its own state."""
+        """Restart the API whenever it ends unrequested, unless it cannot read its own state."""
         api = self.processes[API]
         while True:
             await self._api_down.wait()
@@ -220,7 +220,7 @@ class Host:
             for process in self.processes.values():
                 process.observe()
 
-    # ---- what is known ----------------------------------------------------------------------------------------------
+    # ---- state -------------------------------------------------------------------------------------------------------
 
     async def refresh(self, timeout_s: float) -> None:
         """Ask every running node for its status now."""
@@ -228,13 +228,13 @@ class Host:
         await asyncio.gather(*(link.refresh(timeout_s) for link in running))
 
     def snapshot(self) -> Snapshot:
-        """The process table and every node's last status."""
+        """Return the process table and every node's last status."""
         statuses = [NodeStatus(n, link.age_ms(), link.status) for n, link in self.links.items() if link.status]
         processes = [self._info(p) for p in self.processes.values()]
-        return Snapshot(self.spec.name, processes, statuses, time.time_ns() // 1000, self._faults_told)
+        return Snapshot(self.spec.name, processes, statuses, time.time_ns() // 1000, self._faults_complete)
 
     def trouble(self) -> str | None:
-        """Why this host is not healthy (a process is down, a node does not answer or serve), None when it is."""
+        """Return why this host is not healthy (a process is down, a node does not answer or serve), or None."""
         for name, process in self.processes.items():
             if process.state != "running":
                 return f"{name} is {process.state}"
@@ -249,12 +249,12 @@ class Host:
         return ProcessInfo(process.name, process.state, process.pid, process.exit_code, process.starts)
 
     async def read_journals(self, request: JournalRequest) -> JournalAnswer:
-        """What stands after these positions, as soon as something does or after the request's `wait_ms`."""
+        """Return the lines after these positions, as soon as there are any or after the request's `wait_ms`."""
         deadline = time.monotonic() + min(request.wait_ms, 5_000) / 1000
-        wanted = [(tail, p) for tail in self._tails if (p := request.positions.get(tail.node)) is not None]
+        requested = [(tail, p) for tail in self._tails if (p := request.positions.get(tail.node)) is not None]
         while True:
             notice = self._growth.next_growth()
-            chunks = [chunk for tail, position in wanted if (chunk := tail.read_on(position)) is not None]
+            chunks = [chunk for tail, position in requested if (chunk := tail.read_on(position)) is not None]
             if chunks:
                 self._growth.wrote()
             left_s = deadline - time.monotonic()
@@ -263,23 +263,23 @@ class Host:
             await self._growth.grown(notice, left_s)
 
     def read_messages(self, request: JournalRequest) -> JournalAnswer:
-        """What the nodes have written of their messages after these positions, a chunk a node."""
-        wanted = [(tail, p) for tail in self._messages if (p := request.positions.get(tail.node)) is not None]
-        return JournalAnswer([chunk for tail, position in wanted if (chunk := tail.read_on(position)) is not None])
+        """Return the messages that the nodes have logged after these positions, a chunk per node."""
+        requested = [(tail, p) for tail in self._messages if (p := request.positions.get(tail.node)) is not None]
+        return JournalAnswer([chunk for tail, position in requested if (chunk := tail.read_on(position)) is not None])
 
     # ---- faults -----------------------------------------------------------------------------------------------------
 
     @property
     def faults(self) -> list[HeldFault]:
-        """The link faults that hold."""
+        """The link faults in effect."""
         return self._faults
 
     async def set_faults(self, faults: list[HeldFault], *, whole: bool = True) -> None:
-        """Make exactly these hold: told to every node here (and again after a node's restart), then journalled.
+        """Apply exactly these faults: send them to every node here (again after a node's restart), then journal them.
 
-        Unless they are `whole`, the API is to tell them again.
+        Unless they are `whole`, the API must send them again.
         """
-        self._faults_told = whole
+        self._faults_complete = whole
         before = {f.id: f for f in self._faults}
         self._faults = faults
         for link in self.links.values():
@@ -299,7 +299,7 @@ class Host:
         self._journal.flush()
 
     def _owns(self, fault: HeldFault) -> bool:
-        """Whether this host journals the fault: the one whose node it starts from."""
+        """Return whether this host journals the fault: it does if the fault's source is one of its nodes."""
         return fault.source in self.links
 
     def _faults_line(self, node: str) -> bytes:
@@ -317,7 +317,7 @@ class Host:
 
 
 def faults_left(directory: Path, host: str) -> list[str]:
-    """The ids of faults that the host's journal tells of and does not end, oldest first."""
+    """Return the ids of faults that the host's journal starts but does not end, oldest first."""
     left: dict[str, None] = {}
     for path in node_files(directory, host):
         for entry in read_file(path):

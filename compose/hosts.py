@@ -1,7 +1,7 @@
-"""The same topology on several hosts, each with an agent that somebody starts there: `zabka agent --hosts …`.
+"""The same topology on several hosts, each with an agent that is started there: `zabka agent --hosts …`.
 
-Every host is told the same list of names and works out the same topology, so that nothing has to be handed round but
-the agents' token.  Nodes are dealt out in turn; the first host has the API.
+Every host gets the same list of names and computes the same topology, so only the agents' token has to be distributed.
+Nodes are assigned in turn; the first host has the API.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zabka.compose.plan import BadPlan
 from zabka.compose.topology import NODES_MAX, PROFILES, BrokerSpec, HostSpec, PeerSpec, Topology
 
 PER_HOST_MAX = 100
-"""Ports of one kind on one host follow each other."""
+"""Ports of one kind on one host are consecutive."""
 
 
 def hosts_topology(
@@ -27,7 +27,7 @@ def hosts_topology(
     settings: list[str] | None = None,
     tokens: Path,
 ) -> Topology:
-    """Peers and brokers dealt out among hosts; `tokens` is the directory of the agents' token on each of them.
+    """Assign peers and brokers to hosts; `tokens` is the directory of the agents' token on each of them.
 
     Raises BadPlan, BadSetting.
     """
@@ -88,7 +88,7 @@ def _check(addresses: list[str], peers: int, brokers: int, profile: str) -> None
 
 
 def host_called(topology: Topology, here: str, tokens: Path) -> str:
-    """The name of the host at that address.  Raises BadPlan where it is none of them, or cannot talk to the others."""
+    """Return the name of the host at that address.  Raises BadPlan if there is none, or if it has no token."""
     host = next((h for h in topology.hosts if h.address == here), None)
     if host is None:
         raise BadPlan(f"--here is one of {', '.join(h.address for h in topology.hosts)}, not {here!r}")

@@ -1,7 +1,7 @@
-"""The image: its Dockerfile, and what of the project goes into its build.
+"""The image: its Dockerfile, and the project files that its build needs.
 
-The target `nodes` has what peers, brokers, agents and the API run with; `spark` has PySpark and a Java runtime besides.
-Their final stages hold a virtual environment and nothing that it was built with.
+The target `nodes` has what peers, brokers, agents and the API need; `spark` adds PySpark and a Java runtime. Their
+final stages hold a virtual environment without its build tools.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zabka.compose.containers import (
 
 NODES_LOCK, SPARK_LOCK = "nodes.lock", "spark.lock"
 LINKED = ("api", "broker_sim", "compose", "controller", "ensemble")
-"""The packages whose folders lie beside `zabka`, which has a symbolic link to each."""
+"""The packages whose folders are next to `zabka`, which has a symbolic link to each."""
 _PAGE_FILES = ("package.json", "package-lock.json", ".npmrc")
 _PORTS = (CLIENT_PORT, QUORUM_PORT, ELECTION_PORT, INNER_PORT, KAFKA_PORT, API_PORT, AGENT_PORT)
 _PACKAGES = "/opt/zabka/lib/python3.11/site-packages/"
@@ -65,7 +65,7 @@ RUN mkdir /packages && cp -rL zabka /packages/ \\
 
 
 def _final() -> str:
-    """The stages that are kept: a base, and on it both targets."""
+    """Return the final stages: a base, and both targets on it."""
     return f"""
 # The standard library is compiled once here: the official images leave that to every process.
 FROM ${{PYTHON_IMAGE}} AS runtime
@@ -101,13 +101,14 @@ EXPOSE {" ".join(str(port) for port in _PORTS)}
 
 
 def dockerfile() -> str:
-    """The Dockerfile: the page's libraries, the locked dependencies, zabka itself; run by a user of its own."""
+    """Return the Dockerfile: the page's libraries, the locked dependencies, and zabka, with a user of its own."""
     return _BUILD + _final()
 
 
 def dockerignore() -> str:
-    """What goes into the build: the packages, and what their dependencies are installed from; nothing else, so that no
-    other file's edit builds anything anew.
+    """Return the build's ignore file: it admits the packages and the files of their dependencies only.
+
+    So an edit of any other file causes no rebuild.
     """
     return "".join(
         f"{line}\n"

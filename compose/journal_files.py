@@ -1,4 +1,4 @@
-"""Serving journal files as they grow: whole lines from a byte position on, over rotations."""
+"""Serves journal files as they grow: whole lines from a byte position on, over rotations."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import msgspec
 from zabka.agent.protocol import JOURNAL_CHUNK_BYTES_MAX, FirstLine, JournalChunk, Position
 from zabka.journal.reader import node_files
 
-# A line that is longer than a whole chunk can only be damage: it is passed over.
-
 _first_line_of = msgspec.json.Decoder(FirstLine).decode
 
 SETTLED_NS = 1_000_000_000
-"""A directory's time of change moves in steps of the kernel's clock: a second file made within one step does not move
-it.  What changed longer ago than this is past all such steps."""
+"""A directory's modification time advances in steps of the kernel's clock.
+
+A second file created within one step does not change it.  A change longer ago than this is past all such steps.
+"""
 
 
 class JournalTail:
-    """One node's journal, asked for what is new twenty times a second, which is nearly always nothing.
+    """One node's journal, polled twenty times a second, nearly always without new lines.
 
-    Nothing is listed or opened as long as neither the directory nor the file last read has changed since it was found
-    to hold nothing new.
+    No file is listed or opened while neither the directory nor the file last read has changed since the last poll
+    without new lines.
     """
 
     def __init__(self, directory: Path, node: str, files: Callable[[Path, str], list[Path]] = node_files) -> None:
@@ -36,7 +36,7 @@ class JournalTail:
         self._nothing_new: tuple[Position, tuple[int, int]] | None = None
 
     def read_on(self, position: Position) -> JournalChunk | None:
-        """What stands after a position: None when nothing does yet."""
+        """Return the lines after a position, or None if there are none yet."""
         seen = self._seen(position)
         if seen is not None and self._nothing_new == (position, seen):
             return None
@@ -46,7 +46,7 @@ class JournalTail:
         return chunk
 
     def _seen(self, position: Position) -> tuple[int, int] | None:
-        """When the directory changed last, and how long the file is; None where one of them is not there."""
+        """Return the directory's modification time, and the file's size; None if either is missing."""
         directory = str(self._directory)
         try:
             return os.stat(directory).st_mtime_ns, os.stat(f"{directory}/{position.file}").st_size  # noqa: PTH116
@@ -57,30 +57,32 @@ class JournalTail:
 def read_on(
     directory: Path, node: str, position: Position, files: Callable[[Path, str], list[Path]] = node_files
 ) -> JournalChunk | None:
-    """What stands after a position: None when nothing does yet.  A file that was rotated away is passed over.
+    """Return the lines after a position, or None if there are none yet.  A file that was rotated away is skipped.
 
-    Where the journal is another one than was read, what is found is its beginning.
+    If the journal is a different one than was read, return its beginning.
     """
     names = [path.name for path in files(directory, node)]
     if not names:
         return None
-    anew = _began_anew(directory, names, position)
-    if anew is None:
+    is_new = _is_new_journal(directory, names, position)
+    if is_new is None:
         return None
-    name, offset = (names[0], 0) if anew else _resolve(directory, names, position)
+    name, offset = (names[0], 0) if is_new else _resolve(directory, names, position)
     while True:
         lines, size = _whole_lines(directory / name, offset)
         if size:
-            return JournalChunk(node, lines, Position(name, offset + size), anew)
+            return JournalChunk(node, lines, Position(name, offset + size), is_new)
         later = [n for n in names if n > name]
         if not later:
-            return None if anew or name == position.file else JournalChunk(node, b"", Position(name, offset))
+            return None if is_new or name == position.file else JournalChunk(node, b"", Position(name, offset))
         name, offset = later[0], 0
 
 
-def _began_anew(directory: Path, names: list[str], position: Position) -> bool | None:
-    """Whether this is another journal than the one that was read (a disk was emptied or replaced); None where it has
-    too little in it to tell."""
+def _is_new_journal(directory: Path, names: list[str], position: Position) -> bool | None:
+    """Return whether this is a different journal than was read, because a disk was emptied or replaced.
+
+    Return None if it is too short to decide.
+    """
     oldest = names[0]
     if position.first is not None and _begins_with(oldest) == 1:
         try:
@@ -90,18 +92,18 @@ def _began_anew(directory: Path, names: list[str], position: Position) -> bool |
             return None
         if not line.endswith(b"\n"):
             return None
-        # A damaged line tells nothing: the journal is taken for the one that was read, lest its lines come twice.
+        # A damaged line proves nothing: assume the same journal, so that its lines are not read twice.
         with contextlib.suppress(msgspec.MsgspecError):
             return _first_line_of(line) != position.first
         return False
     if position.file in names:
-        # With line 1 rotated away this is the journal that was read, which a power cut has made shorter.
+        # With line 1 rotated away this is the same journal, which a power loss has shortened.
         return position.file == oldest and _begins_with(oldest) == 1 and _size(directory / oldest) < position.offset
     return bool(position.file) and names[-1] < position.file
 
 
 def _begins_with(name: str) -> int:
-    """A file's name says with which node_seq it begins."""
+    """Return the first node_seq of a file, from its name."""
     return int(name.rsplit(".", 2)[1])
 
 
@@ -114,7 +116,7 @@ def _size(path: Path) -> int:
 
 def _resolve(directory: Path, names: list[str], position: Position) -> tuple[str, int]:
     if position.file in names:
-        # What a power cut took from the end may have been read: the file is read again, and who collects knows by the
+        # A power loss may have removed lines that were read: the file is read again, and the collector knows by the
         # numbers which lines are new.
         return position.file, position.offset if position.offset <= _size(directory / position.file) else 0
     if position.file:
@@ -132,5 +134,6 @@ def _whole_lines(path: Path, offset: int) -> tuple[bytes, int]:
         return b"", 0
     end = data.rfind(b"\n") + 1
     if not end and len(data) == JOURNAL_CHUNK_BYTES_MAX:
+        # A line longer than a whole chunk can only be damage, and is skipped.
         return b"", len(data)
     return data[:end], end

@@ -1,7 +1,7 @@
-"""When a host's journals may have grown: told by the kernel where it can (inotify, on Linux), looked for elsewhere.
+"""When a host's journals may have grown: by kernel notices where possible (inotify, on Linux), by polling elsewhere.
 
-What is told is only that something was written; what that is, its reader finds (`zabka.compose.journal_files`).  A
-notice that never comes, as on a file system that gives none, is made up for at the end of its reader's wait.
+A notice only means that something was written; the reader finds out what (`zabka.compose.journal_files`).  If a notice
+never comes, as on a file system without them, the end of the reader's wait makes up for it.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from pathlib import Path
 
 from zabka.journal.reader import node_files
 
-# The collector holds lines back so that their order is kept: for 120 ms, and for 55 where one agent alone brings
-# something.  The waits stay below, those of somebody who has just written below the latter.
+# The collector holds lines back to keep their order: for 120 ms, or for 55 ms if only one agent sends lines.  All waits
+# here are below 120 ms, and below 55 ms shortly after a write.
 GATHER_S = 0.025
-"""A line seldom comes alone: so long those that follow it have, to go with it."""
+"""Lines seldom come alone: this is the wait for the following ones, to send them together."""
 POLL_S = 0.025
 IDLE_POLL_S = 0.1
 IDLE_AFTER_S = 3.0
 RETRY_S = 0.5
-"""So often it is tried to watch what could not be watched."""
+"""The interval of attempts to watch journals that could not be watched."""
 
 # <sys/inotify.h>
 _MODIFY = 0x002
@@ -35,10 +35,10 @@ _READ_BYTES = 64 * 1024
 
 
 class JournalGrowth:
-    """Waits for any of these journals (by node, the directory that has it) to grow.
+    """Waits for any of these journals (node to directory) to grow.
 
-    The newest file of each is watched, and its directory for a newer one; a message log beside it wakes nobody.
-    While one of them cannot be watched, for it is not there yet or the kernel watches no more, all are looked for.
+    The newest file of each is watched, and its directory for a newer one; a message log next to it causes no wake-up.
+    While one of them cannot be watched, because it does not exist yet or the kernel's limit is reached, all are polled.
     """
 
     def __init__(self, journals: Mapping[str, Path]) -> None:
@@ -52,7 +52,7 @@ class JournalGrowth:
         self._notice = asyncio.Event()
 
     def next_growth(self) -> asyncio.Event:
-        """What to wait for with `grown`; asked for before the journals are read, nothing falls between."""
+        """Return the event to pass to `grown`; if it is requested before the journals are read, no growth is missed."""
         if not self._asked:
             self._asked, self._inotify = True, _Inotify.open()
         self._take()
@@ -61,7 +61,7 @@ class JournalGrowth:
         return self._notice
 
     async def grown(self, notice: asyncio.Event, timeout_s: float) -> None:
-        """Wait until they may have grown since `begin` returned this, or for so long."""
+        """Wait until the journals may have grown since `next_growth` returned this event, or until the timeout."""
         if self._inotify is None or not self._watched:
             idle = time.monotonic() - self._written_s > IDLE_AFTER_S
             await asyncio.sleep(min(timeout_s, IDLE_POLL_S if idle else POLL_S))
@@ -72,13 +72,13 @@ class JournalGrowth:
     async def _noticed(self, inotify: _Inotify, notice: asyncio.Event, timeout_s: float) -> bool:
         self._waiting += 1
         if self._waiting == 1:
-            # While nobody waits nobody is woken: what is written meanwhile is read at one go.
+            # Without a waiter there are no wake-ups: all writes in between are read together.
             asyncio.get_running_loop().add_reader(inotify.descriptor, self._take)
         try:
             async with asyncio.timeout(timeout_s):
                 return await notice.wait()
         except TimeoutError:
-            # Of a directory that was moved away, and of what took its place, there is no notice.
+            # There is no notice for a directory that was moved away and replaced.
             self._watch()
             return False
         finally:
@@ -87,11 +87,11 @@ class JournalGrowth:
                 asyncio.get_running_loop().remove_reader(inotify.descriptor)
 
     def wrote(self) -> None:
-        """Something new was read: more is likely to come soon."""
+        """Note that new lines were read: more are likely to come soon."""
         self._written_s = time.monotonic()
 
     def close(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         if self._inotify is not None:
             if self._waiting:
                 asyncio.get_running_loop().remove_reader(self._inotify.descriptor)
@@ -99,7 +99,7 @@ class JournalGrowth:
         self._inotify, self._watched = None, False
 
     def _take(self) -> None:
-        """Read what was noticed, and wake those who wait for it."""
+        """Read the notices, and wake the waiters."""
         noticed = self._inotify.read() if self._inotify is not None else 0
         if not noticed:
             return
@@ -109,7 +109,7 @@ class JournalGrowth:
         notice.set()
 
     def _watch(self) -> None:
-        """Watch the newest files and the directories; a second time changes nothing."""
+        """Watch the newest files and the directories; repeated calls are harmless."""
         inotify, self._tried_s = self._inotify, time.monotonic()
         self._watched = inotify is not None and all(inotify.watch(*journal) for journal in self._journals.items())
 
@@ -123,7 +123,7 @@ class _Inotify:
 
     @staticmethod
     def open() -> _Inotify | None:
-        """None where this system has no such notices, or no more of them for this user."""
+        """Open the notices; return None if this system has none, or no more of them for this user."""
         library = ctypes.CDLL(None)
         if not hasattr(library, "inotify_init1"):
             return None
@@ -131,22 +131,22 @@ class _Inotify:
         return None if descriptor < 0 else _Inotify(library, descriptor)
 
     def watch(self, node: str, directory: Path) -> bool:
-        """Watch a journal; whether that can be."""
-        # The directory first: a file that comes between is noticed there.
+        """Watch a journal; return whether that is possible."""
+        # The directory first: a file created in between is then noticed.
         if not self._add(directory, _CREATE | _MOVED_TO | _DELETE_SELF):
             return False
         return all(self._add(newest, _MODIFY) for newest in node_files(directory, node)[-1:])
 
-    def _add(self, path: Path, wanted: int) -> bool:
-        return bool(self._library.inotify_add_watch(self.descriptor, os.fsencode(path), wanted) >= 0)
+    def _add(self, path: Path, mask: int) -> bool:
+        return bool(self._library.inotify_add_watch(self.descriptor, os.fsencode(path), mask) >= 0)
 
     def read(self) -> int:
-        """All that was noticed since the last time, as one mask; 0 for nothing."""
+        """Return all notices since the last call as one mask; 0 for none."""
         found, place = 0, 0
         with contextlib.suppress(BlockingIOError):
-            told = os.read(self.descriptor, _READ_BYTES)
-            while place < len(told):
-                _, mask, _, name_bytes = _NOTICE.unpack_from(told, place)
+            notices = os.read(self.descriptor, _READ_BYTES)
+            while place < len(notices):
+                _, mask, _, name_bytes = _NOTICE.unpack_from(notices, place)
                 found |= mask
                 place += _NOTICE.size + name_bytes
         return found

@@ -1,6 +1,6 @@
-"""Writes anew what is generated and kept beside this module: compose.yaml, kubernetes.yaml, the Dockerfile and locks.
+"""Writes the generated files of this folder again: compose.yaml, kubernetes.yaml, the Dockerfile and locks.
 
-`python -m zabka.compose.kept_files`, where the whole of requirements.lock is installed.
+Run `python -m zabka.compose.kept_files` with all of requirements.lock installed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def kept_files() -> dict[str, str]:
-    """Every file's text, by its name."""
+    """Return the text of every file, by its name."""
     nodes, spark = locks(HERE.parent)
     return {
         "compose.yaml": compose_yaml(container_topology()),

@@ -1,4 +1,4 @@
-"""How a node's process is started, and how its life is tied to that of whoever started it."""
+"""How a node's process is started, and how its lifetime is tied to its parent's."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _PR_SET_PDEATHSIG = 1
 
 
 def argv_for(kind: str, *arguments: str) -> list[str]:
-    """The command line of a node process.  `-P` keeps the working directory from shadowing packages."""
+    """Return the command line of a node process.  `-P` keeps the working directory from shadowing packages."""
     return [sys.executable, "-P", "-m", "zabka.compose.node", kind, *arguments]
 
 
 def player_argv() -> list[str]:
-    """The command line of the player (`zabka scenarios` or `replay`), a child that may ask to die with its parent."""
+    """Return the command line of the player (`zabka scenarios` or `replay`), a child that can end with its parent."""
     return [sys.executable, "-P", "-m", "zabka.cli.scenario_player"]
 
 
 def die_with_parent(number: signal.Signals) -> None:
     """Ask the kernel for this signal when the parent dies.
 
-    Only where the parent asked for it, by naming itself in ZABKA_PARENT; elsewhere than on Linux nothing is asked.
+    This happens only if the parent asked for it, by naming itself in ZABKA_PARENT, and only on Linux.
     """
     parent = os.environ.pop("ZABKA_PARENT", "")
     if not parent or not sys.platform.startswith("linux"):
@@ -38,9 +38,9 @@ def die_with_parent(number: signal.Signals) -> None:
 
 
 def start_agent(config: Path, held: Sequence[int], parent: int | None) -> subprocess.Popen[bytes]:
-    """Start the agent of that configuration (`write_host`); `parent` is the process that it is to end with.
+    """Start the agent of that configuration (`write_host`); if `parent` is given, the agent ends with that process.
 
-    It holds the locks whose file descriptors are `held`, the data directory's among them, for as long as it lives.
+    It holds the locks whose file descriptors are `held`, the data directory's among them, as long as it lives.
     """
     environment = dict(os.environ)
     if parent is not None:
@@ -51,7 +51,7 @@ def start_agent(config: Path, held: Sequence[int], parent: int | None) -> subpro
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
-            # Away from the terminal: Ctrl-C reaches this process, which stops the others in a clean order.
+            # Detached from the terminal: Ctrl-C reaches this process, which stops the others in a clean order.
             start_new_session=True,
             pass_fds=held,
             env=environment,

@@ -1,7 +1,7 @@
-"""The locks of the image's targets: those pins of requirements.lock that each of them runs with, and no others.
+"""The locks of the image's targets: for each target only the pins of requirements.lock that it needs at run time.
 
-requirements.lock pins what the tests and linters need as well.  The closure is taken from what the installed packages
-say they require, so this runs where the whole lock is installed, and for that Python and platform.
+requirements.lock also pins what the tests and linters need.  The closure is computed from the metadata of the installed
+packages, so this runs where the whole lock is installed, and for that Python and platform.
 """
 
 from __future__ import annotations
@@ -15,24 +15,27 @@ from typing import NamedTuple
 from packaging.requirements import Requirement
 
 OF_SPARK = ("numpy", "pandas", "pyarrow", "pyspark")
-"""What nothing but the tables needs: 700 MB."""
+"""The packages that only the tables need: 700 MB."""
 _HEAD = "# Made by `python -m zabka.compose.kept_files` of requirements.lock; change that, not this file.\n"
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==")
 
 
 class Locks(NamedTuple):
-    """The text of both locks; Spark's holds what comes on top of the nodes'."""
+    """The text of both locks; Spark's has the packages in addition to the nodes'."""
 
     nodes: str
     spark: str
 
 
 def locks(root: Path) -> Locks:
-    """The locks of the project in `root`.  Raises KeyError for a requirement that requirements.lock does not pin."""
+    """Return the locks of the project in `root`.
+
+    Raises KeyError for a requirement that requirements.lock does not pin.
+    """
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     of_extras = [line for lines in project["optional-dependencies"].values() for line in lines]
     wanted = [Requirement(line) for line in (*project["dependencies"], *of_extras)]
-    # The extra `all` is the others, which are here already.
+    # The extra `all` consists of the others, which are here already.
     wanted = [requirement for requirement in wanted if _name(requirement.name) != project["name"]]
     pins = _pins((root / "requirements.lock").read_text())
     nodes = _closure([r for r in wanted if _name(r.name) not in OF_SPARK])
@@ -41,12 +44,12 @@ def locks(root: Path) -> Locks:
 
 
 def _name(name: str) -> str:
-    """A project's name, normalised (PEP 503)."""
+    """Return a project's name, normalised (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _pins(lock: str) -> dict[str, str]:
-    """Each pin with its hashes, by name."""
+    """Return each pin with its hashes, by name."""
     pins: dict[str, str] = {}
     name = ""
     for line in lock.splitlines(keepends=True):
@@ -63,7 +66,7 @@ def _lock(pins: dict[str, str], names: set[str]) -> str:
 
 
 def _closure(wanted: list[Requirement]) -> set[str]:
-    """The names of these requirements and of all that they require here."""
+    """Return the names of these requirements and of all their requirements here."""
     found: dict[str, set[str]] = {}
     open_ends = list(wanted)
     while open_ends:

@@ -1,8 +1,8 @@
 """Kubernetes manifests of a topology of containers: `zabka kubernetes` writes them, for any number of nodes.
 
-Peers and brokers are pods of two StatefulSets whose ordinals begin at 1, so that a pod is called as its node is; each
-has a volume of its own, and is reached below a headless service.  The API is a Deployment of one pod.  Sources:
-Kubernetes' API reference (apps/v1, policy/v1; `ordinals` since 1.27) and the restricted Pod Security Standard.
+Peers and brokers are pods of two StatefulSets whose ordinals begin at 1, so that a pod has its node's name; each has a
+volume of its own, and is reached below a headless service.  The API is a Deployment of one pod.  Sources: Kubernetes'
+API reference (apps/v1, policy/v1; `ordinals` since 1.27) and the restricted Pod Security Standard.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ Object = dict[str, Any]
 def kubernetes_yaml(
     topology: Topology, settings: list[str], *, image: str = IMAGE, storage: str = STORAGE, agents_token: str = ""
 ) -> str:
-    """The manifests, as text.  `settings` are those that made the topology, `storage` is the size of each volume, and
-    `agents_token`, where there is one, is written as a Secret.  Raises BadPlan.
+    """Return the manifests as text.  Raises BadPlan.
+
+    `settings` are the settings that made the topology, `storage` is the size of each volume, and `agents_token`, if
+    given, is written as a Secret.
     """
     if not _QUANTITY.fullmatch(storage):
         raise BadPlan(f"--storage is a size such as {STORAGE}, not {storage!r}")
@@ -51,14 +53,14 @@ def kubernetes_yaml(
 
 
 def manifests(topology: Topology, settings: list[str], image: str, storage: str, agents_token: str) -> list[Object]:
-    """Every object, those first that others name."""
+    """Return every object, referenced ones first."""
     counts = {"ZABKA_PEERS": str(len(topology.peers)), "ZABKA_BROKERS": str(len(topology.brokers))}
     found = [
         _object("v1", "ConfigMap", CONFIG, data={**counts, "ZABKA_PROFILE": topology.profile,
                                                  "ZABKA_PLATFORM": topology.platform}),
     ]  # fmt: skip
     if settings:
-        # They may hold passwords.
+        # They may contain passwords.
         found.append(_object("v1", "Secret", SETTINGS, stringData={"settings": json.dumps(settings)}))
     if agents_token:
         found.append(_object("v1", "Secret", AGENTS_SECRET, stringData={TOKEN_FILE: agents_token}))
@@ -92,12 +94,12 @@ def _object(version: str, kind: str, name: str, component: str = "", **rest: Any
 
 
 def _nodes(kind: str, count: int, ports: dict[str, int], pod: _Pod, storage: str) -> list[Object]:
-    """A StatefulSet of peers or of brokers, its headless service, and how many of it may be taken away at a time."""
+    """Return a StatefulSet of peers or of brokers, its headless service, and its disruption budget."""
     labels = _labels(kind)
     service = f"{kind}s"
     spec = {
         "clusterIP": "None",
-        # Peers find each other before a quorum serves, which is when they are ready.
+        # Peers find each other before a quorum serves, which is when they become ready.
         "publishNotReadyAddresses": True,
         "selector": labels,
         "ports": [{"name": name, "port": port, "targetPort": name} for name, port in ports.items()],
@@ -115,7 +117,7 @@ def _nodes(kind: str, count: int, ports: dict[str, int], pod: _Pod, storage: str
                 "serviceName": service,
                 "replicas": count,
                 "ordinals": {"start": 1},
-                # One after the other would wait for ever: no peer is ready without a quorum.
+                # Started one after the other they would wait for ever: no peer is ready without a quorum.
                 "podManagementPolicy": "Parallel",
                 "selector": {"matchLabels": labels},
                 "template": {
@@ -163,19 +165,19 @@ def _claim(storage: str) -> Object:
 
 
 class _Pod:
-    """What all pods have in common: who they run as, what they are told, and what they may take."""
+    """The shared parts of all pods: their user, their environment, and their resources."""
 
     def __init__(self, image: str, *, has_settings: bool) -> None:
         self._image = image
         self._has_settings = has_settings
 
     def spec(self, component: str, host: str, ports: dict[str, int], ready: Object) -> Object:
-        """The pod of a node or of the API; `host` is the argument of `zabka.compose.containers`."""
+        """Return the pod of a node or of the API; `host` is the argument of `zabka.compose.containers`."""
         return {
             "automountServiceAccountToken": False,
             # Longer than an agent takes to stop its node cleanly.
             "terminationGracePeriodSeconds": 20,
-            # The pause container is the first process, which buries what the API's player leaves behind.
+            # The pause container is the first process, which reaps orphans of the API's player.
             "shareProcessNamespace": True,
             "securityContext": {
                 "runAsNonRoot": True,
@@ -200,7 +202,7 @@ class _Pod:
         }
 
     def _container(self, component: str, host: str, ports: dict[str, int], ready: Object) -> Object:
-        # That a node is down is no reason to kill its agent: somebody may have killed it to see what happens.
+        # A node that is down is no reason to kill its agent: a user may have killed the node on purpose.
         alive = {"httpGet": {"path": "/livez", "port": "agent"}}
         return {
             "name": component,
@@ -241,7 +243,7 @@ _NOT_TEXT = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
 def as_yaml(value: Any, depth: int = 0) -> str:
-    """Mappings and lists, which are not empty, in block style; everything else as JSON, which is YAML."""
+    """Return non-empty mappings and lists in block style; everything else as JSON, which is YAML."""
     pad = "  " * depth
     if isinstance(value, dict):
         return "".join(

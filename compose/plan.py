@@ -1,4 +1,4 @@
-"""Laying out a local cluster: what was asked for, what the data directory holds already, and which ports are free."""
+"""The layout of a local cluster: the requested options, the existing topology of the data directory, and free ports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zabka.compose.topology import NODES_MAX, PROFILES, BrokerSpec, HostSpec, Pe
 
 LOOPBACK = "127.0.0.1"
 _ELSEWHERE = {"0.0.0.0": (socket.AF_INET, "192.0.2.1"), "::": (socket.AF_INET6, "2001:db8::1")}
-"""For every address of a family: one that is far away (RFC 5737, RFC 3849)."""
+"""For the wildcard address of each family: a distant address (RFC 5737, RFC 3849)."""
 DEFAULT_ZK_PORT = 2181
 DEFAULT_KAFKA_PORT = 9092
 DEFAULT_API_PORT = 8080
@@ -20,7 +20,7 @@ HOST = "host-1"
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What `up` was asked for; None means "as it was, or the default".  Port 0 means "pick"."""
+    """The options of `up`; None means "as before, or the default".  Port 0 means "pick"."""
 
     peers: int | None = None
     observers: int | None = None
@@ -34,15 +34,15 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BadPlan(ValueError):
-    """Options that cannot be met, and why."""
+    """Options that cannot be satisfied, and the reason."""
 
 
 def plan(wanted: Wanted, before: Topology | None, within: range | None = None) -> Topology:
-    """The topology for these options, on top of the one that the data directory holds.
+    """Return the topology for these options, based on the existing one of the data directory.
 
-    Ports that are picked come from `within`, where it is given.
+    Ports that are picked come from `within`, if it is given.
 
-    Raises BadPlan where the options make no sense, PortTaken where a port that was named is in use.
+    Raises BadPlan if the options are invalid, PortTaken if a requested port is in use.
     """
     peers = _count("--peers", wanted.peers, 3 if before is None else sum(not p.observer for p in before.peers), 1)
     observers = _count("--observers", wanted.observers, 0 if before is None else _observers(before), 0)
@@ -107,7 +107,7 @@ def _observers(topology: Topology) -> int:
 def _same_ensemble(before: Topology, peers: int) -> None:
     voters = sum(not p.observer for p in before.peers)
     if voters != peers:
-        # New, empty voters could form a quorum without those that hold the history: that would lose data.
+        # New, empty voters could form a quorum without the voters that hold the history: that would lose data.
         raise BadPlan(
             f"this data directory holds an ensemble of {voters} peers, not {peers}: a different number would put its "
             f"history at risk. Choose another --data, or leave --peers away"
@@ -119,8 +119,10 @@ def _merged(before: dict[str, str], now: dict[str, str]) -> dict[str, str]:
 
 
 def _answers_on_loopback(bind: str) -> bool:
-    """Whether a server bound there is reached at 127.0.0.1, too: other addresses of loopback are others, and what
-    asyncio binds to `::` takes IPv6 alone."""
+    """Return whether a server bound there is also reached at 127.0.0.1.
+
+    Other loopback addresses are not, and a socket that asyncio binds to `::` accepts only IPv6.
+    """
     return bind in (LOOPBACK, "localhost", "0.0.0.0")
 
 
@@ -138,7 +140,7 @@ def _advertised(bind: str) -> str:
 
 
 class _Ports:
-    """Hands out ports, none twice."""
+    """Assigns ports, none twice."""
 
     def __init__(self, bind: str, within: range | None) -> None:
         self._bind = bind
@@ -146,7 +148,10 @@ class _Ports:
         self._given: set[int] = set()
 
     def block(self, what: str, wanted: int | None, count: int, otherwise: int, fresh: bool) -> int:
-        """`count` consecutive ports.  Named ones (or the defaults) must be free; picked and kept ones may move."""
+        """Return `count` consecutive ports.
+
+        Named ones (or the defaults) must be free; picked and kept ones may move.
+        """
         if count == 0:
             return otherwise
         if wanted is not None and not 0 <= wanted <= 65_535:
@@ -171,7 +176,7 @@ class _Ports:
         return self._given.isdisjoint(block) and all(is_free(self._bind, port) for port in block)
 
     def inner(self, count: int, before: Topology | None) -> list[int]:
-        """Ports nobody outside needs to know: those of before where they are still free, else new ones."""
+        """Return internal ports: the earlier ones if they are still free, else new ones."""
         kept: list[int] = []
         if before is not None:
             kept = [before.hosts[0].agent_port]

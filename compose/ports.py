@@ -1,4 +1,4 @@
-"""Finding free TCP ports, and naming the unix sockets on which nodes listen for their agent."""
+"""Finds free TCP ports, and names the unix sockets on which nodes listen for their agent."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ SOCKET_PATH_BYTES_MAX = 100
 _LOWEST = 10_000
 _TRIES = 2_000
 CLAIM = 100
-"""How many ports a cluster claims: three for a peer, one for a broker, two more."""
+"""The number of ports that a cluster claims: three for a peer, one for a broker, two more."""
 
 
 class PortTaken(Exception):
-    """A port that was asked for by number is in use by another process."""
+    """A port that was requested by number is in use by another process."""
 
     def __init__(self, host: str, port: int, what: str) -> None:
         super().__init__(f"port {port} on {host}, wanted for {what}, is in use")
@@ -28,7 +28,7 @@ class PortTaken(Exception):
 
 
 def is_free(host: str, port: int) -> bool:
-    """Whether a server could listen there now."""
+    """Return whether a server could listen there now."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -40,7 +40,7 @@ def is_free(host: str, port: int) -> bool:
 
 
 def is_ours(host: str) -> bool:
-    """Whether this machine has that address, so that a server could listen there."""
+    """Return whether this machine has that address, so that a server could listen there."""
     try:
         found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, kind, protocol, _, address in found:
@@ -60,10 +60,10 @@ def _ephemeral_floor() -> int:
 
 
 def pick_block(host: str, count: int, taken: Iterable[int] = (), within: range | None = None) -> int:
-    """The first of `count` consecutive free ports, within that range where one is given.
+    """Return the first of `count` consecutive free ports, within that range if one is given.
 
-    Ports come from below the range that the kernel hands to outgoing connections: a port picked from within it could
-    be somebody's outgoing port by the time a killed node wants it back.  Raises OSError when nothing is free.
+    Ports are below the range that the kernel uses for outgoing connections: a port in that range could be in use by
+    another connection when a killed node needs it again.  Raises OSError if no ports are free.
     """
     used = set(taken)
     chooser = random.SystemRandom()
@@ -77,21 +77,24 @@ def pick_block(host: str, count: int, taken: Iterable[int] = (), within: range |
 
 
 class ClaimedPorts(NamedTuple):
-    """A range of ports that no other process claims while somebody has `handles` open; None and none: just any."""
+    """A range of ports that no other process can claim while a process has `handles` open.
+
+    `within` is None, and there are no handles, if any port may be used.
+    """
 
     within: range | None
     handles: tuple[int, ...]
 
     def close(self) -> None:
-        """Let go; a process that inherited the handles goes on holding the range."""
+        """Release the range; a process that inherited the handles still holds it."""
         for handle in self.handles:
             os.close(handle)
 
 
 def claim_ports() -> ClaimedPorts:
-    """A range of ports for one cluster, by a locked file of this user's; any port where all ranges are claimed.
+    """Claim a range of ports for one cluster, by a locked file of this user; any port if all ranges are claimed.
 
-    A port that is free now may be that of somebody's node which is down.  Raises OSError.
+    A free port may belong to another cluster's node that is down.  Raises OSError.
     """
     directory = private_directory()
     starts = list(range(_LOWEST, _ephemeral_floor() - CLAIM, CLAIM))
@@ -108,7 +111,7 @@ def claim_ports() -> ClaimedPorts:
 
 
 def private_directory() -> Path:
-    """This user's directory among the temporary ones; made where it is missing.  Raises OSError."""
+    """Return this user's directory among the temporary ones, and create it if it is missing.  Raises OSError."""
     base = Path(tempfile.gettempdir())
     if len(os.fsencode(base)) > SOCKET_PATH_BYTES_MAX - 40:
         base = Path("/tmp")
@@ -118,8 +121,10 @@ def private_directory() -> Path:
 
 
 def control_socket(directory: Path) -> Path:
-    """Where a node's control socket goes: in its directory, or, where that path is too long for a unix socket, in a
-    short private directory of the system's temporary one.
+    """Return the path of a node's control socket.
+
+    It is in the node's directory, or, if that path is too long for a unix socket, in a short private directory of the
+    system's temporary one.
     """
     direct = directory / "control.sock"
     if len(os.fsencode(direct)) < SOCKET_PATH_BYTES_MAX:
@@ -132,7 +137,7 @@ def control_socket(directory: Path) -> Path:
 
 
 def make_private(directory: Path) -> None:
-    """Make a directory that is this user's alone.  Raises OSError where somebody else made it before."""
+    """Create a directory that only this user can access.  Raises OSError if another user created it before."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     stat = directory.lstat()
     if stat.st_uid != os.getuid() or not directory.is_dir() or directory.is_symlink():

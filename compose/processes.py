@@ -1,7 +1,7 @@
-"""Processes that an agent owns: spawning, signalling, and knowing how each stands.
+"""Processes that an agent owns: start, signals, and the state of each.
 
-A process is `running`, `paused` (SIGSTOP) or `down`.  Every change made or seen is reported once, through `on_change`.
-Each child leads a process group of its own, away from the terminal's Ctrl-C, and dies with the agent
+A process is `running`, `paused` (SIGSTOP) or `down`.  Every change, made or seen, is reported once, through
+`on_change`.  Each child leads a process group of its own, detached from the terminal's Ctrl-C, and ends with the agent
 (`zabka.compose.launch` asks the kernel for that).
 """
 
@@ -27,7 +27,7 @@ OnChange = Callable[["ManagedProcess", str], None]
 
 
 class Child(Protocol):
-    """A process that this one started: what is used of `subprocess.Popen`."""
+    """A process that this one started: the used part of `subprocess.Popen`."""
 
     @property
     def pid(self) -> int: ...
@@ -37,15 +37,15 @@ class Child(Protocol):
 
 
 class NotNow(Exception):
-    """The action makes no sense in the process's present state."""
+    """The action is not possible in the process's current state."""
 
 
 class ManagedProcess:
     """One process, over all its incarnations.
 
-    `argv` is started anew each time, `log` collects what it prints; `first`, where it is given, begins the first one.
+    `argv` is run each time, `log` collects its output; `first`, if given, starts the first incarnation instead.
     `on_change(process, action)` is called after each change of `state`; action is start, kill, stop, pause, resume, or
-    exited / stopped / continued when it was not asked for here.
+    exited / stopped / continued for changes that were not requested here.
     """
 
     def __init__(
@@ -66,15 +66,15 @@ class ManagedProcess:
         self._asked = ""
         self._busy = ""
 
-    # ---- what can be asked ------------------------------------------------------------------------------------------
+    # ---- actions -----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start it.  Raises NotNow when it is up already, OSError when it cannot be started."""
+        """Start it.  Raises NotNow if it is running already, OSError if it cannot be started."""
         self._must_be(("down",), "start")
         self._spawn()
 
     async def kill(self) -> None:
-        """SIGKILL, and wait for the end.  Goes through while a stop is under way."""
+        """SIGKILL, and wait for the end.  Also possible during a stop."""
         if self.state == "down":
             self._refuse("kill")
         self._asked = "kill"
@@ -82,12 +82,12 @@ class ManagedProcess:
         await self._exited.wait()
 
     async def stop(self, timeout_s: float = STOP_TIMEOUT_S, hurry: tuple[signal.Signals, float] | None = None) -> None:
-        """SIGTERM, wait for the clean end; SIGKILL after `timeout_s`.  `hurry` is one more signal, and when."""
+        """SIGTERM, wait for a clean end; SIGKILL after `timeout_s`.  `hurry` is another signal, and its delay."""
         self._must_be(("running", "paused"), "stop")
         self._busy = self._asked = "stop"
         try:
             self._signal(signal.SIGTERM)
-            # A paused process meets the SIGTERM only once it runs again.
+            # A paused process receives the SIGTERM only when it runs again.
             self._signal(signal.SIGCONT)
             try:
                 if hurry is not None and not await self.ended_within(min(hurry[1], timeout_s)):
@@ -101,26 +101,29 @@ class ManagedProcess:
             self._busy = ""
 
     async def ended_within(self, timeout_s: float) -> bool:
-        """Wait for the end for so long; whether it has come."""
+        """Wait for the end until the timeout; return whether it has come."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._exited.wait(), timeout_s)
         return self._exited.is_set()
 
     async def pause(self) -> None:
-        """SIGSTOP; returns once it has taken hold.  Raises NotNow where it has not in time, as of a process that waits
-        for a disk: it may take hold later, and that is seen."""
+        """SIGSTOP; return once it has taken effect.
+
+        Raises NotNow if it has not in time, for example if the process waits for a disk: it may take effect later, and
+        is then observed.
+        """
         self._must_be(("running",), "pause")
         await self._signal_and_see(signal.SIGSTOP, stopped=True)
         self._changed("paused", "pause")
 
     async def resume(self) -> None:
-        """SIGCONT; returns once it has taken hold.  Raises NotNow where it has not in time."""
+        """SIGCONT; return once it has taken effect.  Raises NotNow if it has not in time."""
         self._must_be(("paused",), "resume")
         await self._signal_and_see(signal.SIGCONT, stopped=False)
         self._changed("running", "resume")
 
     async def restart(self) -> None:
-        """Stop, then start.  Raises NotNow where it was killed meanwhile: who kills it wants it to stay down."""
+        """Stop, then start.  Raises NotNow if it was killed in between: a killed process is meant to stay down."""
         if self.state == "down":
             self._refuse("restart")
         await self.stop()
@@ -129,7 +132,7 @@ class ManagedProcess:
         await self.start()
 
     def observe(self) -> None:
-        """Notice a SIGSTOP or SIGCONT that somebody else sent; bound the log."""
+        """Notice a SIGSTOP or SIGCONT from elsewhere; limit the log's size."""
         self._rotate_log()
         if self.state == "down" or self._busy:
             return
@@ -139,7 +142,7 @@ class ManagedProcess:
         elif not stopped and self.state == "paused":
             self._changed("running", "continued")
 
-    # ---- how it is done ---------------------------------------------------------------------------------------------
+    # ---- implementation ----------------------------------------------------------------------------------------------
 
     def _must_be(self, states: tuple[str, ...], action: str) -> None:
         if self.state not in states or self._busy:
@@ -172,10 +175,10 @@ class ManagedProcess:
             )
 
     def _rotate_log(self) -> None:
-        """Keep what was printed so far as `.log.1`, and begin anew.
+        """Move the output so far to `.log.1`, and truncate the log.
 
-        The process goes on with the file that it has, which is open for appending: what it prints between the copy and
-        the truncation, microseconds, is lost.  Where the copy cannot be made (a full disk) the log goes without one.
+        The process keeps its file, which is open for appending: what it prints in the microseconds between the copy and
+        the truncation is lost.  If the copy cannot be made (a full disk) the log is truncated without one.
         """
         with contextlib.suppress(FileNotFoundError):
             if os.stat(self._log).st_size <= LOG_BYTES_MAX:  # noqa: PTH116
@@ -211,23 +214,23 @@ class ManagedProcess:
         self._exited.set()
 
     def _changed(self, state: str, action: str) -> None:
-        # A process may have ended while its pause was being waited for: the end was reported already.
+        # A process may have ended while its pause was awaited: the end was reported already.
         if state == "down" or self.pid is not None:
             self.state = state
             self._on_change(self, action)
 
     def _signal(self, number: signal.Signals) -> None:
-        # Popen keeps from signalling a pid that was waited for already.
+        # Popen does not signal a pid that was waited for already.
         if self._process is not None:
             self._process.send_signal(number)
 
     def _is_stopped(self) -> bool:
-        """Whether the kernel has stopped it; where it cannot be asked that (macOS), what was last asked for."""
+        """Return whether the kernel has stopped it; if that cannot be asked (macOS), the last requested state."""
         if self.pid is None:
             return False
         if not hasattr(os, "waitid"):
             return self.state == "paused"
-        # The end is for `_ended` to take, and a stop stays to be seen.
+        # `_ended` must still receive the end, and a stop must stay visible.
         with contextlib.suppress(ChildProcessError):
             return os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
         return False

@@ -1,6 +1,6 @@
-"""What a node is once its process has begun: a peer, a broker or the API, its life tied to its parent's.
+"""The programs of a node's process: a peer, a broker or the API, which end with their parent.
 
-Kept free of heavy imports, so that a node is up soon.
+Free of heavy imports, so that a node starts fast.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import cast
 from zabka.compose.launch import die_with_parent, player_argv
 
 _NEVER_USED = ("rich", "attr", "hypothesis", "greenlet")
-"""What structlog and kio import where it is installed, and no node uses: a quarter of a broker's time to start."""
+"""Packages that structlog and kio import if installed, and no node uses: a quarter of a broker's start time."""
 
 
 def config_of(arguments: Sequence[str]) -> tuple[str, Path]:
-    """The kind and the file of `KIND --config FILE`; what is never used cannot be imported from then on."""
+    """Return the kind and the file of `KIND --config FILE`, and block the import of unused packages."""
     for package in _NEVER_USED:
-        # What is None there cannot be imported.
+        # A module that is None there cannot be imported.
         sys.modules.setdefault(package, cast(ModuleType, None))
     kind, option, config = arguments
     assert option == "--config"
@@ -30,7 +30,7 @@ def config_of(arguments: Sequence[str]) -> tuple[str, Path]:
 
 
 def run(kind: str, config: Path) -> int:
-    """Be a peer, a broker or the API until its end, which is the parent's at the latest; the process's exit code."""
+    """Run a peer, a broker or the API until its end, at the latest its parent's; return the process's exit code."""
     die_with_parent(signal.SIGKILL)
     match kind:
         case "peer":
@@ -38,7 +38,7 @@ def run(kind: str, config: Path) -> int:
         case "broker":
             return run_broker(config)
         case _:
-            # Nothing of what is imported goes away: the collector would look through it in vain, now and later.
+            # Imported objects are never freed: scanning them would waste the collector's time.
             gc.disable()
             from zabka.api.main import main as run_api
 
@@ -48,14 +48,14 @@ def run(kind: str, config: Path) -> int:
 
 
 def run_peer(config: Path) -> int:
-    """One ensemble server in the foreground."""
+    """Run one ensemble server in the foreground."""
     from zabka.ensemble.server.process.peer_process import main
 
     return main(config)
 
 
 def run_broker(config: Path) -> int:
-    """One broker in the foreground."""
+    """Run one broker in the foreground."""
     from zabka.broker_sim.broker_process import main
 
     return main(config)

@@ -1,4 +1,4 @@
-"""What `up` tells while it works: a live line on a terminal, plain lines elsewhere."""
+"""The progress output of `up`: a live line on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Where `up` reports to."""
+    """Receives the progress of `up`."""
 
-    def say(self, text: str) -> None: ...
+    def print_line(self, text: str) -> None: ...
     def waiting(self, text: str) -> None: ...
     def ready(self, url: str, notes: list[str]) -> None: ...
     def error(self, text: str) -> None: ...
 
 
 class PlainProgress:
-    """Plain lines, flushed one by one."""
+    """Plain lines, each flushed."""
 
-    def say(self, text: str) -> None:
-        """One line."""
+    def print_line(self, text: str) -> None:
+        """Print one line."""
         print(f"  {text}", flush=True)  # noqa: T201
 
     def waiting(self, text: str) -> None:
-        """What is being waited for."""
-        self.say(f"waiting: {text}")
+        """Print what `up` is waiting for."""
+        self.print_line(f"waiting: {text}")
 
     def ready(self, url: str, notes: list[str]) -> None:
-        """The cluster serves; the line stands alone."""
+        """Print the notes, and on a line of its own that the cluster serves."""
         for note in notes:
-            self.say(note)
+            self.print_line(note)
         print(f"zabka is ready: {url}", flush=True)  # noqa: T201
 
     def error(self, text: str) -> None:
-        """Trouble."""
+        """Print an error."""
         print(f"zabka: {text}", file=sys.stderr, flush=True)  # noqa: T201
 
     def close(self) -> None:
-        """Nothing more is told."""
+        """Finish the output."""
 
 
 class TerminalProgress(PlainProgress):
-    """A spinner while waiting, colour where the terminal has it."""
+    """A spinner while waiting, and colour if the terminal has it."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -50,25 +50,25 @@ class TerminalProgress(PlainProgress):
         self._status = self._console.status("starting")
         self._status.start()
 
-    def say(self, text: str) -> None:
-        """One line, above the spinner."""
+    def print_line(self, text: str) -> None:
+        """Print one line, above the spinner."""
         self._console.print(f"  {text}", markup=False)
 
     def waiting(self, text: str) -> None:
-        """What is being waited for, beside the spinner."""
+        """Show what `up` is waiting for, next to the spinner."""
         self._status.update(f"waiting: {text}")
 
     def ready(self, url: str, notes: list[str]) -> None:
-        """The cluster serves; the line stands alone."""
+        """Print the notes, and on a line of its own that the cluster serves."""
         self._status.stop()
         super().ready(url, notes)
-        self.say("press Ctrl-C to stop")
+        self.print_line("press Ctrl-C to stop")
 
     def error(self, text: str) -> None:
-        """Trouble, on standard error."""
+        """Print an error, on standard error."""
         self._status.stop()
         super().error(text)
 
     def close(self) -> None:
-        """The spinner is gone, and the cursor back."""
+        """Remove the spinner, and restore the cursor."""
         self._status.stop()

@@ -1,4 +1,4 @@
-"""One host's share of a topology that several hosts have: what its agent starts from, and being that agent."""
+"""One host's part of a topology of several hosts: the files of its agent, and the agent's process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zabka.compose.files import InUse, Run, save_run, take_lock, write_host
 from zabka.compose.plan import BadPlan
 from zabka.compose.topology import BadTopology, Platform, Topology, load, node_directory, save
 
-_BEGINS_ANEW: dict[Platform, str] = {
+_RESET_ADVICE: dict[Platform, str] = {
     "compose": "remove the volumes (docker compose down --volumes)",
     "kubernetes": "remove the volumes (kubectl delete pvc -l app.kubernetes.io/name=zabka)",
     "hosts": "choose another --data on every host",
@@ -19,27 +19,27 @@ _BEGINS_ANEW: dict[Platform, str] = {
 
 
 def lay_out(name: str, data: Path, topology: Topology) -> Path:
-    """Write what a host starts from; returns its agent's configuration.  `name` is the host's or that of its node.
+    """Write the files that a host needs; return its agent's configuration.  `name` is the host's or that of its node.
 
-    Raises BadPlan where there is no such host, or where `data` holds the history of an ensemble of another size,
-    or of a node that another host is to have.
+    Raises BadPlan if there is no such host, or if `data` holds the history of an ensemble of another size, or of a node
+    that belongs to another host.
     """
     before = load(data)
     if before is not None and len(before.peers) != len(topology.peers):
-        # New, empty voters could form a quorum without those that hold the history: that would lose data.
+        # New, empty voters could form a quorum without the voters that hold the history: that would lose data.
         raise BadPlan(
             f"{data} belongs to an ensemble of {len(before.peers)} peers, not {len(topology.peers)}: go back to that "
-            f"number, or {_BEGINS_ANEW[topology.platform]}"
+            f"number, or {_RESET_ADVICE[topology.platform]}"
         )
     host = next((h for h in topology.hosts if name in (h.name, *h.nodes)), None)
     if host is None:
         raise BadPlan(f"there is no host {name} among the {len(topology.hosts)}")
     moved = [n.name for n in topology.nodes() if n.name not in host.nodes and node_directory(data, n.name).is_dir()]
     if moved:
-        # The same hosts in another order would begin each other's nodes anew: that would lose data, too.
+        # The same hosts in another order would start each other's nodes without their data: that would lose data, too.
         raise BadPlan(
             f"{data} holds {' and '.join(moved)}, and {host.name} is to have {' and '.join(host.nodes)}: name the "
-            f"hosts in the order in which they were named before, or {_BEGINS_ANEW[topology.platform]}"
+            f"hosts in the order in which they were named before, or {_RESET_ADVICE[topology.platform]}"
         )
     save(topology, data)
     save_run(data, Run(os.getpid(), topology.api_url))
@@ -47,11 +47,11 @@ def lay_out(name: str, data: Path, topology: Topology) -> Path:
 
 
 def run_host(topology: Topology, name: str, data: Path) -> int:
-    """Write what a host starts from, then be its agent until its end; the process's exit code."""
+    """Write the files that a host needs, then run its agent until its end; return the process's exit code."""
     from zabka.compose.agent import main
 
     try:
-        # Held for as long as this process lives: `zabka status` tells by it that the host runs.
+        # Held as long as this process lives: `zabka status` sees by it that the host runs.
         take_lock(data)
         config = lay_out(name, data, topology)
     except (BadPlan, BadTopology, InUse, OSError) as reason:

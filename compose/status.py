@@ -1,4 +1,4 @@
-"""`zabka status`: what runs where, asked of the host agents."""
+"""`zabka status`: the processes and their state, according to the host agents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ANSWER_S = 2.0
 
 
 def read_status(data: Path) -> dict[str, Any] | None:
-    """The cluster of a data directory; None where none was ever laid out.  Raises BadTopology, OSError."""
+    """Return the cluster of a data directory, or None if it has none.  Raises BadTopology, OSError."""
     topology = load(data)
     if topology is None:
         return None
@@ -28,7 +28,7 @@ def read_status(data: Path) -> dict[str, Any] | None:
     processes = [
         {
             "name": name,
-            # Of the nodes of an agent that does not answer nothing is known: they may well run.
+            # The state of nodes is unknown if their agent does not answer: they may well run.
             "process": known[name].process if name in known else "unknown" if name in silent else "down",
             "pid": known[name].pid if name in known else None,
             "port": ports.get(name, topology.api_port),
@@ -51,7 +51,7 @@ def _names(host: HostSpec) -> list[str]:
 
 
 def _processes(topology: Topology, data: Path) -> tuple[dict[str, Any], set[str]]:
-    """The processes that agents tell of, and the names of those whose agent does not answer."""
+    """Return the processes that agents report, and the names of the nodes whose agent does not answer."""
     token = (topology.tokens(data) / TOKEN_FILE).read_text().strip()
     found: dict[str, Any] = {}
     silent: set[str] = set()
@@ -66,7 +66,7 @@ def _processes(topology: Topology, data: Path) -> tuple[dict[str, Any], set[str]
 
 
 def read_snapshot(host: HostSpec, token: str) -> Snapshot:
-    """What a host's agent says of its processes.  Raises NoAnswer, MsgspecError."""
+    """Return the snapshot of a host's agent.  Raises NoAnswer, MsgspecError."""
     answer = call(
         "GET", f"{agent_url(host)}/v1/snapshot", headers={"Authorization": f"Bearer {token}"}, timeout_s=ANSWER_S
     )
@@ -76,7 +76,7 @@ def read_snapshot(host: HostSpec, token: str) -> Snapshot:
 
 
 def show(status: dict[str, Any]) -> str:
-    """The status as lines for people."""
+    """Format the status as lines."""
     head = f"zabka in {status['data']}: " + (f"running, {status['url']}" if status["running"] else "stopped")
     lines = [head]
     for process in status["processes"]:

@@ -1,8 +1,8 @@
-"""The one topology: which peers, brokers, agents and ports a cluster has, and every file its nodes start from.
+"""The topology: the peers, brokers, agents and ports of a cluster, and the files that its nodes need.
 
-`up` plans it, keeps it in `topology.json` of the data directory, and finds it there again; compose.yaml and Kubernetes'
-manifests are generated from the same structure (`zabka.compose.containers`).  Numbers of peers and brokers begin at 1;
-observers follow the peers.
+`up` plans it, stores it in `topology.json` of the data directory, and reads it there again; compose.yaml and
+Kubernetes' manifests are generated from the same structure (`zabka.compose.containers`).  Numbers of peers and brokers
+begin at 1; observers follow the peers.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ LAYOUT_VERSION = 1
 NODES_MAX = 255
 OFFSETS_REPLICAS_MAX = 3
 PRIVATE = 0o600
-"""The mode of files that may hold passwords: their user alone reads them."""
+"""The mode of files that may contain passwords: only their user can read them."""
 
 Platform = Literal["local", "hosts", "compose", "kubernetes"]
-"""What runs the host agents: `zabka up` on this machine, somebody on each of several hosts, or containers."""
+"""What runs the host agents: `zabka up` on this machine, a user on each of several hosts, or containers."""
 
-# So that a person can watch: faster than the systems' own defaults, which `--profile kafka` takes.
+# Short enough for a person to watch: faster than the systems' own defaults, which `--profile kafka` uses.
 PROFILES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "default": (
         {"tickTime": "500", "initLimit": "10", "syncLimit": "5"},
@@ -43,7 +43,10 @@ PROFILES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 
 
 class PeerSpec(msgspec.Struct, frozen=True):
-    """One ensemble server.  `address` is where other nodes reach it; `bind` where it listens for clients."""
+    """One ensemble server.
+
+    `address` is its address for other nodes; `bind` the one on which it listens for clients.
+    """
 
     id: int
     host: str
@@ -61,8 +64,10 @@ class PeerSpec(msgspec.Struct, frozen=True):
 
 
 class BrokerSpec(msgspec.Struct, frozen=True):
-    """One broker.  `advertised` is what clients and other brokers are told; where clients come by another way
-    (containers), `external` and `external_port` are what those are told, on a second listener.
+    """One broker.
+
+    `advertised` is its address for clients and other brokers.  If clients connect by another route (containers),
+    `external` and `external_port` are its address for them, on a second listener.
     """
 
     id: int
@@ -80,7 +85,7 @@ class BrokerSpec(msgspec.Struct, frozen=True):
 
 
 class HostSpec(msgspec.Struct, frozen=True):
-    """One host agent and the nodes that it owns; `runs_api` where it also keeps the API process."""
+    """One host agent and its nodes; `runs_api` if it also keeps the API process."""
 
     name: str
     address: str
@@ -118,36 +123,36 @@ class Topology(msgspec.Struct, frozen=True):
 
     @property
     def api_url(self) -> str:
-        """Where a browser on this machine finds the page."""
+        """The URL of the page for a browser on this machine."""
         return f"http://{bracketed(reachable(self.api_bind))}:{self.api_port}"
 
     def nodes(self) -> Iterator[PeerSpec | BrokerSpec]:
-        """Peers, then brokers."""
+        """Yield peers, then brokers."""
         yield from self.peers
         yield from self.brokers
 
     def tokens(self, data: Path) -> Path:
-        """Where the agents' token is kept: in the data directory, or in one that several hosts share."""
+        """Return the directory of the agents' token: the data directory, or a directory that several hosts share."""
         return Path(self.token_directory) if self.token_directory else data
 
     def on_loopback(self) -> bool:
-        """Whether nothing of it listens beyond this machine."""
+        """Return whether all servers listen on this machine only."""
         binds = [self.api_bind, *(p.bind for p in self.peers), *(b.bind for b in self.brokers)]
         return all(loopback(bind) for bind in binds)
 
 
 def reachable(bind: str) -> str:
-    """An address at which this machine reaches a server bound to `bind`."""
+    """Return an address at which this machine reaches a server bound to `bind`."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bind, bind)
 
 
 def bracketed(host: str) -> str:
-    """A host as it stands before a port."""
+    """Return a host as it is written before a port."""
     return f"[{host}]" if ":" in host else host
 
 
 class BadTopology(ValueError):
-    """A topology file that cannot be used, and why."""
+    """A topology file that cannot be used, and the reason."""
 
 
 class _Layout(msgspec.Struct):
@@ -155,15 +160,18 @@ class _Layout(msgspec.Struct):
 
 
 def save(topology: Topology, data: Path, mode: int = PRIVATE) -> Path:
-    """Keep the topology in its data directory, atomically.  Settings may hold passwords."""
+    """Store the topology in its data directory, atomically.  Settings may contain passwords."""
     path = data / TOPOLOGY_FILE
     write_atomically(path, msgspec.json.format(msgspec.json.encode(topology), indent=2) + b"\n", mode)
     return path
 
 
 def load(data: Path) -> Topology | None:
-    """The topology kept in a data directory, None where there is none.  Raises BadTopology where it is damaged, or has
-    another layout, which is checked before anything else of the file is read."""
+    """Return the topology stored in a data directory, or None.
+
+    Raises BadTopology if it is damaged, or has another layout, which is checked before anything else of the file is
+    read.
+    """
     path = data / TOPOLOGY_FILE
     try:
         raw = path.read_bytes()
@@ -182,7 +190,7 @@ def load(data: Path) -> Topology | None:
 
 
 def write_atomically(path: Path, data: bytes, mode: int = 0o644) -> None:
-    """Replace a file in one step: written aside, fsynced, renamed."""
+    """Replace a file atomically: write a temporary file, fsync it, rename it."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -196,26 +204,26 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o644) -> None:
         raise
 
 
-# ---- what nodes are started from -----------------------------------------------------------------------------------
+# ---- the nodes' files ------------------------------------------------------------------------------------------------
 
 
 def node_directory(data: Path, node: str) -> Path:
-    """Where everything of one node lives."""
+    """Return the directory of one node."""
     return data / node
 
 
 def journal_directory(data: Path, node: str) -> Path:
-    """Where a node writes its journal."""
+    """Return the directory of a node's journal."""
     return node_directory(data, node) / "journal"
 
 
 def config_file(data: Path, node: str) -> Path:
-    """What a node is started from."""
+    """Return the configuration file of a node."""
     return node_directory(data, node) / ("zoo.cfg" if node.startswith("peer-") else "server.properties")
 
 
 def zoo_cfg(topology: Topology, peer: PeerSpec, data: Path) -> str:
-    """A peer's zoo.cfg."""
+    """Return a peer's zoo.cfg."""
     home = node_directory(data, peer.name)
     settings: dict[str, str] = {
         **PROFILES[topology.profile][0],
@@ -225,7 +233,8 @@ def zoo_cfg(topology: Topology, peer: PeerSpec, data: Path) -> str:
         "admin.enableServer": "false",
         **({"4lw.commands.whitelist": "*"} if topology.on_loopback() else {}),
         **({"peerType": "observer"} if peer.observer else {}),
-        # Where a name may mean another address tomorrow, or none yet, a server does not listen on what it means now.
+        # A name that may get another address later, or has none yet, cannot determine on which address a server
+        # listens.
         **({"quorumListenOnAllIPs": "true"} if topology.platform in ("hosts", "kubernetes") else {}),
         **topology.zookeeper,
         **_own_keys(peer.name, data, topology.zookeeper),
@@ -237,7 +246,7 @@ def zoo_cfg(topology: Topology, peer: PeerSpec, data: Path) -> str:
 
 
 def server_properties(topology: Topology, broker: BrokerSpec, data: Path) -> str:
-    """A broker's server.properties."""
+    """Return a broker's server.properties."""
     home = node_directory(data, broker.name)
     settings = {
         "broker.id": str(broker.id),
@@ -245,9 +254,9 @@ def server_properties(topology: Topology, broker: BrokerSpec, data: Path) -> str
         "log.dirs": str(home / "data"),
         "zookeeper.connect": topology.connect,
         **PROFILES[topology.profile][1],
-        # All nodes start together, and one that is started while the quorum is broken waits until it is mended.
+        # All nodes start together, and a broker that starts without a quorum waits for one.
         "zookeeper.connection.timeout.ms": str(2**31 - 1),
-        # Kafka's own default of three would never be met by fewer brokers, and no group could begin.
+        # Kafka's default of three could not be met by fewer brokers, and no group could begin.
         "offsets.topic.replication.factor": str(min(OFFSETS_REPLICAS_MAX, len(topology.brokers))),
         **topology.kafka,
         "zabka.node.name": broker.name,
@@ -286,7 +295,7 @@ def _properties(settings: dict[str, str]) -> str:
 
 
 def write_node(topology: Topology, node: PeerSpec | BrokerSpec, data: Path) -> Path:
-    """Write one node's configuration (and a peer's myid); returns the file it is started with."""
+    """Write one node's configuration (and a peer's myid); return its configuration file."""
     home = node_directory(data, node.name)
     (home / "data").mkdir(parents=True, exist_ok=True)
     journal_directory(data, node.name).mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""`zabka up` and `down`: start the agent, watch until the cluster is ready, stop it cleanly."""
+"""`zabka up` and `down`: start the agent, wait until the cluster is ready, stop it cleanly."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ _SIGINT_BIT = 1 << (signal.SIGINT - 1)
 
 
 class CannotStart(Exception):
-    """The cluster did not come up, and why."""
+    """The cluster did not start, and the reason."""
 
 
 class Stopped(Exception):
-    """A signal asked for the end while the cluster was coming up."""
+    """A signal requested the end while the cluster was starting."""
 
 
 def prepare(wanted: Wanted, data: Path) -> Topology:
@@ -67,30 +67,32 @@ def prepare(wanted: Wanted, data: Path) -> Topology:
     return topology
 
 
-def up(wanted: Wanted, data: Path, progress: Progress, *, detach: bool, beside: Callable[[], str] | None = None) -> int:
-    """Start a cluster; in the foreground until a signal, or until it is ready.  The exit code: 128 and the signal's
-    number where that came before it was ready.
+def up(
+    wanted: Wanted, data: Path, progress: Progress, *, detach: bool, companion: Callable[[], str] | None = None
+) -> int:
+    """Start a cluster; return in the foreground after a signal, detached once it is ready.
 
-    `beside` is called once it is ready: it starts what is to run beside the cluster, and says what that is.
-    Raises InUse, BadTopology, BadPlan, PortTaken, CannotStart, OSError.
+    The exit code is 128 plus the signal's number if a signal came before it was ready.  `companion` is called once it
+    is ready: it starts another program that runs with the cluster, and returns a note about it. Raises InUse,
+    BadTopology, BadPlan, PortTaken, CannotStart, OSError.
     """
-    # Only where whoever starts this asks for it, as the test fixtures do.
+    # Only if the parent asks for it, as the test fixtures do.
     die_with_parent(signal.SIGTERM)
     _enough_files()
     data.mkdir(parents=True, exist_ok=True)
     lock = take_lock(data)
-    # Where a run ended without a word, its agent's pid may be somebody else's by now, whom `down` would end.
+    # If an earlier run was killed, its agent's pid may be another process's by now, which `down` would end.
     forget_run(data)
     try:
         topology = prepare(wanted, data)
         runner = _Foreground(topology, data, progress, lock, detach=detach)
-        return runner.run(beside)
+        return runner.run(companion)
     finally:
         os.close(lock)
 
 
 def _enough_files() -> None:
-    """Raise CannotStart where processes may open too few files to serve anybody: they would wait for ever."""
+    """Raise CannotStart if processes may open too few files to serve clients: they would wait for ever."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit != resource.RLIM_INFINITY and limit < FILES_MIN:
         raise CannotStart(
@@ -111,7 +113,7 @@ class _Foreground:
         self._signal = int(signal.SIGINT)
         self._agent: subprocess.Popen[bytes] | None = None
 
-    def run(self, beside: Callable[[], str] | None) -> int:
+    def run(self, companion: Callable[[], str] | None) -> int:
         """Start, wait, stop."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._on_signal)
@@ -120,22 +122,22 @@ class _Foreground:
             save_run(self._data, Run(agent.pid, self._topology.api_url))
             wait_until_ready(self._topology, self._data, self._progress, self._trouble)
         except (CannotStart, Stopped, OSError) as reason:
-            # Nobody would know of a cluster that goes on behind a command that failed.
+            # The command failed, so no cluster must keep running after it.
             self._stop()
             if isinstance(reason, Stopped):
-                # As the shell has it: whoever goes on where `--detach` ends with 0 would find nothing.
+                # As in the shell: after an exit code of 0, a script with `--detach` would expect a running cluster.
                 return 128 + self._signal
             raise
         notes = self._notes()
-        if beside is not None:
-            notes.append(beside())
+        if companion is not None:
+            notes.append(companion())
         self._progress.ready(self._topology.api_url, notes)
         if self._detach:
             return 0
         while agent.poll() is None and not self._asked_to_stop:
             # A signal interrupts nothing here: its handler runs between two short waits.
             time.sleep(_POLL_S)
-        # `zabka down` asks the agent itself.
+        # `zabka down` signals the agent itself.
         asked = self._asked_to_stop or agent.returncode in (0, -signal.SIGTERM)
         if not asked:
             self._progress.error(f"the host agent exited (exit code {agent.returncode})")
@@ -169,7 +171,7 @@ class _Foreground:
         self._signals += 1
         self._signal = number
         if self._signals > 1 and self._agent is not None:
-            # The second Ctrl-C: the kernel takes the agent's children along.
+            # The second Ctrl-C: the kernel kills the agent's children with it.
             self._agent.kill()
 
     def _trouble(self) -> None:
@@ -183,7 +185,7 @@ class _Foreground:
     def _stop(self) -> None:
         assert self._agent is not None
         if self._agent.poll() is None:
-            self._progress.say("stopping brokers, peers and the dashboard (press Ctrl-C again to kill them)")
+            self._progress.print_line("stopping brokers, peers and the dashboard (press Ctrl-C again to kill them)")
             self._agent.terminate()
             try:
                 self._agent.wait(STOP_TIMEOUT_S - 1)
@@ -191,11 +193,11 @@ class _Foreground:
                 self._agent.kill()
                 self._agent.wait()
         forget_run(self._data)
-        self._progress.say("stopped")
+        self._progress.print_line("stopped")
 
 
 def exposed(topology: Topology) -> list[str]:
-    """What somebody should know before a cluster is reached from beyond this machine."""
+    """Return the warnings for a cluster that is reachable from other machines."""
     warnings = [
         f"warning   peers and brokers listen on {topology.api_bind} without authentication: "
         "every client that reaches these ports can read and write everything"
@@ -212,22 +214,22 @@ def wait_until_ready(topology: Topology, data: Path, progress: Progress, trouble
     """Return once the cluster serves.  Raises CannotStart with the reason, or what `trouble` raises."""
     deadline = time.monotonic() + READY_TIMEOUT_S
     token = read_token(topology.tokens(data) / TOKEN_FILE)
-    said = "the host agent"
+    waiting_for = "the host agent"
     while time.monotonic() < deadline:
         trouble()
         _look_for_dead(topology, data, token)
         missing = _missing(topology)
         if not missing:
             return
-        if missing[0] != said:
-            said = missing[0]
-            progress.waiting(said)
+        if missing[0] != waiting_for:
+            waiting_for = missing[0]
+            progress.waiting(waiting_for)
         time.sleep(_READY_POLL_S)
-    raise CannotStart(f"not ready after {READY_TIMEOUT_S:.0f} s: {said}")
+    raise CannotStart(f"not ready after {READY_TIMEOUT_S:.0f} s: {waiting_for}")
 
 
 def _missing(topology: Topology) -> list[str]:
-    """What is not there yet; empty when quorum, brokers, controller and page all are."""
+    """Return what is missing for readiness; empty if quorum, brokers, controller and page are all there."""
     try:
         ready = call("GET", f"{topology.api_url}/readyz", timeout_s=ANSWER_S)
         if ready.status == 503:
@@ -243,7 +245,7 @@ def _missing(topology: Topology) -> list[str]:
 
 
 def _look_for_dead(topology: Topology, data: Path, token: str) -> None:
-    """Raise CannotStart where a node's process ended at start, or the API's with NEWER_STATE."""
+    """Raise CannotStart if a node's process ended at its start, or the API's with NEWER_STATE."""
     try:
         snapshot = read_snapshot(topology.hosts[0], token)
     except (NoAnswer, msgspec.MsgspecError):
@@ -264,7 +266,7 @@ def _tail(log: Path) -> str:
 
 
 def down(data: Path) -> bool:
-    """Stop the cluster of a data directory; False where none ran.  Raises CannotStart where it cannot be stopped."""
+    """Stop the cluster of a data directory; return False if none ran.  Raises CannotStart if it cannot be stopped."""
     if not is_running(data):
         forget_run(data)
         return False
@@ -293,7 +295,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 
 def make_was_interrupted(proc: Path = Path("/proc")) -> bool:
-    """Is this process's parent a `make` that was sent SIGINT?
+    """Return whether this process's parent is a `make` that was sent SIGINT.
 
     A terminal's Ctrl-C reaches make and its children alike.  A SIGINT sent to make alone does not: GNU make passes on
     SIGTERM only, and waits for its children.  While it waits it blocks SIGINT, which the kernel shows.

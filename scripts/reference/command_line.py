@@ -30,7 +30,7 @@ class _Caught(Exception):
 
 
 def page() -> str:
-    """The page."""
+    """Return the page."""
     listed = table(
         ["verb", "what it does"], ([f"[`zabka {verb}`](#zabka-{verb})", said] for verb, said in VERBS.items())
     )
@@ -81,7 +81,7 @@ def _options(verb: Any) -> str:
 
 
 def _parser_options(main: Callable[[list[str]], int]) -> str:
-    """The options of a verb that needs no Typer: those of the parser that it makes."""
+    """Return the options of a verb without Typer: those of the parser that it makes."""
 
     def caught(self: argparse.ArgumentParser, *_: object, **__: object) -> NoReturn:
         raise _Caught(self)

@@ -1,4 +1,4 @@
-"""The journal's event types: what each says, and its fields."""
+"""The journal's event types: the meaning of each, and its fields."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INTRODUCTION = (
 
 
 def page() -> str:
-    """The page."""
+    """Return the page."""
     listed = table(
         ["type", "level", "what it says"],
         ([f"[`{snake(t.__name__)}`](#{snake(t.__name__)})", _level(t), sentence(t.__doc__)] for t in EVENT_TYPES),
@@ -46,7 +46,7 @@ def _section(kind: type[Event]) -> str:
 
 
 def _fields(kind: type[msgspec.Struct], without: str = "") -> str:
-    said = _said_of_fields(kind)
+    meanings = _field_meanings(kind)
     rows = []
     for field in msgspec.structs.fields(kind):
         if field.name == without:
@@ -55,7 +55,7 @@ def _fields(kind: type[msgspec.Struct], without: str = "") -> str:
             default = repr(field.default)
         else:
             default = "" if field.default_factory is msgspec.NODEFAULT else repr(field.default_factory())
-        rows.append([code(field.name), code(_type_name(field.type)), code(default), said.get(field.name, "")])
+        rows.append([code(field.name), code(_type_name(field.type)), code(default), meanings.get(field.name, "")])
     if any(row[3] for row in rows):
         return table(["field", "type", "default", ""], rows)
     return table(["field", "type", "default"], (row[:3] for row in rows))
@@ -65,11 +65,11 @@ def _type_name(kind: object) -> str:
     return kind.__name__ if isinstance(kind, type) and not hasattr(kind, "__args__") else str(kind)
 
 
-def _said_of_fields(kind: type[msgspec.Struct]) -> dict[str, str]:
-    """The strings that stand below fields in the class."""
+def _field_meanings(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """Return the strings below the fields of the class."""
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(definition, ast.ClassDef)
-    said = {}
+    meanings = {}
     for before, node in zip(definition.body, definition.body[1:], strict=False):
         if (
             isinstance(before, ast.AnnAssign)
@@ -77,5 +77,5 @@ def _said_of_fields(kind: type[msgspec.Struct]) -> dict[str, str]:
             and isinstance(node, ast.Expr)
             and isinstance(node.value, ast.Constant)
         ):
-            said[before.target.id] = sentence(str(node.value.value))
-    return said
+            meanings[before.target.id] = sentence(str(node.value.value))
+    return meanings

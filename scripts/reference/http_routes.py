@@ -17,7 +17,7 @@ _INTRODUCTION = (
 
 
 def page() -> str:
-    """The page."""
+    """Return the page."""
     document_ = openapi()
     schemas: dict[str, Any] = document_["components"]["schemas"]
     parts = []
@@ -38,7 +38,7 @@ _SCHEMAS = "What requests and answers are made of. A field that may be `null` sa
 
 
 def openapi() -> dict[str, Any]:
-    """The document of an application that serves nobody."""
+    """Return the document of an application without a server."""
     settings = Settings.model_construct(host="127.0.0.1", allowed_hosts=[], web=None, node_modules=None)
     return create_app(cast(Services, SimpleNamespace(settings=settings, emit=lambda event: None)), token=None).openapi()
 
@@ -91,7 +91,7 @@ def _type(schema: dict[str, Any]) -> str:
 def _schema(name: str, schema: dict[str, Any]) -> str:
     required = schema.get("required", [])
     rows = []
-    for field, said in schema["properties"].items():
-        default = "" if field in required or "default" not in said else repr(said["default"])
-        rows.append([code(field), code(_type(said)), code(default), said.get("description", "")])
+    for field, described in schema["properties"].items():
+        default = "" if field in required or "default" not in described else repr(described["default"])
+        rows.append([code(field), code(_type(described)), code(default), described.get("description", "")])
     return f"### {name}\n\n{sentence(schema.get('description'))}\n\n" + table(["field", "type", "default", ""], rows)

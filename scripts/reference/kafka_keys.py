@@ -1,4 +1,4 @@
-"""The keys of a broker and of a topic: Kafka's, with what each does here."""
+"""The keys of a broker and of a topic: Kafka's, with the effect of each in zabka."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DYNAMIC = "*May change while the broker runs.*"
 
 
 def page() -> str:
-    """The page.  Raises KeyError for a key whose meaning nobody has written."""
+    """Return the page.  Raises KeyError for a key without a description."""
     brokers = {key: KAFKA_KEYS[key].definition for key in KAFKA_KEYS} | REPLICATION_QUOTAS | BROKER_KEYS
     of_topics = [key for name, key in TOPIC_KEYS.items() if name not in {*TOPIC_WITHOUT_EFFECT, *SUPPORTED_OF_TOPICS}]
     without = {*BROKER_WITHOUT_EFFECT, *SUPPORTED_OF_BROKERS}
@@ -55,15 +55,15 @@ _WITHOUT_EFFECT = (
 
 def _refused() -> Iterable[list[str]]:
     both: Mapping[str, Supported] = {**SUPPORTED_OF_TOPICS, **SUPPORTED_OF_BROKERS}
-    for key, (values, said, why) in sorted(both.items()):
-        yield [code(key), " or ".join(code(each) if each else "not set" for each in values), said, why]
+    for key, (values, meaning, why) in sorted(both.items()):
+        yield [code(key), " or ".join(code(each) if each else "not set" for each in values), meaning, why]
 
 
 def _without_effect() -> Iterable[list[str]]:
-    rows = [(key, "topic", *said) for key, said in TOPIC_WITHOUT_EFFECT.items()]
-    rows += [(key, "broker", *said) for key, said in BROKER_WITHOUT_EFFECT.items()]
-    for key, kind, said, why in sorted(rows):
-        yield [code(key), kind, said, f"{why[0].upper()}{why[1:]}."]
+    rows = [(key, "topic", *meaning) for key, meaning in TOPIC_WITHOUT_EFFECT.items()]
+    rows += [(key, "broker", *meaning) for key, meaning in BROKER_WITHOUT_EFFECT.items()]
+    for key, kind, meaning, why in sorted(rows):
+        yield [code(key), kind, meaning, f"{why[0].upper()}{why[1:]}."]
 
 
 def _topic_row(key: ConfigKey) -> list[str]:
@@ -71,12 +71,12 @@ def _topic_row(key: ConfigKey) -> list[str]:
 
 
 def _broker_row(key: ConfigKey) -> list[str]:
-    said = BROKER[key.name] + (f" {_DYNAMIC}" if key.name in DYNAMIC_KEYS else "")
-    return [code(key.name), key.type.name.lower(), code(render(key.default)), said]
+    meaning = BROKER[key.name] + (f" {_DYNAMIC}" if key.name in DYNAMIC_KEYS else "")
+    return [code(key.name), key.type.name.lower(), code(render(key.default)), meaning]
 
 
 def _historical() -> list[list[str]]:
-    """Each switch with the sentence below it in the enumeration."""
+    """Return each switch with the sentence below it in the enumeration."""
     import ast
     import inspect
 

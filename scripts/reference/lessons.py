@@ -1,6 +1,6 @@
-"""The lessons to read: a page each, made of the same lessons as the dashboard's, and of a play of each script.
+"""The lessons as text: a page each, made from the same lessons as the dashboard's, and from a play of each script.
 
-Which answer is right, what is said at the lesson's moment, and what led to it are read from the play.
+The right answer, the sentence of the lesson's moment, and its causes are read from the play.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LETTERS = "abc"
 
 
 def scene_of(lesson: Lesson) -> Scene:
-    """The lesson's moment in a play of its script."""
+    """Return the lesson's moment in a play of its script."""
     script = LIBRARY[lesson.scenario]
     assert isinstance(script, WorldScenario)
     verdict = play(script)
@@ -36,13 +36,13 @@ def scene_of(lesson: Lesson) -> Scene:
 
 
 def index() -> str:
-    """The list of them."""
+    """Return the list of lessons."""
     rows = ([f"[{lesson.title}]({name}.md)", f"`{lesson.scenario}`"] for name, lesson in LESSONS.items())
     return document("Lessons", _INTRODUCTION, table(["lesson", "scenario"], rows))
 
 
 def page(lesson: Lesson) -> str:
-    """One lesson."""
+    """Return the page of one lesson."""
     return document(lesson.title, lesson.question, "\n".join(_parts(lesson, scene_of(lesson))))
 
 

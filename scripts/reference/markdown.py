@@ -1,4 +1,4 @@
-"""Markdown out of tables and names."""
+"""Markdown from tables and names."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ GENERATED = "<!-- Made by `python -m scripts.reference` from the code. Change th
 
 
 def document(title: str, introduction: str, *parts: str) -> str:
-    """A whole page: its title, one paragraph of what it is, and its parts, each of which ends its own lines."""
+    """Return a whole page: its title, an introductory paragraph, and its parts, each of which ends its own lines."""
     return "\n".join([GENERATED, f"# {title}\n", f"{introduction}\n", *parts])
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of one line a row; what would break a cell is escaped."""
+    """Return a table with one line per row; text that would break a cell is escaped."""
     lines = [_row(header), _row(["---"] * len(header)), *(_row([cell(text) for text in row]) for row in rows)]
     return "\n".join(lines) + "\n"
 
@@ -24,20 +24,20 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def cell(text: str) -> str:
-    """A text as it may stand in a table's cell."""
+    """Escape a text for a table's cell."""
     return " ".join(text.split()).replace("|", "\\|")
 
 
 def code(text: str) -> str:
-    """A name or value in the typeface of code; nothing where it is empty."""
+    """Return a name or value in the typeface of code; nothing if it is empty."""
     return f"`{text}`" if text else ""
 
 
 def sentence(docstring: str | None) -> str:
-    """A docstring as one paragraph."""
+    """Return a docstring as one paragraph."""
     return " ".join(inspect.cleandoc(docstring or "").split())
 
 
 def mermaid(text: str) -> str:
-    """A diagram."""
+    """Return a diagram."""
     return f"```mermaid\n{text.rstrip()}\n```\n"

@@ -48,7 +48,7 @@ _KINDS = {
 
 
 def page() -> str:
-    """The page."""
+    """Return the page."""
     return document(
         "Metrics",
         _INTRODUCTION,
@@ -58,7 +58,7 @@ def page() -> str:
 
 
 def _of_cluster() -> Iterator[list[str]]:
-    """Render a cluster of one peer, one broker and one partition, and read off what there is."""
+    """Render a cluster of one peer, one broker and one partition, and read the metrics from the result."""
     broker = Broker.model_construct(
         id=1,
         process="running",
@@ -78,8 +78,8 @@ def _of_cluster() -> Iterator[list[str]]:
     fresh = Fresh(Reading(), stale=False, age_ms=0)
     for line in render([peer], [broker], [topic], cast(Collector, collector), fresh).decode().splitlines():
         if line.startswith("# HELP "):
-            _, _, name, said = line.split(" ", 3)
-            help_of[name] = said
+            _, _, name, meaning = line.split(" ", 3)
+            help_of[name] = meaning
         elif line.startswith("# TYPE "):
             _, _, name, kind = line.split(" ", 3)
             if not name.endswith("_created"):
@@ -101,7 +101,7 @@ def _of_peer() -> Iterator[list[str]]:
 
 
 def _names(method: ast.FunctionDef) -> Iterator[str]:
-    """The metrics that a method tells: keys of its dictionaries, and names that it assigns to or goes through."""
+    """Yield the metrics of a method: keys of its dictionaries, and names that it assigns to or iterates over."""
     for node in ast.walk(method):
         if isinstance(node, ast.Dict):
             yield from _texts([key for key in node.keys if key is not None])

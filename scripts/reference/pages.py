@@ -1,4 +1,4 @@
-"""Every generated page, by its file's name."""
+"""Every generated page, by the name of its file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gold tables of the pipeline: what a row means, what identifies it, what it is made of and what must be true."""
+"""The gold tables of the pipeline: the meaning of a row, its key, the event types it depends on, and its rules."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _CAMPAIGNS = (
 
 
 def page() -> str:
-    """The page."""
+    """Return the page."""
     listed = table(["table", "a row is identified by"], ([f"[`{t.name}`](#{t.name})", _names(t.key)] for t in TABLES))
     return document(
         "Tables of the pipeline", _INTRODUCTION, listed, *(_section(each) for each in TABLES), _AUDITS, _CAMPAIGNS

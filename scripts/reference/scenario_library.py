@@ -25,7 +25,7 @@ _DRIVERS: dict[type[AnyScenario], str] = {
 
 
 def page() -> str:
-    """The page."""
+    """Return the page."""
     player = LivePlayer()
     listed = table(
         ["name", "what went wrong upstream", "`--live`"],

@@ -61,7 +61,7 @@ _PHASES = {
 
 
 def page() -> str:
-    """The page."""
+    """Return the page."""
     return document(
         "State machines",
         _INTRODUCTION,
@@ -88,7 +88,7 @@ def _controller(valid: Mapping[Enum, tuple[Enum, ...]] | Mapping[PartitionState,
 
 
 def _observed() -> dict[Transition, None]:
-    """Which changes of role and phase the peers of some seeds made; a start is no change."""
+    """Return the changes of role and phase of the peers of some seeds; a start is no change."""
     found: dict[Transition, None] = {}
     for scenario in SCENARIOS:
         for seed in SEEDS:

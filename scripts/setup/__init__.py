@@ -1,5 +1,4 @@
-"""What `make setup` and `make lint` run on a bare machine: choosing a Python, installing packages, checking the page.
+"""The scripts of `make setup` and `make lint`: choose a Python, install packages, check the page.
 
-These are scripts for a machine on which nothing is installed yet, so they import nothing of this project.  Begin with
-`setup.sh`.
+They run on a machine on which nothing is installed yet, so they import nothing of this project.  Begin with `setup.sh`.
 """

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Checks the types of the page's modules, which are written as JSDoc.  TypeScript is a tool of development alone: it is
-# installed here, when it is missing, and never by the set-up.
+# Checks the types of the page's modules, which are written as JSDoc.  Only developers need TypeScript, so it is installed
+# here, if it is missing, and not by the set-up.
 set -eu
 if [ ! -x node_modules/.bin/tsc ]; then
   if command -v npm >/dev/null 2>&1; then

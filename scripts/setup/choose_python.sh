@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints the Python to build the virtual environment with: the python3 in PATH; or, where that was compiled without
-# profiles (as pyenv does unless told) and takes a fifth more time for it, the distribution's of the same version.
+# Prints the Python for the virtual environment: the python3 in PATH, or the distribution's of the same version, if the
+# former was compiled without profiles (pyenv's default), which makes it a fifth slower.
 # usage: choose_python.sh [directory of the distribution's programs]
 set -eu
 DISTRIBUTION=${1:-/usr/bin}

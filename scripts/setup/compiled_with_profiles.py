@@ -1,4 +1,4 @@
-"""Was this Python compiled with profiles?  As a program (choose_python.sh): exit code 0 where it was."""
+"""Check whether this Python was compiled with profiles.  As a program (choose_python.sh): exit code 0 if it was."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sysconfig
 
 
 def compiled_with_profiles() -> bool:
-    """A distribution's Python is, and one that was configured so; pyenv does it only when told."""
+    """Return whether it is a distribution's Python, or one configured with profiles (pyenv's only on request)."""
     options = str(sysconfig.get_config_var("CONFIG_ARGS") or "")
     return sys.base_prefix == "/usr" or "--enable-optimizations" in options
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the source distribution and from it the wheel, checks both, and runs docs/example with the installed wheel on
-# every Python from 3.11 to 3.13 that this machine has.  Fails when a check fails or none of these Pythons is found.
+# every Python from 3.11 to 3.13 of this machine.  Fails if a check fails or if none of these Pythons is found.
 set -eu
 PYTHON=${PYTHON:-$(sh scripts/setup/choose_python.sh)}
 TOOLS=build/dist-venv

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the documents' site into build/site, in an environment of its own, so that who only runs zabka does not need
-# Sphinx.  After the first time it needs no network.
+# Builds the documentation site into build/site, in an environment of its own, so that users of zabka do not need Sphinx.
+# It needs the network only the first time.
 set -eu
 PYTHON=${PYTHON:-$(sh scripts/setup/choose_python.sh)}
 VENV=build/docs-venv
@@ -21,6 +21,6 @@ if [ ! -e docs/site/node_modules/@mermaid-js/tiny ] || [ docs/site/package-lock.
   (cd docs/site && $NPM ci --ignore-scripts --no-audit --no-fund --loglevel=error)
   touch docs/site/node_modules
 fi
-# Every warning is an error: a link or an anchor that leads nowhere, a page that no list names.
+# Every warning is an error, such as a broken link or anchor, or a page missing from the table of contents.
 "$VENV/bin/python" -m sphinx -q -E -a -W --keep-going -n -b html -c docs/site -d build/docs-trees docs build/site
 echo "the site is in build/site/index.html"

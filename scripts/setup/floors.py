@@ -16,10 +16,10 @@ _FLOOR = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?:>=|==)(?P<version>[0-9.]+)")
 
 
 def floors(extras: Sequence[str]) -> list[str]:
-    """A line for each requirement.  Raises KeyError for an unknown extra, ValueError where there is no floor."""
+    """Return a line for each requirement.  Raises KeyError for an unknown extra, ValueError if a floor is missing."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lines = [*project["dependencies"], *(line for extra in extras for line in project["optional-dependencies"][extra])]
-    # Where an extra names a requirement of everybody's once more, it wants a newer one.
+    # If an extra repeats a requirement of the plain installation, it needs a newer version.
     pinned = dict(_floor(line) for line in lines if not line.startswith(f"{project['name']}["))
     return [f"{name}=={version}" for name, version in pinned.items()]
 

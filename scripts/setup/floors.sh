@@ -1,12 +1,12 @@
 #!/bin/sh
 # Runs a quick part of the suite with the oldest version of each requirement that pyproject.toml accepts: first a plain
-# installation with the extras that it can be tested with, then the dashboard, which needs a newer web framework.
+# installation with some extras, then the dashboard, which needs a newer web framework.
 set -eu
 PYTHON=${PYTHON:-$(sh scripts/setup/choose_python.sh)}
 TOOLS="pytest==8.3.0 pytest-timeout==2.4.0 pytest-xdist==3.8.0 hypothesis==6.170.17 httpx==0.28.1"
-# What Typer's oldest version was made for.
+# The newest click that works with Typer's oldest version.
 TOOLS="$TOOLS click<8.2"
-run() { # an environment's name, its extras by commas, and what pytest runs in it
+run() { # name of the environment, its extras separated by commas, pytest's arguments
   name=$1 extras=$2
   shift 2
   environment=build/floors/$name

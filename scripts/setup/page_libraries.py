@@ -1,7 +1,7 @@
-"""The build of the wheel: the page's library goes into it, so that who installs it needs no npm.
+"""The build of the wheel: it contains the page's libraries, so that its users need no npm.
 
-No code of others is kept in the repository: npm installs the libraries into node_modules by package-lock.json, and the
-build takes them from there.  `pyproject.toml` names `BuildWithPage` and `SourceWithPage` to setuptools.
+No third-party code is kept in the repository: npm installs the libraries into node_modules by package-lock.json, and
+the build takes them from there.  `pyproject.toml` names `BuildWithPage` and `SourceWithPage` to setuptools.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from setuptools.errors import SetupError
 LIBRARIES = {
     "lit-html": ("LICENSE", "package.json", "*.js", "directives/*.js"),
 }
-"""What of each library the page may load, and its licence."""
+"""The files of each library that the page may load, and its licence."""
 NODE_MODULES = Path("node_modules")
 CARRIED = Path("zabka") / "api" / "page_libraries"
-"""Where the libraries are in an installed package, and in a source distribution."""
+"""The libraries' place in an installed package, and in a source distribution."""
 _HOW = "the page's libraries ({missing}) are not in node_modules; run this first: {command}"
 _WITH_NPM, _WITHOUT_NPM = "npm ci --omit=dev --ignore-scripts", "make setup"
 
 
 class LibrariesMissing(SetupError):
-    """npm has not installed the page's libraries; the message says what to do."""
+    """npm has not installed the page's libraries; the message states what to do."""
 
 
 def library_files(source: Path) -> list[Path]:
-    """The files to carry, as paths below `source` (node_modules).  Raises LibrariesMissing."""
+    """Return the files to carry, as paths below `source` (node_modules).  Raises LibrariesMissing."""
     missing = [name for name in LIBRARIES if not (source / name / "LICENSE").is_file()]
     if missing:
         command = _WITH_NPM if shutil.which("npm") else _WITHOUT_NPM
@@ -43,7 +43,7 @@ def library_files(source: Path) -> list[Path]:
 
 
 def carry_libraries(target: Path) -> list[Path]:
-    """Copy the libraries below `target`, from a source distribution or from node_modules; the files that were written.
+    """Copy the libraries below `target`, from a source distribution or from node_modules; return the written files.
 
     Raises LibrariesMissing.
     """
@@ -57,7 +57,7 @@ def carry_libraries(target: Path) -> list[Path]:
 
 
 class BuildWithPage(build_py):
-    """setuptools' build of the packages, and the page's libraries with them."""
+    """setuptools' build of the packages, with the page's libraries."""
 
     def run(self) -> None:
         """Build; an editable installation serves the page from node_modules itself."""
@@ -66,14 +66,14 @@ class BuildWithPage(build_py):
             self._carried = [str(path) for path in carry_libraries(Path(self.build_lib) / CARRIED)]
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:
-        """Every file that the build wrote."""
+        """Return every file that the build wrote."""
         return [*super().get_outputs(include_bytecode), *getattr(self, "_carried", [])]
 
 
 class SourceWithPage(sdist):
-    """setuptools' source distribution, and the page's libraries in it: who builds from it needs no npm."""
+    """setuptools' source distribution, with the page's libraries, so that a build from it needs no npm."""
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
-        """Lay out the tree that is packed."""
+        """Lay out the tree to pack."""
         super().make_release_tree(base_dir, files)
         carry_libraries(Path(base_dir) / CARRIED)

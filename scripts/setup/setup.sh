@@ -1,6 +1,6 @@
 #!/bin/sh
-# Sets up what is missing and nothing else: the virtual environment, the locked dependencies, the page's
-# npm package.  Called by every make target; says nothing when there is nothing to do.
+# Sets up what is missing: the virtual environment, the locked dependencies, the page's npm package.  Called by every
+# make target; prints nothing if there is nothing to do.
 set -eu
 PYTHON=${PYTHON:-}
 VENV=.venv

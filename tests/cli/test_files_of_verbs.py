@@ -35,7 +35,7 @@ def test_unusable_file_is_reported_by_name(verb: str, tmp_path: Path, capsys: py
         "peer": peer_process.main,
         "broker": broker_process.main,
         "agent": agent.main,
-        "replay": lambda path: replay.replay_tape(path, None, as_story=False),
+        "replay": lambda path: replay.replay_choices(path, None, as_story=False),
     }[verb]
     for file in _files(tmp_path).values():
         code = run(file)

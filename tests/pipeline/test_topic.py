@@ -31,7 +31,7 @@ from zabka.pipeline.runs import journal_files
 from zabka.pipeline.topic import connection
 from zabka.pipeline.topic.alone import NotAlone, alone
 from zabka.pipeline.topic.connection import LostRecords, TopicPlace, asked, parse_place, partitions_of, records_between
-from zabka.pipeline.topic.publish import MadeAnew, Publisher, publish
+from zabka.pipeline.topic.publish import Publisher, Recreated, publish
 from zabka.pipeline.topic.records import record_of, rows_of_records
 from zabka.pipeline.topic.source import LATEST, SPAN_RECORDS, TOPIC_ID, Span, TopicSource, advanced, spans
 
@@ -171,7 +171,9 @@ def test_recreated_cluster_is_not_appended_to_the_old_topic(tmp_path: Path) -> N
     assert published(tmp_path, brokers) == 2
     old.write_bytes(b"a new first line that is longer than all of the old ones\nnew second\n")
     other.write_bytes(b"of the new cluster\n")
-    with pytest.raises(MadeAnew, match=r"^peer-1/journal/peer-1\.0{11}1\.jsonl .*made anew.*publish to another topic$"):
+    with pytest.raises(
+        Recreated, match=r"^peer-1/journal/peer-1\.0{11}1\.jsonl .*made anew.*publish to another topic$"
+    ):
         published(tmp_path, brokers)
     assert sum(map(len, brokers.logs.values())) == 2
 
@@ -182,7 +184,7 @@ def test_other_history_with_the_same_first_line_is_not_appended(tmp_path: Path) 
     brokers = Brokers()
     assert published(tmp_path, brokers) == 2
     history.write_bytes(b"first\nanother\nand more\n")
-    with pytest.raises(MadeAnew, match="publish to another topic"):
+    with pytest.raises(Recreated, match="publish to another topic"):
         published(tmp_path, brokers)
 
 
@@ -201,7 +203,7 @@ def test_file_older_than_the_topic_means_a_recreated_cluster(tmp_path: Path) -> 
     brokers = Brokers()
     assert published(tmp_path, brokers) == 1
     (tmp_path / "peer-1.000000000900.jsonl").rename(tmp_path / "peer-1.000000000001.jsonl")
-    with pytest.raises(MadeAnew):
+    with pytest.raises(Recreated):
         published(tmp_path, brokers)
 
 
@@ -291,7 +293,7 @@ def test_two_concurrent_publishers_write_each_line_once(
         monkeypatch.setattr(os, "open", read_only)
 
     def publishing(place: TopicPlace, tell: Callable[[int], None]) -> Awaitable[Any]:
-        return publish(tmp_path, place, follow=True, tell=tell)
+        return publish(tmp_path, place, follow=True, progress=tell)
 
     async def both() -> None:
         place, begun = TopicPlace("127.0.0.1:1", "t"), asyncio.Event()
@@ -302,7 +304,7 @@ def test_two_concurrent_publishers_write_each_line_once(
         first.cancel()
         await asyncio.wait([first])
         # The lock was released with its holder.
-        assert (await publish(tmp_path, place, follow=False, tell=lambda lines: None)).lines == 0
+        assert (await publish(tmp_path, place, follow=False, progress=lambda lines: None)).lines == 0
 
     asyncio.run(both())
     assert sum(map(len, brokers.logs.values())) == 2
@@ -432,7 +434,7 @@ def in_lake(lake: Path) -> list[str]:
 
 
 def publish_now(root: Path, place: TopicPlace) -> int:
-    return asyncio.run(publish(root, place, follow=False, tell=lambda lines: None)).lines
+    return asyncio.run(publish(root, place, follow=False, progress=lambda lines: None)).lines
 
 
 def breaks(servers: list[Any]) -> None:

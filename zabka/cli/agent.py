@@ -1,4 +1,4 @@
-"""`zabka agent`: the process that looks after the nodes of one host."""
+"""`zabka agent`: the process that manages the nodes of one host."""
 
 from __future__ import annotations
 

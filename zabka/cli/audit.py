@@ -1,4 +1,4 @@
-"""What `zabka pipeline audit` does and says."""
+"""The work and the output of `zabka pipeline audit`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from zabka.cli.simulate import USAGE, say
+from zabka.cli.simulate import USAGE, print_line
 
 if TYPE_CHECKING:
     from zabka.pipeline.audits.histories import History
@@ -21,7 +21,7 @@ _NONE = "No journals in {}. Name a directory with journals, such as one that `za
 
 
 def audited(place: Place, out: Path, master: str) -> int:
-    """Judge all that lies there, write the table, tell what broke: the exit code."""
+    """Check all runs there, write the table, print the violations, and return the exit code."""
     from zabka.pipeline import versions
     from zabka.pipeline.audits.histories import histories
     from zabka.pipeline.audits.jobs import AUDITS, runs_of, violations_of
@@ -33,28 +33,28 @@ def audited(place: Place, out: Path, master: str) -> int:
         versions.check_table(out / AUDITS)
         out.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as reason:
-        say(str(reason), error=True)
+        print_line(str(reason), error=True)
         return USAGE
-    violations = _judged(runs if isinstance(place, Path) else place, out, master)
+    violations = _checked(runs if isinstance(place, Path) else place, out, master)
     if violations is None:
         return USAGE
     if not (count := runs_of(out)):
-        say(_NONE.format(place), error=True)
+        print_line(_NONE.format(place), error=True)
         return USAGE
     rows = violations_of(out)
     broken = {row["run"] for row in rows}
     for row in rows[:SHOWN_MAX]:
-        say(f"{row['run']}: {row['invariant']}: {row['detail']}")
+        print_line(f"{row['run']}: {row['invariant']}: {row['detail']}")
         for step in row["chain"]:
-            say(f"    because {step}")
-        say(f"    replay: {row['command'] or 'unknown: the seed is not recorded'}")
+            print_line(f"    because {step}")
+        print_line(f"    replay: {row['command'] or 'unknown: the seed is not recorded'}")
     if violations > SHOWN_MAX:
-        say(f"… and {violations - SHOWN_MAX} more in {out / 'audits'}")
-    say(f"{count} runs, {len(broken)} with violations; the table is {out / 'audits'}")
+        print_line(f"… and {violations - SHOWN_MAX} more in {out / 'audits'}")
+    print_line(f"{count} runs, {len(broken)} with violations; the table is {out / 'audits'}")
     return 1 if violations else 0
 
 
-def _judged(of: list[History] | TopicPlace | Uri, out: Path, master: str) -> int | None:
+def _checked(of: list[History] | TopicPlace | Uri, out: Path, master: str) -> int | None:
     from zabka.pipeline import versions
     from zabka.pipeline.audits.jobs import own_place
     from zabka.pipeline.packed import NotPacked
@@ -70,27 +70,27 @@ def _judged(of: list[History] | TopicPlace | Uri, out: Path, master: str) -> int
         try:
             with versions.locked(own_place(out)):
                 if isinstance(of, list):
-                    return _judged_files(of, out, master, lambda done: progress.update(bar, completed=done))
-                return _judged_rows(of, out, master)
+                    return _checked_files(of, out, master, lambda done: progress.update(bar, completed=done))
+                return _checked_rows(of, out, master)
         except (NotPacked, NoSpark, versions.InUse, OSError) as reason:
-            say(str(reason), error=True)
+            print_line(str(reason), error=True)
         except FAILURES as reason:
             if was_interrupted(reason):
                 raise KeyboardInterrupt from None
-            say(f"The Spark job failed: {first_line(reason)}", error=True)
+            print_line(f"The Spark job failed: {first_line(reason)}", error=True)
     return None
 
 
-def _judged_files(runs: list[History], out: Path, master: str, tell: Callable[[int], None]) -> int:
+def _checked_files(runs: list[History], out: Path, master: str, show_done: Callable[[int], None]) -> int:
     from zabka.pipeline.audits.jobs import audit, own_place
     from zabka.pipeline.campaign.spark_players import spark_for_tasks
     from zabka.pipeline.packed import AUDITS
 
     with spark_for_tasks(master, own_place(out), "zabka audit", AUDITS) as spark:
-        return audit(spark, runs, out, tell)
+        return audit(spark, runs, out, show_done)
 
 
-def _judged_rows(place: TopicPlace | Uri, out: Path, master: str) -> int:
+def _checked_rows(place: TopicPlace | Uri, out: Path, master: str) -> int:
     from zabka.pipeline.audits.jobs import audit_rows, own_place
     from zabka.pipeline.entries import ENTRIES
     from zabka.pipeline.places import batch

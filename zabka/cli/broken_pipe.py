@@ -3,5 +3,5 @@
 from __future__ import annotations
 
 
-class NobodyReads(Exception):
-    """What is written is read by nobody any more."""
+class PipeClosed(Exception):
+    """The pipe that the output is written to is closed at its other end."""

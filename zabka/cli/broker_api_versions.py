@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from kio.schema.index import api_key_map
 
-from zabka.cli.kafka_command import parser, run, say
+from zabka.cli.kafka_command import parser, print_line, run
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client_errors import KafkaUnavailable
 from zabka.kafka.client.log_admin import api_versions
@@ -15,7 +15,7 @@ from zabka.kafka.wire.kafka_schema import ApiKey
 
 
 def main(arguments: list[str]) -> int:
-    """Run broker-api-versions; the exit code."""
+    """Run broker-api-versions; return the exit code."""
     options = parser("broker-api-versions", "Print the requests that each broker serves.").parse_args(arguments)
     return run(options, _api_versions)
 
@@ -28,15 +28,15 @@ async def _api_versions(client: AdminClient) -> None:
         try:
             served = await api_versions(client, broker)
         except KafkaUnavailable as reason:
-            say(f"{who} -> ERROR: {reason}")
+            print_line(f"{who} -> ERROR: {reason}")
             continue
-        say(f"{who} -> (")
-        say(",\n".join(_served(key, *served[key]) for key in sorted(served)))
-        say(")")
+        print_line(f"{who} -> (")
+        print_line(",\n".join(_served(key, *served[key]) for key in sorted(served)))
+        print_line(")")
 
 
 def _served(key: int, lowest: int, highest: int) -> str:
-    """One request; `usable` is the newest version that both sides know."""
+    """Return one request as text; `usable` is the newest version that both sides know."""
     versions = f"{lowest} to {highest}" if lowest < highest else str(lowest)
     ours = SUPPORTED.get(ApiKey(key)) if key in ApiKey.__members__.values() else None
     if ours is None or min(ours[1], highest) < max(ours[0], lowest):
@@ -47,6 +47,6 @@ def _served(key: int, lowest: int, highest: int) -> str:
 
 
 def api_name(key: int) -> str:
-    """Kafka's name of a request: ListOffsets."""
+    """Return Kafka's name of a request: ListOffsets."""
     known: Mapping[int, str] = api_key_map
     return "".join(word.capitalize() for word in known[key].split("_")) if key in known else "UNKNOWN"

@@ -1,4 +1,4 @@
-"""`zabka campaign …`: settings times seeds in the simulated world, and what comes of it."""
+"""`zabka campaign …`: settings times seeds in the simulated world, and their results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rich.text import Text
 
 from zabka.cli.command_group import CommandGroup
 from zabka.cli.failure import fail
-from zabka.cli.simulate import USAGE, say
+from zabka.cli.simulate import USAGE, print_line
 from zabka.cli.spark_connect import no_connect
 from zabka.ensemble.runtime.extras import Lacking, require
 
@@ -48,10 +48,10 @@ Master = Annotated[str, typer.Option(help="Any Spark master, such as local[2] or
 
 
 class _Rate(ProgressColumn):
-    """Runs a second."""
+    """Runs per second."""
 
     def render(self, task: Task) -> Text:
-        """What was done of late, or nothing yet."""
+        """Return the recent speed, or an empty text."""
         return Text("" if not task.speed else f"{task.speed:.2f} runs/s")
 
 
@@ -92,19 +92,19 @@ def run(file: File, master: Master = "local[2]", out: Out = None, data: Data = P
     except (NotThisCampaign, OSError) as reason:
         fail(reason, USAGE)
     except KeyboardInterrupt:
-        say(f"stopped. The same command continues from the runs in {target} holds", error=True)
+        print_line(f"stopped. The same command continues from the runs in {target}", error=True)
         raise typer.Exit(INTERRUPTED) from None
     _print_results(found, target)
     raise typer.Exit(1 if found.violating else 0)
 
 
 def _warn_of_too_few_seeds(campaign: Campaign) -> None:
-    from zabka.pipeline.campaign.engine import seeds_wanted
+    from zabka.pipeline.campaign.engine import seeds_needed
 
-    count, seeds, wanted = len(campaign.points()), len(campaign.seed_numbers()), seeds_wanted(campaign)
-    if count > 1 and seeds < wanted:
-        say(
-            f"{seeds} seeds cannot distinguish {count} settings, whatever their effect: at least {wanted} are needed",
+    count, seeds, needed = len(campaign.points()), len(campaign.seed_numbers()), seeds_needed(campaign)
+    if count > 1 and seeds < needed:
+        print_line(
+            f"{seeds} seeds cannot distinguish {count} settings, whatever their effect: at least {needed} are needed",
             error=True,
         )
 
@@ -126,7 +126,7 @@ def _played(campaign: Campaign, ledger: Ledger, master: str, target: Path) -> En
             progress.update(bar, description="runs", total=stand.most, completed=stand.done)
             if stand.played is not None:
                 for problem in stand.played.problems:
-                    say(f"seed {stand.played.seed}: {problem}  replay: {stand.played.command}")
+                    print_line(f"seed {stand.played.seed}: {problem}  replay: {stand.played.command}")
 
         try:
             with spark_players(master, target) as players:
@@ -164,10 +164,10 @@ def _written(campaign: Campaign, ledger: Ledger, ended: Ended, target: Path, def
 def _print_results(found: Results, target: Path) -> None:
     from zabka.pipeline.campaign.answer import answer
 
-    say(found.campaign.question)
+    print_line(found.campaign.question)
     for sentence in answer(found):
-        say(f"- {sentence}")
-    say(f"report: {target / 'report.html'}; tables: runs, estimates, differences, violations")
+        print_line(f"- {sentence}")
+    print_line(f"report: {target / 'report.html'}; tables: runs, estimates, differences, violations")
 
 
 @app.command("from-journal")
@@ -201,4 +201,4 @@ def from_journal(
             out.write_text(text)
         except OSError as reason:
             fail(reason, USAGE)
-        say(f"written: {out}; run it with `zabka campaign run {out}`")
+        print_line(f"written: {out}; run it with `zabka campaign run {out}`")

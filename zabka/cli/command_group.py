@@ -1,4 +1,4 @@
-"""Groups of Typer's commands: what they suggest for a misspelt name, and what they do where nobody reads the output."""
+"""Groups of Typer's commands: their suggestions for a misspelt name, and their handling of a closed output pipe."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from typer.core import TyperGroup
 
-from zabka.cli.broken_pipe import NobodyReads
+from zabka.cli.broken_pipe import PipeClosed
 from zabka.ensemble.close_names import close_name, did_you_mean
 
 try:
@@ -17,8 +17,10 @@ except ImportError:
 
 
 class CommandGroup(TyperGroup):
-    """Commands and their options.  Typer alone suggests names that share a few letters; here a name is suggested only
-    where it is close (`zabka.ensemble.close_names`)."""
+    """Commands and their options.
+
+    Typer suggests names that share a few letters; here only a close name is suggested (`zabka.ensemble.close_names`).
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the group's own options.  Raises NoSuchOption."""
@@ -28,7 +30,7 @@ class CommandGroup(TyperGroup):
             raise _with_close_options(unknown) from None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command that is named first.  Raises UsageError."""
+        """Find the command by the first argument.  Raises UsageError."""
         self.suggest_commands = False
         try:
             return super().resolve_command(ctx, args)
@@ -53,11 +55,14 @@ def _with_close_options(unknown: NoSuchOption) -> NoSuchOption:
 
 
 class PipedGroup(CommandGroup):
-    """Commands whose output may go to a pipe: Typer ends with 1 where that is closed, which is some verbs' verdict."""
+    """Commands whose output may go to a pipe.
+
+    For a closed pipe Typer exits with 1, the verdict of some verbs, so this group raises an exception instead.
+    """
 
     def invoke(self, ctx: Any) -> Any:
-        """Call a command.  Raises NobodyReads, NoSuchOption."""
+        """Call a command.  Raises PipeClosed, NoSuchOption."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as failed:
-            raise NobodyReads from failed
+            raise PipeClosed from failed

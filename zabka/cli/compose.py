@@ -39,7 +39,7 @@ def command(
         if out is None:
             sys.stdout.write(text)
         else:
-            # Settings may hold passwords.
+            # Settings may contain passwords.
             write_atomically(out, text.encode(), PRIVATE if settings else 0o644)
     except (BadSetting, BadPlan, OSError) as reason:
         fail(reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 
-from zabka.cli.kafka_command import API_TIMEOUT_MS, CommandFailed, parser, run, say
+from zabka.cli.kafka_command import API_TIMEOUT_MS, CommandFailed, parser, print_line, run
 from zabka.kafka.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE, AdminClient, ConfigEntry
 
 # org.apache.kafka.clients.admin.ConfigEntry.ConfigSource, as DescribeConfigs numbers it.
@@ -22,7 +22,7 @@ _DYNAMIC = {TOPIC_RESOURCE: (1,), BROKER_RESOURCE: (2, 3)}
 
 
 def main(arguments: list[str]) -> int:
-    """Run the tool; the exit code."""
+    """Run the tool; return the exit code."""
     made = parser("configs", "Describe or alter the configuration of topics and brokers.")
     what = made.add_mutually_exclusive_group(required=True)
     what.add_argument("--alter", action="store_true")
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _check(made: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Leave where it is not clear what is to be shown or changed (ConfigCommandOptions.checkArgs)."""
+    """Exit with an error if the options are ambiguous (ConfigCommandOptions.checkArgs)."""
     flags = [name for name in (options.topic, options.broker) if name is not None]
     if len(flags) > 1:
         made.error("Only 'users' and 'clients' entity types may be specified together")
@@ -67,7 +67,10 @@ def _check(made: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 
 def parse_changes(added: str | None, deleted: str | None) -> dict[str, str | None]:
-    """--add-config and --delete-config: key to value, None to delete.  `[a,b]` holds commas.  Raises CommandFailed."""
+    """Parse --add-config and --delete-config: key to value, None to delete.  `[a,b]` may contain commas.
+
+    Raises CommandFailed.
+    """
     changes: dict[str, str | None] = {}
     # Commas inside brackets belong to the value.
     for pair in re.split(r",(?![^\[]*\])", added or ""):
@@ -84,7 +87,7 @@ def parse_changes(added: str | None, deleted: str | None) -> dict[str, str | Non
 
 
 def _entity(options: argparse.Namespace) -> tuple[int, str, str]:
-    """The resource, its name on the wire, and how Kafka's tool speaks of it."""
+    """Return the resource type, its name in requests, and its title in the output of Kafka's tool."""
     kind = TOPIC_RESOURCE if options.entity_type == "topics" else BROKER_RESOURCE
     if options.entity_default or options.entity_name == "":
         return kind, "", f"default {options.entity_type} in the cluster"
@@ -103,9 +106,9 @@ async def _alter(client: AdminClient, options: argparse.Namespace) -> None:
             raise CommandFailed(f"Invalid config(s): {','.join(sorted(missing))}")
     await client.alter_configs(kind, name, changes, timeout_ms=API_TIMEOUT_MS)
     if options.entity_default:
-        say(f"Completed updating default config for {options.entity_type} in the cluster.")
+        print_line(f"Completed updating default config for {options.entity_type} in the cluster.")
     else:
-        say(f"Completed updating config for {title}.")
+        print_line(f"Completed updating config for {title}.")
 
 
 async def _describe(client: AdminClient, options: argparse.Namespace) -> None:
@@ -120,11 +123,11 @@ async def _describe(client: AdminClient, options: argparse.Namespace) -> None:
         kind, resource, title = _entity(options)
         entries = await client.describe_configs(kind, resource, timeout_ms=API_TIMEOUT_MS)
         for line in describe(entries, kind, title, options.all):
-            say(line)
+            print_line(line)
 
 
 def describe(entries: list[ConfigEntry], kind: int, title: str, everything: bool) -> list[str]:
-    """The lines of --describe for one entity."""
+    """Return the lines of --describe for one entity."""
     chosen = [e for e in entries if everything or e.source in _DYNAMIC[kind]]
     if title.startswith("default "):
         head = f"Default configs for {title.removeprefix('default ')} are:"
@@ -142,5 +145,5 @@ def _line(entry: ConfigEntry) -> str:
 
 
 def _text(value: str | None) -> str:
-    """A value as Java prints it."""
+    """Return a value as Java prints it."""
     return "null" if value is None else value

@@ -1,4 +1,4 @@
-"""What the console producer and the console consumer have in common: --property, and the partitions of a topic."""
+"""Shared code of the console producer and the console consumer: --property, and the partitions of a topic."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed
 
 POLL_MS = 250
-"""Between two looks for what is not there yet."""
+"""The time between two polls."""
 
 
 def properties_of(texts: Sequence[str]) -> dict[str, str]:
-    """The pairs of --property.  Raises CommandFailed."""
+    """Parse the pairs of --property.  Raises CommandFailed."""
     found = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -30,11 +30,11 @@ def properties_of(texts: Sequence[str]) -> dict[str, str]:
 
 
 async def partitions_of(client: AdminClient, topic: str) -> list[int]:
-    """The partitions of a topic, which is made where brokers do so; waits until all have leaders.
+    """Return the partitions of a topic, which brokers may create; wait until all have leaders.
 
-    A topic that does not exist is named on standard error first: its name may be mistyped.
+    A missing topic is first reported on standard error: its name may be mistyped.
 
-    Raises KafkaRequestFailed where that is not so in time.
+    Raises KafkaRequestFailed if the partitions have no leaders in time.
     """
     deadline = time.monotonic() + API_TIMEOUT_MS / 1000
     await _warn_of_unknown(client, topic)

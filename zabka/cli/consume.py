@@ -24,11 +24,11 @@ from zabka.kafka.record_batch import BatchUnreadable, Record
 LATEST, EARLIEST = -1, -2
 NAMED = {"latest": LATEST, "earliest": EARLIEST}
 PATIENCE_MS = 2_000
-"""For an answer about one partition, before the next one is asked about."""
+"""The wait for an answer about one partition before the next one is tried."""
 
 
 class _Shown(NamedTuple):
-    """What is printed of a record."""
+    """The parts of a record that are printed."""
 
     timestamp: bool
     partition: bool
@@ -42,7 +42,7 @@ class _Shown(NamedTuple):
     null: bytes
 
     def line(self, record: Record, partition: int, *, is_stamped: bool = False) -> bytes:
-        """A record as it is printed; `is_stamped` where its time is its leader's."""
+        """Return a record as it is printed; `is_stamped` if its time is its leader's."""
         parts: list[bytes] = []
         if self.timestamp:
             parts.append(b"%s:%d" % (b"LogAppendTime" if is_stamped else b"CreateTime", record.timestamp_ms))
@@ -64,7 +64,7 @@ class _Shown(NamedTuple):
 
 
 def main(arguments: list[str]) -> int:
-    """Run the consumer; the exit code."""
+    """Run the consumer; return the exit code."""
     made = parser("consume", "Print the records of a topic.")
     made.add_argument("--topic", required=True)
     made.add_argument("--partition", type=java_int)
@@ -111,7 +111,7 @@ async def _consume(client: AdminClient, options: argparse.Namespace) -> None:
             raise CommandFailed(f"Topic {options.topic} has no partition {options.partition}")
         numbers = [options.partition]
     groups = GroupAdmin(client, asyncio_runtime()) if options.group else None
-    # Who names a partition begins where --offset says, also in a group (ConsoleConsumer.ConsumerWrapper.seek).
+    # With --partition the consumer starts at --offset, also in a group (ConsoleConsumer.ConsumerWrapper.seek).
     committed = {} if groups is None or options.partition is not None else await groups.offsets(options.group)
     positions = {
         partition: committed[partition] if partition in committed else await _begin(client, partition, options)
@@ -127,22 +127,22 @@ async def _consume(client: AdminClient, options: argparse.Namespace) -> None:
 
 
 async def _begin(client: AdminClient, partition: TopicPartition, options: argparse.Namespace) -> int:
-    # As ConsoleConsumerOptions.parseOffset has it, --offset comes before --from-beginning.
-    wanted = options.offset or ("earliest" if options.from_beginning else "latest")
-    if wanted.lower() in NAMED:
-        return await client.list_offset(partition, NAMED[wanted.lower()])
+    # As in ConsoleConsumerOptions.parseOffset, --offset has precedence over --from-beginning.
+    start = options.offset or ("earliest" if options.from_beginning else "latest")
+    if start.lower() in NAMED:
+        return await client.list_offset(partition, NAMED[start.lower()])
     try:
-        offset = java_long(wanted)
+        offset = java_long(start)
     except argparse.ArgumentTypeError:
         raise CommandFailed(f"The provided offset value '{options.offset}' is incorrect.") from None
     return offset if offset >= 0 else max(0, await client.list_offset(partition, LATEST) + offset)
 
 
 class _Reader:
-    """Prints what partitions have from their positions on, and moves those along.
+    """Prints the records of partitions from their positions on, and advances the positions.
 
-    As Kafka's consumer it waits for a partition that nobody serves, and reads the others meanwhile; where its position
-    is out of range (records were deleted, or lost with a leader) it goes on at `reset`, the latest or the earliest.
+    As Kafka's consumer it waits for a partition that no broker serves, and reads the others meanwhile.  If its position
+    is out of range (records were deleted, or lost with a leader) it continues at `reset`, the latest or the earliest.
     """
 
     def __init__(self, client: AdminClient, positions: dict[TopicPartition, int], reset: int) -> None:
@@ -150,11 +150,11 @@ class _Reader:
         self._positions = positions
         self._reset = reset
         self._silent: set[TopicPartition] = set()
-        """Of which it was said that nobody serves them."""
+        """The partitions that were reported as unavailable."""
         self.printed = 0
 
     async def read(self, shown: _Shown, messages_max: int, timeout_ms: int) -> None:
-        """Print until there are `messages_max`, or nothing came for so long; negative for no such bound."""
+        """Print until there are `messages_max`, or no record came for `timeout_ms`; a negative value means no limit."""
         last = time.monotonic()
         while True:
             quiet = True
@@ -168,7 +168,7 @@ class _Reader:
                     self._positions[partition] = record.offset + 1
                     self.printed += 1
                     quiet = False
-                # Compaction may have left nothing of a batch, or of its end.
+                # Compaction may have removed a batch, or its end.
                 self._positions[partition] = max(self._positions[partition], found.next_offset)
                 sys.stdout.buffer.flush()
             if 0 <= messages_max <= self.printed:
@@ -179,7 +179,7 @@ class _Reader:
                 return
 
     async def _fetched(self, partition: TopicPartition, max_wait_ms: int) -> Fetched:
-        """What comes next; nothing where there is nothing yet, or nobody who serves it."""
+        """Return the next records; none if there are none yet, or if no broker serves the partition."""
         position = self._positions[partition]
         try:
             found = await self._client.fetch(partition, position, max_wait_ms=max_wait_ms, timeout_ms=PATIENCE_MS)
@@ -202,7 +202,7 @@ class _Reader:
 
 
 def _is_among(offset: int, ranges: Sequence[range]) -> bool:
-    """Whether one of these, which follow one another, has that offset."""
+    """Return whether one of these consecutive ranges contains the offset."""
     place = bisect_right(ranges, offset, key=lambda each: each.start)
     return place > 0 and offset in ranges[place - 1]
 

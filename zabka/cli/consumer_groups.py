@@ -12,7 +12,7 @@ from typing import NamedTuple
 from kio.schema.errors import ErrorCode
 
 from zabka.cli.java_numbers import java_int, java_long
-from zabka.cli.kafka_command import CommandFailed, asyncio_runtime, parser, run, say
+from zabka.cli.kafka_command import CommandFailed, asyncio_runtime, parser, print_line, run
 from zabka.journal.events import TopicPartition
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed
@@ -26,7 +26,7 @@ _FLAGS = ("to-earliest", "to-latest", "to-current")
 
 
 def main(arguments: list[str]) -> int:
-    """Run the tool; the exit code: as Kafka's, 0 also where a group could not be found or changed."""
+    """Run the tool; return the exit code: as in Kafka, 0 even if a group could not be found or changed."""
     made = parser("consumer-groups", "List, describe, reset or delete consumer groups.")
     what = made.add_mutually_exclusive_group(required=True)
     for name in ("list", "describe", "delete", "reset-offsets", "delete-offsets"):
@@ -73,7 +73,7 @@ def _check_options(made: argparse.ArgumentParser, options: argparse.Namespace) -
         if options.dry_run and options.execute:
             made.error("Option [reset-offsets] only accepts one of [execute] and [dry-run]")
     if options.delete_offsets and not (options.topic and options.group):
-        # There, too, --all-groups is nothing that offsets are deleted of.
+        # As in Kafka, --all-groups does not work with --delete-offsets.
         made.error("Option [delete-offsets] takes the following options: [group], [topic]")
 
 
@@ -82,8 +82,8 @@ def _print_failure(reason: Exception) -> None:
 
 
 def error(text: str) -> None:
-    """As Kafka's tool tells of trouble: on standard output."""
-    say(f"\nError: {text}")
+    """Print an error as Kafka's tool does: on standard output."""
+    print_line(f"\nError: {text}")
 
 
 async def _named(asked: _Asked) -> list[str]:
@@ -100,7 +100,7 @@ async def _list(asked: _Asked) -> None:
     rows = await asked.groups.listed()
     if options.state is None and options.type is None:
         for row in rows:
-            say(row.group_id)
+            print_line(row.group_id)
         return
     states = [word.strip().lower() for word in (options.state or "").split(",") if word.strip()]
     types = [word.strip().lower() for word in (options.type or "").split(",") if word.strip()]
@@ -112,7 +112,7 @@ async def _list(asked: _Asked) -> None:
     if options.state is not None:
         columns.append(("STATE", 20, [row.state for row in rows]))
     for line in zip(*([head, *cells] for head, _, cells in columns), strict=True):
-        say(" ".join(f"{cell:<{columns[i][1]}}" for i, cell in enumerate(line)))
+        print_line(" ".join(f"{cell:<{columns[i][1]}}" for i, cell in enumerate(line)))
 
 
 # ---- describe -------------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ async def _describe(asked: _Asked) -> None:
 
 
 def _shown(group: GroupInfo, rows: int) -> bool:
-    """Say what is special about a group; is there anything to show of it?"""
+    """Print the special state of a group; return whether there is anything to show."""
     if group.state == "Dead":
         error(f"Consumer group '{group.group_id}' does not exist.")
         return False
@@ -150,8 +150,8 @@ def _show_state(group: GroupInfo) -> None:
         ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"),
         (group.group_id, coordinator, group.assignor, group.state, str(len(group.members))),
     ):
-        say(f"\n{row[0]:<{width}} {row[1]:<25} {row[2]:<20} {row[3]:<15} {row[4]}", end="")
-    say("")
+        print_line(f"\n{row[0]:<{width}} {row[1]:<25} {row[2]:<20} {row[3]:<15} {row[4]}", end="")
+    print_line("")
 
 
 def _show_members(group: GroupInfo, verbose: bool) -> None:
@@ -165,9 +165,9 @@ def _show_members(group: GroupInfo, verbose: bool) -> None:
     shown = [0, 1, 2, 3, 4, 5] if any(row[2] for row in rows) else [0, 1, 3, 4, 5]
     heads = ("GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS")
     head = "".join(f"{heads[i]:<{widths[i]}} " for i in shown)
-    say(f"\n{head}{'ASSIGNMENT' if verbose else ''}")
+    print_line(f"\n{head}{'ASSIGNMENT' if verbose else ''}")
     for row in rows:
-        say("".join(f"{row[i]:<{widths[i]}} " for i in shown) + (_assignment(row[6]) if verbose else ""))
+        print_line("".join(f"{row[i]:<{widths[i]}} " for i in shown) + (_assignment(row[6]) if verbose else ""))
 
 
 def _assignment(member: MemberInfo) -> str:
@@ -197,7 +197,7 @@ async def _show_offsets(asked: _Asked, group: GroupInfo) -> None:
         "GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID",
     )  # fmt: skip
     for row in (heads, *rows):
-        say(
+        print_line(
             f"\n{row[0]:<{group_width}} {row[1]:<{topic_width}} {row[2]:<10} {row[3]:<15} {row[4]:<15} {row[5]:<15} "
             f"{row[6]:<{member_width}} {row[7]:<{host_width}} {row[8]}",
             end="",
@@ -235,8 +235,8 @@ async def _reset(asked: _Asked) -> None:
         several = len(plans) > 1
         for group_id, plan in plans.items():
             for partition, offset in plan.items():
-                say(f"{f'{group_id},' if several else ''}{partition.topic},{partition.partition},{offset}")
-        say("")
+                print_line(f"{f'{group_id},' if several else ''}{partition.topic},{partition.partition},{offset}")
+        print_line("")
         return
     _show_plans(plans)
 
@@ -249,11 +249,11 @@ def _show_plans(plans: Mapping[str, Mapping[TopicPartition, int]]) -> None:
         for partition, offset in plan.items()
     ]
     for row in rows:
-        say(f"\n{row[0]:<30} {row[1]:<30} {row[2]:<10} {row[3]:<15}", end="")
+        print_line(f"\n{row[0]:<30} {row[1]:<30} {row[2]:<10} {row[3]:<15}", end="")
 
 
 async def _scope(asked: _Asked) -> list[TopicPartition]:
-    """The partitions that --topic names.  Raises CommandFailed."""
+    """Return the partitions that --topic names.  Raises CommandFailed."""
     found = []
     for text in asked.options.topic:
         topic, colon, numbers = text.partition(":")
@@ -270,7 +270,7 @@ async def _scope(asked: _Asked) -> list[TopicPartition]:
 
 
 async def _existing(asked: _Asked) -> list[TopicPartition]:
-    """The partitions that --topic names.  Raises CommandFailed where one does not exist."""
+    """Return the partitions that --topic names.  Raises CommandFailed if one does not exist."""
     found = await _scope(asked)
     missing = [str(partition) for partition in found if asked.client.partition(partition) is None]
     if missing:
@@ -286,37 +286,37 @@ async def _target(asked: _Asked, partition: TopicPartition, committed: Mapping[T
     if options.to_latest:
         return end
     if options.to_offset is not None:
-        wanted = int(options.to_offset)
+        target = int(options.to_offset)
     elif options.shift_by is not None:
         if partition not in committed:
             raise CommandFailed(
                 f"Cannot shift offset for partition {partition} since there is no current committed offset"
             )
-        wanted = committed[partition] + int(options.shift_by)
+        target = committed[partition] + int(options.shift_by)
     elif options.to_current:
-        wanted = committed.get(partition, end)
+        target = committed.get(partition, end)
     else:
         moment = since(options.by_duration) if options.by_duration else at(options.to_datetime)
-        wanted = await client.list_offset(partition, moment)
-        return wanted if wanted >= 0 else end
-    if wanted > end:
-        return _moved(partition, wanted, "higher than latest", end)
-    if wanted < first:
-        return _moved(partition, wanted, "lower than earliest", first)
-    return wanted
+        target = await client.list_offset(partition, moment)
+        return target if target >= 0 else end
+    if target > end:
+        return _moved(partition, target, "higher than latest", end)
+    if target < first:
+        return _moved(partition, target, "lower than earliest", first)
+    return target
 
 
-def _moved(partition: TopicPartition, wanted: int, how: str, bound: int) -> int:
-    """Say on standard error that an offset cannot be; the one that is taken instead."""
+def _moved(partition: TopicPartition, target: int, how: str, bound: int) -> int:
+    """Report on standard error that an offset is out of range; return the offset used instead."""
     print(  # noqa: T201
-        f"New offset ({wanted}) is {how} offset for topic partition {partition}. Value will be set to {bound}",
+        f"New offset ({target}) is {how} offset for topic partition {partition}. Value will be set to {bound}",
         file=sys.stderr,
     )
     return bound
 
 
 def at(text: str) -> int:
-    """--to-datetime in milliseconds; UTC where it names no zone.  Raises CommandFailed."""
+    """Return --to-datetime in milliseconds; UTC if it names no zone.  Raises CommandFailed."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -325,7 +325,7 @@ def at(text: str) -> int:
 
 
 def since(text: str) -> int:
-    """--by-duration (ISO 8601, PnDTnHnMnS) before now, in milliseconds.  Raises CommandFailed."""
+    """Return now minus --by-duration (ISO 8601, PnDTnHnMnS), in milliseconds.  Raises CommandFailed."""
     found = re.fullmatch(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", text, re.IGNORECASE)
     if found is None or not any(found.groups()):
         raise CommandFailed(f"{text} is not a duration such as P1DT2H30M")
@@ -351,13 +351,13 @@ async def _delete(asked: _Asked) -> None:
         else:
             failed[group_id] = outcome
     if not failed:
-        say(f"Deletion of requested consumer groups ('{', '.join(deleted)}') was successful.")
+        print_line(f"Deletion of requested consumer groups ('{', '.join(deleted)}') was successful.")
         return
     error("Deletion of some consumer groups failed:")
     for group_id, outcome in failed.items():
-        say(f"* Group '{group_id}' could not be deleted due to: {_REFUSALS.get(outcome, outcome.name.upper())}")
+        print_line(f"* Group '{group_id}' could not be deleted due to: {_REFUSALS.get(outcome, outcome.name.upper())}")
     if deleted:
-        say(f"\nThese consumer groups were deleted successfully: '{', '.join(deleted)}'")
+        print_line(f"\nThese consumer groups were deleted successfully: '{', '.join(deleted)}'")
 
 
 _JAVA = "java.util.concurrent.ExecutionException: org.apache.kafka.common.errors."
@@ -371,16 +371,16 @@ async def _delete_offsets(asked: _Asked) -> None:
     scope = await _scope(asked)
     for group_id in asked.options.group:
         whole, outcomes = await asked.groups.delete_offsets(group_id, scope)
-        _tell_deleted(group_id, asked.options.topic, whole, outcomes)
-        say(f"\n{'TOPIC':<30} {'PARTITION':<15} {'STATUS':<15}", end="")
+        _print_deleted(group_id, asked.options.topic, whole, outcomes)
+        print_line(f"\n{'TOPIC':<30} {'PARTITION':<15} {'STATUS':<15}", end="")
         for partition in scope:
             outcome = outcomes.get(partition, whole)
             status = "Successful" if outcome is ErrorCode.none else f"Error: {outcome.name.upper()}"
-            say(f"\n{partition.topic:<30} {partition.partition!s:<15} {status:<15}", end="")
-        say("")
+            print_line(f"\n{partition.topic:<30} {partition.partition!s:<15} {status:<15}", end="")
+        print_line("")
 
 
-def _tell_deleted(
+def _print_deleted(
     group_id: str, topics: Sequence[str], whole: ErrorCode, outcomes: Mapping[TopicPartition, ErrorCode]
 ) -> None:
     if whole is ErrorCode.group_id_not_found:
@@ -392,4 +392,4 @@ def _tell_deleted(
     elif any(outcome is not ErrorCode.none for outcome in outcomes.values()):
         error("Encounter some partition level error, see the follow-up details:")
     else:
-        say(f"Request succeed for deleting offsets with topic {', '.join(topics)} group {group_id}")
+        print_line(f"Request succeed for deleting offsets with topic {', '.join(topics)} group {group_id}")

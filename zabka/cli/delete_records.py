@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from zabka.cli.java_numbers import json_number, json_text
-from zabka.cli.kafka_command import CommandFailed, parser, run, say
+from zabka.cli.kafka_command import CommandFailed, parser, print_line, run
 from zabka.journal.events import TopicPartition
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
@@ -15,7 +15,7 @@ from zabka.kafka.client.log_admin import delete_records
 
 
 def main(arguments: list[str]) -> int:
-    """Run delete-records; the exit code."""
+    """Run delete-records; return the exit code."""
     made = parser("delete-records", "Delete the records of partitions before an offset.")
     made.add_argument("--offset-json-file", type=Path, required=True, metavar="FILE")
     options = made.parse_args(arguments)
@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
-    """The rows of `{"partitions":[{"topic":…,"partition":…,"offset":…}],"version":1}`.  Raises CommandFailed."""
+    """Read the rows of `{"partitions":[{"topic":…,"partition":…,"offset":…}],"version":1}`.  Raises CommandFailed."""
     try:
         document = json.loads(path.read_text())
         rows = [
@@ -31,7 +31,7 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
             for row in document["partitions"]
         ]
     except UnicodeDecodeError:
-        # Its own words hold all that was read.
+        # The text of this exception contains all that was read.
         raise CommandFailed(f"cannot read offsets from {path}: it is not a text file") from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as reason:
         raise CommandFailed(f"cannot read offsets from {path}: {reason!r}") from None
@@ -46,11 +46,11 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
 async def _delete(client: AdminClient, options: argparse.Namespace) -> None:
     offsets = read_offsets(options.offset_json_file)
     await client.metadata(sorted({partition.topic for partition in offsets}))
-    say("Executing records delete operation")
-    say("Records delete operation completed:")
+    print_line("Executing records delete operation")
+    print_line("Records delete operation completed:")
     for partition, offset in offsets.items():
         try:
-            say(f"partition: {partition}\tlow_watermark: {await delete_records(client, partition, offset)}")
+            print_line(f"partition: {partition}\tlow_watermark: {await delete_records(client, partition, offset)}")
         except (KafkaRequestFailed, KafkaUnavailable) as reason:
             absent = isinstance(reason, KafkaUnavailable) and client.partition(partition) is None
-            say(f"partition: {partition}\terror: {'there is no such partition' if absent else reason}")
+            print_line(f"partition: {partition}\terror: {'there is no such partition' if absent else reason}")

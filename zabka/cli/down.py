@@ -1,4 +1,4 @@
-"""`zabka down`: the end of a cluster."""
+"""`zabka down`: stop a cluster."""
 
 from __future__ import annotations
 

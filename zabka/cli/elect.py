@@ -9,13 +9,13 @@ from pathlib import Path
 from kio.schema.errors import ErrorCode
 
 from zabka.cli.java_numbers import java_int, json_number, json_text
-from zabka.cli.kafka_command import API_TIMEOUT_MS, CommandFailed, parser, run, say
+from zabka.cli.kafka_command import API_TIMEOUT_MS, CommandFailed, parser, print_line, run
 from zabka.journal.events import TopicPartition
 from zabka.kafka.client.admin_client import PREFERRED, UNCLEAN, AdminClient
 
 
 def main(arguments: list[str]) -> int:
-    """Run the tool; the exit code."""
+    """Run the tool; return the exit code."""
     made = parser("elect", "Trigger preferred or unclean leader elections.")
     made.add_argument("--election-type", required=True, type=str.lower, choices=("preferred", "unclean"))
     made.add_argument("--topic")
@@ -34,12 +34,12 @@ def main(arguments: list[str]) -> int:
 
 
 def read_partitions(path: Path) -> list[TopicPartition]:
-    """The partitions in `{"partitions":[{"topic":…,"partition":…}]}`.  Raises CommandFailed."""
+    """Read the partitions in `{"partitions":[{"topic":…,"partition":…}]}`.  Raises CommandFailed."""
     try:
         rows = json.loads(path.read_text())["partitions"]
         found = [TopicPartition(json_text(row["topic"]), json_number(row["partition"])) for row in rows]
     except UnicodeDecodeError:
-        # Its own words hold all that was read.
+        # The text of this exception contains all that was read.
         raise CommandFailed(f"cannot read partitions from {path}: it is not a text file") from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as reason:
         raise CommandFailed(f"cannot read partitions from {path}: {reason!r}") from None
@@ -62,18 +62,18 @@ async def _elect(client: AdminClient, options: argparse.Namespace) -> None:
 
 
 def report(kind: str, results: dict[TopicPartition, tuple[ErrorCode, str | None]]) -> int:
-    """Tell what came of the elections; how many failed."""
+    """Print the results of the elections; return how many failed."""
     elected = [str(p) for p, (error, _) in sorted(results.items()) if error is ErrorCode.none]
     needless = [str(p) for p, (error, _) in sorted(results.items()) if error is ErrorCode.election_not_needed]
     if elected:
-        say(f"Successfully completed leader election ({kind}) for partitions {', '.join(elected)}")
+        print_line(f"Successfully completed leader election ({kind}) for partitions {', '.join(elected)}")
     if needless:
-        say(f"Valid replica already elected for partitions {', '.join(needless)}")
+        print_line(f"Valid replica already elected for partitions {', '.join(needless)}")
     failed = 0
     for partition, (error, message) in sorted(results.items()):
         if error not in (ErrorCode.none, ErrorCode.election_not_needed):
             failed += 1
             name = "".join(part.title() for part in error.name.split("_")) + "Exception"
             text = f"org.apache.kafka.common.errors.{name}{f': {message}' if message else ''}"
-            say(f"Error completing leader election ({kind}) for partition: {partition}: {text}")
+            print_line(f"Error completing leader election ({kind}) for partition: {partition}: {text}")
     return failed

@@ -22,20 +22,22 @@ LINE_EVERY_S = 10.0
 
 
 def explore(bounds: Bounds, out: Path | None) -> int:
-    """Search, and say what was visited; 0 when nothing was found, 1 with a shortest counter-example, 130 after
-    Ctrl-C."""
+    """Search, and print what was visited; return the exit code.
+
+    It is 0 if nothing was found, 1 with a shortest counter-example, 130 after Ctrl-C.
+    """
     from zabka.simulation.scenarios.scenario import write_scenario
     from zabka.simulation.search.explore import explore as search
     from zabka.simulation.search.transcript import transcript
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     on_terminal = sys.stderr.isatty()
-    begin_s = said_s = time.monotonic()
+    begin_s = printed_s = time.monotonic()
     with Progress(*columns, transient=True, disable=not on_terminal) as shown:
         task = shown.add_task("states")
 
         def progress(visited: int, depth: int, waiting: int) -> None:
-            nonlocal said_s
+            nonlocal printed_s
             now_s = time.monotonic()
             if now_s - begin_s < QUIET_S:
                 return
@@ -43,19 +45,19 @@ def explore(bounds: Bounds, out: Path | None) -> int:
             line = f"{visited:,} states visited, {depth} steps deep, {waiting:,} waiting, {speed:,.0f} a second"
             if on_terminal:
                 shown.update(task, description=line)
-            elif now_s - said_s >= LINE_EVERY_S:
-                said_s = now_s
+            elif now_s - printed_s >= LINE_EVERY_S:
+                printed_s = now_s
                 sys.stderr.write(line + "\n")
 
         found = search(bounds, progress)
     sys.stdout.write(scope_text(bounds) + "\n" + extent_text(found) + "\n")
     if not found.problems:
-        # 0 says that everything held that was to be visited.
+        # 0 means that every invariant held in all states to visit.
         return 0 if found.exhausted or found.states >= bounds.states_max else INTERRUPTED
-    told = "\n".join(transcript(bounds.peers, found.steps))
-    sys.stdout.write(told + "\n")
+    steps_text = "\n".join(transcript(bounds.peers, found.steps))
+    sys.stdout.write(steps_text + "\n")
     for problem in found.problems:
-        if problem not in told:
+        if problem not in steps_text:
             sys.stdout.write(f"     VIOLATED: {problem}\n")
     if out is not None:
         write_scenario(found.scenario(), out)
@@ -64,7 +66,7 @@ def explore(bounds: Bounds, out: Path | None) -> int:
 
 
 def scope_text(bounds: Bounds) -> str:
-    """The scope, exactly."""
+    """Return the exact scope as text."""
     left = bounds.allowance()
     begin = "power-on" if bounds.begin == "power-on" else "an established leader"
     parts = [
@@ -76,7 +78,7 @@ def scope_text(bounds: Bounds) -> str:
 
 
 def extent_text(found: Exploration) -> str:
-    """What was covered."""
+    """Return what was covered as text."""
     counts = (
         f"{found.states:,} states, {found.transitions:,} transitions, {found.depth} steps deep, "
         f"{found.settled:,} at rest, {found.cut:,} elections beyond the scope; "

@@ -1,4 +1,4 @@
-"""How a verb that looks after clusters says that it cannot, and ends."""
+"""The error exit of the verbs that manage clusters."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ import typer
 
 
 def fail(message: object, code: int = 1) -> NoReturn:
-    """Say why on standard error, and exit."""
+    """Print the reason on standard error, and exit."""
     print(f"zabka: {message}", file=sys.stderr)  # noqa: T201
     raise typer.Exit(code)

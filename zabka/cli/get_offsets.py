@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 
 from zabka.cli.java_numbers import java_int, java_long
-from zabka.cli.kafka_command import CommandFailed, parser, run, say
+from zabka.cli.kafka_command import CommandFailed, parser, print_line, run
 from zabka.journal.events import TopicPartition
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
@@ -20,7 +20,7 @@ Matches = Callable[[TopicPartition], bool]
 
 
 def main(arguments: list[str]) -> int:
-    """Run get-offsets; the exit code."""
+    """Run get-offsets; return the exit code."""
     made = parser("get-offsets", "Print the offsets of partitions.")
     made.add_argument("--topic", help="a regular expression; all topics by default")
     made.add_argument("--partitions", metavar="0,1", help="all by default")
@@ -60,11 +60,11 @@ async def _offsets(client: AdminClient, options: argparse.Namespace) -> None:
             print(f"Skip getting offsets for topic-partition {each} due to error: {reason}", file=sys.stderr)  # noqa: T201
             continue
         if offset >= 0:
-            say(f"{each.topic}:{each.partition}:{offset}")
+            print_line(f"{each.topic}:{each.partition}:{offset}")
 
 
 def parse_time(text: str) -> int:
-    """--time.  Raises CommandFailed."""
+    """Parse --time.  Raises CommandFailed."""
     if text in TIMES:
         return TIMES[text]
     try:
@@ -77,7 +77,7 @@ def parse_time(text: str) -> int:
 
 
 def topic_and_partitions(topic: str | None, partitions: str | None) -> Matches:
-    """--topic and --partitions.  Raises CommandFailed."""
+    """Parse --topic and --partitions.  Raises CommandFailed."""
     try:
         numbers = None if not partitions else {java_int(number) for number in partitions.split(",")}
     except argparse.ArgumentTypeError:
@@ -89,7 +89,7 @@ def topic_and_partitions(topic: str | None, partitions: str | None) -> Matches:
 
 
 def any_of(patterns: str) -> Matches:
-    """--topic-partitions: topic1:1,topic2:0-3,topic3,topic4:5-,topic5:-3.  Raises CommandFailed."""
+    """Parse --topic-partitions: topic1:1,topic2:0-3,topic3,topic4:5-,topic5:-3.  Raises CommandFailed."""
     rules = [_rule(text) for text in patterns.split(",")]
     return lambda each: any(rule(each) for rule in rules)
 

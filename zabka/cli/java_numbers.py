@@ -1,4 +1,4 @@
-"""Numbers as Kafka's tools take them: Java's short, int and long.  Requests have no room for others."""
+"""Numbers as Kafka's tools take them: Java's short, int and long, the only ones that requests can hold."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ def _bounded(text: str, bits: int) -> int:
 
 
 def java_int(text: str) -> int:
-    """An option's value as an int.  Raises argparse.ArgumentTypeError."""
+    """Parse an option's value as an int.  Raises argparse.ArgumentTypeError."""
     return _bounded(text, 32)
 
 
 def java_long(text: str) -> int:
-    """An option's value as a long.  Raises argparse.ArgumentTypeError."""
+    """Parse an option's value as a long.  Raises argparse.ArgumentTypeError."""
     return _bounded(text, 64)
 
 
 def json_number(value: object, bits: int = 32) -> int:
-    """A number that JSON has, of that many bits.  Raises ValueError for what is none (kafka.utils.json.DecodeJson)."""
+    """Return a JSON number of that many bits.  Raises ValueError for any other value (kafka.utils.json.DecodeJson)."""
     if type(value) is not int or not -(1 << bits - 1) <= value < 1 << bits - 1:
         raise ValueError(f"expected a whole number of {bits} bits, received {value!r}")
     return value
 
 
 def json_text(value: object) -> str:
-    """A text that JSON has, which UTF-8 can hold.  Raises ValueError for what is none."""
+    """Return a JSON text that UTF-8 can encode.  Raises ValueError for any other value."""
     if not isinstance(value, str):
         raise ValueError(f"expected a string, received {value!r}")
     value.encode()

@@ -1,4 +1,4 @@
-"""What the tools that stand in for Kafka's own have in common: where the brokers are, and how trouble is told."""
+"""Shared code of the tools that correspond to Kafka's own: the bootstrap brokers, and error messages."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ API_TIMEOUT_MS = 30_000
 
 
 class CommandFailed(Exception):
-    """What a tool tells on its way out with exit code 1."""
+    """The message of a tool that ends with exit code 1."""
 
 
 class TerseFailure(CommandFailed):
-    """What Kafka's tool says without the word Error."""
+    """A message that Kafka's tool prints without the word Error."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -35,7 +35,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(name: str, description: str) -> argparse.ArgumentParser:
-    """A parser of Kafka's options, with the ones that every tool has."""
+    """Return a parser of Kafka's options, with the options that every tool has."""
     made = _Parser(prog=f"zabka {name}", description=description, allow_abbrev=False)
     made.add_argument("--bootstrap-server", metavar="HOST:PORT[,…]", help="default: the brokers of --data")
     made.add_argument("--data", type=Path, default=Path(os.environ.get("ZABKA_DATA", ".zabka")), help="default: .zabka")
@@ -43,7 +43,7 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
 
 
 def bootstrap(options: argparse.Namespace) -> str:
-    """The brokers to ask.  Raises CommandFailed where none are named and there is no cluster."""
+    """Return the brokers to ask.  Raises CommandFailed if the options give none and there is no cluster."""
     if options.bootstrap_server is not None:
         return str(options.bootstrap_server)
     try:
@@ -56,7 +56,7 @@ def bootstrap(options: argparse.Namespace) -> str:
 
 
 def asyncio_runtime() -> AsyncioRuntime:
-    """The running loop as a runtime."""
+    """Return the running loop as a runtime."""
 
     def failed(task: str, failure: BaseException) -> None:
         print(f"{task}: {failure!r}", file=sys.stderr)  # noqa: T201
@@ -65,7 +65,7 @@ def asyncio_runtime() -> AsyncioRuntime:
 
 
 def _check_texts(options: argparse.Namespace) -> None:
-    """Raise CommandFailed where an option is no UTF-8, which requests are.  A path may be anything."""
+    """Raise CommandFailed if an option is not UTF-8, which requests require.  A path may be anything."""
     for value in vars(options).values():
         for text in value if isinstance(value, list) else [value]:
             try:
@@ -75,11 +75,11 @@ def _check_texts(options: argparse.Namespace) -> None:
 
 
 PrintFailure = Callable[[Exception], None]
-"""How a tool says what went wrong."""
+"""Prints the reason of a failure."""
 
 
 def print_error(reason: Exception) -> None:
-    """On standard error, in one line."""
+    """Print the reason on standard error, in one line."""
     print(f"Error while executing command : {reason}", file=sys.stderr)  # noqa: T201
 
 
@@ -89,7 +89,7 @@ def run(
     print_failure: PrintFailure = print_error,
     failed_code: int = 1,
 ) -> int:
-    """Do the work with a client; the exit code, `failed_code` where something was refused or cannot be reached."""
+    """Run `work` with a client; return the exit code, `failed_code` if it was refused or no broker was reached."""
 
     async def connected() -> None:
         _check_texts(options)
@@ -111,13 +111,13 @@ def run(
     return 0
 
 
-def say(text: str, end: str = "\n") -> None:
-    """A line of output, or with `end` what only begins one."""
+def print_line(text: str, end: str = "\n") -> None:
+    """Print a line of output; with another `end` the line stays open."""
     print(text, end=end, flush=True)  # noqa: T201
 
 
 def hash_order(names: Sequence[str]) -> list[str]:
-    """Names in the order in which Java tells of them: that of a java.util.HashMap with all of them."""
+    """Return names in the order of Java's output: that of a java.util.HashMap with all of them."""
     buckets = 16
     while len(names) > buckets * 3 // 4:
         buckets *= 2

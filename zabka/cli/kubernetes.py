@@ -42,7 +42,7 @@ def command(
         if out is None:
             sys.stdout.write(text)
         else:
-            # Settings may hold passwords.
+            # Settings may contain passwords.
             write_atomically(out, text.encode(), PRIVATE if settings or secret else 0o644)
     except (BadSetting, BadPlan, OSError) as reason:
         fail(reason)

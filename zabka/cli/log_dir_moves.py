@@ -1,4 +1,4 @@
-"""Replicas moved between a broker's log directories, for `zabka reassign`: begun, verified, given up (KIP-113)."""
+"""Moves of replicas between a broker's log directories, for `zabka reassign`: begin, verify, cancel (KIP-113)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from zabka.cli.kafka_command import CommandFailed, TerseFailure, say
+from zabka.cli.kafka_command import CommandFailed, TerseFailure, print_line
 from zabka.cli.reassign_plan import TopicPartitionReplica
 from zabka.ensemble.ports import Runtime
 from zabka.journal.events import TopicPartition
@@ -18,11 +18,11 @@ from zabka.kafka.ports import Endpoint
 
 Directories = Mapping[TopicPartitionReplica, str]
 ATTEMPT_EVERY_MS = 100
-"""A replica that is on its way to its broker is asked about again and again."""
+"""The interval of retries for a replica that is not at its broker yet."""
 
 
 class Place(NamedTuple):
-    """The log directory a replica lies in, and the one it is being moved to; None for none."""
+    """The current log directory of a replica, and the one it is being moved to; None for none."""
 
     current: str | None = None
     future: str | None = None
@@ -43,7 +43,7 @@ def _by_broker(targets: Directories) -> dict[int, dict[TopicPartition, str]]:
 
 
 async def find_places(client: AdminClient, targets: Directories) -> dict[TopicPartitionReplica, Place]:
-    """Where these replicas lie.  Raises KafkaRequestFailed, KafkaUnavailable."""
+    """Return where these replicas are.  Raises KafkaRequestFailed, KafkaUnavailable."""
     found: dict[TopicPartitionReplica, Place] = {}
     for broker_id, partitions in _by_broker(targets).items():
         places = dict.fromkeys(partitions, Place())
@@ -56,12 +56,12 @@ async def find_places(client: AdminClient, targets: Directories) -> dict[TopicPa
 
 
 def is_under_way(place: Place) -> bool:
-    """May the replica's move still end otherwise?  As Kafka's tool has it, also where nobody finds the replica."""
+    """Return whether the replica's move may be unfinished; as in Kafka's tool, also if the replica is not found."""
     return place.current is None or place.future is not None
 
 
 def status(replica: TopicPartitionReplica, target: str, place: Place) -> str:
-    """How far a replica's move to a directory is."""
+    """Return the progress of a replica's move to a directory."""
     partition, broker = replica.topic_partition, replica.broker_id
     if place.current is None:
         return (
@@ -78,16 +78,16 @@ def status(replica: TopicPartitionReplica, target: str, place: Place) -> str:
 
 
 async def begin_moves(client: AdminClient, runtime: Runtime, targets: Directories, timeout_ms: int) -> None:
-    """Have replicas moved to these directories; those that are not at their broker yet are waited for.
+    """Start moving replicas to these directories; wait for replicas that are not at their broker yet.
 
-    Raises TerseFailure where they are not there in time, CommandFailed where a broker refuses.
+    Raises TerseFailure if they do not arrive in time, CommandFailed if a broker refuses.
     """
     deadline_ms = runtime.now().mono_ms + timeout_ms
     pending = dict(targets)
     while True:
         begun = await _begin(client, pending)
         for replica in begun:
-            say(
+            print_line(
                 f"Successfully started moving log directory to {pending.pop(replica)} for replica "
                 f"{replica.topic_partition} with broker {replica.broker_id} "
             )
@@ -101,7 +101,7 @@ async def begin_moves(client: AdminClient, runtime: Runtime, targets: Directorie
 
 
 async def _begin(client: AdminClient, targets: Directories) -> list[TopicPartitionReplica]:
-    """The replicas that their brokers have, in order."""
+    """Start the moves; return the replicas that their brokers have, in order."""
     begun = []
     for broker_id, partitions in _by_broker(targets).items():
         errors = await alter_replica_log_dirs(client, await _broker(client, broker_id), partitions)

@@ -9,13 +9,13 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from zabka.cli.kafka_command import CommandFailed, parser, run, say
+from zabka.cli.kafka_command import CommandFailed, parser, print_line, run
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.log_admin import LogDirInfo, describe_log_dirs
 
 
 def main(arguments: list[str]) -> int:
-    """Run log-dirs; the exit code."""
+    """Run log-dirs; return the exit code."""
     made = parser("log-dirs", "Print the log directories of brokers, with every replica in them, as JSON.")
     made.add_argument("--describe", action="store_true", required=True)
     made.add_argument("--topic-list", default="", metavar="TOPIC,…")
@@ -42,11 +42,11 @@ async def _log_dirs(client: AdminClient, options: argparse.Namespace) -> None:
             f"Current existent brokers: {','.join(map(str, sorted(live)))}"
         )
     brokers = sorted(set(asked) or live)
-    say("Querying brokers for log directories information")
+    print_line("Querying brokers for log directories information")
     found = {broker: await describe_log_dirs(client, live[broker]) for broker in brokers}
-    say(f"Received log directory information from brokers {','.join(map(str, brokers))}")
+    print_line(f"Received log directory information from brokers {','.join(map(str, brokers))}")
     rows = [{"broker": broker, "logDirs": [_directory(each, topics) for each in found[broker]]} for broker in brokers]
-    say(json.dumps({"brokers": rows, "version": 1}, separators=(",", ":")))
+    print_line(json.dumps({"brokers": rows, "version": 1}, separators=(",", ":")))
 
 
 def _directory(directory: LogDirInfo, topics: list[str]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The `zabka` command: finds the verb's own module (`zabka.cli.verbs`) and runs it.
 
-A module is imported when its verb is called, and what carries the verb out within its functions, so that help and
-refusals come at once.
+A module is imported when its verb is called, and its implementation within its functions, so that help and usage errors
+appear at once.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import os
 import sys
 from pathlib import Path
 
-from zabka.cli.broken_pipe import NobodyReads
+from zabka.cli.broken_pipe import PipeClosed
 from zabka.cli.verbs import VERBS, WITHOUT_TYPER, main_of
 from zabka.ensemble.runtime.extras import is_installed, sentence
 
 USAGE = 2
 MISSING = 78
-"""The exit code where the command line is not installed (EX_CONFIG of sysexits.h): 1 and 2 mean other things."""
+"""The exit code if the command line is not installed (EX_CONFIG of sysexits.h): 1 and 2 have other meanings."""
 INTERRUPTED = 130
-"""As the shell has it: 128 and SIGINT's number."""
+"""The shell's convention: 128 plus SIGINT's number."""
 
 
 def _run(arguments: list[str]) -> int:
@@ -35,27 +35,30 @@ def _run(arguments: list[str]) -> int:
 
 
 def _open_closed_streams() -> None:
-    """What was closed by whoever began this (`>&-`) leads nowhere, and nowhere comes from it; Python has None there."""
+    """Open the null device for each standard stream that was closed at the start (`>&-`); Python has None there."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115
 
 
 def main() -> None:
-    """The console script.  What cannot be written is told in a line, with exit code 2: 1 is some verbs' verdict."""
+    """Run the console script.
+
+    Failed output is reported in a line, with exit code 2: 1 is the verdict of some verbs.
+    """
     _open_closed_streams()
     try:
         try:
             code = _run(sys.argv[1:])
         finally:
-            # Later nobody could be told that what is buffered cannot be written.
+            # Later it would be too late to report that buffered output cannot be written.
             sys.stdout.flush()
     except KeyboardInterrupt:
         code = INTERRUPTED
-    except (OSError, NobodyReads) as failed:
-        if not isinstance(failed, BrokenPipeError | NobodyReads):
+    except (OSError, PipeClosed) as failed:
+        if not isinstance(failed, BrokenPipeError | PipeClosed):
             print(f"zabka: {failed}", file=sys.stderr)  # noqa: T201
-        # What is buffered would be tried once more when Python ends.
+        # Otherwise Python would try to write the buffered output again when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = USAGE
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""What `zabka scenarios` does: lists the outage library, and plays its scripts."""
+"""The implementation of `zabka scenarios`: list the outage library, and play its scripts."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def _refuse(reason: str) -> int:
     return USAGE
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """How scenarios are to be played: another seed than their own, settings over theirs; and what is to be told."""
+class PlayOptions(msgspec.Struct, frozen=True):
+    """How to play scenarios (a seed and settings that replace their own), and what to print."""
 
     seed: int | None = None
     settings: tuple[str, ...] = ()
@@ -39,24 +39,26 @@ class Wanted(msgspec.Struct, frozen=True):
     journals: Path | None = None
 
 
-AS_THEY_ARE = Wanted()
+AS_THEY_ARE = PlayOptions()
 
 
 class Player(Protocol):
-    """Plays scenarios somewhere else than in the simulated world."""
+    """Plays scenarios outside the simulated world."""
 
     def unplayable(self, scenario: AnyScenario) -> str | None:
-        """Why it cannot be played there; None where it can."""
+        """Return why the scenario cannot be played there, or None if it can."""
         ...
 
     def play(self, scenario: AnyScenario) -> Verdict:
-        """Play it to its verdict."""
+        """Play the scenario to its verdict."""
         ...
 
 
 def list_all(as_json: bool, elsewhere: Player, running: Callable[[AnyScenario], str | None]) -> int:
-    """Every scenario, one a line, and whether it can be played elsewhere, too; `running` says why not on a cluster that
-    runs already."""
+    """List every scenario, one per line, and whether it can also be played elsewhere.
+
+    `running` returns why a scenario cannot be played on a running cluster.
+    """
     if as_json:
         found = [description(each, elsewhere.unplayable(each), running(each)) for each in LIBRARY.values()]
         sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
@@ -71,7 +73,7 @@ def list_all(as_json: bool, elsewhere: Player, running: Callable[[AnyScenario], 
 
 
 def _found(name: str) -> AnyScenario:
-    """A scenario of the library, or of a file.  Raises ValueError with the reason."""
+    """Return a scenario of the library, or of a file.  Raises ValueError with the reason."""
     if name in LIBRARY:
         return LIBRARY[name]
     if name.endswith(".json"):
@@ -94,8 +96,7 @@ class _Simulated:
 
 
 class _Tapped(_Simulated):
-    """Plays in simulated worlds, and keeps what was said in that which `--out` tells of: the outage, if there is
-    one."""
+    """Plays in simulated worlds, and keeps the messages of the run that `--out` writes: the outage, if there is one."""
 
     def __init__(self) -> None:
         self.taps: list[MessageTap] = []
@@ -111,7 +112,7 @@ class _Tapped(_Simulated):
 
 
 class _WithEverything(_Simulated):
-    """Plays in simulated worlds, and keeps what was said in each, with the bug and without."""
+    """Plays in simulated worlds, and keeps the messages of each, with the bug and without."""
 
     def __init__(self) -> None:
         self.taps: dict[str, tuple[MessageTap, MessageTap]] = {}
@@ -123,7 +124,7 @@ class _WithEverything(_Simulated):
         return play(scenario, *taps)
 
     def write(self, verdicts: list[Verdict], directory: Path) -> None:
-        """Each play's journal in a file of its own, and what was said in another."""
+        """Write each play's journal to a file, and its messages to another."""
         for verdict in verdicts:
             taps = self.taps.get(verdict.name, (None, None))
             for name, played, tap in (
@@ -135,22 +136,24 @@ class _WithEverything(_Simulated):
                     _write_lines(directory / f"{name}.messages.jsonl", [tap.lines()])
 
 
-def run(names: list[str], player: Player | None, wanted: Wanted = AS_THEY_ARE) -> int:
-    """Play scenarios, in the simulated world unless another player is given; 0 when each verdict is the expected one, 1
-    otherwise, 2 for what makes no sense."""
-    tapped = _Tapped() if wanted.messages is not None else None
-    everything = _WithEverything() if wanted.journals is not None else None
+def run(names: list[str], player: Player | None, options: PlayOptions = AS_THEY_ARE) -> int:
+    """Play scenarios, in the simulated world unless another player is given; return the exit code.
+
+    It is 0 if each verdict is the expected one, 1 otherwise, 2 for invalid arguments.
+    """
+    tapped = _Tapped() if options.messages is not None else None
+    everything = _WithEverything() if options.journals is not None else None
     there = player or tapped or everything or _Simulated()
     if player is not None and tapped is not None:
         return _refuse("--messages records a simulated world; real processes record their own messages")
     if everything is not None and (player is not None or tapped is not None):
         return _refuse("--journals writes everything of a simulated world: use it without --messages and --live")
-    if player is not None and wanted.seed is not None:
+    if player is not None and options.seed is not None:
         return _refuse("--seed sets the delays of a simulated world and has no effect on real processes")
     try:
         found = [_found(name) for name in names] or [s for s in LIBRARY.values() if not there.unplayable(s)]
-        scenarios = [_as_wanted(scenario, wanted) for scenario in found]
-        _check_outputs(wanted)
+        scenarios = [_configured(scenario, options) for scenario in found]
+        _check_outputs(options)
     except (ValueError, BadSetting, OSError) as reason:
         return _refuse(str(reason))
     for scenario in scenarios:
@@ -161,23 +164,23 @@ def run(names: list[str], player: Player | None, wanted: Wanted = AS_THEY_ARE) -
     for scenario in scenarios:
         verdict = there.play(scenario)
         verdicts.append(verdict)
-        again = replay_command(scenario.name, wanted.seed, wanted.settings)
-        if wanted.as_json:
+        again = replay_command(scenario.name, options.seed, options.settings)
+        if options.as_json:
             reports.append(report(scenario, verdict, again))
         else:
-            _print_results(scenario, verdict, again, with_story=wanted.with_story)
+            _print_results(scenario, verdict, again, with_story=options.with_story)
     try:
-        if wanted.out is not None:
-            # Where there is an outage to see, it is that.
-            _write_lines(wanted.out, ((verdict.shown or verdict).lines() for verdict in verdicts))
-        if wanted.messages is not None and tapped is not None:
-            _write_lines(wanted.messages, (tap.lines() for tap in tapped.taps))
-        if wanted.journals is not None and everything is not None:
-            everything.write(verdicts, wanted.journals)
+        if options.out is not None:
+            # If there is an outage to see, its run is written.
+            _write_lines(options.out, ((verdict.shown or verdict).lines() for verdict in verdicts))
+        if options.messages is not None and tapped is not None:
+            _write_lines(options.messages, (tap.lines() for tap in tapped.taps))
+        if options.journals is not None and everything is not None:
+            everything.write(verdicts, options.journals)
     except OSError as reason:
         return _refuse(str(reason))
     broken = sum(not verdict.held for verdict in verdicts)
-    if wanted.as_json:
+    if options.as_json:
         whole = {"scenarios": len(verdicts), "violated": broken, "runs": reports}
         sys.stdout.write(msgspec.json.encode(whole).decode() + "\n")
     else:
@@ -185,15 +188,15 @@ def run(names: list[str], player: Player | None, wanted: Wanted = AS_THEY_ARE) -
     return 1 if broken else 0
 
 
-def _check_outputs(wanted: Wanted) -> None:
-    """Raise OSError, or OneForTwo, where what is played could not be written."""
-    check_two_outputs(wanted.out, wanted.messages)
-    if wanted.journals is not None:
-        wanted.journals.mkdir(parents=True, exist_ok=True)
+def _check_outputs(options: PlayOptions) -> None:
+    """Raise OSError, or OneForTwo, if the output could not be written."""
+    check_two_outputs(options.out, options.messages)
+    if options.journals is not None:
+        options.journals.mkdir(parents=True, exist_ok=True)
 
 
-def _as_wanted(scenario: AnyScenario, wanted: Wanted) -> AnyScenario:
-    return configured(scenario if wanted.seed is None else seeded(scenario, wanted.seed), wanted.settings)
+def _configured(scenario: AnyScenario, options: PlayOptions) -> AnyScenario:
+    return configured(scenario if options.seed is None else seeded(scenario, options.seed), options.settings)
 
 
 def _print_results(scenario: AnyScenario, verdict: Verdict, again: str, *, with_story: bool) -> None:
@@ -202,14 +205,14 @@ def _print_results(scenario: AnyScenario, verdict: Verdict, again: str, *, with_
         sys.stdout.write(f"  {problem}  replay: {again}\n")
     if with_story:
         sys.stdout.writelines(f"{line}\n" for line in story(verdict))
-    _tell_outage(scenario, verdict)
+    _print_outage(scenario, verdict)
     if with_story and verdict.shown is not None:
         sys.stdout.writelines(f"{line}\n" for line in story(verdict.shown))
     sys.stdout.flush()
 
 
-def _tell_outage(scenario: AnyScenario, verdict: Verdict) -> None:
-    """What the same script comes to with the bug in."""
+def _print_outage(scenario: AnyScenario, verdict: Verdict) -> None:
+    """Print the result of the same script with the bug."""
     if verdict.shown is not None and isinstance(scenario, WorldScenario):
         switched = " ".join(f"{key}={value}" for key, value in scenario.bug.items()) or "operator action"
         sys.stdout.write(f"  with {switched}:\n")

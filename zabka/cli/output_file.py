@@ -1,4 +1,4 @@
-"""Whether a file can be written where somebody wants it, before hours of work are to go there."""
+"""Checks that an output file can be written, before hours of work depend on it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 
 class OneForTwo(ValueError):
-    """Two outputs were to go to one file, of which one would be left."""
+    """Two outputs name one file, and the second would overwrite the first."""
 
 
 def check_two_outputs(journal: Path | None, messages: Path | None) -> None:
-    """Make the directories that both are to lie in.  Raises OSError where one cannot be written, and OneForTwo."""
+    """Create the directories of both files.  Raises OSError if one cannot be written, and OneForTwo."""
     check_output(journal)
     check_output(messages)
     if journal is not None and messages is not None and journal.resolve() == messages.resolve():
@@ -20,7 +20,7 @@ def check_two_outputs(journal: Path | None, messages: Path | None) -> None:
 
 
 def check_output(path: Path | None) -> None:
-    """Make the directory that a file is to lie in.  Raises OSError where no file can be written there."""
+    """Create the directory of a file.  Raises OSError if no file can be written there."""
     if path is None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

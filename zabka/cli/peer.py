@@ -9,7 +9,7 @@ from zabka.compose.programs import run_peer
 
 
 def main(arguments: list[str]) -> int:
-    """Run it until its end; the exit code."""
+    """Run the peer until its end; return the exit code."""
     made = ArgumentParser(
         prog="zabka peer", description="Run one ensemble server in the foreground.", allow_abbrev=False
     )

@@ -1,4 +1,4 @@
-"""A console whose output may go to a pipe or a file, and tables whose names are never cut off."""
+"""A console for output to a pipe or a file, and tables that show names in full."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from rich.box import Box
 from rich.console import Console
 from rich.table import Table
 
-from zabka.cli.broken_pipe import NobodyReads
+from zabka.cli.broken_pipe import PipeClosed
 
 UNBOUNDED = 10_000
-"""The width of a pipe or a file: nothing is wrapped for a terminal that is not there, and each row is one line."""
+"""The width of a pipe or a file: lines are not wrapped without a terminal, and each row is one line."""
 
 
 class PipedConsole(Console):
-    """Printing raises NobodyReads where a pipe is closed at its other end; Rich's own ends the process with 1."""
+    """Raises PipeClosed when a closed pipe is written to; Rich itself would end the process with 1."""
 
     def on_broken_pipe(self) -> None:
-        """Rich asks what to do."""
-        raise NobodyReads
+        """Handle a closed pipe; Rich calls this."""
+        raise PipeClosed
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], box: Box | None = None) -> None:
-    """Print rows, the name in the first column in full however narrow the terminal is; the others are wrapped."""
+    """Print rows; the first column's names are never wrapped, even on a narrow terminal, but the others are."""
     listed = list(rows)
     table = Table(box=box)
     table.add_column(columns[0], no_wrap=True, min_width=max(len(row[0]) for row in (columns, *listed)))

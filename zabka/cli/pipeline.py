@@ -54,11 +54,11 @@ Master = Annotated[str, typer.Option(help="Any Spark master, such as local[2] or
 
 
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/")
-"""As `Path` leaves it: with one of its slashes."""
+"""Also matches a URI after `Path` has removed one of its slashes."""
 
 
 def _place(text: str) -> Place:
-    """Where journals are read from.  Ends the command where that is nowhere."""
+    """Return where journals are read from.  Ends the command if the text is not valid."""
     from zabka.pipeline.places import place_of
 
     if text.startswith("sc:"):
@@ -70,7 +70,7 @@ def _place(text: str) -> Place:
 
 
 def _local(option: str, path: Path) -> Path:
-    """The path from the root, so that it means the same to every task.  Ends the command where it is a URI."""
+    """Return the absolute path, so that it means the same to every task.  Ends the command for a URI."""
     if (uri := _URI.match(str(path))) is not None:
         raise _refused(
             f"{option} is a URI ({uri['scheme']}://…): tables change by the renaming of links, which need a directory. "
@@ -85,7 +85,7 @@ def _refused(reason: str) -> typer.Exit:
 
 
 def _target(out: Path | None, data: Place, name: str) -> Path:
-    """Where tables go: as told, below the directory of journals, or beside a single journal."""
+    """Return the directory of tables: as given, below the directory of journals, or next to a single journal."""
     if out is not None:
         return _local("--out", out)
     if not isinstance(data, Path):
@@ -94,7 +94,7 @@ def _target(out: Path | None, data: Place, name: str) -> Path:
 
 
 def _session(master: str, ui_port: int, directory: Path) -> SparkSession:
-    """A session of that master.  Ends the command, with the reason, where there can be none."""
+    """Return a session of that master.  Ends the command, with the reason, if there is none."""
     from zabka.pipeline.packed import NotPacked
     from zabka.pipeline.session import NoSpark, open_session
 
@@ -108,7 +108,7 @@ def _session(master: str, ui_port: int, directory: Path) -> SparkSession:
 
 @contextmanager
 def _answered() -> Iterator[None]:
-    """What a job cannot do is said in a sentence, and ends the command."""
+    """Print the reason of a job's failure in a sentence, and end the command."""
     from zabka.pipeline import stream as job
     from zabka.pipeline import versions
     from zabka.pipeline.session import FAILURES, first_line, was_interrupted
@@ -157,7 +157,7 @@ def tables(data: Journals = ".zabka", out: Out = None, master: Master = "local[2
     print_table(("table", "rows"), ((name, f"{count:,}") for name, count in written.rows.items()), HEAVY_HEAD)
     if aside := written.rows["bad_lines"]:
         _err.print(f"{aside:,} lines were skipped; {target / 'bad_lines'} lists them with the reason")
-    _say_broken(written.broken)
+    _print_broken(written.broken)
     _err.print(f"{time.monotonic() - begin:.1f} s")
     if written.broken:
         raise typer.Exit(1)
@@ -198,13 +198,13 @@ def stream(
         try:
             with _asked_to_end() as asked:
                 _err.print(f"streaming {place} into {lake}" + ("; press Ctrl-C to stop" if follow else ""))
-                query = job.start(spark, place, lake, follow=follow, done=_say)
+                query = job.start(spark, place, lake, follow=follow, done=_print_status)
                 while not query.awaitTermination(1) and not asked.is_set():
                     job.note_progress(query, lake)
                     if while_up and isinstance(place, Path) and not _is_up(place):
-                        # Its last words came since the last look; others may go on writing.
+                        # Its last lines came since the last check; other files may still grow.
                         job.stop_query(query)
-                        query, while_up = job.start(spark, place, lake, follow=False, done=_say), False
+                        query, while_up = job.start(spark, place, lake, follow=False, done=_print_status), False
             if asked.is_set():
                 _err.print("stopping after the current batch")
             job.stop_query(query)
@@ -215,7 +215,7 @@ def stream(
 
 @contextmanager
 def _asked_to_end() -> Iterator[Event]:
-    """Set by Ctrl-C and SIGTERM, which in the midst of a call to Java would break off that call."""
+    """Return an event that Ctrl-C and SIGTERM set; otherwise they would interrupt a call to Java."""
     asked = Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for number, handler in before.items():
@@ -228,16 +228,16 @@ def _asked_to_end() -> Iterator[Event]:
             signal.signal(number, handler)
 
 
-def _say(status: Status) -> None:
+def _print_status(status: Status) -> None:
     lag_s = (status.written_us - status.latest_us) / 1e6
     _err.print(
         f"batch {status.batch}: {status.lines:,} lines, {status.set_aside:,} skipped as unreadable; tables written in "
         f"{status.made_ms / 1000:.1f} s, {lag_s:.1f} s after the latest entry"
     )
-    _say_broken(status.broken)
+    _print_broken(status.broken)
 
 
-def _say_broken(broken: dict[str, dict[str, int]]) -> None:
+def _print_broken(broken: dict[str, dict[str, int]]) -> None:
     for name, rules in broken.items():
         for rule, count in rules.items():
             _err.print(f"{name}: rule violated in {count:,} rows: {rule}")
@@ -273,7 +273,7 @@ def publish(
     from zabka.pipeline.runs import journal_files
     from zabka.pipeline.topic.alone import NotAlone
     from zabka.pipeline.topic.connection import LostRecords, TopicPlace
-    from zabka.pipeline.topic.publish import MadeAnew
+    from zabka.pipeline.topic.publish import Recreated
     from zabka.pipeline.topic.publish import publish as published
 
     place, root = _place(topic), _local("--data", data)
@@ -284,13 +284,13 @@ def publish(
     if none and not follow:
         raise _refused(f"No journals in {root}: name another --data.")
     try:
-        with _err.status("reading the end of the topic") as said:
+        with _err.status("reading the end of the topic") as line:
             done = asyncio.run(
-                published(root, place, follow=follow, tell=lambda lines: said.update(f"{lines:,} lines published"))
+                published(root, place, follow=follow, progress=lambda lines: line.update(f"{lines:,} lines published"))
             )
     except KeyboardInterrupt:
         _err.print("stopped. The same command continues where the topic ends")
-    except (KafkaUnavailable, KafkaRequestFailed, LostRecords, MadeAnew, NotAlone, OSError) as reason:
+    except (KafkaUnavailable, KafkaRequestFailed, LostRecords, Recreated, NotAlone, OSError) as reason:
         raise _refused(str(reason)) from None
     else:
         cut = f"; of {done.cut:,} only the beginning, because brokers reject longer lines" if done.cut else ""
@@ -306,13 +306,13 @@ def status(data: Data = Path(".zabka"), out: Out = None) -> None:
         lake = _target(out, _local("--data", data), "analytics")
         number = versions.current(lake)
         if number:
-            _say_tables(lake, number)
+            _print_tables(lake, number)
             return
     _err.print(f"There are no tables in {lake}: create them with `zabka pipeline tables` or `zabka pipeline stream`.")
     raise typer.Exit(2)
 
 
-def _say_tables(lake: Path, number: int) -> None:
+def _print_tables(lake: Path, number: int) -> None:
     import pyarrow.parquet as pq
 
     from zabka.pipeline import stream as job
@@ -326,7 +326,7 @@ def _say_tables(lake: Path, number: int) -> None:
     print_table(("table", "rows"), ((name, f"{rows:,}") for name, rows in zip(found, counts, strict=True)), HEAVY_HEAD)
     stands = job.read_status(lake)
     if stands is not None:
-        _say(stands)
+        _print_status(stands)
     if (made / job.GAPS).is_dir():
         for gap in pq.read_table(made / job.GAPS).to_pylist():
             _err.print("missing: lines {first:,} to {last:,} of {node}, run {run}".format(**gap))
@@ -377,7 +377,7 @@ def audit(
 
     place = _place(data)
     with _answered():
-        # What a lake's audit finds lands in that lake.
+        # The audit of a lake is written to that lake.
         target = _target(out, place, "." if isinstance(place, Path) and (place / COMMITS).is_dir() else "analytics")
     if (connect := no_connect(master)) is not None:
         raise _refused(connect)
@@ -385,7 +385,7 @@ def audit(
 
 
 def main(arguments: list[str]) -> int:
-    """Run one of the jobs; the exit code."""
+    """Run one of the jobs; return the exit code."""
     try:
         if "--help" not in arguments:
             require("spark", "the Spark jobs are")

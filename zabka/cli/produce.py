@@ -24,7 +24,7 @@ READ_BYTES = 64 * 1024
 
 
 def main(arguments: list[str]) -> int:
-    """Run the producer on standard input; the exit code."""
+    """Run the producer on standard input; return the exit code."""
     made = parser("produce", "Produce the lines of standard input.")
     made.add_argument("--topic", required=True)
     made.add_argument("--property", action="append", default=[], metavar="parse.key=true|key.separator=:")
@@ -58,7 +58,7 @@ async def _produce(client: AdminClient, options: argparse.Namespace) -> None:
 
 
 async def _batches(source: BinaryIO) -> AsyncIterator[list[bytes]]:
-    """The lines as they come, without their ends: what is there is not kept waiting for more."""
+    """Yield the lines as they arrive, without their ends: complete lines do not wait for more input."""
     rest = b""
     while data := await _read(source):
         *lines, rest = (rest + data).split(b"\n")
@@ -69,10 +69,10 @@ async def _batches(source: BinaryIO) -> AsyncIterator[list[bytes]]:
 
 
 async def _read(source: BinaryIO) -> bytes:
-    """What there is to read next, and at the end nothing.  Raises OSError.
+    """Return the next input, or an empty text at its end.  Raises OSError.
 
-    It is read in a thread that nobody waits for.  Those of asyncio are waited for, so that Ctrl-C would end nothing
-    before another line came; and `source` is unbuffered, since a buffer that is being read cannot be closed at the end.
+    A daemon thread reads it.  At exit asyncio waits for its own threads, so that Ctrl-C would have no effect before
+    another line came.  `source` is unbuffered, because a buffer that is being read cannot be closed at the end.
     """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[bytes] = loop.create_future()
@@ -99,7 +99,7 @@ async def _read(source: BinaryIO) -> bytes:
 
 
 def _records(lines: Sequence[bytes], separator: bytes | None, before: int) -> tuple[list[Record], CommandFailed | None]:
-    """Lines as records, up to one that is none, and why that is; there were so many lines before them."""
+    """Parse lines as records, up to the first invalid line, and return the error; `before` counts the earlier lines."""
     records = []
     for number, line in enumerate(lines, start=before + 1):
         try:
@@ -110,11 +110,11 @@ def _records(lines: Sequence[bytes], separator: bytes | None, before: int) -> tu
 
 
 def parse_line(line: bytes, separator: bytes | None, number: int) -> Record:
-    """A line as a record, with a key before `separator`.  Raises CommandFailed where there is none."""
+    """Parse a line as a record, with a key before `separator`.  Raises CommandFailed without a separator."""
     now_ms = time.time_ns() // 1_000_000
     if separator is None:
         return Record(None, line, now_ms)
-    # An empty separator is found at once, as by Java (LineMessageReader): every key is empty.
+    # An empty separator is found at once, as in Java (LineMessageReader): every key is empty.
     place = line.find(separator)
     if place < 0:
         raise CommandFailed(f"No key separator found on line number {number}: '{line.decode(errors='replace')}'")

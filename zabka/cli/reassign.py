@@ -17,8 +17,8 @@ from zabka.cli.kafka_command import (
     asyncio_runtime,
     hash_order,
     parser,
+    print_line,
     run,
-    say,
 )
 from zabka.cli.log_dir_moves import begin_moves, find_places, is_under_way, status
 from zabka.cli.reassign_plan import (
@@ -55,7 +55,7 @@ RACKS_INCOMPLETE = (
     "without rack information."
 )
 UNKNOWN = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException"
-"""Kafka's tool tells this one failure by the name of its class."""
+"""The one error that Kafka's tool prints with the name of its class."""
 
 PLAN, TOPICS, BROKERS = "reassignment-json-file", "topics-to-move-json-file", "broker-list"
 THROTTLE, LOG_DIR_THROTTLE, TIMEOUT = "throttle", "replica-alter-log-dirs-throttle", "timeout"
@@ -67,13 +67,13 @@ ACTIONS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     "cancel": ((PLAN,), (PRESERVE, TIMEOUT)),
     "list": ((), ()),
 }
-"""What each action needs, and what else it takes."""
+"""The required and the optional options of each action."""
 NO_RATE = -1
 MOVES_TIMEOUT_MS = 10_000
 
 
 def main(arguments: list[str]) -> int:
-    """Run the tool; the exit code."""
+    """Run the tool; return the exit code."""
     made = parser("reassign", "Move partitions between brokers, and between their log directories.")
     what = made.add_mutually_exclusive_group(required=True)
     for name in ACTIONS:
@@ -96,7 +96,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _check(made: argparse.ArgumentParser, action: str, options: argparse.Namespace) -> None:
-    """Leave where an action's options are not its own, or not complete."""
+    """Exit with an error if an option does not belong to the action, or a required one is missing."""
     needed, taken = ACTIONS[action]
     given = vars(options)
     missing = [name for name in needed if given[name.replace("-", "_")] is None]
@@ -109,10 +109,10 @@ def _check(made: argparse.ArgumentParser, action: str, options: argparse.Namespa
 
 
 def _print_failure(reason: Exception) -> None:
-    say(str(reason) if isinstance(reason, TerseFailure) else f"Error: {reason}")
+    print_line(str(reason) if isinstance(reason, TerseFailure) else f"Error: {reason}")
 
 
-# ---- what there is --------------------------------------------------------------------------------------------
+# ---- current state ---------------------------------------------------------------------------------------------------
 
 
 async def _current(client: AdminClient, topics: Iterable[str]) -> tuple[ClusterInfo, Assignment]:
@@ -131,13 +131,13 @@ async def _current(client: AdminClient, topics: Iterable[str]) -> tuple[ClusterI
 async def _list(client: AdminClient, _: argparse.Namespace) -> None:
     ongoing = await list_reassignments(client)
     if not ongoing:
-        say("No partition reassignments found.")
+        print_line("No partition reassignments found.")
         return
-    say("Current partition reassignments:")
+    print_line("Current partition reassignments:")
     for partition, found in ongoing.items():
         adding = f" adding: {_joined(found.adding)}." if found.adding else ""
         removing = f" removing: {_joined(found.removing)}." if found.removing else ""
-        say(f"{partition}: replicas: {_joined(found.replicas)}.{adding}{removing}")
+        print_line(f"{partition}: replicas: {_joined(found.replicas)}.{adding}{removing}")
 
 
 def _joined(brokers: Iterable[int]) -> str:
@@ -166,8 +166,8 @@ async def _generate(client: AdminClient, options: argparse.Namespace) -> None:
         except RacksIncomplete:
             raise CommandFailed(RACKS_INCOMPLETE) from None
         proposed |= {TopicPartition(topic, number): list(spread[number]) for number in numbers}
-    say(f"Current partition replica assignment\n{as_json(current)}\n")
-    say(f"Proposed partition reassignment configuration\n{as_json(proposed)}")
+    print_line(f"Current partition replica assignment\n{as_json(current)}\n")
+    print_line(f"Proposed partition reassignment configuration\n{as_json(proposed)}")
 
 
 def _broker_ids(text: str) -> list[int]:
@@ -190,15 +190,15 @@ async def _execute(client: AdminClient, options: argparse.Namespace) -> None:
     if ongoing and not options.additional:
         raise TerseFailure(EXISTING)
     current = await _replaced(client, proposed)
-    say(f"Current partition replica assignment\n\n{as_json(current)}\n")
-    say("Save this to use as the --reassignment-json-file option during rollback")
+    print_line(f"Current partition replica assignment\n\n{as_json(current)}\n")
+    print_line("Save this to use as the --reassignment-json-file option during rollback")
     await _throttle(client, options, moves(ongoing, proposed, current), plan.directories)
     errors = await alter_reassignments(client, proposed, timeout_ms=API_TIMEOUT_MS)
     if errors:
         lines = [f"{partition}: {errors[partition]}" for partition in sorted(errors)]
         raise TerseFailure("\n".join(["Error reassigning partition(s):", *lines]))
     plural = "" if len(proposed) == 1 else "s"
-    say(f"Successfully started partition reassignment{plural} for {','.join(map(str, sorted(proposed)))}")
+    print_line(f"Successfully started partition reassignment{plural} for {','.join(map(str, sorted(proposed)))}")
     if plan.directories:
         await begin_moves(client, asyncio_runtime(), plan.directories, _timeout_ms(options))
 
@@ -208,7 +208,7 @@ def _timeout_ms(options: argparse.Namespace) -> int:
 
 
 async def _replaced(client: AdminClient, proposed: Assignment) -> Assignment:
-    """What a plan takes the place of.  Raises CommandFailed where it names brokers or partitions that are not there."""
+    """Return the assignment that a plan replaces.  Raises CommandFailed if it names missing brokers or partitions."""
     cluster = await client.metadata([])
     unknown = sorted({b for replicas in proposed.values() for b in replicas} - cluster.brokers.keys())
     if unknown:
@@ -224,21 +224,21 @@ async def _replaced(client: AdminClient, proposed: Assignment) -> Assignment:
 
 
 class Move(NamedTuple):
-    """One partition's way: who has it, and who gets it."""
+    """One partition's move: the brokers that have it, and the brokers that get it."""
 
     sources: tuple[int, ...]
     destinations: tuple[int, ...]
 
 
 def move(sources: Sequence[int], target: Sequence[int]) -> Move:
-    """From those who have a partition to those of `target` who have not."""
+    """Return the move from brokers that have a partition to those of `target` that do not."""
     return Move(tuple(sources), tuple(broker for broker in target if broker not in sources))
 
 
 def moves(
     ongoing: Mapping[TopicPartition, Ongoing], proposed: Assignment, current: Assignment
 ) -> dict[TopicPartition, Move]:
-    """Every partition's way once the plan is under way too."""
+    """Return every partition's move once the plan is in progress too."""
     found = {
         partition: Move(tuple(b for b in each.replicas if b not in each.adding), tuple(each.adding))
         for partition, each in ongoing.items()
@@ -259,18 +259,18 @@ async def _throttle(
     rate, log_dir_rate = (NO_RATE if each is None else int(each) for each in rates)
     if rate < 0 and log_dir_rate < 0:
         return
-    say(VERIFY)
+    print_line(VERIFY)
     if rate >= 0:
         await _throttle_topics(client, partitions)
         for broker in sorted(
             {broker for each in partitions.values() for broker in (*each.sources, *each.destinations)}
         ):
             await client.alter_configs(BROKER_RESOURCE, str(broker), dict.fromkeys(RATES, str(rate)))
-        say(f"The inter-broker throttle limit was set to {rate} B/s")
+        print_line(f"The inter-broker throttle limit was set to {rate} B/s")
     if log_dir_rate >= 0:
         for broker in sorted({replica.broker_id for replica in directories}):
             await client.alter_configs(BROKER_RESOURCE, str(broker), {LOG_DIR_RATE: str(log_dir_rate)})
-        say(f"The replica-alter-dir throttle limit was set to {log_dir_rate} B/s")
+        print_line(f"The replica-alter-dir throttle limit was set to {log_dir_rate} B/s")
 
 
 async def _throttle_topics(client: AdminClient, partitions: Mapping[TopicPartition, Move]) -> None:
@@ -292,11 +292,11 @@ async def _verify(client: AdminClient, options: argparse.Namespace) -> None:
     plan = read_plan(options.reassignment_json_file)
     ongoing = await list_reassignments(client)
     cluster = await client.metadata(sorted(plan.topics))
-    say("Status of partition reassignment:")
+    print_line("Status of partition reassignment:")
     for partition, target in sorted(plan.rows):
-        say(_status(partition, target, partition in ongoing, cluster))
+        print_line(_status(partition, target, partition in ongoing, cluster))
     places = await find_places(client, plan.directories)
-    say("\n".join(status(replica, plan.directories[replica], places[replica]) for replica in sorted(places)))
+    print_line("\n".join(status(replica, plan.directories[replica], places[replica]) for replica in sorted(places)))
     if not ongoing and not any(map(is_under_way, places.values())) and not options.preserve_throttles:
         await _clear_throttles(client, plan)
 
@@ -323,16 +323,16 @@ async def _cancel(client: AdminClient, options: argparse.Namespace) -> None:
         if errors:
             lines = [f"{partition}: {errors[partition]}" for partition in sorted(errors)]
             raise TerseFailure("\n".join([f"Error cancelling partition reassignment{plural} for:", *lines]))
-        say(f"Successfully cancelled partition reassignment{plural} for: {','.join(map(str, ongoing))}")
+        print_line(f"Successfully cancelled partition reassignment{plural} for: {','.join(map(str, ongoing))}")
     else:
-        say("None of the specified partition reassignments are active.")
+        print_line("None of the specified partition reassignments are active.")
     places = await find_places(client, plan.directories)
-    # A replica that is told to lie where it lies moves nowhere.
+    # A replica whose target is its own directory does not move.
     moving = {replica: place.current for replica, place in places.items() if place.current and place.future}
     if moving:
         await begin_moves(client, asyncio_runtime(), moving, _timeout_ms(options))
     else:
-        say("None of the specified partition moves are active.", end="")
+        print_line("None of the specified partition moves are active.", end="")
     if not options.preserve_throttles:
         await _clear_throttles(client, plan)
 
@@ -340,10 +340,10 @@ async def _cancel(client: AdminClient, options: argparse.Namespace) -> None:
 async def _clear_throttles(client: AdminClient, plan: Plan) -> None:
     live = (await client.metadata([])).brokers
     brokers = sorted({*live, *(broker for _, replicas in plan.rows for broker in replicas)})
-    say(f"Clearing broker-level throttles on broker{'' if len(brokers) == 1 else 's'} {_joined(brokers)}")
+    print_line(f"Clearing broker-level throttles on broker{'' if len(brokers) == 1 else 's'} {_joined(brokers)}")
     for broker in brokers:
         await client.alter_configs(BROKER_RESOURCE, str(broker), dict.fromkeys((*RATES, LOG_DIR_RATE)))
     topics = hash_order(plan.topics)
-    say(f"Clearing topic-level throttles on topic{'' if len(topics) == 1 else 's'} {','.join(topics)}")
+    print_line(f"Clearing topic-level throttles on topic{'' if len(topics) == 1 else 's'} {','.join(topics)}")
     for topic in topics:
         await client.alter_configs(TOPIC_RESOURCE, topic, dict.fromkeys((LEADER_REPLICAS, FOLLOWER_REPLICAS)))

@@ -1,4 +1,4 @@
-"""The JSON files of `zabka reassign`: which replicas a partition is to have, and in which log directories."""
+"""The JSON files of `zabka reassign`: the target replicas of partitions, and their log directories."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from zabka.cli.kafka_command import CommandFailed
 from zabka.journal.events import TopicPartition
 
 ANY_DIRECTORY = "any"
-"""Where a broker chooses the log directory itself."""
+"""Lets the broker choose the log directory."""
 
 Assignment = dict[TopicPartition, list[int]]
 
 
 class TopicPartitionReplica(NamedTuple):
-    """One broker's replica of a partition.  They stand in the order in which Kafka's tool tells of them."""
+    """One broker's replica of a partition.  Sorted in the order in which Kafka's tool prints replicas."""
 
     broker_id: int
     topic_partition: TopicPartition
@@ -28,19 +28,19 @@ class TopicPartitionReplica(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A reassignment file: its rows as they stand, and the replicas that are to lie in a directory of their own."""
+    """A reassignment file: its rows in order, and the target directory of each replica that has one."""
 
     rows: list[tuple[TopicPartition, list[int]]]
     directories: dict[TopicPartitionReplica, str]
 
     @property
     def topics(self) -> list[str]:
-        """The topics named, each once."""
+        """The topics in the file, each once."""
         return list(dict.fromkeys(partition.topic for partition, _ in self.rows))
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """What such a file holds.  Raises CommandFailed where it is none, or of another version."""
+    """Read such a file.  Raises CommandFailed if it is not valid, or of another version."""
     try:
         document = json.loads(path.read_text())
     except (ValueError, RecursionError):
@@ -55,7 +55,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_plan(path: Path) -> Plan:
-    """A reassignment file.  Raises CommandFailed."""
+    """Read a reassignment file.  Raises CommandFailed."""
     document = read_json(path)
     plan = Plan([], {})
     try:
@@ -78,7 +78,7 @@ def read_plan(path: Path) -> Plan:
 
 
 def read_topics(path: Path) -> list[str]:
-    """The topics of `{"topics":[{"topic":…}],"version":1}`.  Raises CommandFailed."""
+    """Read the topics of `{"topics":[{"topic":…}],"version":1}`.  Raises CommandFailed."""
     try:
         return [json_text(row["topic"]) for row in read_json(path).get("topics", [])]
     except (KeyError, TypeError, ValueError) as wrong:
@@ -92,7 +92,7 @@ def _strings(values: Any) -> list[str]:
 
 
 def checked(plan: Plan) -> Assignment:
-    """The replicas that each partition is to have.  Raises CommandFailed where a plan may not be carried out."""
+    """Return the target replicas of each partition.  Raises CommandFailed if a plan cannot be executed."""
     rows = plan.rows
     if not rows:
         raise CommandFailed("Partition reassignment list cannot be empty")
@@ -112,12 +112,12 @@ def checked(plan: Plan) -> Assignment:
 
 
 def duplicates(items: Sequence[Any]) -> list[Any]:
-    """What stands there more than once."""
+    """Return the items that occur more than once."""
     return [item for item in dict.fromkeys(items) if items.count(item) > 1]
 
 
 def as_json(assignment: Mapping[TopicPartition, Sequence[int]]) -> str:
-    """An assignment as the file that would restore it."""
+    """Return an assignment as the file that would restore it."""
     rows = [
         {
             "topic": partition.topic,

@@ -1,4 +1,4 @@
-"""`zabka replay`: one seed, or one tape, again, with its journal."""
+"""`zabka replay`: replays one seed, or one choice sequence, with its journal."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import typer
 
 from zabka.cli.options import Scenario, Settings
 from zabka.cli.output_file import OneForTwo, check_output, check_two_outputs
-from zabka.cli.simulate import USAGE, configured, import_from_here, say
+from zabka.cli.simulate import USAGE, configured, import_from_here, print_line
 from zabka.simulation.kernel.garbage import seldom_collected
 from zabka.simulation.settings import BadSetting, world_settings
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What came of a seed, for programs."""
+    """The result of a seed, for programs."""
 
     seed: int
     scenario: str
@@ -38,18 +38,20 @@ def replay(
     *,
     as_json: bool = False,
 ) -> int:
-    """Run one seed again and write its journal, and where it is asked for what its nodes said to each other; 0 when
-    every invariant held, 1 otherwise, 2 for bad arguments."""
+    """Run one seed again and write its journal, and its messages if requested; return the exit code.
+
+    It is 0 if every invariant held, 1 otherwise, 2 for bad arguments.
+    """
     try:
         world = configured(scenario, settings)
     except (ValueError, BadSetting) as reason:
-        say(str(reason), error=True)
+        print_line(str(reason), error=True)
         return USAGE
     from zabka.simulation.network.tap import MessageTap
     from zabka.simulation.run import has_messages, run_with_journal
 
     if messages is not None and not has_messages(scenario):
-        say(f"--messages: {scenario} has no simulated network whose messages could be recorded", error=True)
+        print_line(f"--messages: {scenario} has no simulated network whose messages could be recorded", error=True)
         return USAGE
     tap = MessageTap() if messages is not None else None
     try:
@@ -62,15 +64,15 @@ def replay(
     except BrokenPipeError:
         raise
     except (OSError, OneForTwo) as reason:
-        say(str(reason), error=True)
+        print_line(str(reason), error=True)
         return USAGE
     if as_json:
         report = Report(seed, scenario, outcome.problems, outcome.virtual_ms, outcome.events, digest)
-        say(msgspec.json.encode(report).decode())
+        print_line(msgspec.json.encode(report).decode())
     for problem in outcome.problems:
-        say(f"seed {seed}: {problem}", error=True)
+        print_line(f"seed {seed}: {problem}", error=True)
     where = f" in {out}" if out else ""
-    say(
+    print_line(
         f"seed {seed}: {outcome.events} events{where}, {outcome.virtual_ms / 1000:.1f} simulated seconds in "
         f"{outcome.wall_s:.2f} s, sha256 {digest}",
         error=True,
@@ -78,8 +80,11 @@ def replay(
     return 0 if outcome.held else 1
 
 
-def replay_tape(path: Path, out: Path | None, *, as_story: bool) -> int:
-    """Play a tape's file: its journal, or its story.  0 when every invariant held, 1 otherwise, 2 where it is none."""
+def replay_choices(path: Path, out: Path | None, *, as_story: bool) -> int:
+    """Play a choice sequence's file, and write its journal or print its story; return the exit code.
+
+    It is 0 if every invariant held, 1 otherwise, 2 if the file is not valid.
+    """
     from zabka.simulation.scenarios.story import story
     from zabka.simulation.search.runs import play_tape
     from zabka.simulation.search.tape_file import read_tape
@@ -92,27 +97,29 @@ def replay_tape(path: Path, out: Path | None, *, as_story: bool) -> int:
         with planted(file.plant), seldom_collected():
             verdict = play_tape(file.tape, file.scenario, world_settings(file.settings))
     except (OSError, ValueError, BadSetting) as reason:
-        say(f"{path}: {reason}", error=True)
+        print_line(f"{path}: {reason}", error=True)
         return USAGE
     if as_story:
         for line in story(verdict):
-            say(str(line))
+            print_line(str(line))
     try:
         digest = _write(verdict.lines(), out) if out is not None or not as_story else ""
     except BrokenPipeError:
         raise
     except OSError as reason:
-        say(str(reason), error=True)
+        print_line(str(reason), error=True)
         return USAGE
     for problem in verdict.problems:
-        say(f"violated: {problem}", error=True)
+        print_line(f"violated: {problem}", error=True)
     named = f", sha256 {digest}" if digest else ""
-    say(f"{path}: {len(verdict.journal)} events, {verdict.virtual_ms / 1000:.1f} simulated seconds{named}", error=True)
+    print_line(
+        f"{path}: {len(verdict.journal)} events, {verdict.virtual_ms / 1000:.1f} simulated seconds{named}", error=True
+    )
     return 0 if verdict.held else 1
 
 
 def _write(lines: Iterable[bytes], out: Path | None) -> str:
-    """Write the journal to that file, or to standard output; its hash."""
+    """Write the journal to that file, or to standard output; return its hash."""
     digest = sha256()
     if out is None:
         for line in lines:
@@ -154,21 +161,23 @@ def command(
 ) -> None:
     """Replay a seed, or a choice sequence of a search, byte-identical every time, and write its journal."""
     if (tape is None) == (seed is None):
-        say("zabka replay takes either --seed or the file of a choice sequence", error=True)
+        print_line("zabka replay takes either --seed or the file of a choice sequence", error=True)
         raise typer.Exit(USAGE)
     if tape is not None and messages is not None:
-        say("--messages works with --seed, not with a choice sequence", error=True)
+        print_line("--messages works with --seed, not with a choice sequence", error=True)
         raise typer.Exit(USAGE)
     if seed is not None and story:
-        say("--story works with a choice sequence or with `zabka scenarios run`, not with a seed", error=True)
+        print_line("--story works with a choice sequence or with `zabka scenarios run`, not with a seed", error=True)
         raise typer.Exit(USAGE)
     if tape is not None and set_:
-        say("--set: a choice sequence contains its own settings", error=True)
+        print_line("--set: a choice sequence contains its own settings", error=True)
         raise typer.Exit(USAGE)
     if as_json and (tape is not None or out is None):
-        say("--json needs --seed and --out: without --out the journal goes to stdout, as the JSON does", error=True)
+        print_line(
+            "--json needs --seed and --out: without --out the journal goes to stdout, as the JSON does", error=True
+        )
         raise typer.Exit(USAGE)
     if tape is not None:
-        raise typer.Exit(replay_tape(tape, out, as_story=story))
+        raise typer.Exit(replay_choices(tape, out, as_story=story))
     assert seed is not None
     raise typer.Exit(replay(seed, scenario, set_ or [], out, messages, as_json=as_json))

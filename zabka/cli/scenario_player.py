@@ -1,4 +1,4 @@
-"""The player as a child of the API's process: `zabka scenarios` or `zabka replay`, which dies with whoever asked."""
+"""The player as a child of the API's process: `zabka scenarios` or `zabka replay`, which ends with its parent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VERBS = ("scenarios", "replay")
 def main() -> None:
     """Run one of the player's verbs with this process's arguments."""
     if "--on" in sys.argv:
-        # A cluster that was broken is put right before the end, also where whoever asked is gone.
+        # A broken cluster is repaired before the player ends, also if the parent has died.
         signal.signal(signal.SIGTERM, _interrupt)
         die_with_parent(signal.SIGTERM)
     else:
@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def _interrupt(number: int, _: FrameType | None) -> None:
-    """End what is played, as Ctrl-C does; once, so that nothing keeps it from putting the cluster right."""
+    """Interrupt the play, as Ctrl-C does; only once, so that nothing interrupts the repair of the cluster."""
     signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""`zabka scenarios`: the options of its two verbs, which `outage_library` carries out."""
+"""`zabka scenarios`: the options of its two verbs, which `outage_library` implements."""
 
 from __future__ import annotations
 
@@ -72,23 +72,25 @@ def run_scenarios(
     ] = False,
 ) -> None:
     """Run scenarios; exit code 0 if each verdict is the expected one."""
-    from zabka.cli.outage_library import Wanted, run
+    from zabka.cli.outage_library import PlayOptions, run
 
     if token_file is not None and on is None:
         typer.echo("--token-file needs --on: only a running cluster requires a token", err=True)
         raise typer.Exit(2)
-    wanted = Wanted(seed, tuple(set_ or ()), as_json, with_story=story, out=out, messages=messages, journals=journals)
+    options = PlayOptions(
+        seed, tuple(set_ or ()), as_json, with_story=story, out=out, messages=messages, journals=journals
+    )
     if on is not None:
-        raise typer.Exit(run(names or [], _running(on, token_file, names or [], live=live), wanted))
+        raise typer.Exit(run(names or [], _running(on, token_file, names or [], live=live), options))
     if not live:
-        raise typer.Exit(run(names or [], None, wanted))
+        raise typer.Exit(run(names or [], None, options))
     from zabka.testing.live.scenarios import LivePlayer
 
-    raise typer.Exit(run(names or [], LivePlayer(), wanted))
+    raise typer.Exit(run(names or [], LivePlayer(), options))
 
 
 def _running(url: str, token_file: Path | None, names: list[str], *, live: bool) -> RunningPlayer:
-    """Who plays on a cluster that runs.  Exits with 2 where that makes no sense."""
+    """Return the player for a running cluster.  Exits with 2 if the options do not allow it."""
     from zabka.agent.token_file import BadToken, read_token
     from zabka.testing.live.running import RunningPlayer
 
@@ -104,7 +106,7 @@ def _running(url: str, token_file: Path | None, names: list[str], *, live: bool)
         typer.echo(f"cannot read the token from {token_file}: {unread.strerror}", err=True)
         raise typer.Exit(2) from None
     player = RunningPlayer(url, token)
-    # That nobody answers is no verdict of a script.
+    # An unreachable API is no verdict of a script.
     if (reason := player.unreachable()) is not None:
         typer.echo(reason, err=True)
         raise typer.Exit(2)

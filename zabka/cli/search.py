@@ -1,4 +1,4 @@
-"""`zabka search`: runs that are changed by what they reached, until something does not hold."""
+"""`zabka search`: mutates runs that reached something new, until an invariant is violated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from zabka.cli.options import Settings
-from zabka.cli.simulate import USAGE, import_from_here, say
+from zabka.cli.simulate import USAGE, import_from_here, print_line
 from zabka.cli.worker_processes import KILLED, results_of
 from zabka.simulation.kernel.garbage import collect_seldom, seldom_collected
 from zabka.simulation.settings import BadSetting
@@ -31,7 +31,7 @@ LINE_EVERY_S = 10.0
 SAVE_EVERY = 50
 INTERRUPTED = 130
 _FOR_LIFE = ExitStack()
-"""What a worker's process enters and never leaves."""
+"""Contexts that a worker process enters and never leaves."""
 
 
 def _begin_worker(plant: str) -> None:
@@ -42,7 +42,7 @@ def _begin_worker(plant: str) -> None:
 
 
 def _results(search: TapeSearch, jobs: int) -> Generator[Ran]:
-    """Runs in the order in which they were asked for, so that it does not matter which process is the faster."""
+    """Yield results in the order of the requests, so that the speed of the processes does not matter."""
     from zabka.simulation.search.runs import run_one_of_many
     from zabka.simulation.search.tape_search import planted
 
@@ -56,12 +56,12 @@ def _results(search: TapeSearch, jobs: int) -> Generator[Ran]:
 
 
 class _Shown:
-    """Progress: one line that changes on a terminal, one now and then elsewhere."""
+    """Shows progress: one changing line on a terminal, a line now and then elsewhere."""
 
     def __init__(self, search: TapeSearch) -> None:
         self._search = search
         self._terminal = sys.stderr.isatty()
-        self._begin_s = self._said_s = time.monotonic()
+        self._begin_s = self._printed_s = time.monotonic()
         self._before = search.runs
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
         self.progress = Progress(*columns, transient=True, disable=not self._terminal)
@@ -79,35 +79,37 @@ class _Shown:
         now_s = time.monotonic()
         if self._terminal:
             self.progress.update(self._task, description=self.line())
-        elif now_s - self._said_s >= LINE_EVERY_S:
-            self._said_s = now_s
-            say(self.line(), error=True)
+        elif now_s - self._printed_s >= LINE_EVERY_S:
+            self._printed_s = now_s
+            print_line(self.line(), error=True)
 
 
 def _report(found: Found, search: TapeSearch, folder: TapeFolder) -> None:
-    """Make it short, write it down, and say how it is played again."""
+    """Shorten the finding, write it down, and print how to replay it."""
     from zabka.simulation.scenarios.story import told_acts
     from zabka.simulation.search.runs import play_tape
     from zabka.simulation.search.tape_search import planted, shrunk
 
     wanted = search.wanted
-    say(f"run {found.run}: {found.problems[0]}")
-    # As it is, for whoever does not wait until it is short.
+    print_line(f"run {found.run}: {found.problems[0]}")
+    # Write the unshortened finding first, so that it is there before the shortening ends.
     folder.found(found, found.tape, found.problems, [])
     with planted(wanted.plant):
         tape, problems, runs = shrunk(found, wanted)
         verdict = play_tape(tape, wanted.scenario, wanted.world())
-    acts = told_acts(verdict)
-    path = folder.found(found, tape, problems, acts)
-    say(f"  made short in {runs} runs: {len(acts)} faults, {verdict.virtual_ms / 1000:.1f} simulated seconds")
-    for act in acts:
-        say(f"    {act}")
-    say(f"  replay: zabka replay {path} --story")
+    faults = told_acts(verdict)
+    path = folder.found(found, tape, problems, faults)
+    print_line(f"  made short in {runs} runs: {len(faults)} faults, {verdict.virtual_ms / 1000:.1f} simulated seconds")
+    for fault in faults:
+        print_line(f"    {fault}")
+    print_line(f"  replay: zabka replay {path} --story")
 
 
 def search_for(wanted: Wanted, folder: TapeFolder, jobs: int, ended: Callable[[TapeSearch], bool]) -> TapeSearch:
-    """Search until that has ended, or Ctrl-C; what is kept and found is in the folder, and what it has counts.
-    Raises OtherSearch, OSError."""
+    """Search until `ended` is true, or Ctrl-C; continue the state of the folder, and store new results in it.
+
+    Raises OtherSearch, OSError.
+    """
     from zabka.simulation.search.tape_search import TapeSearch
 
     search = TapeSearch(wanted)
@@ -116,7 +118,7 @@ def search_for(wanted: Wanted, folder: TapeFolder, jobs: int, ended: Callable[[T
         search.cpu_s = folder.state.cpu_s
     for path, before in folder.findings().items():
         search.found[before.invariant] = before
-        say(f"found before, in run {before.run}: {before.problems[0]}  replay: zabka replay {path} --story")
+        print_line(f"found before, in run {before.run}: {before.problems[0]}  replay: zabka replay {path} --story")
     shown = _Shown(search)
     with shown.progress, seldom_collected(), suppress(KeyboardInterrupt), closing(_results(search, jobs)) as results:
         try:
@@ -131,7 +133,7 @@ def search_for(wanted: Wanted, folder: TapeFolder, jobs: int, ended: Callable[[T
                 shown.update()
         finally:
             folder.save(search.runs, search.cpu_s)
-    say(f"{shown.line()}; {search.cpu_s:,.0f} s of CPU; {folder.path}")
+    print_line(f"{shown.line()}; {search.cpu_s:,.0f} s of CPU; {folder.path}")
     return search
 
 
@@ -190,18 +192,18 @@ def command(
             stack.enter_context(held(out))
             folder = TapeFolder(out, wanted)
         except (ValueError, BadSetting, OtherSearch, OSError) as reason:
-            say(str(reason), error=True)
+            print_line(str(reason), error=True)
             raise typer.Exit(USAGE) from None
         ended = _ended(runs, minutes, findings)
         try:
             search = search_for(wanted, folder, jobs, ended)
         except OtherSearch as reason:
-            say(str(reason), error=True)
+            print_line(str(reason), error=True)
             raise typer.Exit(USAGE) from None
         except BrokenProcessPool:
-            say(KILLED, error=True)
+            print_line(KILLED, error=True)
             raise typer.Exit(USAGE) from None
     if search.found:
         raise typer.Exit(1)
-    # 0 says that everything held that was to be tried.
+    # 0 means that every invariant held in all runs to try.
     raise typer.Exit(0 if ended(search) else INTERRUPTED)

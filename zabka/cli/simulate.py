@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 USAGE = 2
 AHEAD = 16
-"""Seeds for each process, so that none has nothing to do while another is at a long one."""
+"""Seeds queued per process, so that none idles while another plays a long one."""
 
 
-def say(text: str, *, error: bool = False) -> None:
-    """A line of output, or of standard error."""
+def print_line(text: str, *, error: bool = False) -> None:
+    """Print a line on standard output, or on standard error."""
     stream = sys.stderr if error else sys.stdout
     stream.write(text + "\n")
     stream.flush()
 
 
 def parse_seeds(text: str) -> range:
-    """`A-B` (both ends included) or a single number.  Raises ValueError with the reason."""
+    """Parse `A-B` (both ends included) or a single number.  Raises ValueError with the reason."""
     first, dash, last = text.partition("-")
     if not first.isdecimal() or (dash and not last.isdecimal()):
         raise ValueError(f"--seeds takes A-B or one number, such as 0-199; got {text!r}")
@@ -51,7 +51,7 @@ def parse_seeds(text: str) -> range:
 
 
 def configured(scenario: str, settings: list[str]) -> WorldSettings:
-    """The settings of a scenario.  Raises ValueError and BadSetting with the reason."""
+    """Return the settings of a scenario.  Raises ValueError and BadSetting with the reason."""
     from zabka.simulation.run import SEARCHED, WHOLE_RUNS
     from zabka.simulation.scenarios.library import LIBRARY
     from zabka.simulation.seeds.chaos import check_played
@@ -73,14 +73,14 @@ def configured(scenario: str, settings: list[str]) -> WorldSettings:
 
 
 def replay_command(seed: int, scenario: str, settings: Iterable[str]) -> str:
-    """The command that plays a seed again."""
+    """Return the command that replays a seed."""
     extra = "".join(f" --set {setting}" for setting in settings)
     named = "" if scenario == "chaos" else f" --scenario {scenario}"
     return f"zabka replay --seed {seed}{named}{extra}"
 
 
 def import_from_here() -> None:
-    """Modules of the present directory can be imported, as `python -m` has it: a plant is named by its module."""
+    """Allow imports from the current directory, as `python -m` does: an option names the module of an injected bug."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
@@ -102,11 +102,14 @@ def _outcomes(seeds: range, scenario: str, settings: WorldSettings, jobs: int) -
 
 
 def simulate(seeds: str, scenario: str, settings: list[str], jobs: int, as_json: bool) -> int:
-    """Run every seed; 0 when every invariant held, 1 with one line a violation, 2 for arguments that make no sense."""
+    """Run every seed; return the exit code.
+
+    It is 0 if every invariant held, 1 with one line per violation, 2 for invalid arguments.
+    """
     try:
-        wanted, world = parse_seeds(seeds), configured(scenario, settings)
+        requested, world = parse_seeds(seeds), configured(scenario, settings)
     except (ValueError, BadSetting) as reason:
-        say(str(reason), error=True)
+        print_line(str(reason), error=True)
         return USAGE
     begin = time.perf_counter()
     outcomes: list[Outcome] = []
@@ -115,17 +118,17 @@ def simulate(seeds: str, scenario: str, settings: list[str], jobs: int, as_json:
         disable=as_json or not sys.stderr.isatty(),
     )  # fmt: skip
     try:
-        with progress, seldom_collected(), closing(_outcomes(wanted, scenario, world, jobs)) as played:
-            task = progress.add_task("seeds", total=len(wanted))
+        with progress, seldom_collected(), closing(_outcomes(requested, scenario, world, jobs)) as played:
+            task = progress.add_task("seeds", total=len(requested))
             for outcome in played:
                 outcomes.append(outcome)
                 progress.advance(task)
                 if not as_json:
                     again = replay_command(outcome.seed, scenario, settings)
                     for problem in outcome.problems:
-                        say(f"seed {outcome.seed}: {problem}  replay: {again}")
+                        print_line(f"seed {outcome.seed}: {problem}  replay: {again}")
     except BrokenProcessPool:
-        say(KILLED, error=True)
+        print_line(KILLED, error=True)
         return USAGE
     wall_s = time.perf_counter() - begin
     broken = [outcome for outcome in outcomes if not outcome.held]
@@ -138,20 +141,22 @@ def simulate(seeds: str, scenario: str, settings: list[str], jobs: int, as_json:
             "faults": faults,
         }  # fmt: skip
         rows = [{**msgspec.to_builtins(o), "replay": replay_command(o.seed, scenario, settings)} for o in outcomes]
-        say(json.dumps({**totals, "runs": rows}))
+        print_line(json.dumps({**totals, "runs": rows}))
     else:
         speed = f"{virtual_s:,.0f} simulated seconds in {wall_s:.1f} s ({virtual_s / wall_s:,.0f} x real time)"
-        say(f"{len(outcomes)} seeds, {len(broken)} with violations; {speed}")
-        say(f"{virtual_s / 3600:,.2f} simulated hours, {cpu_s / 3600:,.3f} core-hours, {faults:,} faults injected")
-        say_reached(outcomes)
+        print_line(f"{len(outcomes)} seeds, {len(broken)} with violations; {speed}")
+        print_line(
+            f"{virtual_s / 3600:,.2f} simulated hours, {cpu_s / 3600:,.3f} core-hours, {faults:,} faults injected"
+        )
+        print_reached(outcomes)
     return 1 if broken else 0
 
 
-def say_reached(outcomes: list[Outcome]) -> None:
-    """Where runs came that count it: how often, and in how many seeds."""
+def print_reached(outcomes: list[Outcome]) -> None:
+    """Print how often runs reached each counted place, and in how many seeds."""
     for place in dict.fromkeys(place for outcome in outcomes for place in outcome.reached):
         counts = [outcome.reached.get(place, 0) for outcome in outcomes]
-        say(f"{place}: {sum(counts):,} times, in {sum(map(bool, counts)):,} seeds")
+        print_line(f"{place}: {sum(counts):,} times, in {sum(map(bool, counts)):,} seeds")
 
 
 def command(

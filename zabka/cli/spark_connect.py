@@ -1,10 +1,10 @@
-"""Why no verb takes a Spark Connect server as its master."""
+"""Why no verb accepts a Spark Connect server as its master."""
 
 from __future__ import annotations
 
 
 def no_connect(master: str) -> str | None:
-    """The answer to a master that is a Spark Connect server; None of any other."""
+    """Return the error for a master that is a Spark Connect server; None for any other."""
     if not master.startswith("sc://"):
         return None
     return (

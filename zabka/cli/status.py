@@ -1,4 +1,4 @@
-"""`zabka status`: what runs where."""
+"""`zabka status`: the processes of a cluster."""
 
 from __future__ import annotations
 

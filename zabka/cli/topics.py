@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kio.schema.errors import ErrorCode
 
 from zabka.cli.java_numbers import java_int
-from zabka.cli.kafka_command import API_TIMEOUT_MS, CommandFailed, hash_order, parser, run, say
+from zabka.cli.kafka_command import API_TIMEOUT_MS, CommandFailed, hash_order, parser, print_line, run
 from zabka.journal.events import TopicPartition
 from zabka.kafka.client.admin_client import TOPIC_RESOURCE, AdminClient, ConfigEntry
 from zabka.kafka.client.client import PartitionInfo, TopicInfo
@@ -41,7 +41,7 @@ def _options() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the tool; the exit code."""
+    """Run the tool; return the exit code."""
     made = _options()
     options = made.parse_args(arguments)
     if (options.create or options.alter or options.delete) and not options.topic:
@@ -58,12 +58,12 @@ def main(arguments: list[str]) -> int:
 
 
 def _print_failure(reason: Exception) -> None:
-    """Kafka's tool says it on standard output."""
-    say(f"Error while executing topic command : {reason}")
+    """Print the failure on standard output, as Kafka's tool does."""
+    print_line(f"Error while executing topic command : {reason}")
 
 
 def parse_assignment(text: str) -> dict[int, list[int]]:
-    """`1:2,2:1` as partition to brokers.  Raises CommandFailed."""
+    """Parse `1:2,2:1` as partition to brokers.  Raises CommandFailed."""
     try:
         found = {p: [java_int(b) for b in part.split(":")] for p, part in enumerate(text.split(","))}
     except argparse.ArgumentTypeError:
@@ -76,7 +76,7 @@ def parse_assignment(text: str) -> dict[int, list[int]]:
 
 
 def parse_configs(pairs: list[str]) -> dict[str, str]:
-    """`KEY=VALUE` pairs.  Raises CommandFailed."""
+    """Parse `KEY=VALUE` pairs.  Raises CommandFailed."""
     found = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -94,7 +94,7 @@ async def _create(client: AdminClient, options: argparse.Namespace) -> None:
     if options.replication_factor is not None and not 1 <= options.replication_factor <= REPLICATION_FACTOR_MAX:
         raise CommandFailed(f"The replication factor must be between 1 and {REPLICATION_FACTOR_MAX} inclusive")
     if "." in name or "_" in name:
-        say(
+        print_line(
             "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could "
             "collide. To avoid issues it is best to use either, but not both."
         )
@@ -112,7 +112,7 @@ async def _create(client: AdminClient, options: argparse.Namespace) -> None:
         if failure.error is ErrorCode.topic_already_exists and options.if_not_exists:
             return
         raise
-    say(f"Created topic {name}.")
+    print_line(f"Created topic {name}.")
 
 
 async def _alter(client: AdminClient, options: argparse.Namespace) -> None:
@@ -126,8 +126,8 @@ async def _alter(client: AdminClient, options: argparse.Namespace) -> None:
         raise CommandFailed("--alter takes --partitions; configurations are altered with `zabka configs`")
     assignments = None
     if options.replica_assignment:
-        wanted = parse_assignment(options.replica_assignment)
-        assignments = [wanted[p] for p in sorted(wanted)][len(info.partitions) :]
+        requested = parse_assignment(options.replica_assignment)
+        assignments = [requested[p] for p in sorted(requested)][len(info.partitions) :]
     await client.create_partitions(
         options.topic, options.partitions, assignments=assignments, timeout_ms=API_TIMEOUT_MS
     )
@@ -140,23 +140,23 @@ async def _delete(client: AdminClient, options: argparse.Namespace) -> None:
 
 
 async def _matching(client: AdminClient, options: argparse.Namespace) -> list[str]:
-    """The topics that --topic names; all without it.  Raises CommandFailed where there are none."""
+    """Return the topics that --topic names; all without it.  Raises CommandFailed if there are none."""
     known = {n: t for n, t in (await client.metadata()).topics.items() if t.error is not ErrorCode.unknown_topic_id}
     if options.topic_id:
         names = sorted(n for n, t in known.items() if t.topic_id == options.topic_id)
-        wanted = f"TopicId '{options.topic_id}'"
+        requested = f"TopicId '{options.topic_id}'"
     elif options.topic:
         try:
-            # As Kafka's IncludeList: commas are alternatives.
+            # As in Kafka's IncludeList, commas separate alternatives.
             pattern = re.compile(options.topic.strip("\"'").replace(",", "|"))
         except (re.error, OverflowError, RecursionError) as bad:
             raise CommandFailed(f"{options.topic} is an invalid regex: {bad}") from None
         names = sorted(n for n in known if pattern.fullmatch(n))
-        wanted = f"Topic '{options.topic}'"
+        requested = f"Topic '{options.topic}'"
     else:
         return sorted(n for n in known if not (options.exclude_internal and n.startswith("__")))
     if not names and not options.if_exists and not options.list:
-        raise CommandFailed(f"{wanted} does not exist as expected")
+        raise CommandFailed(f"{requested} does not exist as expected")
     return names
 
 
@@ -164,7 +164,7 @@ async def _show(client: AdminClient, options: argparse.Namespace) -> None:
     names = await _matching(client, options)
     if options.list:
         for name in names:
-            say(name)
+            print_line(name)
         return
     found = await client.metadata(names) if names else None
     ongoing = await list_reassignments(client) if names else {}
@@ -174,7 +174,7 @@ async def _show(client: AdminClient, options: argparse.Namespace) -> None:
             overrides, min_isr = _configured(await client.describe_configs(TOPIC_RESOURCE, name))
             alive = set(found.brokers) if found is not None else set()
             for line in describe(_Topic(info, overrides, min_isr, ongoing), alive, options):
-                say(line)
+                print_line(line)
 
 
 def _configured(entries: list[ConfigEntry]) -> tuple[dict[str, str], int]:
@@ -184,13 +184,13 @@ def _configured(entries: list[ConfigEntry]) -> tuple[dict[str, str], int]:
 
 
 def in_hash_order(entries: list[ConfigEntry]) -> list[ConfigEntry]:
-    """Entries in the order in which Kafka's tool prints them."""
+    """Return entries in the order of Kafka's tool."""
     places = {name: place for place, name in enumerate(hash_order([e.name for e in entries]))}
     return sorted(entries, key=lambda entry: places[entry.name])
 
 
 class _Topic(NamedTuple):
-    """What --describe tells of."""
+    """The data that --describe prints."""
 
     info: TopicInfo
     overrides: dict[str, str]
@@ -201,7 +201,7 @@ class _Topic(NamedTuple):
         return self.ongoing.get(TopicPartition(self.info.name, partition.partition))
 
     def factor(self, partition: PartitionInfo) -> int:
-        """The replication factor; replicas that are only being added do not count."""
+        """Return the replication factor; replicas that are only being added do not count."""
         reassignment = self.reassignment(partition)
         if reassignment is None:
             return len(partition.replicas)
@@ -209,7 +209,7 @@ class _Topic(NamedTuple):
 
 
 def describe(topic: _Topic, alive: set[int], options: argparse.Namespace) -> list[str]:
-    """The lines of --describe for one topic, under the filters asked for."""
+    """Return the lines of --describe for one topic, under the given filters."""
     info, overrides = topic.info, topic.overrides
     filters = (
         options.under_replicated_partitions, options.unavailable_partitions, options.under_min_isr_partitions,

@@ -1,10 +1,10 @@
-"""The verbs whose options Typer reads, and the list of all verbs: what `zabka` is with the extra `cli`.
+"""The verbs whose options Typer parses, and the list of all verbs: the command `zabka` with the extra `cli`.
 
-A module of such a verb has one of three things:
+A module of such a verb has one of these:
 
-- `command`, a function whose parameters Typer makes options of;
-- `app`, a Typer application, where the verb has verbs of its own;
-- `main(arguments) -> exit code`, where the verb calls Typer itself.
+- `command`, a function whose parameters become options;
+- `app`, a Typer application, if the verb has verbs of its own;
+- `main(arguments) -> exit code`, if the verb calls Typer itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _passing_on(main: Callable[[list[str]], int]) -> Callable[[typer.Context], N
 
 
 def load(verb: str) -> Any:
-    """The command of a verb, made of its module."""
+    """Return the command of a verb, made from its module."""
     module: Any = import_module(module_name(verb))
     app = getattr(module, "app", None)
     if app is None:
@@ -43,7 +43,7 @@ def load(verb: str) -> Any:
 
 
 class Verbs(PipedGroup):
-    """Lists the verbs without their modules, and loads the one that is called."""
+    """Lists the verbs without importing their modules, and loads only the called verb."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -60,6 +60,6 @@ class Verbs(PipedGroup):
 
 
 def run(arguments: list[str]) -> NoReturn:
-    """Run what the arguments say.  Raises SystemExit with the exit code, OSError, NobodyReads."""
+    """Run the command line.  Raises SystemExit with the exit code, OSError, PipeClosed."""
     Verbs()(arguments)
     raise AssertionError("a command of Typer's ends the process")

@@ -68,7 +68,11 @@ def command(
             overrides=split_settings(set_ or []),
         )
         code = run(
-            wanted, data.absolute(), progress, detach=detach, beside=_pipeline_of(data.absolute()) if pipeline else None
+            wanted,
+            data.absolute(),
+            progress,
+            detach=detach,
+            companion=_pipeline_of(data.absolute()) if pipeline else None,
         )
     except PortTaken as taken:
         progress.error(f"{taken}; choose another port (0 picks a free one) with --port, --zk-port or --kafka-port")
@@ -82,7 +86,10 @@ def command(
 
 
 def _pipeline_of(data: Path) -> Callable[[], str]:
-    """What starts the stream of a cluster's journals, and says so.  It ends by itself when the cluster has ended."""
+    """Return a function that starts the stream of a cluster's journals, which ends when the cluster has stopped.
+
+    The function returns a message about it.
+    """
 
     def start() -> str:
         if shutil.which("java") is None and "JAVA_HOME" not in os.environ:

@@ -41,7 +41,7 @@ VERBS = {
     "campaign": "Run settings times seeds in the simulated world; exit code 1 if an invariant was violated.",
     "scenarios": "The outage library: outages of Kafka and ZooKeeper as scenarios that zabka must pass.",
 }
-"""Every verb in the order of `zabka --help`, and what it is for."""
+"""Every verb in the order of `zabka --help`, and its purpose."""
 WITHOUT_TYPER = frozenset({
     "peer", "broker", "topics", "elect", "configs", "reassign", "consumer-groups", "get-offsets", "delete-records",
     "produce", "consume", "broker-api-versions", "log-dirs",
@@ -50,11 +50,11 @@ WITHOUT_TYPER = frozenset({
 
 
 def main_of(verb: str) -> Callable[[list[str]], int]:
-    """What runs a verb of `WITHOUT_TYPER`."""
+    """Return the main function of a verb of `WITHOUT_TYPER`."""
     run: Callable[[list[str]], int] = import_module(module_name(verb)).main
     return run
 
 
 def module_name(verb: str) -> str:
-    """The module of a verb."""
+    """Return the module of a verb."""
     return f"zabka.cli.{verb.replace('-', '_')}"

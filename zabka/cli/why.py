@@ -1,4 +1,4 @@
-"""`zabka why`: from a decision back to where it began."""
+"""`zabka why`: from a decision back to its first cause."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _entries(data: Path, journal: Path | None) -> list[Entry]:
 
 
 def _no_such_event(effect: str, about: str, entries: list[Entry]) -> str:
-    """Why nothing was found, and what can be asked for instead."""
+    """Return why no event was found, and what to ask for instead."""
     from zabka.ensemble.close_names import did_you_mean
     from zabka.journal.events import BY_NAME, type_name
 
@@ -94,6 +94,6 @@ def _is_meant(entry: Entry, effect: str) -> bool:
     return (entry.node, str(entry.node_seq)) == (node, number) if number else type_name(entry.event) == effect
 
 
-def _holds(sentence: str, words: str) -> bool:
-    """Whether a sentence has these words as a whole: `orders-1` is not in "orders-10: …"."""
-    return re.search(rf"(?<!\w){re.escape(words)}(?!\w)", sentence) is not None if words else True
+def _holds(sentence: str, phrase: str) -> bool:
+    """Return whether a sentence contains these whole words: `orders-1` is not in "orders-10: …"."""
+    return re.search(rf"(?<!\w){re.escape(phrase)}(?!\w)", sentence) is not None if phrase else True

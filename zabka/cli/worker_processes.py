@@ -1,7 +1,7 @@
-"""Work spread over processes that end with the command: at Ctrl-C after what they are at, at once where it is killed.
+"""Work spread over processes that end with the command: on Ctrl-C after their current call, at once if it is killed.
 
-A process of an executor waits for work for ever where the one that hands it out was killed (`timeout`, a build that was
-given up): nobody tells it.  And at Ctrl-C an executor still has everything done that its processes have taken.
+Without this, a process of an executor waits for work for ever after its parent was killed (`timeout`, an aborted
+build), because it gets no signal.  And on Ctrl-C an executor still finishes all calls that its processes have taken.
 """
 
 from __future__ import annotations
@@ -24,39 +24,40 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 KILLED = "a worker process of this command was killed before it had finished. The machine may be out of memory"
-"""What is to be said of BrokenProcessPool."""
-_no_more_wanted: list[Flag] = []
-"""In a worker's process: what the command sets in the end."""
+"""The message for BrokenProcessPool."""
+_stopping: list[Flag] = []
+"""In a worker's process: a flag that the command sets when it ends."""
 
 
 class _NotBegun(Exception):
-    """Work that nobody waits for any more."""
+    """The call was not started, because its result is no longer needed."""
 
 
 def results_of(calls: Iterator[Callable[[], T]], jobs: int, ahead: int, begin: Callable[[], object]) -> Generator[T]:
-    """What the calls return, in their order, from `jobs` processes, each of which runs `begin` first.
+    """Yield the results of the calls, in their order, from `jobs` processes, which first run `begin`.
 
-    `ahead` is how many calls are taken before the first of them has returned.  To be closed, or used up.
-    Raises BrokenProcessPool where a process was killed.
+    `ahead` is how many calls are taken before the first of them has returned.  The generator must be closed, or
+    exhausted. Raises BrokenProcessPool if a process was killed.
     """
     listening, held = Pipe(duplex=False)
-    no_more_wanted = Event()
+    stopping = Event()
     waiting: deque[Future[T]] = deque()
     with (
         listening,
         held,
-        ProcessPoolExecutor(jobs, initializer=_begin_worker, initargs=(listening, held, no_more_wanted, begin)) as pool,
+        ProcessPoolExecutor(jobs, initializer=_begin_worker, initargs=(listening, held, stopping, begin)) as pool,
     ):
         try:
             while True:
-                # The processes begin at the first call, and stay as deaf: Ctrl-C reaches all that have a terminal.
+                # The processes start at the first call, and keep SIGINT blocked: Ctrl-C is sent to all processes of a
+                # terminal.
                 with _deaf_to_interrupts():
                     waiting.extend(pool.submit(_done, call) for call in islice(calls, ahead - len(waiting)))
                 if not waiting:
                     return
                 yield waiting.popleft().result()
         finally:
-            no_more_wanted.set()
+            stopping.set()
 
 
 @contextmanager
@@ -68,20 +69,20 @@ def _deaf_to_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _begin_worker(listening: Connection, held: Connection, no_more_wanted: Flag, begin: Callable[[], object]) -> None:
+def _begin_worker(listening: Connection, held: Connection, stopping: Flag, begin: Callable[[], object]) -> None:
     held.close()
     threading.Thread(target=_end_with_the_command, args=(listening,), name="end", daemon=True).start()
-    _no_more_wanted.append(no_more_wanted)
+    _stopping.append(stopping)
     begin()
 
 
 def _end_with_the_command(listening: Connection) -> None:
-    # Nothing is ever sent: there is something to read when the last one who held the other end is gone.
+    # No data is ever sent: the pipe becomes readable when the last holder of its other end has exited.
     wait([listening])
     os._exit(1)
 
 
 def _done(call: Callable[[], T]) -> T:
-    if _no_more_wanted[0].is_set():
+    if _stopping[0].is_set():
         raise _NotBegun
     return call()

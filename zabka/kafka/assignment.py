@@ -8,11 +8,11 @@ from itertools import count, islice, zip_longest
 from zabka.ensemble.ports import Random
 
 Racks = Mapping[int, str | None]
-"""Where brokers stand; None for those that do not say."""
+"""The racks of brokers; None for a broker without one."""
 
 
 class RacksIncomplete(Exception):
-    """Some brokers say in which rack they stand, and some do not."""
+    """Some brokers have a rack, and some have none."""
 
 
 def assign_replicas(
@@ -27,9 +27,9 @@ def assign_replicas(
 ) -> dict[int, tuple[int, ...]]:
     """Spread replicas: leaders round robin from a random broker, followers shifted by one more every round.
 
-    `brokers` are ids in order, at least `replication_factor` of them.  Where they stand in `racks` a partition's
-    replicas go to as many racks as there are.  A topic that grows keeps its rhythm with the `start_index` of its first
-    partition's leader.  Raises RacksIncomplete.
+    `brokers` are ids in order, at least `replication_factor` of them.  With `racks` a partition's replicas go to as
+    many racks as there are.  A topic that grows continues the pattern with the `start_index` of its first partition's
+    leader.  Raises RacksIncomplete.
     """
     assert 0 < replication_factor <= len(brokers), "the caller checks the replication factor"
     known = {broker: rack for broker, rack in (racks or {}).items() if broker in brokers and rack is not None}
@@ -50,13 +50,13 @@ def assign_replicas(
 
 
 def _after(order: Sequence[int], first: int, shift: int) -> Iterator[int]:
-    """The other brokers in a circle, beginning `shift` after the next one."""
+    """Yield the other brokers in a circle, beginning `shift` after the next one."""
     size = len(order)
     return (order[(first + 1 + (shift + step) % (size - 1)) % size] for step in count())
 
 
 def _elsewhere(order: Sequence[int], racks: Mapping[int, str], first: int, shift: int) -> Iterator[int]:
-    """The other brokers, those in racks that have no replica yet before the rest."""
+    """Yield the other brokers, first those in racks that have no replica yet."""
     every = dict.fromkeys(racks.values())
     taken, used = {order[first]}, {racks[order[first]]}
     for broker in _after(order, first, shift * len(every)):
@@ -67,7 +67,7 @@ def _elsewhere(order: Sequence[int], racks: Mapping[int, str], first: int, shift
 
 
 def _alternating(brokers: Sequence[int], racks: Mapping[int, str]) -> list[int]:
-    """One broker of each rack in turn, as long as a rack has any."""
+    """Return the brokers with one of each rack in turn, as long as a rack has any."""
     by_rack: dict[str, list[int]] = {}
     for broker in sorted(brokers):
         by_rack.setdefault(racks[broker], []).append(broker)

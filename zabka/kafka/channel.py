@@ -1,8 +1,8 @@
 """Kafka requests over TCP to other brokers: the asyncio `BrokerChannel`.
 
-A connection carries its requests in order, and the other side answers the next one only after the one before, so kinds
-of requests that would wait behind each other have connections of their own, as in Kafka (fetchers, the controller's
-control requests, requests to the controller).
+A connection carries its requests in order, and the server answers each only after the one before.  So kinds of requests
+that would block each other have connections of their own, as in Kafka (fetchers, the controller's control requests,
+requests to the controller).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RESPONSE_BYTES_MAX = 256 * 1024 * 1024
 
 
 class OpenConnection(Protocol):
-    """How to open a TCP connection, like `loop.create_connection`; link faults come in here."""
+    """Opens a TCP connection, like `loop.create_connection`; link faults are applied here."""
 
     def __call__(
         self, factory: Callable[[], asyncio.Protocol], host: str, port: int
@@ -50,7 +50,7 @@ class AsyncioChannel:
         self._connections: dict[tuple[int, int], tuple[Endpoint, _Connection]] = {}
 
     def call(self, to: Endpoint, request: KafkaMessage, timeout_ms: int) -> Awaitable[KafkaMessage]:
-        """Send now; the response when awaited.  None for Produce with acks=0, once it is sent."""
+        """Send a request now, and return its response when awaited: None for Produce with acks=0, once it is sent."""
         key = (to.broker_id, lane_of(request))
         known = self._connections.get(key)
         if known is None or known[1].closed or known[0] != to:
@@ -78,17 +78,17 @@ class _Call(NamedTuple):
     answer: asyncio.Future[KafkaMessage]
     timer: asyncio.TimerHandle
     sent_us: int
-    """Where messages are written down: when, by the wall clock."""
+    """The time of sending by the wall clock, if messages are logged."""
 
 
 class _Connection(asyncio.Protocol):
-    """One connection, possibly still being made."""
+    """One connection, possibly still being opened."""
 
     def __init__(self, client_id: str, to: Endpoint, open_connection: OpenConnection, tap: KafkaTap | None) -> None:
         self._tap = tap
         self._line: CallerLine | None = None
-        self._untold: list[tuple[int, KafkaMessage, int]] = []
-        """What is to leave as soon as the connection stands, where that is written down."""
+        self._unlogged: list[tuple[int, KafkaMessage, int]] = []
+        """Requests to log as sent once the connection is open."""
         self._loop = asyncio.get_running_loop()
         self._client_id = client_id
         self._to = to
@@ -112,7 +112,7 @@ class _Connection(asyncio.Protocol):
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         frame = encode_request(self._correlation_id, self._client_id, request)
         self._unsent.append(frame)
-        sent_us = 0 if self._tap is None else self._tell(self._tap, request, len(frame))
+        sent_us = 0 if self._tap is None else self._log_sent(self._tap, request, len(frame))
         answer: asyncio.Future[KafkaMessage] = self._loop.create_future()
         answer.add_done_callback(_retrieved)
         if api_key_of(request) == ApiKey.PRODUCE and request.acks == 0:
@@ -123,11 +123,11 @@ class _Connection(asyncio.Protocol):
         self._schedule_flush()
         return answer
 
-    def _tell(self, tap: KafkaTap, request: KafkaMessage, size: int) -> int:
-        """Write down that a request leaves; when that is."""
+    def _log_sent(self, tap: KafkaTap, request: KafkaMessage, size: int) -> int:
+        """Log that a request is sent; return the time."""
         if tap.wants(request):
             if self._line is None:
-                self._untold.append((self._correlation_id, request, size))
+                self._unlogged.append((self._correlation_id, request, size))
             else:
                 self._line.asked(self._correlation_id, request, size)
         return tap.now_us()
@@ -151,7 +151,7 @@ class _Connection(asyncio.Protocol):
                 call.answer.set_exception(broken(f"broker {self._to.broker_id}: {reason}"))
 
     def _timed_out(self, answer: asyncio.Future[KafkaMessage]) -> None:
-        # As Kafka's clients: what comes after a request that timed out cannot be waited for either.
+        # As in Kafka's clients: the responses that come after an overdue response cannot be awaited either.
         if not answer.done():
             self.close("no answer in time")
 
@@ -168,16 +168,16 @@ class _Connection(asyncio.Protocol):
         self._unsent.clear()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports, and those of faulty links, are asyncio's by shape only.
+        # uvloop's transports, and those of faulty links, have only the interface of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
         if self.closed:
             transport.close()
             return
         if self._tap is not None:
             self._line = self._tap.caller(self._transport, self._to.broker_id)
-            for number, request, size in self._untold:
+            for number, request, size in self._unlogged:
                 self._line.asked(number, request, size)
-            self._untold.clear()
+            self._unlogged.clear()
         self._schedule_flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -209,6 +209,6 @@ class _Connection(asyncio.Protocol):
 
 
 def _retrieved(answer: asyncio.Future[KafkaMessage]) -> None:
-    # A call whose caller went away may fail unseen.
+    # A call may fail unseen after its caller was cancelled.
     if not answer.cancelled():
         answer.exception()

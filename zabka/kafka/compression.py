@@ -1,7 +1,7 @@
-"""The codecs of record batches and message sets: gzip, snappy, lz4 and zstd, as Kafka's `compress` package has them.
+"""The codecs of record batches and message sets: gzip, snappy, lz4 and zstd, as in Kafka's `compress` package.
 
-Whatever a stranger sends is unpacked piece by piece and up to a bound: a batch says nothing about how much is in it.
-gzip and zstd give as much at a time as one asks for, lz4 and snappy a block.
+Untrusted data is unpacked piece by piece and up to a limit, because a batch does not declare its unpacked size. gzip
+and zstd return as much at a time as requested, lz4 and snappy a block.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ except ImportError:
     from backports.zstd import ZstdDecompressor, ZstdError
 
 EXPANDED_BYTES_MAX = 64 << 20
-"""A batch that unpacks to more is refused.  Kafka has no such bound; 5,000,000 of the smallest records fit into it."""
+"""A batch that unpacks to more is refused.  Kafka has no such limit; 5,000,000 of the smallest records fit into it."""
 ZSTD_BYTES_MAX = 16 << 20
-"""What a producer's batch of zstd may unpack to: who unpacks it may have to remember all of that until the end."""
+"""The unpacked limit of a producer's zstd batch: the decompressor may have to keep all of it until the end."""
 PIECE_BYTES = 16 << 10
-"""gzip, zstd and what is not compressed come in pieces of this size at most; a block of lz4 may have 4 MiB."""
+"""The largest piece of gzip, zstd and uncompressed data; a block of lz4 may have 4 MiB."""
 
 _GZIP_WINDOW = 31
 _GZIP_START = b"\x1f\x8b\x08"
@@ -47,11 +47,11 @@ class Codec(IntEnum):
 CODECS = {"uncompressed": Codec.NONE} | {codec.name.lower(): codec for codec in Codec if codec}
 """By their names in compression.type (BrokerCompressionType.java)."""
 DEFAULT_LEVELS = {Codec.GZIP: -1, Codec.LZ4: 9, Codec.ZSTD: 3}
-"""Where a codec has levels."""
+"""The default levels of the codecs that have levels."""
 
 
 class CompressionError(Exception):
-    """Bytes that cannot be unpacked; the text says why."""
+    """Bytes that cannot be unpacked; the text states why."""
 
 
 class ExpandsTooFar(CompressionError):
@@ -62,10 +62,10 @@ class ExpandsTooFar(CompressionError):
 
 
 def unpacked(codec: Codec, data: Data, bytes_max: int = EXPANDED_BYTES_MAX, magic: int = 2) -> Iterator[Data]:
-    """What is in `data`, in pieces, some of which may be empty: whoever reads can do something else in between.
+    """Yield the unpacked `data` in pieces, also empty ones, so that the caller can do other work in between.
 
-    `magic` is that of the batch or message: the oldest messages have lz4 frames with a wrong checksum in front.
-    Raises CompressionError, and ExpandsTooFar before more than `bytes_max` bytes were unpacked.
+    `magic` is that of the batch or message: the oldest messages have lz4 frames with a wrong header checksum. Raises
+    CompressionError, and ExpandsTooFar before more than `bytes_max` bytes were unpacked.
     """
     left = bytes_max
     try:
@@ -81,7 +81,7 @@ def unpacked(codec: Codec, data: Data, bytes_max: int = EXPANDED_BYTES_MAX, magi
 
 
 def unpack(codec: Codec, data: Data, bytes_max: int = EXPANDED_BYTES_MAX, magic: int = 2) -> bytes:
-    """All that is in `data`.  Raises as `unpacked` does."""
+    """Return all unpacked `data`.  Raises as `unpacked` does."""
     return b"".join(unpacked(codec, data, bytes_max, magic))
 
 
@@ -104,7 +104,7 @@ def _plain_pieces(data: Data) -> Iterator[Data]:
 
 
 def _gzip_pieces(data: Data) -> Iterator[Data]:
-    """Every member of a gzip file; what follows one and is no member is passed over, as Java does."""
+    """Yield every member of a gzip file; ignore trailing bytes that are no member, as Java does."""
     view = memoryview(data)
     unpacker = zlib.decompressobj(wbits=_GZIP_WINDOW)
     for at in range(0, len(view), _INPUT_BYTES):
@@ -127,7 +127,7 @@ def _gzip_pieces(data: Data) -> Iterator[Data]:
 
 
 def _zstd_pieces(data: Data) -> Iterator[Data]:
-    """Every frame, one after the other, as zstd-jni's stream does."""
+    """Yield every frame, one after the other, as zstd-jni's stream does."""
     view = memoryview(data)
     unpacker, is_whole = ZstdDecompressor(), False
     for at in range(0, len(view), _INPUT_BYTES):
@@ -149,7 +149,7 @@ def _zstd_pieces(data: Data) -> Iterator[Data]:
 
 
 class Packer:
-    """Packs what it is given, in pieces.  `level` is that of the codec, None for its default; `magic` as above."""
+    """Packs data in pieces.  `level` is that of the codec, None for its default; `magic` as above."""
 
     def __init__(self, codec: Codec, level: int | None = None, magic: int = 2) -> None:
         level = DEFAULT_LEVELS.get(codec, 0) if level is None else level
@@ -171,11 +171,11 @@ class Packer:
             self._add, self._end = bytes, bytes
 
     def add(self, data: Data) -> bytes:
-        """Take this in as well; what is ready of the packed bytes."""
+        """Add data; return the packed bytes that are ready."""
         return self._add(data)
 
     def finish(self) -> bytes:
-        """That was all; the rest of the packed bytes."""
+        """Finish; return the rest of the packed bytes."""
         return self._end()
 
 

@@ -1,7 +1,7 @@
-"""What a broker says and hears in Kafka's protocol, for the file of its messages.
+"""Logs a broker's messages in Kafka's protocol, for the file of its messages.
 
-With `zabka.messages=control` that is what passes between controller and brokers, and of the fetches the one in which a
-connection to a leader was lost.  What is known of a request (its connection, its number there) is known at both ends.
+With `zabka.messages=control` these are the messages between controller and brokers, and the fetch during which a
+connection to a leader was lost.  A request is identified by its connection and its number there, at both ends.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of
 
 
 class KafkaTap:
-    """Listens to one broker's connections, those that it opens and those that it accepts."""
+    """Logs the messages of one broker's connections, both opened and accepted ones."""
 
     def __init__(self, notes: MessageNotes) -> None:
         self._notes = notes
         self._hears_everything = notes.hears_everything
 
     def wants(self, message: KafkaMessage) -> bool:
-        """Is it to be written down?"""
+        """Return whether the message is to be logged."""
         return self._hears_everything or message.__api_key__ in names.CONTROL
 
     def now_us(self) -> int:
-        """The clock that messages are stamped with."""
+        """Return the time for stamping messages."""
         return self._notes.now_us()
 
     def caller(self, transport: Transport, broker_id: int) -> CallerLine:
-        """A connection that this broker has opened."""
+        """Return the log of a connection that this broker has opened."""
         return CallerLine(self._notes.line(transport, f"broker-{broker_id}"))
 
     def server(self, transport: Transport) -> ServerLine:
-        """A connection that this broker has accepted."""
+        """Return the log of a connection that this broker has accepted."""
         return ServerLine(self, self._notes.line(transport))
 
 
 class CallerLine:
-    """The connection on which requests leave."""
+    """The log of a connection on which this broker sends requests."""
 
     __slots__ = ("_asked", "_line")
 
@@ -46,20 +46,20 @@ class CallerLine:
         self._asked: dict[int, str] = {}
 
     def asked(self, number: int, request: KafkaMessage, size: int, us: int | None = None) -> None:
-        """A request leaves."""
+        """Log a request that is sent."""
         content = names.request_content(request)
         self._asked[number] = content.group
         content.subject["correlation"] = number
         self._line.sent(content, f"request@{number}", size, us)
 
     def answered(self, number: int, response: KafkaMessage, size: int) -> None:
-        """A response has come."""
+        """Log a response that was received."""
         group = self._asked.pop(number, None)
         if group is not None:
             self._line.received(names.response_content(response, group), f"answer@{number}", size)
 
     def broke(self, number: int, request: KafkaMessage, sent_us: int, reason: str) -> None:
-        """A fetch got no answer: the connection is gone."""
+        """Log a fetch that got no answer because the connection was lost."""
         if number not in self._asked and api_key_of(request) == ApiKey.FETCH:
             content = names.request_content(request)
             content.subject["failed"] = reason
@@ -67,7 +67,7 @@ class CallerLine:
 
 
 class ServerLine:
-    """The connection on which requests come in."""
+    """The log of a connection on which this broker receives requests."""
 
     __slots__ = ("_line", "_tap", "awaits")
 
@@ -75,10 +75,10 @@ class ServerLine:
         self._tap = tap
         self._line = line
         self.awaits: dict[int, str] = {}
-        """The class of each request that was written down and is not answered yet, by its number."""
+        """The class of each request that was logged and is not answered yet, by its number."""
 
     def came(self, number: int, client_id: str | None, request: KafkaMessage, size: int) -> None:
-        """A request has come."""
+        """Log a request that was received."""
         if not self._tap.wants(request):
             return
         if self._line.other is None and client_id:
@@ -90,7 +90,7 @@ class ServerLine:
         self._line.received(content, f"request@{number}", size)
 
     def response_sent(self, number: int, response: KafkaMessage, size: int) -> None:
-        """A response leaves."""
+        """Log a response that is sent."""
         group = self.awaits.pop(number, None)
         if group is not None:
             self._line.sent(names.response_content(response, group), f"answer@{number}", size)

@@ -1,6 +1,6 @@
 """LZ4 frames as Kafka reads and writes them (Lz4BlockInputStream, Lz4BlockOutputStream): independent blocks only.
 
-Messages of magic 0 have a header checksum over too many bytes, a mistake of Kafka's first version that has to stay.
+Messages of magic 0 have a header checksum over too many bytes, a bug of Kafka's first version that has to stay.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _MAGIC = 0x184D2204
 _LENGTH = Struct("<I")
 _CONTENT_SIZE_BYTES = 8
 _STORED = 0x80000000
-"""The bit of a block's length that says: not compressed."""
+"""The bit of a block's length that marks an uncompressed block."""
 _GROWS_AT_MOST = 256
-"""A byte of a block makes no more than 255 of what is in it."""
+"""A byte of a block unpacks to at most 255 bytes."""
 _VERSION = 1
 _BLOCK_64_KB = 4
 _WRITTEN_FLAGS = _VERSION << 6 | 1 << 5
@@ -30,7 +30,7 @@ _SHORT = 16
 
 
 def short_xxh32(data: bytes) -> int:
-    """XXH32 with seed 0 of fewer than 16 bytes, which a frame's header always has."""
+    """Return XXH32 with seed 0 of fewer than 16 bytes, the size of every frame header."""
     assert len(data) < _SHORT
     value = _PRIME_5 + len(data)
     at = 0
@@ -51,7 +51,7 @@ def _header_checksum(described: bytes) -> int:
 
 
 class _Frame:
-    """What a frame's header says."""
+    """The parsed header of a frame."""
 
     def __init__(self, view: memoryview, header_is_checked: bool) -> None:
         if len(view) < 7 or _LENGTH.unpack_from(view)[0] != _MAGIC:
@@ -73,7 +73,7 @@ class _Frame:
 
 
 def lz4_blocks(data: bytes | bytearray | memoryview, header_is_checked: bool) -> Iterator[bytes | bytearray]:
-    """What is in each block of the first frame; what follows it is passed over.
+    """Yield the content of each block of the first frame; ignore what follows it.
 
     Raises ValueError, and cramjam.DecompressionError.
     """
@@ -108,7 +108,7 @@ def _unpacked(block: memoryview, bytes_max: int) -> bytearray:
 
 
 def _checked_block(frame: _Frame, block: bytes) -> bytearray:
-    """A block with its checksum, which the library checks in a frame of its own."""
+    """Unpack a block with its checksum, which the library checks in a frame of its own."""
     described = bytes((_BLOCK_CHECKSUM_FLAGS, frame.size_code))
     head = _LENGTH.pack(_MAGIC) + described + bytes([_header_checksum(described)])
     buffer = bytearray(frame.block_bytes_max)
@@ -118,7 +118,7 @@ def _checked_block(frame: _Frame, block: bytes) -> bytearray:
 
 
 class Lz4FrameWriter:
-    """Writes a frame of blocks of 64 KB.  Without a `level` it is the fast way, else the high compression of it."""
+    """Writes a frame of blocks of 64 KB: fast compression without a `level`, else high compression."""
 
     def __init__(self, level: int | None, header_is_checked: bool) -> None:
         self._level = level
@@ -129,7 +129,7 @@ class Lz4FrameWriter:
         self._block_bytes = 1 << 2 * _BLOCK_64_KB + 8
 
     def add(self, data: bytes | bytearray | memoryview) -> bytes:
-        """Take this in as well; the blocks that are ready."""
+        """Add data; return the blocks that are ready."""
         self._waiting += data
         full = len(self._waiting) - len(self._waiting) % self._block_bytes
         view = memoryview(self._waiting)
@@ -140,7 +140,7 @@ class Lz4FrameWriter:
         return self._taken()
 
     def finish(self) -> bytes:
-        """The last block, and the mark of the end."""
+        """Return the last block, and the end mark."""
         if self._waiting:
             self._write(bytes(self._waiting))
         self._out += _LENGTH.pack(0)

@@ -1,4 +1,4 @@
-"""What Kafka's messages are called (ApiKeys.java), and what each is about."""
+"""The names of Kafka's messages (ApiKeys.java), and the subject of each message."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _FACTS = (
 
 @cache
 def api_name(api_key: int) -> str:
-    """Kafka's name of an API, such as `LeaderAndIsr`."""
+    """Return Kafka's name of an API, such as `LeaderAndIsr`."""
     return "".join(word.capitalize() for word in ApiKey(api_key).name.split("_"))
 
 
 def request_content(request: KafkaMessage) -> Content:
-    """A request: its class, name and subject.  A Fetch of a follower is a `fetch`, one of a consumer is `data`."""
+    """Return the class, name and subject of a request.  A follower's Fetch is a `fetch`, a consumer's is `data`."""
     api_key = api_key_of(request)
-    return Content(_request_class(api_key, request), api_name(api_key), _subject(request, _request_word))
+    return Content(_request_class(api_key, request), api_name(api_key), _subject(request, _request_text))
 
 
 def _request_class(api_key: int, request: KafkaMessage) -> str:
@@ -55,11 +55,11 @@ def _request_class(api_key: int, request: KafkaMessage) -> str:
 
 
 def response_content(response: KafkaMessage, asked: str) -> Content:
-    """The answer to a request of that class."""
-    return Content(asked, api_name(api_key_of(response)) + ANSWER, _subject(response, _error_word))
+    """Return the content of an answer to a request of that class."""
+    return Content(asked, api_name(api_key_of(response)) + ANSWER, _subject(response, _error_text))
 
 
-def _subject(message: KafkaMessage, word: Any) -> Subject:
+def _subject(message: KafkaMessage, text_of: Any) -> Subject:
     found: Subject = {}
     for name in _FACTS:
         value = getattr(message, name, None)
@@ -71,7 +71,7 @@ def _subject(message: KafkaMessage, word: Any) -> Subject:
     live = getattr(message, "live_brokers", None)
     if live:
         found["live"] = sorted(int(getattr(broker, "id_", -1)) for broker in live)
-    partitions = [f"{name}{word(row)}" for name, row in _partitions(message)]
+    partitions = [f"{name}{text_of(row)}" for name, row in _partitions(message)]
     return found | listed(partitions) if partitions else found
 
 
@@ -84,7 +84,7 @@ def _first(message: Any, names: tuple[str, ...]) -> Any:
 
 
 def _topic_name(topic: Any) -> str:
-    """Its name, or the beginning of its id, where the message knows no more."""
+    """Return the topic's name, or the beginning of its id if the message has no name."""
     name = _first(topic, _TOPIC_NAMES)
     return name if isinstance(name, str) else f"topic {str(name)[:8]}"
 
@@ -101,8 +101,8 @@ def _partitions(message: KafkaMessage) -> Iterator[tuple[str, Any]]:
             yield f"{name}-{_first(row, _INDEXES)}", row
 
 
-def _request_word(row: Any) -> str:
-    """What a request says of a partition: who leads it from which epoch, with which ISR; or from where it is read."""
+def _request_text(row: Any) -> str:
+    """Return a request's data on a partition: its leader, epoch and ISR, or its fetch offset."""
     leader = getattr(row, "leader", None)
     if leader is not None:
         isr = ",".join(map(str, row.isr))
@@ -116,6 +116,6 @@ def _request_word(row: Any) -> str:
     return ""
 
 
-def _error_word(row: Any) -> str:
+def _error_text(row: Any) -> str:
     error = getattr(row, "error_code", None)
     return f" {error.name}" if error else ""

@@ -1,8 +1,8 @@
 """Message sets of magic 0 and 1, which clients from before Kafka 0.11 send and read (LegacyRecord, RecordsUtil).
 
 A message is an offset, a size, a CRC-32, a magic, attributes, from magic 1 on a timestamp, a key and a value.  A
-compressed set is a message whose value is a set.  Kafka 3.9 stores batches of format 2 only, so what comes in is
-converted up, and what goes out to such a client down.
+compressed set is a message whose value is a set.  Kafka 3.9 stores batches of format 2 only, so produced messages are
+converted up, and messages fetched by such a client down.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from zabka.kafka.record_refusals import (
 from zabka.kafka.record_rules import NO_TIMESTAMP, Append
 
 MESSAGE_SIZE_MIN = 14
-"""What a message of magic 0 without key and value has behind its size."""
+"""The bytes after the size of a message of magic 0 without key and value."""
 
 _OVERHEAD = Struct(">qi")
 _HEAD = Struct(">Ibb")
@@ -48,7 +48,7 @@ _LENGTH = Struct(">i")
 
 
 class Message(NamedTuple):
-    """One message.  A compressed set is one whose attributes name a codec."""
+    """One message.  A compressed set is a message whose attributes name a codec."""
 
     offset: int
     magic: int
@@ -63,14 +63,14 @@ class Message(NamedTuple):
 
 
 def message_checksum_holds(data: Data, at: int, end: int) -> bool:
-    """Does the CRC-32 of the message hold whose fields, behind its size, are from `at` to `end`?"""
+    """Return whether the CRC-32 of a message holds; its fields after the size are from `at` to `end`."""
     view = memoryview(data)
     crc: int = _HEAD.unpack_from(view, at)[0]
     return crc == zlib.crc32(view[at + _CRC_SIZE : end])
 
 
 def read_message(data: Data, at: int, end: int) -> Message:
-    """The message at `at`.  Raises RecordsRefused (UNKNOWN_SERVER_ERROR, as Kafka) where its lengths are wrong."""
+    """Return the message at `at`.  Raises RecordsRefused (UNKNOWN_SERVER_ERROR, as Kafka) if its lengths are wrong."""
     (offset, _), start = _OVERHEAD.unpack_from(data, at), at + _OVERHEAD.size
     _, magic, attributes = _HEAD.unpack_from(data, start)
     start += _HEAD.size
@@ -98,7 +98,7 @@ def _read_bytes(data: Data, at: int, end: int) -> tuple[bytes | None, int]:
 
 
 def write_message(message: Message) -> bytes:
-    """A message as bytes, its checksum included."""
+    """Encode a message, its checksum included."""
     fields = [bytes((message.magic, message.attributes))]
     if message.magic:
         fields.append(_TIMESTAMP.pack(message.timestamp_ms))
@@ -112,7 +112,7 @@ def write_message(message: Message) -> bytes:
 
 
 class _Sliced:
-    """Counts what was done, and says when it is time for a pause."""
+    """Counts steps, and decides when it is time for a pause."""
 
     def __init__(self, records: int) -> None:
         self._records = records
@@ -126,7 +126,7 @@ class _Sliced:
 def _inner_messages(
     wrapper: Message, take: Callable[[Message, bool], None], pause: _Sliced
 ) -> Generator[None, None, None]:
-    """Hand over each message of a compressed set and whether its checksum holds, once the set is known to be sound."""
+    """Pass on each message of a compressed set and whether its checksum holds, once the set is known to be sound."""
     codec = Codec(wrapper.attributes & CODEC_MASK)
     if codec is Codec.ZSTD:
         raise invalid("Invalid wrapper compressionType found in legacy deep record iterator")
@@ -184,7 +184,7 @@ class _Conversion:
         self.wrapper: Message | None = None
 
     def add_message(self, message: Message, checksum_holds: bool) -> None:
-        """One more.  Raises RecordsRefused where that ends it all."""
+        """Add a message.  Raises RecordsRefused if it invalidates the batch."""
         wrapper, index = self.wrapper, self._index
         self._index += 1
         if message.magic != self._magic:
@@ -203,13 +203,13 @@ class _Conversion:
             self._builder.add(timestamp_ms, _fields(message))
 
     def done(self) -> tuple[bytes, BatchHeader]:
-        """The batch.  Raises RecordsRefused."""
+        """Return the batch.  Raises RecordsRefused."""
         self._errors.check()
         return self._builder.done()
 
 
 def _fields(message: Message) -> bytes:
-    """Key, value and headers as a record of format 2 has them."""
+    """Encode key, value and headers as in a record of format 2."""
     out = bytearray()
     for part in (message.key, message.value):
         if part is None:
@@ -224,9 +224,9 @@ def _fields(message: Message) -> bytes:
 def convert_up(
     data: Data, places: Sequence[tuple[int, int]], source: Codec, append: Append, slice_records: int
 ) -> Generator[None, None, tuple[bytes, BatchHeader]]:
-    """One batch of format 2 of what a client from before it sent: messages, or one compressed set (`source`).
+    """Convert an old client's messages, or its compressed set (`source`), to one batch of format 2.
 
-    `places` are the messages' from and to, their magics all the same, their checksums checked.  Pauses after every
+    `places` are the start and end of each message; all have the same magic, and checked checksums.  Pauses after every
     `slice_records`.  Raises RecordsRefused.
     """
     pause = _Sliced(slice_records)
@@ -250,7 +250,7 @@ def convert_up(
 
 
 class CannotConvert(Exception):
-    """A batch that becomes no messages; `error` is Kafka's code for it."""
+    """A batch that cannot be converted to messages; `error` is Kafka's code for it."""
 
     def __init__(self, error: int, reason: str) -> None:
         super().__init__(reason)
@@ -258,16 +258,17 @@ class CannotConvert(Exception):
 
 
 NOTHING_FITS = _OVERHEAD.pack(-1, 61) + b"\0" * 5
-"""A message that is cut off, in place of batches that become no message: whoever reads asks for more (the overflow
-batch of LazyDownConversionRecordsSend)."""
+"""A truncated message that replaces batches without messages: it makes the client fetch with a larger size.
+
+It is the overflow batch of LazyDownConversionRecordsSend.
+"""
 
 
 def convert_down(data: Data, magic: int, first_offset: int, slice_records: int) -> Generator[None, None, bytes]:
-    """The batches of a fetch's answer as messages of an older magic, from `first_offset` on where they are not
-    compressed (RecordsUtil.downConvert).
+    """Convert the batches of a fetch response to messages of an older magic (RecordsUtil.downConvert).
 
-    Headers go, and markers of transactions.  It ends before a batch of zstd.  Pauses after every `slice_records`.
-    Raises CannotConvert.
+    Uncompressed batches are converted from `first_offset` on.  Headers and transaction markers are dropped.  The
+    conversion ends before a batch of zstd.  Pauses after every `slice_records`.  Raises CannotConvert.
     """
     converted: list[bytes] = []
     pause = _Sliced(slice_records)

@@ -1,6 +1,6 @@
-"""The short way of the batches that most producers send: alone, uncompressed, of few records without headers.
+"""The fast path for the batches that most producers send: single, uncompressed, with few records and no headers.
 
-Whatever is odd about a batch is left to `record_validation`, which finds out whether it is wrong and says how.
+Any unusual batch is left to `record_validation`, which checks whether it is invalid and why.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from zabka.kafka.compression import Data
 from zabka.kafka.record_batch import CHECKED_FROM, HEADER, HEADER_SIZE, MAGIC, SIZE_OVERHEAD, BatchHeader
 
 PLAIN_RECORDS_MAX = 2_000
-"""More are looked over in slices."""
+"""Batches with more records are checked in slices."""
 
 
 def plain_batch(data: Data, max_message_bytes: int) -> BatchHeader | None:
-    """The header of a sound and plain batch, that can be appended as it is; None where it takes a closer look.
+    """Return the header of a valid plain batch that can be appended as it is, or None if it needs the full check.
 
-    For topics that ask nothing of keys and times and keep the producer's codec (`TopicRules.asks_nothing`).
+    For topics without rules on keys and times that keep the producer's codec (`TopicRules.asks_nothing`).
     """
     size = len(data)
     if not HEADER_SIZE <= size <= max_message_bytes:
@@ -45,7 +45,7 @@ def plain_batch(data: Data, max_message_bytes: int) -> BatchHeader | None:
 
 
 _ALIKE_MIN = 12
-"""So many records must be left to look at all of them at once."""
+"""The fewest remaining records that are checked all at once."""
 _EVEN, _ODD = bytes(range(0, 256, 2)), bytes(range(1, 256, 2))
 _LAST, _MORE = bytes(range(0x80)), bytes(range(0x80, 0x100))
 """The bytes that end a varint, and those that do not."""
@@ -53,8 +53,10 @@ _UP_TO = [bytes(range(top + 1)) for top in range(0x100)]
 
 
 def _newest_of(data: bytes, at: int, count: int) -> int | None:
-    """The highest difference of the records' times to the batch's, if they end where the data do; None for anything
-    but lengths and differences of one or two bytes, in as few as hold them."""
+    """Return the highest difference of the records' times from the batch's, if the records end with the data.
+
+    Return None unless all lengths and differences have one or two bytes, in their shortest form.
+    """
     newest = -1
     stride, left, tries_at = 0, count, count
     try:
@@ -77,7 +79,7 @@ def _newest_of(data: bytes, at: int, count: int) -> int | None:
                 raw = raw & 0x7F | data[at] << 7
             if raw > newest and not raw & 1:
                 newest = raw
-            # The offset's value does not matter where nothing is compressed.
+            # The offset's value does not matter without compression.
             if data[at + 1] < 0x80:
                 at += 2
             elif data[at + 2] < 0x80:
@@ -91,7 +93,7 @@ def _newest_of(data: bytes, at: int, count: int) -> int | None:
                     return None
                 size = size & 0x7F | data[at] << 7
             at += 1 if size & 1 else 1 + (size >> 1)
-            # The record's end tells how long its value must be, if it has no headers.
+            # The record's end determines how long its value must be, if it has no headers.
             size = data[at]
             if size < 0x80:
                 if end - at - 2 != (0 if size & 1 else size >> 1):
@@ -111,12 +113,12 @@ def _newest_of(data: bytes, at: int, count: int) -> int | None:
             stride = end - start
     except IndexError:
         return None
-    # Times that all go back are rare enough for a closer look.
+    # Times that all go back are rare enough for the full check.
     return newest >> 1 if at == len(data) and newest >= 0 else None
 
 
 def _places(data: bytes, at: int) -> tuple[int, int, int, int]:
-    """Where a record has its time, its offset, and the lengths of its key and value; each has one byte or two."""
+    """Return the positions of a record's time, offset, key length and value length, each of one or two bytes."""
     time_at = at + (2 if data[at] < 0x80 else 3)
     offset_at = time_at + (1 if data[time_at] < 0x80 else 2)
     key_at = offset_at + (1 if data[offset_at] < 0x80 else 2)
@@ -127,8 +129,11 @@ def _places(data: bytes, at: int) -> tuple[int, int, int, int]:
 
 
 def _alike(data: bytes, start: int, end: int, most: int) -> tuple[int, int]:
-    """(how many records after the one from `start` to `end` have its lengths in the same places, the highest time in
-    them before zigzag); nothing is done record by record, for every place is looked at through all of them."""
+    """Return how many of the next records have the same lengths at the same places, and their highest time.
+
+    The time is before zigzag decoding.  The comparison is not done record by record: each position is compared in all
+    records at once.
+    """
     time_at, offset_at, key_at, value_at = _places(data, start)
     stride = end - start
     run = min(most, len(data) // stride)
@@ -141,11 +146,11 @@ def _alike(data: bytes, start: int, end: int, most: int) -> tuple[int, int]:
             run = len(column) - len(column.lstrip(data[at : at + 1]))
             if not run:
                 return 0, -1
-    for first, behind in ((time_at, offset_at), (offset_at, key_at)):
-        column = data[behind - 1 + stride : behind - 1 + stride + run * stride : stride]
+    for first, after in ((time_at, offset_at), (offset_at, key_at)):
+        column = data[after - 1 + stride : after - 1 + stride + run * stride : stride]
         if not column.isascii():
             run = len(column) - len(column.lstrip(_LAST))
-        if behind - first > 1:
+        if after - first > 1:
             column = data[first + stride : first + stride + run * stride : stride]
             if column.translate(None, _MORE):
                 run = len(column) - len(column.lstrip(_MORE))
@@ -155,22 +160,22 @@ def _alike(data: bytes, start: int, end: int, most: int) -> tuple[int, int]:
     if time_at + 1 == offset_at:
         return run, _highest(low.translate(None, _ODD))
     if low.translate(None, _EVEN):
-        # Some go back; one looks at each.
+        # Some times go back: the records are checked one by one.
         return 0, -1
     high = data[time_at + 1 + stride : time_at + 1 + stride + run * stride : stride]
     top = _highest(high)
-    return run, (top << 7) + _highest(_beside(low, high, top)) - 0x80
+    return run, (top << 7) + _highest(_neighbours(low, high, top)) - 0x80
 
 
 def _highest(column: bytes) -> int:
-    """The highest byte, -1 where there is none: mostly the last one, for time goes on."""
+    """Return the highest byte, -1 if there is none; usually it is the last one, because times increase."""
     if not column:
         return -1
     return max(column) if column.translate(None, _UP_TO[column[-1]]) else column[-1]
 
 
-def _beside(low: bytes, high: bytes, top: int) -> bytes:
-    """The bytes of `low` whose neighbours in `high` are `top`."""
+def _neighbours(low: bytes, high: bytes, top: int) -> bytes:
+    """Return the bytes of `low` whose neighbours in `high` are `top`."""
     first = high.index(top)
     if high.count(top) == len(high) - first:
         return low[first:]

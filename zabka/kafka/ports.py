@@ -1,4 +1,4 @@
-"""What controllers, brokers and clients are handed to reach brokers: addresses, messages, and the channel."""
+"""The interfaces through which controllers, brokers and clients reach brokers: addresses, messages, and the channel."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ PartitionEpoch = NewType("PartitionEpoch", int)
 
 NO_LEADER = BrokerId(-1)
 UNKNOWN_BROKER_EPOCH = BrokerEpoch(-1)
-"""In requests: any life of that broker.  Of a registered broker: with Historical.NO_BROKER_EPOCH."""
+"""In requests: any incarnation of that broker.  Of a registered broker: with Historical.NO_BROKER_EPOCH."""
 
 Emit = Callable[[Event], Cause]
-"""Writes an event to this node's journal; what names it as the cause of another one."""
+"""Writes an event to this node's journal; returns a reference for other events that it causes."""
 
 KafkaMessage = Any
 """A request or response payload: an instance of a class from `kio.schema`, which carries its API key and version."""
 
 
 class Endpoint(NamedTuple):
-    """Where a broker listens."""
+    """The address of a broker."""
 
     broker_id: int
     host: str
@@ -40,17 +40,16 @@ class ChannelBroken(Exception):
 
 
 class NeverSent(ChannelBroken):
-    """There was no connection that the request could have gone out on, so it was not carried out."""
+    """There was no connection for the request, so it was not carried out."""
 
 
 class BrokerChannel(Protocol):
     """Kafka requests from this broker to another one (or to itself)."""
 
     def call(self, to: Endpoint, request: KafkaMessage, timeout_ms: int) -> Awaitable[KafkaMessage]:
-        """Send now; the response payload when awaited.  Raises ChannelBroken.
+        """Send now, and return the response payload when awaited.  Raises ChannelBroken.
 
-        Requests to one endpoint keep their order.  The response is of the kio class that matches the request's
-        version.
+        Requests to one endpoint keep their order.  The response is of the kio class that matches the request's version.
         """
         ...
 

@@ -1,8 +1,8 @@
 """Record batches, format 2 (Kafka's DefaultRecordBatch, KIP-98): 61 bytes of header, then records.
 
 A broker reads the header and leaves the records alone: they stay the producer's bytes from the request to the disk to
-the consumer.  Base offset and partition leader epoch lie before the bytes that the CRC-32C covers, so an append
-patches both without touching the checksum.  Only `build_batch` and `decode_records` know what a record is.
+the consumer.  Base offset and partition leader epoch are before the bytes that the CRC-32C covers, so an append patches
+both without touching the checksum.  Only `build_batch` and `decode_records` know the format of a record.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from zabka.kafka.record_rules import as_long
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size
 LENGTH_AT = 8
-"""Where the batch length stands; it counts the bytes after itself."""
+"""The position of the batch length, which counts the bytes after itself."""
 LEADER_EPOCH_AT = 12
 CHECKED_FROM = 21
 """The CRC covers everything from the attributes on."""
 SIZE_OVERHEAD = 12
-"""Base offset and length: what the batch length leaves out."""
+"""The size of base offset and length, which the batch length does not include."""
 
 NO_PRODUCER = -1
 MAGIC = 2
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
-"""The attribute of a batch whose records all bear the time of its append, which is its highest timestamp."""
+"""The attribute of a batch whose records all have the time of its append, which is its highest timestamp."""
 _CONTROL_BIT = 0x20
 DELETE_HORIZON = 0x40
-"""The attribute of a batch whose base timestamp says from when on its tombstones may go (KIP-534)."""
+"""The attribute of a batch whose base timestamp is the time from which its tombstones can be removed (KIP-534)."""
 _VARINT_BYTES_MAX = 10
 
 _HEAD = struct.Struct(">qi")
@@ -43,7 +43,7 @@ _OFFSET = struct.Struct(">q")
 
 
 class BatchHeader(NamedTuple):
-    """A batch's header.  Offsets are absolute; `length` leaves out the 12 bytes before it ends."""
+    """A batch's header.  Offsets are absolute; `length` excludes the first 12 bytes, up to and including itself."""
 
     base_offset: int
     length: int
@@ -61,7 +61,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The whole batch in bytes."""
+        """The size of the whole batch in bytes."""
         return self.length + SIZE_OVERHEAD
 
     @property
@@ -76,24 +76,24 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(data: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader | None:
-    """The header at `position`; None where fewer than 61 bytes are left."""
+    """Return the header at `position`, or None if fewer than 61 bytes are left."""
     if len(data) - position < HEADER_SIZE:
         return None
     return BatchHeader._make(HEADER.unpack_from(data, position))
 
 
 def checksum_holds(data: bytes | bytearray | memoryview, position: int, header: BatchHeader) -> bool:
-    """Does the CRC-32C of the batch at `position` hold?  The batch must be complete in `data`."""
+    """Return whether the CRC-32C of the batch at `position` holds.  The batch must be complete in `data`."""
     return checksum_of(data, position, header) == header.crc
 
 
 def checksum_of(data: bytes | bytearray | memoryview, position: int, header: BatchHeader) -> int:
-    """The CRC-32C that the batch at `position` should bear.  The batch must be complete in `data`."""
+    """Compute the CRC-32C of the batch at `position`.  The batch must be complete in `data`."""
     return int(crc32c(memoryview(data)[position + CHECKED_FROM : position + header.size]))
 
 
 def header_is_sane(header: BatchHeader) -> bool:
-    """Are the lengths and counts of a header possible at all?"""
+    """Return whether the lengths and counts of a header are possible."""
     return (
         header.length >= HEADER_SIZE - SIZE_OVERHEAD
         and header.last_offset_delta >= 0
@@ -102,10 +102,10 @@ def header_is_sane(header: BatchHeader) -> bool:
 
 
 def split_batches(data: bytes, checked: bool = True) -> list[BatchHeader] | None:
-    """The headers of the batches that make up `data`; None where anything in it is damaged.
+    """Return the headers of the batches that make up `data`, or None if anything in it is damaged.
 
-    A part of a batch at the end is no damage: a leader that cuts at a byte limit sends such, and whoever asked
-    takes the rest with the next fetch.
+    An incomplete batch at the end is no damage: a leader sends one if it cuts at a byte limit, and the fetcher gets the
+    rest with its next fetch.
     """
     headers: list[BatchHeader] = []
     position = 0
@@ -127,7 +127,7 @@ def split_batches(data: bytes, checked: bool = True) -> list[BatchHeader] | None
 def patch_batches(
     data: Data, headers: Sequence[BatchHeader], base_offset: int, leader_epoch: int
 ) -> tuple[bytes, list[BatchHeader]]:
-    """Give batches their offsets and the leader's epoch; returns the bytes to store and their headers."""
+    """Set the offsets and the leader's epoch of batches; return the bytes to store and their headers."""
     view = memoryview(data)
     epoch = _EPOCH.pack(leader_epoch)
     pieces: list[bytes | memoryview] = []
@@ -137,7 +137,7 @@ def patch_batches(
         end = position + header.size
         length = view[position + LENGTH_AT : position + LEADER_EPOCH_AT]
         pieces += [_OFFSET.pack(base_offset), length, epoch, view[position + LEADER_EPOCH_AT + len(epoch) : end]]
-        # What `_replace` would make, in a third of its time.
+        # The result of `_replace`, in a third of its time.
         patched.append(BatchHeader._make((base_offset, header.length, leader_epoch, *header[3:])))
         position = end
         base_offset += header.last_offset_delta + 1
@@ -148,7 +148,7 @@ def patch_batches(
 
 
 class Record(NamedTuple):
-    """One record as a consumer sees it, or as a producer hands it over (offset then does not matter)."""
+    """One record as a consumer sees it, or as a producer passes it (then the offset is ignored)."""
 
     key: bytes | None
     value: bytes | None
@@ -158,11 +158,11 @@ class Record(NamedTuple):
 
 
 class BatchUnreadable(Exception):
-    """A batch's records cannot be decoded: damaged, or compressed in a way that is not supported here."""
+    """A batch's records cannot be decoded: damaged, or compressed in an unsupported way."""
 
 
 def write_varint(out: bytearray, number: int) -> None:
-    """Append a varint, zigzag and all."""
+    """Append a varint, zigzag-encoded."""
     value = (number << 1) ^ (number >> 63)
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -267,7 +267,7 @@ def _decode_one(data: memoryview, position: int, end: int, header: BatchHeader) 
 
 
 def codec_of(header: BatchHeader) -> Codec:
-    """How a batch's records are compressed.  Raises BatchUnreadable for a codec that there is not."""
+    """Return the codec of a batch.  Raises BatchUnreadable for an unknown codec."""
     try:
         return Codec(header.attributes & CODEC_MASK)
     except ValueError as unknown:
@@ -275,7 +275,7 @@ def codec_of(header: BatchHeader) -> Codec:
 
 
 class Cut(NamedTuple):
-    """A record as it stands: from `start` to `end` of `data`, its length in front, its fields from `fields_at` on."""
+    """An encoded record: from `start` to `end` of `data`, its length in front, its fields from `fields_at` on."""
 
     data: memoryview
     start: int
@@ -284,7 +284,7 @@ class Cut(NamedTuple):
 
 
 def cut_records(data: bytes | memoryview, position: int, header: BatchHeader) -> Iterator[Cut]:
-    """The records of one batch, unpacked a piece at a time.  Raises BatchUnreadable."""
+    """Yield the records of one batch, unpacked a piece at a time.  Raises BatchUnreadable."""
     body = memoryview(data)[position + HEADER_SIZE : position + header.size]
     codec = codec_of(header)
     left = header.record_count
@@ -312,7 +312,7 @@ def cut_records(data: bytes | memoryview, position: int, header: BatchHeader) ->
 
 
 def _cut(data: memoryview, count: int) -> Generator[Cut, None, tuple[int, tuple[int, int]]]:
-    """The records that are whole; gives back how many are missing, where the rest begins and how much it needs."""
+    """Yield the complete records; return how many are missing, where the rest begins and how much it needs."""
     at, size_of_data = 0, len(data)
     while count:
         try:
@@ -333,18 +333,21 @@ def _cut(data: memoryview, count: int) -> Generator[Cut, None, tuple[int, tuple[
 
 
 def is_control(header: BatchHeader) -> bool:
-    """Is it a marker of a transaction's end, and holds no records of users?"""
+    """Return whether the batch is a transaction marker, and holds no records of users."""
     return bool(header.attributes & _CONTROL_BIT)
 
 
 def is_compacted(header: BatchHeader) -> bool:
-    """Does it show that compaction has been through this batch?  It changes none without taking records from it, or
-    noting when its tombstones may go; a batch's offsets stay as they were."""
+    """Return whether compaction has changed this batch.
+
+    Compaction only removes records from a batch, or sets the time at which its tombstones can be removed; a batch's
+    offsets do not change.
+    """
     return header.record_count <= header.last_offset_delta or bool(header.attributes & DELETE_HORIZON)
 
 
 def delete_horizon_ms(header: BatchHeader) -> int | None:
-    """From when on a batch's tombstones may go; None where that is not settled yet."""
+    """Return the time from which a batch's tombstones can be removed; None if it is not set yet."""
     return header.base_timestamp if header.attributes & DELETE_HORIZON else None
 
 
@@ -355,11 +358,12 @@ def filter_batch(
     slice_records: int,
     horizon_ms: int | None = None,
 ) -> Generator[None, None, tuple[bytes, BatchHeader] | None]:
-    """Make a batch without the records that do not stay; None where it may be left as it is.  Pauses after every
-    `slice_records`.
+    """Rebuild a batch without the records that do not stay; return None if it is unchanged.
 
-    Offsets, times, the codec and the producer's numbers stay as they are; the batch may be left without any record.
-    Where it keeps tombstones that have no horizon yet, `horizon_ms` becomes theirs.  Raises BatchUnreadable.
+    Pauses after `slice_records`.
+
+    Offsets, times, the codec and the producer's numbers do not change; the batch may be left without any record. If it
+    keeps tombstones without a horizon, `horizon_ms` becomes theirs.  Raises BatchUnreadable.
     """
     kept = bytearray()
     kept_count = 0
@@ -395,7 +399,7 @@ def _with_records(header: BatchHeader, payload: bytes, count: int) -> tuple[byte
 
 
 def _timed_from(records: bytearray, more_ms: int, slice_records: int) -> Generator[None, None, bytearray]:
-    """Records of the same times in a batch whose base timestamp is earlier by so much."""
+    """Encode records with the same times for a batch whose base timestamp is earlier by `more_ms`."""
     data, timed = memoryview(records), bytearray()
     at = number = 0
     while at < len(data):
@@ -426,7 +430,7 @@ def _packed(codec: Codec, body: bytearray) -> Generator[None, None, bytes]:
 
 
 def empty_batch(base_offset: int, last_offset: int, leader_epoch: int, timestamp_ms: int) -> bytes:
-    """A batch that holds the place of records, and none of them (DefaultRecordBatch.writeEmptyHeader)."""
+    """Return a batch that replaces records, without any record (DefaultRecordBatch.writeEmptyHeader)."""
     header = BatchHeader(
         base_offset=base_offset,
         length=HEADER_SIZE - SIZE_OVERHEAD,
@@ -446,38 +450,43 @@ def empty_batch(base_offset: int, last_offset: int, leader_epoch: int, timestamp
 
 
 def with_checksum(header: BatchHeader, body: Data) -> tuple[bytes, BatchHeader]:
-    """A batch of that header, whose checksum is put right."""
+    """Return a batch of that header, with a correct checksum."""
     head = HEADER.pack(*header)
     header = header._replace(crc=int(crc32c(body, crc32c(head[CHECKED_FROM:]))))
     return HEADER.pack(*header) + body, header
 
 
 def iter_batch(data: bytes | memoryview, position: int, header: BatchHeader) -> Iterator[Record]:
-    """The records of one batch, one after the other as it is unpacked.  Raises BatchUnreadable."""
+    """Yield the records of one batch as it is unpacked.  Raises BatchUnreadable."""
     for body, _, fields_at, end in cut_records(data, position, header):
         yield _decode_one(body, fields_at, end, header)
 
 
 def decode_batch(data: bytes | memoryview, position: int, header: BatchHeader) -> list[Record]:
-    """The records of one batch.  Raises BatchUnreadable."""
+    """Return the records of one batch.  Raises BatchUnreadable."""
     return list(iter_batch(data, position, header))
 
 
 def offset_after(data: bytes, from_offset: int) -> int:
-    """Where to go on after a fetch's answer: behind its last whole batch, whose end compaction may have emptied."""
+    """Return the next offset to fetch: after the last complete batch of the response.
+
+    Compaction may have removed the last records of that batch.
+    """
     headers = split_batches(data, checked=False)
     return max(from_offset, headers[-1].next_offset) if headers else from_offset
 
 
 def stamped_offsets(data: bytes) -> list[range]:
-    """The offsets of those whole batches of a fetch's answer whose records bear the leader's time (LogAppendTime)."""
+    """Return the offsets of those complete batches of a fetch response that have the leader's time (LogAppendTime)."""
     headers = split_batches(data, checked=False) or []
     return [range(h.base_offset, h.next_offset) for h in headers if h.attributes & LOG_APPEND_TIME]
 
 
 def decode_records(data: bytes, from_offset: int = 0) -> list[Record]:
-    """The data records of a fetch's answer from `from_offset` on: a batch that only ends there begins earlier, a part
-    of a batch at the end is left out, and so are control batches.  Raises BatchUnreadable."""
+    """Return the data records of a fetch response from `from_offset` on.  Raises BatchUnreadable.
+
+    The first batch may begin before `from_offset`.  An incomplete batch at the end and control batches are skipped.
+    """
     headers = split_batches(data)
     if headers is None:
         raise BatchUnreadable("a batch is damaged")

@@ -1,4 +1,4 @@
-"""A batch made anew out of records that came in another codec or format (MemoryRecordsBuilder)."""
+"""A batch rebuilt from records that came in another codec or format (MemoryRecordsBuilder)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PACK_BYTES = 32 << 10
 
 
 class Producer(NamedTuple):
-    """Whose records these are, as a batch's header says it."""
+    """The producer of a batch's records, as its header has it."""
 
     producer_id: int = NO_PRODUCER
     epoch: int = -1
@@ -34,7 +34,7 @@ _TRANSACTIONAL_BIT = 0x10
 
 
 class BatchBuilder:
-    """Builds one batch of format 2, at offset 0, in the codec that the topic asks for or else in `codec`."""
+    """Builds one batch of format 2, at offset 0, in the codec of the topic or else in `codec`."""
 
     def __init__(self, append: Append, codec: Codec, producer: Producer) -> None:
         self._append = append
@@ -49,9 +49,9 @@ class BatchBuilder:
         self._max_timestamp = NO_TIMESTAMP
 
     def add(self, timestamp_ms: int, fields: Data) -> None:
-        """Append a record; `fields` is what stands behind its offset: key, value and headers.
+        """Append a record; `fields` are its encoded key, value and headers, which come after its offset.
 
-        Raises RecordsRefused where Kafka's builder takes no such timestamp, or where the batch gets too large.
+        Raises RecordsRefused if Kafka's builder rejects the timestamp, or if the batch gets too large.
         """
         if timestamp_ms < NO_TIMESTAMP:
             raise unexpected(f"Invalid negative timestamp {timestamp_ms}")
@@ -70,7 +70,7 @@ class BatchBuilder:
             self._waiting.clear()
 
     def take_over(self, piece: Data) -> None:
-        """Append the bytes of records that need no change; `done_unchanged` then says what they are."""
+        """Append the bytes of records that need no change; `done_unchanged` then gets their header fields."""
         self._pack(self._packer.add(piece))
 
     def _pack(self, packed: bytes) -> None:
@@ -80,11 +80,11 @@ class BatchBuilder:
             raise too_large(f"more than {self._append.rules.max_message_bytes} bytes after compression")
 
     def done(self) -> tuple[bytes, BatchHeader]:
-        """The batch of the records that were added."""
+        """Return the batch of the records that were added."""
         return self._done(self._base_timestamp, self._max_timestamp, self._count)
 
     def done_unchanged(self, base_timestamp: int, max_timestamp: int, count: int) -> tuple[bytes, BatchHeader]:
-        """The batch of the records that were taken over."""
+        """Return the batch of the records that were taken over."""
         return self._done(base_timestamp, max_timestamp, count)
 
     def _done(self, base_timestamp: int, max_timestamp: int, count: int) -> tuple[bytes, BatchHeader]:

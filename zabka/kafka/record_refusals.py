@@ -1,4 +1,4 @@
-"""Why a broker refuses produced records: Kafka's error, and the words that a Produce answer has for it (KIP-467)."""
+"""Why a broker refuses produced records: Kafka's error, and the text of the Produce response (KIP-467)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNSUPPORTED_COMPRESSION_TYPE = 76
 INVALID_RECORD = 87
 
 RECORD_ERRORS_MAX = 1_000
-"""So many bad records of a batch are named; Kafka names them all, be they millions."""
+"""The most bad records of a batch that are named; Kafka names them all, even millions."""
 _SHOWN = 3
 
 
@@ -31,8 +31,8 @@ class RecordError(NamedTuple):
 class RecordsRefused(Exception):
     """Produced records that are not appended.
 
-    `error` is Kafka's code.  `message` goes to the client where it is the records' own fault one by one, as in Kafka;
-    what the text of the exception says otherwise stays here.  `says_log_start`: the answer names the log's start.
+    `error` is Kafka's code.  `message` is sent to the client if single records are at fault, as in Kafka; any other
+    text of the exception is not sent.  `says_log_start`: the response has the log start offset.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ def too_large(reason: str) -> RecordsRefused:
 
 
 def unexpected(reason: str) -> RecordsRefused:
-    """What Kafka's own code stumbles over, and answers with UNKNOWN_SERVER_ERROR."""
+    """An input on which Kafka's own code fails, and answers with UNKNOWN_SERVER_ERROR."""
     return RecordsRefused(UNKNOWN_SERVER_ERROR, reason)
 
 
@@ -84,14 +84,14 @@ class RecordErrors:
         return self._count > 0
 
     def note(self, batch_index: int, message: str, error: int = INVALID_RECORD) -> None:
-        """One more."""
+        """Add a record error."""
         self._count += 1
         self._is_about_time = self._is_about_time or error == INVALID_TIMESTAMP
         if len(self._named) < RECORD_ERRORS_MAX:
             self._named.append(RecordError(batch_index, message))
 
     def check(self) -> None:
-        """Raises RecordsRefused where there was any."""
+        """Raise RecordsRefused if there was any error."""
         if not self._count:
             return
         if self._is_about_time:

@@ -1,4 +1,4 @@
-"""What a topic asks of the records that producers send it, one by one (LogValidator.validateRecord)."""
+"""A topic's rules for each record that producers send (LogValidator.validateRecord)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class TopicRules(NamedTuple):
     """A topic's configuration, as far as its records are concerned."""
 
     compacts: bool = False
-    """cleanup.policy holds compact: every record has a key."""
+    """cleanup.policy contains compact: every record must have a key."""
     stamps: bool = False
     """message.timestamp.type is LogAppendTime."""
     before_max_ms: int = FOREVER_MS
@@ -23,21 +23,21 @@ class TopicRules(NamedTuple):
     after_max_ms: int = FOREVER_MS
     """message.timestamp.after.max.ms."""
     codec: Codec | None = None
-    """compression.type; None is `producer`: batches keep theirs."""
+    """compression.type; None is `producer`: batches keep their codec."""
     level: int | None = None
-    """That of compression.CODEC.level; None is the codec's default."""
+    """compression.CODEC.level; None is the codec's default."""
     max_message_bytes: int = 1_048_588
     """max.message.bytes."""
 
     @property
     def asks_nothing(self) -> bool:
-        """Is an uncompressed batch appended as it is, if it is sound?"""
+        """Whether a valid uncompressed batch is appended as it is."""
         is_timeless = self.before_max_ms == self.after_max_ms == FOREVER_MS
         return is_timeless and not self.compacts and not self.stamps and not self.codec
 
 
 class Append(NamedTuple):
-    """One append: where to, when, and by which rules."""
+    """One append: its partition, its time, and its rules."""
 
     rules: TopicRules
     topic_partition: object
@@ -46,15 +46,18 @@ class Append(NamedTuple):
 
     @property
     def checks_times(self) -> bool:
-        """Can a record be too old or too new?"""
+        """Whether a record can be too old or too new."""
         rules = self.rules
         return not rules.stamps and (rules.before_max_ms != FOREVER_MS or rules.after_max_ms != FOREVER_MS)
 
     def check_record(
         self, errors: RecordErrors, index: int, offset: int, timestamp_ms: int, has_key: bool, stamped_as: str | None
     ) -> None:
-        """Note what is wrong with a record.  `stamped_as` is how Kafka shows it, where its batch claims to bear the
-        time of its append, which is for brokers to say; None where it does not."""
+        """Note the error of a record, if it has one.
+
+        `stamped_as` is Kafka's text for a record whose batch claims to have its append time, which only brokers may
+        set; None without that claim.
+        """
         rules = self.rules
         if rules.compacts and not has_key:
             where = f"in topic partition {self.topic_partition}"
@@ -73,5 +76,5 @@ class Append(NamedTuple):
 
 
 def as_long(number: int) -> int:
-    """As Java's 64 bits wrap it."""
+    """Wrap a number as Java's 64 bits do."""
     return (number + 2**63) % 2**64 - 2**63

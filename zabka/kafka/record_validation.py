@@ -1,8 +1,8 @@
-"""Produced records looked over before they are appended, as Kafka 3.9's UnifiedLog and LogValidator do.
+"""Validation of produced records before they are appended, as in Kafka 3.9's UnifiedLog and LogValidator.
 
-Everything is refused, or made anew, as Kafka does it, with two bounds that Kafka lacks: on what a batch unpacks to, and
-on how many bad records an answer names.  And it is stricter in one thing: a record whose fields do not end where its
-length says is refused in compressed batches, too, and so is a number that its type does not hold.
+Records are refused or rebuilt as in Kafka, with two limits that Kafka lacks: on the unpacked size of a batch, and on
+the number of bad records that a response names.  One check is stricter: a record whose fields do not end at its
+declared length is refused in compressed batches too, and so is a number that its type does not hold.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from zabka.kafka.record_rules import Append, as_long
 from zabka.kafka.record_walk import RecordWalk, read_varint, read_varlong
 
 SLICE_RECORDS = 250
-"""A slice of validation: a quarter of a millisecond or so, for which a bystander may have to wait."""
+"""The records in a slice of validation: about a quarter of a millisecond, for which other clients may have to wait."""
 SLICE_CONVERTED = 60
-"""The same where records are made anew."""
+"""The same for records that are rebuilt."""
 
 _START = Struct(">qiib")
 _HEAD = Struct(">qiibIh")
@@ -57,7 +57,7 @@ _ZSTD_SINCE = 7
 
 
 class ShallowBatch(NamedTuple):
-    """A batch, or a message of magic 0 or 1, as it lies in what was produced."""
+    """A batch, or a message of magic 0 or 1, within the produced data."""
 
     start: int
     end: int
@@ -66,22 +66,23 @@ class ShallowBatch(NamedTuple):
 
 
 class Validated(NamedTuple):
-    """What may be appended: whole batches, whose offsets are still the producer's, and their headers."""
+    """The data to append: whole batches, whose offsets are still the producer's, and their headers."""
 
     data: Data
     headers: list[BatchHeader]
     log_append_time_ms: int = -1
-    """-1 where the records bear their own times."""
+    """-1 if the records keep their own times."""
 
 
 Validation = Generator[None, None, Validated]
-"""Goes on for a slice each time; gives back what may be appended, and raises RecordsRefused where nothing may."""
+"""Runs one slice per step; returns the data to append, and raises RecordsRefused if it is invalid."""
 
 
 def shallow_batches(data: Data) -> Iterator[ShallowBatch]:
-    """The whole batches at the beginning of `data`; a part of one at its end is left out (ByteBufferLogInputStream).
+    """Yield the whole batches at the beginning of `data`, as ByteBufferLogInputStream does.
 
-    Raises RecordsRefused (CORRUPT_MESSAGE) for lengths and magics that cannot be.
+    An incomplete batch at the end is left out.  Raises RecordsRefused (CORRUPT_MESSAGE) for impossible lengths and
+    magics.
     """
     at, stop = 0, len(data)
     while stop - at > SIZE_OVERHEAD:
@@ -112,10 +113,10 @@ class ProduceRefused(Exception):
 
 
 def check_request(data: Data, version: int) -> None:
-    """May a Produce request of that version carry this for a partition (ProduceRequest.validateRecords)?
+    """Check that a Produce request of that version may carry this for a partition (ProduceRequest.validateRecords).
 
-    Raises RecordsRefused, whose answer has neither a message nor the log's start, and ProduceRefused where the request
-    as a whole fails: for batches of transactions, and for what cannot even be looked at.
+    Raises RecordsRefused, whose response has neither a message nor the log start offset.  Raises ProduceRefused if the
+    request as a whole fails: for batches of transactions, and for data that cannot be parsed.
     """
     if len(data) >= HEADER_SIZE:
         _, length, _, magic, _, attributes = _HEAD.unpack_from(data)
@@ -158,7 +159,7 @@ def _check_for_version(data: Data, version: int) -> None:
         raise invalid(f"Produce requests with version {version} may have only one record batch per partition")
 
 
-# ---- what was produced, from outside --------------------------------------------------------------------------
+# ---- checks of the produced batch as a whole -------------------------------------------------------------------------
 
 
 def _codec(number: int) -> Codec:
@@ -169,7 +170,7 @@ def _codec(number: int) -> Codec:
 
 
 def _check_batch(data: Data, batch: ShallowBatch, append: Append) -> BatchHeader:
-    """UnifiedLog.analyzeAndValidateRecords, for a batch of format 2."""
+    """Check a batch of format 2, as UnifiedLog.analyzeAndValidateRecords does."""
     if batch.base_offset:
         raise invalid(f"The baseOffset of the record batch should be 0, but it is {batch.base_offset}")
     size = batch.end - batch.start
@@ -182,7 +183,7 @@ def _check_batch(data: Data, batch: ShallowBatch, append: Append) -> BatchHeader
 
 
 def _check_message(data: Data, batch: ShallowBatch, append: Append) -> Codec:
-    """The same for a message of magic 0 or 1."""
+    """Check a message of magic 0 or 1 in the same way."""
     size = batch.end - batch.start
     if size > append.rules.max_message_bytes:
         raise too_large(f"The record batch size is {size} bytes")
@@ -192,7 +193,7 @@ def _check_message(data: Data, batch: ShallowBatch, append: Append) -> Codec:
 
 
 def validate(data: Data, append: Append) -> Validation:
-    """Look over what a producer sent for one partition, and make of it what is appended."""
+    """Validate what a producer sent for one partition, and convert it to the data to append."""
     batches: list[ShallowBatch] = []
     headers: list[BatchHeader] = []
     source = Codec.NONE
@@ -205,7 +206,7 @@ def validate(data: Data, append: Append) -> Validation:
             source = _check_message(data, batch, append) or source
     append_time_ms = append.now_ms if append.rules.stamps else -1
     if not batches:
-        # Of the oldest versions of Produce, which may be empty.
+        # Only the oldest versions of Produce may be empty.
         return Validated(b"", [], append_time_ms)
     first = batches[0]
     if len(batches) > 1 and (first.magic == MAGIC or source is not Codec.NONE):
@@ -224,7 +225,7 @@ def validate(data: Data, append: Append) -> Validation:
 
 
 def _check_header(header: BatchHeader) -> None:
-    """LogValidator.validateBatch, of a client."""
+    """Check a client's batch, as LogValidator.validateBatch does."""
     if header.last_offset_delta + 1 <= 0:
         raise invalid("Batch has an invalid offset range")
     if header.record_count <= 0:
@@ -248,21 +249,21 @@ def _validate_batch(
         yield
     if append.rules.codec in (None, source):
         if source is not Codec.NONE and not walk.is_sequential:
-            # Kafka would write it anew, and stumbles: it has passed over keys and values.
+            # Kafka would rebuild the batch, and fail: it has skipped keys and values.
             raise unexpected("offsets inside a compressed batch that do not follow each other")
         return _with_times(data, batch, header, walk, append)
     return (yield from _recompress(data, batch, header, walk, append))
 
 
 def _expands_to(codec: Codec) -> int:
-    """The bytes that a producer's batch may unpack to."""
+    """Return the bytes that a producer's batch may unpack to."""
     return ZSTD_BYTES_MAX if codec is Codec.ZSTD else EXPANDED_BYTES_MAX
 
 
 def _with_times(
     data: Data, batch: ShallowBatch, header: BatchHeader, walk: RecordWalk, append: Append
 ) -> tuple[Data, BatchHeader]:
-    """The batch with the times that its header is to have (DefaultRecordBatch.setMaxTimestamp)."""
+    """Return the batch with the times that its header must have (DefaultRecordBatch.setMaxTimestamp)."""
     stamps = append.rules.stamps
     max_timestamp = append.now_ms if stamps else walk.max_timestamp
     if header.max_timestamp == max_timestamp and bool(header.attributes & LOG_APPEND_TIME) == stamps:
@@ -276,7 +277,7 @@ def _with_times(
 def _recompress(
     data: Data, batch: ShallowBatch, header: BatchHeader, walk: RecordWalk, append: Append
 ) -> Generator[None, None, tuple[bytes, BatchHeader]]:
-    """The batch in the topic's own codec (LogValidator.buildRecordsAndAssignOffsets)."""
+    """Recompress the batch in the topic's own codec (LogValidator.buildRecordsAndAssignOffsets)."""
     target = append.rules.codec
     assert target is not None
     transactional = bool(header.attributes & _TRANSACTIONAL_BIT)

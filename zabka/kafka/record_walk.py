@@ -1,7 +1,7 @@
-"""The records of a batch looked through as bytes, without an object for any of them (DefaultRecordBatch's iterators).
+"""A scan of a batch's records as bytes, without an object per record (DefaultRecordBatch's iterators).
 
-A walk goes on piece by piece, as the batch is unpacked, and stops after so many records as one asks for: 60 kB of gzip
-may hold millions of records, and nobody is to wait for them.
+A walk proceeds piece by piece, as the batch is unpacked, and stops after a given number of records: 60 kB of gzip may
+hold millions of records, and other clients must not wait for them.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from zabka.kafka.record_refusals import RecordErrors, RecordsRefused, invalid, t
 from zabka.kafka.record_rules import NO_TIMESTAMP, Append, as_long
 
 _PIECE_COSTS = 50
-"""To unpack a piece takes as long as so many records."""
+"""Unpacking a piece takes as long as so many records."""
 _INT_MASK, _LONG_MASK = 2**32 - 1, 2**64 - 1
 _INT_BYTES, _LONG_BYTES = 5, 10
 
 
 def read_varint(data: Data, at: int) -> tuple[int, int]:
-    """(a varint before zigzag, the position behind it), as far as Java's ints hold it.
+    """Return a varint before zigzag decoding, and the position after it, if a Java int holds it.
 
-    Raises IndexError where the data end before it, RecordsRefused where it has more than five bytes, or 32 bits.
+    Raises IndexError if the data end within it, RecordsRefused if it has more than five bytes, or 32 bits.
     """
     value = shift = 0
     for _ in range(_INT_BYTES):
@@ -36,7 +36,7 @@ def read_varint(data: Data, at: int) -> tuple[int, int]:
 
 
 def read_varlong(data: Data, at: int) -> tuple[int, int]:
-    """The same of ten bytes."""
+    """Return a varint of up to ten bytes in the same way."""
     value = shift = 0
     for _ in range(_LONG_BYTES):
         byte = data[at]
@@ -49,12 +49,12 @@ def read_varlong(data: Data, at: int) -> tuple[int, int]:
 
 
 def signed(raw: int) -> int:
-    """A number out of its zigzag."""
+    """Decode a number from zigzag."""
     return (raw >> 1) ^ -(raw & 1)
 
 
 class RecordWalk:
-    """One batch being looked through; `pieces` is what it unpacks to."""
+    """The scan of one batch; `pieces` are its unpacked parts."""
 
     __slots__ = (
         "_append",
@@ -85,15 +85,15 @@ class RecordWalk:
         self._errors = RecordErrors()
         self._index = 0
         self._newest: int | None = None
-        """The highest difference to the batch's base timestamp."""
+        """The highest difference from the batch's base timestamp."""
         self._first_delta = 0
         self._goes_back = False
         self.is_sequential = True
-        """Are the records' offsets one after the other, from the batch's own on?"""
+        """Whether the records' offsets are consecutive, starting with the batch's own."""
         self._data: Data = b""
         self._at = 0
         self._needed = 1
-        """So many bytes make up the record at `_at`, or at least tell its length."""
+        """The number of bytes that the record at `_at`, or at least its length, needs."""
         self._waiting: list[Data] = []
         self._waiting_bytes = 0
         self._headers_left = 0
@@ -101,7 +101,7 @@ class RecordWalk:
 
     @property
     def max_timestamp(self) -> int:
-        """The highest timestamp of the records, -1 where none has one."""
+        """The highest timestamp of the records, -1 if none has one."""
         header = self._header
         if header.attributes & LOG_APPEND_TIME:
             return max(NO_TIMESTAMP, header.max_timestamp)
@@ -110,7 +110,7 @@ class RecordWalk:
 
     @property
     def may_be_copied(self) -> bool:
-        """Would the records be the same bytes in a batch that is built of them?"""
+        """Whether the records would be the same bytes in a batch built from them."""
         header = self._header
         return (
             self.is_sequential
@@ -121,7 +121,7 @@ class RecordWalk:
         )
 
     def step(self, records_max: int) -> bool:
-        """Go on for that many records; is all looked through?  Raises RecordsRefused."""
+        """Scan that many more records; return whether the scan is complete.  Raises RecordsRefused."""
         left = records_max
         count = self._header.record_count
         while left > 0:
@@ -145,7 +145,7 @@ class RecordWalk:
         return False
 
     def _pull(self) -> bool:
-        """One piece more, or none."""
+        """Take one more piece; return False if there is none."""
         try:
             piece = next(self._pieces, None)
         except ExpandsTooFar as wrong:
@@ -159,7 +159,7 @@ class RecordWalk:
             self._waiting_bytes += len(piece)
             rest = len(self._data) - self._at
             if rest + self._waiting_bytes >= self._needed:
-                # What one record needs is put together once, not piece by piece.
+                # The bytes of one record are joined once, not piece by piece.
                 parts = self._waiting if not rest else [memoryview(self._data)[self._at :], *self._waiting]
                 self._data = parts[0] if len(parts) == 1 else b"".join(parts)
                 self._at = self._waiting_bytes = 0
@@ -167,14 +167,14 @@ class RecordWalk:
         return True
 
     def _run(self, most: int) -> None:
-        """Go through whole records that are there, `most` at most."""
+        """Scan complete records in the buffer, `most` at most."""
         try:
             self._go_through(most)
         except IndexError:
             raise invalid("Found invalid record structure") from None
 
     def _go_through(self, most: int) -> None:
-        # Every call costs here, so what is common is in one function.
+        # Every call is expensive here, so the common path is one function.
         data, at, index = self._data, self._at, self._index
         stop, seen_time, delta = len(data), -1, 0
         last = min(self._header.record_count, index + most)
@@ -259,7 +259,7 @@ class RecordWalk:
         return delta
 
     def _long_size(self, data: Data, at: int, stop: int) -> tuple[int, int]:
-        """A length of several bytes; where not all of them are there, one that ends behind what there is."""
+        """Decode a length of several bytes; if some are missing, return a length that ends after the buffer."""
         more = data[at + 1] if at + 1 < stop else 0x80
         if more < 0x80:
             return data[at] + (more << 7) - 0x80, at + 2
@@ -270,7 +270,7 @@ class RecordWalk:
         except RecordsRefused:
             if self._header.attributes & CODEC_MASK:
                 raise
-            # Where nothing is compressed, Kafka does not expect that.
+            # Without compression, Kafka does not expect that.
             raise unexpected("Varint is too long") from None
 
     def _check(self, index: int, raw_offset: int, delta: int, key_size: int, value_size: int) -> None:
@@ -284,7 +284,7 @@ class RecordWalk:
             kind = "PartialDefaultRecord"
             codec = header.attributes & CODEC_MASK
             if not codec or self._append.rules.codec not in (None, codec):
-                # Then it has read the record to the end.
+                # Then Kafka has read the record to the end.
                 kind, key, value = "DefaultRecord", max(key, 0), max(value, 0)
             shown = f"{kind}(offset={offset}, timestamp={timestamp_ms}, key={key} bytes, value={value} bytes)"
         self._append.check_record(self._errors, index, offset, timestamp_ms, not key_size & 1, shown)
@@ -301,7 +301,7 @@ class RecordWalk:
         return at
 
     def _skip_headers(self, most: int) -> int:
-        """Skip headers of the record that has just been gone through, `most` at most; how many."""
+        """Skip headers of the record that was just scanned, `most` at most; return how many."""
         data, at = self._data, self._at
         count = min(most, self._headers_left)
         try:

@@ -1,4 +1,4 @@
-"""Snappy as Java writes it (xerial's SnappyOutputStream): a header, then chunks, each with its length before it."""
+"""Snappy as Java writes it (xerial's SnappyOutputStream): a header, then chunks, each preceded by its length."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ _LENGTH = Struct(">i")
 _CHUNK_BYTES = 32 << 10
 """SnappyOutputStream's block size."""
 CHUNK_BYTES_MAX = 8 << 20
-"""A chunk is unpacked in one call, during which nobody else is served.  Clients that write all of a batch as one chunk
-hold it below max.message.bytes before they pack it."""
+"""The unpacked limit of a chunk: it is unpacked in one call, during which no other client is served.
+
+Clients that write a whole batch as one chunk keep it below max.message.bytes before compression.
+"""
 
 
 class ChunkTooLarge(Exception):
-    """More is in a chunk than is allowed."""
+    """A chunk unpacks to more than is allowed."""
 
 
 def snappy_chunks(data: bytes | bytearray | memoryview, bytes_max: int) -> Iterator[bytes]:
-    """What is in the chunks; data without the header is one chunk, as other languages' clients write it.
+    """Yield the content of the chunks; data without the header is one chunk, as clients in other languages write it.
 
-    A chunk says in front how much is in it, so none above `bytes_max` or CHUNK_BYTES_MAX is unpacked.  Raises
+    A chunk declares its unpacked size, so no chunk above `bytes_max` or CHUNK_BYTES_MAX is unpacked.  Raises
     ChunkTooLarge, ValueError, and cramjam.DecompressionError.
     """
     view = memoryview(data)
@@ -38,7 +40,7 @@ def snappy_chunks(data: bytes | bytearray | memoryview, bytes_max: int) -> Itera
     at = _HEADER_SIZE
     while len(view) - at >= _LENGTH.size:
         if view[at : at + len(_MAGIC)] == _MAGIC:
-            # Streams that were joined: another header.
+            # Another header: the stream was made by joining two.
             at += _HEADER_SIZE
             continue
         (size,) = _LENGTH.unpack_from(view, at)
@@ -64,7 +66,7 @@ class SnappyWriter:
         self._out = bytearray(_MAGIC + _VERSIONS.pack(_VERSION, _COMPATIBLE_VERSION))
 
     def add(self, data: bytes | bytearray | memoryview) -> bytes:
-        """Take this in as well; the chunks that are ready."""
+        """Add data; return the chunks that are ready."""
         self._waiting += data
         full = len(self._waiting) - len(self._waiting) % _CHUNK_BYTES
         view = memoryview(self._waiting)
@@ -75,7 +77,7 @@ class SnappyWriter:
         return self._taken()
 
     def finish(self) -> bytes:
-        """The last chunk."""
+        """Return the last chunk."""
         if self._waiting:
             self._write(bytes(self._waiting))
         return self._taken()

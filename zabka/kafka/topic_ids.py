@@ -16,7 +16,7 @@ _KafkaUuid = type(uuid_zero)
 
 
 def random_topic_id(random: Random) -> str:
-    """A version 4 id that is not reserved and does not begin with a dash (Uuid.randomUuid)."""
+    """Return a version 4 id that is not reserved and does not begin with a dash (Uuid.randomUuid)."""
     while True:
         bits = random.getrandbits(128)
         bits = (bits & ~(0xF << 76)) | (0x4 << 76)
@@ -27,7 +27,7 @@ def random_topic_id(random: Random) -> str:
 
 
 def topic_id_to_kafka(topic_id: str | None) -> Any:
-    """The id as `kio.schema` has it in requests; None where there is none."""
+    """Convert an id to the type of `kio.schema`, or return None."""
     if topic_id is None:
         return None
     try:
@@ -37,12 +37,12 @@ def topic_id_to_kafka(topic_id: str | None) -> Any:
 
 
 def topic_id_from_kafka(value: Any) -> str | None:
-    """The text of an id from a request; None for none and for the zero id."""
+    """Return the text of an id from a request; None for null and for the zero id."""
     return None if value is None or value == uuid_zero else _text(value.bytes)
 
 
 def is_topic_id(text: object) -> bool:
-    """Does this stand for an id?"""
+    """Return whether the text is a topic id."""
     return isinstance(text, str) and len(text) == 22 and topic_id_to_kafka(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""What a topic may be called (org.apache.kafka.common.internals.Topic)."""
+"""The rules for topic names (org.apache.kafka.common.internals.Topic)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
 def invalid_name(topic: str) -> str | None:
-    """What is wrong with a topic's name, in Kafka's words; None where nothing is."""
+    """Return why a topic's name is invalid, in Kafka's words, or None if it is valid."""
     if not topic:
         return "Topic name is invalid: the empty string is not allowed"
     if topic in (".", ".."):
@@ -26,5 +26,5 @@ def invalid_name(topic: str) -> str | None:
 
 
 def collide(topic: str, other: str) -> bool:
-    """Would the metric names of these two topics be the same?  Periods and underscores are one there."""
+    """Return whether the metric names of two topics collide: periods and underscores are the same there."""
     return topic.replace(".", "_") == other.replace(".", "_")

@@ -15,18 +15,18 @@ from zabka.pipeline.tables import LIFE, PARTITION, ends_of_lives, leader_writes
 _MIN_ISR = "min.insync.replicas"
 _ALL_BROKERS = "brokers/<default>"
 _HOW = ("down", "planned", "unseen")
-"""How a process did not run: killed or paused, stopped on purpose, or nobody knows since when."""
+"""Why a process did not run: killed or paused, stopped on purpose, or its end was not seen."""
 _CONFIG = MapType(StringType(), StringType())
 
 
 def availability(journal: Journal) -> DataFrame:
-    """How long each partition could be written to, from its first leader to the run's end or to its own.
+    """How long each partition could be written to, from its first leader to the end of the run or of the partition.
 
-    run, topic, partition, observed_ms and what it consists of: offline_ms (the controller had written: no leader),
-    leader_down_ms (the leader's process was down or paused, and nobody had replaced it yet), under_min_isr_ms (it ran,
-    but the ISR was smaller than min.insync.replicas: acks=all is refused), available_ms; availability (available of
-    observed, 0 to 1), planned_ms (the leader was stopped on purpose: not observed), unseen_ms (nobody saw its process
-    end: from the last that is known of it to its next start, not observed), elections, unclean_elections.  The time
+    Columns: run, topic, partition, observed_ms and its parts.  The parts are offline_ms (the controller had written: no
+    leader), leader_down_ms (the leader's process was down or paused, and not replaced yet), under_min_isr_ms (it ran,
+    but the ISR was smaller than min.insync.replicas: acks=all is refused) and available_ms.  availability is available
+    of observed, 0 to 1.  Not observed are planned_ms (the leader was stopped on purpose) and unseen_ms (its process
+    ended unseen: from its last sign of life to its next start).  Then come elections and unclean_elections.  The time
     between a topic's deletion and its next creation does not count.
     """
     spans = _with_stops(_with_min_isr(_spans(journal), journal), journal)
@@ -71,14 +71,16 @@ def _elections(journal: Journal) -> DataFrame:
 
 
 def _spans(journal: Journal) -> DataFrame:
-    """Between two writes of a partition nothing changes in it: run, topic, partition, life, begin, end, leader, isr and
-    replicas (null where nobody told)."""
+    """The spans between two writes of a partition, during which its state is constant.
+
+    Columns: run, topic, partition, life, begin, end, leader, isr and replicas (null if no event gave them).
+    """
     ends = timed_rows(journal).where(f.col("problem").isNull()).groupBy("run").agg(f.max("run_us").alias("end_us"))
     in_order = Window.partitionBy(*LIFE).orderBy("zxid", "partition_epoch")
     end = f.coalesce(f.lead("run_us").over(in_order), "deleted_run_us", "end_us")
     return (
         leader_writes(journal)
-        # A change of an ISR does not tell them.
+        # A change of an ISR does not contain the replicas.
         .withColumn("replicas", f.last("replicas", ignorenulls=True).over(in_order))
         .join(ends_of_lives(journal), LIFE, "left")
         .join(ends, "run")
@@ -89,21 +91,22 @@ def _spans(journal: Journal) -> DataFrame:
 
 
 def _with_min_isr(spans: DataFrame, journal: Journal) -> DataFrame:
-    """The spans, cut where the min.insync.replicas that holds in them changed: with min_isr and length (microseconds).
+    """The spans, split where min.insync.replicas changed, with min_isr and length (microseconds).
 
-    As brokers have it: the topic's own, else the leader's dynamic one, else that of all brokers, else what the leader
-    began with, and never more than there are replicas (`Partition.min_isr` (`broker_sim/`)).
+    The precedence is a broker's: the topic's override, else the leader's dynamic value, else the dynamic default of all
+    brokers, else the value that the leader started with.  It never exceeds the number of replicas (`Partition.min_isr`
+    (`broker_sim/`)).
     """
-    told = timed(
+    reported = timed(
         journal, ["config_changed", "node_started", "topic_deleted"],
         entity=StringType(), config=_CONFIG, topic=StringType(),
     )  # fmt: skip
-    told = told.withColumn("min_isr", f.col("config")[_MIN_ISR].cast(LongType()))
-    altered, started = told.where("type = 'config_changed'"), told.where("type = 'node_started'")
+    reported = reported.withColumn("min_isr", f.col("config")[_MIN_ISR].cast(LongType()))
+    altered, started = reported.where("type = 'config_changed'"), reported.where("type = 'node_started'")
     name = f.substring_index("entity", "/", -1)
-    # With a topic its overrides go, and nobody tells of that by itself.
+    # A topic's overrides are deleted with it, without an event of their own.
     of_topic = altered.where("entity LIKE 'topics/%'").withColumn("topic", name)
-    of_topic = of_topic.unionByName(told.where("type = 'topic_deleted'"))
+    of_topic = of_topic.unionByName(reported.where("type = 'topic_deleted'"))
     of_leader = altered.where("entity RLIKE '^brokers/[0-9]+$'").withColumn("leader", name.cast(LongType()))
     of_all = altered.where(f.col("entity") == _ALL_BROKERS)
     begun = started.where("node LIKE 'broker-%'").withColumn("leader", node_number("node"))
@@ -122,14 +125,15 @@ def _with_min_isr(spans: DataFrame, journal: Journal) -> DataFrame:
     )
 
 
-def _cut(spans: DataFrame, told: DataFrame, value: str, *keys: str) -> DataFrame:
-    """The spans, cut where `min_isr` of what was told changed, which is their new column `value`: null before that.
+def _cut(spans: DataFrame, reported: DataFrame, value: str, *keys: str) -> DataFrame:
+    """Split the spans where `min_isr` in `reported` changed.
 
-    Every broker tells of a change, some of them at one moment: the last word of a moment holds.
+    The new column `value` has it, null before the first change.  Every broker reports a change, some of them at the
+    same moment: the last report of a moment holds.
     """
     in_order = Window.partitionBy("run", *keys).orderBy("run_us", "node", "node_seq")
     changes = (
-        told.withColumn("until", f.lead("run_us").over(in_order))
+        reported.withColumn("until", f.lead("run_us").over(in_order))
         .where("until IS NULL OR until > run_us")
         .select("run", *keys, f.col("run_us").alias("since"), "until", f.col("min_isr").alias(value))
     )
@@ -147,10 +151,9 @@ def _cut(spans: DataFrame, told: DataFrame, value: str, *keys: str) -> DataFrame
 
 
 def _with_stops(spans: DataFrame, journal: Journal) -> DataFrame:
-    """The spans, with for how long of each its leader's process did not run: down_us, planned_us on purpose, and
-    unseen_us perhaps."""
+    """Add how long each span's leader did not run: down_us, planned_us (on purpose), and unseen_us (possibly)."""
     overlap = f.least("end", f.coalesce("until", "end")) - f.greatest("begin", "since")
-    # `least` and `greatest` pass over nulls: a leader that always ran has no `since`.
+    # `least` and `greatest` ignore nulls: a leader that always ran has no `since`.
     stopped = f.when(f.col("since").isNotNull() & (overlap > 0), overlap).otherwise(0)
     return (
         spans.join(processes_not_running(journal), ["run", "leader"], "left")
@@ -165,18 +168,19 @@ def _with_stops(spans: DataFrame, journal: Journal) -> DataFrame:
 
 
 def client_availability(journal: Journal) -> DataFrame:
-    """What workloads' writes came to: run, workload_id, topic, from_us, to_us, sent, acknowledged, failed, lost, share.
+    """The results of workloads' writes.
 
-    `share` is acknowledged of answered (acknowledged and failed), 0 to 1; null before there is an answer.
+    run, workload_id, topic, from_us, to_us, sent, acknowledged, failed, lost, share. `share` is acknowledged divided by
+    answered (acknowledged and failed), 0 to 1; null before the first answer.
     """
-    told = bodies(
+    reported = bodies(
         journal.rows, ["workload_progressed"],
         workload_id=StringType(), topic=StringType(), sent=LongType(), acknowledged=LongType(), failed=LongType(),
         lost=LongType(),
     )  # fmt: skip
     answered = f.try_add("acknowledged", "failed")
     return (
-        told.groupBy("run", "node", "workload_id", "topic")
+        reported.groupBy("run", "node", "workload_id", "topic")
         .agg(
             f.min("at_us").alias("from_us"),
             f.max("at_us").alias("to_us"),

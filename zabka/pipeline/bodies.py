@@ -1,4 +1,4 @@
-"""Events as typed rows: what every table begins with."""
+"""Events as typed rows, the input of every table."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ STANDINGS = ArrayType(
         ]
     )
 )  # fmt: skip
-"""Where followers stood when their leader decided about them (`ReplicaStanding`)."""
+"""The positions of followers when their leader decided about them (`ReplicaStanding`)."""
 
 
-def bodies(told: DataFrame, kinds: list[str], *columns: str, **fields: DataType) -> DataFrame:
-    """The entries of those types among a journal's rows: run, node, node_seq, at_us, mono_us, type, such other columns
-    of the rows, and the named fields of the bodies."""
+def bodies(reported: DataFrame, kinds: list[str], *columns: str, **fields: DataType) -> DataFrame:
+    """Return the entries of those types among a journal's rows.
+
+    Columns: run, node, node_seq, at_us, mono_us, type, the given other columns, and the named fields of the bodies.
+    """
     schema = StructType([StructField(name, kind) for name, kind in fields.items()])
-    rows = told.where(f.col("problem").isNull() & f.col("type").isin(kinds))
+    rows = reported.where(f.col("problem").isNull() & f.col("type").isin(kinds))
     parsed = rows.withColumn("e", f.from_json("body", schema))
     return parsed.select("run", "node", "node_seq", f.col("wall_us").alias("at_us"), "mono_us", "type", *columns, "e.*")
 
 
 def milliseconds(us: Column) -> Column:
-    """A duration in microseconds as whole milliseconds."""
+    """Convert a duration in microseconds to whole milliseconds."""
     return (us / 1000).cast(LongType())

@@ -1,4 +1,4 @@
-"""What the ensemble did: its clients' sessions, and its own elections of a leader."""
+"""The ensemble's history: its clients' sessions, and its elections of a leader."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ _SESSION = ["run", "session_id"]
 
 
 def sessions(journal: Journal) -> DataFrame:
-    """The sessions of the ensemble's clients: run, session_id, timeout_ms, from_us, to_us, duration_ms, ended_by, …
+    """The sessions of the ensemble's clients.
 
-    from_us and to_us are the first peer's that told of it; duration_ms is the median over the peers, each by its own
-    clock.  ended_by is expired or closed; to_us, duration_ms and ended_by are null while it lasts, from_us and
-    timeout_ms where it began before the journal.  heard_ms_ago is how long an expired one had been silent.
+    Columns: run, session_id, timeout_ms, from_us, to_us, duration_ms, ended_by, and more.  from_us and to_us are of the
+    first peer that reported them; duration_ms is the median over the peers, each by its own clock.  ended_by is expired
+    or closed.  to_us, duration_ms and ended_by are null while the session lasts, from_us and timeout_ms if it began
+    before the journal.  heard_ms_ago is how long an expired session had been silent.
     """
-    told = bodies(
+    reported = bodies(
         journal.rows, ["session_created", "session_closed"],
         session_id=LongType(), timeout_ms=LongType(), zxid=LongType(), ephemerals=STRINGS, caused_by=StringType(),
     )  # fmt: skip
-    # A peer that starts tells again what it replays: its first word of each is what counts.
-    by_peer = told.groupBy(*_SESSION, "node").agg(
+    # A peer that starts reports again what it replays: its first report of each event counts.
+    by_peer = reported.groupBy(*_SESSION, "node").agg(
         _first("at_us", "session_created").alias("created_us"),
         _first("at_us", "session_closed").alias("closed_us"),
         f.max("timeout_ms").alias("timeout_ms"),
@@ -65,15 +66,15 @@ def _first(what: str, kind: str) -> Column:
 
 
 def elections(journal: Journal) -> DataFrame:
-    """Every time that a peer had no leader: run, peer, from_us, and how long it stayed in each phase of ZAB.
+    """The periods without a leader of each peer: run, peer, from_us, and its time in each phase of ZAB.
 
-    A row begins when a peer is LOOKING, and ends when it broadcasts under a leader, or stops; all on that peer's clock.
-    election_ms, discovery_ms and synchronization_ms are times in those phases (null of one in which it is still, or was
-    killed, for nobody told when), total_ms all of it (null where it never came to an end); rounds is how many rounds of
-    the election it took part in, state what it became (LEADING, FOLLOWING, OBSERVING; null where nothing), with
-    leader_id and epoch.
+    A row begins when a peer is LOOKING, and ends when it broadcasts under a leader, or stops.  All times are on that
+    peer's clock.  election_ms, discovery_ms and synchronization_ms are times in those phases.  They are null if the
+    phase still lasts, or if the peer was killed in it, at an unknown time.  total_ms is the sum (null if it never
+    ended).  rounds is the number of election rounds that it took part in.  state is its final state (LEADING,
+    FOLLOWING, OBSERVING; null if none), with leader_id and epoch.
     """
-    told = bodies(
+    reported = bodies(
         journal.rows, ["peer_state_changed", "node_started", "node_stopped"],
         state=StringType(), phase=StringType(), leader_id=LongType(), round=LongType(), current_epoch=LongType(),
     ).where("type = 'peer_state_changed' OR node LIKE 'peer-%'")  # fmt: skip
@@ -83,8 +84,8 @@ def elections(journal: Journal) -> DataFrame:
     before_stable = f.lag(stable).over(in_order)
     begins = (f.col("type") != "peer_state_changed") | f.coalesce(before_stable & ~stable, f.lit(False))
     steps = (
-        told.withColumn("span", f.sum(f.coalesce(begins, f.lit(True)).cast(LongType())).over(in_order))
-        # Where it starts again without having stopped, it was killed at some time before.
+        reported.withColumn("span", f.sum(f.coalesce(begins, f.lit(True)).cast(LongType())).over(in_order))
+        # If it starts again without having stopped, it was killed at an unknown time before.
         .withColumn("until", f.when(f.lead("type").over(in_order) != "node_started", f.lead("at_us").over(in_order)))
         .where("type = 'peer_state_changed'")
         .withColumn("length", f.col("until") - f.col("at_us"))

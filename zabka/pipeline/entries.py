@@ -1,12 +1,12 @@
-"""Which line is an entry: what every job takes, and why it sets the others aside.
+"""The definition of an entry: which lines every job takes, and why it sets the others aside.
 
-One definition for all jobs, and the reader's own (`zabka.journal.reader`): an object of a type and schema that this
-version knows, with every field that the type has, and moments that a clock may show.  Beyond that its numbers must fit
-Spark's columns. A line that does not is set aside with its reason, and nothing after it suffers.
+All jobs and the reader (`zabka.journal.reader`) share one definition: an object with a type and schema that this
+version knows, with every field of that type, and with clock readings in range.  In addition its numbers must fit
+Spark's columns.  A line that does not conform is set aside with its reason, and the lines after it are not affected.
 
-One pass of one decoder reads envelope and body together; it is made of the classes of `zabka.journal.events`, so that a
-new type or field is known here too.  Spark reads the body again with a parser that has bounds of its own, in fields
-that nobody knows, too: what is beyond them would be a row of nulls.
+One pass of one decoder reads envelope and body together.  It is generated from the classes of `zabka.journal.events`,
+so a new type or field is known here too.  Spark parses the body again, unknown fields included, with limits of its own:
+a line beyond these limits would become a row of nulls.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from zabka.journal.events import BY_NAME, SCHEMA_VERSION, Event
 from zabka.journal.reader import CLOCK_US_MAX, schema_of
 
 LINE_BYTES_MAX = 8 * 1024 * 1024
-"""No node writes a line this long (its journal's files end at 16 MB); a longer one is not even read into memory."""
+"""No node writes a line this long (its journal's files end at 16 MB); a longer one is not read into memory."""
 SHOWN_CHARACTERS = 4096
-"""So much of a line that was set aside is kept with its reason; file and position say where the rest is."""
+"""The number of characters kept of a line that was set aside; its file and position show where the rest is."""
 UNSIGNED = "digest"
-"""The one field of 64 bits without a sign: a tree's digest."""
+"""The one unsigned field of 64 bits: a tree's digest."""
 
 NUMBER_CHARACTERS_MAX, NAME_BYTES_MAX, DEPTH_MAX = 1_000, 50_000, 500
-"""What Spark's parser takes (Jackson's `StreamReadConstraints`; it goes twice as deep, but not every Python does)."""
+"""The limits of Spark's parser (Jackson's `StreamReadConstraints`; its depth is twice that, but not every Python's)."""
 _WITHIN_BYTES = 1_000
-"""In a line that is no longer there is nothing beyond these."""
+"""A line that is no longer than this cannot exceed these limits."""
 
 Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _Clock = Annotated[int, msgspec.Meta(ge=-CLOCK_US_MAX, le=CLOCK_US_MAX)]
@@ -45,7 +45,7 @@ _ENVELOPE: list[tuple[str, Any] | tuple[str, Any, Any]] = [
 
 
 def _bounded(kind: Any) -> Any:
-    """The same type, with every integer in it bounded by 64 bits."""
+    """Return the same type, with every integer in it bounded to 64 bits."""
     if kind is int:
         return Long
     inner = tuple(each if each is ... else _bounded(each) for each in get_args(kind))
@@ -61,7 +61,7 @@ def _check_digest(entry: Any) -> None:
 
 
 def _entry_class(name: str, event: type[Event]) -> type[msgspec.Struct]:
-    """A type's whole line: the envelope's fields and the event's."""
+    """Return the class of a type's whole line: the fields of the envelope and of the event."""
     fields = list(_ENVELOPE)
     types = get_type_hints(event)
     for field in msgspec.structs.fields(event):
@@ -79,7 +79,7 @@ def _entry_class(name: str, event: type[Event]) -> type[msgspec.Struct]:
 
 
 ENTRIES: dict[str, type[msgspec.Struct]] = {name: _entry_class(name, event) for name, event in BY_NAME.items()}
-"""Of every type: the class that its lines become."""
+"""The class that the lines of each type become."""
 _decoder: Any = msgspec.json.Decoder(Union[tuple(ENTRIES.values())])  # noqa: UP007
 _BOUND = re.compile(r"Expected `int` [<>]= -?[0-9]+ - at `\$\.(?P<where>.+)`")
 _CLOCKS = ("wall_us", "mono_us")
@@ -90,15 +90,15 @@ _TAG = re.compile(r"Invalid value (?P<type>'.*') - at `\$\.type`", re.DOTALL)
 
 
 class Refused(NamedTuple):
-    """Why a line is no entry."""
+    """The reason why a line is no entry."""
 
     reason: str
 
 
 def check_lines(lines: Sequence[bytes]) -> list[Any] | None:
-    """The entries of lines that all are entries (members of ENTRIES' classes); None where at least one is none."""
+    """Return the entries of these lines (members of ENTRIES' classes), or None if at least one line is no entry."""
     try:
-        # The decoder passes over text that it does not keep without looking at its bytes.
+        # The decoder skips text that it does not keep without checking its bytes.
         b"\n".join(lines).decode()
         entries = [_decoder.decode(line) for line in lines]
     except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError):
@@ -107,7 +107,7 @@ def check_lines(lines: Sequence[bytes]) -> list[Any] | None:
 
 
 def check_line(line: bytes) -> Any:
-    """The entry in a line (without its newline), or why the line is set aside: Refused."""
+    """Return the entry in a line (without its newline), or why the line is set aside: Refused."""
     try:
         line.decode()
         entry = _decoder.decode(line)
@@ -122,7 +122,7 @@ def check_line(line: bytes) -> Any:
 
 
 def _beyond_bounds(line: bytes) -> str | None:
-    """What in a line of JSON is more than Spark's parser takes; None where it takes it."""
+    """Return which limit of Spark's parser a line of JSON exceeds, or None."""
     if len(line) <= _WITHIN_BYTES:
         return None
     depth = 0
@@ -140,12 +140,12 @@ def _beyond_bounds(line: bytes) -> str | None:
     return None
 
 
-def _reason(line: bytes, said: str) -> str:
+def _reason(line: bytes, message: str) -> str:
     # The schema comes first: a newer one may define other types and fields.
     if (schema := schema_of(line)) > SCHEMA_VERSION:
         return f"schema {schema} is newer than {SCHEMA_VERSION}, the newest that is known here"
-    if (tag := _TAG.fullmatch(said)) is not None:
+    if (tag := _TAG.fullmatch(message)) is not None:
         return f"unknown type {tag['type'][:80]}"
-    if (bound := _BOUND.fullmatch(said)) is None:
-        return said
+    if (bound := _BOUND.fullmatch(message)) is None:
+        return message
     return f"{bound['where']} has a number beyond {'any clock' if bound['where'] in _CLOCKS else '64 bits'}"

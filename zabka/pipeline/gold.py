@@ -1,7 +1,7 @@
-"""The gold tables: what each is called, how it is made, what identifies a row, and what must be true of it.
+"""The gold tables: the name of each, its function, its key, and its expectations.
 
-This list is what the jobs write, what the page offers and what `docs/reference/tables.md` says.  To add a table: write
-its function, whose docstring says what a row means, and add it here.
+The jobs write this list, the page offers it and `docs/reference/tables.md` documents it.  To add a table: write its
+function, whose docstring defines a row, and add it here.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from zabka.pipeline.tables import (
 
 
 class Expectation(NamedTuple):
-    """What must be true of a table: in words, and what makes a column that is true of a row that breaks it."""
+    """A condition on every row of a table: its name, and a function for a column that is true in rows that break it."""
 
     name: str
     broken: Callable[[], Column]
 
 
 class Table(NamedTuple):
-    """A gold table: `key` identifies a row, rows are written in `order`, `sources` are the types of events it needs."""
+    """A gold table: `key` identifies a row, rows are written in `order`, `sources` are the event types it needs."""
 
     name: str
     build: Callable[[Journal], DataFrame]
@@ -46,7 +46,7 @@ class Table(NamedTuple):
 
     @property
     def expectations(self) -> tuple[Expectation, ...]:
-        """What must be true of it: that its key is one, and its rules."""
+        """The expectations of the table: that its key is unique, and its rules."""
 
         def again() -> Column:
             return f.row_number().over(Window.partitionBy(*self.key).orderBy(*self.order)) > 1
@@ -55,7 +55,7 @@ class Table(NamedTuple):
 
 
 def rising(what: str, within: tuple[str, ...], order: tuple[str, ...]) -> Expectation:
-    """In that order every row has a higher number than the row before."""
+    """Expect that every row has a higher number than the row before in that order."""
 
     def broken() -> Column:
         return f.col(what) <= f.lag(what).over(Window.partitionBy(*within).orderBy(*order))
@@ -64,7 +64,7 @@ def rising(what: str, within: tuple[str, ...], order: tuple[str, ...]) -> Expect
 
 
 def apart(begin: str, end: str, within: tuple[str, ...], order: tuple[str, ...]) -> Expectation:
-    """A span ends before the next one begins."""
+    """Expect that a span ends before the next one begins."""
 
     def broken() -> Column:
         return f.col(end) >= f.lead(begin).over(Window.partitionBy(*within).orderBy(*order))
@@ -73,7 +73,7 @@ def apart(begin: str, end: str, within: tuple[str, ...], order: tuple[str, ...])
 
 
 def never(name: str, broken: str) -> Expectation:
-    """No row is like that (an expression of SQL)."""
+    """Expect that the SQL expression is true of no row."""
     return Expectation(name, lambda: f.expr(broken))
 
 
@@ -82,14 +82,14 @@ _LIFE = (*_PARTITION, "life")
 _LOG = (*_PARTITION, "topic_id")
 _STATES = ("leader_elected", "isr_changed", "topic_deleted", "controller_elected", "session_created", "session_closed")
 _PROCESSES = ("process_changed", "node_started", "node_stopped", "fault_injected", "fault_removed", "config_changed")
-_REIGNS = (
+_TERM_EVENTS = (
     "controller_elected", "controller_resigned", "session_created", "session_closed", "broker_session_changed",
     "controller_ready", "process_changed", "node_started", "node_stopped", "fault_injected", "fault_removed",
 )  # fmt: skip
 
 TABLES = (
     Table(
-        "controller_reigns", controller_reigns, ("run", "controller_epoch"), ("run", "controller_epoch"), _REIGNS,
+        "controller_reigns", controller_reigns, ("run", "controller_epoch"), ("run", "controller_epoch"), _TERM_EVENTS,
         (
             rising("zxid", ("run",), ("controller_epoch",)),
             never("no reign ends before it begins", "to_us < from_us"),
@@ -98,7 +98,7 @@ TABLES = (
     ),
     Table(
         "failovers", failovers, ("run", "controller_epoch"), ("run", "controller_epoch"),
-        (*_REIGNS, "controller_propagated"),
+        (*_TERM_EVENTS, "controller_propagated"),
         (never("no phase is negative", "least(detect_ms, read_ms, decide_ms, propagate_ms) < 0"),),
     ),
     Table(
@@ -144,29 +144,29 @@ TABLES = (
     Table("bad_lines", bad_lines, ("run", "file", "position"), ("run", "file", "position"), ()),
 )  # fmt: skip
 TYPES = tuple(sorted({kind for table in TABLES for kind in table.sources}))
-"""The types of events that the tables are made of; a reader may leave all others out."""
+"""The types of events that the tables are made of; a reader can skip all others."""
 NAMES = tuple(table.name for table in TABLES)
 
 
 class Observed(NamedTuple):
-    """A table as it is to be written, which counts its rows, and those that break an expectation, on its way."""
+    """A table to write, which counts its rows, and the rows that break an expectation, while it is written."""
 
     frame: DataFrame
     observation: Observation
     rules: list[str]
 
     def rows(self) -> int:
-        """How many rows were written; to be asked afterwards."""
+        """Return how many rows were written; call it afterwards."""
         return int(self.observation.get["rows"])
 
     def broken(self) -> dict[str, int]:
-        """Of each expectation that was not met: how many rows break it."""
+        """Return how many rows break each expectation that was not met."""
         counts = self.observation.get
         return {rule: counts[f"rule_{n}"] for n, rule in enumerate(self.rules) if counts[f"rule_{n}"]}
 
 
 def observed(table: Table, journal: Journal) -> Observed:
-    """A table, in its order, with its expectations checked in the same pass."""
+    """Return a table, in its order, with its expectations checked in the same pass."""
     ordered = checked(table, journal)
     rules = table.expectations
     observation = Observation(table.name)
@@ -176,7 +176,7 @@ def observed(table: Table, journal: Journal) -> Observed:
 
 
 def checked(table: Table, journal: Journal) -> DataFrame:
-    """A table, in its order, with a column for each of its expectations: 1 in rows that break it."""
+    """Return a table, in its order, with a column for each of its expectations: 1 in rows that break it."""
     frame = table.build(journal)
     for check, rule in zip(checks(table), table.expectations, strict=True):
         frame = frame.withColumn(check, f.coalesce(rule.broken(), f.lit(False)).cast(LongType()))
@@ -184,5 +184,5 @@ def checked(table: Table, journal: Journal) -> DataFrame:
 
 
 def checks(table: Table) -> list[str]:
-    """What the columns of its expectations are called."""
+    """Return the names of the columns of its expectations."""
     return [f"rule_{n}" for n in range(len(table.expectations))]

@@ -1,7 +1,7 @@
-"""An accumulator that hands over what tasks give it, task by task, on the driver.
+"""An accumulator that passes on the rows of tasks, task by task, on the driver.
 
-Spark applies the update of a task of an action once, however often the task was tried, and does so when the task ends,
-not the job.
+Spark applies the update of an action's task once, however often the task was tried, and does so when the task ends, not
+the job.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Keep = Callable[[bytes], object]
 
 
 class Inbox(AccumulatorParam[Any]):
-    """Rows on their way: a task's own list while it runs, and on the driver whatever keeps them."""
+    """Rows in transit: a task's own list while it runs, and on the driver the function that keeps them."""
 
     def __init__(self, keep: Keep | None = None) -> None:
         self._keep = keep
@@ -24,11 +24,11 @@ class Inbox(AccumulatorParam[Any]):
         return Inbox, ()
 
     def zero(self, value: list[bytes]) -> list[bytes]:
-        """Nothing yet."""
+        """Return the empty value."""
         return []
 
     def addInPlace(self, value1: list[bytes], value2: list[bytes]) -> list[bytes]:
-        """Take rows in."""
+        """Add rows."""
         if self._keep is None:
             return [*value1, *value2]
         for line in value2:

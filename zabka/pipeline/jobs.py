@@ -17,22 +17,22 @@ from zabka.pipeline.places import Place
 from zabka.pipeline.rows import Journal
 
 STAGE = "_stage"
-"""Where what several tables need lies while they are made, in a version that nobody sees yet."""
+"""The place of intermediate results that several tables need, in a version that is not published yet."""
 AT_A_TIME = 3
-"""So many tables are made at a time: one is planned while another one's tasks run."""
+"""The number of tables made at the same time: one is planned while another one's tasks run."""
 Progress = Callable[[str, int], None]
 
 
 def read_journal(spark: SparkSession, place: Place, types: str = ",".join(TYPES)) -> Journal:
-    """What the tables need of every journal there, as one batch: the events of those types.
+    """Return the events of those types from every journal there, as one batch.
 
-    An event that was written twice counts once, and so does a run that was copied to another place of a directory.
+    An event that was written twice counts once, and so does a run copied to another place of a directory.
     """
     return Journal(places.batch(spark, place, types))
 
 
 class Made(NamedTuple):
-    """A table that was written: its rows, and of each expectation that was not met how many rows break it."""
+    """The result of one table: its rows, and the number of rows that break each unmet expectation."""
 
     name: str
     rows: int
@@ -40,7 +40,7 @@ class Made(NamedTuple):
 
 
 def make_tables(journal: Journal, directory: Path, wanted: Sequence[Table]) -> Iterator[Made]:
-    """Write tables as Parquet below a directory, some at a time, and tell of them in their order."""
+    """Write tables as Parquet below a directory, several at a time, and yield each in their order."""
 
     def make(table: Table) -> Made:
         made = observed(table, journal)
@@ -52,13 +52,13 @@ def make_tables(journal: Journal, directory: Path, wanted: Sequence[Table]) -> I
         try:
             yield from threads.map(make, wanted)
         except KeyboardInterrupt:
-            # Otherwise it would be waited for until the tables that are under way are made.
+            # Otherwise the interrupt would wait until the tables in progress are made.
             journal.break_off()
             raise
 
 
 class Written(NamedTuple):
-    """What a job wrote: the rows of each table, and of each table the expectations that were not met."""
+    """The result of a job: the rows of each table, and the expectations of each table that were not met."""
 
     rows: dict[str, int]
     broken: dict[str, dict[str, int]]
@@ -69,8 +69,8 @@ def write_tables(
 ) -> Written:
     """Write tables as Parquet, as one version of `out`.
 
-    Raises versions.InUse where another job writes there, OSError where nobody may, or where something else lies
-    in a table's place, and commits.NewerLake.
+    Raises versions.InUse if another job writes there, OSError if the directory is not writable, or if something else
+    lies in a table's place, and commits.NewerLake.
     """
     commits.check_format(out)
     for table in wanted:

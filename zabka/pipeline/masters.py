@@ -1,7 +1,7 @@
-"""Spark masters: which are of this machine, and what executors elsewhere are given, on which nothing is installed.
+"""Spark masters: local ones, and remote ones whose executors have nothing installed and get an archive.
 
-Python's part of Spark is started by one name on the driver's machine and on the executors': a path below the directory
-in which a process runs.  Executors unpack the archive there; beside the driver's Java there is a script of that name.
+The driver and the executors start Python for Spark by the same name: a path below the working directory of a process.
+Executors unpack the archive there; the driver's Java has a script of that name in its directory.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from zabka.pipeline.packed import NAME, PYTHON, packed
 
 _LOCAL = re.compile(r"local(\[(?P<threads>[^,\]]+)(,\s*\d+)?\])?")
 TRIES = 4
-"""As often as Spark tries a task on a cluster; of itself it tries one of a local master once."""
+"""Spark's number of tries of a task on a cluster; by default it tries a task of a local master once."""
 _OF_SPARK = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP")
 
 
 def tried_again(master: str) -> str:
-    """The master as it is, or a local one that tries a task as often as a cluster does."""
+    """Return the master as it is, or a local master that tries a task as often as a cluster does."""
     local = _LOCAL.fullmatch(master)
     return master if local is None else f"local[{local['threads'] or '1'},{TRIES}]"
 
 
 def is_local(master: str) -> bool:
-    """Do its tasks run on this machine, beside the driver?"""
+    """Return whether the master's tasks run on this machine, like the driver."""
     return _LOCAL.fullmatch(master) is not None
 
 
@@ -41,9 +41,9 @@ def is_local(master: str) -> bool:
 def interpreters(
     builder: SparkSession.Builder, master: str, directory: Path, needs: str
 ) -> Iterator[SparkSession.Builder]:
-    """The builder of a session whose tasks find their interpreter; the session is to be made within.
+    """Provide the builder of a session whose tasks find their interpreter; create the session inside the block.
 
-    Where executors are elsewhere, the archive of what they need is kept in the directory.  Raises NotPacked.
+    If executors are elsewhere, the archive for them is kept in the directory.  Raises NotPacked.
     """
     kept = {name: os.environ.get(name) for name in _OF_SPARK}
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -56,14 +56,14 @@ def interpreters(
             return
         os.environ["PYSPARK_PYTHON"] = PYTHON
         archive = packed(directory, needs)
-        beside = Path(tempfile.mkdtemp(prefix="zabka-driver-"))
-        # Java begins there and stays, as long as this process does.
-        atexit.register(shutil.rmtree, beside, ignore_errors=True)
-        script = beside / PYTHON
+        own_directory = Path(tempfile.mkdtemp(prefix="zabka-driver-"))
+        # Java starts there and stays as long as this process does.
+        atexit.register(shutil.rmtree, own_directory, ignore_errors=True)
+        script = own_directory / PYTHON
         script.parent.mkdir(parents=True)
         script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
         script.chmod(0o755)
-        os.chdir(beside)
+        os.chdir(own_directory)
         yield builder.config("spark.archives", f"{archive}#{NAME}")
     finally:
         os.chdir(here)

@@ -1,8 +1,8 @@
 """An interpreter with all that tasks need, in one archive: for executors on which nothing is installed.
 
-What goes in is what a short program has loaded, seen in a process of its own: the packages of zabka and those that they
-stand on, Spark's Python side without its jars, the standard library, and this very interpreter.  An executor needs the
-same kind of machine (processor, C library) as the driver, a shell, and Java for Spark itself.
+The content is what a short program loads in a process of its own: the packages of zabka and their dependencies, Spark's
+Python side without its jars, the standard library, and this interpreter.  An executor needs the same kind of machine
+(processor, C library) as the driver, a shell, and Java for Spark itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from io import BytesIO
 from pathlib import Path
 
 NAME = "environment"
-"""What executors unpack it as."""
+"""The directory into which executors unpack it."""
 PYTHON = f"./{NAME}/bin/python3"
 RUNS = """
 import pyspark.daemon, pyspark.worker
@@ -27,7 +27,7 @@ from zabka.pipeline.campaign.play import Run, play
 play(Run(0, 0, "calm", ("harm.ms=100", "drawn.topics=false")))
 play(Run(0, 9, "chaos", ("harm.ms=100",)))
 """
-"""What a run of a campaign loads.  The second one is in wire mode, which loads every codec."""
+"""Loads what a run of a campaign needs.  The second run is in wire mode, which loads every codec."""
 JOURNALS = """
 import pkgutil
 import pyspark.daemon, pyspark.worker, pyspark.sql.worker
@@ -36,13 +36,13 @@ import zabka.pipeline.lake.writer, zabka.pipeline.places, zabka.pipeline.source,
 for found in pkgutil.iter_modules(pyspark.sql.worker.__path__, "pyspark.sql.worker."):
     __import__(found.name)
 """
-"""What the sources of journals load, and what writes the lake."""
+"""Loads what the sources of journals and the writer of the lake need."""
 AUDITS = """
 import pyspark.daemon, pyspark.worker
 import zabka.pipeline.audits.jobs
 """
-"""What an audit loads."""
-_TELL = """
+"""Loads what an audit needs."""
+_PRINT = """
 import json, sys
 found = {}
 for top in {name.partition(".")[0]: None for name in list(sys.modules)}:
@@ -67,13 +67,13 @@ _LEFT_OUT = {
 
 
 class NotPacked(Exception):
-    """No archive could be made; the message says why."""
+    """The archive could not be made; the message states why."""
 
 
 def packed(directory: Path, needs: str) -> Path:
-    """The archive of what a program loads (RUNS, JOURNALS, AUDITS), in that directory.  Raises NotPacked.
+    """Return the archive of what a program loads (RUNS, JOURNALS, AUDITS), in that directory.  Raises NotPacked.
 
-    It is made anew unless one of the same contents is there.
+    An archive with the same contents is reused.
     """
     members = dict(_members(needs))
     digest = sha256()
@@ -119,7 +119,7 @@ def _members(needs: str) -> Iterator[tuple[str, Path]]:
 
 
 def _descriptions(loaded: dict[str, list[str]]) -> Iterator[tuple[str, Path]]:
-    """What tells the version of each installed package, for some ask when they are imported."""
+    """Yield the metadata of each installed package, because some packages read their version when they are imported."""
     of_packages = packages_distributions()
     for name in sorted({name for top in loaded for name in of_packages.get(top, ())}):
         for file in distribution(name).files or ():
@@ -133,7 +133,7 @@ def _is_installed(path: Path) -> bool:
 
 
 def _loaded(needs: str) -> dict[str, list[str]]:
-    done = subprocess.run([sys.executable, "-c", needs + _TELL], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", needs + _PRINT], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise NotPacked(f"what executors need could not be loaded: {done.stderr.strip().splitlines()[-1:]}")
     found: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])

@@ -1,4 +1,4 @@
-"""Where journals are read from: a directory of this machine, a topic, or any file system that Hadoop's client knows."""
+"""The sources of journals: a local directory, a topic, or any file system that Hadoop's client knows."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from zabka.pipeline.source import shares_of
 from zabka.pipeline.topic.connection import SCHEME, TopicPlace, parse_place
 
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/{1,2}(?P<rest>.*)")
-"""As `Path` leaves it, too: with one of its slashes."""
+"""Also matches a URI after `Path` has removed one of its slashes."""
 _AUTHORITY = re.compile(r"(?<=:)//[^/]+(?=/)")
 
 
 class Uri(NamedTuple):
     """A directory, or one journal, of a file system that Hadoop's client knows: hdfs, s3a, file and others.
 
-    `rest` begins with a slash where no authority is named (`hdfs:///user`): Hadoop's client has its own for that.
+    `rest` begins with a slash if no authority is named (`hdfs:///user`): then Hadoop's client uses its default.
     """
 
     scheme: str
@@ -39,7 +39,7 @@ Place = Path | TopicPlace | Uri
 
 
 def place_of(text: str) -> Place:
-    """What a text names: a topic or another URI, or a path.  Raises ValueError with the reason."""
+    """Parse a topic or another URI, or a path.  Raises ValueError with the reason."""
     if text.startswith(SCHEME):
         return parse_place(text)
     found = _URI.fullmatch(text)
@@ -50,7 +50,7 @@ def place_of(text: str) -> Place:
 
 
 def batch(spark: SparkSession, place: Place, types: str) -> DataFrame:
-    """The rows of every journal there, of those types."""
+    """Return the rows of every journal there, of those types."""
     if isinstance(place, Path):
         return _of_directory(spark, place, types)
     if isinstance(place, TopicPlace):
@@ -60,14 +60,14 @@ def batch(spark: SparkSession, place: Place, types: str) -> DataFrame:
 
 
 def stream(spark: SparkSession, place: Path | TopicPlace, hold: Path) -> DataFrame:
-    """The same as it grows; files are held until they are read."""
+    """Return the rows as a stream that follows the growing journals; files are held until they are read."""
     if isinstance(place, Path):
         return spark.readStream.format("zabka-journal").option("hold", str(hold)).load(str(place))
     return spark.readStream.format("zabka-topic").options(bootstrap=place.bootstrap, topic=place.topic).load()
 
 
 def _of_directory(spark: SparkSession, root: Path, types: str) -> DataFrame:
-    """What `zabka-journal` gives; planned here, for Spark starts a Python for each step of planning a source."""
+    """Return the rows of `zabka-journal`, planned here: Spark starts a Python for each step of planning a source."""
     made = shares_of(root.resolve(), frozenset(types.split(",")))
 
     def rows(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -79,8 +79,8 @@ def _of_directory(spark: SparkSession, root: Path, types: str) -> DataFrame:
 
 
 def _of_uri(spark: SparkSession, place: Uri, types: str) -> DataFrame:
-    """Whole files by Hadoop's client, a task some files; their lines are read as those of a directory are."""
-    root, wanted = str(place), frozenset(types.split(","))
+    """Return the rows of whole files that Hadoop's client reads, several per task, parsed like those of a directory."""
+    root, requested = str(place), frozenset(types.split(","))
     files = (
         spark.read.format("binaryFile")
         .option("pathGlobFilter", "*.jsonl")
@@ -96,15 +96,15 @@ def _of_uri(spark: SparkSession, place: Uri, types: str) -> DataFrame:
                 if is_journal(key):
                     file, data = placed(Path(), key), io.BytesIO(content.as_py())
                     end = data.getvalue().rfind(b"\n") + 1
-                    yield from batches(read_file(file.run, file.path.name, data, (0, end), wanted))
+                    yield from batches(read_file(file.run, file.path.name, data, (0, end), requested))
 
     return files.mapInArrow(rows, SCHEMA).select(*map(f.col, SCHEMA.names))
 
 
 def below(root: str, path: str) -> str:
-    """A file's path from the root; file systems differ in how many slashes stand after a scheme.
+    """Return a file's path from the root; file systems differ in the number of slashes after a scheme.
 
-    Where the root names no authority, files are told with the one that Hadoop's client has for that.
+    If the root names no authority, Hadoop's client returns paths with its default authority.
     """
     if ":///" in root:
         path = _AUTHORITY.sub("", path, count=1)

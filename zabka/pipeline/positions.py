@@ -1,10 +1,10 @@
-"""How far a stream has read: of every journal file a position, by what the file begins, and the last line before it.
+"""How far a stream has read: for every journal file a position, a mark of its beginning, and of the last line read.
 
-The name of a file does not say whose it is: a cluster that is made anew in the same directory gives its files the names
-of the old one's.  So a position holds for a file that begins with the same line, and in which the last line that was
-read ends there.  (Histories of the simulated world begin alike.)  Where another file stands under a known name, or one
-whose number is not above all that are known of its node, the cluster was made anew, and what comes from there is
-another run: `DIRECTORY~2`.  Its nodes may be found one after the other: all of them are of that one run.
+The name of a file does not identify it: a cluster that is recreated in the same directory gives its files the names of
+the old cluster's.  So a position holds for a file that begins with the same line, and only if the last line read ends
+at that position.  (Histories of the simulated world begin alike.)  If another file has a known name, or a new file's
+number is not above all known numbers of its node, the cluster was recreated.  Then what comes from there is another
+run: `DIRECTORY~2`.  The files of its nodes may be found one after the other: all belong to that one run.
 """
 
 from __future__ import annotations
@@ -18,31 +18,37 @@ from zabka.pipeline.ranges import FileRange, complete_bytes
 from zabka.pipeline.runs import JournalFile, node_of, run_of
 
 Offset = dict[str, list[Any]]
-"""Of every file, by its path from the root: [position, mark, life, ending].  `life` counts how often the run was made
-anew.  `ending` is "" where nobody knows it, and missing where an older zabka wrote the offset."""
+"""For every file, by its path from the root: [position, mark, life, ending].
+
+`life` counts how often the run was recreated.  `ending` is "" if it is unknown, and missing if an older zabka wrote the
+offset.
+"""
 _MARK_BYTES = 64 * 1024
 _ENDING_BYTES = 4096
 
 
 def key_of(root: Path, path: Path) -> str:
-    """A file's name in the offset."""
+    """Return a file's name in the offset."""
     return path.name if path == root else path.relative_to(root).as_posix()
 
 
 def mark_of(path: Path) -> str | None:
-    """What tells a file from another one of its name: a checksum of its first line; None while that is not whole."""
+    """Return a checksum of a file's first line, which identifies it among files of one name.
+
+    Return None while that line is incomplete.
+    """
     with path.open("rb") as file:
         line = file.readline(_MARK_BYTES)
     return f"{zlib.crc32(line):08x}" if line.endswith(b"\n") or len(line) == _MARK_BYTES else None
 
 
 def ending_of(line: bytes) -> str:
-    """A checksum of a line's end, by which it is known again."""
+    """Return a checksum of a line's end, which identifies the line."""
     return f"{zlib.crc32(line[-_ENDING_BYTES:]):08x}"
 
 
 def _ending_at(path: Path, position: int) -> str:
-    """The same of the line that ends at a position of a file; "" where none does."""
+    """Return the checksum of the line that ends at a position of a file; "" if no line ends there."""
     with path.open("rb") as file:
         file.seek(max(0, position - 1 - _ENDING_BYTES))
         before = file.read(position - file.tell())
@@ -51,32 +57,37 @@ def _ending_at(path: Path, position: int) -> str:
 
 
 def _goes_on(path: Path, mark: str | None, reached: list[Any]) -> bool:
-    """Is a file that begins with this mark the one that was read, as far as it was read?"""
+    """Return whether a file that begins with this mark is the file that was read, as far as it was read."""
     _, known, _, *ending = reached
     return bool(known == mark and (ending in ([], [""]) or ending[0] == _ending_at(path, reached[0])))
 
 
 def is_done(path: Path, reached: list[Any] | None) -> bool:
-    """Was the file read to its end?  So was one without a line."""
+    """Return whether the file was read to its end, or has no complete line."""
     complete = complete_bytes(path)
     return not complete or (reached is not None and reached[0] >= complete and _goes_on(path, mark_of(path), reached))
 
 
 class _Found(NamedTuple):
-    """A file that is there: by what it begins, and whether its run was made anew by what it shows."""
+    """A file that exists: its mark, and whether it shows that its run was recreated."""
 
     mark: str
-    anew: bool
+    recreated: bool
 
 
 def advance(files: dict[str, JournalFile], start: Offset) -> Offset:
-    """How far the files can be read now.  Those that went keep their place, unless later ones of their node exist."""
+    """Return how far the files can be read now.
+
+    Files that were removed keep their position, unless later files of their node exist.
+    """
     found = _found(files, start)
     lives = _lives(files, found, start)
     end: Offset = {}
-    for key, (mark, anew) in found.items():
-        begin, life = (start[key][0], start[key][2]) if key in start and not anew else (0, lives.get(files[key].run, 1))
-        # It may have gone since its mark was read: then it keeps its place, as any file that went.
+    for key, (mark, recreated) in found.items():
+        begin, life = (
+            (start[key][0], start[key][2]) if key in start and not recreated else (0, lives.get(files[key].run, 1))
+        )
+        # It may be removed after its mark was read: then it keeps its position, as any removed file.
         with contextlib.suppress(OSError):
             reached = max(begin, complete_bytes(files[key].path, begin))
             end[key] = [reached, mark, life, _ending_at(files[key].path, reached)]
@@ -89,17 +100,17 @@ def advance(files: dict[str, JournalFile], start: Offset) -> Offset:
 
 
 def _lives(files: dict[str, JournalFile], found: dict[str, _Found], start: Offset) -> dict[str, int]:
-    """Of each run the life that files belong to which are found now.
+    """Return the life of each run that the files found now belong to.
 
-    A node that shows that its cluster was made anew begins the next life, unless another one has begun that before it.
+    A node that shows that its cluster was recreated begins the next life, unless another node has begun it already.
     """
     lives: dict[str, int] = {}
     for key, (_, _, life, *_) in start.items():
         lives[run_of(key)] = max(lives.get(run_of(key), 1), life)
     newest = _newest(start)
     begin = set()
-    for key, (_, anew) in found.items():
-        if anew:
+    for key, (_, recreated) in found.items():
+        if recreated:
             node = node_of(key)
             own = start[key][2] if node is None else newest[node.place][0]
             if own == lives[files[key].run]:
@@ -110,15 +121,15 @@ def _lives(files: dict[str, JournalFile], found: dict[str, _Found], start: Offse
 def _found(files: dict[str, JournalFile], start: Offset) -> dict[str, _Found]:
     found = {}
     for key in sorted(files):
-        # A file that cannot be read, or no longer: the lake's gaps tell of what it held.
+        # Skip a file that cannot be read, or was removed: the lake's gaps list its lines.
         with contextlib.suppress(OSError):
             if (mark := mark_of(files[key].path)) is not None:
-                found[key] = _Found(mark, is_anew(key, files[key].path, mark, start))
+                found[key] = _Found(mark, is_recreated(key, files[key].path, mark, start))
     return found
 
 
-def is_anew(key: str, path: Path, mark: str, start: Offset) -> bool:
-    """Does a file with this mark show that its run was made anew?  Raises OSError where it cannot be read."""
+def is_recreated(key: str, path: Path, mark: str, start: Offset) -> bool:
+    """Return whether a file with this mark shows that its run was recreated.  Raises OSError if it cannot be read."""
     if key in start:
         return not _goes_on(path, mark, start[key])
     node = node_of(key)
@@ -126,7 +137,7 @@ def is_anew(key: str, path: Path, mark: str, start: Offset) -> bool:
 
 
 def _newest(offset: Offset) -> dict[str, tuple[int, int]]:
-    """Of each node, by its directory and name: its newest life, and the highest number of its files in that."""
+    """Return the newest life of each node, by directory and name, and the highest file number in that life."""
     found: dict[str, tuple[int, int]] = {}
     for key, (_, _, life, *_) in offset.items():
         if (node := node_of(key)) is not None:
@@ -135,9 +146,9 @@ def _newest(offset: Offset) -> dict[str, tuple[int, int]]:
 
 
 def ranges_between(files: dict[str, JournalFile], start: Offset, end: Offset) -> list[FileRange]:
-    """What is to be read between two offsets, of the files that are still there.
+    """Return the ranges to read between two offsets, of the files that still exist.
 
-    Another file may have got the name of one since: what stood in that one is not to be looked for in it.
+    Another file may have got the name of one since: lines of the earlier file are not read from it.
     """
     ranges = []
     for key, reached in sorted(end.items()):
@@ -153,5 +164,5 @@ def ranges_between(files: dict[str, JournalFile], start: Offset, end: Offset) ->
 def _is_still(path: Path, reached: list[Any]) -> bool:
     with contextlib.suppress(OSError):
         return _goes_on(path, mark_of(path), reached)
-    # Whoever reads it says why it cannot be read, or finds that it has gone.
+    # The reader of the file reports why it cannot be read, or finds that it was removed.
     return True

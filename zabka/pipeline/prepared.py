@@ -1,9 +1,9 @@
 """Tables of rows that grow: the plan of each is made once, and runs again for every batch.
 
-A table of a stream is small, and to plan it takes Spark longer than to make it.  So a stream keeps the plans.  They
-begin at one file of rows, which every run of theirs reads anew; what several of them need is kept in memory until the
-rows change.  The rows of a run lie in one share, so that no plan holds an exchange: Spark would take what came through
-it for that of the next run, too.
+A table of a stream is small, and Spark needs longer to plan it than to make it.  So a stream keeps the plans.  They
+start from one file of rows, which every run reads again; intermediate results that several plans need are kept in
+memory until the rows change.  The rows of a run are in one partition, so that no plan contains an exchange: Spark would
+reuse the output of an exchange in the next run.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from zabka.pipeline.ranges import ARROW_SCHEMA, BATCH_ROWS, SCHEMA
 from zabka.pipeline.rows import Journal
 
 SHARES = 2
-"""So many tasks make a table, and share out the runs."""
+"""The number of tasks that make a table; each takes a part of the runs."""
 SHARE = "share"
 _SHARE_FIELD = pa.field(SHARE, pa.int64())
 _NO_EXCHANGE = {
-    # Spark does not know how small the rows are that lie in memory.
+    # Spark does not know how small the rows in memory are.
     "spark.sql.defaultSizeInBytes": "1",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
     "spark.sql.shuffle.partitions": str(SHARES),
-    # On a cluster plans are adapted while they run, and such a one does not say how its rows lie.
+    # On a cluster plans are adapted while they run, and an adaptive plan does not state the distribution of its rows.
     "spark.sql.adaptive.enabled": "false",
 }
 
 
 class NotPreparable(Exception):
-    """A plan that would show rows of before."""
+    """A plan that would return rows of an earlier batch."""
 
 
 class Prepared:
-    """Plans of tables, and the rows of a journal that they are of; `place` is a file that all machines see."""
+    """Plans of tables, and the journal rows that they read; `place` is a file that all machines see."""
 
     def __init__(self, spark: SparkSession, place: Path) -> None:
         own = spark.newSession()
@@ -57,7 +57,7 @@ class Prepared:
         self._plans: dict[str, DataFrame] = {}
 
     def set_rows(self, rows: pa.Table) -> None:
-        """From now on these are the rows, in the columns of `zabka-journal`.  Not while tables are made."""
+        """Replace the rows, in the columns of `zabka-journal`.  Do not call it while tables are being made."""
         aside = self._place.with_name(f"{self._place.name}.new")
         with pa.OSFile(str(aside), "wb") as sink, pa.ipc.new_file(sink, ARROW_SCHEMA.append(_SHARE_FIELD)) as writer:
             shares = [zlib.crc32(run.encode()) % SHARES for run in rows["run"].to_pylist()]
@@ -66,9 +66,9 @@ class Prepared:
         self._journal.forget()
 
     def make(self, directory: Path, wanted: Sequence[Table]) -> Iterator[Made]:
-        """Write tables as Parquet below a directory, some at a time, and tell of them in their order.
+        """Write tables as Parquet below a directory, several at a time, and yield each in their order.
 
-        Raises NotPreparable of a table whose plan holds an exchange.
+        Raises NotPreparable for a table whose plan contains an exchange.
         """
 
         def make(table: Table) -> Made:
@@ -92,7 +92,7 @@ class Prepared:
 
 
 def check(frame: DataFrame) -> None:
-    """Raises NotPreparable of a plan with an exchange."""
+    """Check a plan.  Raises NotPreparable if it contains an exchange."""
     plan = frame._jdf.queryExecution().executedPlan().toString()
     if "Exchange" in plan:
         raise NotPreparable(plan)
@@ -108,23 +108,23 @@ class _Growing(Journal):
         super().__init__(_rows_of(spark, place), place.parent)
 
     def forget(self) -> None:
-        """What was made of the rows is to be made anew."""
+        """Discard the intermediate results, so that they are computed again from the new rows."""
         for rows in self._made_of_rows:
             rows.unpersist(True)
             rows.persist(self._level)
 
     def in_order(self, frame: DataFrame, order: Sequence[str]) -> DataFrame:
-        """The frame's rows in an order that begins with `run`, which lies in one share."""
+        """Return the frame's rows in an order that begins with `run`, whose rows are in one partition."""
         return frame.sortWithinPartitions(*order)
 
-    def _read_behind(self, rows: DataFrame) -> None:
-        """They are read with the tables that are made of them."""
+    def _start_reading(self, rows: DataFrame) -> None:
+        """Do nothing: the rows are read with the tables that are made from them."""
 
     def _laid(self, source: DataFrame) -> DataFrame:
         return _by_run(source)
 
     def _kept(self, name: str, frame: DataFrame) -> DataFrame:
-        """The frame's rows, kept by Java where they were made; the plans that stand on it begin there."""
+        """Return the frame's rows, kept by Java once computed; plans that use the frame begin there."""
         check(frame)
         spark = frame.sparkSession
         rows = frame._jdf.toJavaRDD()
@@ -135,21 +135,21 @@ class _Growing(Journal):
 
 
 def _rows_of(spark: SparkSession, place: Path) -> DataFrame:
-    """The rows that lie in the file when they are asked for; those of a run in one share."""
+    """Return the rows that are in the file when the plan runs; those of a run in one partition."""
 
     def rows(shares: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for share in (number for some in shares for number in some["id"].to_pylist()):
             with pa.OSFile(str(place)) as source:
-                told = pa.ipc.open_file(source).read_all()
-            yield from told.filter(pc.equal(told[SHARE], share)).drop_columns([SHARE]).to_batches(BATCH_ROWS)
+                table = pa.ipc.open_file(source).read_all()
+            yield from table.filter(pc.equal(table[SHARE], share)).drop_columns([SHARE]).to_batches(BATCH_ROWS)
 
     return spark.range(0, SHARES, 1, SHARES).mapInArrow(rows, SCHEMA)
 
 
 def _by_run(frame: DataFrame) -> DataFrame:
-    """The same frame, of which Spark now knows that the rows of a run lie in one share.
+    """Return the same frame with the information for Spark that the rows of a run are in one partition.
 
-    There is no public way to tell Spark so; its own checkpoints do it like this.
+    There is no public way to declare that; Spark's own checkpoints do it like this.
     """
     spark, jvm = frame.sparkSession, frame.sparkSession.sparkContext._jvm
     laid = frame.repartition(SHARES, "run")
@@ -161,5 +161,5 @@ def _by_run(frame: DataFrame) -> DataFrame:
 
 
 def _companion(package: Any, name: str) -> Any:
-    """The object of Scala's that goes with a class."""
+    """Return the companion object of a Scala class."""
     return getattr(getattr(package, f"{name}$"), "MODULE$")

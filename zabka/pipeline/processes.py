@@ -7,7 +7,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import LongType, StringType
 
 from zabka.pipeline.clocks import timed, timed_rows
-from zabka.pipeline.lake.needed import WORD
+from zabka.pipeline.lake.needed import SIGN_OF_LIFE
 from zabka.pipeline.rows import Journal
 
 _CRASHES = ("crash", "power_loss")
@@ -16,36 +16,41 @@ _PROCESSES = ["process_changed", "node_started", "node_stopped", "fault_injected
 
 
 def node_number(node: str) -> Column:
-    """The number of the node that a column names."""
+    """Return the number of the node that a column names."""
     return f.regexp_extract(node, r"(\d+)$", 1).cast(LongType())
 
 
 def processes_not_running(journal: Journal) -> DataFrame:
-    """When which broker's process did not run: see `_processes_not_running`."""
+    """The times when brokers' processes did not run: see `_processes_not_running`."""
     return journal.once("not_running", lambda: _processes_not_running(journal))
 
 
 def _processes_not_running(journal: Journal) -> DataFrame:
-    """When which broker's process did not run, as far as is known: run, leader, since, until (null for good), how,
-    resumed (whether it was paused and went on at `until`).
+    """The known times when brokers' processes did not run.
 
-    A node says that it starts and stops, and its host what it saw of the process.  A simulated node has no host: its
-    faults say that it crashed or was paused, and whatever it says next that it goes on, for who is frozen says nothing.
-    Who starts though it ran ended unseen, as where its host's agent died with it: after the last that is known of it.
+    Columns: run, leader, since, until (null if it never ran again), how, resumed (whether it was paused and resumed at
+    `until`).
+
+    A node reports its start and its stop, and its host what it saw of the process.  A simulated node has no host: its
+    faults record that it crashed or was paused, and its first event after a pause shows that it resumed, because a
+    frozen process writes none.  A process that starts although it was running ended unseen, for example with its host's
+    agent: after its last known event.
     """
-    told = timed(
+    reported = timed(
         journal, _PROCESSES,
         target=StringType(), source=StringType(), process=StringType(), action=StringType(), kind=StringType(),
         fault_id=StringType(),
     )  # fmt: skip
-    paused = told.where("type = 'fault_injected' AND kind = 'pause' AND source = target").select(
+    paused = reported.where("type = 'fault_injected' AND kind = 'pause' AND source = target").select(
         "run", "fault_id", f.col("target").alias("paused")
     )
-    told = told.join(paused, ["run", "fault_id"], "left").unionByName(_words(journal, paused), allowMissingColumns=True)
+    reported = reported.join(paused, ["run", "fault_id"], "left").unionByName(
+        _signs_of_life(journal, paused), allowMissingColumns=True
+    )
     kind, of_itself = f.col("type"), f.col("source") == f.col("target")
     now = (
         f.when(kind == "process_changed", f.col("process"))
-        .when(kind.isin("node_started", WORD), "running")
+        .when(kind.isin("node_started", SIGN_OF_LIFE), "running")
         .when(kind == "node_stopped", "planned")
         .when((kind == "fault_injected") & of_itself & f.col("kind").isin(*_CRASHES), "down")
         .when((kind == "fault_injected") & of_itself & (f.col("kind") == "pause"), "paused")
@@ -58,18 +63,19 @@ def _processes_not_running(journal: Journal) -> DataFrame:
     )
     asked = (kind == "process_changed") & f.col("action").isin(*_STOPPED_BY_PERSONS)
     in_order = Window.partitionBy("run", "who").orderBy("run_us", "node", "node_seq")
-    # Its host sees a process end that said before that it ends, and one begin before that says so itself.
-    said = f.coalesce((f.lag("now").over(in_order) == "planned") | f.col("asked"), f.lit(False))
+    # A process reports its stop before its host sees the end, and its host sees the start before the process reports
+    # it.
+    was_announced = f.coalesce((f.lag("now").over(in_order) == "planned") | f.col("asked"), f.lit(False))
     spawned = (kind == "process_changed") & (f.col("action") == "start")
     is_its_own = spawned & (f.lead("type").over(in_order) == "node_started")
     ended_unseen = f.lead("begins").over(in_order) & ~f.coalesce(is_its_own, f.lit(False))
     how = (
-        f.when((f.col("now") == "planned") | ((f.col("now") == "down") & said), "planned")
+        f.when((f.col("now") == "planned") | ((f.col("now") == "down") & was_announced), "planned")
         .when(f.col("now") != "running", "down")
         .when(ended_unseen, "unseen")
     )
     return (
-        told.withColumn("who", who)
+        reported.withColumn("who", who)
         .withColumn("now", now)
         .withColumn("asked", asked)
         .withColumn("begins", f.coalesce((kind == "node_started") | spawned, f.lit(False)))
@@ -89,8 +95,11 @@ def _processes_not_running(journal: Journal) -> DataFrame:
     )
 
 
-def _words(journal: Journal, paused: DataFrame) -> DataFrame:
-    """What shows that brokers ran: all else that those said that were paused once, and the last before each start."""
+def _signs_of_life(journal: Journal, paused: DataFrame) -> DataFrame:
+    """The events that show that brokers ran.
+
+    These are all other events of brokers that were ever paused, and the last event before each start.
+    """
     following = f.lead("type").over(Window.partitionBy("run", "node").orderBy("node_seq"))
     of_paused = paused.select("run", f.col("paused").alias("node"), f.lit(True).alias("was_paused")).distinct()
     return (
@@ -100,5 +109,5 @@ def _words(journal: Journal, paused: DataFrame) -> DataFrame:
         .where(~f.col("type").isin(_PROCESSES))
         .join(of_paused, ["run", "node"], "left")
         .where(f.col("was_paused") | (f.col("following") == "node_started"))
-        .select("run", "node", "node_seq", "run_us", f.lit(WORD).alias("type"))
+        .select("run", "node", "node_seq", "run_us", f.lit(SIGN_OF_LIFE).alias("type"))
     )

@@ -1,7 +1,7 @@
-"""Runs of bytes of journal files, as the rows that Spark is given: whole lines, in batches of columns.
+"""Byte ranges of journal files, as the rows that Spark gets: whole lines, in batches of columns.
 
-A block of lines is decoded at once, and where all are entries, as they nearly always are, no line costs a step of
-Python of its own but one.  Where a block holds a line that is none, its lines are looked at one by one.
+A block of lines is decoded at once: if all of them are entries, as they nearly always are, each line costs one step of
+Python.  If a block contains a line that is no entry, its lines are checked individually.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Row = tuple[str, str | None, int | None, int | None, int | None, str | None, str
 
 
 class FileRange(NamedTuple):
-    """A run of bytes of one file, which begins and ends at line ends."""
+    """A range of bytes of one file, which begins and ends at line ends."""
 
     run: str
     path: str
@@ -56,14 +56,14 @@ class FileRange(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Whole lines of a file, without their newlines, and where the first of them begins."""
+    """Whole lines of a file, without their newlines, and the position of the first line."""
 
     position: int
     lines: list[bytes]
 
 
 class LongLine(NamedTuple):
-    """A line that nobody keeps: where it begins, how it does, and how long it is."""
+    """A line that is too long to keep: its position, its beginning, and its size."""
 
     position: int
     begin: bytes
@@ -71,7 +71,7 @@ class LongLine(NamedTuple):
 
 
 class Share(InputPartition):
-    """What one task reads: some runs of bytes, and of which types it gives rows (None for all)."""
+    """The work of one task: byte ranges, and the types whose rows it returns (None for all)."""
 
     def __init__(self, ranges: list[FileRange], types: frozenset[str] | None) -> None:
         self.ranges = ranges
@@ -79,7 +79,7 @@ class Share(InputPartition):
 
 
 def shares(ranges: list[FileRange], types: frozenset[str] | None) -> list[Share]:
-    """The ranges as shares of about SHARE_BYTES: a long one in pieces, short ones together."""
+    """Split the ranges into shares of about SHARE_BYTES: split a long range, combine short ones."""
     pieces = [piece for part in ranges for piece in _pieces(part)]
     made: list[Share] = []
     size = SHARE_BYTES
@@ -94,7 +94,7 @@ def shares(ranges: list[FileRange], types: frozenset[str] | None) -> list[Share]
 
 def _pieces(part: FileRange) -> Iterator[FileRange]:
     begin = part.begin
-    # One that has gone is not cut; whoever reads it says so.
+    # A file that was removed is not split; its reader reports that.
     if part.end - begin > SHARE_BYTES * 3 // 2 and Path(part.path).exists():
         with Path(part.path).open("rb") as file:
             while part.end - begin > SHARE_BYTES * 3 // 2:
@@ -108,7 +108,7 @@ def _pieces(part: FileRange) -> Iterator[FileRange]:
 
 
 def complete_bytes(path: Path, begin: int = 0) -> int:
-    """How far into a file its last complete line ends.  Raises OSError where it cannot be read."""
+    """Return where a file's last complete line ends.  Raises OSError if it cannot be read."""
     size = path.stat().st_size
     with path.open("rb") as file:
         while size > begin:
@@ -122,7 +122,7 @@ def complete_bytes(path: Path, begin: int = 0) -> int:
 
 
 def blocks(file: BinaryIO, begin: int, end: int) -> Iterator[Block | LongLine]:
-    """The lines of a run of bytes of an open file."""
+    """Yield the lines of a byte range of an open file."""
     position = begin
     while position < end:
         file.seek(position)
@@ -143,12 +143,12 @@ def blocks(file: BinaryIO, begin: int, end: int) -> Iterator[Block | LongLine]:
 
 
 def read_share(share: Share) -> Iterator[pa.RecordBatch]:
-    """The rows of a share."""
+    """Yield the rows of a share."""
     return batches(row for part in share.ranges for row in read_range(part, share.types))
 
 
 def batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
-    """Rows in batches of columns, as Spark takes them."""
+    """Group rows into batches of columns, as Spark takes them."""
     held: list[Row] = []
     size = 0
     for row in rows:
@@ -167,7 +167,7 @@ def _batch(rows: list[Row]) -> pa.RecordBatch:
 
 
 def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """What `pa.array` makes of them; that one loads pandas, which costs each of Python's workers half a second."""
+    """Return the array that `pa.array` returns, but without loading pandas, which costs each Python worker 0.5 s."""
     absent = values.count(None)
     if absent == len(values):
         return pa.nulls(absent, kind)
@@ -181,11 +181,11 @@ def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def read_range(part: FileRange, types: frozenset[str] | None = None) -> Iterator[Row]:
-    """The rows of one run of bytes.
+    """Yield the rows of one byte range.
 
-    With `types` the rows of all other types are left out, but for the latest of each block by either clock, so that the
-    rows show how long the history goes on, and for those that show that a node ran (`_words`).  A file that
-    has gone since it was found gives none; one that cannot be read gives a row that says why.
+    With `types` the rows of all other types are skipped, except the latest of each block by either clock, which show
+    how long the history goes on, and the rows that show that a node ran (`_signs_of_life`).  A file that was removed
+    since it was found yields none; a file that cannot be read yields a row with the reason.
     """
     name = Path(part.path).name
     try:
@@ -200,28 +200,28 @@ def read_range(part: FileRange, types: frozenset[str] | None = None) -> Iterator
 def read_file(
     run: str, name: str, file: BinaryIO, part: tuple[int, int], types: frozenset[str] | None = None
 ) -> Iterator[Row]:
-    """The rows of a part of an open file, from one position to another."""
-    wanted = wanted_classes(types)
+    """Yield the rows of a part of an open file, from one position to another."""
+    requested = requested_classes(types)
     for block in blocks(file, *part):
         if isinstance(block, LongLine):
             yield long_line(run, name, block)
         else:
             lengths = accumulate(map(len, block.lines), initial=block.position)
             starts = [start + newlines for newlines, start in enumerate(lengths)]
-            yield from rows_of(run, name, block.lines, starts, wanted)
+            yield from rows_of(run, name, block.lines, starts, requested)
 
 
-def wanted_classes(types: frozenset[str] | None) -> frozenset[type] | None:
-    """The classes of what is wanted of these types (None: of all): of entries, and of what is none."""
+def requested_classes(types: frozenset[str] | None) -> frozenset[type] | None:
+    """Return the classes of entries to keep for these types (None: all), including the class of set-aside lines."""
     return None if types is None else frozenset([Refused, *(ENTRIES[each] for each in types if each in ENTRIES)])
 
 
 def rows_of(
-    run: str, file: str, lines: Sequence[bytes], starts: Sequence[int], wanted: frozenset[type] | None
+    run: str, file: str, lines: Sequence[bytes], starts: Sequence[int], requested: frozenset[type] | None
 ) -> Iterator[Row]:
-    """The rows of some lines of a file, each of which begins at its place of `starts`."""
+    """Yield the rows of some lines of a file; `starts` holds the position of each line."""
     found: Sequence[Any] = check_lines(lines) or [check_line(line) for line in lines]
-    for place in range(len(found)) if wanted is None else _chosen(found, wanted):
+    for place in range(len(found)) if requested is None else _chosen(found, requested):
         entry, line = found[place], lines[place]
         if type(entry) is Refused:
             yield _aside(run, line, file, starts[place], entry.reason)
@@ -233,29 +233,28 @@ def rows_of(
 
 
 def long_line(run: str, file: str, line: LongLine) -> Row:
-    """The row of a line that nobody keeps."""
+    """Return the row of a line that is too long to keep."""
     return _aside(run, line.begin, file, line.position, f"a line of {line.size:,} bytes")
 
 
-def _chosen(found: Sequence[Any], wanted: frozenset[type]) -> list[int]:
-    """The places of what is wanted, of what was set aside, of the latest entries by either clock, and of words."""
+def _chosen(found: Sequence[Any], requested: frozenset[type]) -> list[int]:
+    """Return the places of requested and set-aside lines, the latest entries by either clock, and signs of life."""
     kinds = [type(entry) for entry in found]
-    chosen = {place for place, kind in enumerate(kinds) if kind in wanted}
+    chosen = {place for place, kind in enumerate(kinds) if kind in requested}
     places = [place for place, kind in enumerate(kinds) if kind is not Refused] if Refused in kinds else None
     entries = found if places is None else [found[place] for place in places]
     if not entries:
         return sorted(chosen)
     walls, monos = [entry.wall_us for entry in entries], [entry.mono_us for entry in entries]
-    more = {walls.index(max(walls)), monos.index(max(monos)), *_words(entries)}
+    more = {walls.index(max(walls)), monos.index(max(monos)), *_signs_of_life(entries)}
     return sorted(chosen | (more if places is None else {places[place] for place in more}))
 
 
-def _words(entries: Sequence[Any]) -> set[int]:
-    """The places of each node's first and last entry, its first after each simulated pause, and its last before it
-    starts.
+def _signs_of_life(entries: Sequence[Any]) -> set[int]:
+    """Return the places of each node's first and last entry, its first after each pause, and its last before a start.
 
-    Nothing else tells that a simulated process goes on, or how long one ran whose end nobody saw; and the pause may be
-    of an earlier block, and the start of a later one.
+    No other entry shows that a simulated process resumed, or how long a process ran if its end was not seen.  The pause
+    may be in an earlier block, and the start in a later one.
     """
     nodes = [entry.node for entry in entries]
     lasts = dict(zip(nodes, range(len(nodes)), strict=True))
@@ -272,7 +271,10 @@ def _words(entries: Sequence[Any]) -> set[int]:
 
 
 def is_pause(fault: Any) -> bool:
-    """Is an injected fault the pause of a simulated process?  A cluster's host tells of those of its own."""
+    """Return whether an injected fault is the pause of a simulated process.
+
+    The host of a real cluster reports pauses in another event.
+    """
     return bool(fault.kind == "pause" and fault.source == fault.target)
 
 

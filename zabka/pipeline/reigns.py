@@ -1,11 +1,11 @@
-"""The reigns of controllers, ordered by the ensemble, and timed without comparing clocks of different nodes.
+"""The terms of controllers, ordered by the ensemble, and timed without comparing clocks of different nodes.
 
-Which reign is whose, what ended it and which came next is decided by zxids and controller epochs.  How long it took is
-another matter: a reign begins on a broker's clock and often ends on those of peers.  Both saw one moment: every peer
-says when the broker's session was created, and the broker says when it was connected, which is a round trip later.  So
-the broker's election has its place on the clock of each peer, and the durations below are differences of two readings
-of one clock; of several peers the median counts, since one of them may lag.  Where no peer tells of that session (its
-journal has gone, or the ensemble is not ours) the clocks are taken as they are.
+Zxids and controller epochs decide which term is whose, what ended it and which came next.  Durations need more care: a
+term begins on a broker's clock and often ends on those of peers.  One moment is on both clocks: every peer reports when
+the broker's session was created, and the broker reports when it was connected, a round trip later.  So the broker's
+election has its place on the clock of each peer, and the durations below are differences of two readings of one clock.
+Of several peers the median counts, because one of them may lag.  If no peer reports that session (its journal was
+removed, or the ensemble is not zabka's) the clocks are used as they are.
 """
 
 from __future__ import annotations
@@ -20,31 +20,33 @@ from zabka.pipeline.processes import processes_not_running
 from zabka.pipeline.rows import Journal
 
 LET_GO = ("shutdown", "illegal_state")
-"""Why a controller resigns before anybody took its znode; it learns of all else afterwards."""
+"""The reasons for which a controller resigns before its znode is deleted; it learns of all other ends afterwards."""
 CLOSED = ("session_closed", "session_expired")
-"""Its session's end, which it asked for, or which came by itself."""
+"""The end of its session: closed on request, or expired."""
 GAP = ("gap_before_ms", "detection_ms", "election_ms", "loading_ms")
-"""How long there was no controller that could act, and the parts of that time."""
-_REIGN = ["run", "controller_epoch"]
+"""The time without a controller that could act, and its parts."""
+_TERM = ["run", "controller_epoch"]
 
 
 def controller_reigns(journal: Journal) -> DataFrame:
-    """Who was controller: run, broker_id, controller_epoch, from_us, to_us (null while it lasts), ended_by, gaps.
+    """The controller terms, one row for each controller epoch of a run.
 
-    One row for each controller epoch of a run.  A reign ends when its controller let go of it (shutdown,
-    illegal_state), when the session that held /controller was closed (session_closed) or expired (session_expired), or
-    at the latest when the next one was elected (superseded).  from_us and to_us are readings of the reigning broker's
-    clock.  gap_before_ms is how long there was no controller that could act: from the death or freeze of the last
-    controller to the first decision of this one.  Its parts are detection_ms (until the session of the last controller
-    ended), election_ms (until this one was elected) and loading_ms (until this one had read the state and decided).
-    They are null where no journal reports when the gap began, or if this controller never decided.
-    `zabka.journal.controller_gaps` makes the same of a history in its true order.
+    Columns: run, broker_id, controller_epoch, from_us, to_us (null while it lasts), ended_by, gaps.  A term ends when
+    its controller resigned (shutdown, illegal_state), or when the session that held /controller was closed
+    (session_closed) or expired (session_expired).  At the latest it ends at the election of the next controller
+    (superseded).  from_us and to_us are readings of that controller's clock.
+
+    gap_before_ms is how long there was no controller that could act: from the death or freeze of the last controller to
+    the first decision of this one.  Its parts are detection_ms (until the session of the last controller ended),
+    election_ms (until this one was elected) and loading_ms (until this one had read the state and decided).  They are
+    null if no journal reports when the gap began, or if this controller never decided.  `zabka.journal.controller_gaps`
+    computes the same from a history in its true order.
     """
-    reigns = journal.once("elected", lambda: _elected(journal))
-    closings = journal.once("closings", lambda: _first_closings(reigns, journal))
-    ends = _ends(reigns, closings, journal)
+    terms = journal.once("elected", lambda: _elected(journal))
+    closings = journal.once("closings", lambda: _first_closings(terms, journal))
+    ends = _with_endings(terms, closings, journal)
     moment = f.col("resigned_us") - f.col("from_us")
-    # Who lets go may ask for the closing, which then comes behind that, whatever the clocks of others say.
+    # A controller that resigns may then close its session, so the closing comes second, whatever other clocks show.
     first = ~f.col("expired") | (moment < f.col("closed_after"))
     before_closing = f.col("zxid_closed").isNull() | (f.col("reason").isin(*LET_GO) & first)
     before_next = f.col("next_zxid").isNull() | (moment < f.col("next_after"))
@@ -59,7 +61,7 @@ def controller_reigns(journal: Journal) -> DataFrame:
         .when(f.col("ended_by") == "superseded", f.col("next_after"))
         .when(f.col("ended_by").isNotNull(), moment)
     )
-    # Of one that was superseded nobody told when its office fell vacant.
+    # No event shows when the role of a superseded controller became vacant.
     gap = f.when(f.col("ended_by").isin(*CLOSED), f.col("gap_after_closing")).when(
         f.col("ended_by") != "superseded", f.col("next_after") - moment
     )
@@ -72,10 +74,10 @@ def controller_reigns(journal: Journal) -> DataFrame:
 
 
 def _with_gaps(ends: DataFrame, journal: Journal) -> DataFrame:
-    """The reigns with the time without a controller before each, and its parts, in microseconds."""
+    """The terms with the time without a controller before each, and its parts, in microseconds."""
     in_order = Window.partitionBy("run").orderBy("controller_epoch")
     before = in_order.rowsBetween(Window.unboundedPreceding, -1)
-    ended = ends.join(_losses_of_holders(ends, journal), _REIGN, "left").join(_loading(ends, journal), _REIGN, "left")
+    ended = ends.join(_losses_of_holders(ends, journal), _TERM, "left").join(_loading(ends, journal), _TERM, "left")
     detection = f.when(f.col("ended_by").isin(*CLOSED), f.col("closed_run_us") - f.col("lost_run_us"))
     end = f.struct(
         "ended_by", "gap", "lost_run_us", f.greatest(detection, f.lit(0)).alias("detection"),
@@ -85,7 +87,7 @@ def _with_gaps(ends: DataFrame, journal: Journal) -> DataFrame:
         f.last(f.when(f.col("loading").isNotNull(), f.col("end")), ignorenulls=True).over(before),
         f.lag("end").over(in_order),
     )
-    # Between the two there may have been controllers that never decided.
+    # In between there may have been controllers that never decided.
     election = f.col("last.gap") + f.col("run_us") - f.col("last.next_run_us")
     since_loss = f.col("run_us") - f.col("last.lost_run_us")
     superseded = f.col("last.ended_by") == "superseded"
@@ -102,15 +104,15 @@ def _with_gaps(ends: DataFrame, journal: Journal) -> DataFrame:
 
 
 def _losses_of_holders(ends: DataFrame, journal: Journal) -> DataFrame:
-    """When the holder of each reign died or froze for good: run, controller_epoch, lost_run_us."""
+    """When the controller of each term died or froze for good: run, controller_epoch, lost_run_us."""
     over = f.coalesce("closed_run_us", f.lead("run_us").over(Window.partitionBy("run").orderBy("controller_epoch")))
-    held = ends.select(*_REIGN, f.col("broker_id").alias("leader"), "run_us", over.alias("over_us"))
-    # Of an end that nobody saw it is known at the next start.
+    held = ends.select(*_TERM, f.col("broker_id").alias("leader"), "run_us", over.alias("over_us"))
+    # An unseen end is known only at the next start.
     lost = f.when(f.col("how") == "unseen", f.col("until")).otherwise(f.col("since"))
     return (
         held.join(processes_not_running(journal).withColumn("lost", lost), ["run", "leader"])
         .where("lost >= run_us AND lost <= over_us AND NOT (resumed AND until <= over_us)")
-        .groupBy(*_REIGN)
+        .groupBy(*_TERM)
         .agg(f.min("lost").alias("lost_run_us"))
     )
 
@@ -118,26 +120,28 @@ def _losses_of_holders(ends: DataFrame, journal: Journal) -> DataFrame:
 def _loading(ends: DataFrame, journal: Journal) -> DataFrame:
     """How long each controller took to its first decision: run, controller_epoch, loading.
 
-    A broker without a journal here does not report it; its election is the nearest that is known.
+    A broker without a journal here does not report it; its election is the nearest known moment.
     """
     ready = (
         bodies(journal.rows, ["controller_ready"], controller_epoch=LongType())
-        .groupBy(*_REIGN)
+        .groupBy(*_TERM)
         .agg(f.min_by("at_us", "node_seq").alias("ready_us"))
     )
     is_own = f.col("node") == f.concat(f.lit("broker-"), f.col("broker_id"))
     own = f.when(f.col("ready_us").isNotNull(), f.greatest(f.col("ready_us") - f.col("from_us"), f.lit(0)))
     loading = f.when(is_own, own).otherwise(f.lit(0))
-    return ends.join(ready, _REIGN, "left").select(*_REIGN, loading.alias("loading"))
+    return ends.join(ready, _TERM, "left").select(*_TERM, loading.alias("loading"))
 
 
 def _elected(journal: Journal) -> DataFrame:
-    """Every reign once, with where the next one begins."""
-    told = timed(journal, ["controller_elected"], broker_id=LongType(), controller_epoch=LongType(), zxid=LongType())
-    once = Window.partitionBy(*_REIGN).orderBy("zxid", "node", "node_seq")
+    """Every term once, with the beginning of the next one."""
+    reported = timed(
+        journal, ["controller_elected"], broker_id=LongType(), controller_epoch=LongType(), zxid=LongType()
+    )
+    once = Window.partitionBy(*_TERM).orderBy("zxid", "node", "node_seq")
     in_order = Window.partitionBy("run").orderBy("controller_epoch")
     return (
-        told.withColumn("telling", f.row_number().over(once))
+        reported.withColumn("telling", f.row_number().over(once))
         .where("telling = 1")
         .withColumnRenamed("at_us", "from_us")
         .withColumn("next_zxid", f.lead("zxid").over(in_order))
@@ -148,12 +152,17 @@ def _elected(journal: Journal) -> DataFrame:
 
 
 def _first_reports(journal: Journal, kind: str, *keys: str) -> DataFrame:
-    """When each peer first told of a session's creation or end; what it replays after a restart it tells again."""
-    told = timed(journal, [kind], session_id=LongType(), zxid=LongType(), ephemerals=STRINGS, caused_by=StringType())
+    """The first report of a session's creation or end by each peer.
+
+    After a restart a peer reports the events that it replays again.
+    """
+    reported = timed(
+        journal, [kind], session_id=LongType(), zxid=LongType(), ephemerals=STRINGS, caused_by=StringType()
+    )
     if kind == "session_closed":
-        told = told.where(f.array_contains("ephemerals", "/controller"))
+        reported = reported.where(f.array_contains("ephemerals", "/controller"))
     return (
-        told.withColumnRenamed("node", "peer")
+        reported.withColumnRenamed("node", "peer")
         .groupBy("run", "peer", *keys)
         .agg(
             f.min_by("at_us", "node_seq").alias("us"),
@@ -163,8 +172,8 @@ def _first_reports(journal: Journal, kind: str, *keys: str) -> DataFrame:
     )
 
 
-def _on_the_clocks_of_peers(reigns: DataFrame, journal: Journal) -> DataFrame:
-    """When each reign began on the clock of each peer: run, controller_epoch, peer, begin_us."""
+def _on_the_clocks_of_peers(terms: DataFrame, journal: Journal) -> DataFrame:
+    """When each term began on the clock of each peer: run, controller_epoch, peer, begin_us."""
     connected = (
         bodies(journal.rows, ["broker_session_changed"], state=StringType(), session_id=LongType())
         .where("state = 'connected'")
@@ -172,37 +181,37 @@ def _on_the_clocks_of_peers(reigns: DataFrame, journal: Journal) -> DataFrame:
         .agg(f.min("node_seq").alias("connected_seq"), f.min_by("at_us", "node_seq").alias("connected_us"))
     )
     own = (
-        reigns.join(connected, ["run", "node"])
+        terms.join(connected, ["run", "node"])
         .where("connected_seq < node_seq")
-        .groupBy(*_REIGN, "from_us")
+        .groupBy(*_TERM, "from_us")
         .agg(f.max_by(f.struct("session_id", "connected_us"), "connected_seq").alias("s"))
-        .select(*_REIGN, "s.session_id", (f.col("from_us") - f.col("s.connected_us")).alias("into_session"))
+        .select(*_TERM, "s.session_id", (f.col("from_us") - f.col("s.connected_us")).alias("into_session"))
     )
     created = _first_reports(journal, "session_created", "session_id")
     return own.join(created, ["run", "session_id"]).select(
-        *_REIGN, "peer", (f.col("us") + f.col("into_session")).alias("begin_us")
+        *_TERM, "peer", (f.col("us") + f.col("into_session")).alias("begin_us")
     )
 
 
-def _first_closings(reigns: DataFrame, journal: Journal) -> DataFrame:
+def _first_closings(terms: DataFrame, journal: Journal) -> DataFrame:
     """The end of the session that held /controller: run, controller_epoch, zxid_closed, peer, closed_us."""
     closed = _first_reports(journal, "session_closed", "zxid").withColumnRenamed("zxid", "zxid_closed")
     closed = closed.withColumnRenamed("run_us", "closed_run_us")
     during = (f.col("zxid_closed") > f.col("zxid")) & (
         f.col("next_zxid").isNull() | (f.col("zxid_closed") < f.col("next_zxid"))
     )
-    first = Window.partitionBy(*_REIGN).orderBy("zxid_closed")
+    first = Window.partitionBy(*_TERM).orderBy("zxid_closed")
     return (
-        reigns.join(closed, "run")
+        terms.join(closed, "run")
         .where(during)
         .withColumn("place", f.dense_rank().over(first))
         .where("place = 1")
-        .select(*_REIGN, "zxid_closed", "peer", f.col("us").alias("closed_us"), "closed_run_us", "caused_by")
+        .select(*_TERM, "zxid_closed", "peer", f.col("us").alias("closed_us"), "closed_run_us", "caused_by")
     )
 
 
-def _ends(reigns: DataFrame, closings: DataFrame, journal: Journal) -> DataFrame:
-    """Every reign with what might have ended it, in microseconds after its beginning."""
+def _with_endings(terms: DataFrame, closings: DataFrame, journal: Journal) -> DataFrame:
+    """Every term with the possible causes of its end, in microseconds after its beginning."""
     resigned = (
         bodies(
             journal.rows, ["controller_resigned"],
@@ -211,36 +220,36 @@ def _ends(reigns: DataFrame, closings: DataFrame, journal: Journal) -> DataFrame
         .groupBy("run", "broker_id", "controller_epoch")
         .agg(f.min_by("at_us", "node_seq").alias("resigned_us"), f.min_by("reason", "node_seq").alias("reason"))
     )  # fmt: skip
-    begun = journal.once("begun", lambda: _on_the_clocks_of_peers(reigns, journal))
+    begun = journal.once("begun", lambda: _on_the_clocks_of_peers(terms, journal))
     following = begun.select("run", "peer", f.col("controller_epoch").alias("next_epoch"), f.col("begin_us").alias("n"))
     apart = (
-        reigns.select(*_REIGN, "next_epoch")
-        .join(begun, _REIGN)
+        terms.select(*_TERM, "next_epoch")
+        .join(begun, _TERM)
         .join(following, ["run", "peer", "next_epoch"], "left")
-        .join(closings.drop("zxid_closed"), [*_REIGN, "peer"], "left")
-        .groupBy(*_REIGN)
+        .join(closings.drop("zxid_closed"), [*_TERM, "peer"], "left")
+        .groupBy(*_TERM)
         .agg(
             _median(f.col("closed_us") - f.col("begin_us")).alias("closed_apart"),
             _median(f.col("n") - f.col("begin_us")).alias("next_apart"),
         )
     )
     gaps = (
-        closings.join(reigns.select(*_REIGN, "next_epoch"), _REIGN)
+        closings.join(terms.select(*_TERM, "next_epoch"), _TERM)
         .join(following, ["run", "peer", "next_epoch"])
-        .groupBy(*_REIGN)
+        .groupBy(*_TERM)
         .agg(_median(f.col("n") - f.col("closed_us")).alias("gap_apart"))
     )
-    closed = closings.groupBy(*_REIGN).agg(
+    closed = closings.groupBy(*_TERM).agg(
         f.min("zxid_closed").alias("zxid_closed"),
         f.min("closed_us").alias("c_us"),
         f.min("closed_run_us").alias("closed_run_us"),
         f.max(f.coalesce(f.col("caused_by").startswith("expiry"), f.lit(False))).alias("expired"),
     )
     return (
-        reigns.join(resigned, ["run", "broker_id", "controller_epoch"], "left")
-        .join(closed, _REIGN, "left")
-        .join(apart, _REIGN, "left")
-        .join(gaps, _REIGN, "left")
+        terms.join(resigned, ["run", "broker_id", "controller_epoch"], "left")
+        .join(closed, _TERM, "left")
+        .join(apart, _TERM, "left")
+        .join(gaps, _TERM, "left")
         .withColumn("closed_after", f.coalesce("closed_apart", f.col("c_us") - f.col("from_us")))
         .withColumn("next_after", f.coalesce("next_apart", f.col("next_from_us") - f.col("from_us")))
         .withColumn("gap_after_closing", f.coalesce("gap_apart", f.col("next_from_us") - f.col("c_us")))
@@ -252,20 +261,22 @@ def _median(value: Column) -> Column:
 
 
 def failovers(journal: Journal) -> DataFrame:
-    """How each controller but a run's first came into office, phase by phase, in milliseconds.
+    """The phases of each controller's failover, without a run's first controller, in milliseconds.
 
-    run, controller_epoch, broker_id, previous_broker_id, cause (how the reign before ended), at_us (the election, on
-    the new controller's clock); detect_ms from the death or freeze of the last controller to the end of its session (0
-    if no journal reports either), elect_ms from there to the election, read_ms and decide_ms until the new controller
-    had read the state and sent what it decided, propagate_ms until every broker had answered.  total_ms is
-    gap_before_ms of `controller_reigns`, which is how long there was no controller, and propagate_ms.  A phase that no
-    journal reports is null: a controller that ended during its own failover never propagated.  Where no journal reports
-    when the gap began, detect_ms, elect_ms and total_ms are null.
+    Columns: run, controller_epoch, broker_id, previous_broker_id, cause, at_us.  cause is how the term before ended,
+    and at_us is the election, on the new controller's clock.
+
+    detect_ms lasts from the death or freeze of the last controller to the end of its session (0 if no journal reports
+    either), and elect_ms from there to the election.  read_ms and decide_ms last until the new controller had read the
+    state and sent its decisions, and propagate_ms until every broker had answered.  total_ms is the sum of
+    gap_before_ms of `controller_reigns`, the time without a controller, and propagate_ms.  A phase that no journal
+    reports is null: a controller that ended during its own failover never propagated.  If no journal reports when the
+    gap began, detect_ms, elect_ms and total_ms are null.
     """
-    reigns = journal.once("reigns", lambda: controller_reigns(journal))
+    terms = journal.once("reigns", lambda: controller_reigns(journal))
     in_order = Window.partitionBy("run").orderBy("controller_epoch")
     before = (
-        reigns.withColumn("previous_broker_id", f.lag("broker_id").over(in_order))
+        terms.withColumn("previous_broker_id", f.lag("broker_id").over(in_order))
         .withColumn("cause", f.lag("ended_by").over(in_order))
         .where(f.col("previous_broker_id").isNotNull())
     )
@@ -273,8 +284,8 @@ def failovers(journal: Journal) -> DataFrame:
     propagated = _once(journal, "controller_propagated", "propagate_ms")
     phases = ["detect_ms", "elect_ms", "read_ms", "decide_ms", "propagate_ms"]
     return (
-        before.join(ready, _REIGN, "left")
-        .join(propagated, _REIGN, "left")
+        before.join(ready, _TERM, "left")
+        .join(propagated, _TERM, "left")
         .withColumn("detect_ms", f.col("detection_ms"))
         .withColumn("elect_ms", f.col("election_ms"))
         .withColumn("total_ms", f.try_add("gap_before_ms", f.coalesce("propagate_ms", f.lit(0))))
@@ -286,5 +297,5 @@ def failovers(journal: Journal) -> DataFrame:
 
 
 def _once(journal: Journal, kind: str, *names: str) -> DataFrame:
-    told = bodies(journal.rows, [kind], controller_epoch=LongType(), **{name: LongType() for name in names})
-    return told.groupBy(*_REIGN).agg(*(f.min_by(name, "node_seq").alias(name) for name in names))
+    reported = bodies(journal.rows, [kind], controller_epoch=LongType(), **{name: LongType() for name in names})
+    return reported.groupBy(*_TERM).agg(*(f.min_by(name, "node_seq").alias(name) for name in names))

@@ -1,10 +1,10 @@
-"""A journal's rows, as every table takes them, with what several tables need of them made once.
+"""A journal's rows, as every table takes them, with the intermediate results of several tables computed once.
 
-On one machine the rows of a run lie in one share, in memory (what does not fit, on disk), and so does all that is made
-of them: whatever groups, orders or joins by run and more needs no exchange, and a table is one stage.  On a cluster,
-what is made once is written as Parquet and read again: so whichever machine made it may die.  Either way the plans that
-stand on it begin there.  (Kept in Spark's cache, each table's plan still held the plans of all before it, and planning
-took longer than the work.)
+On one machine the rows of a run are in one partition, in memory (or on disk if they do not fit), and so are all results
+made from them.  Then grouping, ordering or joining by run and more needs no exchange, and a table is one stage. On a
+cluster an intermediate result is written as Parquet and read again, so that the machine that made it may die. Either
+way the plans that use it begin there.  (In Spark's cache, each table's plan still held the plans of all before it, and
+planning took longer than the work.)
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from zabka.pipeline.masters import is_local
 
 
 class Journal:
-    """The rows of a journal (the columns of `zabka-journal`), and frames made of them; for any number of threads.
+    """The rows of a journal (the columns of `zabka-journal`), and frames made from them; thread-safe.
 
     An event that was written twice counts once.  On a cluster frames are staged in a directory that all its machines
-    see: `stage`, or one of this machine's for temporary files, which goes with the process.
+    see: `stage`, or by default a local temporary directory, which is removed when the process ends.
     """
 
     def __init__(self, source: DataFrame, stage: Path | None = None) -> None:
         if stage is None:
             stage = Path(tempfile.mkdtemp(prefix="zabka-"))
-            # Frames made of it may outlive this object.
+            # Frames made from it may outlive this object.
             atexit.register(shutil.rmtree, stage, ignore_errors=True)
         self.stage = stage
         self._in_memory = is_local(str(source.sparkSession.sparkContext.master))
@@ -44,15 +44,15 @@ class Journal:
 
     @property
     def rows(self) -> DataFrame:
-        """All rows: the journals themselves are read when they are first asked for, and not again.
+        """All rows; the journals are read once, at the first use.
 
-        On one machine that goes on behind the caller, who may plan tables meanwhile; `read` waits for it.
+        On one machine they are read in the background, so that the caller can plan tables; `read` waits for them.
         """
-        rows = self.once("rows", lambda: _told_once(self._source))
-        self._read_behind(rows)
+        rows = self.once("rows", lambda: _without_duplicates(self._source))
+        self._start_reading(rows)
         return rows
 
-    def _read_behind(self, rows: DataFrame) -> None:
+    def _start_reading(self, rows: DataFrame) -> None:
         with self._lock:
             if self._in_memory and self._reading is None:
                 thread = ThreadPoolExecutor(1)
@@ -60,16 +60,16 @@ class Journal:
                 thread.shutdown(wait=False)
 
     def read(self) -> None:
-        """Wait until the rows that were asked for are there.  Raises what Spark raised where they cannot be read."""
+        """Wait until the requested rows are read.  Raises what Spark raised if they cannot be read."""
         if self._reading is not None:
             self._reading.result()
 
     def break_off(self) -> None:
-        """Let nothing more be made of it: Spark ends what is under way."""
+        """Cancel the running Spark jobs."""
         self._source.sparkSession.sparkContext.cancelAllJobs()
 
     def once(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
-        """The frame of that name: made when it is first asked for."""
+        """Return the frame of that name, which is made at the first call."""
         with self._lock:
             lock, made = self._made.setdefault(name, (Lock(), []))
         with lock:
@@ -78,7 +78,7 @@ class Journal:
         return made[0]
 
     def in_order(self, frame: DataFrame, order: Sequence[str]) -> DataFrame:
-        """The frame's rows in an order that begins with `run`: on one machine, each run's rows in one share."""
+        """Return the rows in an order that begins with `run`: on one machine, each run's rows in one partition."""
         return frame.sortWithinPartitions(*order) if self._in_memory else frame.orderBy(*order)
 
     def _laid(self, source: DataFrame) -> DataFrame:
@@ -93,11 +93,11 @@ class Journal:
 
 
 def _fill(kept: DataFrame) -> None:
-    """Make the rows of a frame that is kept.  (Asked for by a plan, to count them would be a second stage.)"""
+    """Compute the rows of a frame that is kept.  (A count in a plan would be a second stage.)"""
     kept._jdf.queryExecution().toRdd().count()
 
 
-def _told_once(rows: DataFrame) -> DataFrame:
-    """The rows without those that say again what another one says; lines that were set aside all count."""
+def _without_duplicates(rows: DataFrame) -> DataFrame:
+    """Return the rows without duplicates of an event; lines that were set aside all count."""
     place = f.when(f.col("problem").isNotNull(), f.concat_ws("@", "file", "position"))
     return rows.withColumn("place", place).dropDuplicates(["run", "node", "node_seq", "body", "place"]).drop("place")

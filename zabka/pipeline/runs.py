@@ -1,9 +1,9 @@
 """Which run a journal file belongs to, and which files are copies of others.
 
-A run is one history: a cluster's journals, or one simulated run.  Nothing in an event says which, and so the place
-does.  Files of a node, `<node>.<first number>.jsonl`, belong to the cluster's directory that holds
-`<node>/journal/`, or to their own directory where they lie otherwise; any other `*.jsonl` is a history of its own, as
-`zabka replay --out` writes them.  A run is named by that path, from the directory that is read (`.` is that directory).
+A run is one history: a cluster's journals, or one simulated run.  Events do not name their run, so it follows from the
+file's place.  Files of a node, `<node>.<first number>.jsonl`, belong to the cluster's directory that holds
+`<node>/journal/`, or otherwise to their own directory.  Any other `*.jsonl` is a history of its own, as `zabka replay
+--out` writes them.  The name of a run is that path, from the directory that is read (`.` is that directory).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import NamedTuple
 
 _NODE_FILE = re.compile(r"(?P<node>[a-z]+(-[0-9]+)?)\.(?P<number>[0-9]{12})\.jsonl")
 _NO_JOURNAL = re.compile(r"(^|/)[._]|\.messages\.[^/]*$")
-"""What is the pipeline's own or nobody's, and what nodes write of their messages beside their journals."""
+"""The pipeline's own files, hidden files, and the files of messages that nodes write next to their journals."""
 _COMPARED_BYTES = 1024 * 1024
 _COMPARED_FIRST_BYTES = 4096
-"""Histories that are none of each other nearly always differ in so much."""
+"""Unrelated histories nearly always differ within so many bytes."""
 
 
 class JournalFile(NamedTuple):
-    """A journal file: its run, where it lies within the run, and its path."""
+    """A journal file: its run, its name within the run, and its path."""
 
     run: str
     name: str
@@ -30,23 +30,23 @@ class JournalFile(NamedTuple):
 
 
 class NodeFile(NamedTuple):
-    """What the name of a node's file says: the directory and node that it belongs to, and its first line's number."""
+    """The parts of a node's file name: its directory and node, and the number of its first line."""
 
     place: str
     number: int
 
 
 def node_of(key: str) -> NodeFile | None:
-    """What a file's path says of its node; None of a file that is a history of its own."""
+    """Parse the path of a node's file; return None for a file that is a history of its own."""
     folder, _, name = key.rpartition("/")
     found = _NODE_FILE.fullmatch(name)
     return None if found is None else NodeFile(f"{folder}/{found['node']}", int(found["number"]))
 
 
 def journal_files(root: Path) -> list[JournalFile]:
-    """Every journal file below a directory, or the one that `root` itself is, in the order of their paths.
+    """Return every journal file below a directory, or `root` if it is a file, in the order of their paths.
 
-    What lies in directories whose names begin with `_` or `.` belongs to the pipeline or to nobody.
+    Directories whose names begin with `_` or `.` are skipped: the pipeline's own, and hidden ones.
     """
     if root.is_file():
         return [JournalFile(root.name, root.name, root)]
@@ -55,17 +55,17 @@ def journal_files(root: Path) -> list[JournalFile]:
 
 
 def is_journal(key: str) -> bool:
-    """Is a file of lines a journal, by its path from the root?"""
+    """Return whether a file of lines is a journal, by its path from the root."""
     return not _NO_JOURNAL.search(key)
 
 
 def run_of(key: str) -> str:
-    """The run that a file belongs to, by its path from the root."""
+    """Return the run that a file belongs to, by its path from the root."""
     return _home(key) or "."
 
 
 def placed(root: Path, key: str) -> JournalFile:
-    """The file at that path from the root."""
+    """Return the file at that path from the root."""
     home = _home(key)
     if home == key:
         return JournalFile(key, key.rpartition("/")[2], root / key)
@@ -73,7 +73,7 @@ def placed(root: Path, key: str) -> JournalFile:
 
 
 def _home(key: str) -> str:
-    """The directory of a node's run, "" for the root; another file is itself its run."""
+    """Return the directory of a node's run, "" for the root; any other file is its own run."""
     folder, _, name = key.rpartition("/")
     found = _NODE_FILE.fullmatch(name)
     if found is None:
@@ -85,10 +85,10 @@ def _home(key: str) -> str:
 
 
 def without_copies(files: list[JournalFile]) -> list[JournalFile]:
-    """The same files, each once: a run that is a copy of another one is taken as that one.
+    """Return the same files without those of copied runs: a run that is a copy of another one is taken as that one.
 
-    Two runs are the same where they share files, and of each file that they share one goes on as the other begins;
-    the longer one counts.  Two that were one and went on differently are two.
+    Two runs are the same if they share files, and of each shared file one is a prefix of the other; the longer file
+    counts.  Two runs that began alike and then differ are two runs.
     """
     kept: dict[str, dict[str, Path]] = {}
     for run, members in _by_run(files).items():
@@ -103,7 +103,7 @@ def without_copies(files: list[JournalFile]) -> list[JournalFile]:
 def _by_run(files: list[JournalFile]) -> dict[str, dict[str, Path]]:
     runs: dict[str, dict[str, Path]] = {}
     for file in files:
-        # Two histories lie under different names, which is no reason for them to differ.
+        # The names of two histories differ even if one is a copy of the other.
         name = "" if _NODE_FILE.fullmatch(file.path.name) is None else file.name
         runs.setdefault(file.run, {})[name] = file.path
     return runs
@@ -114,19 +114,19 @@ def _is_copy(one: dict[str, Path], other: dict[str, Path]) -> bool:
     try:
         return bool(shared) and all(_begins_alike(one[name], other[name]) for name in shared)
     except OSError:
-        # What cannot be read, or has gone, is no evidence.
+        # A file that cannot be read, or was removed, does not make it a copy.
         return False
 
 
 def _size(path: Path) -> int:
-    """A file's bytes; 0 of one that went while it was looked at, as a journal's oldest file does."""
+    """Return a file's bytes; 0 if it was removed meanwhile, as a journal's oldest file is."""
     with contextlib.suppress(OSError):
         return path.stat().st_size
     return 0
 
 
 def _begins_alike(one: Path, other: Path) -> bool:
-    """Is either file what the other one begins with?  Files that tell nothing yet are no evidence."""
+    """Return whether one file is a prefix of the other; an empty file does not count."""
     left = min(_size(one), _size(other))
     if not left:
         return False

@@ -1,4 +1,4 @@
-"""Spark sessions: quiet, in UTC, with tasks on this very interpreter or on what executors elsewhere are sent of it."""
+"""Spark sessions: quiet, in UTC, with tasks on this interpreter, or on its copy sent to executors elsewhere."""
 
 from __future__ import annotations
 
@@ -25,41 +25,44 @@ from zabka.pipeline.topic.source import TopicSource
 
 DEFAULT_MASTER = "local[2]"
 FAILURES = (PySparkException, Py4JError)
-"""What Spark raises where a job cannot be done."""
+"""The exceptions that Spark raises when a job fails."""
 LOGGING = Path(__file__).with_name("log4j2.properties")
 _FOR_TABLES = {
-    # Behind the source there is one line in a hundred: planning again at each step, and compiling each plan, takes
-    # longer than the rows do.
+    # The source passes on one line in a hundred: planning again at each step, and compiling each plan, takes longer
+    # than processing the rows.
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # A step that sorts out rows by their rank before a window does is compiled all the same: the only one.
+    # A step that filters rows by rank before a window would still be compiled, as the only one.
     "spark.sql.optimizer.windowGroupLimitThreshold": "-1",
-    # Rows that lie by run meet without an exchange (`zabka.pipeline.rows`); to broadcast them would be a job of its
-    # own.
+    # Rows partitioned by run are joined without an exchange (`zabka.pipeline.rows`); broadcasting them would be a job
+    # of its own.
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
-    # A text that is no number, in one line of a journal, is null in its row and does not end the job of all rows.
+    # A text that is no number, in one line of a journal, becomes null in its row and does not fail the whole job.
     "spark.sql.ansi.enabled": "false",
 }
 _SMALL_PLANS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m -XX:ReservedCodeCacheSize=240m"
-"""Java plans more than it computes, for rows are few: its optimizing compiler takes more than it gives, and so do the
-collections by which it finds out how many classes Spark has.  Without that compiler there are 48 MB for compiled code,
-which a stream fills within minutes, and then Java compiles no more: so it is told to be what it is with it."""
+"""Java plans more than it computes, because rows are few: its optimizing compiler costs more than it gains.
+
+So do the collections by which Java finds the size of Spark's classes.  Without that compiler Java has 48 MB for
+compiled code, which a stream fills within minutes, and then it compiles no more.  So the size is set to the default
+that it has with the compiler.
+"""
 _NO_FILE_SYSTEM = re.compile(r"Class (?P<name>org\.apache\.hadoop\.fs\.[A-Za-z0-9.]+) not found")
-"""What Java says where a URI's file system is of a module that PySpark does not bring."""
+"""Java's message if a URI's file system is in a module that PySpark does not contain."""
 _ON_A_CLUSTER = {
     "spark.sql.shuffle.partitions": "200",
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.requireAllClusterKeysForCoPartition": "true",
     "spark.sql.autoBroadcastJoinThreshold": str(10 * 1024 * 1024),
 }
-"""Where there may be many cores, rows are shared out among them, and small shares put together again."""
+"""With many cores, rows are distributed among them, and small partitions are combined again."""
 
 
 class NoSpark(Exception):
-    """There can be no Spark here, or the master cannot be reached; the message says why."""
+    """Spark is not available here, or the master cannot be reached; the message states why."""
 
 
 def open_session(
@@ -69,10 +72,10 @@ def open_session(
     ui_port: int = 0,
     directory: Path | None = None,
 ) -> SparkSession:
-    """A session that knows `zabka-journal` and `zabka-topic`; with a port, it shows Spark's page.
+    """Open a session that knows `zabka-journal` and `zabka-topic`; with a port, it serves Spark's page.
 
-    The directory is for what executors on other machines are sent; by default it is one for temporary files.  Raises
-    NoSpark where there is no Java runtime, and where there is no such master.
+    The directory is for the archive that is sent to executors on other machines; by default a temporary one.  Raises
+    NoSpark without a Java runtime, and if there is no such master.
     """
     ui = {"spark.ui.enabled": str(ui_port > 0).lower(), "spark.ui.port": str(ui_port)}
     settings = _FOR_TABLES if is_local(master) else _FOR_TABLES | _ON_A_CLUSTER
@@ -86,7 +89,7 @@ def open_session(
 def a_session(
     master: str, app_name: str, directory: Path, needs: str, settings: Mapping[str, str]
 ) -> Iterator[SparkSession]:
-    """A session for tasks that need what that program loads, and which are tried again.  Raises NoSpark."""
+    """Provide a session for tasks that need what that program loads, and which are retried.  Raises NoSpark."""
     given = {"spark.ui.enabled": "false", **settings}
     spark = _session(tried_again(master), app_name, directory, needs, given, _SMALL_PLANS)
     try:
@@ -111,7 +114,7 @@ def _session(
     )
     for name, value in settings.items():
         builder = builder.config(name, value)
-    # What goes wrong in a call to Java is raised; py4j tells it on standard error, too, with all its stacks.
+    # Failures of a call to Java are raised; py4j also logs them on standard error, with all their stacks.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_is_no_interruption)
     interrupted = signal.getsignal(signal.SIGINT)
@@ -121,21 +124,25 @@ def _session(
         except Exception as reason:  # Java's come as several types, and each means that there is no session.
             raise NoSpark(f"no Spark session on {master}: {first_line(reason)}") from None
         finally:
-            # Spark's own handler of Ctrl-C calls Java, which fails where a call is under way, as it nearly always is.
+            # Spark's own handler of Ctrl-C calls Java, which fails during another call, and one is nearly always in
+            # progress.
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGINT, interrupted)
 
 
 def stop(spark: SparkSession) -> None:
-    """End a session; where Java has ended before, as it does at Ctrl-C on a terminal, nothing is left to be ended."""
+    """End a session; if Java has ended already, as it does at Ctrl-C on a terminal, there is nothing to end."""
     with suppress(Py4JError, OSError), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         spark.stop()
 
 
 def was_interrupted(failed: BaseException) -> bool:
-    """Whether Ctrl-C stands behind a failure.  PySpark tidies up behind a call that is broken off, by further calls;
-    where Java has heard of Ctrl-C as well these fail, and that is what is raised."""
+    """Return whether a failure was caused by Ctrl-C.
+
+    PySpark cleans up after an interrupted call by further calls.  If Java also received Ctrl-C these fail, and their
+    failure is what is raised.
+    """
     before: BaseException | None = failed
     while before is not None and not isinstance(before, KeyboardInterrupt):
         before = before.__context__
@@ -143,17 +150,20 @@ def was_interrupted(failed: BaseException) -> bool:
 
 
 def _is_no_interruption(record: logging.LogRecord) -> bool:
-    """Of a call that Ctrl-C breaks off py4j tells with a stack, past its own logger; the command says it itself.  While
-    Spark starts its own handler of Ctrl-C is there, whose call to Java is the one that fails."""
+    """Filter out py4j's stack trace of a call that Ctrl-C interrupts.
+
+    py4j logs it past its own logger; the command reports the interruption itself.  While Spark starts, its own handler
+    of Ctrl-C is installed, whose call to Java is the one that fails.
+    """
     return record.msg not in ("KeyboardInterrupt while sending command.", "Exception while sending command.")
 
 
 def first_line(reason: Exception) -> str:
-    """What an exception says before its stack of Java; of one that Java raised, what Java's own says."""
-    said = reason.java_exception.toString() if isinstance(reason, Py4JJavaError) else str(reason)
-    if (lacking := _NO_FILE_SYSTEM.search(said)) is not None:
+    """Return an exception's message without the Java stack; for an exception that Java raised, Java's own message."""
+    message = reason.java_exception.toString() if isinstance(reason, Py4JJavaError) else str(reason)
+    if (lacking := _NO_FILE_SYSTEM.search(message)) is not None:
         return (
             f"the jar of {lacking['name']} is not among Spark's: spark.jars or spark.jars.packages in Spark's "
             "spark-defaults.conf name it (docs/how-to/read-journals-elsewhere.md)"
         )
-    return next(iter(said.splitlines()), type(reason).__name__)
+    return next(iter(message.splitlines()), type(reason).__name__)

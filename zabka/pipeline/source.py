@@ -1,13 +1,13 @@
 """Journals as a Spark source, for batches and for streams.
 
-`spark.read.format("zabka-journal").load(DIRECTORY)` gives one row a line; `spark.readStream…` the same as files grow.
+`spark.read.format("zabka-journal").load(DIRECTORY)` gives one row per line; `spark.readStream…` the same as files grow.
 A row is either an entry (its run, envelope columns, `type`, and the whole line in `body`) or a line that was set aside
-(`problem` says why, and `body` shows how it begins).  Option `types`, names with commas between, leaves the rows of all
-other types out, but for some that show how long each history goes on.  All lines are checked all the same.
+(`problem` is the reason, and `body` its beginning).  Option `types`, names separated by commas, skips the rows of all
+other types, except some that show how long each history goes on.  All lines are checked all the same.
 
-The stream's offset says how far every file was read, and by what it begins (`positions`), so a restart from its
-checkpoint reads every line once.  Option `hold` is a directory on the same file system: files are linked into it when
-they are found, and stay until they are read to their end, whoever removes them from their own place.
+The stream's offset records how far every file was read, and its mark (`positions`), so a restart from its checkpoint
+reads every line once.  Option `hold` is a directory on the same file system: files are linked into it when they are
+found, and stay until they are read to their end, even if they are removed from their own place.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from zabka.pipeline.runs import journal_files, without_copies
 
 
 def _end(path: Path) -> int:
-    """How far a file can be read; one that cannot be opened gets a share of its own, which says why."""
+    """Return how far a file can be read.
+
+    A file that cannot be opened gets a share of its own, which reports the reason.
+    """
     try:
         return complete_bytes(path)
     except FileNotFoundError:
@@ -37,7 +40,7 @@ def _end(path: Path) -> int:
 
 
 def shares_of(root: Path, types: frozenset[str] | None) -> list[Share]:
-    """All that the journals below a directory hold now, in shares; a run that was copied is read once."""
+    """Return all lines of the journals below a directory, in shares; a run that was copied is read once."""
     files = without_copies(journal_files(root))
     return shares([FileRange(file.run, str(file.path), 0, _end(file.path)) for file in files], types)
 
@@ -48,7 +51,7 @@ class _BatchReader(DataSourceReader):
         self._types = types
 
     def partitions(self) -> Sequence[Share]:
-        # Spark asks for at least one share.
+        # Spark requires at least one share.
         return shares_of(self._root, self._types) or [Share([], self._types)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -70,7 +73,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._all_now = True
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        # What was behind another file of its name when all was asked for is part of all.
+        # A file that waited for an earlier file of its name when all was requested is part of all.
         if self._target is None or not self._all_now or self._held.waiting:
             self._target = advance(self._held.files_to_go_on_with(start), start)
         return self._target
@@ -102,7 +105,7 @@ class JournalSource(DataSource):
         path = self.options.get("path")
         if not path:
             raise ValueError("zabka-journal needs a path: the directory whose journals are to be read")
-        # Tasks do not run where the driver does: the path must not hang on a working directory.
+        # Tasks do not run in the driver's directory: the path must not depend on a working directory.
         return Path(path).resolve()
 
     def _types(self) -> frozenset[str] | None:
@@ -110,10 +113,10 @@ class JournalSource(DataSource):
         return frozenset(types.split(",")) if types else None
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For batches."""
+        """Return the reader for batches."""
         return _BatchReader(self._root(), self._types())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """For streams."""
+        """Return the reader for streams."""
         hold = self.options.get("hold")
         return _StreamReader(self._root(), Path(hold) if hold else None, self._types())

@@ -1,8 +1,8 @@
 """The stream: journals into the lake as they grow, and the gold tables after them.
 
-Every batch is committed to bronze and silver, and then the tables are made anew whose events came with it: by plans
-that are made once (`prepared`), of rows that are read once (`lake.needed`).  Killed at any point the stream takes the
-same batch again when it is started anew, and writes the same files.
+Every batch is committed to bronze and silver.  Then the tables that depend on its events are made again.  Their plans
+are made once (`prepared`), and their rows are read once (`lake.needed`).  If it is killed at any point, the restarted
+stream takes the same batch again, and writes the same files.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from zabka.pipeline import places, versions
 from zabka.pipeline.gold import TABLES, TYPES, Table
 from zabka.pipeline.lake import commits
 from zabka.pipeline.lake.commits import Commit
-from zabka.pipeline.lake.needed import BODIES, LATEST, WORD, Needed
+from zabka.pipeline.lake.needed import BODIES, LATEST, SIGN_OF_LIFE, Needed
 from zabka.pipeline.lake.writer import write_batch
 from zabka.pipeline.prepared import Prepared
 from zabka.pipeline.ranges import SCHEMA
@@ -31,7 +31,7 @@ from zabka.pipeline.topic.connection import TopicPlace
 
 TRIGGER = "1 second"
 BATCH_S = 120.0
-"""So long a batch is waited for that is under way when the stream is to end; the first one takes longest."""
+"""The longest wait for a running batch when the stream ends; the first batch takes longest."""
 AVAILABILITY_EVERY_S = 4.0
 """Availability changes as time passes, even while nothing else does."""
 CHECKPOINT, HELD, ROWS, STATUS, PROGRESS = "_checkpoint", "_held", "_rows.arrow", "_status.json", "_progress.json"
@@ -41,57 +41,57 @@ _GAPS = pa.schema([("run", pa.string()), ("node", pa.string()), ("first", pa.int
 
 
 class LostCheckpoint(Exception):
-    """There is a lake, and nothing says how far it has read."""
+    """There is a lake, but no record of how far it has read."""
 
 
 class Status(msgspec.Struct, kw_only=True):
-    """How the lake stood when the gold tables were last made (`_status.json`); moments in microseconds."""
+    """The state of the lake when the gold tables were last made (`_status.json`); moments in microseconds."""
 
     batch: int
     lines: int
     set_aside: int
     latest_us: int
-    """The latest moment that an entry tells."""
+    """The latest moment of an entry."""
     written_us: int
-    """When the tables were made that tell of it."""
+    """When these tables were made."""
     made_ms: int
     """How long that took, from the beginning of the batch."""
     broken: dict[str, dict[str, int]]
-    """Of each table, the expectations that are not met, and how many rows break them."""
+    """For each table, the expectations that are not met, and how many rows break them."""
 
 
 class Progress(msgspec.Struct, kw_only=True):
-    """What Spark says of the query (`_progress.json`): there while the stream runs, and old where it was killed."""
+    """Spark's status of the query (`_progress.json`): updated while the stream runs, and outdated after a kill."""
 
     seen_us: int
     message: str
     batch: int | None = None
-    """The last batch that ended; the figures below are of it."""
+    """The last batch that ended; the figures below belong to it."""
     rows: int = 0
     rows_per_second: float = 0.0
     durations_ms: dict[str, int] = {}
-    """How long each step took, by Spark's names."""
+    """The duration of each step, by Spark's names."""
 
 
 def note_progress(query: StreamingQuery, lake: Path) -> None:
-    """Write down what Spark says of the query now."""
-    said = Progress(seen_us=time.time_ns() // 1000, message=query.status["message"])
+    """Write down Spark's current status of the query."""
+    progress = Progress(seen_us=time.time_ns() // 1000, message=query.status["message"])
     if (last := query.lastProgress) is not None:
-        said.batch, said.rows = last["batchId"], last["numInputRows"]
-        said.rows_per_second = last["processedRowsPerSecond"] or 0.0
-        said.durations_ms = dict(last["durationMs"])
-    _put(lake / PROGRESS, said)
+        progress.batch, progress.rows = last["batchId"], last["numInputRows"]
+        progress.rows_per_second = last["processedRowsPerSecond"] or 0.0
+        progress.durations_ms = dict(last["durationMs"])
+    _put(lake / PROGRESS, progress)
 
 
-def _put(place: Path, said: Status | Progress) -> None:
-    """Write a file at once and whole."""
+def _put(place: Path, content: Status | Progress) -> None:
+    """Write a file atomically."""
     aside = place.with_name(f"{place.name}.new")
-    aside.write_bytes(msgspec.json.encode(said))
+    aside.write_bytes(msgspec.json.encode(content))
     aside.replace(place)
 
 
 def read_status(lake: Path) -> Status | None:
-    """How the lake stands; None where no stream has written one."""
+    """Return the state of the lake, or None if no stream has written one."""
     try:
         return msgspec.json.decode((lake / STATUS).read_bytes(), type=Status)
     except (OSError, msgspec.MsgspecError):
@@ -99,22 +99,32 @@ def read_status(lake: Path) -> Status | None:
 
 
 def read_lake(spark: SparkSession, lake: Path, kinds: tuple[str, ...] = TYPES) -> DataFrame:
-    """What the tables need of a lake, in the columns of the journal's source: the lines of some types, those that were
-    set aside, of every run the latest entries by either clock, and of nodes those that show that they ran."""
+    """Return the rows of a lake that the tables need, in the columns of the journal's source.
+
+    These are the lines of some types, the lines that were set aside, the latest entries of every run by either clock,
+    and the lines that show that a node ran.
+    """
     bronze = spark.read.schema(_BRONZE).parquet(str(lake / "bronze"))
     chosen = bronze.where(f.col("type").isin(*kinds) | f.col("type").isNull())
     ends = bronze.where(f.col("type").isNotNull() & ~f.col("type").isin(*kinds)).groupBy("run")
     moment = f.struct("wall_us", "mono_us")
     latest = ends.agg(f.max_by(moment, "wall_us").alias("by wall"), f.max_by(moment, "mono_us").alias("by mono"))
-    # Their bodies keep them from counting as one.
+    # Their bodies are different, so that they do not count as one entry.
     shown = [latest.select("run", f"`{body}`.*", f.lit(body).alias("body")) for body in BODIES]
-    told = shown[0].unionByName(shown[1]).withColumn("type", f.lit(LATEST)).unionByName(_words(bronze, kinds), True)
-    return chosen.unionByName(told, allowMissingColumns=True)
+    others = (
+        shown[0]
+        .unionByName(shown[1])
+        .withColumn("type", f.lit(LATEST))
+        .unionByName(_signs_of_life(bronze, kinds), True)
+    )
+    return chosen.unionByName(others, allowMissingColumns=True)
 
 
-def _words(bronze: DataFrame, kinds: tuple[str, ...]) -> DataFrame:
-    """Of lines of other types than those: of each node the first after each simulated pause of it, the last before it
-    starts, and the last of all."""
+def _signs_of_life(bronze: DataFrame, kinds: tuple[str, ...]) -> DataFrame:
+    """Return the lines of other types that show that a node ran.
+
+    For each node: the first after each simulated pause of it, the last before it starts, and the last of all.
+    """
     fault = f.from_json("body", "kind string, source string, target string")
     pauses = (
         bronze.where("type = 'fault_injected'")
@@ -122,12 +132,12 @@ def _words(bronze: DataFrame, kinds: tuple[str, ...]) -> DataFrame:
         .where("fault.kind = 'pause' AND fault.source = fault.target")
         .select("run", f.col("fault.target").alias("node"), "since")
     )
-    told = ["run", "node", "node_seq", "wall_us", "mono_us"]
+    columns = ["run", "node", "node_seq", "wall_us", "mono_us"]
     is_other = ~f.col("type").isin(*kinds)
-    row = f.struct(*told[2:])
+    row = f.struct(*columns[2:])
     first = (
         bronze.where(is_other)
-        .select(*told)
+        .select(*columns)
         .join(f.broadcast(pauses), ["run", "node"])
         .where("mono_us > since")
         .groupBy("run", "node", "since")
@@ -137,15 +147,15 @@ def _words(bronze: DataFrame, kinds: tuple[str, ...]) -> DataFrame:
     following = f.lead("type").over(Window.partitionBy("run", "node").orderBy("node_seq"))
     last = (
         bronze.where("type IS NOT NULL")
-        .select(*told, "type", following.alias("following"))
+        .select(*columns, "type", following.alias("following"))
         .where(is_other & (f.col("following").isNull() | (f.col("following") == "node_started")))
-        .select(*told)
+        .select(*columns)
     )
-    return first.unionByName(last).select("*", f.lit(WORD).alias("type"), f.lit(WORD).alias("body"))
+    return first.unionByName(last).select("*", f.lit(SIGN_OF_LIFE).alias("type"), f.lit(SIGN_OF_LIFE).alias("body"))
 
 
 class _Trailing:
-    """What is done with each batch."""
+    """Processes each batch."""
 
     def __init__(
         self, spark: SparkSession, lake: Path, wanted: Sequence[Table], done: Callable[[Status], None]
@@ -182,7 +192,7 @@ class _Trailing:
         self._done(self._status)
 
     def _note(self, commit: Commit) -> None:
-        """Take a commit into account; one that was taken before, and comes again after a kill, changes nothing."""
+        """Add a commit to the state; a commit that comes again after a kill changes nothing."""
         self._lines = commits.merged([*self._lines, *commit.lines])
         if commit.batch > self._status.batch:
             self._status.batch = commit.batch
@@ -197,7 +207,7 @@ class _Trailing:
             self._due.add("availability")
 
     def _make(self, begin: float) -> None:
-        """The tables that are due, as a new version."""
+        """Make the tables that are due, as a new version."""
         number, directory = versions.new_version(self._lake)
         self._tables.set_rows(self._needed.rows())
         for table in self._wanted:
@@ -226,11 +236,11 @@ def start(
     wanted: Sequence[Table] = TABLES,
     done: Callable[[Status], None] = lambda status: None,
 ) -> StreamingQuery:
-    """Take the journals below a directory, or of a topic, into a lake, exactly once, from where the last run stopped.
+    """Read the journals below a directory, or of a topic, into a lake, exactly once, from where the last run stopped.
 
-    With `follow` the query goes on until it is stopped; without, it ends when everything present has been taken.  The
+    With `follow` the query goes on until it is stopped; without, it ends when everything present has been read.  The
     caller holds the lake's lock (`versions.locked`).  Raises LostCheckpoint, versions.NoTable, commits.NewerLake, and
-    ValueError of a damaged commit.
+    ValueError if a commit is damaged.
     """
     commits.check_format(lake)
     if any((lake / commits.COMMITS).glob("*.json")) and not (lake / CHECKPOINT / "metadata").exists():
@@ -251,9 +261,9 @@ def start(
 
 
 def stop_query(query: StreamingQuery) -> None:
-    """Stop a query, between two batches where the one under way ends in time.
+    """Stop a query, between two batches if the current one ends in time.
 
-    A batch that is broken off is taken again; but Spark tells of it with stacks that are not worth a person's time.
+    An interrupted batch is taken again; but Spark logs the interruption with stacks that do not help a user.
     """
     deadline = time.monotonic() + BATCH_S
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
@@ -262,9 +272,9 @@ def stop_query(query: StreamingQuery) -> None:
 
 
 def remove_orphans(lake: Path) -> int:
-    """Remove what batches wrote that were never committed; how many files.  Not while a stream runs.
+    """Remove files of batches that were never committed; return how many.  Do not call it while a stream runs.
 
-    Raises ValueError where commits are missing or damaged: then nobody knows what is an orphan, and nothing goes.
+    Raises ValueError if commits are missing or damaged: then orphans are unknown, and no file is removed.
     """
     known = list(commits.read(lake))
     if [commit.batch for commit in known] != list(range(len(known))) or _ended_batches(lake) > len(known):
@@ -280,6 +290,6 @@ def remove_orphans(lake: Path) -> int:
 
 
 def _ended_batches(lake: Path) -> int:
-    """How many batches Spark knows to have ended, by its checkpoint."""
+    """Return how many batches have ended according to Spark's checkpoint."""
     ended = (int(path.name) for path in (lake / CHECKPOINT / "commits").glob("*") if path.name.isdigit())
     return 1 + max(ended, default=-1)

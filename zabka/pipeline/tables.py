@@ -1,10 +1,10 @@
 """The tables: pure functions from a frame of journal rows (or of other tables) to a frame.
 
-Every table has the column `run`: rows of different histories never meet.  What came before what is decided by zxids,
-epochs and partition epochs, never by comparing clocks of different nodes; `zabka.journal.fold` of the history in its
-true order has the same answers.  Times are microseconds of the wall clock of the node that wrote the event; durations
-are milliseconds of the run's one clock (`clocks`), and `run_us` is a moment on it.  Input is what `zabka-journal`
-reads; lines that were set aside are passed over here (`bad_lines` lists them).
+Every table has the column `run`: rows of different histories are never combined.  Order is decided by zxids, epochs and
+partition epochs, never by comparing clocks of different nodes; `zabka.journal.fold` of the history in its true order
+gives the same answers.  Times are microseconds of the wall clock of the node that wrote the event; durations are
+milliseconds of the run's one clock (`clocks`), and `run_us` is a moment on it.  Input is what `zabka-journal` reads;
+lines that were set aside are skipped here (`bad_lines` lists them).
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _LOG = ["run", "topic", "partition", "topic_id"]
 def leader_writes(journal: Journal) -> DataFrame:
     """Every write of a partition's state once, in the ensemble's order, with the life of the partition it belongs to.
 
-    A write that is told late, by a broker that was frozen, happened before the next one did.  A write with a new leader
-    and a new ISR makes two events: the election's is the one that says why.  A topic that is
-    deleted and made again has new znodes: a partition epoch that does not rise begins another life.
+    A write that a frozen broker reports late still happened before the next one.  A write with a new leader and a new
+    ISR makes two events: the election's is the one with the cause.  A topic that is deleted and created again has new
+    znodes: a partition epoch that does not rise begins another life.
     """
     return journal.once("writes", lambda: _leader_writes(journal))
 
 
 def _leader_writes(journal: Journal) -> DataFrame:
-    told = timed(
+    reported = timed(
         journal, ["leader_elected", "isr_changed"],
         topic=StringType(), partition=LongType(), leader=LongType(), leader_epoch=LongType(), isr=INTS, replicas=INTS,
         partition_epoch=LongType(), controller_epoch=LongType(), unclean=BooleanType(), cause=StringType(),
@@ -43,7 +43,7 @@ def _leader_writes(journal: Journal) -> DataFrame:
     in_order = Window.partitionBy(*PARTITION).orderBy("zxid", "partition_epoch")
     begins = f.col("partition_epoch") <= f.lag("partition_epoch").over(in_order)
     return (
-        told.withColumn("telling", f.row_number().over(once))
+        reported.withColumn("telling", f.row_number().over(once))
         .where("telling = 1")
         .withColumn("run_us", f.min("run_us").over(in_order.rowsBetween(0, Window.unboundedFollowing)))
         .withColumn("begins", f.coalesce(begins, f.lit(False)).cast(LongType()))
@@ -53,17 +53,17 @@ def _leader_writes(journal: Journal) -> DataFrame:
 
 
 def _deletions(journal: Journal) -> DataFrame:
-    """When topics were deleted: run, topic, deleted_us, and after_zxid, the last write that its controller told before.
+    """The deletions of topics: run, topic, deleted_us, after_zxid (the last write that the controller reported before).
 
-    The event has no zxid of its own.  Its controller began to reign, or made the topic, before it deleted it.
+    The event has no zxid of its own.  Its controller was elected, or created the topic, before it deleted it.
     """
-    told = timed(
+    reported = timed(
         journal, ["controller_elected", "leader_elected", "isr_changed", "topic_deleted"],
         topic=StringType(), zxid=LongType(),
     )  # fmt: skip
     before = Window.partitionBy("run", "node").orderBy("node_seq")
     return (
-        told.withColumn("after_zxid", f.coalesce(f.max("zxid").over(before), f.lit(0)))
+        reported.withColumn("after_zxid", f.coalesce(f.max("zxid").over(before), f.lit(0)))
         .where("type = 'topic_deleted'")
         .select(
             "run", "topic", f.col("at_us").alias("deleted_us"), f.col("run_us").alias("deleted_run_us"), "after_zxid"
@@ -72,7 +72,7 @@ def _deletions(journal: Journal) -> DataFrame:
 
 
 def ends_of_lives(journal: Journal) -> DataFrame:
-    """When each life of a partition ended with its topic: run, topic, partition, life, deleted_us, deleted_run_us."""
+    """The end of each life of a partition with its topic: run, topic, partition, life, deleted_us, deleted_run_us."""
     return journal.once("ends", lambda: _ends_of_lives(journal))
 
 
@@ -99,11 +99,11 @@ def _ends_of_lives(journal: Journal) -> DataFrame:
 
 
 def partition_leaderships(journal: Journal) -> DataFrame:
-    """Who led which partition: run, topic, partition, life, leader (-1 none), leader_epoch, from_us, to_us, cause.
+    """The leaders of partitions: run, topic, partition, life, leader (-1 none), leader_epoch, from_us, to_us, cause.
 
     One row for each leader epoch that a controller wrote, in the order of zxids.  A leadership lasts until the next
     such write, or until the topic is deleted; to_us is null while it lasts.  `life` counts how often the partition was
-    deleted and made again.
+    deleted and created again.
     """
     in_order = Window.partitionBy(*LIFE).orderBy("zxid", "partition_epoch")
     return (
@@ -120,7 +120,7 @@ def partition_leaderships(journal: Journal) -> DataFrame:
 
 
 def _proposals(journal: Journal) -> DataFrame:
-    """What leaders asked for: run, topic, partition, caused_by (as the write that follows names it), proposed."""
+    """The proposals of leaders: run, topic, partition, caused_by (as the resulting write names it), proposed."""
     names = f.format_string("proposal %s-%d@%d", "topic", "partition", "upon")
     return (
         bodies(
@@ -134,10 +134,11 @@ def _proposals(journal: Journal) -> DataFrame:
 
 
 def isr_changes(journal: Journal) -> DataFrame:
-    """How each ISR changed: run, topic, partition, life, at_us, isr_before, isr, removed, added, cause, evidence, zxid.
+    """The changes of each ISR, one row for each write that changed the set of the ISR.
 
-    One row for each write that made the ISR another set than the write before it.  The evidence is where the followers
-    stood when their leader decided about them: in the event itself, or in the proposal that led to it.
+    Columns: run, topic, partition, life, at_us, isr_before, isr, removed, added, cause, evidence, zxid.  The evidence
+    is the positions of the followers when their leader decided about them: in the event itself, or in the proposal that
+    led to it.
     """
     in_order = Window.partitionBy(*LIFE).orderBy("zxid", "partition_epoch")
     before = f.coalesce(f.lag("isr").over(in_order), f.array().cast(INTS))
@@ -158,7 +159,7 @@ def isr_changes(journal: Journal) -> DataFrame:
 
 
 def isr_membership(journal: Journal) -> DataFrame:
-    """Who was in which ISR: run, topic, partition, life, replica, from_us, to_us, duration_ms, ended_by.
+    """The members of ISRs: run, topic, partition, life, replica, from_us, to_us, duration_ms, ended_by.
 
     One row for each span; to_us is null while it lasts, and ended_by is the cause of the write that ended it, or
     topic_deleted.
@@ -186,7 +187,7 @@ def isr_membership(journal: Journal) -> DataFrame:
 
 
 def bad_lines(journal: Journal) -> DataFrame:
-    """The lines that were set aside: run, file, position (in bytes), problem, and how the line begins."""
+    """The lines that were set aside: run, file, position (in bytes), problem, and the beginning of the line."""
     return journal.rows.where(f.col("problem").isNotNull()).select(
         "run", "file", "position", "problem", f.col("body").alias("line")
     )
@@ -195,9 +196,10 @@ def bad_lines(journal: Journal) -> DataFrame:
 def faults(journal: Journal) -> DataFrame:
     """Every fault: run, fault_id, kind, source, target, both_ways, delay_ms, from_us, to_us, duration_ms.
 
-    to_us and duration_ms are null while it holds.  Who injects a fault removes it, so both readings are of one clock.
+    to_us and duration_ms are null while it holds.  The node that injects a fault removes it, so both readings are of
+    one clock.
     """
-    told = bodies(
+    reported = bodies(
         journal.rows, ["fault_injected", "fault_removed"],
         fault_id=StringType(), kind=StringType(), source=StringType(), target=StringType(), both_ways=BooleanType(),
         delay_ms=LongType(),
@@ -205,7 +207,7 @@ def faults(journal: Journal) -> DataFrame:
     in_order = Window.partitionBy("run", "node", "fault_id").orderBy("node_seq")
     removed = f.when(f.lead("type").over(in_order) == "fault_removed", f.lead("at_us").over(in_order))
     return (
-        told.withColumn("to_us", removed)
+        reported.withColumn("to_us", removed)
         .where("type = 'fault_injected'")
         .withColumn("duration_ms", milliseconds(f.col("to_us") - f.col("at_us")))
         .select(
@@ -216,16 +218,16 @@ def faults(journal: Journal) -> DataFrame:
 
 
 def records_lost(journal: Journal) -> DataFrame:
-    """Which records are gone: run, topic, partition, topic_id, first_offset, last_offset, count, committed_at_least.
+    """The lost records: run, topic, partition, topic_id, first_offset, last_offset, count, committed_at_least.
 
-    Several replicas may tell of the loss of the same records: a row is a span of the union of their offsets, and spans
-    of a partition do not touch.  A topic that was deleted and made again has another topic_id, and rows of its own
-    (topic_id is empty in journals that do not tell it).  `committed_at_least` is how many of the records were
-    committed, at least: they lie below a high watermark that one of these replicas is known to have reached.
-    `below_high_watermark` is the same figure under its older name.  broker_ids told of it, first at first_us and last
-    at last_us, because of causes.
+    Several replicas may report the loss of the same records: a row is a span of the union of their offsets, and spans
+    of a partition do not touch.  A topic that was deleted and created again has another topic_id, and rows of its own
+    (topic_id is empty in journals without it).  `committed_at_least` is how many of the records were committed, at
+    least: they are below a high watermark that one of these replicas is known to have reached. `below_high_watermark`
+    is the same figure under its older name.  broker_ids reported it, first at first_us and last at last_us, because of
+    causes.
     """
-    told = bodies(
+    reported = bodies(
         journal.rows, ["records_lost"],
         broker_id=LongType(), topic=StringType(), partition=LongType(), first_offset=LongType(), last_offset=LongType(),
         below_high_watermark=LongType(), committed_at_least=LongType(), cause=StringType(), topic_id=StringType(),
@@ -239,7 +241,7 @@ def records_lost(journal: Journal) -> DataFrame:
     fresh = f.try_subtract("committed_end", f.greatest("first_offset", committed_before))
     begins = f.coalesce(f.col("first_offset") > f.try_add(reached, f.lit(1)), reached.isNull()).cast(LongType())
     return (
-        told.withColumn("committed_end", f.try_add("first_offset", committed))
+        reported.withColumn("committed_end", f.try_add("first_offset", committed))
         .withColumn("fresh", f.greatest(fresh, f.lit(0)))
         .withColumn("begins", begins)
         .withColumn("span", f.sum("begins").over(in_order))

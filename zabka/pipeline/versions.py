@@ -1,8 +1,8 @@
-"""Where tables lie: every run of a job is a version, and readers see one whole version or another.
+"""The layout of tables on disk: every run of a job is a version, and readers see one whole version or another.
 
-`OUT/_versions/000007/TABLE/` holds the Parquet files of version 7.  `OUT/_current` is a symbolic link to the version
-that counts, and `OUT/TABLE` one into `_current`: so any reader of Parquet takes `OUT/TABLE`, and all tables change at
-once, by one rename.  Older versions stay until they are vacuumed, for whoever still reads them or wants to look back.
+`OUT/_versions/000007/TABLE/` holds the Parquet files of version 7.  `OUT/_current` is a symbolic link to the current
+version, and `OUT/TABLE` one into `_current`: so any reader of Parquet takes `OUT/TABLE`, and all tables change at once,
+by one rename.  Older versions stay until they are vacuumed, for readers that still use them and for comparison.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 VERSIONS, CURRENT, LOCK = "_versions", "_current", "_lock"
 KEPT_S = 60.0
-"""Versions stay so long after they were replaced, for whoever reads them."""
+"""How long versions are kept after they were replaced, for their readers."""
 
 
 class InUse(Exception):
@@ -25,12 +25,15 @@ class InUse(Exception):
 
 
 class NoTable(OSError):
-    """Where a table is to lie there is something else, which is nobody's to remove."""
+    """A table's place holds something else, which zabka must not remove."""
 
 
 @contextmanager
 def locked(out: Path) -> Iterator[None]:
-    """Keep other jobs from writing to `out`.  Raises InUse where one does, and OSError where nobody may."""
+    """Keep other jobs from writing to `out`.
+
+    Raises InUse if one does, and OSError if the directory is not writable.
+    """
     out.mkdir(parents=True, exist_ok=True)
     with (out / LOCK).open("a") as lock:
         try:
@@ -41,25 +44,28 @@ def locked(out: Path) -> Iterator[None]:
 
 
 def numbers(out: Path) -> list[int]:
-    """The versions that are there, whole or not, oldest first."""
+    """Return the existing versions, complete or not, oldest first."""
     if not (out / VERSIONS).is_dir():
         return []
     return sorted(int(path.name) for path in (out / VERSIONS).iterdir() if path.name.isdigit())
 
 
 def directory_of(out: Path, number: int) -> Path:
-    """Where a version lies."""
+    """Return the directory of a version."""
     return out / VERSIONS / f"{number:06d}"
 
 
 def current(out: Path) -> int:
-    """The version that readers see; 0 while there is none."""
+    """Return the version that readers see; 0 if there is none."""
     link = out / CURRENT
     return int(link.readlink().name) if link.is_symlink() else 0
 
 
 def new_version(out: Path) -> tuple[int, Path]:
-    """A new version and its directory, which nobody sees yet.  What a job that died left behind goes first."""
+    """Create a new version that readers do not see yet, and return its number and directory.
+
+    Versions that a killed job left incomplete are removed first.
+    """
     newest = current(out)
     for number in numbers(out):
         if number > newest:
@@ -70,14 +76,14 @@ def new_version(out: Path) -> tuple[int, Path]:
 
 
 def keep(out: Path, number: int, table: str) -> None:
-    """Let a version have the same rows of a table as the one before it.  The files are linked, not copied."""
+    """Give a version the same rows of a table as the version before it.  The files are linked, not copied."""
     before = directory_of(out, number - 1) / table
     if before.is_dir():
         shutil.copytree(before, directory_of(out, number) / table, copy_function=os.link)
 
 
 def publish(out: Path, number: int) -> None:
-    """From now on readers see this version.  Raises NoTable where a table's place is taken by something else."""
+    """Make this version the current one.  Raises NoTable if a table's place is taken by something else."""
     tables = list(directory_of(out, number).iterdir())
     for table in tables:
         check_table(out / table.name)
@@ -87,7 +93,7 @@ def publish(out: Path, number: int) -> None:
 
 
 def lead(place: Path, target: str) -> None:
-    """Let a table's place lead there.  Raises NoTable where it is taken by something else."""
+    """Link a table's place to the target.  Raises NoTable if it is taken by something else."""
     check_table(place)
     if place.is_dir() and not place.is_symlink():
         # A table that an older zabka wrote.
@@ -97,7 +103,7 @@ def lead(place: Path, target: str) -> None:
 
 
 def check_table(place: Path) -> None:
-    """Raises NoTable where what lies there is no table, but somebody's own: then nothing may replace it."""
+    """Check that a table may be written there.  Raises NoTable if the place holds anything other than a table."""
     if place.is_symlink() or not place.exists():
         return
     if not place.is_dir() or not all(_is_of_a_table(path) for path in place.rglob("*") if not path.is_dir()):
@@ -116,7 +122,7 @@ def _point(link: Path, target: str) -> None:
 
 
 def vacuum(out: Path, older_than_s: float) -> list[int]:
-    """Remove versions that were replaced longer ago than that; which ones."""
+    """Remove versions that were replaced longer ago than that; return their numbers."""
     newest = current(out)
     removed = []
     for number in numbers(out):

@@ -1,9 +1,9 @@
 """Clusters for tests: real processes (`running_cluster`) or one simulated world in virtual time (`running_world`).
 
 The names in `__all__` are the public interface; `tests/testing/surface.txt` lists their members.  pytest loads the
-fixtures from `pytest_plugin` without an import; `cluster` describes what both kinds of cluster offer; `live` and
+fixtures from `pytest_plugin` without an import; `cluster` describes the interface of both kinds of cluster; `live` and
 `simulated` implement it.  Importing this package loads none of them: each name is loaded when it is first used, so that
-pytest starts quickly in projects that have zabka installed.  Stands on compose, api and simulation; tests, bench and
+pytest starts quickly in projects that have zabka installed.  It imports compose, api and simulation; tests, bench and
 the command line import it.  Begin with `cluster`.
 """
 

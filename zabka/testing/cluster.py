@@ -1,8 +1,8 @@
-"""What an election test may rely on: the surface that the live and the simulated cluster share.
+"""The interface for election tests that the live and the simulated cluster share.
 
-A test that takes a `Cluster` reads the same for real processes (`zabka.testing.live`, fixture `zabka_cluster`) and in
-virtual time (`zabka.testing.simulated`, fixture `zabka_world`).  Everything blocks; `until` is the way to wait.  What
-goes wrong is a `ClusterFailed`: a refusal of the cluster, or something that did not come true in time.
+A test that takes a `Cluster` is the same for real processes (`zabka.testing.live`, fixture `zabka_cluster`) and in
+virtual time (`zabka.testing.simulated`, fixture `zabka_world`).  Every call blocks; `until` is the way to wait. A
+failure is a `ClusterFailed`: the cluster refused a request, or a condition did not become true in time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 import msgspec
 
 if TYPE_CHECKING:
-    # A live cluster is started before what drives it is imported.
+    # A live cluster is started before the clients for it are imported.
     from zabka.journal.events import TopicPartition
     from zabka.kafka.client.client import KafkaClient
 
@@ -27,20 +27,20 @@ _FETCH_WAIT_MS = 100
 
 
 class ClusterFailed(AssertionError):
-    """The cluster refused something, did not come up, or something did not come true in time."""
+    """The cluster refused a request, did not start, or a condition did not become true in time."""
 
 
 class Believes(msgspec.Struct, frozen=True):
-    """Whom a broker believes to be controller, by its own last word."""
+    """The controller according to a broker, by its own last report."""
 
     controller_id: int
     controller_epoch: int
 
 
 class Partition(msgspec.Struct, frozen=True):
-    """One partition: its state as the ensemble has it, and where its replicas stand.
+    """One partition: its state in the ensemble, and the log positions of its replicas.
 
-    `high_watermark` is the leader's; `log_end_offsets` is by broker, as each last said it.
+    `high_watermark` is the leader's; `log_end_offsets` is by broker, as each last reported it.
     """
 
     partition: int
@@ -64,7 +64,7 @@ class Partition(msgspec.Struct, frozen=True):
 
 
 class WorkloadCounts(msgspec.Struct, frozen=True):
-    """How a workload stands; `lost` counts acknowledged records that cannot be read any more."""
+    """The counts of a workload; `lost` counts acknowledged records that are missing when they are read back."""
 
     sent: int
     acknowledged: int
@@ -74,8 +74,11 @@ class WorkloadCounts(msgspec.Struct, frozen=True):
 
 
 class ConsumerCounts(msgspec.Struct, frozen=True):
-    """How a consumer stands: records new to its group, records that the group had read before, records that came behind
-    a later one, how far it is behind, and its partitions now."""
+    """The counts of a consumer.
+
+    They are records new to its group, records that the group had read before, records that came after a later one, and
+    its lag.  `partitions` are its current partitions.
+    """
 
     consumed: int
     duplicates: int
@@ -85,7 +88,7 @@ class ConsumerCounts(msgspec.Struct, frozen=True):
 
 
 class Node(Protocol):
-    """One peer or broker: its process, and what can be done to it."""
+    """One peer or broker: its process, and the actions on it."""
 
     @property
     def id(self) -> int:
@@ -107,7 +110,7 @@ class Node(Protocol):
         ...
 
     def stop(self) -> None:
-        """A clean end; for a broker a controlled shutdown."""
+        """Stop cleanly; a broker does a controlled shutdown."""
         ...
 
     def pause(self) -> None:
@@ -132,17 +135,17 @@ class Broker(Node, Protocol):
 
     @property
     def registered(self) -> bool:
-        """Does its ephemeral stand in /brokers/ids?  The ensemble's word."""
+        """Whether its ephemeral znode exists in /brokers/ids, according to the ensemble."""
         ...
 
     @property
     def is_controller(self) -> bool:
-        """Whether the broker takes itself for the controller, right or wrong."""
+        """Whether the broker considers itself the controller, right or wrong."""
         ...
 
     @property
     def believes(self) -> Believes:
-        """Whom it believes to be controller: its own last word."""
+        """The controller according to this broker, by its own last report."""
         ...
 
 
@@ -179,16 +182,16 @@ class Topic(Protocol):
         ...
 
     def set_config(self, changes: Mapping[str, str | None]) -> None:
-        """Set overrides by Kafka's keys; None removes one."""
+        """Set overrides by Kafka's keys; a value of None removes an override."""
         ...
 
     def delete(self) -> None:
-        """Delete it."""
+        """Delete the topic."""
         ...
 
 
 class Topics(Protocol):
-    """The cluster's topics; `topics["orders"]` is one."""
+    """The cluster's topics; `topics["orders"]` is the topic of that name."""
 
     def create(
         self,
@@ -199,54 +202,54 @@ class Topics(Protocol):
         assignment: Mapping[int, Sequence[int]] | None = None,
         config: Mapping[str, str] | None = None,
     ) -> Topic:
-        """Create one, by default with a replica on every broker; returns once its partitions have leaders."""
+        """Create a topic, by default with a replica on every broker; return once its partitions have leaders."""
         ...
 
     def ask_for(self, name: str, partitions: int = 1) -> None:
-        """Ask whoever is controller for a topic on every broker, and do not wait for an answer."""
+        """Ask the current controller for a topic with a replica on every broker, without waiting for an answer."""
         ...
 
     def names(self) -> list[str]:
-        """All names, in order; Kafka's internal topics are left out."""
+        """Return all names in order, without Kafka's internal topics."""
         ...
 
     def __getitem__(self, name: str) -> Topic: ...
 
 
 class Fault(Protocol):
-    """A fault that holds."""
+    """A fault in effect."""
 
     def heal(self) -> None:
-        """End it."""
+        """End the fault."""
         ...
 
 
 class Faults(Protocol):
-    """Faults on the links between running nodes, named by node or by name; "*" is every other node."""
+    """Faults on the links between running nodes, given as nodes or names; "*" is every other node."""
 
     def cut(self, source: Node | str, target: Node | str = "*", *, both_ways: bool = True) -> Fault:
-        """Let nothing pass, from source to target alone or both ways."""
+        """Drop all traffic from source to target, or both ways."""
         ...
 
     def delay(self, source: Node | str, target: Node | str, delay_ms: int, *, both_ways: bool = True) -> Fault:
-        """Let everything pass later."""
+        """Delay all traffic."""
         ...
 
     def heal(self) -> None:
-        """End all."""
+        """End all faults."""
         ...
 
 
 class Workload(Protocol):
-    """A producer that writes at a steady rate, and reads back what was acknowledged."""
+    """A producer that writes at a steady rate, and reads back the acknowledged records."""
 
     @property
     def counts(self) -> WorkloadCounts:
-        """How it stands."""
+        """The current counts."""
         ...
 
     def stop(self) -> WorkloadCounts:
-        """End it: wait for what is under way, read everything back; its last word."""
+        """Stop it: wait for requests in flight, read everything back, and return the final counts."""
         ...
 
 
@@ -255,11 +258,11 @@ class Consumer(Protocol):
 
     @property
     def counts(self) -> ConsumerCounts:
-        """How it stands."""
+        """The current counts."""
         ...
 
     def stop(self) -> ConsumerCounts:
-        """Let it commit and leave its group; its last word."""
+        """Let it commit and leave its group, and return the final counts."""
         ...
 
 
@@ -303,7 +306,7 @@ class Cluster(Protocol):
 
     @property
     def now_us(self) -> int:
-        """The clock that events' `mono_us` are read from, the same for every node of a test's cluster."""
+        """The clock of the events' `mono_us`, the same for every node of a test's cluster."""
         ...
 
     def settings(self, node: str = "broker-1") -> dict[str, str]:
@@ -311,11 +314,11 @@ class Cluster(Protocol):
         ...
 
     def events(self, *types: str, after_us: int | None = None) -> list[Happening]:
-        """The journal since the test began, or after a moment of `now_us`; only these types, if any are named."""
+        """Return the events since the test began, or after a moment of `now_us`; given types, only those types."""
         ...
 
     def elect(self, kind: str, topic: str, partition: int = 0) -> str | None:
-        """Hold a PREFERRED or UNCLEAN election; None where it was held, else Kafka's error name."""
+        """Hold a PREFERRED or UNCLEAN election; return None, or Kafka's error name if it failed."""
         ...
 
     def produce(
@@ -327,11 +330,14 @@ class Cluster(Protocol):
         acks: int = -1,
         timeout_s: float = 10.0,
     ) -> int:
-        """Write values in one batch; the first one's offset.  Raises ClusterFailed where nobody acknowledged it."""
+        """Write values in one batch, and return the first offset.
+
+        Raises ClusterFailed if they are not acknowledged.
+        """
         ...
 
     def consume(self, topic: str, partition: int = 0, *, timeout_s: float = 10.0) -> list[str]:
-        """Every committed value of a partition, in order.  Raises ClusterFailed where nobody serves it."""
+        """Return every committed value of a partition, in order.  Raises ClusterFailed if no broker serves it."""
         ...
 
     def workload(self, topic: str, *, acks: str = "all", records_per_s: float = 50) -> Workload:
@@ -339,11 +345,11 @@ class Cluster(Protocol):
         ...
 
     def consumer(self, topic: str, group: str, *, offsets: Literal["kafka", "zookeeper"] = "kafka") -> Consumer:
-        """Start a member of a consumer group; with `offsets="zookeeper"` one of the kind before Kafka 0.9."""
+        """Start a member of a consumer group; with `offsets="zookeeper"` an old consumer, as before Kafka 0.9."""
         ...
 
     def until(self, condition: Callable[[], T | Literal[False] | None], timeout_s: float = 30.0, what: str = "") -> T:
-        """Ask until the condition gives something true, and return that.  Raises ClusterFailed after `timeout_s`."""
+        """Poll until the condition returns a true value, and return that.  Raises ClusterFailed after `timeout_s`."""
         ...
 
     def until_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
@@ -351,12 +357,12 @@ class Cluster(Protocol):
         ...
 
     def let_pass(self, seconds: float) -> None:
-        """Let time pass, in which something must not happen."""
+        """Let time pass, for example to check that something does not happen."""
         ...
 
 
 async def read_all(client: KafkaClient, name: TopicPartition, timeout_s: float) -> list[str]:
-    """Every committed value of a partition from its beginning, through a client."""
+    """Return every committed value of a partition from its beginning, read through a client."""
     timeout_ms = int(timeout_s * 1000)
     offset = await client.list_offset(name, -2, timeout_ms=timeout_ms)
     values: list[str] = []
@@ -369,5 +375,5 @@ async def read_all(client: KafkaClient, name: TopicPartition, timeout_s: float) 
 
 
 def only(events: Sequence[Happening], **fields: object) -> list[Happening]:
-    """The events whose fields have these values."""
+    """Return the events whose fields have these values."""
     return [event for event in events if all(event.get(name) == value for name, value in fields.items())]

@@ -1,9 +1,9 @@
-"""A cluster in the shape of testcontainers' `KafkaContainer`, for tests that are written for that; without containers.
+"""A cluster with the interface of testcontainers' `KafkaContainer`, for tests that expect it; without containers.
 
     with ZabkaContainer(brokers=3) as kafka:
         producer = Producer({"bootstrap.servers": kafka.get_bootstrap_server()})
 
-`cluster` is the cluster itself, whose controller such a test may kill.
+`cluster` is the cluster itself; a test can kill its controller, for example.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ZabkaContainer:
-    """A cluster of local processes with the methods of a container: `start`, `stop`, and where clients connect to."""
+    """A cluster of local processes with the methods of a container: `start`, `stop`, and the addresses for clients."""
 
     def __init__(self, *, peers: int = 1, brokers: int = 1, settings: Mapping[str, str] | None = None) -> None:
         self._wanted = (peers, brokers, dict(settings or {}))
@@ -41,20 +41,20 @@ class ZabkaContainer:
         return self
 
     def stop(self) -> None:
-        """Stop it, and remove what it wrote."""
+        """Stop the cluster, and remove its files."""
         self._running = None
         self._ends.close()
 
     def get_bootstrap_server(self) -> str:
-        """HOST:PORT of every broker, with commas between: Kafka's `bootstrap.servers`."""
+        """Return HOST:PORT of every broker, separated by commas: Kafka's `bootstrap.servers`."""
         return self.cluster.bootstrap
 
     def get_zookeeper_connect(self) -> str:
-        """HOST:PORT of every peer, with commas between: `zookeeper.connect`."""
+        """Return HOST:PORT of every peer, separated by commas: `zookeeper.connect`."""
         return self.cluster.zookeeper_connect
 
     def get_container_host_ip(self) -> str:
-        """The host that clients connect to."""
+        """Return the host that clients connect to."""
         return self.get_bootstrap_server().rpartition(":")[0].rpartition(",")[2].partition(":")[0]
 
     def __enter__(self) -> Self:

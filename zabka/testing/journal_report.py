@@ -1,4 +1,4 @@
-"""What a journal says to a person: its last events as sentences, and the story behind one of them."""
+"""A journal as text: its last events as sentences, and the chain of causes of one of them."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from zabka.journal.sentences import Sentences
 
 LAST_EVENTS = 20
 _DECISIONS = ("records_lost", "leader_elected", "controller_elected", "isr_changed", "session_expired")
-"""What a story is told of: the newest event of the first of these types that the journal has."""
+"""The event to explain: the newest event of the first of these types that the journal has."""
 
 
 def report(entries: Sequence[Entry]) -> str:
-    """The last events, and from the newest of the weightiest decisions back to where it began."""
+    """Return the last events, and the causes of the newest event of the most important type."""
     if not entries:
         return "the journal is empty"
     sentences = read_sentences()
     lines = [f"the last {min(LAST_EVENTS, len(entries))} of {len(entries)} events:"]
     lines += [f"  {line(entry, sentences)}" for entry in entries[-LAST_EVENTS:]]
     newest = {type_name(entry.event): entry for entry in entries}
-    told = next((name for name in _DECISIONS if name in newest), None)
-    if told is not None:
+    decision = next((name for name in _DECISIONS if name in newest), None)
+    if decision is not None:
         causes = Causes()
         for entry in entries:
             causes.see(entry)
-        # Others, which weigh less, may have come after it.
-        lines += [f"causes of the newest {told}:"]
-        lines += [f"  {step}" for step in story(causes.chain(newest[told]), sentences)]
+        # Later events may be of less important types.
+        lines += [f"causes of the newest {decision}:"]
+        lines += [f"  {step}" for step in story(causes.chain(newest[decision]), sentences)]
     return "\n".join(lines)
 
 
 def line(entry: Entry, sentences: Sentences) -> str:
-    """An event: when, the line of its node's journal, and what happened."""
+    """Return an event as a line: its time, its number in its node's journal, and its sentence."""
     return f"{_time(entry)} {entry.node}#{entry.node_seq}: {_printable(sentences.sentence(entry.node, entry.event))}"
 
 
 def story(chain: Chain, sentences: Sentences) -> Iterator[str]:
-    """The chain of causes, the effect first: a line for each, and two for the rule by which it was decided."""
+    """Yield the chain of causes, the effect first: a line for each, and two for the rule of the decision."""
     for place, entry in enumerate(chain.steps):
         yield f"{'because ' if place else ''}{line(entry, sentences)}"
         rule = rule_of(entry.event)
@@ -66,6 +66,6 @@ def _time(entry: Entry) -> str:
         return f"{entry.wall_us} us"
 
 
-def _printable(said: str) -> str:
-    """A journal holds strangers' words, such as client ids: none of them may speak to the terminal."""
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in said)
+def _printable(text: str) -> str:
+    """Escape control characters: text of clients in a journal, such as client ids, must not control the terminal."""
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)

@@ -1,11 +1,11 @@
 """pytest fixtures for election tests: `zabka_cluster` (real processes) and `zabka_world` (the same, simulated).
 
-Installed with zabka, and loaded by pytest by itself; everything heavy is imported only when a test asks for a fixture.
-Both give what `zabka.testing.cluster.Cluster` describes.  `zabka_module_cluster` and `zabka_session_cluster` are for
-fixtures of a wider scope.  A test that fails tells the journal's last events, and how to look closer.
+Installed with zabka, and loaded by pytest automatically; everything heavy is imported only when a test uses a fixture.
+Both fixtures have the interface `zabka.testing.cluster.Cluster`.  `zabka_module_cluster` and `zabka_session_cluster`
+are for fixtures of a wider scope.  The report of a failed test has the journal's last events, and how to inspect it.
 
-`@pytest.mark.zabka(peers=5, brokers=5, seed=7, settings={"min.insync.replicas": "2"})` gives a test a cluster that is
-made so; `zabka_settings` in pytest's configuration are the settings of all others.
+`@pytest.mark.zabka(peers=5, brokers=5, seed=7, settings={"min.insync.replicas": "2"})` gives a test a cluster with
+these parameters; `zabka_settings` in pytest's configuration are the settings of all others.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 _MARKER = "zabka"
-_WANTED = frozenset({"peers", "brokers", "seed", "settings"})
+_MARKER_KEYS = frozenset({"peers", "brokers", "seed", "settings"})
 _INI = "zabka_settings"
 _MARKER_HELP = "zabka(peers, brokers, seed, settings): what the cluster of zabka_cluster and zabka_world is made like"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """How large the clusters are, and which world is simulated."""
+    """Add the options for the size of the clusters, and for the simulated world's seed."""
     group = parser.getgroup("zabka")
     group.addoption("--zabka-peers", type=int, default=3, help="peers of zabka_cluster and zabka_world [3]")
     group.addoption("--zabka-brokers", type=int, default=3, help="brokers of zabka_cluster and zabka_world [3]")
@@ -40,12 +40,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker."""
     config.addinivalue_line("markers", _MARKER_HELP)
 
 
 def _by_default(config: pytest.Config) -> dict[str, Any]:
-    """What a cluster is made like where no marker says otherwise.  Raises pytest.UsageError."""
+    """Return the parameters of a cluster without a marker.  Raises pytest.UsageError."""
     settings: dict[str, str] = {}
     for line in config.getini(_INI):
         key, equals, value = line.partition("=")
@@ -60,13 +60,15 @@ def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
     marker = request.node.get_closest_marker(_MARKER)
     if marker is None:
         return {}
-    if marker.args or not marker.kwargs.keys() <= _WANTED:
-        # What was passed over would be a cluster of another size than the test says.
-        pytest.fail(f"the marker takes {', '.join(sorted(_WANTED))}, by name: not {_said(marker)}", pytrace=False)
+    if marker.args or not marker.kwargs.keys() <= _MARKER_KEYS:
+        # To ignore an argument would give a cluster of another size than the test states.
+        pytest.fail(
+            f"the marker takes {', '.join(sorted(_MARKER_KEYS))}, by name: not {_as_written(marker)}", pytrace=False
+        )
     return dict(marker.kwargs)
 
 
-def _said(marker: pytest.Mark) -> str:
+def _as_written(marker: pytest.Mark) -> str:
     given = [repr(each) for each in marker.args] + [f"{name}={value!r}" for name, value in marker.kwargs.items()]
     return f"{_MARKER}({', '.join(given)})"
 
@@ -78,17 +80,17 @@ _CLUSTERS = ("zabka_cluster", "zabka_module_cluster", "zabka_session_cluster", "
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failure's report says what happened in the cluster, and how to look closer."""
+    """Add the cluster's last events, and how to inspect them, to the report of a failure."""
     report = yield
     if report.failed and call.when in ("call", "teardown"):
         given = getattr(item, "funcargs", {})
         for cluster in {id(found): found for name in _CLUSTERS if (found := given.get(name)) is not None}.values():
-            report.sections.append(("zabka: the journal", _told(cluster)))
+            report.sections.append(("zabka: the journal", _journal_of(cluster)))
             report.sections.append(("zabka: to look closer", cluster.replay(item.nodeid)))
     return report
 
 
-def _told(cluster: LiveCluster | SimulatedCluster) -> str:
+def _journal_of(cluster: LiveCluster | SimulatedCluster) -> str:
     from zabka.testing.journal_report import report
 
     try:
@@ -101,9 +103,9 @@ def _told(cluster: LiveCluster | SimulatedCluster) -> str:
 def zabka_session_cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LiveCluster]:
-    """The live cluster that a run's tests share (with pytest-xdist one for each worker), as the last test left it.
+    """The live cluster that a run's tests share (with pytest-xdist one per worker), as the last test left it.
 
-    For fixtures of session scope.  A test that uses `zabka_cluster` too makes it whole, and deletes its topics.
+    For fixtures of session scope.  A test that also uses `zabka_cluster` repairs it, and deletes its topics.
     """
     from zabka.testing.live.start import start_live, stop_live
 
@@ -116,7 +118,7 @@ def zabka_session_cluster(
 
 @pytest.fixture(scope="module")
 def zabka_module_cluster(zabka_session_cluster: LiveCluster) -> LiveCluster:
-    """The shared live cluster, made whole once, before a module's first test that asks for it."""
+    """The shared live cluster, repaired once, before a module's first test that uses it."""
     zabka_session_cluster.start_test()
     return zabka_session_cluster
 
@@ -125,18 +127,18 @@ def zabka_module_cluster(zabka_session_cluster: LiveCluster) -> LiveCluster:
 def zabka_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
     """A live cluster, whole at the start of each test: all nodes up, no fault, no topic.
 
-    The processes are shared by the session's tests, but for those marked `zabka`, which get their own.
+    The processes are shared by the session's tests, except those marked `zabka`, which get their own.
     """
     from zabka.testing.live.start import start_live, stop_live
 
-    wanted = {name: value for name, value in _marked(request).items() if name != "seed"}
-    if not wanted:
+    parameters = {name: value for name, value in _marked(request).items() if name != "seed"}
+    if not parameters:
         cluster: LiveCluster = request.getfixturevalue("zabka_session_cluster")
-        # Whatever a test leaves broken is mended here, when the next one wants it whole.
+        # Faults that a test leaves behind are repaired here, before the next test that needs the cluster whole.
         cluster.start_test()
         yield cluster
         return
-    cluster = start_live(tmp_path_factory.mktemp("zabka"), **{**_by_default(request.config), **wanted})
+    cluster = start_live(tmp_path_factory.mktemp("zabka"), **{**_by_default(request.config), **parameters})
     try:
         cluster.start_test()
         yield cluster
@@ -146,7 +148,7 @@ def zabka_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 @pytest.fixture
 def zabka_seed(request: pytest.FixtureRequest) -> int:
-    """The seed of `zabka_world`; parametrise it to try a test in many worlds."""
+    """The seed of `zabka_world`; parametrise it to run a test in many worlds."""
     seed: int = _marked(request).get("seed", request.config.getoption("--zabka-seed"))
     return seed
 
@@ -156,8 +158,8 @@ def zabka_world(request: pytest.FixtureRequest, zabka_seed: int) -> Iterator[Sim
     """A simulated cluster, ready.  A test that breaks one of the project's invariants fails at its end."""
     from zabka.testing.simulated.cluster import start_simulated
 
-    wanted = {name: value for name, value in _marked(request).items() if name != "seed"}
-    cluster = start_simulated(seed=zabka_seed, **{**_by_default(request.config), **wanted})
+    parameters = {name: value for name, value in _marked(request).items() if name != "seed"}
+    cluster = start_simulated(seed=zabka_seed, **{**_by_default(request.config), **parameters})
     yield cluster
     violations = cluster.violations
     cluster.close()

@@ -28,7 +28,7 @@ from zabka.journal.writer import encode_line
 from zabka.pipeline import places, versions
 from zabka.pipeline.audits.histories import History, histories, in_order, lines_of, replay_command
 from zabka.pipeline.audits.jobs import INVARIANTS, SHARE_BYTES, _shares, audit, audit_rows, own_place, rows
-from zabka.pipeline.audits.judging import judge
+from zabka.pipeline.audits.judging import check_history
 from zabka.pipeline.entries import ENTRIES
 from zabka.pipeline.ranges import FileRange, batches, read_range
 from zabka.simulation.run import SCENARIOS
@@ -225,7 +225,7 @@ def test_cost_of_checking_grows_linearly_with_events(written: Written) -> None:
         count = [0]
         sys.setprofile(lambda frame, event, argument, count=count: count.__setitem__(0, count[0] + (event == "call")))
         try:
-            judge(entries[: len(entries) // share], read_sentences())
+            check_history(entries[: len(entries) // share], read_sentences())
         finally:
             sys.setprofile(None)
         calls.append(count[0])

@@ -13,7 +13,7 @@ from tests.house.test_layout import MAY_IMPORT
 from zabka.pipeline.campaign import play
 from zabka.pipeline.campaign.definition import Campaign, parse_campaign
 from zabka.pipeline.campaign.engine import Keep, NotPlayed, Progress, run_campaign
-from zabka.pipeline.campaign.ledger import CODE, MEASURES, ROOMS, RUNS, NotThisCampaign, opened
+from zabka.pipeline.campaign.ledger import CODE, MEASURES, PACKAGES, RUNS, NotThisCampaign, opened
 from zabka.pipeline.campaign.measures import Measures
 from zabka.pipeline.campaign.partition_times import Window
 from zabka.pipeline.campaign.play import Played, Run
@@ -152,7 +152,7 @@ def test_digest_covers_every_module_that_computes_a_figure() -> None:
         )
         todo += [each for each in imported if each not in found]
     assert sorted(found) == sorted(MEASURES)
-    assert set(ROOMS) == MAY_IMPORT["pipeline"]
+    assert set(PACKAGES) == MAY_IMPORT["pipeline"]
 
 
 def test_second_process_on_one_campaign_is_refused(campaign: Campaign, tmp_path: Path) -> None:

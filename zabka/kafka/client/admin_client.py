@@ -1,4 +1,4 @@
-"""What administrators ask of a Kafka cluster: topics, leader elections, configuration."""
+"""Administrative requests to a Kafka cluster: topics, leader elections, configuration."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ BROKER_RESOURCE = 4
 SET = 0
 DELETE = 1
 ANSWER_MS = 1_000
-"""Beyond the time that a request may take at the controller."""
+"""The time that a client waits for an answer beyond the request's time at the controller."""
 
 
 class ConfigEntry(NamedTuple):
-    """One key's value; `source` as DescribeConfigs numbers it (1 is a topic's own override)."""
+    """One key's value; `source` is the number in DescribeConfigs (1 is a topic's own override)."""
 
     name: str
     value: str | None
@@ -40,8 +40,8 @@ class ConfigEntry(NamedTuple):
 class AdminClient(ControllerClient):
     """A `KafkaClient` for administrators.
 
-    `timeout_ms` is what a request may take at the controller; `failover_ms` is added to that where a controller may
-    have to be replaced first.
+    `timeout_ms` is the time that a request may take at the controller; `failover_ms` is added to that if a controller
+    may have to be replaced first.
     """
 
     failover_ms = 0
@@ -57,7 +57,7 @@ class AdminClient(ControllerClient):
         validate_only: bool = False,
         timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> str | None:
-        """Make a topic, and wait until its partitions have leaders; its id as Kafka's tools write it."""
+        """Create a topic, and wait until its partitions have leaders; return its id as Kafka's tools write it."""
         row = {
             "name": name,
             "num_partitions": -1 if assignment else partitions,
@@ -76,7 +76,7 @@ class AdminClient(ControllerClient):
         return topic_id_from_kafka(result.topic_id)
 
     async def delete_topic(self, name: str, *, timeout_ms: int = REQUEST_TIMEOUT_MS) -> None:
-        """Delete a topic, and wait until it is gone."""
+        """Delete a topic, and wait until it is deleted."""
         message = request(ApiKey.DELETE_TOPICS, 6, topics=[{"name": name}], timeout=timeout_ms)
         response = await self.at_controller(message, _deleted_errors, timeout_ms + ANSWER_MS + self.failover_ms)
         _check(response.responses[0].error_code, response.responses[0].error_message)
@@ -103,7 +103,7 @@ class AdminClient(ControllerClient):
         *,
         timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> dict[TopicPartition, tuple[ErrorCode, str | None]]:
-        """Elect preferred leaders (0) or unclean ones (1), for these partitions or all; each one's outcome."""
+        """Elect preferred (0) or unclean (1) leaders, for these partitions or all; return the outcome of each."""
         topics: dict[str, list[int]] = {}
         for topic_partition in partitions or ():
             topics.setdefault(topic_partition.topic, []).append(topic_partition.partition)
@@ -124,7 +124,7 @@ class AdminClient(ControllerClient):
     async def describe_configs(
         self, resource_type: int, name: str, *, timeout_ms: int = REQUEST_TIMEOUT_MS
     ) -> list[ConfigEntry]:
-        """The configuration of a topic (2) or a broker (4; name "" for what holds for all brokers)."""
+        """Return the configuration of a topic (2) or a broker (4; name "" for the default of all brokers)."""
         resource = {"resource_type": resource_type, "resource_name": name, "configuration_keys": None}
         message = request(ApiKey.DESCRIBE_CONFIGS, 4, resources=[resource], include_synonyms=True)
         response = await self._for_resource(resource_type, name, message, timeout_ms)
@@ -159,9 +159,9 @@ class AdminClient(ControllerClient):
     async def _for_resource(
         self, resource_type: int, name: str, message: KafkaMessage, timeout_ms: int
     ) -> KafkaMessage:
-        """A broker's own configuration is asked of that broker, all else of the controller, or else of any.
+        """Send a broker's own configuration request to that broker, any other to the controller, or else to any broker.
 
-        Any broker could answer, but one that has just started may not have heard of every topic yet.
+        Any broker could answer, but a broker that has just started may not know every topic yet.
         """
         own = resource_type == BROKER_RESOURCE and name.isdigit()
         if own or self.cluster is None:

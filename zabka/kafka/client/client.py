@@ -1,7 +1,7 @@
-"""A small Kafka client: metadata, produce and fetch.  `admin_client` adds what administrators ask.
+"""A small Kafka client: metadata, produce and fetch.  `admin_client` adds administrative requests.
 
-Pure coroutine code over a `BrokerChannel`, so that it runs over sockets and in the simulated world.  It finds leaders
-by itself, and asks again where they have moved, until a request's time is over.
+Pure coroutine code over a `BrokerChannel`, so it runs over sockets and in the simulated world.  It finds leaders and
+retries with refreshed metadata if they have moved, until a request times out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ T = TypeVar("T")
 RETRY_BACKOFF_MS = 100
 REQUEST_TIMEOUT_MS = 30_000
 ATTEMPT_MS_MAX = 5_000
-"""How long one broker is waited for before another is asked."""
+"""How long the client waits for one broker before it asks another."""
 FIRST_LOOK_MS = 1_000
 """The same for metadata, which every broker has at hand, in the first round."""
 FETCH_BYTES_MAX = 4 * 1024 * 1024
@@ -60,7 +60,7 @@ RETRIED = frozenset(
 
 
 class PartitionInfo(NamedTuple):
-    """A partition as a broker's metadata has it; leader -1 for none."""
+    """A partition in a broker's metadata; leader -1 for none."""
 
     partition: int
     leader: int
@@ -72,7 +72,7 @@ class PartitionInfo(NamedTuple):
 
 
 class TopicInfo(NamedTuple):
-    """A topic as a broker's metadata has it; `topic_id` as Kafka's tools write it."""
+    """A topic in a broker's metadata; `topic_id` as Kafka's tools write it."""
 
     name: str
     topic_id: str | None
@@ -81,33 +81,33 @@ class TopicInfo(NamedTuple):
 
 
 class ClusterInfo(NamedTuple):
-    """What a broker's metadata says."""
+    """The content of a broker's metadata."""
 
     cluster_id: str
     controller_id: int
     brokers: Mapping[int, Endpoint]
     topics: Mapping[str, TopicInfo]
     racks: Mapping[int, str | None] = {}
-    """Of each broker."""
+    """The rack of each broker."""
 
 
 class Fetched(NamedTuple):
-    """Records of one partition from an offset on, and where the partition's log stands."""
+    """Records of one partition from an offset on, and the offsets of the partition's log."""
 
     records: list[Record]
     high_watermark: int
     log_start_offset: int
     next_offset: int = -1
-    """Where to go on reading; beyond the last record where compaction took what came after it."""
+    """The next offset to fetch; it is beyond the last record if compaction removed the following ones."""
     stamped: Sequence[range] = ()
-    """The offsets of those records whose time is their leader's, and not their producer's."""
+    """The offsets of the records with their leader's timestamp instead of their producer's."""
 
 
 class KafkaClient:
-    """One client of one cluster.
+    """A client of one cluster.
 
-    `bootstrap` are brokers to begin with, their ids are not used.  Methods raise KafkaRequestFailed where a broker
-    refuses, KafkaUnavailable where nobody answers in time.
+    `bootstrap` are the first brokers to ask; their ids are not used.  Methods raise KafkaRequestFailed if a broker
+    refuses, KafkaUnavailable if no broker answers in time.
     """
 
     def __init__(self, channel: BrokerChannel, runtime: Runtime, bootstrap: Sequence[tuple[str, int]]) -> None:
@@ -124,21 +124,23 @@ class KafkaClient:
     async def metadata(
         self, topics: Sequence[str] | None = None, *, timeout_ms: int = REQUEST_TIMEOUT_MS, create: bool = False
     ) -> ClusterInfo:
-        """The cluster with these topics, or all, from any broker that answers; with `create` brokers may make those
-        that are missing (auto.create.topics.enable)."""
+        """Return the cluster with these topics, or all, from any broker that answers.
+
+        With `create` brokers may create missing topics (auto.create.topics.enable).
+        """
         rows = None if topics is None else [{"name": topic} for topic in topics]
         asked = request(ApiKey.METADATA, 12, topics=rows, allow_auto_topic_creation=create)
         return self._learn(await self.any_broker(asked, timeout_ms, FIRST_LOOK_MS), topics is None)
 
     def _learn(self, response: KafkaMessage, whole: bool) -> ClusterInfo:
-        """Take a broker's metadata, `whole` where it is of all topics."""
+        """Store a broker's metadata; `whole` if it covers all topics."""
         found = _cluster(response)
         known = {} if self.cluster is None or whole else dict(self.cluster.topics)
         self.cluster = found._replace(topics={**known, **found.topics})
         return found
 
     async def refresh(self) -> None:
-        """Read the metadata again, once for all who ask at the same time."""
+        """Read the metadata again, once for all concurrent callers."""
         if self._refreshing is not None:
             turn: Future[None] = self._runtime.future()
             self._refreshing.append(turn)
@@ -176,22 +178,22 @@ class KafkaClient:
         raise KafkaUnavailable(f"no broker answers: {reason}")
 
     def call(self, to: Endpoint, message: KafkaMessage, timeout_ms: int) -> Awaitable[KafkaMessage]:
-        """Ask that broker, once.  Raises ChannelBroken."""
+        """Send a request to that broker, once.  Raises ChannelBroken."""
         return self._channel.call(to, message, timeout_ms)
 
     def partition(self, topic_partition: TopicPartition) -> PartitionInfo | None:
-        """A partition, as last read."""
+        """Return a partition by the last metadata."""
         topic = None if self.cluster is None else self.cluster.topics.get(topic_partition.topic)
         if topic is None:
             return None
         rows, number = topic.partitions, topic_partition.partition
         if number < len(rows) and rows[number].partition == number:
-            # As they nearly always stand.
+            # The usual case: rows are in the order of their numbers.
             return rows[number]
         return next((row for row in rows if row.partition == number), None)
 
     async def _leader(self, topic_partition: TopicPartition) -> tuple[Endpoint, int] | None:
-        """Where the leader listens, and its epoch; None while there is none."""
+        """Return the leader's endpoint and epoch, or None while there is no leader."""
         for fresh in (False, True):
             if fresh:
                 await self.refresh()
@@ -209,9 +211,9 @@ class KafkaClient:
         timeout_ms: int,
         retried: frozenset[ErrorCode] = RETRIED,
     ) -> T:
-        """Ask the leader of a partition; again where it has moved.
+        """Ask the leader of a partition; retry if it has moved.
 
-        `ask` makes the request, given the leader epoch that the metadata has; `read` gives the error and the value.
+        `ask` makes the request, given the leader epoch of the metadata; `read` returns the error and the value.
         """
         deadline_ms = self._runtime.now().mono_ms + timeout_ms
         last: KafkaRequestFailed | None = None
@@ -240,7 +242,7 @@ class KafkaClient:
     # ---- records ----------------------------------------------------------------------------------------------
 
     async def init_producer_id(self, *, timeout_ms: int = REQUEST_TIMEOUT_MS) -> tuple[int, int]:
-        """A producer id and epoch, for a producer whose repeats the brokers recognise."""
+        """Return a producer id and epoch, for an idempotent producer."""
         asked = request(ApiKey.INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout=60_000, producer_id=-1)
         deadline_ms = self._runtime.now().mono_ms + timeout_ms
         while True:
@@ -261,9 +263,9 @@ class KafkaClient:
         timeout_ms: int = REQUEST_TIMEOUT_MS,
         producer: tuple[int, int, int] | None = None,
     ) -> int:
-        """Append records as one batch; the offset of the first, -1 with acks=0.
+        """Append records as one batch; return the offset of the first, -1 with acks=0.
 
-        `producer` is (id, epoch, sequence of the first record): then a repeat after a lost answer is recognised.
+        `producer` is (id, epoch, sequence of the first record): with it brokers recognise a repeat after a lost answer.
         """
         producer_id, producer_epoch, sequence = producer or (-1, -1, -1)
         batch = build_batch(records, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=sequence)
@@ -289,11 +291,11 @@ class KafkaClient:
         max_bytes: int = FETCH_BYTES_MAX,
         timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> Fetched:
-        """Committed records from an offset on; an empty list where there are none yet after `max_wait_ms`.
+        """Return committed records from an offset on; an empty list if there are none after `max_wait_ms`.
 
-        It names the leader epoch, as the Java consumer does (KIP-320).  Without that a former leader, which as a
-        follower serves consumers too (KIP-392), would answer out of its own log: OFFSET_OUT_OF_RANGE, say, where it has
-        not caught up.
+        The request names the leader epoch, as the Java consumer does (KIP-320).  Otherwise a former leader, which as a
+        follower serves consumers too (KIP-392), would answer from its own log: for example OFFSET_OUT_OF_RANGE, if it
+        has not caught up.
         """
 
         def ask(leader_epoch: int) -> KafkaMessage:
@@ -317,7 +319,7 @@ class KafkaClient:
     async def list_offset(
         self, topic_partition: TopicPartition, timestamp: int = -1, *, timeout_ms: int = REQUEST_TIMEOUT_MS
     ) -> int:
-        """The offset at a timestamp: -1 the end of what is committed, -2 the beginning."""
+        """Return the offset at a timestamp: -1 for the end of the committed records, -2 for the beginning."""
         number = topic_partition.partition
 
         def ask(leader_epoch: int) -> KafkaMessage:
@@ -334,7 +336,7 @@ class KafkaClient:
     async def end_offset_for_epoch(
         self, topic_partition: TopicPartition, leader_epoch: int, *, timeout_ms: int = REQUEST_TIMEOUT_MS
     ) -> tuple[int, int]:
-        """(epoch, end offset): where, in the present leader's log, the records of that leader epoch end."""
+        """Return (epoch, end offset): where the records of that leader epoch end in the current leader's log."""
         row = {"partition": topic_partition.partition, "current_leader_epoch": -1, "leader_epoch": leader_epoch}
         message = request(
             ApiKey.OFFSET_FOR_LEADER_EPOCH,

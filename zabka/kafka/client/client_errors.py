@@ -1,4 +1,4 @@
-"""How a request to a Kafka cluster may fail for the one who asked."""
+"""Errors of requests to a Kafka cluster, as the client reports them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kio.schema.errors import ErrorCode
 
 
 class KafkaRequestFailed(Exception):
-    """A broker refused: its error, with the text it gave."""
+    """A broker refused: its error, with its text."""
 
     def __init__(self, error: ErrorCode, message: str | None = None) -> None:
         super().__init__(message or error.name.upper())
@@ -15,11 +15,11 @@ class KafkaRequestFailed(Exception):
 
 
 class KafkaUnavailable(Exception):
-    """No broker that could have answered did, within the time given."""
+    """No broker that could have answered did so in time."""
 
 
 class KafkaFateUnknown(KafkaUnavailable):
-    """A broker was asked for a change and did not answer, and nobody can tell whether it was made."""
+    """A broker did not answer a request for a change, and it is unknown whether it made the change."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"{reason}: the change may have been made")

@@ -1,7 +1,7 @@
-"""What consumers tell each other through the group coordinator (ConsumerProtocol, protocol type "consumer"): the topics
-that a member subscribes to, and the partitions that the leader gives it.
+"""The messages of consumers in a group (ConsumerProtocol, protocol type "consumer").
 
-Version 0 is written; of newer versions the part that all versions begin with is read.
+They are the topics that a member subscribes to, and the partitions that the leader assigns to it.  Version 0 is
+written; of newer versions the part common to all versions is read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from zabka.journal.events import TopicPartition
 
 PROTOCOL_TYPE = "consumer"
 NO_MEMBER = ""
-"""The member id of one that has none yet."""
+"""The member id of a member that has none yet."""
 NO_GENERATION = -1
 
 _SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")
@@ -31,13 +31,13 @@ def _string(text: str) -> bytes:
 
 
 def encode_subscription(topics: Sequence[str]) -> bytes:
-    """What a member sends when it joins."""
+    """Encode the subscription that a member sends when it joins."""
     names = b"".join(_string(topic) for topic in topics)
     return _SHORT.pack(_VERSION) + _INT.pack(len(topics)) + names + _INT.pack(_NO_USER_DATA)
 
 
 def encode_assignment(partitions: Sequence[TopicPartition]) -> bytes:
-    """What the leader gives a member."""
+    """Encode the assignment that the leader gives a member."""
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)
@@ -76,7 +76,7 @@ def _count(data: bytes, position: int) -> tuple[int, int]:
 
 
 def decode_subscription(data: bytes) -> tuple[str, ...]:
-    """The topics that a member subscribes to.  Raises BadConsumerProtocol."""
+    """Return the topics that a member subscribes to.  Raises BadConsumerProtocol."""
     count, position = _count(data, 0)
     topics = []
     for _ in range(count):
@@ -86,7 +86,7 @@ def decode_subscription(data: bytes) -> tuple[str, ...]:
 
 
 def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions that a member was given; none for an empty assignment.  Raises BadConsumerProtocol."""
+    """Return the partitions assigned to a member; none for an empty assignment.  Raises BadConsumerProtocol."""
     if not data:
         return ()
     count, position = _count(data, 0)
@@ -105,8 +105,11 @@ def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
 def assign_ranges(
     subscriptions: Mapping[str, Sequence[str]], partition_counts: Mapping[str, int]
 ) -> dict[str, list[TopicPartition]]:
-    """Kafka's RangeAssignor: of each topic, its members in order of their ids get equal runs of partitions, the first
-    ones one more where that does not come out even."""
+    """Assign partitions as Kafka's RangeAssignor does.
+
+    The members of each topic, in order of their ids, get equal runs of partitions, and the first members one more if
+    the division leaves a remainder.
+    """
     given: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
     for topic in sorted(partition_counts):
         members = sorted(member for member, topics in subscriptions.items() if topic in topics)

@@ -1,4 +1,4 @@
-"""How a consumer stands, of whichever kind it is."""
+"""The status of a consumer, of either kind."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from zabka.kafka.client.consumer_protocol import NO_GENERATION
 from zabka.kafka.record_batch import Record
 
 TakeRecords = Callable[[TopicPartition, Sequence[Record]], None]
-"""Gets the records of a partition, in order."""
+"""Receives the records of a partition, in order."""
 
 
 class ConsumerStatus(NamedTuple):
-    """A consumer's partitions, how many records it is behind their high watermarks, and its generation in the group
-    (-1 while it is in none, and for consumers of the old kind).
+    """A consumer's partitions, its lag in records, and its generation in the group (-1 without one).
 
-    `assignment` counts up whenever it is given partitions anew, or goes elsewhere in one: what it reads from then on
-    need not continue what it had read.
+    `assignment` is increased whenever it is given partitions again, or moves to another position in one: its next
+    records need not continue the earlier ones.  Consumers of the old kind have no generation.
     """
 
     partitions: tuple[TopicPartition, ...]
@@ -28,6 +27,6 @@ class ConsumerStatus(NamedTuple):
     generation_id: int = NO_GENERATION
 
 
-def records_behind(positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
-    """How many records a consumer has not read yet, as far as it was told of the high watermarks."""
+def lag_of(positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
+    """Return how many records below the last known high watermarks a consumer has not read yet."""
     return sum(max(0, ends.get(partition, position) - position) for partition, position in positions.items())

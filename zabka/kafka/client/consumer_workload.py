@@ -1,4 +1,4 @@
-"""A workload that consumes: one member of a group, of the present kind or the old one, and counts of what it gets."""
+"""A workload that consumes: one member of a group, of the current kind or the old one, and counts of its records."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ PROGRESS_PERIOD_MS = 1_000
 
 
 class GroupProgress:
-    """How far a group has come, over all of its members here: what tells a new record from one read again."""
+    """How far a group has read, over all of its members here: it distinguishes new records from repeated ones."""
 
     def __init__(self) -> None:
         self._next: dict[TopicPartition, int] = {}
 
     def record_read(self, topic_partition: TopicPartition, offset: int) -> bool:
-        """One record was read; is it new to the group?"""
+        """Note that a record was read; return whether it is new to the group."""
         if offset < self._next.get(topic_partition, 0):
             return False
         self._next[topic_partition] = offset + 1
@@ -29,8 +29,11 @@ class GroupProgress:
 
 
 class ConsumerCounts(NamedTuple):
-    """What a consumer has read: records new to its group, those that the group had read before (after a rebalance that
-    a fault began, from the last commit on), and those that came behind a later one of the same assignment."""
+    """The counts of a consumer.
+
+    `duplicates` are records that the group had read before (after a rebalance that a fault caused, from the last commit
+    on).  `out_of_order` are records that came after a later record of the same assignment.
+    """
 
     consumed: int
     duplicates: int
@@ -53,8 +56,8 @@ class Reader(Protocol):
 class ConsumerWorkload:
     """Consumes a topic as a member of a group.
 
-    `start()` begins, `await stop()` commits and leaves the group, `close()` drops it all.  `make_reader` is handed the
-    function that takes records.
+    `start()` begins, `await stop()` commits and leaves the group, `close()` drops it all.  `make_reader` gets the
+    function that receives records.
     """
 
     def __init__(
@@ -77,28 +80,28 @@ class ConsumerWorkload:
         self._consumed = self._duplicates = self._out_of_order = 0
         self._last: dict[TopicPartition, int] = {}
         self._assignment = 0
-        self._telling: Task | None = None
-        self._told: ConsumerProgressed | None = None
+        self._reporting: Task | None = None
+        self._reported: ConsumerProgressed | None = None
 
     def start(self) -> None:
         """Join and begin to read."""
-        assert self._telling is None, "started twice"
+        assert self._reporting is None, "started twice"
         self._reader.start()
-        self._telling = self._runtime.spawn(self._tell(), f"workload {self.workload_id}: tell")
+        self._reporting = self._runtime.spawn(self._report_progress(), f"workload {self.workload_id}: tell")
 
     async def stop(self) -> None:
-        """Read no more; commit and leave."""
+        """Stop reading; commit and leave."""
         await self._reader.stop()
 
     def close(self) -> None:
-        """End everything where it stands."""
+        """Stop everything immediately."""
         self._reader.close()
-        if self._telling is not None:
-            self._telling.cancel()
-        self._tell_once()
+        if self._reporting is not None:
+            self._reporting.cancel()
+        self._report_once()
 
     def counts(self) -> ConsumerCounts:
-        """How it stands now."""
+        """Return the current counts."""
         status = self._reader.status()
         partitions = tuple(sorted(topic_partition.partition for topic_partition in status.partitions))
         return ConsumerCounts(
@@ -121,12 +124,12 @@ class ConsumerWorkload:
                 self._duplicates += 1
         self._last[topic_partition] = last
 
-    async def _tell(self) -> None:
+    async def _report_progress(self) -> None:
         while True:
-            self._tell_once()
+            self._report_once()
             await self._runtime.sleep(PROGRESS_PERIOD_MS)
 
-    def _tell_once(self) -> None:
+    def _report_once(self) -> None:
         counts = self.counts()
         event = ConsumerProgressed(
             workload_id=self.workload_id,
@@ -138,6 +141,6 @@ class ConsumerWorkload:
             lag=counts.lag,
             partitions=list(counts.partitions),
         )
-        if event != self._told:
-            self._told = event
+        if event != self._reported:
+            self._reported = event
             self._emit(event)

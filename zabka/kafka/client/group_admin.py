@@ -1,4 +1,4 @@
-"""What kafka-consumer-groups asks of a cluster: groups, their members, and their offsets."""
+"""The requests of kafka-consumer-groups: groups, their members, and their offsets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class GroupListing(NamedTuple):
 
 
 class MemberInfo(NamedTuple):
-    """A member, and the partitions that it was given."""
+    """A member, and its assigned partitions."""
 
     member_id: str
     group_instance_id: str | None
@@ -42,7 +42,7 @@ class MemberInfo(NamedTuple):
 
 
 class GroupInfo(NamedTuple):
-    """A group; `coordinator` is where it is kept, `state` "Dead" where there is none of that name."""
+    """A group with its coordinator's endpoint; `state` is "Dead" if there is no group of that name."""
 
     group_id: str
     coordinator: Endpoint
@@ -53,14 +53,14 @@ class GroupInfo(NamedTuple):
 
 
 class GroupAdmin:
-    """Asks coordinators.  Methods raise KafkaRequestFailed and KafkaUnavailable."""
+    """Sends requests to coordinators.  Methods raise KafkaRequestFailed and KafkaUnavailable."""
 
     def __init__(self, client: KafkaClient, runtime: Runtime) -> None:
         self._client = client
         self._runtime = runtime
 
     async def coordinator(self, group_id: str, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Endpoint:
-        """Who coordinates a group."""
+        """Return the coordinator of a group."""
         deadline_ms = self._runtime.now().mono_ms + timeout_ms
         while True:
             asked = request(ApiKey.FIND_COORDINATOR, 4, key_type=_GROUP, coordinator_keys=[group_id])
@@ -78,7 +78,7 @@ class GroupAdmin:
             raise KafkaUnavailable(str(broken)) from None
 
     async def listed(self) -> list[GroupListing]:
-        """Every group of every broker that is alive, by name."""
+        """Return every group of every live broker, by name."""
         cluster = await self._client.metadata([])
         found: dict[str, GroupListing] = {}
         for endpoint in cluster.brokers.values():
@@ -93,7 +93,7 @@ class GroupAdmin:
         return [found[group_id] for group_id in sorted(found)]
 
     async def described(self, group_id: str) -> GroupInfo:
-        """One group and its members."""
+        """Return one group and its members."""
         coordinator = await self.coordinator(group_id)
         answer = await self._ask(group_id, request(ApiKey.DESCRIBE_GROUPS, 5, groups=[group_id]))
         (row,) = answer.groups
@@ -113,7 +113,7 @@ class GroupAdmin:
         )
 
     async def offsets(self, group_id: str) -> dict[TopicPartition, int]:
-        """Every committed offset of a group, in the order of partitions."""
+        """Return every committed offset of a group, in the order of partitions."""
         asked = request(ApiKey.OFFSET_FETCH, 8, groups=[{"group_id": group_id, "topics": None}], require_stable=False)
         (row,) = (await self._ask(group_id, asked)).groups
         _check(row.error_code)
@@ -126,7 +126,7 @@ class GroupAdmin:
         return dict(sorted(found.items()))
 
     async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set offsets of a group that nobody is a member of."""
+        """Set offsets of a group without members."""
         topics = [
             {
                 "name": topic,
@@ -147,14 +147,14 @@ class GroupAdmin:
                 _check(row.error_code)
 
     async def delete(self, group_id: str) -> ErrorCode:
-        """Remove a group that nobody is a member of."""
+        """Delete a group without members."""
         answer = await self._ask(group_id, request(ApiKey.DELETE_GROUPS, 2, groups_names=[group_id]))
         return ErrorCode(answer.results[0].error_code)
 
     async def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> tuple[ErrorCode, dict[TopicPartition, ErrorCode]]:
-        """Remove offsets; the error for all, and each partition's."""
+        """Delete offsets; return the error for all, and each partition's."""
         topics = [
             {
                 "name": topic,

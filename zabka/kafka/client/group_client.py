@@ -35,7 +35,7 @@ _GROUP = 0
 
 
 class GroupSettings(NamedTuple):
-    """A member's settings; defaults are the Java consumer's, but for a shorter session."""
+    """A member's settings; defaults are the Java consumer's, except for a shorter session."""
 
     group_id: str
     topics: tuple[str, ...]
@@ -45,11 +45,11 @@ class GroupSettings(NamedTuple):
 
 
 class GroupMember:
-    """Speaks for one member.
+    """Sends one member's requests.
 
-    Methods raise KafkaRequestFailed with the coordinator's error and KafkaUnavailable where nobody answers; after
-    either `joined` tells whether the member still is one.  A channel may carry one member only: JoinGroup keeps its
-    connection until everyone has joined.
+    Methods raise KafkaRequestFailed with the coordinator's error, and KafkaUnavailable if no broker answers; after
+    either, `joined` shows whether the member still belongs to the group.  A channel may carry one member only:
+    JoinGroup blocks its connection until every member has joined.
     """
 
     def __init__(self, client: KafkaClient, settings: GroupSettings) -> None:
@@ -59,7 +59,7 @@ class GroupMember:
         self.joined = False
         self._client = client
         self._shared_out: dict[str, int] = {}
-        """How many partitions of each topic there were when this member, as the leader, shared them out."""
+        """The partition count of each topic when this member, as the leader, assigned them."""
         self._coordinator: Endpoint | None = None
 
     # ---- the coordinator --------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ class GroupMember:
     # ---- membership -------------------------------------------------------------------------------------------
 
     async def join(self) -> tuple[TopicPartition, ...]:
-        """Join (again), and where this member leads, assign; the partitions that it was given."""
+        """Join (again), and assign if this member is the leader; return its assigned partitions."""
         self.joined = False
         self._shared_out = {}
         answer = await self._join_once()
@@ -143,7 +143,7 @@ class GroupMember:
 
     async def _assign(self, members: Mapping[str, bytes]) -> dict[str, bytes]:
         subscriptions = {member: decode_subscription(data) for member, data in members.items()}
-        topics = sorted({topic for wanted in subscriptions.values() for topic in wanted})
+        topics = sorted({topic for subscribed in subscriptions.values() for topic in subscribed})
         info = await self._client.metadata(topics, timeout_ms=ATTEMPT_MS_MAX)
         counts = {name: len(topic.partitions) for name, topic in info.topics.items() if topic.partitions}
         self._shared_out = {topic: counts.get(topic, 0) for topic in topics}
@@ -160,24 +160,26 @@ class GroupMember:
 
     @property
     def misses_topics(self) -> bool:
-        """Was there a topic of which this leader found no partition?  Perhaps the broker it asked had just started."""
+        """Whether this leader found no partition of some topic, perhaps because the asked broker had just started."""
         return not all(self._shared_out.values())
 
     async def topics_grew(self) -> bool:
-        """Are there more partitions than this leader has shared out?  Then it has to join again (ConsumerCoordinator's
-        metadata snapshot)."""
+        """Return whether there are more partitions than this leader has assigned.
+
+        Then it has to join again (ConsumerCoordinator's metadata snapshot).
+        """
         if not self._shared_out:
             return False
         info = await self._client.metadata(list(self._shared_out), timeout_ms=ATTEMPT_MS_MAX)
         return any(len(topic.partitions) > self._shared_out.get(name, 0) for name, topic in info.topics.items())
 
     async def heartbeat(self) -> None:
-        """Say that this member lives.  Raises KafkaRequestFailed where it has to join again."""
+        """Send a heartbeat.  Raises KafkaRequestFailed if the member has to join again."""
         answer = await self._ask(request(ApiKey.HEARTBEAT, 4, **self._identity()))
         self._check(answer.error_code)
 
     async def leave(self) -> None:
-        """Leave the group, unless the member is a static one, whose place is kept until its session ends."""
+        """Leave the group, except for a static member, whose place is kept until its session ends."""
         self.joined = False
         if self.settings.group_instance_id is None and self.member_id != NO_MEMBER:
             members = [{"member_id": self.member_id}]
@@ -186,7 +188,7 @@ class GroupMember:
     # ---- offsets ----------------------------------------------------------------------------------------------
 
     async def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """The group's offsets of these partitions, -1 where it has none."""
+        """Return the group's offsets of these partitions, -1 if it has none."""
         topics: dict[str, list[int]] = {}
         for topic, partition in partitions:
             topics.setdefault(topic, []).append(partition)
@@ -203,17 +205,17 @@ class GroupMember:
         return found
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Keep these positions for the group.
+        """Commit these positions for the group.
 
-        Without a generation nothing is sent: where the group is empty by now the coordinator would take it, as from
-        somebody who assigns partitions by himself (ConsumerCoordinator.sendOffsetCommitRequest).
+        Without a generation nothing is sent: if the group is empty by now, the coordinator would accept the commit as
+        one from a consumer with manual assignment (ConsumerCoordinator.sendOffsetCommitRequest).
         """
         if self.generation_id == NO_GENERATION:
             raise KafkaRequestFailed(ErrorCode.unknown_member_id)
         await self.commit_alone(offsets)
 
     async def commit_alone(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Keep these positions, in a generation or not: for who assigns partitions by himself and never joins."""
+        """Commit these positions, in a generation or not: for a consumer with manual assignment, which never joins."""
         topics: dict[str, list[dict[str, object]]] = {}
         for (topic, partition), offset in offsets.items():
             row = {"partition_index": partition, "committed_offset": offset, "committed_metadata": ""}

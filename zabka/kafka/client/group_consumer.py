@@ -1,7 +1,6 @@
-"""A consumer in a group, as small as it can be: it joins, reads what it is assigned, commits, and joins again whenever
-the group changes.
+"""A minimal consumer in a group: it joins, reads its assigned partitions, commits, and rejoins when the group changes.
 
-What was read is committed before partitions are given up, so that in a rebalance without faults nothing is read twice.
+Positions are committed before partitions are given up, so that in a rebalance without faults nothing is read twice.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from zabka.journal.events import TopicPartition
 from zabka.kafka.client.client import ATTEMPT_MS_MAX, KafkaClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from zabka.kafka.client.consumer_protocol import NO_GENERATION, BadConsumerProtocol
-from zabka.kafka.client.consumer_status import ConsumerStatus, TakeRecords, records_behind
+from zabka.kafka.client.consumer_status import ConsumerStatus, TakeRecords, lag_of
 from zabka.kafka.client.group_client import GroupMember, GroupSettings
 from zabka.kafka.record_batch import BatchUnreadable
 
 POLL_PERIOD_MS = 100
-"""Between two fetches of a partition that has nothing new."""
+"""Between two fetches of a partition without new records."""
 COMMIT_PERIOD_MS = 1_000
 RETRY_MS = 200
 METADATA_AGE_MS = 300_000
-"""After so long the leader looks whether its topics have grown (metadata.max.age.ms)."""
+"""The interval in which the leader checks whether its topics have grown (metadata.max.age.ms)."""
 LATEST, EARLIEST = -1, -2
 
 _FAILURES = (KafkaRequestFailed, KafkaUnavailable)
@@ -34,7 +33,7 @@ _FAILURES = (KafkaRequestFailed, KafkaUnavailable)
 class GroupConsumer:
     """One member of a group.  `start()`, then `await stop()`, which commits and leaves, or `close()` to drop it.
 
-    Without a committed offset, or where that is gone, it reads from the beginning.
+    Without a committed offset, or if that offset was deleted, it reads from the beginning.
     """
 
     def __init__(
@@ -68,7 +67,7 @@ class GroupConsumer:
         self._task = self._runtime.spawn(self._run(), f"consumer of {self._member.settings.group_id}")
 
     async def stop(self) -> None:
-        """Read no more, commit what was read and leave the group, as far as its coordinator answers."""
+        """Stop reading, commit the positions and leave the group, as far as its coordinator answers."""
         self.close()
         with suppress(*_FAILURES):
             await self._commit()
@@ -76,15 +75,15 @@ class GroupConsumer:
             await self._member.leave()
 
     def close(self) -> None:
-        """End where it stands, as a crash would."""
+        """Stop immediately, as a crash would."""
         self._stopping = True
         if self._task is not None:
             self._task.cancel()
         self._stop_reading()
 
     def status(self) -> ConsumerStatus:
-        """How it stands now."""
-        lag = records_behind(self._positions, self._ends)
+        """Return the current status."""
+        lag = lag_of(self._positions, self._ends)
         generation_id = self._member.generation_id if self._member.joined else NO_GENERATION
         return ConsumerStatus(tuple(self._positions), lag, self._last_error, self._assignment, generation_id)
 
@@ -95,7 +94,7 @@ class GroupConsumer:
             except _FAILURES as failure:
                 self._last_error = str(failure)
                 if isinstance(failure, KafkaRequestFailed) and failure.error is ErrorCode.fenced_instance_id:
-                    # Another one has taken this member's place.
+                    # Another member has taken this one's place.
                     return
             except BadConsumerProtocol as failure:
                 self._last_error = f"another member speaks otherwise: {failure}"
@@ -123,7 +122,7 @@ class GroupConsumer:
             await self._commit()
 
     async def _offsets(self, assignment: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where to go on reading; asked again while the coordinator loads or a commit is on its way."""
+        """Return the positions to continue from; retry while the coordinator loads or a commit is in progress."""
         while assignment:
             try:
                 return await self._member.committed(assignment)
@@ -137,7 +136,7 @@ class GroupConsumer:
         return {}
 
     async def _stay(self) -> None:
-        """Heartbeats and commits, until the coordinator says to join again."""
+        """Send heartbeats and commits until the coordinator requires a rejoin."""
         period_ms = max(RETRY_MS, self._member.settings.session_timeout_ms // 5)
         now_ms = self._runtime.now().mono_ms
         heartbeat_ms, commit_ms = now_ms + period_ms, now_ms + COMMIT_PERIOD_MS
@@ -156,7 +155,7 @@ class GroupConsumer:
                         metadata_ms = now_ms + METADATA_AGE_MS
                         self._member.joined = not await self._member.topics_grew()
             except _FAILURES as failure:
-                # Another coordinator may be found meanwhile; whether this still is a member, it will say.
+                # Another coordinator may be found meanwhile; it decides whether this consumer is still a member.
                 self._last_error = str(failure)
                 heartbeat_ms = now_ms + RETRY_MS
 
@@ -207,7 +206,10 @@ class GroupConsumer:
         return True
 
     async def _reset(self, topic_partition: TopicPartition, position: int) -> int:
-        """The position is outside the log: go on at its beginning, or at its end where that was cut off."""
+        """Return the new position if the old one is outside the log.
+
+        It is the log's beginning, or its end if the log was truncated.
+        """
         start = await self._client.list_offset(topic_partition, EARLIEST, timeout_ms=ATTEMPT_MS_MAX)
         if position < start:
             return start

@@ -1,6 +1,6 @@
-"""A producer and a consumer that note what they are told, for `zabka.journal.judges.kafka_analysis` to judge.
+"""A producer and a consumer that record their answers, for `zabka.journal.judges.kafka_analysis` to check.
 
-Pure coroutine code over a `KafkaClient`, so that simulated clusters and real ones are judged by the same histories.
+Pure coroutine code over a `KafkaClient`, so that simulated clusters and real ones are checked by the same histories.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FAILURES = (KafkaRequestFailed, KafkaUnavailable)
 
 
 class TopicPlan(NamedTuple):
-    """A topic to be made and written to; `configs` are its overrides."""
+    """A topic to create and write to; `configs` are its overrides."""
 
     name: str
     partitions: int
@@ -39,9 +39,9 @@ class TopicPlan(NamedTuple):
 
 
 class HistoryProducer:
-    """Makes the topic, then sends record after record to its partitions in turn, idempotent.
+    """Creates the topic, then sends record after record to its partitions in turn, idempotently.
 
-    Each value is sent once; what was given up on may be stored all the same.
+    Each value is sent once; a value that was given up may be stored all the same.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class HistoryProducer:
         self._sent = 0
 
     async def run(self, stopping: Callable[[], bool]) -> None:
-        """Until `stopping` says so; then `done`."""
+        """Run until `stopping` returns True; then set `done`."""
         await self._create_topic()
         while not stopping():
             await self._send()
@@ -109,7 +109,7 @@ class HistoryProducer:
                 producer=(*identity, sequence),
             )
         except _FAILURES:
-            # It may have been stored, so this sequence number may not be used for another record.
+            # It may have been stored, so this sequence number must not be used for another record.
             self._identity = None
         if offset is not None:
             self._sequences[name] = sequence + 1
@@ -123,7 +123,7 @@ class HistoryProducer:
 
 
 class HistoryConsumer:
-    """Reads every partition of the topic, on from where it was, until the end of it all."""
+    """Reads every partition of the topic from its last position to its end."""
 
     def __init__(
         self,
@@ -134,7 +134,11 @@ class HistoryConsumer:
         is_final: Callable[[], bool],
         is_end: Callable[[TopicPartition, int], bool],
     ) -> None:
-        """`is_final`: has the last record been sent?  `is_end`: is there nothing in the partition from an offset on?"""
+        """Set up a consumer that stops at the end.
+
+        `is_final` returns whether the last record was sent, `is_end` whether a partition has no record from an offset
+        on.
+        """
         self.done = False
         self._client = client
         self._runtime = runtime
@@ -145,7 +149,7 @@ class HistoryConsumer:
         self._assignments = dict.fromkeys(self._positions, 1)
 
     async def run(self) -> None:
-        """Until every partition was read to its end; then `done`."""
+        """Run until every partition was read to its end; then set `done`."""
         ended: dict[TopicPartition, None] = {}
         while len(ended) < len(self._positions):
             await self._runtime.sleep(POLL_MS)
@@ -155,7 +159,7 @@ class HistoryConsumer:
         self.done = True
 
     async def _poll(self, name: TopicPartition) -> bool:
-        """Read on; is this the end of it all?"""
+        """Read on; return whether the partition was read to its end."""
         final = self._is_final()
         position = self._positions[name]
         began_us = self._runtime.now().mono_ms * 1000
@@ -178,7 +182,7 @@ class HistoryConsumer:
         return False
 
     async def _begin_again(self, name: TopicPartition) -> None:
-        """auto.offset.reset=earliest."""
+        """Apply auto.offset.reset=earliest."""
         with suppress(*_FAILURES):
             self._positions[name] = await self._client.list_offset(name, EARLIEST, timeout_ms=FETCH_TIMEOUT_MS)
             self._assignments[name] += 1

@@ -1,7 +1,7 @@
-"""What a producer was promised, held against what a consumer finds: the check for lost records.
+"""A producer's acknowledged records, compared with the records that a consumer finds: the check for lost records.
 
 One `PartitionLedger` keeps the acknowledged records of one partition by their offsets.  A consumer reads them back from
-`position` on; when the partition's leader changes, everything from where the logs may part is read again.
+`position` on; when the partition's leader changes, everything from the possible divergence of the logs is read again.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 ENTRIES_MAX = 200_000
-"""Acknowledged records remembered; of the verified ones the oldest go first."""
+"""The number of acknowledged records kept; the oldest verified ones are dropped first."""
 
 _UNKNOWN = 1 << 63
 
@@ -30,7 +30,7 @@ class PartitionLedger:
 
     @property
     def lost(self) -> int:
-        """Acknowledged records that the present leader's log does not hold."""
+        """The number of acknowledged records that the current leader's log does not hold."""
         return len(self._missing) + len(self._beyond)
 
     @property
@@ -40,56 +40,56 @@ class PartitionLedger:
 
     @property
     def unverified(self) -> bool:
-        """May there be an acknowledged record that was not read back yet?"""
+        """Whether there may be an acknowledged record that was not read back yet."""
         return self._highest >= self.position and self.position < self._end
 
     def acknowledge(self, base_offset: int, numbers: Iterable[int]) -> None:
-        """These records were acknowledged, the first at `base_offset`."""
+        """Note that these records were acknowledged, the first at `base_offset`."""
         for offset, number in enumerate(numbers, base_offset):
             former = self._acknowledged.get(offset)
             if former is not None and former != number:
-                # The offset was given again: what was promised before is gone.
+                # The offset was reused: the record that was acknowledged there before is lost.
                 self._missing[offset, former] = None
             self._beyond.pop(offset, None)
             self._acknowledged[offset] = number
             if offset < self.position:
-                # Read already, before its acknowledgement arrived: read again.
+                # It was read already, before its acknowledgement arrived: read it again.
                 self.position = offset
             self._highest = max(self._highest, offset)
         self._end = _UNKNOWN
         self._forget_oldest()
 
     def read_back(self, records: Iterable[tuple[int, int]], next_offset: int, from_offset: int | None = None) -> None:
-        """A consumer found these (offset, number) and read on to `next_offset`; number -1 is somebody else's record.
+        """Note that a consumer found these (offset, number) and read on to `next_offset`; -1 marks a foreign record.
 
-        It read from `from_offset` on, by default from `position`, which may have gone back while it was reading: what
-        lies between was not looked at, so that nothing is said of it and `position` stays.
+        It read from `from_offset` on, by default from `position`, which may have been lowered while it was reading.
+        The offsets in between were not read, so they are not checked, and `position` stays.
         """
         found = dict(records)
         begun = self.position if from_offset is None else from_offset
         for offset in range(begun, next_offset):
-            promised = self._acknowledged.get(offset)
-            if promised is None:
+            acknowledged = self._acknowledged.get(offset)
+            if acknowledged is None:
                 continue
             self._beyond.pop(offset, None)
-            if found.get(offset) == promised:
-                self._missing.pop((offset, promised), None)
+            if found.get(offset) == acknowledged:
+                self._missing.pop((offset, acknowledged), None)
             else:
-                self._missing[offset, promised] = None
+                self._missing[offset, acknowledged] = None
         if self.position >= begun:
             self.position = max(self.position, next_offset)
 
     def leader_changed(self, leader_epoch: int, parting_offset: int) -> None:
-        """There is a new leader, whose log may differ from the former one's from `parting_offset` on."""
+        """Note a new leader, whose log may differ from the former one's from `parting_offset` on."""
         self.leader_epoch = leader_epoch
         self._end = _UNKNOWN
         self.position = min(self.position, max(0, parting_offset))
 
     def log_ends(self, end_offset: int, highest: int | None = None) -> None:
-        """The leader's log ends there: what was promised beyond is gone, unless it comes back.
+        """Note the end of the leader's log: records acknowledged beyond it are lost, unless they come back.
 
-        `highest` is what `highest` was when the leader was asked, by default what it is: a later promise may well lie
-        beyond, since the log has grown.
+        `highest` is the value of `highest` when the leader was asked, by default the current value: a later
+        acknowledged record may be beyond `end_offset`, because the log has grown.
         """
         asked_of = self._highest if highest is None else highest
         if asked_of == self._highest:
@@ -98,7 +98,7 @@ class PartitionLedger:
         self._beyond = {offset: None for offset in beyond if end_offset <= offset <= asked_of}
 
     def log_starts(self, start_offset: int) -> None:
-        """Retention removed what is below: that is not lost."""
+        """Note the start of the log: retention removed the records below it, which are not lost."""
         if start_offset > self.position:
             self.position = start_offset
         for offset in [offset for offset in self._acknowledged if offset < start_offset]:

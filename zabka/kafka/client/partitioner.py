@@ -1,4 +1,4 @@
-"""Which partition a record goes to, as Kafka's own producer decides (BuiltInPartitioner)."""
+"""The partition of a record, as Kafka's own producer chooses it (BuiltInPartitioner)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ _M = 0x5BD1E995
 
 
 def partition_for(key: bytes | None, partitions: int, turn: int) -> int:
-    """By the key's hash, so that a key's records stay in order; without a key, `turn` about."""
+    """Return the partition by the key's hash, so that a key's records stay in order; without a key, by `turn`."""
     return turn % partitions if key is None else (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 def murmur2(data: bytes) -> int:
-    """MurmurHash2, 32 bits, with the seed that every Kafka client uses (org.apache.kafka.common.utils.Utils)."""
+    """Return MurmurHash2, 32 bits, with the seed of every Kafka client (org.apache.kafka.common.utils.Utils)."""
     digest = _SEED ^ len(data)
     whole = len(data) & ~3
     for start in range(0, whole, 4):

@@ -1,4 +1,4 @@
-"""What kafka-reassign-partitions asks of a cluster: begin, cancel and list reassignments (KIP-455)."""
+"""The requests of kafka-reassign-partitions: begin, cancel and list reassignments (KIP-455)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 
 class Ongoing(NamedTuple):
-    """A reassignment under way."""
+    """A reassignment in progress."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -45,7 +45,7 @@ async def alter_reassignments(
     *,
     timeout_ms: int = REQUEST_TIMEOUT_MS,
 ) -> dict[TopicPartition, str]:
-    """Move partitions to these replicas, or with None cancel; why, for those that were refused."""
+    """Move partitions to these replicas, or with None cancel; return the reasons of refusals."""
     topics = [
         {
             "name": topic,
@@ -73,7 +73,7 @@ async def list_reassignments(
     *,
     timeout_ms: int = REQUEST_TIMEOUT_MS,
 ) -> dict[TopicPartition, Ongoing]:
-    """What is under way, of these partitions or of all, in order."""
+    """Return the reassignments in progress, of these partitions or of all, in order."""
     topics = None
     if partitions is not None:
         topics = [{"name": name, "partition_indexes": numbers} for name, numbers in _by_topic(partitions).items()]

@@ -1,4 +1,4 @@
-"""A workload: a producer, and a consumer that reads back what was acknowledged (pure, over a `KafkaClient`)."""
+"""A workload: a producer, and a consumer that reads back the acknowledged records (pure, over a `KafkaClient`)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from zabka.kafka.ports import Emit
 from zabka.kafka.record_batch import BatchUnreadable, Record
 
 TICK_MS = 50
-"""Records that fall due within one tick travel in one batch a partition."""
+"""Records due within one tick are sent in one batch per partition."""
 PENDING_MAX = 1_000
-"""Records that wait for one partition; while there are more, none is made for it."""
+"""The most records that wait for one partition; above it no more are made for that partition."""
 BATCH_RECORDS_MAX = 500
 PRODUCE_TIMEOUT_MS = 10_000
-"""After this long a batch counts as failed."""
+"""After this time a batch counts as failed."""
 VERIFY_PERIOD_MS = 500
 PROGRESS_PERIOD_MS = 1_000
 
@@ -29,10 +29,10 @@ _FAILURES = (KafkaRequestFailed, KafkaUnavailable)
 
 
 class WorkloadStatus(NamedTuple):
-    """How a workload stands.
+    """The status of a workload.
 
-    `sent` counts records handed to the cluster, `failed` those given up on (they may be stored all the same), `lost`
-    those acknowledged that are not in the present leaders' logs.  `verified` says that all acknowledged ones were read
+    `sent` counts records sent to the cluster, `failed` those given up (they may be stored all the same), `lost` the
+    acknowledged ones that are not in the current leaders' logs.  `verified` is True if all acknowledged ones were read
     back.
     """
 
@@ -47,8 +47,8 @@ class WorkloadStatus(NamedTuple):
 class Workload:
     """Produces `records_per_s` records to all partitions of a topic in turn, and verifies them.
 
-    `acks` is -1 (all), 1 or 0; with 0 nothing is ever acknowledged.  `start()` begins, `await stop()` ends producing
-    and waits for what is under way, `await verify()` reads back everything acknowledged, `close()` ends it all.
+    `acks` is -1 (all), 1 or 0; with 0 no record is acknowledged.  `start()` begins, `await stop()` ends producing and
+    waits for records in flight, `await verify()` reads back everything acknowledged, `close()` ends it all.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Workload:
         self._next_number = 0
         self._turn = 0
         self._last_error: str | None = None
-        self._told: WorkloadStatus | None = None
+        self._reported: WorkloadStatus | None = None
         self.sent = self.acknowledged = self.failed = 0
 
     # ---- life -------------------------------------------------------------------------------------------------
@@ -89,25 +89,29 @@ class Workload:
         """Begin to produce and to verify."""
         assert not self._tasks, "started twice"
         self._producing = True
-        for name, work in (("produce", self._generate()), ("verify", self._verify_always()), ("tell", self._tell())):
+        for name, work in (
+            ("produce", self._generate()),
+            ("verify", self._verify_always()),
+            ("tell", self._report_progress()),
+        ):
             self._tasks.append(self._runtime.spawn(work, f"workload {self.workload_id}: {name}"))
 
     async def stop(self) -> None:
-        """Make no more records; returns once every one made is acknowledged or has failed."""
+        """Stop producing; return once every record is acknowledged or has failed."""
         self._producing = False
         for partition in self._partitions.values():
             await partition.idle(self._runtime)
 
     def close(self) -> None:
-        """End everything where it stands."""
+        """Stop everything immediately."""
         self._producing = False
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
-        self._tell_once()
+        self._report_once()
 
     def status(self) -> WorkloadStatus:
-        """How it stands now."""
+        """Return the current status."""
         return WorkloadStatus(
             self.sent,
             self.acknowledged,
@@ -117,15 +121,15 @@ class Workload:
             self._last_error,
         )
 
-    async def _tell(self) -> None:
+    async def _report_progress(self) -> None:
         while True:
-            self._tell_once()
+            self._report_once()
             await self._runtime.sleep(PROGRESS_PERIOD_MS)
 
-    def _tell_once(self) -> None:
+    def _report_once(self) -> None:
         status = self.status()
-        if status != self._told:
-            self._told = status
+        if status != self._reported:
+            self._reported = status
             self._emit(WorkloadProgressed(self.workload_id, self.topic, *status[:4]))
 
     # ---- producing --------------------------------------------------------------------------------------------
@@ -136,7 +140,7 @@ class Workload:
         while self._producing:
             await self._runtime.sleep(TICK_MS)
             now_ms = self._runtime.now().mono_ms
-            # After a pause of this process the records missed are not made up for.
+            # After a pause of this process the missed records are not made up for.
             due += min(now_ms - before_ms, 1_000) * self.records_per_s / 1000
             before_ms = now_ms
             count, due = int(due), due - int(due)
@@ -188,7 +192,7 @@ class Workload:
         return b"%b%d %b" % (self._prefix, number, self._filler)
 
     def _number(self, record: Record) -> int:
-        """The number of one of our records, -1 for anybody else's."""
+        """Return the number of a record of this workload, -1 for a foreign record."""
         value = record.value or b""
         if not value.startswith(self._prefix):
             return -1
@@ -198,7 +202,7 @@ class Workload:
     # ---- verifying --------------------------------------------------------------------------------------------
 
     async def verify(self) -> WorkloadStatus:
-        """Read back everything that was acknowledged; the outcome.  Raises KafkaUnavailable, KafkaRequestFailed."""
+        """Read back everything acknowledged; return the status.  Raises KafkaUnavailable, KafkaRequestFailed."""
         await self._client.refresh()
         for number in list(self._ledgers):
             await self._verify_partition(number)
@@ -226,7 +230,7 @@ class Workload:
                 epoch, end = await self._client.end_offset_for_epoch(
                     name, ledger.leader_epoch, timeout_ms=VERIFY_PERIOD_MS
                 )
-                # An unknown or older epoch: the logs may part anywhere.
+                # The epoch is unknown or older: the logs may diverge anywhere.
                 parting = end if epoch == ledger.leader_epoch else 0
             ledger.leader_changed(info.leader_epoch, parting)
         if ledger.unverified or ledger.lost:
@@ -261,7 +265,7 @@ class Workload:
 
 
 class _Partition:
-    """The records that wait for one partition, and whether some are under way."""
+    """The records that wait for one partition, and whether some are in flight."""
 
     __slots__ = ("_busy", "_waiting", "_wake", "name", "pending")
 

@@ -1,9 +1,9 @@
-"""A consumer of the old kind (ZookeeperConsumerConnector of Kafka 0.8): it finds leaders and offsets in ZooKeeper and
-asks no coordinator.
+"""A consumer of the old kind (ZookeeperConsumerConnector of Kafka 0.8), without a group coordinator.
 
-Its members are ephemerals under `/consumers/G/ids`; whoever sees that list or a topic's partitions change works out by
-itself which partitions are its own, and claims each with an ephemeral under `/consumers/G/owners/T/P`.  A claim that
-another member still holds is tried again.  Offsets are plain text under `/consumers/G/offsets/T/P`.
+It finds leaders and offsets in ZooKeeper.  Its members are ephemeral znodes under `/consumers/G/ids`.  A member that
+sees that list or a topic's partitions change computes which partitions are its own, and claims each with an ephemeral
+znode under `/consumers/G/owners/T/P`.  A claim that another member still holds is retried.  Offsets are plain text
+under `/consumers/G/offsets/T/P`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zabka.ensemble.ports import Future, Runtime, Task
 from zabka.journal.events import TopicPartition
 from zabka.kafka.client.client import FETCH_BYTES_MAX
 from zabka.kafka.client.consumer_protocol import assign_ranges
-from zabka.kafka.client.consumer_status import ConsumerStatus, TakeRecords, records_behind
+from zabka.kafka.client.consumer_status import ConsumerStatus, TakeRecords, lag_of
 from zabka.kafka.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
 from zabka.kafka.record_batch import BatchUnreadable, decode_records, offset_after
 from zabka.kafka.wire.kafka_schema import ApiKey, request
@@ -29,7 +29,7 @@ POLL_PERIOD_MS = 100
 COMMIT_PERIOD_MS = 1_000
 """auto.commit.interval.ms; the old consumer's default is a minute."""
 REBALANCE_BACKOFF_MS = 500
-"""Before partitions that another member still owns are claimed again."""
+"""The wait before partitions that another member still owns are claimed again."""
 FETCH_TIMEOUT_MS = 5_000
 _FETCH_VERSION, _LIST_OFFSETS_VERSION = 4, 1
 LATEST, EARLIEST = -1, -2
@@ -43,8 +43,8 @@ class _NotThere(Exception):
 class ZookeeperConsumer:
     """One member of a group of the old kind, on a session of its own.
 
-    `start()`, then `await stop()`, which commits and gives up what it owns, or `close()` to drop it.  Without an offset
-    in ZooKeeper it reads from the beginning (auto.offset.reset=smallest).
+    `start()`, then `await stop()`, which commits and releases its partitions, or `close()` to drop it.  Without an
+    offset in ZooKeeper it reads from the beginning (auto.offset.reset=smallest).
     """
 
     def __init__(
@@ -83,22 +83,22 @@ class ZookeeperConsumer:
         self._task = self._runtime.spawn(self._run(), f"consumer {self._consumer_id}")
 
     async def stop(self) -> None:
-        """Read no more, commit what was read, and end the session: its ephemerals go."""
+        """Stop reading, commit the positions, and close the session, which deletes its ephemeral znodes."""
         self.close()
         with suppress(ZooKeeperError):
             await self._commit()
         await self._coordination.close()
 
     def close(self) -> None:
-        """End where it stands; the session ends by itself."""
+        """Stop immediately; the session expires."""
         self._stopping = True
         if self._task is not None:
             self._task.cancel()
         self._stop_reading()
 
     def status(self) -> ConsumerStatus:
-        """How it stands now."""
-        lag = records_behind(self._positions, self._ends)
+        """Return the current status."""
+        lag = lag_of(self._positions, self._ends)
         return ConsumerStatus(tuple(self._positions), lag, self._last_error, self._assignment)
 
     async def _run(self) -> None:
@@ -111,7 +111,7 @@ class ZookeeperConsumer:
             except SessionExpired:
                 self._last_error = "the session expired"
                 self._stop_reading()
-                # Its claims went with it; what was read and not committed will be read again.
+                # Its claims were deleted with the session; uncommitted records will be read again.
                 self._positions.clear()
                 await self._renew()
             except ZooKeeperError as failure:
@@ -134,7 +134,7 @@ class ZookeeperConsumer:
     # ---- rebalancing ------------------------------------------------------------------------------------------
 
     async def _take_part(self) -> None:
-        """Work out what is this member's, claim it, and read until the group or its topics change."""
+        """Compute this member's partitions, claim them, and read until the group or its topics change."""
         changed: Future[None] = self._runtime.future()
         self._changed = changed
         members = await self._members()
@@ -155,7 +155,7 @@ class ZookeeperConsumer:
         await self._commit()
 
     async def _wait(self, changed: Future[None], timeout_ms: int) -> None:
-        """Wait for a change, so long at most."""
+        """Wait for a change, up to a timeout."""
         over: Future[None] = self._runtime.future()
 
         def finish() -> None:
@@ -179,7 +179,7 @@ class ZookeeperConsumer:
             self._changed.set_result(None)
 
     async def _members(self) -> dict[str, list[str]]:
-        """Live members with their topics."""
+        """Return live members with their topics."""
         root = consumer_znodes.members_path(self._group_id)
         names = await self._zk.call(lambda: self._coordination.get_children(root, self._seen))
         outcomes = await self._zk.batch(
@@ -191,7 +191,7 @@ class ZookeeperConsumer:
             if topics is not None:
                 members[name] = list(topics)
         if self._consumer_id not in members:
-            # Deleted by somebody else, or a late word of the session before.
+            # Another client deleted it, or the list is from the previous session.
             await self._register()
         return members
 
@@ -214,7 +214,7 @@ class ZookeeperConsumer:
             await self._zk.attempt(lambda path=path: self._coordination.delete(path))  # type: ignore[misc]
 
     async def _claim(self, partitions: Sequence[TopicPartition]) -> bool:
-        """Own these; False where another member still owns one of them.  Each goes on where the group was."""
+        """Claim these partitions, with the group's offsets; return False if another member still owns one of them."""
         for topic_partition in partitions:
             path = consumer_znodes.owner_path(self._group_id, topic_partition)
             owner = f"{self._consumer_id}-0".encode()
@@ -230,7 +230,7 @@ class ZookeeperConsumer:
         return True
 
     async def _is_mine(self, path: str) -> bool:
-        """Was it this very session that made it, with the answer lost?"""
+        """Return whether this session created the znode, with the answer lost."""
         stat = await self._zk.call(lambda: self._coordination.exists(path))
         return stat is not None and stat.ephemeral_owner == self._coordination.session_id
 
@@ -264,14 +264,14 @@ class ZookeeperConsumer:
                 self._last_error = f"{topic_partition}: {failure}"
                 leader = None
             except (ZooKeeperError, BatchUnreadable) as failure:
-                # An expired session is noticed, and answered, by the member itself.
+                # The member itself handles an expired session.
                 self._last_error = f"{topic_partition}: {failure}"
                 return
             if not found_more:
                 await self._runtime.sleep(POLL_PERIOD_MS)
 
     async def _leader(self, topic_partition: TopicPartition) -> Endpoint:
-        """Where the leader listens, by the partition's state and the broker's registration."""
+        """Return the leader's endpoint, by the partition's state and the broker's registration."""
         path = znodes.partition_state_path(topic_partition)
         outcome = await self._zk.attempt(lambda: self._coordination.get(path))
         state = None if outcome.value is None else znodes.decode_partition_state(outcome.value[0], 0)

@@ -1,4 +1,4 @@
-"""The requests a broker here serves, with the versions of each (KIP-35), and the answer to ApiVersions."""
+"""The requests that zabka's brokers serve, with the versions of each (KIP-35), and the ApiVersions response."""
 
 from __future__ import annotations
 
@@ -73,15 +73,15 @@ SUPPORTED: dict[ApiKey, tuple[int, int]] = {
 }
 """Lowest and highest version of each request: those that Kafka 3.9.1 advertises in ZooKeeper mode on every listener.
 
-Requests about features that brokers here lack are answered with the error of a Kafka broker that has them switched off.
+Requests for features that zabka lacks get the error of a Kafka broker that has these features switched off.
 """
 
 FEATURES_EPOCH = 0
-"""The version of /feature, which no controller in ZooKeeper mode ever changes: Kafka 3.9 can finalize nothing there."""
+"""The version of /feature, which no controller in ZooKeeper mode changes: Kafka 3.9 can finalize no feature there."""
 
 
 def is_supported(api_key: int, version: int) -> bool:
-    """Does a broker here serve that version of that request?"""
+    """Return whether zabka's brokers serve that version of that request."""
     if api_key not in ApiKey.__members__.values():
         return False
     lowest, highest = SUPPORTED[ApiKey(api_key)]
@@ -95,12 +95,14 @@ def _ranges(api_keys: tuple[ApiKey, ...]) -> list[dict[str, int]]:
 
 
 def answer(to: KafkaMessage) -> KafkaMessage:
-    """The answer to an ApiVersions request."""
+    """Return the response to an ApiVersions request."""
     return respond(to, api_keys=_ranges(tuple(sorted(SUPPORTED))), finalized_features_epoch=FEATURES_EPOCH)
 
 
 def answer_unknown_version() -> KafkaMessage:
-    """The answer to an ApiVersions request of a version not served: a v0 body, error 35, and the range of ApiVersions
-    itself, from which the client learns which version to ask with (KIP-511)."""
+    """Return the response to an ApiVersions request of an unsupported version (KIP-511).
+
+    It is a v0 body with error 35 and the range of ApiVersions itself, so the client learns which version to use.
+    """
     values = {"error_code": ErrorCode.unsupported_version, "api_keys": _ranges((ApiKey.API_VERSIONS,))}
     return fill(response_class(ApiKey.API_VERSIONS, 0), values)

@@ -1,6 +1,6 @@
-"""LeaderAndIsr and UpdateMetadata requests by hand, the versions that controllers here send (7 and 8).
+"""Hand-written encoders of LeaderAndIsr 7 and UpdateMetadata 8, the versions that zabka's controllers send.
 
-A controller that takes over tells every broker of thousands of partitions; kio's writer takes 50 µs over each.
+A new controller sends every broker the state of thousands of partitions; kio's writer takes 50 µs for each.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _head(request: KafkaMessage) -> bytes:
 
 
 def pack_leader_and_isr(request: KafkaMessage) -> list[bytes]:
-    """The body of a LeaderAndIsr request, version 7."""
+    """Encode the body of a LeaderAndIsr request, version 7."""
     out = [_head(request), _KIND.pack(request.type_), length(len(request.topic_states), True)]
     for topic in request.topic_states:
         out += [string(topic.topic_name, True), uuid(topic.topic_id), length(len(topic.partition_states), True)]
@@ -68,7 +68,7 @@ def pack_leader_and_isr(request: KafkaMessage) -> list[bytes]:
 
 
 def pack_update_metadata(request: KafkaMessage) -> list[bytes]:
-    """The body of an UpdateMetadata request, version 8."""
+    """Encode the body of an UpdateMetadata request, version 8."""
     out = [_head(request), length(len(request.topic_states), True)]
     for topic in request.topic_states:
         out += [string(topic.topic_name, True), uuid(topic.topic_id), length(len(topic.partition_states), True)]

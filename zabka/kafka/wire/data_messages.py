@@ -1,7 +1,7 @@
-"""Produce and Fetch messages as light objects: kio's field names, at a tenth of the price.
+"""Produce and Fetch messages as light objects: kio's field names, at a tenth of the cost.
 
 kio's frozen dataclasses take microseconds each, and a fetch has hundreds of rows.  A handler reads these and kio's
-alike: a field that a version lacks has its default here.  Records are parts of the frame they came in, never copies.
+alike: a field that a version lacks has its default here.  Records are views of the frame they came in, never copies.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zabka.kafka.wire.kafka_schema import NO_TIME, KafkaUuid
 FETCH_FLEXIBLE_FROM = 12
 PRODUCE_FLEXIBLE_FROM = 9
 MAX_BYTES_UNASKED = 0x7FFFFFFF
-"""Where a Fetch is older than its bound on the whole answer."""
+"""The `max_bytes` of Fetch versions that have no such field."""
 
 _ERROR_CODES = {int(code.value): code for code in ErrorCode}
 
@@ -25,13 +25,13 @@ Records = bytes | bytearray | memoryview | None
 
 
 def error_code(code: int) -> ErrorCode:
-    """Kafka's error of that number.  Raises ValueError where there is none."""
+    """Return Kafka's error of that number.  Raises ValueError if there is none."""
     known = _ERROR_CODES.get(code)
     return ErrorCode(code) if known is None else known
 
 
 class ReplicaState(msgspec.Struct, frozen=True, gc=False):
-    """Which follower fetches, and its broker epoch (KIP-903)."""
+    """The follower that fetches, and its broker epoch (KIP-903)."""
 
     replica_id: int = -1
     replica_epoch: int = -1
@@ -60,7 +60,7 @@ class FetchTopic(msgspec.Struct, frozen=True, gc=False):
 
 
 class ForgottenTopic(msgspec.Struct, frozen=True, gc=False):
-    """Partitions that a fetch session is to drop."""
+    """Partitions to remove from a fetch session."""
 
     partitions: Sequence[int]
     topic: str = ""
@@ -68,7 +68,7 @@ class ForgottenTopic(msgspec.Struct, frozen=True, gc=False):
 
 
 class FetchRequest(msgspec.Struct, frozen=True, gc=False):
-    """A Fetch request, versions 0 to 17.  `replica_id` and `replica_state` say the same in every version."""
+    """A Fetch request, versions 0 to 17.  `replica_id` and `replica_state` agree in every version."""
 
     version: int
     max_wait: Any
@@ -99,14 +99,14 @@ class FetchRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class EpochEndOffset(msgspec.Struct, frozen=True, gc=False):
-    """Where logs part ways; (-1, -1) where they do not."""
+    """Where logs diverge; (-1, -1) if they do not."""
 
     epoch: int = -1
     end_offset: int = -1
 
 
 class LeaderIdAndEpoch(msgspec.Struct, frozen=True, gc=False):
-    """Who leads, for a client that asked the wrong one; (-1, -1) where nobody says."""
+    """The leader, for a client that asked another broker; (-1, -1) if it is unknown."""
 
     leader_id: int = -1
     leader_epoch: int = -1
@@ -117,7 +117,7 @@ NO_WORD_OF_LEADER = LeaderIdAndEpoch()
 
 
 class AbortedTransaction(msgspec.Struct, frozen=True, gc=False):
-    """An aborted transaction within what was read."""
+    """An aborted transaction within the fetched records."""
 
     producer_id: int
     first_offset: int
@@ -147,7 +147,7 @@ class FetchableTopicResponse(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeEndpoint(msgspec.Struct, frozen=True, gc=False):
-    """Where a leader named in an answer listens (KIP-951)."""
+    """The endpoint of a leader that a response names (KIP-951)."""
 
     node_id: int
     host: str

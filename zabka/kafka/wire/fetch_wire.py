@@ -1,6 +1,6 @@
-"""Fetch by hand, versions 0 to 17: kio's reader and writer, being general, take milliseconds over them.
+"""A hand-written codec of Fetch, versions 0 to 17: kio's general reader and writer take milliseconds.
 
-Records are passed on as they are: a part of the frame that came in, a piece of what goes out.
+Records are passed on as they are: a view of the frame received, a piece of the frame to send.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _ABORTED = Struct(">qq")
 
 
 def read_fetch_request(data: bytes, offset: int, version: int) -> tuple[FetchRequest, int]:
-    """(the request whose body begins at `offset`, the offset behind it).
+    """Decode the request whose body begins at `offset`; return it, and the offset after it.
 
     Raises WireError, struct.error and ValueError.
     """
@@ -200,7 +200,7 @@ def _read_forgotten(data: bytes, offset: int, version: int) -> tuple[list[Forgot
 
 
 def pack_fetch_request(asked: KafkaMessage) -> list[bytes]:
-    """The body of a Fetch request."""
+    """Encode the body of a Fetch request."""
     version = version_of(asked)
     flexible = version >= FETCH_FLEXIBLE_FROM
     wait_ms = milliseconds(asked.max_wait)
@@ -272,7 +272,7 @@ def _packed_row(row: Any, version: int) -> bytes:
 
 
 def pack_fetch(payload: KafkaMessage) -> list[bytes]:
-    """The body of a Fetch response, in pieces: records are passed on, not copied."""
+    """Encode the body of a Fetch response, in pieces: records are passed on, not copied."""
     version = version_of(payload)
     flexible = version >= FETCH_FLEXIBLE_FROM
     throttle_ms = milliseconds(payload.throttle_time) if version >= _THROTTLE_FROM else 0
@@ -296,7 +296,7 @@ def pack_fetch(payload: KafkaMessage) -> list[bytes]:
 
 
 def endpoint_tags(endpoints: Any) -> bytes:
-    """The tagged fields of a response that names leaders' endpoints in tag 0 (KIP-951)."""
+    """Encode the tagged fields of a response that names leaders' endpoints in tag 0 (KIP-951)."""
     if not endpoints:
         return EMPTY_TAGS
     rows = [length(len(endpoints), True)]
@@ -352,7 +352,7 @@ def _partition_tags(partition: Any) -> bytes:
 
 
 def read_fetch_response(data: bytes, offset: int, version: int) -> tuple[FetchResponse, int]:
-    """(the response whose body begins at `offset`, the offset behind it).
+    """Decode the response whose body begins at `offset`; return it, and the offset after it.
 
     Raises WireError, struct.error and ValueError.
     """
@@ -379,7 +379,7 @@ def read_fetch_response(data: bytes, offset: int, version: int) -> tuple[FetchRe
         topics.append(FetchableTopicResponse(rows, name, topic_id))
     endpoints: list[NodeEndpoint] = []
     if flexible:
-        endpoints, offset = read_endpoints(data, offset, wanted=version >= _ENDPOINTS_FROM)
+        endpoints, offset = read_endpoints(data, offset, requested=version >= _ENDPOINTS_FROM)
     return FetchResponse(version, topics, error_code(error), session_id, as_time(throttle_ms), endpoints), offset
 
 
@@ -429,11 +429,11 @@ def _read_partition(view: memoryview, data: bytes, offset: int, version: int) ->
     return row, offset
 
 
-def read_endpoints(data: bytes, offset: int, *, wanted: bool) -> tuple[list[NodeEndpoint], int]:
-    """The endpoints in a response's tagged fields, if `wanted`, and the offset behind all of these."""
+def read_endpoints(data: bytes, offset: int, *, requested: bool) -> tuple[list[NodeEndpoint], int]:
+    """Return the endpoints in a response's tagged fields, if `requested`, and the offset after all these fields."""
     endpoints: list[NodeEndpoint] = []
     tags, end = read_tags(data, offset)
-    for tag, at, _ in tags if wanted else ():
+    for tag, at, _ in tags if requested else ():
         if tag == 0:
             count, at = read_count(data, at, True)
             for _ in range(count):

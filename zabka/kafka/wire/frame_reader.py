@@ -1,4 +1,4 @@
-"""Frames out of what TCP brings, each copied once, however it was torn."""
+"""Assembles frames from TCP data; each byte is copied once, however the data was split."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _HEAD = FRAME_SIZE.size
 
 
 class FrameTooLarge(Exception):
-    """A frame announces a size that is not allowed."""
+    """A frame declares a size that is not allowed."""
 
     def __init__(self, size: int) -> None:
         super().__init__(f"a frame of {size} bytes")
@@ -17,20 +17,23 @@ class FrameTooLarge(Exception):
 
 
 class FrameReader:
-    """Takes a connection's bytes as they come; gives the frames that are complete, without their sizes."""
+    """Takes a connection's bytes as they arrive; returns the complete frames, without their sizes."""
 
     __slots__ = ("_begun", "_bytes_max", "_head", "_missing")
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._head = b""
-        """What there is of a frame's size."""
+        """The bytes received of a frame's size."""
         self._begun: list[bytes] = []
-        """What there is of a frame whose size is known."""
+        """The parts received of a frame with a known size."""
         self._missing = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The frames that these bytes complete, in order.  Raises FrameTooLarge; the connection is of no use then."""
+        """Return the frames that these bytes complete, in order.
+
+        Raises FrameTooLarge; then the connection is unusable.
+        """
         frames: list[bytes] = []
         position, end = 0, len(data)
         if self._missing:

@@ -1,13 +1,13 @@
-"""Whether the lengths in a message's bytes tell the truth: is all that they announce really there?
+"""A check that the lengths in a message's bytes fit the frame, before kio decodes it.
 
-kio's reader reserves memory for as many members as an array announces, before it reads the first: four bytes from a
-stranger could end the process.  So every message is walked through first, by the schema of its class, and a length that
-reaches beyond the frame is found before anything is reserved for it; so is a null where the schema allows none, which
-kio passes on.
+kio's reader reserves memory for as many members as an array declares, before it reads the first: four untrusted bytes
+could kill the process.  So every message is scanned first, by the schema of its class, and a length that reaches beyond
+the frame is found before memory is reserved for it.  The scan also finds a null that the schema does not allow, because
+kio accepts it.
 
-And kio is stricter than Java: it takes no tagged field that it does not know, though a newer client may send such
-(KIP-482), no text that is no UTF-8, where Java reads U+FFFD, no truth but 0 and 1, and no duration of more than 292,000
-years.  A message that has such is written anew for it.
+kio is stricter than Java.  It accepts no unknown tagged field, although a newer client may send one (KIP-482), and no
+text that is not UTF-8, where Java reads U+FFFD.  It accepts no booleans but 0 and 1, and no duration of more than
+292,000 years.  A message with any of these is rewritten for kio.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Kind(IntEnum):
     ARRAY = 4
     COMPACT_ARRAY = 5
     NULLABLE = 6
-    """One byte, negative where nothing follows."""
+    """One byte, negative if nothing follows."""
     TAGGED = 7
     COMPACT_TEXT = 8
     """As COMPACT, but no longer than a TEXT can be."""
@@ -105,7 +105,7 @@ def _field_steps(field: Field[Any], hint: Any, flexible: bool, tagged: bool) -> 
 
 
 def _joined(steps: list[_Step]) -> tuple[_Step, ...]:
-    """Fixed widths that follow each other are one."""
+    """Join fixed widths that follow each other."""
     joined: list[_Step] = []
     for step in steps:
         if step.kind is _Kind.FIXED and joined and joined[-1].kind is _Kind.FIXED:
@@ -137,7 +137,7 @@ def _steps(schema: Any) -> tuple[_Step, ...]:
 
 
 class _Amendment(NamedTuple):
-    """What is to stand between two places instead."""
+    """A replacement of the bytes between two positions."""
 
     begin: int
     end: int
@@ -145,7 +145,7 @@ class _Amendment(NamedTuple):
 
 
 def check_shape(schema: type[Any], data: bytes, at: int) -> int:
-    """Walk through a message of that class, which begins at `at`; where it ends.  Raises WireError."""
+    """Scan a message of that class, which begins at `at`; return where it ends.  Raises WireError."""
     try:
         end = _walk(_steps_of(schema), data, at, len(data))
     except (struct_error, IndexError):
@@ -156,8 +156,10 @@ def check_shape(schema: type[Any], data: bytes, at: int) -> int:
 
 
 def as_java_reads(schema: type[Any], data: bytes, at: int) -> bytes:
-    """`data` with a sound message of that class from `at` on, in which kio can read all that Java can.  What is in
-    tagged fields stays as it is.  Raises WireError where a text grows beyond what one may have."""
+    """Rewrite `data`, with a valid message of that class from `at` on, so that kio can read all that Java can.
+
+    Tagged fields keep their content.  Raises WireError if a text becomes longer than allowed.
+    """
     amendments: list[_Amendment] = []
     _walk(_steps_of(schema), data, at, len(data), amendments)
     parts, done = [], 0

@@ -1,7 +1,7 @@
-"""Kafka's frames: size, header and body, as bytes from messages and back.  A shell, because kio.serial does the bytes.
+"""Kafka's frames: encode and decode size, header and body.  kio.serial converts the bytes.
 
-Produce and Fetch go by hand (`fetch_wire`, `produce_wire`), since kio, being general, takes milliseconds over them;
-Metadata answers are remembered, since brokers hand the same one to everybody until something changes.
+Produce and Fetch have hand-written codecs (`fetch_wire`, `produce_wire`), because kio's general one takes milliseconds.
+Metadata responses are cached, because brokers send the same one to all clients until something changes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _REQUEST_HEAD = Struct(">hhih")
 _REQUEST_START = Struct(">hhi")
 _METADATA_REMEMBERED_MAX = 64
 _STRICTER_THAN_JAVA = (InvalidUnicode, ValueError, KeyError)
-"""What kio raises for texts, for truths and durations, and for tagged fields that Java reads."""
+"""The exceptions of kio for texts, booleans, durations, and tagged fields that Java accepts."""
 _FLEXIBLE_FROM = {ApiKey.PRODUCE: PRODUCE_FLEXIBLE_FROM, ApiKey.FETCH: FETCH_FLEXIBLE_FROM}
 _READ_REQUEST: dict[int, Callable[[bytes, int, int], tuple[Any, int]]] = {
     ApiKey.PRODUCE: read_produce_request,
@@ -59,11 +59,11 @@ _PACK_RESPONSE: dict[int, Callable[[KafkaMessage], list[bytes]]] = {
     ApiKey.PRODUCE: pack_produce,
     ApiKey.FETCH: pack_fetch,
 }
-"""What is read and written by hand; all else is kio's."""
+"""The APIs with hand-written codecs; kio handles all others."""
 SHORT_ROWS = 16
-"""So many rows at most are written at once."""
+"""The most rows that are written in one go."""
 SLICE_BYTES = 8_192
-"""A millisecond."""
+"""About a millisecond of work."""
 
 
 def _request_packer(api_key: int, version: int) -> Callable[[KafkaMessage], list[bytes]] | None:
@@ -79,7 +79,7 @@ def _request_packer(api_key: int, version: int) -> Callable[[KafkaMessage], list
 
 
 class UnsupportedVersion(Exception):
-    """A request, well formed so far, of an API or version that is not served here."""
+    """A well-formed request of an API or version that is not served here."""
 
     def __init__(self, api_key: int, version: int, correlation_id: int) -> None:
         super().__init__(f"API key {api_key} version {version} is not served")
@@ -89,7 +89,7 @@ class UnsupportedVersion(Exception):
 
 
 class DecodedRequest(NamedTuple):
-    """A request as it came."""
+    """A decoded request."""
 
     correlation_id: int
     client_id: str | None
@@ -100,7 +100,7 @@ class DecodedRequest(NamedTuple):
 
 
 def decode_request(frame: bytes) -> DecodedRequest:
-    """Take a frame (without its size) apart.  Raises UnsupportedVersion, or WireError where it is no request."""
+    """Decode a frame (without its size).  Raises UnsupportedVersion, or WireError if it is no request."""
     try:
         api_key, version, correlation_id, client_size = _REQUEST_HEAD.unpack_from(frame)
     except struct_error:
@@ -118,7 +118,7 @@ def decode_request(frame: bytes) -> DecodedRequest:
         raise WireError(f"a {ApiKey(api_key).name} request that cannot be read: {wrong}") from None
     if end > len(frame):
         raise WireError(f"a {ApiKey(api_key).name} request that ends early")
-    # What follows is not read, as in Kafka: librdkafka's Metadata for every topic carries three bytes too many.
+    # Trailing bytes are ignored, as in Kafka: librdkafka's Metadata request for every topic has three bytes too many.
     return DecodedRequest(correlation_id, client_id, payload)
 
 
@@ -144,7 +144,7 @@ def _read_by_schema(schema: type[Any], frame: bytes, offset: int) -> tuple[Kafka
 
 
 def encode_request(correlation_id: int, client_id: str, payload: KafkaMessage) -> bytes:
-    """A request as a whole frame, size included."""
+    """Encode a request as a whole frame, size included."""
     client = client_id.encode()
     head = _REQUEST_START.pack(api_key_of(payload), version_of(payload), correlation_id)
     tags = b"\x00" if payload.__flexible__ else b""
@@ -164,7 +164,7 @@ def _body(payload: KafkaMessage) -> bytes:
 
 
 class ResponseEncoder:
-    """Makes response frames; remembers the bodies of the Metadata answers it was last given."""
+    """Encodes response frames; caches the bodies of the latest Metadata responses."""
 
     __slots__ = ("_remembered",)
 
@@ -172,11 +172,11 @@ class ResponseEncoder:
         self._remembered: OrderedDict[int, tuple[KafkaMessage, bytes]] = OrderedDict()
 
     def encode(self, correlation_id: int, payload: KafkaMessage) -> bytes:
-        """A response as a whole frame, size included."""
+        """Encode a response as a whole frame, size included."""
         return b"".join(self.encode_parts(correlation_id, payload))
 
     def encode_parts(self, correlation_id: int, payload: KafkaMessage) -> list[bytes]:
-        """The same in pieces: records and remembered bodies are not copied."""
+        """Encode a response in pieces: records and cached bodies are not copied."""
         api_key = api_key_of(payload)
         by_hand = _PACK_RESPONSE.get(api_key)
         if by_hand is not None:
@@ -186,7 +186,7 @@ class ResponseEncoder:
         )
 
     def encode_in_slices(self, correlation_id: int, payload: KafkaMessage) -> Generator[None, None, list[bytes]]:
-        """The same of an answer of which `takes_long` is true; gives the turn away after every slice."""
+        """Encode a response for which `takes_long` is true, and yield after every slice."""
         if isinstance(payload, MetadataResponse):
             yield from pack_rows_in_slices(payload)
             return self.encode_parts(correlation_id, payload)
@@ -194,7 +194,7 @@ class ResponseEncoder:
         return _framed(correlation_id, payload, [body])
 
     def _metadata(self, payload: KafkaMessage) -> bytes:
-        # By identity: the payload is kept beside its bytes, so its id cannot come to mean another.
+        # Keyed by identity: the payload is stored with its bytes, so its id cannot be reused for another payload.
         known = self._remembered.get(id(payload))
         if known is not None:
             self._remembered.move_to_end(id(payload))
@@ -207,7 +207,7 @@ class ResponseEncoder:
 
 
 def takes_long(payload: KafkaMessage) -> bool:
-    """Is this a response to be encoded in slices?"""
+    """Return whether a response is to be encoded in slices."""
     return isinstance(payload, MetadataResponse) or (api_key_of(payload) not in _PACK_RESPONSE and is_long(payload))
 
 
@@ -221,14 +221,14 @@ def _framed(correlation_id: int, payload: KafkaMessage, chunks: list[bytes]) -> 
 
 
 def response_correlation_id(frame: bytes) -> int:
-    """Which request a response frame (without its size) answers.  Raises WireError."""
+    """Return the correlation id of a response frame (without its size).  Raises WireError."""
     if len(frame) < 4:
         raise WireError("a response header that ends early")
     return int(_I32.unpack_from(frame)[0])
 
 
 def decode_response(frame: bytes, request: KafkaMessage) -> KafkaMessage:
-    """The response to `request` in a frame (without its size).  Raises WireError."""
+    """Decode the response to `request` from a frame (without its size).  Raises WireError."""
     api_key, version = api_key_of(request), version_of(request)
     by_hand = _READ_RESPONSE.get(api_key)
     try:
@@ -243,17 +243,17 @@ def decode_response(frame: bytes, request: KafkaMessage) -> KafkaMessage:
 
 
 def is_long(answer: KafkaMessage) -> bool:
-    """Does this answer, which kio writes, end with many rows?"""
+    """Return whether this response, which kio writes, ends with many rows."""
     last = last_rows(type(answer))
     rows = None if last is None else getattr(answer, last.field)
     return rows is not None and len(rows) > SHORT_ROWS
 
 
 def body_in_slices(answer: KafkaMessage) -> Generator[None, None, bytes]:
-    """The body of an answer that is long, as kio writes it; gives the turn away after every slice.
+    """Encode the body of a long response as kio does, and yield after every slice.
 
-    kio takes two milliseconds for everything that is configured of one broker, and a request may ask for a thousand
-    resources.  Wherever an answer ends with its rows, these are written one by one.
+    kio takes two milliseconds for all configs of one broker, and a request may ask for a thousand resources.  If a
+    response ends with its rows, these are written one by one.
     """
     last = last_rows(type(answer))
     assert last is not None

@@ -1,8 +1,8 @@
-"""Kafka's messages by API key and version, built from plain values whatever the version.
+"""Kafka's messages by API key and version, built from plain values for any version.
 
 kio has one dataclass for each version of each message.  A handler that answers versions 0 to 12 of Metadata should not
-know thirteen of them: it gives every value it has, under kio's field names, and `fill` takes those that the version
-has.  What a version has and the handler did not give gets the schema's default, or the type's zero.
+need thirteen of them: it passes all its values, under kio's field names, and `fill` uses the fields that the version
+has.  A field without a value gets the schema's default, or the type's zero.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from zabka.kafka.ports import KafkaMessage
 
 _Timedelta = type(i32_timedelta_max)
 Uuid: Any = type(uuid_zero)
-"""What topic ids are made of (uuid.UUID)."""
+"""The type of topic ids (uuid.UUID)."""
 NO_TIME = _Timedelta(0)
 _MILLISECOND = _Timedelta(milliseconds=1)
 _EPOCH: Any = TZAware.__bound__.fromisoformat("1970-01-01T00:00:00+00:00")  # type: ignore[misc]
 
 KafkaUuid = Any
-"""A topic id as messages carry it (uuid.UUID)."""
+"""A topic id in messages (uuid.UUID)."""
 
 FETCH_BY_TOPIC_ID = 13
 """The first Fetch version that names topics by their ids."""
 
 
 class ApiKey(IntEnum):
-    """Kafka's API keys (ApiKeys.java) that brokers here speak."""
+    """Kafka's API keys (ApiKeys.java) that zabka's brokers know."""
 
     PRODUCE = 0
     FETCH = 1
@@ -113,31 +113,31 @@ def _schema(api_key: int, version: int, kind: EntityType) -> type[Any]:
 
 
 def request_class(api_key: int, version: int) -> type[Any]:
-    """The class of that request.  Raises KeyError where kio has no such version."""
+    """Return the class of that request.  Raises KeyError if kio has no such version."""
     return _schema(api_key, version, EntityType.request)
 
 
 def response_class(api_key: int, version: int) -> type[Any]:
-    """The class of the response to that request.  Raises KeyError where kio has no such version."""
+    """Return the class of the response to that request.  Raises KeyError if kio has no such version."""
     return _schema(api_key, version, EntityType.response)
 
 
 def api_key_of(message: KafkaMessage) -> int:
-    """The API key a request or response belongs to."""
+    """Return the API key of a request or response."""
     return int(message.__api_key__)
 
 
 def version_of(message: KafkaMessage) -> int:
-    """The API version of a request or response."""
+    """Return the API version of a request or response."""
     return int(message.__version__)
 
 
 class _Field(NamedTuple):
     name: str
     convert: Callable[[Any], Any] | None
-    """None: as it is."""
+    """None: no conversion."""
     implicit: Any
-    """The value where none was given; MISSING where the schema's own default serves."""
+    """The value if none is given; MISSING for the schema's own default."""
 
 
 def _timedelta_from_ms(value: int) -> Any:
@@ -145,7 +145,7 @@ def _timedelta_from_ms(value: int) -> Any:
 
 
 def _nested_class(hint: Any) -> tuple[type[Any] | None, bool]:
-    """The dataclass a field holds, if it holds one, and whether it holds a tuple of them."""
+    """Return the dataclass that a field holds, if any, and whether it holds a tuple of them."""
     for candidate in (hint, *typing.get_args(hint)):
         if isinstance(candidate, type) and is_dataclass(candidate):
             return candidate, typing.get_origin(hint) is tuple
@@ -208,8 +208,10 @@ class Rows(NamedTuple):
 
 
 def last_rows(schema: type[Any]) -> Rows | None:
-    """The rows that a message of that class ends with, so that nothing but tags comes behind them; None where it ends
-    with something else."""
+    """Return the rows that a message of that class ends with, followed only by tags.
+
+    Return None if the message ends with something else.
+    """
     return _last_rows(schema)  # type: ignore[arg-type]
 
 
@@ -246,8 +248,11 @@ def _plan(schema: type[Any]) -> tuple[_Field, ...]:
 
 
 def fill(schema: type[Any], values: Mapping[str, Any]) -> KafkaMessage:
-    """Build a message of that class: `values` under kio's field names, nested ones as mappings, times in milliseconds,
-    errors as codes.  Names that this version lacks are left out.  Rows may have been filled before (`last_rows`)."""
+    """Build a message of that class from `values` under kio's field names.
+
+    Nested values are mappings, times are in milliseconds, errors are codes.  Names that this version lacks are left
+    out. Rows may have been filled before (`last_rows`).
+    """
     arguments = {}
     for name, convert, implicit in _plan(schema):  # type: ignore[arg-type]
         if name in values:
@@ -269,15 +274,15 @@ def respond(to: KafkaMessage, **values: Any) -> KafkaMessage:
 
 
 def milliseconds(delta: Any) -> int:
-    """A kio duration as whole milliseconds."""
+    """Convert a kio duration to whole milliseconds."""
     return int(delta // _MILLISECOND)
 
 
 def wall_time(wall_ms: int) -> Any:
-    """A moment as messages carry it."""
+    """Convert a wall-clock time to the type in messages."""
     return _EPOCH + wall_ms * _MILLISECOND
 
 
 def as_time(duration_ms: int) -> Any:
-    """A duration as messages carry it."""
+    """Convert a duration to the type in messages."""
     return _Timedelta(milliseconds=duration_ms)

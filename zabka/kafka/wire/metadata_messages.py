@@ -1,7 +1,7 @@
-"""The Metadata answer as light objects, and its bytes, versions 0 to 12.
+"""The Metadata response as light objects, and its bytes, versions 0 to 12.
 
-A cluster of ten thousand partitions answers with ten thousand rows, and a change to one of them must not cost them
-all: a row remembers its bytes, and whoever asks next gets the other rows as they were.
+A cluster of ten thousand partitions answers with ten thousand rows, and a change to one of them must not encode all of
+them again: a row caches its bytes, which later responses reuse.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from zabka.kafka.wire.primitives import EMPTY_TAGS, length, nullable_string, str
 
 FLEXIBLE_FROM = 9
 SLICE_ROWS = 1_000
-"""Rows that are packed in one go; a slice takes a few milliseconds."""
-NO_WORD = -2147483648
-"""Authorized operations that nobody asked for."""
+"""Rows that are encoded in one go; a slice takes a few milliseconds."""
+NOT_REQUESTED = -2147483648
+"""The value for authorized operations that were not requested."""
 _CONTROLLER_FROM = 1
 _CLUSTER_ID_FROM = 2
 _THROTTLE_FROM = 3
@@ -38,7 +38,7 @@ _ROW_V7 = Struct(">hiii")
 
 
 class MetadataResponsePartition(msgspec.Struct, gc=False):
-    """A partition's row.  `packed` are its bytes in the layout that was asked for last."""
+    """A partition's row.  `packed` are its bytes in the layout that was requested last."""
 
     error_code: ErrorCode
     partition_index: int
@@ -51,7 +51,7 @@ class MetadataResponsePartition(msgspec.Struct, gc=False):
     packed: bytes = b""
 
     def bytes_of(self, version: int) -> bytes:
-        """Its bytes in that version."""
+        """Return the row's bytes in that version."""
         layout = _layout(version)
         if layout != self.layout:
             self.packed, self.layout = _pack_row(self, version), layout
@@ -66,7 +66,7 @@ class MetadataResponseTopic(msgspec.Struct, frozen=True, gc=False):
     topic_id: KafkaUuid | None = None
     is_internal: bool = False
     partitions: Sequence[MetadataResponsePartition] = ()
-    topic_authorized_operations: int = NO_WORD
+    topic_authorized_operations: int = NOT_REQUESTED
 
 
 class MetadataResponseBroker(msgspec.Struct, frozen=True, gc=False):
@@ -79,7 +79,7 @@ class MetadataResponseBroker(msgspec.Struct, frozen=True, gc=False):
 
 
 class MetadataResponse(msgspec.Struct, frozen=True, gc=False):
-    """A Metadata answer."""
+    """A Metadata response."""
 
     version: int
     brokers: Sequence[MetadataResponseBroker]
@@ -87,7 +87,7 @@ class MetadataResponse(msgspec.Struct, frozen=True, gc=False):
     controller_id: int
     topics: Sequence[MetadataResponseTopic]
     throttle_time: Any = NO_TIME
-    cluster_authorized_operations: int = NO_WORD
+    cluster_authorized_operations: int = NOT_REQUESTED
     __api_key__: ClassVar[int] = 3
 
     @property
@@ -119,7 +119,7 @@ def _pack_row(row: MetadataResponsePartition, version: int) -> bytes:
 
 
 def pack_rows_in_slices(answer: MetadataResponse) -> Iterator[None]:
-    """Pack the rows that are not packed yet; gives the turn away after every slice.  `pack_metadata` is quick then."""
+    """Encode the rows that are not encoded yet, and yield after every slice; afterwards `pack_metadata` is fast."""
     packed = 0
     layout = _layout(answer.version)
     for topic in answer.topics:
@@ -132,7 +132,7 @@ def pack_rows_in_slices(answer: MetadataResponse) -> Iterator[None]:
 
 
 def pack_metadata(answer: MetadataResponse) -> bytes:
-    """The body of a Metadata answer."""
+    """Encode the body of a Metadata response."""
     version = answer.version
     flexible = version >= FLEXIBLE_FROM
     tags = EMPTY_TAGS if flexible else b""

@@ -1,4 +1,4 @@
-"""What Kafka's bytes are made of: varints, strings and lengths, in the older form and in the compact one (KIP-482)."""
+"""The primitive types of Kafka's protocol: varints, strings and lengths, in the old and the compact form (KIP-482)."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ _SMALL_VARINTS = tuple(bytes([value]) for value in range(128))
 
 EMPTY_TAGS = b"\x00"
 TEXT_BYTES_MAX = 0x7FFF
-"""What a string has at most, in the compact form as well (the readers that Kafka's MessageGenerator makes): what comes
-as one must be fit to be stored and answered as the other."""
+"""The largest string, also in the compact form (as in the readers that Kafka's MessageGenerator makes).
+
+A string received in one form must be valid when it is stored and returned in the other.
+"""
 
 
 class WireError(Exception):
-    """The other side sent what is no Kafka frame; the text says why."""
+    """The peer sent bytes that are no Kafka frame; the text states why."""
 
 
 # ---- writing --------------------------------------------------------------------------------------------------
 
 
 def varint(value: int) -> bytes:
-    """An unsigned varint."""
+    """Encode an unsigned varint."""
     if value < 128:
         return _SMALL_VARINTS[value]
     out = bytearray()
@@ -38,30 +40,30 @@ def varint(value: int) -> bytes:
 
 
 def length(count: int, flexible: bool) -> bytes:
-    """The length of an array, or of bytes."""
+    """Encode the length of an array, or of bytes."""
     return varint(count + 1) if flexible else _I32.pack(count)
 
 
 def null_length(flexible: bool) -> bytes:
-    """The length of an array, or of bytes, that is null."""
+    """Encode the length of a null array, or of null bytes."""
     return b"\x00" if flexible else b"\xff\xff\xff\xff"
 
 
 def string(text: str, flexible: bool) -> bytes:
-    """A string that is not null."""
+    """Encode a string that is not null."""
     data = text.encode()
     return (varint(len(data) + 1) if flexible else _I16.pack(len(data))) + data
 
 
 def nullable_string(text: str | None, flexible: bool) -> bytes:
-    """A string that may be null."""
+    """Encode a nullable string."""
     if text is not None:
         return string(text, flexible)
     return b"\x00" if flexible else b"\xff\xff"
 
 
 def uuid(value: KafkaUuid | None) -> bytes:
-    """A topic id; null is all zeros."""
+    """Encode a topic id; null is all zeros."""
     return _NO_UUID if value is None else bytes(value.bytes)
 
 
@@ -69,7 +71,10 @@ def uuid(value: KafkaUuid | None) -> bytes:
 
 
 def text_of(data: bytes) -> str:
-    """A text as Java reads it: U+FFFD for what is no UTF-8.  Raises WireError where no string is as long as that."""
+    """Decode a text as Java does: U+FFFD for invalid UTF-8.
+
+    Raises WireError if the result is too long for a string.
+    """
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -80,7 +85,7 @@ def text_of(data: bytes) -> str:
 
 
 def read_varint(data: bytes, offset: int) -> tuple[int, int]:
-    """(value, offset behind it).  Raises WireError."""
+    """Decode a varint; return (value, offset after it).  Raises WireError."""
     if offset < len(data) and data[offset] < 0x80:
         return data[offset], offset + 1
     value = shift = 0
@@ -96,7 +101,10 @@ def read_varint(data: bytes, offset: int) -> tuple[int, int]:
 
 
 def read_length(data: bytes, offset: int, flexible: bool) -> tuple[int, int]:
-    """(the length of an array or of bytes, offset behind it); -1 for null.  Raises WireError, struct.error."""
+    """Decode a length of an array or of bytes, -1 for null; return (length, offset after it).
+
+    Raises WireError, struct.error.
+    """
     if flexible:
         value, offset = read_varint(data, offset)
         return value - 1, offset
@@ -104,7 +112,7 @@ def read_length(data: bytes, offset: int, flexible: bool) -> tuple[int, int]:
 
 
 def read_count(data: bytes, offset: int, flexible: bool) -> tuple[int, int]:
-    """The length of an array that may not be null.  Raises WireError, struct.error."""
+    """Decode the length of a non-null array.  Raises WireError, struct.error."""
     count, offset = read_length(data, offset, flexible)
     if count < 0:
         raise WireError("an array that may not be null")
@@ -112,7 +120,7 @@ def read_count(data: bytes, offset: int, flexible: bool) -> tuple[int, int]:
 
 
 def read_nullable_string(data: bytes, offset: int, flexible: bool) -> tuple[str | None, int]:
-    """(text or None, offset behind it).  Raises WireError, struct.error."""
+    """Decode a nullable string; return (text or None, offset after it).  Raises WireError, struct.error."""
     if flexible:
         size, offset = read_varint(data, offset)
         size -= 1
@@ -132,7 +140,7 @@ def read_nullable_string(data: bytes, offset: int, flexible: bool) -> tuple[str 
 
 
 def read_string(data: bytes, offset: int, flexible: bool) -> tuple[str, int]:
-    """A string that may not be null.  Raises WireError, struct.error."""
+    """Decode a non-null string.  Raises WireError, struct.error."""
     text, offset = read_nullable_string(data, offset, flexible)
     if text is None:
         raise WireError("a string that may not be null")
@@ -140,7 +148,7 @@ def read_string(data: bytes, offset: int, flexible: bool) -> tuple[str, int]:
 
 
 def read_records(view: memoryview, data: bytes, offset: int, flexible: bool) -> tuple[memoryview | None, int]:
-    """(records as part of `view`, which looks at `data`, or None; offset behind them).  Raises WireError."""
+    """Return (records as part of `view`, a view of `data`, or None; offset after them).  Raises WireError."""
     size, offset = read_length(data, offset, flexible)
     if size < 0:
         if size < -1:
@@ -153,7 +161,7 @@ def read_records(view: memoryview, data: bytes, offset: int, flexible: bool) -> 
 
 
 def read_uuid(data: bytes, offset: int) -> tuple[KafkaUuid | None, int]:
-    """(a topic id, None where it is all zeros; offset behind it).  Raises WireError."""
+    """Decode a topic id, None for all zeros; return (id, offset after it).  Raises WireError."""
     end = offset + _UUID_SIZE
     if end > len(data):
         raise WireError("a UUID that ends early")
@@ -162,7 +170,7 @@ def read_uuid(data: bytes, offset: int) -> tuple[KafkaUuid | None, int]:
 
 
 def read_tags(data: bytes, offset: int) -> tuple[list[tuple[int, int, int]], int]:
-    """The tagged fields as (tag, begin, end), and the offset behind them.  Raises WireError."""
+    """Return the tagged fields as (tag, begin, end), and the offset after them.  Raises WireError."""
     count, offset = read_varint(data, offset)
     found = []
     for _ in range(count):
@@ -176,7 +184,7 @@ def read_tags(data: bytes, offset: int) -> tuple[list[tuple[int, int, int]], int
 
 
 def skip_tags(data: bytes, offset: int) -> int:
-    """The offset behind tagged fields that nobody here wants.  Raises WireError."""
+    """Return the offset after tagged fields that are not needed.  Raises WireError."""
     if offset < len(data) and not data[offset]:
         return offset + 1
     return read_tags(data, offset)[1]

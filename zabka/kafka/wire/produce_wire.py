@@ -1,4 +1,4 @@
-"""Produce by hand, versions 0 to 11, as `zabka.kafka.wire.fetch_wire` does Fetch."""
+"""A hand-written codec of Produce, versions 0 to 11, as `zabka.kafka.wire.fetch_wire` is of Fetch."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _EPOCH = wall_time(0)
 
 
 def read_produce_request(data: bytes, offset: int, version: int) -> tuple[ProduceRequest, int]:
-    """(the request whose body begins at `offset`, the offset behind it).
+    """Decode the request whose body begins at `offset`; return it, and the offset after it.
 
     Raises WireError, struct.error and ValueError.
     """
@@ -83,7 +83,7 @@ def read_produce_request(data: bytes, offset: int, version: int) -> tuple[Produc
 
 
 def pack_produce_request(asked: KafkaMessage) -> list[bytes]:
-    """The body of a Produce request, in pieces."""
+    """Encode the body of a Produce request, in pieces."""
     flexible = version_of(asked) >= PRODUCE_FLEXIBLE_FROM
     tags = EMPTY_TAGS if flexible else b""
     has_transactions = version_of(asked) >= _TRANSACTIONS_FROM
@@ -108,7 +108,7 @@ def pack_produce_request(asked: KafkaMessage) -> list[bytes]:
 
 
 def pack_produce(payload: KafkaMessage) -> list[bytes]:
-    """The body of a Produce response."""
+    """Encode the body of a Produce response."""
     version = version_of(payload)
     flexible = version >= PRODUCE_FLEXIBLE_FROM
     tags = EMPTY_TAGS if flexible else b""
@@ -152,7 +152,7 @@ def _pack_row(out: list[bytes], row: Any, version: int) -> None:
 
 
 def read_produce_response(data: bytes, offset: int, version: int) -> tuple[ProduceResponse, int]:
-    """(the response whose body begins at `offset`, the offset behind it).
+    """Decode the response whose body begins at `offset`; return it, and the offset after it.
 
     Raises WireError, struct.error and ValueError.
     """
@@ -175,7 +175,7 @@ def read_produce_response(data: bytes, offset: int, version: int) -> tuple[Produ
         offset += 4
     if not flexible:
         return ProduceResponse(version, topics, throttle), offset
-    endpoints, offset = read_endpoints(data, offset, wanted=version >= _LEADERS_FROM)
+    endpoints, offset = read_endpoints(data, offset, requested=version >= _LEADERS_FROM)
     return ProduceResponse(version, topics, throttle, endpoints), offset
 
 

@@ -1,8 +1,8 @@
 """Which requests to one broker share a connection.
 
-A connection carries its requests in order, and the other side answers the next one only after the one before, so kinds
-of requests that would wait behind each other have connections of their own, as in Kafka (fetchers, the controller's
-control requests, producers, members of a group that join, all others).
+A connection carries its requests in order, and the server answers each only after the one before.  So kinds of requests
+that would block each other have connections of their own, as in Kafka (fetchers, the controller's control requests,
+producers, members of a group that join, all others).
 """
 
 from __future__ import annotations
@@ -23,5 +23,5 @@ _LANES: dict[int, int] = {
 
 
 def lane_of(request: KafkaMessage) -> int:
-    """The number of the connection, among those to one broker, that this request takes."""
+    """Return the number of the connection to one broker that this request uses."""
     return _LANES.get(api_key_of(request), _OTHER)

@@ -1,8 +1,7 @@
-"""What consumers of the old kind keep in ZooKeeper, under `/consumers` (kafka.utils.ZkUtils up to Kafka 2.0): offsets,
-who is in a group, and who owns which partition.
+"""The znodes of consumers of the old kind, under `/consumers` (kafka.utils.ZkUtils up to Kafka 2.0).
 
-Offsets and owners are plain text; a member's znode is JSON.  `offsets` is also where version 0 of OffsetCommit and
-OffsetFetch keep theirs.
+They are a group's offsets, its members, and the owners of partitions.  Offsets and owners are plain text; a member's
+znode is JSON.  Version 0 of OffsetCommit and OffsetFetch also stores offsets in `offsets`.
 """
 
 from __future__ import annotations
@@ -20,33 +19,33 @@ CONSUMERS = "/consumers"
 
 
 def offset_path(group_id: str, topic_partition: TopicPartition) -> str:
-    """Where a group's offset of a partition stands."""
+    """Return the path of a group's offset of a partition."""
     return f"{CONSUMERS}/{group_id}/offsets/{topic_partition.topic}/{topic_partition.partition}"
 
 
 def members_path(group_id: str) -> str:
-    """The ephemerals of a group's live members."""
+    """Return the path of the ephemeral znodes of a group's live members."""
     return f"{CONSUMERS}/{group_id}/ids"
 
 
 def owners_path(group_id: str, topic: str) -> str:
-    """The ephemerals that say who owns the partitions of a topic."""
+    """Return the path of the ephemeral znodes with the owners of a topic's partitions."""
     return f"{CONSUMERS}/{group_id}/owners/{topic}"
 
 
 def owner_path(group_id: str, topic_partition: TopicPartition) -> str:
-    """The ephemeral that says who owns a partition."""
+    """Return the path of the ephemeral znode with the owner of a partition."""
     return f"{owners_path(group_id, topic_partition.topic)}/{topic_partition.partition}"
 
 
 def encode_member(topics: Mapping[str, int], timestamp_ms: int) -> bytes:
-    """A member: the topics it subscribes to, with the number of threads (streams) it has for each."""
+    """Encode a member: its topics, with the number of threads (streams) for each."""
     value = {"version": 1, "subscription": dict(topics), "pattern": "static", "timestamp": str(timestamp_ms)}
     return json.dumps(value, separators=(",", ":")).encode()
 
 
 def decode_member(data: bytes | None) -> dict[str, int] | None:
-    """The topics of a member with the number of its threads; None where the data is none."""
+    """Decode a member: its topics with the number of threads; None if the data is not valid."""
     try:
         value: Any = json.loads(data or b"")
     except ValueError:
@@ -58,14 +57,14 @@ def decode_member(data: bytes | None) -> dict[str, int] | None:
 
 
 def decode_offset(data: bytes | None) -> int | None:
-    """A stored offset; None where the data is no number."""
+    """Decode a stored offset; None if the data is no number."""
     text = (data or b"").strip()
     digits = text.removeprefix(b"-")
     return int(text) if digits.isdigit() and len(digits) <= 19 else None
 
 
 async def read_offset(zk: Zk, group_id: str, topic_partition: TopicPartition) -> int | None:
-    """A group's offset of a partition, None where there is none.  Raises ZooKeeperError."""
+    """Return a group's offset of a partition, None if there is none.  Raises ZooKeeperError."""
     outcome = await zk.attempt(lambda: zk.service.get(offset_path(group_id, topic_partition)))
     if outcome.error is ErrorCode.NO_NODE:
         return None
@@ -75,7 +74,7 @@ async def read_offset(zk: Zk, group_id: str, topic_partition: TopicPartition) ->
 
 
 async def write_offset(zk: Zk, group_id: str, topic_partition: TopicPartition, offset: int) -> None:
-    """Keep a group's offset of a partition; whoever writes last has it (setData -1, made where it is missing).
+    """Store a group's offset of a partition; the last writer wins (setData -1, or create if it is missing).
 
     Raises ZooKeeperError.
     """

@@ -1,5 +1,7 @@
-"""The coordination service as the controller uses it: requests repeated over lost connections, pipelined in batches,
-and writes fenced by the controller epoch (kafka.zk.KafkaZkClient)."""
+"""The coordination service for the controller (kafka.zk.KafkaZkClient).
+
+Requests are repeated over lost connections, pipelined in batches, and writes are fenced by the controller epoch.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +21,19 @@ T = TypeVar("T")
 Request = Callable[[], Awaitable[T]]
 
 LOSS_BACKOFF_MS = 20
-"""Before a request that met a lost connection is sent again; the service itself waits for the reconnect."""
+"""The wait before a request is resent after a lost connection; the service itself waits for the reconnect."""
 
 
 TOGETHER_MAX = 50
-"""Writes that share a transaction at most: some ten kilobytes, far below jute.maxbuffer."""
+"""The most writes that share a transaction: some ten kilobytes, far below jute.maxbuffer."""
 
 
 class ControllerMoved(Exception):
-    """This broker's reign is over: /controller_epoch has moved on, and what it tried to write was refused."""
+    """This broker's controller term is over: /controller_epoch has moved on, and its write was refused."""
 
 
 class Outcome(NamedTuple, Generic[T]):
-    """What became of one request of a batch.  `repeated` says that an earlier sending may have been carried out."""
+    """The outcome of one request of a batch.  `repeated`: an earlier attempt may have been carried out."""
 
     error: ErrorCode
     value: T | None = None
@@ -39,7 +41,7 @@ class Outcome(NamedTuple, Generic[T]):
 
 
 class Zk:
-    """Requests that outlive a lost connection.  Only SessionExpired is raised for what befalls the session."""
+    """Requests that are repeated after a lost connection.  Of session failures only SessionExpired is raised."""
 
     def __init__(self, service: CoordinationService, runtime: Runtime, max_in_flight: int = 10) -> None:
         self.service = service
@@ -47,24 +49,24 @@ class Zk:
         self._max_in_flight = max_in_flight
 
     async def call(self, request: Request[T]) -> T:
-        """Send, and send again after every lost connection.  Raises ZooKeeperError, but never ConnectionLoss."""
+        """Send, and resend after every lost connection.  Raises ZooKeeperError, but never ConnectionLoss."""
         outcome = await self.attempt(request)
         if outcome.error is not ErrorCode.OK:
             raise _raised(outcome)
         return outcome.value  # type: ignore[return-value]
 
     async def attempt(self, request: Request[T]) -> Outcome[T]:
-        """The same, with refusals as values; raises SessionExpired alone."""
+        """Do the same, but return refusals as values; raises only SessionExpired."""
         return (await self.batch([request]))[0]
 
     async def batch(
         self, requests: Sequence[Request[T]], halt: Callable[[Outcome[T]], bool] | None = None
     ) -> list[Outcome[T]]:
-        """Pipeline requests, at most max.in.flight of them at a time; one outcome each, in order.
+        """Pipeline requests, at most max.in.flight of them at a time; return one outcome each, in order.
 
-        Requests that met a lost connection are sent again, in order, once the rest is answered
-        (retryRequestsUntilConnected).  Where `halt` says so of an outcome nothing more is sent, and the outcomes of
-        what was not sent are missing at the end.  Raises SessionExpired.
+        Requests that met a lost connection are resent, in order, once the rest is answered
+        (retryRequestsUntilConnected).  If `halt` is true of an outcome, no more requests are sent, and the outcomes of
+        the unsent ones are missing at the end.  Raises SessionExpired.
         """
         outcomes: dict[int, Outcome[T]] = {}
         todo = list(range(len(requests)))
@@ -107,7 +109,7 @@ class Zk:
                 lost.append(index)
                 continue
             except SessionExpired as error:
-                # What is in flight is awaited all the same, so that no failure goes unseen.
+                # Requests in flight are still awaited, so that no failure goes unseen.
                 expired, halted = error, True
                 continue
             except ZooKeeperError as error:
@@ -127,7 +129,7 @@ def _raised(outcome: Outcome[Any]) -> ZooKeeperError:
 
 
 class Written(NamedTuple):
-    """What became of one fenced write; `stat` is what a create or setData answers."""
+    """The outcome of one fenced write; `stat` is the result of a create or setData."""
 
     error: ErrorCode
     stat: Stat | None = None
@@ -135,7 +137,10 @@ class Written(NamedTuple):
 
 
 class FencedWriter:
-    """The writes of one reign: each is multi[check(/controller_epoch, version), op], refused once that has moved on."""
+    """The writes of one controller term: each is multi[check(/controller_epoch, version), op].
+
+    A write is refused once /controller_epoch has moved on.
+    """
 
     def __init__(self, zk: Zk, broker_id: int, epoch: int, epoch_zk_version: int, emit: Emit) -> None:
         self.zk = zk
@@ -146,19 +151,19 @@ class FencedWriter:
         self._emit = emit
 
     async def write(self, ops: Sequence[Op]) -> list[Written]:
-        """Carry the ops out, each in a transaction of its own; their outcomes in order.
+        """Carry the ops out, each in a transaction of its own; return their outcomes in order.
 
-        Raises ControllerMoved once one of them was fenced (each that was is journalled), and SessionExpired, which
-        refuses the whole batch: what of it had been carried out before is not known here.
+        Raises ControllerMoved if any of them was fenced (each fenced one is journalled), and SessionExpired, which
+        refuses the whole batch: it is unknown here which ops had been carried out before.
         """
         outcomes = await self._carry_out([[op] for op in ops])
         return [_written(outcome) for outcome in outcomes]
 
     async def write_together(self, ops: Sequence[Op]) -> list[Written]:
-        """The same for ops that hardly ever fail and need not be transactions of their own: many share one.
+        """Carry out ops that rarely fail and need no transactions of their own: many share one.
 
-        A transaction is refused as a whole.  What was in a refused one goes again, alone, so that every op has its own
-        outcome here too.
+        A transaction is refused as a whole.  The ops of a refused one are repeated individually, so that every op has
+        its own outcome here too.
         """
         groups = [ops[first : first + TOGETHER_MAX] for first in range(0, len(ops), TOGETHER_MAX)]
         outcomes = await self._carry_out(groups)
@@ -168,40 +173,48 @@ class FencedWriter:
             if results is not None and all(result.error is ErrorCode.OK for result in results):
                 written += [Written(ErrorCode.OK, result.stat, outcome.repeated) for result in results]
             else:
-                # What meets its own first sending must say that it may be that.
+                # An op that conflicts with its own first attempt must be marked as possibly repeated.
                 alone = await self.write(group)
                 written += [each._replace(repeated=each.repeated or outcome.repeated) for each in alone]
         return written
 
     async def write_as_one(self, ops: Sequence[Op]) -> list[Written]:
-        """Carry all of the ops out, or none.  Of those that are refused with another one the outcome is OK, or
-        RUNTIME_INCONSISTENCY where they come behind it.  Raises ControllerMoved and SessionExpired."""
+        """Carry all of the ops out, or none.  Raises ControllerMoved and SessionExpired.
+
+        If one op is refused, the outcome of the ops before it is OK, and of the ops after it RUNTIME_INCONSISTENCY.
+        """
         [outcome] = await self._carry_out([ops])
         if outcome.value is None:
             return [Written(outcome.error, None, outcome.repeated)] * len(ops)
         return [Written(each.error, each.stat, outcome.repeated) for each in outcome.value[len(self._fence) :]]
 
     async def confirm(self) -> None:
-        """Ask the quorum whether the reign goes on.  Raises ControllerMoved where it is over, and SessionExpired."""
+        """Check with the quorum that the controller term goes on.
+
+        Raises ControllerMoved if it is over, and SessionExpired.
+        """
         await self._carry_out([[]])
 
     async def _carry_out(self, groups: Sequence[Sequence[Op]]) -> list[Outcome[list[OpResult]]]:
-        """Each group a transaction of its own; their outcomes in order.  Raises ControllerMoved and SessionExpired."""
+        """Carry out each group in a transaction of its own; return their outcomes in order.
+
+        Raises ControllerMoved and SessionExpired.
+        """
         requests = [self._request(group) for group in groups]
         try:
             outcomes = await self.zk.batch(requests, halt=self._is_fenced)
         except SessionExpired:
             for op in (op for group in groups for op in group):
-                self._tell_fenced(op, "session_expired")
+                self._journal_fenced(op, "session_expired")
             raise
         fenced = [group for group, outcome in zip(groups, outcomes, strict=False) if self._is_fenced(outcome)]
         for op in (op for group in fenced for op in group):
-            self._tell_fenced(op, "controller_epoch")
+            self._journal_fenced(op, "controller_epoch")
         if fenced:
             raise ControllerMoved(f"controller epoch {self.epoch} is over")
         return outcomes
 
-    def _tell_fenced(self, op: Op, reason: str) -> None:
+    def _journal_fenced(self, op: Op, reason: str) -> None:
         self._emit(
             WriteFenced(
                 broker_id=self._broker_id,
@@ -218,24 +231,27 @@ class FencedWriter:
         return lambda: self.zk.service.multi(ops)
 
     def _is_fenced(self, outcome: Outcome[list[OpResult]]) -> bool:
-        """Did the check itself fail?  Behind a good check the failing op carries the error, and the check OK."""
+        """Return whether the check itself failed.
+
+        If the check succeeds and another op fails, that op has the error, and the check has OK.
+        """
         check = outcome.value[0].error if outcome.value and self._fence else ErrorCode.OK
         return check not in (ErrorCode.OK, ErrorCode.RUNTIME_INCONSISTENCY)
 
 
 class UnfencedWriter(FencedWriter):
-    """Historical.UNFENCED_CONTROLLER: every write goes alone, and takes effect whoever is controller by now."""
+    """Historical.UNFENCED_CONTROLLER: every write is sent alone, and takes effect even after another election."""
 
     def __init__(self, zk: Zk, broker_id: int, epoch: int, epoch_zk_version: int, emit: Emit) -> None:
         super().__init__(zk, broker_id, epoch, epoch_zk_version, emit)
         self._fence = []
 
     async def write_together(self, ops: Sequence[Op]) -> list[Written]:
-        """Nothing goes together."""
+        """Carry out each op alone."""
         return await self.write(ops)
 
     async def confirm(self) -> None:
-        """Such a reign never learns by writing that it is over."""
+        """Do nothing: such a controller never learns from its writes that its term is over."""
 
 
 def _written(outcome: Outcome[list[OpResult]]) -> Written:

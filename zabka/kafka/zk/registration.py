@@ -1,4 +1,4 @@
-"""What is registered in the coordination service: persistent paths, the cluster id, brokers, and the controller.
+"""Registration in the coordination service: persistent paths, the cluster id, brokers, and the controller.
 
 Sources: kafka.zk.KafkaZkClient (createTopLevelPaths, createOrGetClusterId, registerBroker with CheckedEphemeral,
 registerControllerAndIncrementControllerEpoch, checkControllerAndEpoch).
@@ -30,7 +30,7 @@ class BrokerIdInUse(Exception):
 
 
 class ControllerSeen(NamedTuple):
-    """What /controller and /controller_epoch say; broker -1 while there is no controller, epoch 0 before the first."""
+    """The content of /controller and /controller_epoch; broker -1 without a controller, epoch 0 before the first."""
 
     broker_id: int
     owner: int
@@ -40,7 +40,7 @@ class ControllerSeen(NamedTuple):
 
 
 class Won(NamedTuple):
-    """This broker is controller: its epoch, the version that fences it, and the transaction that made it so."""
+    """This broker is controller: its epoch, the version that fences it, and the zxid of its election."""
 
     epoch: int
     epoch_zk_version: int
@@ -48,7 +48,7 @@ class Won(NamedTuple):
 
 
 async def create_recursive(zk: Zk, path: str, data: bytes | None = None) -> bool:
-    """Create a znode and whatever is missing above it; False where it exists already."""
+    """Create a znode and its missing parents; return False if it exists already."""
     outcome = await zk.attempt(lambda: zk.service.create(path, data))
     if outcome.error is ErrorCode.NO_NODE:
         await create_recursive(zk, path.rpartition("/")[0])
@@ -59,9 +59,9 @@ async def create_recursive(zk: Zk, path: str, data: bytes | None = None) -> bool
 
 
 async def create_persistent_paths(zk: Zk) -> None:
-    """Make the paths that every broker relies on (ZkData.PersistentZkPaths), those above them first.
+    """Create the paths that every broker relies on (ZkData.PersistentZkPaths), parents first.
 
-    The chroot of zookeeper.connect is made where it is missing (KafkaZkClient.createZkClient).  Raises ZooKeeperError.
+    The chroot of zookeeper.connect is created if it is missing (KafkaZkClient.createZkClient).  Raises ZooKeeperError.
     """
     paths: dict[str, None] = {}
     for path in znodes.PERSISTENT_PATHS:
@@ -72,7 +72,7 @@ async def create_persistent_paths(zk: Zk) -> None:
     requests = [partial(zk.service.create, path, None) for path in paths]
     outcomes = await zk.batch(requests)
     if outcomes[0].error is ErrorCode.NO_NODE:
-        # The first of them stands right below the root, whose znode is missing only where it is a chroot's.
+        # The first path is right below the root, whose znode can only be missing if it is a chroot's.
         await zk.call(zk.service.create_chroot)
         outcomes = await zk.batch(requests)
     for path, outcome in zip(paths, outcomes, strict=True):
@@ -81,7 +81,7 @@ async def create_persistent_paths(zk: Zk) -> None:
 
 
 async def cluster_id(zk: Zk, random: Random) -> str:
-    """The cluster's id: the one in /cluster/id, or a new one where there is none yet."""
+    """Return the cluster's id from /cluster/id, or create one if there is none yet."""
     while True:
         try:
             data, _ = await zk.call(lambda: zk.service.get(znodes.CLUSTER_ID))
@@ -96,21 +96,21 @@ async def cluster_id(zk: Zk, random: Random) -> str:
 
 
 async def next_broker_id(zk: Zk, reserved_max: int) -> int:
-    """An id for a broker that is configured without one: the version of /brokers/seqid, above the reserved ids."""
+    """Return an id for a broker without a configured one: the version of /brokers/seqid, above the reserved ids."""
     stat = await zk.call(lambda: zk.service.set(znodes.BROKER_SEQUENCE_ID, b""))
     return reserved_max + stat.version
 
 
 async def register_broker(zk: Zk, info: BrokerInfo, timestamp_ms: int, own_sessions: Container[SessionId]) -> int:
-    """Make /brokers/ids/N for this session; its czxid is the broker epoch.
+    """Create /brokers/ids/N for this session, and return its czxid, the broker epoch.
 
-    A znode that one of this process's earlier sessions left is removed first (KAFKA-7165); one of this very session
-    is a success whose answer was lost.  Raises BrokerIdInUse for anybody else's.
+    A znode of an earlier session of this process is removed first (KAFKA-7165); a znode of this session means success
+    with a lost answer.  Raises BrokerIdInUse for any other session's.
     """
     service = zk.service
     path = znodes.broker_path(info.broker_id)
     data = znodes.encode_broker(info, timestamp_ms)
-    # The setData is there for its Stat: it brings the czxid back from the same transaction.
+    # The setData is there for its Stat: it returns the czxid from the same transaction.
     ops: list[Op] = [Create(path, None, ephemeral=True), SetData(path, data, 0)]
     while True:
         results = await zk.call(lambda: service.multi(ops))
@@ -132,13 +132,13 @@ async def register_broker(zk: Zk, info: BrokerInfo, timestamp_ms: int, own_sessi
 
 
 async def controller_epoch_now(zk: Zk) -> int:
-    """/controller_epoch, as this session may see it now; 0 where there is none, or none that can be read."""
+    """Return /controller_epoch as this session sees it now; 0 if it is missing or cannot be read."""
     outcome = await zk.attempt(lambda: zk.service.get(znodes.CONTROLLER_EPOCH))
     return 0 if outcome.value is None else znodes.decode_controller_epoch(outcome.value[0]) or 0
 
 
 async def read_controller(zk: Zk) -> ControllerSeen:
-    """Who is controller, and at which epoch."""
+    """Return the controller, and its epoch."""
     service = zk.service
     holder, epoch = await zk.batch(
         [lambda: service.get(znodes.CONTROLLER), lambda: service.get(znodes.CONTROLLER_EPOCH)]
@@ -163,7 +163,10 @@ async def read_controller(zk: Zk) -> ControllerSeen:
 
 
 async def register_controller(zk: Zk, broker_id: int, timestamp_ms: int) -> Won | None:
-    """Race for /controller: create it and raise /controller_epoch in one transaction.  None when another won."""
+    """Race for /controller: create it and raise /controller_epoch in one transaction.
+
+    Return None if another broker won.
+    """
     service = zk.service
     seen = await _epoch(zk)
     new_epoch = seen.epoch + 1
@@ -178,7 +181,7 @@ async def register_controller(zk: Zk, broker_id: int, timestamp_ms: int) -> Won 
     error = next(r.error for r in results if r.error is not ErrorCode.OK)
     if error not in (ErrorCode.NODE_EXISTS, ErrorCode.BAD_VERSION):
         raise error_for(error, znodes.CONTROLLER)
-    # Either another was faster, or this is the second sending of what had been carried out already.
+    # Either another broker was faster, or this is the repetition of a transaction that had been carried out already.
     now = await read_controller(zk)
     ours = now.broker_id == broker_id and now.owner == service.session_id and now.epoch == new_epoch
     if not ours:
@@ -190,7 +193,7 @@ async def register_controller(zk: Zk, broker_id: int, timestamp_ms: int) -> Won 
 
 
 async def _epoch(zk: Zk) -> ControllerSeen:
-    """/controller_epoch, created at 0 before the first election."""
+    """Return /controller_epoch, created at 0 before the first election."""
     while True:
         seen = await read_controller(zk)
         if seen.epoch or seen.epoch_zk_version:
@@ -200,20 +203,20 @@ async def _epoch(zk: Zk) -> ControllerSeen:
             return seen
         if made.error is not ErrorCode.NODE_EXISTS:
             raise error_for(made.error, znodes.CONTROLLER_EPOCH)
-        # It stands at 0 already, or somebody has raised it since.
+        # It is 0 already, or another broker has raised it since.
         again = await zk.call(lambda: zk.service.get(znodes.CONTROLLER_EPOCH))
         if again[1].version == 0:
             return seen
 
 
 async def remove_any_controller(zk: Zk, epoch_zk_version: int) -> bool:
-    """Historical.UNFENCED_CONTROLLER: delete /controller, whosever it is."""
+    """Historical.UNFENCED_CONTROLLER: delete /controller, whichever session owns it."""
     removed = await zk.attempt(lambda: zk.service.delete(znodes.CONTROLLER))
     return removed.error is ErrorCode.OK
 
 
 async def remove_controller(zk: Zk, epoch_zk_version: int) -> bool:
-    """Delete /controller, if the epoch has not moved on; False where it has, or where there was nothing."""
+    """Delete /controller, if the epoch has not moved on; return False if it has, or if there was nothing to delete."""
     ops: list[Op] = [Check(znodes.CONTROLLER_EPOCH, epoch_zk_version), Delete(znodes.CONTROLLER)]
     results = await zk.call(lambda: zk.service.multi(ops))
     return all(result.error is ErrorCode.OK for result in results)

@@ -1,7 +1,7 @@
 """Audits: every invariant of `zabka.journal.judges` over any number of histories, as a Spark job.
 
-`judging` judges one history, entry by entry, and tells each violation with the chain of causes behind it; `histories`
-finds histories and says how each can be played again; `jobs` spreads them over Spark's tasks and writes the tables.
+`judging` checks one history, entry by entry, and reports each violation with its chain of causes.  `histories` finds
+histories and the command that replays each.  `jobs` spreads them over Spark's tasks and writes the tables.
 
 `cli` may import it.  Begin with `judging`.
 """

@@ -1,11 +1,11 @@
-"""The histories that are audited: a run each, with its files, its size, and the command that plays it again.
+"""The histories to audit: one per run, with its files, its size, and the command that replays it.
 
-A simulated run is one file in its own order.  A cluster's run is the files of its nodes, put together by their clocks
-as `zabka.journal.reader` does.  Which seed a file is of its name says, where it is one of those that the documents use
-(`seed-7.jsonl`, `ensemble-seed-7.jsonl`), or a file beside it, `NAME.command`; where neither does, nobody knows.
+A simulated run is one file in its own order.  A cluster's run is the files of its nodes, merged by their clocks as
+`zabka.journal.reader` does.  The seed of a file follows from its name, if it has the form that the documents use
+(`seed-7.jsonl`, `ensemble-seed-7.jsonl`), or from a file `NAME.command` next to it.  Otherwise the seed is unknown.
 
-A lake's histories are those of its bronze, of the batches that are committed.  Those that lie in a topic, or behind a
-URI, come as a journal's rows.
+A lake's histories are those of its bronze table, from committed batches only.  Histories in a topic, or at a URI, come
+as a journal's rows.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from zabka.pipeline.runs import journal_files, without_copies
 
 _SEED = re.compile(r"(?:(?P<scenario>[a-z0-9-]+?)-)?seed-(?P<seed>[0-9]+)")
 _ONE_FILE = re.compile(r".*\.jsonl(~[0-9]+)?", re.DOTALL)
-"""A stream adds to the name of a run that was made anew which of them it is (`zabka.pipeline.positions`)."""
+"""If a run was recreated under its name, a stream appends `~N` to the name (`zabka.pipeline.positions`)."""
 COMMAND = ".command"
 LINE = ["file", "position", "body", "problem"]
-"""The columns of a journal's rows that tell a line, and where it stood."""
+"""The columns of a journal's rows that hold a line and its place."""
 
 
 class History(msgspec.Struct, frozen=True):
-    """One run: how it is named, its files in order, their size, and how it is played again, if anybody knows."""
+    """One run: its name, its files in order, their size, and the command that replays it, if known."""
 
     run: str
     files: tuple[str, ...]
     size_bytes: int
     command: str | None
     of_lake: bool = False
-    """Are these files of a lake's bronze, which have lines of other runs, too?"""
+    """Whether these are files of a lake's bronze table, which also hold lines of other runs."""
 
 
 def histories(root: Path) -> list[History]:
-    """Every run below a directory, or the one that is a file, or those of a lake; a copy of a run counts once.
+    """Return every run below a directory, the run that is a single file, or the runs of a lake.
 
-    Raises OSError, and ValueError of a lake with a damaged commit.
+    A copy of a run counts once.  Raises OSError, and ValueError if a commit of the lake is damaged.
     """
     if (root / COMMITS).is_dir():
         return _of_lake(root)
@@ -85,24 +85,24 @@ def _of_lake(lake: Path) -> list[History]:
 
 
 def is_one_file(run: str) -> bool:
-    """Is a run, by its name, one file in its own order?"""
+    """Return whether the run's name is that of a single file in its own order."""
     return _ONE_FILE.fullmatch(run) is not None
 
 
 def _lines_of_lake(history: History, bad: list[BadLine]) -> Iterator[Entry]:
-    """The lines of a run as they stood in its files; those that were set aside go to `bad`."""
-    wanted = pc.field("run") == history.run
-    parts = [pq.read_table(file, columns=LINE, filters=wanted, partitioning=None) for file in history.files]
+    """Yield the lines of a run in the order of its files; append lines that were set aside to `bad`."""
+    is_own = pc.field("run") == history.run
+    parts = [pq.read_table(file, columns=LINE, filters=is_own, partitioning=None) for file in history.files]
     return lines_of(pa.concat_tables(parts), bad)
 
 
-def lines_of(told: pa.Table, bad: list[BadLine]) -> Iterator[Entry]:
-    """The lines of one run's rows as they stood in its files; those that were set aside go to `bad`."""
-    for row in told.select(LINE).sort_by([("file", "ascending"), ("position", "ascending")]).to_pylist():
+def lines_of(rows: pa.Table, bad: list[BadLine]) -> Iterator[Entry]:
+    """Yield the lines of one run's rows in the order of its files; append lines that were set aside to `bad`."""
+    for row in rows.select(LINE).sort_by([("file", "ascending"), ("position", "ascending")]).to_pylist():
         try:
             if row["problem"] is not None:
                 raise ValueError(row["problem"])
-            # In fields that no table knows this asks for more than `zabka.pipeline.entries` does.
+            # This also checks fields that no table reads, so it is stricter than `zabka.pipeline.entries`.
             entry = decode_line(row["body"].encode())
         except ValueError as reason:
             bad.append(BadLine(row["file"], row["position"], str(reason)))
@@ -111,15 +111,15 @@ def lines_of(told: pa.Table, bad: list[BadLine]) -> Iterator[Entry]:
 
 
 def replay_command(path: Path) -> str | None:
-    """The command that plays a simulated run's file again; None where nothing says which run it is."""
-    beside = path.with_name(path.name + COMMAND)
-    if beside.is_file():
-        return beside.read_text().strip()
+    """Return the command that replays a simulated run's file, or None if the run is unknown."""
+    sibling = path.with_name(path.name + COMMAND)
+    if sibling.is_file():
+        return sibling.read_text().strip()
     return seed_command(path.stem)
 
 
 def seed_command(name: str) -> str | None:
-    """The command that plays a seed again, by the name of its file; None of a name that tells none."""
+    """Return the command that replays a seed, from its file's name, or None if the name holds no seed."""
     found = _SEED.fullmatch(name)
     if found is None:
         return None
@@ -130,7 +130,7 @@ def seed_command(name: str) -> str | None:
 
 
 def entries_of(history: History, bad: list[BadLine]) -> Iterator[Entry]:
-    """Its entries in order; lines that are none go to `bad`."""
+    """Yield the history's entries in order; append lines that are no entries to `bad`."""
     if history.of_lake:
         return in_order(history.run, _lines_of_lake(history, bad))
     if len(history.files) == 1:
@@ -139,5 +139,5 @@ def entries_of(history: History, bad: list[BadLine]) -> Iterator[Entry]:
 
 
 def in_order(run: str, lines: Iterator[Entry]) -> Iterator[Entry]:
-    """The lines of a run's files, one after the other, in the order of its history."""
+    """Yield the lines of a run's files, one file after the other, in the order of its history."""
     return lines if is_one_file(run) else iter(merge(lines))

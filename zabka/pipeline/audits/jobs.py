@@ -1,8 +1,8 @@
 """The audit as a Spark job: histories in, the table `audits` out.
 
-A history is judged by one task, in one pass, and tasks get about equal shares of bytes; so the work is linear in
-events, and a worker holds one history at a time.  Executors read the files where the driver sees them, so that their
-directory must be mounted everywhere.  What lies elsewhere comes as a journal's rows, which meet run by run.
+One task checks a history, in one pass, and tasks get about equal shares of bytes.  So the work is linear in events, and
+a worker holds one history at a time.  Executors read the files at the driver's paths, so their directory must be
+mounted everywhere.  Histories from elsewhere come as a journal's rows, grouped by run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from zabka.journal.reader import BadLine
 from zabka.journal.sentence_file import read_sentences
 from zabka.pipeline import versions
 from zabka.pipeline.audits.histories import History, entries_of, in_order, is_one_file, lines_of, seed_command
-from zabka.pipeline.audits.judging import Verdict, judge
+from zabka.pipeline.audits.judging import Verdict, check_history
 from zabka.pipeline.inbox import Inbox
 
 AUDITS = "audits"
@@ -50,31 +50,31 @@ SCHEMA = StructType(
         StructField("set_aside", LongType()),
     ]
 )
-"""One row a run and invariant, and of a violated one a row a violation.
+"""One row per run and invariant; a violated invariant has one row per violation.
 
-`verdict` is held, violated, or not_judged where nothing in that history had to do with it.  `judged` is how often it
-was looked at (null where a judge does not count).  `set_aside` are lines of the run that are no entries.
+`verdict` is held, violated, or not_judged if no event of that history concerned the invariant.  `judged` is the number
+of checks (null if a checker does not count).  `set_aside` is the number of the run's lines that are no entries.
 """
 
 Row = tuple[Any, ...]
 
 
 def audit(
-    spark: SparkSession, runs: list[History], out: Path, tell: Callable[[int], None] = lambda judged: None
+    spark: SparkSession, runs: list[History], out: Path, progress: Callable[[int], None] = lambda judged: None
 ) -> int:
-    """Judge every history and write `out/audits`; how many violations there are.  `tell` hears how many are judged.
+    """Check every history, write `out/audits`, and return the number of violations.
 
-    The caller holds the lock of `own_place(out)` (`versions.locked`).  Raises versions.NoTable where something else
-    lies in the table's place.
+    `progress` is called with the number of histories checked so far.  The caller holds the lock of `own_place(out)`
+    (`versions.locked`).  Raises versions.NoTable if something else lies in the table's place.
     """
     versions.check_table(out / AUDITS)
     judged = [0]
 
-    def one_more(row: bytes) -> None:
+    def count_one(row: bytes) -> None:
         judged[0] += 1
-        tell(judged[0])
+        progress(judged[0])
 
-    inbox = spark.sparkContext.accumulator([], Inbox(one_more))
+    inbox = spark.sparkContext.accumulator([], Inbox(count_one))
     shares = _shares(runs)
 
     def task(share: Iterable[list[bytes]]) -> Iterator[Row]:
@@ -83,12 +83,12 @@ def audit(
                 yield from rows(msgspec.json.decode(history, type=History))
                 inbox.add([b""])
 
-    judging = spark.sparkContext.parallelize(shares, max(1, len(shares))).mapPartitions(task)
-    return _written(spark.createDataFrame(judging, SCHEMA), out)
+    checked_rows = spark.sparkContext.parallelize(shares, max(1, len(shares))).mapPartitions(task)
+    return _written(spark.createDataFrame(checked_rows, SCHEMA), out)
 
 
-def audit_rows(told: DataFrame, out: Path) -> int:
-    """The same for every history that a journal's rows (the columns of `zabka-journal`) tell of, wherever it lies."""
+def audit_rows(reported: DataFrame, out: Path) -> int:
+    """Check every history in a journal's rows (the columns of `zabka-journal`), from any source, as `audit` does."""
 
     arrow = to_arrow_schema(SCHEMA)
 
@@ -100,7 +100,7 @@ def audit_rows(told: DataFrame, out: Path) -> int:
         return pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in found], arrow)
 
     versions.check_table(out / AUDITS)
-    return _written(told.groupBy("run").applyInArrow(task, SCHEMA), out)
+    return _written(reported.groupBy("run").applyInArrow(task, SCHEMA), out)
 
 
 def _written(found: DataFrame, out: Path) -> int:
@@ -114,12 +114,15 @@ def _written(found: DataFrame, out: Path) -> int:
 
 
 def own_place(out: Path) -> Path:
-    """Where the table's versions lie: an audit does not wait for the stream that writes the other tables of `out`."""
+    """Return the directory of the table's versions.
+
+    It is separate, so that an audit does not wait for the stream that writes the other tables of `out`.
+    """
     return out / f"_{AUDITS}"
 
 
 def _shares(runs: list[History]) -> list[list[bytes]]:
-    """Histories by tasks: the largest first, each task's about SHARE_BYTES or one history."""
+    """Split histories into tasks, the largest first, each of about SHARE_BYTES or of one history."""
     shares: list[list[bytes]] = []
     size = SHARE_BYTES
     for run in sorted(runs, key=lambda run: -run.size_bytes):
@@ -132,13 +135,13 @@ def _shares(runs: list[History]) -> list[list[bytes]]:
 
 
 def rows(history: History) -> Iterator[Row]:
-    """The rows of one history."""
+    """Yield the rows of one history."""
     bad: list[BadLine] = []
     return _rows(history.run, history.command, entries_of(history, bad), bad)
 
 
 def _rows(run: str, command: str | None, entries: Iterable[Entry], bad: list[BadLine]) -> Iterator[Row]:
-    verdict = judge(entries, read_sentences())
+    verdict = check_history(entries, read_sentences())
     tail = (command, verdict.events, verdict.full, len(bad))
     for invariant in INVARIANTS:
         found = [each for each in verdict.violations if each.invariant == invariant]
@@ -155,11 +158,11 @@ def _unbroken(invariant: str, verdict: Verdict) -> str:
 
 
 def runs_of(out: Path) -> int:
-    """How many histories the table that `audit` wrote below `out` tells of."""
+    """Return the number of histories in the table that `audit` wrote below `out`."""
     return len(pq.read_table(out / AUDITS, columns=["run"])["run"].unique())
 
 
 def violations_of(out: Path) -> list[dict[str, Any]]:
-    """Every violation that `audit` wrote below `out`, run by run in the order of their times."""
+    """Return every violation that `audit` wrote below `out`, sorted by run and time."""
     found: list[dict[str, Any]] = pq.read_table(out / AUDITS, filters=[("verdict", "=", VIOLATED)]).to_pylist()
     return sorted(found, key=lambda row: (row["run"], row["at_us"]))

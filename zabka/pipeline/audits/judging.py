@@ -1,7 +1,7 @@
-"""One history, judged by every invariant that there is: what `zabka simulate` does while a run goes on, afterwards.
+"""Check one history against every invariant: the checks of `zabka simulate`, after the run instead of during it.
 
-The judges are folds of one pass.  Beside what they keep, the history itself is held once, for the judge of causes asks
-about whole chains, and each violation is told with its own.
+The checkers are folds in one pass.  The history itself is held once as well, because the checker of causes needs whole
+chains, and each violation is reported with its chain.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from zabka.journal.judges.zab_invariants import zab_checkers
 from zabka.journal.sentences import Sentences
 
 FULL = (TxnCommitted, EphemeralCreated)
-"""Types that only a journal of the full level has."""
+"""Event types that only a journal of the full level has."""
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A violation: where it shows, and what led to the event that shows it, the effect first."""
+    """A violation: the event that shows it, and the chain that led to that event, the effect first."""
 
     invariant: str
     detail: str
@@ -33,11 +33,10 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What came of one history.
+    """The result of checking one history.
 
-    `judged` says how often each invariant had something to judge.  A journal of the normal level lacks most of what the
-    invariants of ZAB and of records are about: then `full` is False, and an invariant that was not judged did not hold
-    by that.
+    `judged` counts the checks of each invariant.  A journal of the normal level lacks most events that the invariants
+    of ZAB and of records need: then `full` is False, and an invariant with no checks is not proven to hold.
     """
 
     events: int
@@ -46,8 +45,8 @@ class Verdict(msgspec.Struct, frozen=True):
     judged: dict[str, int]
 
 
-def judge(history: Iterable[Entry], sentences: Sentences) -> Verdict:
-    """Judge a history in its order."""
+def check_history(history: Iterable[Entry], sentences: Sentences) -> Verdict:
+    """Check a history in its order."""
     watchdog = Watchdog([*default_checkers(), *zab_checkers()])
     entries: list[Entry] = []
     for entry in history:
@@ -55,10 +54,10 @@ def judge(history: Iterable[Entry], sentences: Sentences) -> Verdict:
         entries.append(entry)
     full = any(isinstance(entry.event, FULL) for entry in entries)
     found = [*watchdog.violations, *broken_chains(entries)]
-    return Verdict(len(entries), full, _told(found, entries, sentences), watchdog.judged())
+    return Verdict(len(entries), full, _with_chains(found, entries, sentences), watchdog.judged())
 
 
-def _told(found: list[Violation], entries: list[Entry], sentences: Sentences) -> list[Found]:
+def _with_chains(found: list[Violation], entries: list[Entry], sentences: Sentences) -> list[Found]:
     if not found:
         return []
     causes = Causes()

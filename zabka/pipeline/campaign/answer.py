@@ -1,9 +1,9 @@
-"""Three sentences of answer, made of the figures and of nothing else."""
+"""Three sentences of answer, made from the figures alone."""
 
 from __future__ import annotations
 
 from zabka.pipeline.campaign.charts import format_number
-from zabka.pipeline.campaign.engine import seeds_wanted
+from zabka.pipeline.campaign.engine import seeds_needed
 from zabka.pipeline.campaign.figures import FIGURES
 from zabka.pipeline.campaign.results import Results
 from zabka.pipeline.campaign.statistics import Estimate
@@ -11,22 +11,22 @@ from zabka.pipeline.campaign.stopping import Verdict
 
 
 def answer(found: Results) -> list[str]:
-    """What decides, what it costs, and what that rests on."""
+    """Return the decision, its cost, and its evidence, a sentence each."""
     return [_decision(found), _cost(found), _evidence(found)]
 
 
 def short(point: dict[str, str]) -> str:
-    """A setting's values, without the keys that the title names anyway."""
+    """Return a setting's values, without the keys, which the title names anyway."""
     return " / ".join(point.values())
 
 
 def named(found: Results, number: int) -> str:
-    """A setting in a sentence: its key and value, or all of them where several vary."""
+    """Return a setting for a sentence: its key and value, or all of them if several vary."""
     return ", ".join(f"{key}={value}" for key, value in found.points[number].items())
 
 
 def interval(estimate: Estimate, unit: str) -> str:
-    """A mean with its interval and unit."""
+    """Return a mean with its interval and unit."""
     if estimate.mean is None or estimate.low is None or estimate.high is None:
         return "not measured"
     return f"{format_number(estimate.mean)} {unit} ({format_number(estimate.low)} to {format_number(estimate.high)})"
@@ -61,10 +61,10 @@ def _decision(found: Results) -> str:
 
 
 def _too_few(found: Results) -> str:
-    seeds, wanted = max(each.difference.seeds for each in found.comparisons), seeds_wanted(found.campaign)
-    if seeds >= wanted:
+    seeds, needed = max(each.difference.seeds for each in found.comparisons), seeds_needed(found.campaign)
+    if seeds >= needed:
         return ""
-    return f", nor could any have been with {seeds} seeds that have this figure: at least {wanted} are wanted"
+    return f", nor could any have been with {seeds} seeds that have this figure: at least {needed} are wanted"
 
 
 def _capital(text: str) -> str:
@@ -78,9 +78,9 @@ def _some(count: int, of: int) -> str:
 
 
 def _contested(found: Results) -> str:
-    """Of what differs from the baseline as well: what could be as good as the best."""
-    told_apart = [each.point for each in found.comparisons if each.verdict is Verdict.DIFFERENT]
-    close = [short(found.points[number]) for number in found.rivals if number in told_apart]
+    """Return the settings that differ from the baseline but could be as good as the best."""
+    different = [each.point for each in found.comparisons if each.verdict is Verdict.DIFFERENT]
+    close = [short(found.points[number]) for number in found.rivals if number in different]
     return f"; {_listed(close)} may be as good as {short(found.points[found.best])}" if close else ""
 
 
@@ -93,8 +93,8 @@ def _open(found: Results) -> str:
     return f"; {_listed(rest)} could not be told from {short(found.points[0])}{of} by these seeds"
 
 
-def _listed(words: list[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+def _listed(names: list[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _cost(found: Results) -> str:
@@ -107,13 +107,13 @@ def _cost(found: Results) -> str:
     pair = f"With {named(found, other)} in place of {named(found, 0)}"
     if not moved:
         return f"{pair}, no difference was seen in anything else that was measured."
-    tells = "; ".join(_tells(found, also, other) for also in moved)
+    differences = "; ".join(_values(found, also, other) for also in moved)
     rest = f"; no difference seen in {', '.join(FIGURES[also].title for also in still)}" if still else ""
-    return f"{pair}, on the same seeds: {tells}{rest}."
+    return f"{pair}, on the same seeds: {differences}{rest}."
 
 
 def _elsewhere(found: Results) -> str:
-    """Nothing decides: then what else differs from the baseline, if anything does."""
+    """Return what else differs from the baseline, if the deciding figure does not."""
     if len(found.points) == 1:
         also = [f"{FIGURES[name].title} {interval(found.estimates[name][0], FIGURES[name].unit)}"
                 for name in found.campaign.also]  # fmt: skip
@@ -123,16 +123,16 @@ def _elsewhere(found: Results) -> str:
     moved = [(also, point) for also in found.campaign.also for point in others if _moved(found, also, point, tests)]
     if not moved:
         return "No difference was seen in anything else that was measured either."
-    tells = "; ".join(f"with {named(found, point)} {_tells(found, also, point)}" for also, point in moved)
-    return f"In what else was measured, on the same seeds: {tells}."
+    differences = "; ".join(f"with {named(found, point)} {_values(found, also, point)}" for also, point in moved)
+    return f"In what else was measured, on the same seeds: {differences}."
 
 
 def _moved(found: Results, figure: str, point: int, tests: int) -> bool:
-    """Is the difference from the baseline one, as one of so many that are looked at?"""
+    """Return whether the difference from the baseline is significant, as one of `tests` differences."""
     return found.differences[figure][point].p <= (1 - found.campaign.stop.confidence) / tests
 
 
-def _tells(found: Results, figure: str, point: int) -> str:
+def _values(found: Results, figure: str, point: int) -> str:
     values = f"{_plain(found, figure, point)} against {_plain(found, figure, 0)} {FIGURES[figure].unit}"
     return f"{FIGURES[figure].title} {values}"
 

@@ -1,4 +1,4 @@
-"""Charts as plain SVG: points with their intervals, written so that they need nothing from anywhere."""
+"""Charts as plain SVG: points with their intervals, self-contained."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import NamedTuple
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 80, 24, 18, 52
 DOT, LETTER_WIDTH, LETTER_HEIGHT = 4.5, 7.0, 13.0
-"""A mark's radius, and about what a letter of the page's 12 px takes."""
+"""A mark's radius, and the approximate size of a letter in the page's 12 px."""
 DIGITS_MAX = 9
-"""No number is told with more of them behind its point."""
+"""The most digits after a number's decimal point."""
 SERIES = ("s1", "s2", "s3", "s4", "s5", "s6")
-"""Classes of the page's style sheet, one a series."""
+"""Classes of the page's style sheet, one per series."""
 
 
 class Mark(NamedTuple):
@@ -35,7 +35,7 @@ class Series(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """An axis: its title, where values lie, and the words at its ticks."""
+    """An axis: its title, its range, and the labels at its ticks."""
 
     title: str
     low: float
@@ -43,12 +43,12 @@ class Axis(NamedTuple):
     ticks: list[tuple[float, str]]
 
     def place(self, value: float, begin: float, end: float) -> float:
-        """Where a value lies between two ends of a drawing."""
+        """Return the place of a value between two ends of a drawing."""
         return begin + (end - begin) * (value - self.low) / (self.high - self.low or 1.0)
 
 
 def number_axis(title: str, values: Sequence[float], *, from_zero: bool = False) -> Axis:
-    """An axis over these values, with about five round ticks."""
+    """Return an axis over these values, with about five round ticks."""
     low, high = min(values, default=0.0), max(values, default=1.0)
     if from_zero:
         low = min(0.0, low)
@@ -68,9 +68,9 @@ def _round_step(rough: float) -> float:
 
 
 def format_number(value: float) -> str:
-    """A number as a person reads it: as many digits as it needs, thousands apart.
+    """Format a number for a person: as many digits as it needs, with thousands separators.
 
-    What is a little more than nothing, or less than a hundred per cent, is not told as that.
+    A value just above 0 is not rounded to 0, and a value just below 100 is not rounded to 100.
     """
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
     while digits < DIGITS_MAX and (
@@ -86,7 +86,7 @@ def _written(value: float, digits: int) -> str:
 
 
 def chart(title: str, x: Axis, y: Axis, series: Sequence[Series], *, lines: bool) -> str:
-    """A chart of marks with whiskers, joined by lines where the first axis is a scale."""
+    """Return a chart of marks with whiskers, joined by lines if the first axis is a scale."""
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
     parts = _frame(title, x, y, right, bottom)
     for number, one in enumerate(series):
@@ -128,16 +128,16 @@ def _tick(x: Axis, value: float, text: str, right: float, bottom: float) -> str:
 def _mark(at: float, mark: Mark, y: Axis, bottom: float, kind: str) -> str:
     middle = y.place(mark.y, bottom, TOP)
     low, high = y.place(mark.low, bottom, TOP), y.place(mark.high, bottom, TOP)
-    said = f"{mark.label}: {format_number(mark.y)} ({format_number(mark.low)} to {format_number(mark.high)})"
+    text = f"{mark.label}: {format_number(mark.y)} ({format_number(mark.low)} to {format_number(mark.high)})"
     return (
-        f'<g class="{kind}"><title>{escape(said)}</title>'
+        f'<g class="{kind}"><title>{escape(text)}</title>'
         f'<line class="whisker" x1="{at:.1f}" x2="{at:.1f}" y1="{low:.1f}" y2="{high:.1f}"/>'
         f'<circle cx="{at:.1f}" cy="{middle:.1f}" r="{DOT}"/></g>'
     )
 
 
 def scatter(title: str, x: Axis, y: Axis, marks: Sequence[Mark], x_intervals: Sequence[tuple[float, float]]) -> str:
-    """One mark a setting, with its intervals in both directions, and its name beside it in its own colour."""
+    """Return a chart with one mark per setting, its intervals in both directions, and its name next to it."""
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
     parts = _frame(title, x, y, right, bottom)
     dots = [(x.place(mark.x, LEFT, right), y.place(mark.y, bottom, TOP)) for mark in marks]
@@ -154,7 +154,7 @@ def scatter(title: str, x: Axis, y: Axis, marks: Sequence[Mark], x_intervals: Se
 
 
 class _Box(NamedTuple):
-    """Where a text stands: its left end, the line that it stands on, and how wide it is."""
+    """The place of a text: its left end, its base line, and its width."""
 
     left: float
     base: float
@@ -173,7 +173,7 @@ class _Box(NamedTuple):
 
 
 def _names(labels: Sequence[str], dots: Sequence[tuple[float, float]]) -> list[_Box]:
-    """Where each mark's name stands: as near to its dot as there is room beside all dots and the names before it."""
+    """Place each mark's name as near to its dot as the dots and the names placed before leave room."""
     taken = [_Box(at - DOT, middle + LETTER_HEIGHT / 2, 2 * DOT) for at, middle in dots]
     found = []
     for label, (at, middle) in zip(labels, dots, strict=True):

@@ -1,4 +1,4 @@
-"""What clients saw: answers, waiting times, and reads that were older than what had been acknowledged."""
+"""The clients' view: answers, waiting times, and reads that were older than an acknowledged record."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from zabka.journal.judges.kafka_analysis import ACKS_ALL, KafkaHistory, Sent
 from zabka.pipeline.campaign.partition_times import Window
 
 SLOW_MS = 1_000
-"""A write that takes longer is an outage to whoever waits for it."""
+"""A write that takes longer counts as an outage for its client."""
 
 
 class ClientView(msgspec.Struct):
     """One producer, by its topic: its sends that began within the window.
 
-    `refused` are those that got no acknowledgement; they may be stored all the same.  Latencies are of acknowledged
-    sends, None where there are none.  `silence_ms` is the longest time without any acknowledgement.  A producer that
-    waits sends nothing else meanwhile, so that the share of sends flatters an outage: `waited_ms` is the time spent in
-    sends that got no acknowledgement, or got it after SLOW_MS.
+    `refused` counts sends without an acknowledgement; they may be stored all the same.  Latencies are of acknowledged
+    sends, None if there are none.  `silence_ms` is the longest time without any acknowledgement.  A producer that waits
+    sends nothing else meanwhile, so the share of sends understates an outage: `waited_ms` is the time spent in sends
+    that got no acknowledgement, or got it after SLOW_MS.
     """
 
     topic: str
@@ -34,7 +34,7 @@ class ClientView(msgspec.Struct):
 
 
 def client_views(history: KafkaHistory, window: Window) -> list[ClientView]:
-    """What each topic's producer was told."""
+    """Return the view of each topic's producer."""
     by_topic: dict[str, list[Sent]] = {}
     for sent in history.sent:
         if window.begin_us <= sent.began_us < window.end_us:
@@ -67,7 +67,10 @@ def _kept_waiting(one: Sent) -> bool:
 
 
 def nearest_rank(ordered: list[float], share: float) -> float | None:
-    """The smallest value that so large a share of all does not exceed (nearest rank); None of nothing."""
+    """Return the nearest-rank percentile: the smallest value that at least `share` of all values do not exceed.
+
+    Return None for an empty list.
+    """
     if not ordered:
         return None
     rank = -int(-share * len(ordered) // 1)
@@ -75,15 +78,16 @@ def nearest_rank(ordered: list[float], share: float) -> float | None:
 
 
 def stale_reads(history: KafkaHistory) -> tuple[int, int]:
-    """How many polls were answered with a high watermark below a record that had been acknowledged (acks=all) before
-    the poll began, and how many polls there were.
+    """Count the stale polls, and all polls.
 
-    Kafka allows them: of a deposed leader that does not know it yet, and of a new one until its mark has caught up.
+    A poll is stale if its high watermark is below a record that had been acknowledged (acks=all) before the poll began.
+    Kafka allows stale polls: of a deposed leader that does not know it yet, and of a new leader until its high
+    watermark has caught up.
     """
     ends: dict[str, list[tuple[int, int]]] = {}
-    for partition, told in _by_partition(history.sent).items():
+    for partition, acknowledged in _by_partition(history.sent).items():
         highest, steps = -1, []
-        for at_us, offset in sorted(told):
+        for at_us, offset in sorted(acknowledged):
             if offset > highest:
                 highest = offset
                 steps.append((at_us, highest))
@@ -101,8 +105,8 @@ def stale_reads(history: KafkaHistory) -> tuple[int, int]:
 
 
 def _by_partition(sent: Iterable[Sent]) -> dict[str, list[tuple[int, int]]]:
-    told: dict[str, list[tuple[int, int]]] = {}
+    acknowledged: dict[str, list[tuple[int, int]]] = {}
     for one in sent:
         if one.offset is not None and one.acks == ACKS_ALL:
-            told.setdefault(one.partition, []).append((one.ended_us, one.offset))
-    return told
+            acknowledged.setdefault(one.partition, []).append((one.ended_us, one.offset))
+    return acknowledged

@@ -24,11 +24,11 @@ _SEEDS = re.compile(r"[0-9]{1,18}(-[0-9]{1,18})?")
 
 
 class BadCampaign(Exception):
-    """A campaign's file that makes no sense; the message says where and why."""
+    """A campaign's file is not valid; the message states where and why."""
 
 
 class Hypercube(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A Latin hypercube: so many points, each key's range cut in as many strata and each stratum taken once."""
+    """A Latin hypercube: each key's range is split into `points` strata, and each stratum is used once."""
 
     points: int
     keys: dict[str, list[Value] | Range]
@@ -36,59 +36,60 @@ class Hypercube(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Stop(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """When it is enough: looks at the figures after so many seeds, and what is taken for no difference."""
+    """When a campaign ends: the sample sizes of its looks, and the difference that counts as none."""
 
     equal_within: float = 0.0
     confidence: float = 0.95
     looks: list[int] = []
-    """After how many seeds; the last is always all of them.  Without any: only there."""
+    """The numbers of seeds after which the figures are looked at; all seeds are always the last look, and the default.
+    """
 
 
 class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What it may cost."""
+    """The limits of a campaign's cost."""
 
     runs: int = 2_000
     minutes: float = 0.0
-    """No further look is begun after that; 0: however long it takes."""
+    """No further look begins after that many minutes; 0: no limit."""
 
 
 class Campaign(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What a campaign's file says."""
+    """The content of a campaign's file."""
 
     question: str
     seeds: str
     decide: str
     """The figure that the answer is about."""
     also: list[str] = []
-    """Other figures, that say what the answer costs."""
+    """Other figures, which give the cost of the answer."""
     scenario: str = "chaos"
     settings: dict[str, Value] = {}
     grid: dict[str, list[Value]] = {}
     latin_hypercube: Hypercube | None = None
     baseline: dict[str, Value] = {}
-    """The point that all others are compared with; the first one where nothing is said."""
+    """The point that all others are compared with; the first point by default."""
     stop: Stop = Stop()
     limits: Limits = Limits()
 
     def seed_numbers(self) -> range:
-        """The seeds, both ends included."""
+        """Return the seeds, both ends included."""
         first, _, last = self.seeds.partition("-")
         return range(int(first), int(last or first) + 1)
 
     def points(self) -> list[dict[str, str]]:
-        """Every setting that is compared: what differs between them, the baseline first."""
+        """Return every setting that is compared: the values that differ between them, the baseline first."""
         cube = self.latin_hypercube
         points = hypercube_points(cube.keys, cube.points, cube.seed) if cube else grid_points(self.grid)
-        wanted = _texts(self.baseline)
-        found = next((p for p in points if wanted and wanted.items() <= p.items()), None)
+        requested = _texts(self.baseline)
+        found = next((p for p in points if requested and requested.items() <= p.items()), None)
         return points if found is None else [found, *(p for p in points if p is not found)]
 
     def arguments(self, point: Mapping[str, str]) -> tuple[str, ...]:
-        """All settings of a point, as `--set` takes them."""
+        """Return all settings of a point, in the form of `--set`."""
         return tuple(f"{key}={value}" for key, value in {**_texts(self.settings), **point}.items())
 
     def look_sizes(self) -> list[int]:
-        """After how many seeds the figures are looked at."""
+        """Return the numbers of seeds after which the figures are looked at."""
         count = len(self.seed_numbers())
         return [*(look for look in self.stop.looks if look < count), count]
 
@@ -98,7 +99,7 @@ def _texts(values: Mapping[str, Value]) -> dict[str, str]:
 
 
 def read_campaign(path: Path) -> Campaign:
-    """The campaign of a file, checked.  Raises BadCampaign with the reason."""
+    """Read and check a campaign's file.  Raises BadCampaign with the reason."""
     try:
         return parse_campaign(path.read_text())
     except OSError as reason:
@@ -110,7 +111,7 @@ def read_campaign(path: Path) -> Campaign:
 
 
 def parse_campaign(text: str) -> Campaign:
-    """The campaign that a text describes, checked.  Raises BadCampaign."""
+    """Parse and check a campaign's text.  Raises BadCampaign."""
     try:
         raw: dict[str, Any] = tomllib.loads(text)
         campaign = msgspec.convert(raw, Campaign)
@@ -139,7 +140,7 @@ def _check(campaign: Campaign) -> None:
     except ValueError as reason:
         raise BadCampaign(str(reason)) from None
     _check_stop(campaign)
-    # Counted before they are laid out: a grid of a few keys can be larger than the machine.
+    # Counted before the points are laid out: a grid of a few keys can be larger than the machine.
     count = cube.points if cube is not None else math.prod(len(values) for values in campaign.grid.values())
     seeds = len(campaign.seed_numbers())
     if count * seeds > campaign.limits.runs:
@@ -150,9 +151,9 @@ def _check(campaign: Campaign) -> None:
     if (different := len({tuple(point.items()) for point in points})) < count:
         raise BadCampaign(f"the {count} points of the hypercube are only {different} different settings: "
                           f"fewer points, wider ranges, or another seed are wanted")  # fmt: skip
-    wanted = _texts(campaign.baseline)
-    if wanted and not wanted.items() <= points[0].items():
-        raise BadCampaign(f"baseline: no point of the campaign has {wanted}")
+    requested = _texts(campaign.baseline)
+    if requested and not requested.items() <= points[0].items():
+        raise BadCampaign(f"baseline: no point of the campaign has {requested}")
     for point in points:
         _check_point(campaign, point)
 
@@ -192,5 +193,5 @@ def _check_point(campaign: Campaign, point: Mapping[str, str]) -> None:
 
 
 def describe(point: Mapping[str, str]) -> str:
-    """A point in words, as `key=value, key=value`."""
+    """Format a point as `key=value, key=value`."""
     return ", ".join(f"{key}={value}" for key, value in point.items())

@@ -1,4 +1,4 @@
-"""Which settings a campaign compares: every combination (a grid), or a Latin hypercube where these are too many."""
+"""The settings that a campaign compares: every combination (a grid), or a Latin hypercube if these are too many."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _text(value: Value) -> str:
 
 
 def check_design(keys: Mapping[str, Sequence[Value] | Range], points: int) -> None:
-    """Raises ValueError, with the reason, where these keys cannot be laid out."""
+    """Check a design.  Raises ValueError, with the reason, if these keys cannot be laid out."""
     if not keys:
         raise ValueError("there is no key to vary")
     for key, values in keys.items():
@@ -42,14 +42,14 @@ def check_design(keys: Mapping[str, Sequence[Value] | Range], points: int) -> No
 
 
 def grid_points(grid: Mapping[str, Sequence[Value]]) -> list[dict[str, str]]:
-    """Every combination, the last key changing fastest."""
+    """Return every combination, the last key changing fastest."""
     return [dict(zip(grid, map(_text, values), strict=True)) for values in product(*grid.values())]
 
 
 def hypercube_points(keys: Mapping[str, Sequence[Value] | Range], points: int, seed: int) -> list[dict[str, str]]:
-    """A Latin hypercube (McKay, Beckman and Conover 1979): of each key every one of `points` strata is taken once.
+    """Return a Latin hypercube (McKay, Beckman and Conover 1979): each of `points` strata of a key is used once.
 
-    The middle of a stratum of a range is taken; of a list, strata share its values as evenly as can be.
+    For a range the middle of a stratum is used; for a list, strata share its values as evenly as possible.
     """
     random = Random(seed)
     columns: dict[str, list[str]] = {}

@@ -1,7 +1,7 @@
-"""A campaign from its first run to its answer: who plays is given, so that Spark is one way and this process another.
+"""A campaign from its first run to its answer.  The caller passes the players: Spark, or this process.
 
-The runs of a look go out together, seed by seed, and each is kept when it comes back.  Between looks the rule of
-`stopping` says whether the answer is clear.
+The runs of a look are submitted together, seed by seed, and each result is kept as it arrives.  Between looks the rule
+of `stopping` decides whether the answer is clear.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from zabka.pipeline.campaign.stopping import Comparison, compare, is_clear, leve
 
 Keep = Callable[[bytes], object]
 Players = Callable[[Sequence[Run], Keep], None]
-"""Plays all of these, and hands over each encoded row as it comes, from whatever thread."""
+"""Plays all of these runs, and passes each encoded row to `Keep` as it arrives, from any thread."""
 
 
 class Progress(NamedTuple):
-    """How a campaign stands: runs that are kept, of how many at most, and what the last one was."""
+    """Progress of a campaign: the runs kept, the most that can be needed, and the last run."""
 
     done: int
     most: int
@@ -30,7 +30,7 @@ class Progress(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How a campaign ended: after how many seeds, at which look of how many, and why."""
+    """The end of a campaign: the seeds that were used, the look and the number of looks, and the reason."""
 
     seeds: list[int]
     look: int
@@ -39,29 +39,29 @@ class Ended(NamedTuple):
 
 
 class NotPlayed(Exception):
-    """Runs that were asked for have not come back; the message says how many, and of what they are."""
+    """Requested runs were not returned; the message gives their number and an example."""
 
 
 def by_point(runs: Mapping[tuple[int, int], Played], figure: str, seeds: Sequence[int]) -> dict[int, dict[int, float]]:
-    """A figure's values of these seeds: by point, then by seed; runs without that figure are left out."""
-    wanted = dict.fromkeys(seeds)
+    """Return a figure's values for these seeds, by point, then by seed; skip runs without that figure."""
+    chosen = dict.fromkeys(seeds)
     found: dict[int, dict[int, float]] = {}
     for (point, seed), played in sorted(runs.items()):
         values = found.setdefault(point, {})
         value = played.figures.get(figure)
-        if seed in wanted and value is not None:
+        if seed in chosen and value is not None:
             values[seed] = value
     return found
 
 
-def seeds_wanted(campaign: Campaign) -> int:
-    """With fewer seeds than these a campaign cannot tell any difference from chance, however large it is."""
+def seeds_needed(campaign: Campaign) -> int:
+    """Return the fewest seeds with which a campaign can distinguish any difference, however large, from chance."""
     level = level_of(campaign.stop.confidence, len(campaign.look_sizes()), len(campaign.points()))
     return seeds_to_differ(level)
 
 
 def comparisons(campaign: Campaign, runs: Mapping[tuple[int, int], Played], seeds: Sequence[int]) -> list[Comparison]:
-    """What these seeds tell of the figure that decides."""
+    """Compare the deciding figure on these seeds."""
     return compare(
         by_point(runs, campaign.decide, seeds),
         confidence=campaign.stop.confidence,
@@ -71,21 +71,21 @@ def comparisons(campaign: Campaign, runs: Mapping[tuple[int, int], Played], seed
 
 
 def run_campaign(
-    campaign: Campaign, ledger: Ledger, players: Players, tell: Callable[[Progress], None] = lambda progress: None
+    campaign: Campaign, ledger: Ledger, players: Players, progress: Callable[[Progress], None] = lambda progress: None
 ) -> Ended:
-    """Play what is missing, look by look, until the answer is clear, the seeds are played, or time is up.
+    """Play the missing runs, look by look, until the answer is clear, all seeds are played, or time is up.
 
-    Raises NotPlayed where runs do not come back, for whatever reason: what is told of seeds rests on all of them.
+    Raises NotPlayed if runs are not returned, for whatever reason, because the comparison rests on all runs of a seed.
     """
     points, seeds, looks = campaign.points(), list(campaign.seed_numbers()), campaign.look_sizes()
     most = len(points) * len(seeds)
     begin = time.monotonic()
-    tell(Progress(len(ledger.runs), most, None))
+    progress(Progress(len(ledger.runs), most, None))
 
     def keep(line: bytes) -> None:
         played = ledger.keep(line)
         if played is not None:
-            tell(Progress(len(ledger.runs), most, played))
+            progress(Progress(len(ledger.runs), most, played))
 
     for look, count in enumerate(looks, start=1):
         now = seeds[:count]

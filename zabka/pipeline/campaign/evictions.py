@@ -1,4 +1,4 @@
-"""Brokers that were given up: whose session expired, or who left an ISR by lag, and were they dead at all?"""
+"""Evictions of brokers, by session expiry or from an ISR by lag, and whether the broker was dead."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ TAKES = frozenset([e.BrokerRegistered, e.EphemeralCreated, e.SessionExpired, e.I
 
 
 class Evictions:
-    """Counts evictions within the window; false ones are of processes that existed, paused ones among them: they would
-    have come back by themselves."""
+    """Counts evictions within the window.
+
+    False evictions are those of processes that existed, also paused ones: they would have come back by themselves.
+    """
 
     def __init__(self, window: Window, lives: Lives) -> None:
         self._window = window
@@ -27,7 +29,7 @@ class Evictions:
         self.false_from_isr = 0
 
     def see(self, entry: Entry) -> None:
-        """Take the next entry, after `Lives`."""
+        """Process the next entry, after `Lives`."""
         event = entry.event
         if type(event) not in TAKES:
             return

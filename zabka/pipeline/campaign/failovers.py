@@ -1,4 +1,4 @@
-"""Failovers, one by one: from the loss of a process to the moment when another one does its work."""
+"""Failovers: from the loss of a process to the moment when another process does its work."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ TAKES = frozenset(
 
 
 class Failover(msgspec.Struct):
-    """One failover.  Times are milliseconds from the loss; None where the journal has no such moment.
+    """One failover.  Times are milliseconds from the loss, or None without such a moment in the journal.
 
-    `ended_by` is elected (somebody else took over), returned (the lost one came back first and goes on) or None (the
-    history, the reign, or the topic, ended before: what is known then is only that it took longer than that).
+    `ended_by` is elected (another process took over), returned (the lost process came back first and goes on) or None
+    (the history, the controller term, or the topic ended first: only a lower bound of the duration is known).
     """
 
     kind: str
@@ -43,7 +43,7 @@ class Failover(msgspec.Struct):
 class Failovers:
     """Finds every failover that is caused by the loss of a process.
 
-    A leader that lives and is cut off from the ensemble is none: no journal says when its clients began to suffer.
+    A live leader that is cut off from the ensemble does not count: no journal records when its clients began to suffer.
     """
 
     def __init__(self, clock: PartitionClock) -> None:
@@ -51,12 +51,12 @@ class Failovers:
         self.found: list[Failover] = []
         self._open: dict[str, Failover] = {}
         self._deposed: set[str] = set()
-        """Of which open ones the lost process has lost its office by what the ensemble holds, too."""
+        """The open failovers whose lost process no longer holds its role in the ensemble's state either."""
         self._controller = -1
         self._sessions: dict[int, int] = {}
 
     def lost(self, node: str, cause: str, at_us: int) -> None:
-        """A process stopped working."""
+        """Record that a process stopped working."""
         role, _, number = node.partition("-")
         if role != "broker":
             return
@@ -67,14 +67,14 @@ class Failovers:
             self._begin(Failover(PARTITION, name, node, cause, at_us))
 
     def _begin(self, failover: Failover) -> None:
-        # Who was to take over may be lost before it has: then the outage goes on.
+        # The successor may be lost before it has taken over: then the outage goes on.
         if failover.subject not in self._open:
             self._deposed.discard(failover.subject)
             self._open[failover.subject] = failover
             self.found.append(failover)
 
     def see(self, entry: Entry) -> None:
-        """Take the next entry, after the partitions' clock."""
+        """Process the next entry, after the partitions' clock."""
         event = entry.event
         if type(event) not in TAKES:
             return
@@ -98,9 +98,9 @@ class Failovers:
                 del self._open[subject]
 
     def went_on(self, node: str) -> None:
-        """A paused process goes on: what nobody took from it meanwhile, it does again.
+        """Record that a paused process resumed: it keeps the roles that no other process took in the meantime.
 
-        Who was a leader and now is told that there is none, or was controller and has no session, does nothing of it.
+        A leader whose partition now has no leader, or a controller without a session, does not resume its role.
         """
         for subject, failover in list(self._open.items()):
             if failover.lost == node and subject not in self._deposed:
@@ -113,7 +113,7 @@ class Failovers:
             if failover.lost == f"broker-{broker}" and failover.detect_ms is None:
                 failover.detect_ms = _ms(failover, entry.mono_us)
                 if failover.kind == CONTROLLER:
-                    # Its znode went with the session.
+                    # Its znode was deleted with the session.
                     self._deposed.add(failover.subject)
 
     def _leader_elected(self, entry: Entry, event: e.LeaderElected) -> None:

@@ -11,7 +11,7 @@ from zabka.pipeline.campaign.measures import Measures
 
 
 class Figure(NamedTuple):
-    """A number of a run: how it is named, its unit, which direction is good, and what it is made of."""
+    """A number of a run: its title, its unit, which direction is good, and how it is computed."""
 
     title: str
     unit: str
@@ -108,5 +108,8 @@ FIGURES: dict[str, Figure] = {
 
 
 def figures(measures: Measures) -> dict[str, float | None]:
-    """Every figure of a run; None where it has none, as a failover's length where nobody failed."""
+    """Return every figure of a run.
+
+    A value is None if it does not exist, such as a failover time without failovers.
+    """
     return {name: figure.of(measures) for name, figure in FIGURES.items()}

@@ -1,7 +1,7 @@
 """The lake's tables of campaigns: those of every campaign, each below its name.
 
-`LAKE/campaigns/NAME/` is where a campaign is played; its tables stand in `LAKE/campaign_runs/campaign=NAME/` and the
-like, too, so that one query asks about all campaigns.
+A campaign is played in `LAKE/campaigns/NAME/`.  Its tables are also copied to `LAKE/campaign_runs/campaign=NAME/` and
+so on, so that one query covers all campaigns.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ FILE = "part-0.parquet"
 
 
 def lake_of(directory: Path) -> Path | None:
-    """The lake in which a campaign lies; None of one that lies elsewhere."""
+    """Return the lake that holds a campaign, or None if the campaign lies elsewhere."""
     return directory.parent.parent if directory.parent.name == CAMPAIGNS else None
 
 
 def land(directory: Path, lake: Path, tables: list[str]) -> None:
-    """Put a campaign's tables into the lake, each at once and whole, in the place of what it had there before."""
+    """Copy a campaign's tables into the lake; each replaces its earlier version atomically."""
     for table in tables:
         place = lake / f"{PREFIX}{table}" / f"campaign={quote(directory.name, safe='')}"
         place.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""What was played, kept the moment it comes back: a file that a killed campaign goes on from.
+"""The finished runs, kept as they arrive in a file, so that a killed campaign can resume.
 
-A line a run, synced before it counts.  What a kill tore is cut off when the file is opened again, and that run was not
-played, as far as anybody knows.
+The file has one line per run, synced before the run counts.  A torn last line is cut off when the file is opened again,
+and its run counts as not played.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ RUNS = "runs.jsonl"
 DEFINITION = "campaign.toml"
 CODE = "code"
 """The digest of the code that played the runs."""
-ROOMS = ("journal", "ensemble", "kafka", "controller", "broker_sim", "simulation")
-"""The rooms that a simulated world is made of."""
+PACKAGES = ("journal", "ensemble", "kafka", "controller", "broker_sim", "simulation")
+"""The packages that a simulated world consists of."""
 MEASURES = (
     "clients", "evictions", "failovers", "figures", "lives", "measures", "partition_times", "play", "record_losses",
 )  # fmt: skip
-"""The modules here that make figures of a run."""
+"""The modules here that compute figures of a run."""
 
 
 class NotThisCampaign(Exception):
-    """The directory holds another campaign's runs, or another process is at work there."""
+    """The directory holds another campaign's runs, or another process is using it."""
 
 
 class Ledger:
@@ -61,7 +61,7 @@ class Ledger:
             self.runs[played.point, played.seed] = played
 
     def keep(self, line: bytes) -> Played | None:
-        """Keep a row that came back; None where that run is there already."""
+        """Keep a row that arrived; return None if the run is there already."""
         played = decoded(line)
         with self._lock:
             if (played.point, played.seed) in self.runs:
@@ -79,7 +79,7 @@ class Ledger:
 
 @contextmanager
 def opened(directory: Path, definition: str) -> Iterator[Ledger]:
-    """The ledger of a campaign in its directory, for one process at a time.  Raises NotThisCampaign."""
+    """Open the ledger of a campaign in its directory, for one process at a time.  Raises NotThisCampaign."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / ".lock").open("w") as lock:
         try:
@@ -102,7 +102,7 @@ def opened(directory: Path, definition: str) -> Iterator[Ledger]:
 
 
 def _agree(place: Path, text: str, otherwise: str) -> None:
-    """Write down what the runs rest on before the first of them.  Raises NotThisCampaign where they rest on another."""
+    """Write down what the runs depend on before the first run.  Raises NotThisCampaign if it differs."""
     written = place.read_text() if place.exists() else None
     played = place.with_name(RUNS)
     if written != text and (written is not None or (played.exists() and played.stat().st_size)):
@@ -114,13 +114,12 @@ def _agree(place: Path, text: str, otherwise: str) -> None:
 
 
 def code_digest() -> str:
-    """The digest of all code of this process that decides what a run comes to; the same wherever it lies.
+    """Return the digest of all code of this process that affects a run's result; the same in any directory.
 
-    Runs that two versions played are not compared: a change of a broker or of a measure is no difference between
-    settings.
+    Runs of two versions are not compared: a change of a broker or of a measure is no difference between settings.
     """
     root = Path(__file__).parents[2]
-    files = [path for room in ROOMS for path in (root / room).rglob("*.py")]
+    files = [path for package in PACKAGES for path in (root / package).rglob("*.py")]
     files += [Path(__file__).with_name(f"{name}.py") for name in MEASURES]
     found = sha256()
     for path in sorted(files):

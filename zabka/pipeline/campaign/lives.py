@@ -1,4 +1,4 @@
-"""Which nodes have a process that works, as a journal tells it."""
+"""Which nodes have a running process, according to a journal."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from zabka.journal.events import Entry
 ENDS = ("crash", "power_loss", "kill", "exited")
 PAUSES = ("pause", "stopped")
 TAKES = frozenset([e.NodeStarted, e.FaultInjected, e.ProcessChanged, e.NodeStopped])
-"""The types of events that count here, beside any line of a paused node."""
+"""The types of events that count here, besides any line of a paused node."""
 
 
 class Lives:
-    """Nodes that are down or stand still; feed it every entry.
+    """Nodes that are down or paused; feed it every entry.
 
-    No journal says when a paused node went on: it is taken to go on with the first line that it writes afterwards.
+    No journal records when a paused node resumed: its first line after the pause is taken for that moment.
     """
 
     def __init__(self) -> None:
@@ -22,19 +22,19 @@ class Lives:
         self._paused: dict[str, None] = {}
 
     def works(self, node: str) -> bool:
-        """Does its process run, and is it not paused?"""
+        """Return whether the node's process runs and is not paused."""
         return node not in self._down and node not in self._paused
 
     def exists(self, node: str) -> bool:
-        """Has it a process, paused or not?"""
+        """Return whether the node has a process, paused or not."""
         return node not in self._down
 
     def stands_still(self, node: str) -> bool:
-        """Is its process paused?"""
+        """Return whether the node's process is paused."""
         return node in self._paused
 
     def see(self, entry: Entry) -> tuple[str, str] | None:
-        """Take the next entry: the node that stopped working with it, and why; or None."""
+        """Process the next entry: return the node that it stopped, and the cause; or None."""
         event, node = entry.event, entry.node
         if type(event) not in TAKES:
             self._paused.pop(node, None)

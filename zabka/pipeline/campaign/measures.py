@@ -1,8 +1,7 @@
-"""The measures of one run: a fold over its journal, and what its clients saw where that is at hand.
+"""The measures of one run: a fold over its journal, and over what its clients saw if that is available.
 
-A journal holds what nodes did.  What no node writes down is not made up: of a journal alone, the sends that were never
-answered, waiting times and stale reads are None.  All times are of the journal's `mono_us`, which in a simulated run is
-one clock for all.
+A journal holds what nodes did.  Without the clients' view, the sends that were never answered, waiting times and stale
+reads are None.  All times are of the journal's `mono_us`, which in a simulated run is one clock for all nodes.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from zabka.pipeline.campaign.record_losses import TAKES as OF_RECORD_LOSSES
 from zabka.pipeline.campaign.record_losses import RecordLosses
 
 _TAKEN = OF_LIVES | OF_PARTITION_TIMES | OF_FAILOVERS | OF_RECORD_LOSSES | OF_EVICTIONS
-"""Nine entries of ten are of other types, and of interest to none of them."""
+"""Nine entries of ten have other types and are skipped."""
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What has to be known beside the journal: the window, and when a write counts as possible."""
+    """The parameters besides the journal: the window, and when a write counts as possible."""
 
     window: Window
     min_insync_replicas: int = 1
@@ -38,7 +37,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Measures(msgspec.Struct):
-    """What one run came to.  Times within the window; failovers that began within it; losses of the whole run."""
+    """The measures of one run.  Times within the window; failovers that began within it; losses of the whole run."""
 
     window: Window
     partitions: list[PartitionTimes]
@@ -55,7 +54,7 @@ class Measures(msgspec.Struct):
 
 
 def measure(entries: Iterable[Entry], asked: Asked, clients: KafkaHistory | None = None) -> Measures:
-    """Fold a full journal in its true order; `clients` is what they were told, where somebody has it."""
+    """Fold a full journal in its true order; `clients` is what the clients received, if available."""
     lives = Lives()
     clock = PartitionClock(asked.window, lives, asked.min_insync_replicas, asked.acks)
     failovers, losses, evictions = Failovers(clock), RecordLosses(), Evictions(asked.window, lives)

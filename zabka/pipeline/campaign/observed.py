@@ -1,8 +1,8 @@
-"""A live cluster as the starting point of a campaign: its shape, its settings, and the faults that it suffered.
+"""A live cluster as the starting point of a campaign: its shape, its settings, and its faults.
 
-Taken from its journals: sizes and settings from what nodes said when they began, topics from the controller's word,
-faults from what the host agents and the API wrote down, each from its beginning to its end.  What journals do not tell
-is not made up: the file says in comments what it rests on, and what was left out.
+All is taken from the journals: sizes and settings from the events of starting nodes, topics from the controller's
+events, and faults, from beginning to end, from the events of host agents and the API.  Values that journals do not
+contain are not invented: comments in the file name its sources, and what was left out.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _KINDS = {
     ("cut one way", "link"): "cut_one_way",
     ("delay", "link"): "delay",
 }
-"""What the simulated world calls a fault that was observed."""
+"""The simulated world's name of each observed fault."""
 _WORLD_KEYS = {"tickTime": "peer", "zookeeper.session.timeout.ms": "broker", "replica.lag.time.max.ms": "broker"}
 _BROKER_KEYS = ("min.insync.replicas", "unclean.leader.election.enable")
 LASTS_MS = (100, 9_000)
 
 
 class Observed(msgspec.Struct):
-    """What was seen: how many nodes, which settings, which topic shapes, which faults and for how long."""
+    """The number of nodes, the settings, the topic shapes, and the faults with their durations."""
 
     peers: int = 0
     brokers: int = 0
@@ -51,7 +51,7 @@ class Observed(msgspec.Struct):
 
     @property
     def span_ms(self) -> int:
-        """From the first event to the last, by wall clocks."""
+        """The time from the first event to the last, by wall clocks."""
         return (self.last_us - self.first_us) // 1000
 
 
@@ -116,11 +116,11 @@ def _ended(seen: Observed, running: dict[str, _Open], name: str, at_us: int) -> 
 
 
 def campaign_text(seen: Observed, source: str) -> str:
-    """A campaign's file that asks about the session timeout of such a cluster under such faults."""
+    """Return a campaign's file that compares session timeouts for such a cluster under such faults."""
     shape, count = next(iter(seen.shapes.most_common(1)), ((2, min(3, seen.brokers)), 0))
     timeout_ms = int(seen.settings.get("zookeeper.session.timeout.ms", "6000"))
     tick_ms = int(seen.settings.get("tickTime", "500"))
-    # ZooKeeper grants sessions of 2 to 20 ticks; brokers of a file that was observed ran with one of them.
+    # ZooKeeper grants sessions of 2 to 20 ticks; the observed brokers ran with one of these timeouts.
     choices = sorted({max(2 * tick_ms, min(20 * tick_ms, timeout_ms * n // 4)) for n in (2, 4, 6, 8)} | {timeout_ms})
     lasted = sorted(seen.lasted_ms)
     lasts_ms = (lasted[len(lasted) // 10], lasted[len(lasted) * 9 // 10]) if lasted else LASTS_MS
@@ -155,7 +155,7 @@ def campaign_text(seen: Observed, source: str) -> str:
 
 
 def _rests(seen: Observed, source: str, alike: int) -> list[str]:
-    """What the file rests on, line by line; `alike` topics have the shape that was taken."""
+    """Return what the file is based on, line by line; `alike` topics have the chosen shape."""
     span_s, faults = seen.span_ms / 1000, sum(seen.faults.values())
     rate = f"one every {span_s / faults:,.0f} s" if faults else "so that the kinds below are a guess"
     ended = len(seen.lasted_ms)

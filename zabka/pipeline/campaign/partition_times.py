@@ -1,4 +1,4 @@
-"""How long each partition could take records, and how long it was short of replicas."""
+"""How long each partition could take records, and how long it lacked replicas."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zabka.pipeline.campaign.lives import TAKES as LIVES
 from zabka.pipeline.campaign.lives import Lives
 
 TAKES = LIVES | {e.LeaderElected, e.IsrChanged, e.AssignmentChanged, e.TopicDeleted, e.ConfigChanged}
-"""The types of events that may end a span."""
+"""The types of events that can end a span."""
 _MIN_ISR = "min.insync.replicas"
 
 
@@ -21,19 +21,19 @@ class Window(msgspec.Struct, frozen=True):
     end_us: int
 
     def overlap_us(self, begin_us: int, end_us: int) -> int:
-        """How much of a span lies in it."""
+        """Return how much of a span lies in the window."""
         return max(0, min(self.end_us, end_us) - max(self.begin_us, begin_us))
 
 
 class PartitionTimes(msgspec.Struct):
-    """One partition's times within the window, in microseconds of the `window_us` in which it existed."""
+    """One partition's times within the window, in microseconds; `window_us` is how long it existed."""
 
     partition: str
     window_us: int = 0
     writable_us: int = 0
-    """There is a leader whose process works, and the ISR has min.insync.replicas (of acks=all)."""
+    """Time with a leader whose process works, and, for acks=all, with min.insync.replicas in the ISR."""
     under_replicated_us: int = 0
-    """The ISR is smaller than the assignment."""
+    """Time with an ISR smaller than the assignment."""
     under_min_isr_us: int = 0
 
 
@@ -58,25 +58,25 @@ class PartitionClock:
         self._states: dict[str, _State] = {}
         self._gone: list[PartitionTimes] = []
         self._of_topics: dict[str, int] = {}
-        """min.insync.replicas of the topics that have their own."""
+        """The min.insync.replicas of topics that override it."""
 
     def leader(self, partition: str) -> int:
-        """Who leads, by the newest word of the quorum that has been told; -1 for nobody."""
+        """Return the leader by the newest state of the quorum that the journal shows; -1 if there is none."""
         found = self._states.get(partition)
         return -1 if found is None else found.leader
 
     def led_by(self, broker: int) -> list[str]:
-        """The partitions that a broker leads."""
+        """Return the partitions that a broker leads."""
         return [name for name, state in self._states.items() if state.leader == broker]
 
     def before(self, entry: Entry) -> None:
-        """Close the spans that may end with this entry; call it before anything else takes the entry in."""
+        """Close the spans that can end with this entry; call it before anything else processes the entry."""
         if type(entry.event) in TAKES or self._lives.stands_still(entry.node):
             for state in self._states.values():
                 self._pass(state, entry.mono_us)
 
     def see(self, entry: Entry) -> None:
-        """Take the next entry."""
+        """Process the next entry."""
         event = entry.event
         if type(event) not in TAKES:
             return
@@ -120,7 +120,7 @@ class PartitionClock:
         times = state.times
         times.window_us += span_us
         asked_for = self._of_topics.get(times.partition.rpartition("-")[0], self._needed)
-        # A broker never asks for more than there are replicas.
+        # A broker never requires more than there are replicas.
         under_min = len(state.isr) < min(asked_for, len(state.replicas) or asked_for)
         times.under_min_isr_us += span_us * under_min
         times.under_replicated_us += span_us * (len(state.isr) < len(state.replicas))
@@ -128,7 +128,7 @@ class PartitionClock:
         times.writable_us += span_us * (leads and not (under_min and self._acks == -1))
 
     def close(self, end_us: int) -> list[PartitionTimes]:
-        """The history ends: every partition's times."""
+        """End the history and return every partition's times."""
         for state in self._states.values():
             self._pass(state, end_us)
         return [*self._gone, *(state.times for state in self._states.values())]

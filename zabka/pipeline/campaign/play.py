@@ -1,4 +1,4 @@
-"""One run of a campaign: a seed under a setting, judged, measured, and told in one row."""
+"""One run of a campaign: a seed under a setting, checked, measured, and recorded in one row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zabka.simulation.settings import WorldSettings, world_settings
 
 
 class Run(msgspec.Struct, frozen=True):
-    """What is to be played: which setting of the campaign, with which seed."""
+    """A run to play: the number of its setting in the campaign, and its seed."""
 
     point: int
     seed: int
@@ -27,13 +27,13 @@ class Run(msgspec.Struct, frozen=True):
 
     @property
     def command(self) -> str:
-        """The command that plays it again, alone."""
+        """The command that replays this run alone."""
         named = "" if self.scenario == "chaos" else f" --scenario {self.scenario}"
         return f"zabka replay --seed {self.seed}{named}" + "".join(f" --set {setting}" for setting in self.settings)
 
 
 class Played(msgspec.Struct):
-    """What a run came to: one row of the table `runs`."""
+    """The result of a run: one row of the table `runs`."""
 
     point: int
     seed: int
@@ -47,11 +47,11 @@ class Played(msgspec.Struct):
     virtual_ms: int
     cpu_s: float
     played_at: str = ""
-    """Where the interpreter's code of zabka lay that played it."""
+    """The directory of the zabka package that played it."""
 
 
 def play(run: Run) -> Played:
-    """Play it to its verdict, and measure it over the time in which harm was done (of a calm run: over all of it)."""
+    """Play the run to its verdict, and measure it over the time of its faults, or over all of it without faults."""
     collect_seldom()
     world = world_settings(run.settings)
     seeded = SeedRun(run.seed, SCENARIOS[run.scenario], world)
@@ -76,7 +76,7 @@ def play(run: Run) -> Played:
 
 
 def asked(world: WorldSettings, harmed_us: tuple[int, int], entries: list[Entry]) -> Asked:
-    """What the measures need beside the journal; without any harm, the window is the whole history."""
+    """Return the parameters of the measures; without any fault, the window is the whole history."""
     begin_us, end_us = harmed_us
     if end_us <= begin_us:
         begin_us, end_us = 0, entries[-1].mono_us if entries else 0
@@ -85,9 +85,9 @@ def asked(world: WorldSettings, harmed_us: tuple[int, int], entries: list[Entry]
 
 
 def row(encoded: bytes) -> bytes:
-    """Play an encoded `Run`; the encoded `Played`.  What a Spark task does with its element.
+    """Play an encoded `Run` and return the encoded `Played`: the work of a Spark task on its element.
 
-    What is left of the world goes when the task ends: Spark's workers collect after each.
+    The rest of the world is freed when the task ends: Spark's workers collect garbage after each task.
     """
     line = msgspec.json.encode(play(msgspec.json.decode(encoded, type=Run)))
     keep_what_is_loaded()
@@ -95,11 +95,11 @@ def row(encoded: bytes) -> bytes:
 
 
 def decoded(line: bytes) -> Played:
-    """A row that was kept.  Raises msgspec.MsgspecError where it is none."""
+    """Decode a row that was kept.  Raises msgspec.MsgspecError if it is not valid."""
     return msgspec.json.decode(line, type=Played)
 
 
 def builtins(played: Played) -> dict[str, Any]:
-    """A row as plain data."""
+    """Return a row as plain data."""
     found: dict[str, Any] = msgspec.to_builtins(played)
     return found

@@ -1,4 +1,4 @@
-"""Records that were acknowledged and are in the end not in their partition's log, counted one by one."""
+"""Acknowledged records that are missing from their partition's log at the end, counted individually."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TAKES = frozenset(
 
 
 class _Leader(NamedTuple):
-    """Who led a partition last, and where its log began then."""
+    """The last leader of a partition, and its log start offset at its election."""
 
     leader_epoch: int
     broker_id: int
@@ -29,9 +29,9 @@ class _Leader(NamedTuple):
 class RecordLosses:
     """Follows every replica's log and every acknowledgement; feed it every entry of a full journal.
 
-    A batch is known by its offsets and its checksum, so that another record at the same offset is no substitute.  What
-    is acknowledged by acks=1 counts as much as by acks=all: that is what a campaign is to tell apart.  What retention
-    took, and what compaction may have taken, is not lost.
+    A batch is identified by its offsets and its checksum, so another record at the same offset does not replace it.
+    Records acknowledged with acks=1 count as much as with acks=all: a campaign is to show that difference.  Records
+    that retention removed, or that compaction may have removed, are not lost.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class RecordLosses:
         self._compacted_to: dict[str, int] = {}
 
     def see(self, entry: Entry) -> None:
-        """Take the next entry."""
+        """Process the next entry."""
         event = entry.event
         if type(event) not in TAKES:
             return
@@ -54,7 +54,7 @@ class RecordLosses:
         elif isinstance(event, e.ReplicaLoaded):
             self._cut(self._log(event.topic, event.partition, event.broker_id), event.log_end_offset)
         elif isinstance(event, e.LeadershipTaken):
-            # What a leader that starts with an empty log, or with less, never told of having lost.
+            # A leader that starts with an empty or shorter log wrote no event of that loss.
             self._cut(self._log(event.topic, event.partition, event.broker_id), event.log_end_offset)
             name = f"{event.topic}-{event.partition}"
             leader = _Leader(event.leader_epoch, event.broker_id, event.log_start_offset)
@@ -81,11 +81,11 @@ class RecordLosses:
             log.pop()
 
     def acknowledged(self) -> dict[str, int]:
-        """How many records of each partition were acknowledged."""
+        """Return how many records of each partition were acknowledged."""
         return {name: sum(map(_size, batches)) for name, batches in self._acknowledged.items() if _is_clients(name)}
 
     def lost(self) -> dict[str, int]:
-        """How many of them are not in the log of the partition's last leader."""
+        """Return how many acknowledged records are not in the log of the partition's last leader."""
         found: dict[str, int] = {}
         for name, batches in self._acknowledged.items():
             if _is_clients(name) and name in self._leaders:

@@ -1,4 +1,4 @@
-"""The report of a campaign: one HTML file that needs nothing else, neither a script nor an address."""
+"""The report of a campaign: one HTML file without scripts or links to other files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ code, pre { font: 13px/1.45 ui-monospace, monospace; } pre { overflow-x: auto; p
 
 
 def report(found: Results, definition: str) -> str:
-    """The report's page; `definition` is the campaign's file."""
+    """Return the report's page; `definition` is the campaign's file."""
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',
@@ -95,10 +95,10 @@ def _response(found: Results, name: str) -> str:
         return _always(found, name, values[0])
     y = number_axis("number a run" if figure.unit == "a run" else figure.unit, values, from_zero=figure.unit != "%")
     drawn = chart(figure.title, x, y, in_order, lines=not x.title.startswith("setting"))
-    said = f"Mean over seeds and its interval; {'more' if figure.more_is_better else 'less'} is better."
+    caption = f"Mean over seeds and its interval; {'more' if figure.more_is_better else 'less'} is better."
     if any(seen.seeds == 1 for seen in found.estimates[name]):
-        said += " A mark without an interval rests on one seed."
-    return _figure(_heading(figure), drawn, said)
+        caption += " A mark without an interval rests on one seed."
+    return _figure(_heading(figure), drawn, caption)
 
 
 def _heading(figure: Figure) -> str:
@@ -106,13 +106,15 @@ def _heading(figure: Figure) -> str:
 
 
 def _always(found: Results, name: str, value: float) -> str:
-    """What is told in a chart's place where every run had the same value."""
+    """Return the text that replaces a chart if every run had the same value."""
     seeds = [seen.seeds for seen in found.estimates[name]]
-    said = f"{format_number(value)} {FIGURES[name].unit} in each of {sum(seeds):,} runs, so there is nothing to draw."
+    caption = (
+        f"{format_number(value)} {FIGURES[name].unit} in each of {sum(seeds):,} runs, so there is nothing to draw."
+    )
     if value == 0:
         share = format_number(100 * unseen_share(min(seeds), found.campaign.stop.confidence))
-        said += f" What strikes up to {share} % of all seeds need not have shown in {min(seeds)} of them."
-    return f"<h2>{escape(_heading(FIGURES[name]))}</h2><p>{escape(said)}</p>"
+        caption += f" What strikes up to {share} % of all seeds need not have shown in {min(seeds)} of them."
+    return f"<h2>{escape(_heading(FIGURES[name]))}</h2><p>{escape(caption)}</p>"
 
 
 def _series_name(point: dict[str, str], keys: list[str]) -> str:
@@ -120,10 +122,10 @@ def _series_name(point: dict[str, str], keys: list[str]) -> str:
 
 
 def _first_axis(found: Results) -> tuple[Axis, list[float], list[str]]:
-    """The axis on which settings stand, each one's place on it, and the keys that tell series apart.
+    """Return the axis of the settings, each setting's place on it, and the keys that distinguish the series.
 
-    The key with most values is the axis, its values one beside the other in their order; the others make series, and
-    where that would be too many, each setting stands by itself.
+    The key with most values is the axis, its values in order.  The other keys make the series; if that would be more
+    than six, each setting has a place of its own.
     """
     keys = list(found.points[0])
     values = {key: list(dict.fromkeys(point[key] for point in found.points)) for key in keys}
@@ -160,8 +162,8 @@ def _trade_off(found: Results) -> str:
     )
 
 
-def _figure(title: str, drawn: str, said: str) -> str:
-    return f"<h2>{escape(title)}</h2><figure>{drawn}<figcaption>{escape(said)}</figcaption></figure>"
+def _figure(title: str, drawn: str, caption: str) -> str:
+    return f"<h2>{escape(title)}</h2><figure>{drawn}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def _table(found: Results) -> Iterator[str]:
@@ -192,7 +194,7 @@ def _table(found: Results) -> Iterator[str]:
 
 
 def _chance(p: float) -> str:
-    # A sampled test knows no chance of nought.
+    # A sampled test never gives a p-value of 0.
     return f"{p:.4f}" if p >= 0.0001 else "&lt; 0.0001"
 
 

@@ -1,9 +1,9 @@
-"""What a campaign knows in the end, and the tables that hold it.
+"""The results of a campaign, and the tables that hold them.
 
-runs          one row a run: its setting, verdict, command, every figure, and the measures below them
-estimates     one row a setting and figure: the mean over seeds with its bootstrap interval
-differences   one row a setting and figure: the paired difference from the baseline, with the p-value of "none"
-violations    one row a run that broke an invariant, with the command that plays it again
+runs          one row per run: its setting, verdict, command, every figure, and the measures below them
+estimates     one row per setting and figure: the mean over seeds with its bootstrap interval
+differences   one row per setting and figure: the paired difference from the baseline, with the p-value of "none"
+violations    one row per run that broke an invariant, with the command that replays it
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from zabka.pipeline.campaign.stopping import Comparison, Verdict, rivals
 
 
 class Results(msgspec.Struct):
-    """All that is told of a campaign; figures by point, as `Campaign.points` numbers them."""
+    """All results of a campaign; figures by point, as `Campaign.points` numbers them."""
 
     campaign: Campaign
     ended: Ended
@@ -33,12 +33,12 @@ class Results(msgspec.Struct):
     runs: list[Played]
     estimates: dict[str, list[Estimate]]
     differences: dict[str, list[Difference]]
-    """Of each figure: every point less point 0, point 0 itself among them."""
+    """For each figure: every point minus point 0, point 0 itself included."""
     comparisons: list[Comparison]
     best: int
-    """The point whose figure that decides is best, among the baseline and those that differ from it."""
+    """The point with the best deciding figure, among the baseline and the points that differ from it."""
     rivals: list[int]
-    """Points other than the baseline that the best one could not be told from."""
+    """Points other than the baseline that cannot be distinguished from the best one."""
 
     @property
     def violating(self) -> list[Played]:
@@ -77,14 +77,14 @@ def results(campaign: Campaign, runs: Mapping[tuple[int, int], Played], ended: E
 
 
 def best_of(figure: str, estimates: Sequence[Estimate], among: Sequence[int]) -> int:
-    """The point among these with the best mean of a figure; point 0 where none has one."""
+    """Return the point among these with the best mean of a figure; point 0 if none has a mean."""
     sign = 1 if FIGURES[figure].more_is_better else -1
     known = [number for number in among if estimates[number].mean is not None]
     return max(known, key=lambda number: sign * (estimates[number].mean or 0.0), default=0)
 
 
 def write_tables(found: Results, out: Path) -> dict[str, int]:
-    """Write every table as Parquet below `out`, each put in its place when it is whole; how many rows each has."""
+    """Write every table as Parquet below `out`, each atomically; return the number of rows of each."""
     tables = {
         "runs": pa.Table.from_pylist([_run_row(run) for run in found.runs], RUNS),
         "estimates": pa.Table.from_pylist(_rows(found, found.estimates), ESTIMATES),
@@ -96,7 +96,7 @@ def write_tables(found: Results, out: Path) -> dict[str, int]:
     for name, table in tables.items():
         place = out / name
         place.mkdir(parents=True, exist_ok=True)
-        # A name that begins with a point is nobody's table until the file is whole.
+        # Readers skip a file whose name begins with a point, so the table appears only when the file is complete.
         aside = place / ".part-0.parquet"
         pq.write_table(table, aside)
         aside.replace(place / "part-0.parquet")

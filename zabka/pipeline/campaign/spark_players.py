@@ -1,8 +1,7 @@
-"""Runs as Spark tasks: one task a run, whose row is handed over when the task has ended.
+"""Runs as Spark tasks: one task per run; its row is delivered when the task ends.
 
-The rows come back by an accumulator.  Spark applies the update of a task of an action once, however often the task was
-tried, and does so when the task ends, not the job: so a driver that is killed has lost the runs that were under way,
-and no other.
+The rows come back through an accumulator.  Spark applies the update of an action's task once, however often the task
+was tried, and does so when the task ends, not the job.  So a killed driver loses only the runs in progress.
 """
 
 from __future__ import annotations
@@ -25,18 +24,20 @@ from zabka.pipeline.session import a_session
 
 @contextmanager
 def spark_players(master: str, directory: Path) -> Iterator[Players]:
-    """What plays runs on that master; the archive for its executors is kept in the directory.  Raises NotPacked and
-    NoSpark."""
+    """Provide the players on that master; the archive for its executors is kept in the directory.
+
+    Raises NotPacked and NoSpark.
+    """
     with spark_for_tasks(master, directory, "zabka campaign", RUNS) as spark:
         yield lambda runs, keep: _play(spark.sparkContext, runs, keep)
 
 
 @contextmanager
 def spark_for_tasks(master: str, directory: Path, app_name: str, needs: str) -> Iterator[SparkSession]:
-    """A session whose executors need nothing of zabka installed.  Raises NotPacked and NoSpark."""
+    """Provide a session whose executors need no installed zabka.  Raises NotPacked and NoSpark."""
     with a_session(
         master, app_name, directory, needs,
-        # A run keeps its core busy for about a second, whatever else its task reads: nothing is gained by moving it.
+        # A run keeps its core busy for about a second, whatever its task reads: data locality gains nothing.
         {"spark.locality.wait": "0s"},
     ) as spark:  # fmt: skip
         yield spark

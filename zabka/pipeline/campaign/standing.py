@@ -1,6 +1,6 @@
-"""How a campaign stands, for whoever shows it beside its runs and its report: `standing.json`.
+"""The state of a campaign, for viewers of its runs and its report: `standing.json`.
 
-It is written before the first run and after the last one; in between the lines of `runs.jsonl` say how far it is.
+It is written before the first run and after the last one; in between, the lines of `runs.jsonl` show the progress.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ STANDING = "standing.json"
 
 
 class Standing(msgspec.Struct, kw_only=True):
-    """What is asked, how much is to be played, and, once it has ended, what came of it."""
+    """The question, the size of the campaign, and, after its end, the result."""
 
     question: str
     settings: int
     seeds: int
     ended: str | None = None
-    """Why it ended; None while it goes on, and of one that was stopped."""
+    """The reason of its end; None while it is running, and if it was stopped."""
     answer: list[str] = []
     violations: int = 0
     """Runs that broke an invariant."""
 
 
 def begun(campaign: Campaign) -> Standing:
-    """How a campaign stands that is under way."""
+    """Return the state of a campaign in progress."""
     seeds = len(campaign.seed_numbers())
     return Standing(question=campaign.question, settings=len(campaign.points()), seeds=seeds)
 
 
 def ended(found: Results) -> Standing:
-    """How one stands that has its answer."""
+    """Return the state of a campaign that has its answer."""
     stands = begun(found.campaign)
     stands.seeds = len(found.ended.seeds)
     stands.ended, stands.answer, stands.violations = found.ended.reason, answer(found), len(found.violating)
@@ -44,7 +44,7 @@ def ended(found: Results) -> Standing:
 
 
 def write(directory: Path, stands: Standing) -> None:
-    """Write it down, at once and whole."""
+    """Write the state atomically."""
     aside = directory / f".{STANDING}"
     aside.write_bytes(msgspec.json.encode(stands))
     aside.replace(directory / STANDING)

@@ -1,10 +1,10 @@
-"""What is known of a figure after some runs: means with intervals, and differences on the same seeds.
+"""Statistics of a figure over some runs: means with intervals, and differences on the same seeds.
 
-Intervals are percentile bootstraps over seeds (Efron): a seed is the unit that is drawn again, and its runs under all
+Intervals are percentile bootstraps over seeds (Efron): the unit of resampling is a seed, and its runs under all
 settings stay together.  A difference is tested by flipping signs: if a setting made no difference, each seed's
-difference could as well have had the other sign, and the share of all sign patterns whose mean is as far from zero as
-the one seen is an exact p-value (Fisher's randomisation test; sampled beyond EXACT_SEEDS seeds, and again, more finely,
-where no sample was as far from zero).
+difference could as well have had the other sign.  The share of all sign patterns whose mean is as far from zero as the
+observed mean is an exact p-value (Fisher's randomisation test).  Beyond EXACT_SEEDS seeds it is sampled, and sampled
+again, more finely, while no sample is as far from zero.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import numpy as np
 
 RESAMPLES, RESAMPLES_MAX = 2_000, 200_000
 IN_A_TAIL = 10
-"""So many means lie beyond each end of an interval: an end that fewer tell is too near to the middle."""
+"""The number of means beyond each end of an interval: with fewer, the end would be too near the middle."""
 FLIPS, ROUNDS_MAX = 9_999, 11
 FINEST_P = 1 / (1 + FLIPS * ROUNDS_MAX)
-"""No sampled p-value is smaller."""
+"""The smallest p-value that sampling can give."""
 EXACT_SEEDS = 13
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """A mean over seeds with its interval; all None where no run had the figure."""
+    """A mean over seeds with its interval; all None if no run had the figure."""
 
     seeds: int
     mean: float | None
@@ -34,7 +34,7 @@ class Estimate(msgspec.Struct, frozen=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A setting's figure less the baseline's, on the seeds that have both."""
+    """A setting's figure minus the baseline's, on the seeds that have both."""
 
     seeds: int
     mean: float | None
@@ -44,7 +44,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def estimate(values: Sequence[float], confidence: float) -> Estimate:
-    """The mean of one value a seed, with its bootstrap interval."""
+    """Return the mean of one value per seed, with its bootstrap interval."""
     if not values:
         return Estimate(0, None, None, None)
     low, high = _interval(np.asarray(values, float), confidence)
@@ -52,7 +52,7 @@ def estimate(values: Sequence[float], confidence: float) -> Estimate:
 
 
 def difference(of: Mapping[int, float], baseline: Mapping[int, float], confidence: float) -> Difference:
-    """The paired difference of two settings, both by seed."""
+    """Return the paired difference of two settings, both by seed."""
     values = _paired(of, baseline)
     if not len(values):
         return Difference(0, None, None, None, 1.0)
@@ -61,7 +61,7 @@ def difference(of: Mapping[int, float], baseline: Mapping[int, float], confidenc
 
 
 def paired_p(of: Mapping[int, float], other: Mapping[int, float]) -> float:
-    """The p-value of "no difference" for two settings, both by seed; 1 where no seed has both."""
+    """Return the p-value of "no difference" for two settings, both by seed; 1 if no seed has both."""
     return sign_flip_p(_paired(of, other))
 
 
@@ -79,7 +79,7 @@ def _interval(values: np.ndarray, confidence: float) -> tuple[float, float]:
 
 
 def sign_flip_p(values: np.ndarray) -> float:
-    """The p-value of "no difference" for paired differences, two-sided."""
+    """Return the two-sided p-value of "no difference" for paired differences."""
     values = values[values != 0]
     count = len(values)
     if count == 0:
@@ -98,15 +98,18 @@ def sign_flip_p(values: np.ndarray) -> float:
 
 
 def seeds_to_differ(level: float) -> int:
-    """The fewest seeds with which a p-value may fall to that level: of n, two of 2^n sign patterns are the farthest."""
+    """Return the fewest seeds for which a p-value can reach that level.
+
+    Two of the 2^n sign patterns of n seeds are the farthest from zero.
+    """
     return 1 + math.ceil(math.log2(1 / level))
 
 
 def unseen_share(seeds: int, confidence: float) -> float:
-    """The largest share of all seeds that something may strike and still, at that level, strike none of so many."""
+    """Return the largest share of all seeds that can be affected while, at that level, none of `seeds` is affected."""
     return 1 - float((1 - confidence) ** (1 / seeds))
 
 
-def seeds_to_be_equal(level: float, struck: float) -> int:
-    """After how many seeds a misfortune that strikes such a share of all would have shown once, but for that level."""
-    return math.ceil(math.log(level) / math.log(1 - struck))
+def seeds_to_be_equal(level: float, affected: float) -> int:
+    """Return after how many seeds a fault that affects such a share of all would have shown once, at that level."""
+    return math.ceil(math.log(level) / math.log(1 - affected))

@@ -1,12 +1,14 @@
-"""When a campaign has its answer: a rule that may look several times and is wrong no more often for it.
+"""When a campaign has its answer: a sequential rule whose error rate does not grow with the number of looks.
 
-At every look each setting is compared with the baseline.  It is *different* where the paired sign-flip test's p-value
-is at most (1 - confidence) / (looks x comparisons): by Bonferroni's inequality the chance that any comparison is called
-different at any look though none is stays below 1 - confidence, whatever was seen before.  It is *equal* where the
-whole interval of the difference, at that same level, lies within what the file calls no difference, and there were so
-many seeds that what strikes one in ten of them would have been seen: an interval knows nothing of what did not happen,
-and differences that were nought in eight seeds have one of no width.  When all comparisons are one or the other, no
-further seed can tell more, and the campaign ends.
+At every look each setting is compared with the baseline.  It is *different* if the paired sign-flip test's p-value is
+at most (1 - confidence) / (looks x comparisons).  By Bonferroni's inequality the chance of a false "different", in any
+comparison and at any look, stays below 1 - confidence.
+
+It is *equal* if the whole interval of the difference, at that same level, lies within `equal_within`, and there were
+enough seeds to see an effect on one in ten of them.  An interval does not cover unseen cases: if all differences in
+eight seeds are 0, its width is 0.
+
+When each comparison is different or equal, further seeds cannot change the answer, and the campaign ends.
 """
 
 from __future__ import annotations
@@ -19,12 +21,12 @@ import msgspec
 
 from zabka.pipeline.campaign.statistics import Difference, difference, paired_p, seeds_to_be_equal
 
-STRUCK = 0.1
-"""The share of seeds that a rare misfortune strikes, which equality does not overlook."""
+AFFECTED = 0.1
+"""The share of seeds with a rare effect that equality must not miss."""
 
 
 class Verdict(StrEnum):
-    """What is known of a comparison."""
+    """The result of a comparison."""
 
     DIFFERENT = "different"
     EQUAL = "equal"
@@ -32,7 +34,7 @@ class Verdict(StrEnum):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """One setting beside the baseline, at the level that the rule asks for."""
+    """One setting compared with the baseline, at the level of the rule."""
 
     point: int
     difference: Difference
@@ -40,14 +42,14 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def level_of(confidence: float, looks: int, points: int) -> float:
-    """The p-value at which a comparison is called different, one of those of so many points at so many looks."""
+    """Return the p-value at which one of the comparisons of so many points at so many looks is called different."""
     return (1 - confidence) / (looks * max(1, points - 1))
 
 
 def compare(
     by_point: Mapping[int, Mapping[int, float]], *, confidence: float, looks: int, equal_within: float
 ) -> list[Comparison]:
-    """Every point beside point 0; the values of each by seed."""
+    """Compare every point with point 0; the values of each are by seed."""
     level = level_of(confidence, looks, len(by_point))
     found = []
     for point, values in by_point.items():
@@ -59,10 +61,10 @@ def compare(
 
 
 def rivals(by_point: Mapping[int, Mapping[int, float]], best: int, *, confidence: float, looks: int) -> list[int]:
-    """The points that cannot be told from the best one, point 0 apart.
+    """Return the points, except point 0, that cannot be distinguished from the best one.
 
-    Which is best was seen in these same runs.  So the level is that of one among all pairs of points: whichever of
-    them had come out best, and at whichever look, the chance of telling any two equals apart stays below it.
+    The best point was chosen on these same runs.  So the level is that of one among all pairs of points: whichever of
+    them is best, and at whichever look, the chance of calling any two equal points different stays below it.
     """
     pairs = math.comb(len(by_point), 2)
     level = (1 - confidence) / (looks * max(1, pairs))
@@ -76,11 +78,11 @@ def _verdict(seen: Difference, level: float, equal_within: float) -> Verdict:
     if seen.p <= level:
         return Verdict.DIFFERENT
     is_within = -equal_within <= seen.low and seen.high <= equal_within and equal_within > 0
-    if is_within and seen.seeds >= seeds_to_be_equal(level, STRUCK):
+    if is_within and seen.seeds >= seeds_to_be_equal(level, AFFECTED):
         return Verdict.EQUAL
     return Verdict.OPEN
 
 
 def is_clear(comparisons: list[Comparison]) -> bool:
-    """Is nothing open?"""
+    """Return whether every comparison is decided."""
     return bool(comparisons) and all(each.verdict is not Verdict.OPEN for each in comparisons)

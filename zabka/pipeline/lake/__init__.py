@@ -1,11 +1,11 @@
-"""The lake: what a stream keeps of journals, and how readers see whole commits of it.
+"""The lake: the lines of journals that a stream keeps, committed batch by batch.
 
-`bronze/type=T/day=D/` has every line as it is, with where it stood; lines that are no entries are of type
+`bronze/type=T/day=D/` has every line as it is, with its place; lines that are no entries have the type
 `__HIVE_DEFAULT_PARTITION__`.  `silver/T/day=D/` has a typed column for each field of the event type T.  The gold tables
-are made of bronze, and lie as `zabka.pipeline.versions` says.  `_commits/` has one file for each batch: which files it
-wrote, and which lines of which node.  A file's name says its batch and its share of it, so a batch that is written
-again after a kill writes the same files: who ignores the commits reads every line once, too, as soon as the stream goes
-on.
+are made from bronze, and are laid out as `zabka.pipeline.versions` describes.  `_commits/` has one file for each batch:
+the files that it wrote, and the lines of each node.  A file's name contains its batch and its share of it, so a batch
+that is written again after a kill writes the same files.  A reader that ignores the commits also reads every line once,
+as soon as the stream goes on.
 
-`writer` is Spark's sink, `silver` says which columns a type has, `commits` is the log.  Begin with `writer`.
+`writer` is Spark's sink, `silver` defines the columns of a type, `commits` is the log.  Begin with `writer`.
 """

@@ -1,11 +1,11 @@
-"""The lake's log: one file for each batch that is whole, and what is missing between the lines that it has.
+"""The lake's log: one file for each complete batch, and the gaps between the lines of all batches.
 
-`_commits/000012.json` appears at once and whole.  It names the files of its batch, and of every node the lines
-(`node_seq`, from and to) that came with it.  A node counts its lines without a gap, over restarts and rotation; so what
-lies between the lines of all batches was removed before the stream saw it, or was set aside as no entry.
+`_commits/000012.json` appears atomically.  It names the files of its batch, and of every node the lines (`node_seq`,
+from and to) that came with it.  A node numbers its lines without a gap, over restarts and rotation.  So a line that is
+missing between the lines of all batches was removed before the stream saw it, or was set aside as no entry.
 
-A commit has the number of the lake's format: what its files are called, which columns they have, and what a commit
-says.  A lake of a newer format is neither read nor written.
+A commit has the number of the lake's format: the names of its files, their columns, and the content of a commit. A lake
+of a newer format is neither read nor written.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FORMAT = 1
 
 
 class NewerLake(ValueError):
-    """A newer zabka wrote the lake; the text is fit for the user."""
+    """A newer zabka wrote the lake; the text is for the user."""
 
 
 class Lines(msgspec.Struct, frozen=True, order=True):
@@ -38,16 +38,16 @@ class Commit(msgspec.Struct, kw_only=True):
 
     batch: int
     files: dict[str, int]
-    """Every file, from the lake's directory, with its rows."""
+    """Every file, by its path in the lake's directory, with its rows."""
     lines: list[Lines]
     set_aside: int
     latest_us: int
-    """The latest moment that an entry of it tells, by its node's wall clock; 0 without an entry."""
+    """The latest wall-clock time of its entries; 0 without an entry."""
     format: int = FORMAT
 
     @property
     def rows(self) -> int:
-        """How many lines came with it."""
+        """The number of lines that came with it."""
         return sum(rows for name, rows in self.files.items() if name.startswith("bronze/"))
 
     @property
@@ -61,7 +61,7 @@ class _Format(msgspec.Struct):
 
 
 class Gap(NamedTuple):
-    """Lines of a node that nobody has: removed before they were read, or no entries."""
+    """Lines of a node that the lake does not have: removed before they were read, or no entries."""
 
     run: str
     node: str
@@ -70,12 +70,12 @@ class Gap(NamedTuple):
 
 
 def path_of(lake: Path, batch: int) -> Path:
-    """Where a commit lies."""
+    """Return the path of a commit."""
     return lake / COMMITS / f"{batch:09d}.json"
 
 
 def write(lake: Path, commit: Commit) -> None:
-    """Make a batch part of the lake, at once and whole."""
+    """Make a batch part of the lake, atomically."""
     path = path_of(lake, commit.batch)
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_suffix(".new")
@@ -84,16 +84,16 @@ def write(lake: Path, commit: Commit) -> None:
 
 
 def read(lake: Path) -> Iterator[Commit]:
-    """Every commit, oldest first.  Raises ValueError, with its name, where one is damaged."""
+    """Yield every commit, oldest first.  Raises ValueError, with its path, if one is damaged."""
     for path in sorted((lake / COMMITS).glob("*.json")):
         yield decoded(path)
 
 
 def decoded(path: Path) -> Commit:
-    """The commit that lies there.  Raises ValueError, with its name, where it is damaged, and NewerLake."""
+    """Read a commit.  Raises ValueError, with its path, if it is damaged, and NewerLake."""
     raw = path.read_bytes()
     try:
-        # The format comes first: a newer one may say something else in a commit.
+        # The format comes first: the content of a commit may differ in a newer one.
         if (number := msgspec.json.decode(raw, type=_Format).format) > FORMAT:
             raise NewerLake(
                 f"{path} is of a lake of format {number}, and this zabka reads formats up to {FORMAT}. Use the newer "
@@ -105,13 +105,13 @@ def decoded(path: Path) -> Commit:
 
 
 def check_format(lake: Path) -> None:
-    """Read the newest commit, where there is one.  Raises as `decoded` does."""
+    """Read the newest commit, if there is one.  Raises as `decoded` does."""
     if paths := sorted((lake / COMMITS).glob("*.json")):
         decoded(paths[-1])
 
 
 def merged(lines: Iterable[Lines]) -> list[Lines]:
-    """The same lines, each once, in as few spans as there can be."""
+    """Return the same lines, each once, in as few spans as possible."""
     spans: list[Lines] = []
     for each in sorted(lines):
         if spans and (spans[-1].run, spans[-1].node) == (each.run, each.node) and each.first <= spans[-1].last + 1:
@@ -122,7 +122,7 @@ def merged(lines: Iterable[Lines]) -> list[Lines]:
 
 
 def gaps(lines: Iterable[Lines]) -> list[Gap]:
-    """What is missing below the last line of each node."""
+    """Return the lines that are missing below the last line of each node."""
     found = []
     before = Lines("", "", 0, 0)
     for span in merged(lines):

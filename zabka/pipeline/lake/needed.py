@@ -1,8 +1,8 @@
 """The rows of a lake that the tables need: one line in a hundred, kept as batches bring them.
 
-Lines of types that no table needs show how long a history goes on: of each run the latest entry by either clock stands
-for them all.  They show as well that a process ran: of each node its first line after a simulated pause stays, and its
-last one before it starts.
+Lines of types that no table needs show how long a history goes on: the latest entry of each run by either clock stands
+for all of them.  They also show that a process ran: for each node its first line after a simulated pause is kept, and
+its last line before it starts.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from zabka.pipeline.ranges import ARROW_SCHEMA, is_pause
 
 LATEST = "latest"
 """The type of rows that stand for others."""
-WORD = "word"
-"""The type of rows that stand for a node's first line after it was paused, or its last one before it starts."""
+SIGN_OF_LIFE = "word"
+"""The type of a node's first row after it was paused, or its last row before it starts."""
 BODIES = ("by wall", "by mono")
-"""Theirs keep them from counting as one."""
+"""The bodies of the two latest rows: different, so that they do not count as one entry."""
 
 
 class Moment(NamedTuple):
@@ -36,12 +36,12 @@ class Moment(NamedTuple):
 
 
 _NODE = ["run", "node"]
-_TOLD = [*_NODE, "node_seq", "wall_us", "mono_us"]
+_ENTRY = [*_NODE, "node_seq", "wall_us", "mono_us"]
 _PAUSE = pa.schema([*((name, pa.string()) for name in _NODE), ("since", pa.int64())])
 
 
 class Needed:
-    """The lines of some types, those that were set aside, and of every run the latest moments."""
+    """The lines of the needed types, the lines that were set aside, and the latest moments of every run."""
 
     def __init__(self, lake: Path, kinds: Sequence[str]) -> None:
         self._lake = lake
@@ -49,20 +49,20 @@ class Needed:
         self._chosen = ARROW_SCHEMA.empty_table()
         self._latest: dict[str, tuple[Moment, Moment]] = {}
         self._pauses = _PAUSE.empty_table()
-        """When pauses of nodes began, as far as no word of them afterwards is known."""
-        self._last = self._chosen.select(_TOLD)
-        """Of each node of a run, the last line that no table needs."""
+        """The starts of nodes' pauses after which no line of the node is known yet."""
+        self._last = self._chosen.select(_ENTRY)
+        """The last line of each node of a run that no table needs."""
 
-    def load_lake(self, told: pa.Table) -> None:
-        """Take what a lake held before (`zabka.pipeline.stream.read_lake`)."""
-        stands = _is(told, LATEST)
-        self._chosen = told.select(ARROW_SCHEMA.names).filter(pc.invert(stands)).cast(ARROW_SCHEMA)
-        self._note(told.filter(stands))
-        self._last = self._chosen.filter(_is(self._chosen, WORD)).select(_TOLD)
+    def load_lake(self, entries: pa.Table) -> None:
+        """Load the rows of an existing lake (`zabka.pipeline.stream.read_lake`)."""
+        stands = _is(entries, LATEST)
+        self._chosen = entries.select(ARROW_SCHEMA.names).filter(pc.invert(stands)).cast(ARROW_SCHEMA)
+        self._note(entries.filter(stands))
+        self._last = self._chosen.filter(_is(self._chosen, SIGN_OF_LIFE)).select(_ENTRY)
         self._note_pauses(self._chosen)
 
     def add_commit(self, commit: Commit) -> None:
-        """Take what came with a commit."""
+        """Add the rows of a commit."""
         brought, others = [ARROW_SCHEMA.empty_table()], [self._last]
         for name in commit.files:
             tree, _, place = name.partition("/")
@@ -74,16 +74,16 @@ class Needed:
                     kinds = pa.array([None if kind == SET_ASIDE else kind] * rows.num_rows, pa.string())
                     brought.append(rows.append_column("type", kinds).select(ARROW_SCHEMA.names).cast(ARROW_SCHEMA))
                 else:
-                    others.append(file.read(_TOLD).cast(self._last.schema))
+                    others.append(file.read(_ENTRY).cast(self._last.schema))
                     self._note(others[-1])
         chosen = pa.concat_tables(brought)
         self._note_pauses(chosen)
-        words = self._words(pa.concat_tables(others), chosen.filter(_is(chosen, "node_started")))
-        # In one piece: thousands of batches would leave thousands of them.
-        self._chosen = pa.concat_tables([self._chosen, chosen, words]).combine_chunks()
+        signs = self._signs_of_life(pa.concat_tables(others), chosen.filter(_is(chosen, "node_started")))
+        # Combined, because thousands of batches would otherwise leave thousands of chunks.
+        self._chosen = pa.concat_tables([self._chosen, chosen, signs]).combine_chunks()
 
     def rows(self) -> pa.Table:
-        """All of them, in the columns of `zabka-journal`."""
+        """Return all rows, in the columns of `zabka-journal`."""
         latest = [
             {"run": run, "wall_us": moment.wall_us, "mono_us": moment.mono_us, "type": LATEST, "body": body}
             for run, moments in self._latest.items()
@@ -91,8 +91,8 @@ class Needed:
         ]
         return pa.concat_tables([self._chosen, pa.Table.from_pylist(latest, schema=ARROW_SCHEMA)])
 
-    def _note(self, told: pa.Table) -> None:
-        for run, moment in _moments(told):
+    def _note(self, entries: pa.Table) -> None:
+        for run, moment in _moments(entries):
             by_wall, by_mono = self._latest.get(run, (moment, moment))
             self._latest[run] = (max(by_wall, moment), max(by_mono, moment, key=lambda each: each.mono_us))
 
@@ -104,40 +104,43 @@ class Needed:
                 found.append({"run": row["run"], "node": fault.target, "since": row["mono_us"]})
         self._pauses = pa.concat_tables([self._pauses, pa.Table.from_pylist(found, _PAUSE)])
 
-    def _words(self, told: pa.Table, starts: pa.Table) -> pa.Table:
-        """Of lines that no table needs: of each node the first after a pause of it, and the last before a start."""
-        later = told.select([*_NODE, "mono_us"]).join(self._pauses, _NODE, join_type="inner")
+    def _signs_of_life(self, entries: pa.Table, starts: pa.Table) -> pa.Table:
+        """Return the first line of each node after a pause of it, and its last line before a start.
+
+        Only lines that no table needs count.
+        """
+        later = entries.select([*_NODE, "mono_us"]).join(self._pauses, _NODE, join_type="inner")
         later = later.filter(pc.field("mono_us") > pc.field("since"))
         first = _chosen(later, "since", "mono_us", "min")
         before = starts.select([*_NODE, "node_seq"]).rename_columns([*_NODE, "start"])
-        earlier = told.select([*_NODE, "node_seq"]).join(before, _NODE, join_type="inner")
+        earlier = entries.select([*_NODE, "node_seq"]).join(before, _NODE, join_type="inner")
         earlier = earlier.filter(pc.field("node_seq") < pc.field("start"))
         last = _chosen(earlier, "start", "node_seq", "max")
-        found = [_lines(told, first, "mono_us"), _lines(told, last, "node_seq")]
+        found = [_lines(entries, first, "mono_us"), _lines(entries, last, "node_seq")]
         self._pauses = self._pauses.join(first, [*_NODE, "since"], join_type="left anti").cast(_PAUSE)
-        newest = told.group_by(_NODE).aggregate([("node_seq", "max")]).rename_columns({"node_seq_max": "node_seq"})
-        self._last = _lines(told, newest, "node_seq")
-        words = pa.concat_tables(found)
+        newest = entries.group_by(_NODE).aggregate([("node_seq", "max")]).rename_columns({"node_seq_max": "node_seq"})
+        self._last = _lines(entries, newest, "node_seq")
+        signs = pa.concat_tables(found)
         for name in ("type", "body"):
-            words = words.append_column(name, pa.repeat(pa.scalar(WORD), words.num_rows))
-        return pa.concat_tables([ARROW_SCHEMA.empty_table(), words], promote_options="default")
+            signs = signs.append_column(name, pa.repeat(pa.scalar(SIGN_OF_LIFE), signs.num_rows))
+        return pa.concat_tables([ARROW_SCHEMA.empty_table(), signs], promote_options="default")
 
 
 def _is(rows: pa.Table, kind: str) -> pa.ChunkedArray:
     return pc.fill_null(pc.equal(rows["type"], kind), False)
 
 
-def _chosen(told: pa.Table, within: str, what: str, which: str) -> pa.Table:
-    """Of each node and each `within` the lowest or highest of what is told."""
-    found = told.group_by([*_NODE, within]).aggregate([(what, which)])
+def _chosen(entries: pa.Table, within: str, what: str, which: str) -> pa.Table:
+    """Return the lowest or highest `what` of each node and each `within`."""
+    found = entries.group_by([*_NODE, within]).aggregate([(what, which)])
     return found.rename_columns({f"{what}_{which}": what})
 
 
-def _lines(told: pa.Table, which: pa.Table, key: str) -> pa.Table:
-    """The lines of those nodes with that key."""
-    return told.join(which, [*_NODE, key], join_type="left semi").select(_TOLD)
+def _lines(entries: pa.Table, which: pa.Table, key: str) -> pa.Table:
+    """Return the lines of those nodes with that key."""
+    return entries.join(which, [*_NODE, key], join_type="left semi").select(_ENTRY)
 
 
-def _moments(told: pa.Table) -> Iterable[tuple[str, Moment]]:
-    walls, monos = told["wall_us"].to_pylist(), told["mono_us"].to_pylist()
-    return zip(told["run"].to_pylist(), map(Moment, walls, monos), strict=True)
+def _moments(entries: pa.Table) -> Iterable[tuple[str, Moment]]:
+    walls, monos = entries["wall_us"].to_pylist(), entries["mono_us"].to_pylist()
+    return zip(entries["run"].to_pylist(), map(Moment, walls, monos), strict=True)

@@ -1,6 +1,6 @@
-"""A typed table for each event type: its columns come from the class that declares the event.
+"""A typed table for each event type, with columns from the class that declares the event.
 
-A field that a later version adds is a new column, and null in the files of before.
+A field of a later version is a new column, and null in earlier files.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ENVELOPE = (
 
 
 def arrow_type(kind: Any) -> pa.DataType:
-    """The column that holds values of a field's type.  Raises TypeError where none does."""
+    """Return the column type for a field's type.  Raises TypeError if there is none."""
     if kind in _SCALARS:
         return _SCALARS[kind]
     inner = [each for each in get_args(kind) if each is not NoneType]
@@ -43,7 +43,7 @@ def arrow_type(kind: Any) -> pa.DataType:
 
 
 def _plain(value: Any) -> Any:
-    """A value as Arrow takes it: pairs of a map as tuples, tuples and structures as dictionaries."""
+    """Convert a value for Arrow: pairs of a map to tuples, tuples and structures to dictionaries."""
     if isinstance(value, tuple):
         return {f"_{place}": _plain(each) for place, each in enumerate(value, start=1)}
     if isinstance(value, list):
@@ -56,20 +56,20 @@ def _plain(value: Any) -> Any:
 
 
 def _fields(kind: str) -> list[tuple[str, pa.DataType]]:
-    # A digest has no sign, and Parquet's readers differ in how they take such numbers: it is a decimal one.
+    # A digest is unsigned, and Parquet's readers treat unsigned numbers differently: it is stored as a decimal.
     hints = get_type_hints(BY_NAME[kind])
     names = BY_NAME[kind].__struct_fields__
     return [(name, pa.decimal128(20, 0) if name == UNSIGNED else arrow_type(hints[name])) for name in names]
 
 
 FIELDS = {kind: _fields(kind) for kind in BY_NAME}
-"""Of each type: its own columns."""
+"""The columns of each type besides the envelope's."""
 SCHEMAS = {kind: pa.schema([*ENVELOPE, *fields]) for kind, fields in FIELDS.items()}
-"""Of each type: all columns of its table."""
+"""All columns of each type's table."""
 
 
 def typed(kind: str, runs: Sequence[str], entries: Sequence[Any]) -> pa.Table:
-    """The entries of one type (as `zabka.pipeline.entries` decodes them) as rows of its table."""
+    """Return the entries of one type (as `zabka.pipeline.entries` decodes them) as rows of its table."""
     columns = [pa.array(runs, pa.string())]
     columns += [pa.array([getattr(e, name) for e in entries], column) for name, column in ENVELOPE[1:]]
     for name, column in FIELDS[kind]:

@@ -1,7 +1,7 @@
 """How a batch gets into the lake: tasks write its rows as files of bronze and silver; the driver commits all or none.
 
-This is a map over Arrow batches whose rows are what its tasks wrote, and no sink of Spark's own kind: Spark starts a
-Python for each step of planning and committing one, three for every batch of a stream.
+This is a map over Arrow batches that yields what its tasks wrote, and not one of Spark's sinks: Spark starts a Python
+for each step of planning and committing a sink, three for every batch of a stream.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from zabka.pipeline.lake.commits import Commit, Lines
 from zabka.pipeline.lake.silver import typed
 
 SET_ASIDE = "__HIVE_DEFAULT_PARTITION__"
-"""Where lines without a type lie, by the name that readers of partitioned directories take for null."""
+"""The directory of lines without a type or a day: the name that readers of partitioned directories take for null."""
 _DAY_US = 86_400_000_000
 
 
 class Wrote(msgspec.Struct):
-    """What one task wrote."""
+    """The result of one task."""
 
     files: dict[str, int]
     lines: list[Lines]
@@ -37,7 +37,7 @@ class Wrote(msgspec.Struct):
 
 
 def day_of(wall_us: int | None) -> str:
-    """The day of a moment, in UTC; lines without one are of no day."""
+    """Return the day of a moment, in UTC, or SET_ASIDE without a valid moment."""
     if wall_us is None or not 0 <= wall_us < 253_402_300_800_000_000:
         return SET_ASIDE
     return datetime.fromtimestamp(wall_us // 1_000_000, UTC).date().isoformat()
@@ -78,15 +78,15 @@ def write_batch(frame: DataFrame, lake: Path, batch: int) -> Commit:
     place = commits.path_of(lake, batch)
     if not place.exists():
 
-        def task(told: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             context = TaskContext.get()
             share = 0 if context is None else context.partitionId()
-            wrote = _written(told, lake, f"batch-{batch:09d}-{share:05d}.parquet")
+            wrote = _written(batches, lake, f"batch-{batch:09d}-{share:05d}.parquet")
             yield pa.RecordBatch.from_pydict({"wrote": [msgspec.json.encode(wrote)]})
 
-        # One row a task.
-        told = frame.mapInArrow(task, "wrote binary").collect()
-        wrote = [msgspec.json.decode(bytes(row["wrote"]), type=Wrote) for row in told]
+        # One row per task.
+        results = frame.mapInArrow(task, "wrote binary").collect()
+        wrote = [msgspec.json.decode(bytes(row["wrote"]), type=Wrote) for row in results]
         commits.write(
             lake,
             Commit(
@@ -100,10 +100,10 @@ def write_batch(frame: DataFrame, lake: Path, batch: int) -> Commit:
     return commits.decoded(place)
 
 
-def _written(told: Iterable[pa.RecordBatch], lake: Path, name: str) -> Wrote:
+def _written(batches: Iterable[pa.RecordBatch], lake: Path, name: str) -> Wrote:
     files = _Files(lake, name)
     wrote = Wrote({}, [], 0, 0)
-    for batch in told:
+    for batch in batches:
         _take(batch, files, wrote)
     files.close()
     wrote.files = dict(files.rows)

@@ -1,8 +1,8 @@
-"""One publisher at a time of the same journals to the same topic: of two each would put every line there.
+"""A lock for one publisher of the same journals to the same topic: two publishers would put every line there twice.
 
-Brokers would tell a second producer from the first only by transactions, which ours do not serve.  So the journals are
-locked: by a file beside them that is named after the topic, or as a whole where nobody may make one.  The kernel lets
-go of the lock when its process ends, however that ends.
+Brokers could only distinguish two producers by transactions, which zabka's do not support.  So the journals are locked:
+by a file next to them with a name that depends on the topic, or as a whole if that file cannot be created.  The kernel
+releases the lock when its process ends, for whatever reason.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ class NotAlone(Exception):
 
 @contextmanager
 def alone(root: Path, place: TopicPlace, cluster_id: str) -> Iterator[None]:
-    """Keep others from publishing the same journals to that topic of that cluster.  Raises NotAlone where one does,
-    and OSError where the journals cannot be opened."""
+    """Keep others from publishing the same journals to that topic of that cluster.
+
+    Raises NotAlone if another process does, and OSError if the journals cannot be opened.
+    """
     lock = _opened(root, f"{cluster_id}/{place.topic}")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -38,7 +40,7 @@ def alone(root: Path, place: TopicPlace, cluster_id: str) -> Iterator[None]:
 
 
 def _opened(root: Path, topic: str) -> int:
-    """What is locked.  The topic's name alone may be as long as a file's."""
+    """Open the file to lock.  Its name is a digest, because a topic's name may be as long as a file's can be."""
     folder = root if root.is_dir() else root.parent
     name = f"_publishing.{sha256(topic.encode()).hexdigest()[:16]}.lock"
     try:

@@ -1,4 +1,4 @@
-"""A client of the brokers that hold the topic, for as long as something is done with it."""
+"""A client of the brokers that hold the topic, for the duration of an operation."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from zabka.kafka.record_batch import Record
 T = TypeVar("T")
 
 _PLACE = re.compile(r"kafka:/{1,2}(?P<brokers>[^/]+:[0-9]+(,[^/]+:[0-9]+)*)/(?P<topic>[A-Za-z0-9._-]{1,249})/?")
-"""`kafka://HOST:PORT[,HOST:PORT]/TOPIC`; a `Path` leaves it with one of its slashes."""
+"""`kafka://HOST:PORT[,HOST:PORT]/TOPIC`, or the same with one slash, as `Path` leaves it."""
 SCHEME = "kafka:/"
 NO_PROGRESS_S = 60.0
-"""So long a log may give nothing of what is there by its own word."""
+"""How long a log may return no records although its end offset shows that there are some."""
 
 KNOWN_WITHIN_S, LOOK_AGAIN_S = 3.0, 0.1
-"""So soon every broker has heard of a topic that has just been made."""
+"""Within this time every broker knows a topic that has just been created."""
 
 
 class LostRecords(Exception):
-    """A log does not hold what it held: it lost its end, or the topic was made anew."""
+    """A log lacks records that it had: its end was lost, or the topic was created again."""
 
 
 class TopicPlace(NamedTuple):
-    """A topic, and brokers to ask for it (`HOST:PORT`, with commas between)."""
+    """A topic, and its bootstrap brokers (`HOST:PORT`, separated by commas)."""
 
     bootstrap: str
     topic: str
 
 
 def parse_place(text: str) -> TopicPlace:
-    """The topic that a URI names.  Raises ValueError with the reason."""
+    """Parse the URI of a topic.  Raises ValueError with the reason."""
     found = _PLACE.fullmatch(text)
     if found is None:
         raise ValueError(f"{text} names no topic. Use kafka://HOST:PORT/TOPIC")
@@ -49,7 +49,7 @@ def parse_place(text: str) -> TopicPlace:
 
 @asynccontextmanager
 async def connected(place: TopicPlace) -> AsyncIterator[AdminClient]:
-    """A client of those brokers."""
+    """Provide a client of those brokers."""
     brokers = [(host.strip("[]"), int(port)) for host, _, port in
                (each.rpartition(":") for each in place.bootstrap.split(","))]  # fmt: skip
     channel = AsyncioChannel("zabka-pipeline")
@@ -64,7 +64,7 @@ def _failed(task: str, failure: BaseException) -> None:
 
 
 def asked(place: TopicPlace, work: Callable[[AdminClient], Awaitable[T]]) -> T:
-    """What that work comes to, in a loop of its own.  Raises what the client raises."""
+    """Run `work` with a client, in an event loop of its own, and return its result.  Raises what the client raises."""
 
     async def run() -> T:
         async with connected(place) as client:
@@ -74,7 +74,7 @@ def asked(place: TopicPlace, work: Callable[[AdminClient], Awaitable[T]]) -> T:
 
 
 async def partitions_of(client: AdminClient, topic: str) -> list[TopicPartition]:
-    """The topic's partitions.  Raises KafkaUnavailable where there is no such topic, or nobody answers."""
+    """Return the topic's partitions.  Raises KafkaUnavailable if there is no such topic, or no broker answers."""
     deadline = time.monotonic() + KNOWN_WITHIN_S
     while (info := (await client.metadata([topic])).topics.get(topic)) is None or not info.partitions:
         if time.monotonic() > deadline:
@@ -86,7 +86,7 @@ async def partitions_of(client: AdminClient, topic: str) -> list[TopicPartition]
 async def records_between(
     client: AdminClient, partition: TopicPartition, begin: int, end: int
 ) -> AsyncGenerator[list[Record], None]:
-    """The records from one offset to another, some at a time.  Raises LostRecords where no more of them come."""
+    """Yield the records from one offset to another, in batches.  Raises LostRecords if no more of them arrive."""
     position, deadline = begin, time.monotonic() + NO_PROGRESS_S
     while position < end:
         fetched = await client.fetch(partition, position)

@@ -1,11 +1,10 @@
-"""Journals into a topic, each line once, going on where the topic ends.
+"""Publish journals to a topic, each line once, resuming where the topic ends.
 
-What the topic holds says how far each file was published, so nothing else is kept.  Records are produced with acks=all
-by a producer whose repeats the brokers recognise: a request whose answer was lost with a leader is sent again, and the
-line is there once.
+The topic itself holds how far each file was published, so no other state is kept.  Records are produced with acks=all
+by an idempotent producer: a request whose answer was lost with a leader is sent again, and the line is stored once.
 
-Each record says by what its file begins, for a name does not say whose file it is: what is of another cluster than the
-topic's is refused.
+Each record holds the mark of its file, because a name does not identify a file.  Files of another cluster than the
+topic's are refused.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client_errors import KafkaUnavailable
 from zabka.kafka.client.partitioner import partition_for
 from zabka.kafka.record_batch import Record
-from zabka.pipeline.positions import Offset, is_anew, key_of, mark_of
+from zabka.pipeline.positions import Offset, is_recreated, key_of, mark_of
 from zabka.pipeline.ranges import LongLine, blocks, complete_bytes
 from zabka.pipeline.runs import journal_files
 from zabka.pipeline.topic.alone import alone
@@ -30,20 +29,20 @@ from zabka.pipeline.topic.connection import TopicPlace, connected, partitions_of
 from zabka.pipeline.topic.records import end_of, ending_in, is_cut, mark_in, place_of, record_of
 
 BATCH_RECORDS, BATCH_BYTES = 2_000, 500_000
-"""A batch ends where it has either, and a record more."""
+"""A batch ends with the record that reaches either limit."""
 LOOK_S = 0.5
-"""Between two looks at the files, where they are followed."""
+"""The time between two checks of the files while they are followed."""
 GIVE_UP_S = 120.0
-"""So long brokers may refuse or be silent before publishing ends; until then each batch is tried again."""
+"""How long brokers may refuse or be silent before publishing fails; until then each batch is retried."""
 LATEST, EARLIEST = -1, -2
 
 
-class MadeAnew(Exception):
-    """A file does not go on from what the topic holds: the cluster was made anew in the same directory."""
+class Recreated(Exception):
+    """A file does not continue what the topic holds: the cluster was recreated in the same directory."""
 
 
 class Published(NamedTuple):
-    """How many lines were published, and how many of them are cut since no broker takes such a record."""
+    """The number of published lines, and of the lines among them that were shortened to a size that brokers accept."""
 
     lines: int
     cut: int
@@ -63,7 +62,7 @@ class Publisher:
         self.lines = self.cut = 0
 
     async def load_published(self) -> None:
-        """Learn what the topic holds.  Raises KafkaUnavailable, KafkaRequestFailed, LostRecords."""
+        """Read what the topic holds.  Raises KafkaUnavailable, KafkaRequestFailed, LostRecords."""
         self._partitions = await partitions_of(self._client, self._topic)
         for partition in self._partitions:
             position = await self._client.list_offset(partition, EARLIEST)
@@ -76,12 +75,12 @@ class Publisher:
     def _note(self, record: Record) -> None:
         if (place := place_of(record)) is not None:
             known, mark, _, _ = self._reached.get(place[0], (0, "", 1, ""))
-            # Of two files of one name it is the later one that goes on.
+            # Of two files of one name the later one continues.
             if mark != mark_in(record) or known < end_of(record):
                 self._reached[place[0]] = [end_of(record), mark_in(record), 1, ending_in(record)]
 
     async def publish_what_is_there(self) -> int:
-        """Publish every complete line that the topic does not hold; how many.  Raises MadeAnew."""
+        """Publish every complete line that the topic does not hold, and return how many.  Raises Recreated."""
         before = self.lines
         for key, (path, mark) in self._files().items():
             number = partition_for(key.encode(), len(self._partitions), 0)
@@ -93,19 +92,19 @@ class Publisher:
         return self.lines - before
 
     def _files(self) -> dict[str, tuple[Path, str]]:
-        """The files that have lines, each with its mark.  Raises MadeAnew before any of them is published."""
+        """Return the files that have lines, each with its mark.  Raises Recreated before any of them is published."""
         found: dict[str, tuple[Path, str]] = {}
-        anew: list[str] = []
+        recreated: list[str] = []
         for file in journal_files(self._root):
-            # One that has gone since has nothing to publish.
+            # A file that was removed since has nothing to publish.
             with suppress(FileNotFoundError):
                 if (mark := mark_of(file.path)) is not None:
                     key = key_of(self._root, file.path)
                     found[key] = file.path, mark
-                    anew += [key] * is_anew(key, file.path, mark, self._reached)
-        if anew:
-            raise MadeAnew(
-                f"{anew[0]} does not go on from what topic {self._topic} holds: its cluster was made anew, or the "
+                    recreated += [key] * is_recreated(key, file.path, mark, self._reached)
+        if recreated:
+            raise Recreated(
+                f"{recreated[0]} does not go on from what topic {self._topic} holds: its cluster was made anew, or the "
                 "topic lost what it held or has it without marks; publish to another topic"
             )
         return found
@@ -125,7 +124,7 @@ class Publisher:
 
 
 def _records(key: str, path: Path, mark: str, begin: int) -> Iterator[Record]:
-    """The complete lines of a file from a position on; none of a file that has gone."""
+    """Yield the complete lines of a file from a position on; none if it was removed."""
     try:
         end = complete_bytes(path, begin)
         with path.open("rb") as file:
@@ -154,11 +153,11 @@ def _batches(records: Iterator[Record]) -> Iterator[list[Record]]:
         yield batch
 
 
-async def publish(root: Path, place: TopicPlace, *, follow: bool, tell: Callable[[int], None]) -> Published:
-    """Publish what is below a directory; with `follow`, what is written there later, too, until it is cancelled.
+async def publish(root: Path, place: TopicPlace, *, follow: bool, progress: Callable[[int], None]) -> Published:
+    """Publish what is below a directory; with `follow`, also what is written there later, until it is cancelled.
 
-    `tell` hears how many lines were published.  Raises KafkaUnavailable, KafkaRequestFailed, LostRecords, MadeAnew, and
-    NotAlone where another process does the same.
+    `progress` is called with the number of lines published so far.  Raises KafkaUnavailable, KafkaRequestFailed,
+    LostRecords, Recreated, and NotAlone if another process publishes the same.
     """
     async with connected(place) as client:
         cluster = await client.metadata([place.topic])
@@ -167,7 +166,7 @@ async def publish(root: Path, place: TopicPlace, *, follow: bool, tell: Callable
             await publisher.load_published()
             while True:
                 if await publisher.publish_what_is_there():
-                    tell(publisher.lines)
+                    progress(publisher.lines)
                 elif not follow:
                     return Published(publisher.lines, publisher.cut)
                 await asyncio.sleep(LOOK_S if follow else 0)

@@ -1,8 +1,8 @@
 """A topic of journals as a Spark source, for batches and for streams: the same rows as `zabka-journal` gives.
 
 `spark.read.format("zabka-topic").option("bootstrap", "HOST:PORT").option("topic", TOPIC).load()`.  A task reads a span
-of one partition's offsets with zabka's own client, which finds leaders by itself when they move.  The stream's offset
-holds of each partition how far it was read.
+of one partition's offsets with zabka's own client, which follows leaders when they move.  The stream's offset holds how
+far each partition was read.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from pyspark.sql.types import StructType
 from zabka.journal.events import TopicPartition
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.record_batch import Record
-from zabka.pipeline.ranges import SCHEMA, Row, batches, wanted_classes
+from zabka.pipeline.ranges import SCHEMA, Row, batches, requested_classes
 from zabka.pipeline.topic.connection import LostRecords, TopicPlace, asked, connected, partitions_of, records_between
 from zabka.pipeline.topic.records import rows_of_records
 
 LATEST, EARLIEST = -1, -2
 SPAN_RECORDS = 100_000
-"""So many records are a task."""
+"""The number of records per task."""
 
 TOPIC_ID = "topic_id"
 Offset = dict[str, Any]
-"""Of each partition, by its number, the next offset to read; and the topic's id, where brokers told it."""
+"""The next offset to read of each partition, by its number; and the topic's id, if brokers reported it."""
 
 
 class Span(InputPartition):
-    """Offsets of one partition, from one to another, and of which types rows are wanted (None for all)."""
+    """A range of offsets of one partition, and the types whose rows are wanted (None for all)."""
 
     def __init__(self, partition: int, begin: int, end: int, types: frozenset[str] | None) -> None:
         self.partition, self.begin, self.end, self.types = partition, begin, end, types
 
 
 def spans(start: Offset, end: Offset, types: frozenset[str] | None) -> list[Span]:
-    """What is to be read between two offsets, in shares."""
+    """Return the spans to read between two offsets."""
     found = []
     for number, last in sorted(_partitions(end).items(), key=lambda each: int(each[0])):
         for begin in range(start.get(number, 0), last, SPAN_RECORDS):
@@ -54,9 +54,10 @@ def _partitions(offset: Offset) -> dict[str, int]:
 
 
 def advanced(topic: str, start: Offset, end: Offset) -> Offset:
-    """How far a stream that stands at `start` can go where the logs reach to `end`.
+    """Return how far a stream at `start` can go if the logs reach to `end`.
 
-    Raises LostRecords where it can go nowhere: what comes new would have offsets that it has read already.
+    Raises LostRecords if the logs do not continue what was read: new records would reuse offsets that were read
+    already.
     """
     what_to_do = "publish to another topic, and stream that into a directory of its own"
     known, now = start.get(TOPIC_ID), end.get(TOPIC_ID)
@@ -73,17 +74,17 @@ def advanced(topic: str, start: Offset, end: Offset) -> Offset:
 
 
 def read_span(place: TopicPlace, span: Span) -> Iterator[pa.RecordBatch]:
-    """The rows of a span; records that the topic does not keep any more are not there."""
+    """Yield the rows of a span; records that the topic has removed are missing."""
     return batches(_rows(place, span))
 
 
 def _rows(place: TopicPlace, span: Span) -> Iterator[Row]:
-    wanted = wanted_classes(span.types)
+    requested = requested_classes(span.types)
     loop = asyncio.new_event_loop()
     records = _fetched(place, TopicPartition(place.topic, span.partition), span.begin, span.end)
     try:
         while (some := loop.run_until_complete(anext(records, None))) is not None:
-            yield from rows_of_records(some, wanted)
+            yield from rows_of_records(some, requested)
     finally:
         loop.run_until_complete(records.aclose())
         loop.close()
@@ -101,13 +102,13 @@ async def _fetched(
 
 
 async def _reaches(client: AdminClient, topic: str) -> Offset:
-    """How far the topic's logs reach, and which topic it is."""
-    found = await _ends(client, topic, LATEST)
+    """Return how far the topic's logs reach, and the topic's id."""
+    found = await _offsets(client, topic, LATEST)
     info = (await client.metadata([topic])).topics.get(topic)
     return found if info is None or info.topic_id is None else {**found, TOPIC_ID: info.topic_id}
 
 
-async def _ends(client: AdminClient, topic: str, which: int) -> Offset:
+async def _offsets(client: AdminClient, topic: str, which: int) -> Offset:
     return {str(each.partition): await client.list_offset(each, which) for each in await partitions_of(client, topic)}
 
 
@@ -116,9 +117,9 @@ class _BatchReader(DataSourceReader):
         self._place, self._types = place, types
 
     def partitions(self) -> Sequence[Span]:
-        begin = asked(self._place, lambda client: _ends(client, self._place.topic, EARLIEST))
-        end = asked(self._place, lambda client: _ends(client, self._place.topic, LATEST))
-        # Spark asks for at least one share.
+        begin = asked(self._place, lambda client: _offsets(client, self._place.topic, EARLIEST))
+        end = asked(self._place, lambda client: _offsets(client, self._place.topic, LATEST))
+        # Spark requires at least one share.
         return spans(begin, end, self._types) or [Span(0, 0, 0, self._types)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -152,7 +153,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class TopicSource(DataSource):
-    """`zabka-topic`: options `bootstrap` (HOST:PORT, with commas between), `topic`, and `types` as `zabka-journal`."""
+    """`zabka-topic`: options `bootstrap` (HOST:PORT, separated by commas), `topic`, and `types` as `zabka-journal`."""
 
     @classmethod
     def name(cls) -> str:
@@ -171,9 +172,9 @@ class TopicSource(DataSource):
         return frozenset(types.split(",")) if types else None
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For batches."""
+        """Return the reader for batches."""
         return _BatchReader(self._place(), self._types())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """For streams."""
+        """Return the reader for streams."""
         return _StreamReader(self._place(), self._types())

@@ -1,4 +1,4 @@
-"""The clients of the ensemble that a script lets join, over real sockets: each as if on a machine of its own."""
+"""A script's clients of the ensemble, over real sockets: each as if on a machine of its own."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ ASKING_SESSION_MS = 4_000
 
 
 def creates(operation: str, path: str) -> list[str]:
-    """The znodes that an operation on a path makes."""
+    """Return the znodes that an operation on a path creates."""
     if operation == "create_both":
         return [f"{path}-left", f"{path}-right"]
     return [path] if operation.startswith("create") else []
 
 
 class LiveClients:
-    """Clients by name; their coroutines and `cut` belong to one loop."""
+    """Clients by name; their coroutines and `cut` belong to one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, peers: Mapping[str, str]) -> None:
-        """`peers` are addresses by the peers' names."""
+        """`peers` maps the peers' names to addresses."""
         self._loop = loop
         self._peers = dict(peers)
         self._clients: dict[str, Client] = {}
@@ -41,10 +41,10 @@ class LiveClients:
         self._vanished: list[Client] = []
         self._fired: dict[str, int] = {}
         self.made: set[str] = set()
-        """The znodes whose creation was answered, and that nobody here has deleted since."""
+        """The znodes whose creation was acknowledged, and that no client here has deleted since."""
 
     async def join(self, name: str, peers: tuple[int, ...], session_timeout_ms: int) -> None:
-        """Connect one, to these peers and no others; returns once it has its session."""
+        """Connect a client to these peers and no others; return once it has its session."""
         runtime = AsyncioRuntime(self._loop, owns_loop=False)
         servers = ",".join(self._peers[f"peer-{number}"] for number in peers)
         connector = AsyncioConnector(self._links_of(name))
@@ -57,13 +57,16 @@ class LiveClients:
         return self._links.setdefault(name, LinkFaults(names))
 
     def client(self, name: str) -> Client:
-        """The client of that name.  Raises StepFailed where there is none."""
+        """Return the client of that name.  Raises StepFailed if there is none."""
         if name not in self._clients:
             raise StepFailed(f"there is no client {name!r}")
         return self._clients[name]
 
     async def ask(self, name: str, operation: str, path: str, data: str) -> str:
-        """What it is answered, in the simulated stage's words.  Raises StepFailed where there is no such client."""
+        """Return the answer to an operation, as the simulated stage words it.
+
+        Raises StepFailed if there is no such client.
+        """
         client = self.client(name)
         try:
             answer = await OPERATIONS[operation](client, path, data, self._watch(name))
@@ -82,11 +85,11 @@ class LiveClients:
         return seen
 
     def fired(self, name: str) -> int:
-        """How often its watches have fired."""
+        """Return how often the client's watches have fired."""
         return self._fired.get(name, 0)
 
-    async def ask_everybody(self, operation: str, path: str) -> dict[str, str]:
-        """What each peer answers behind a sync.  Raises StepFailed where one does not."""
+    async def ask_all_peers(self, operation: str, path: str) -> dict[str, str]:
+        """Return each peer's answer after a sync.  Raises StepFailed if a peer does not answer."""
         return {peer: await self._ask_peer(peer, operation, path) for peer in self._peers}
 
     async def _ask_peer(self, peer: str, operation: str, path: str) -> str:
@@ -105,25 +108,25 @@ class LiveClients:
     # -- faults --------------------------------------------------------------------------------------------------------
 
     async def cut(self, name: str, peers: list[str], *, both_ways: bool) -> None:
-        """What its machine sends to these peers, and what they send back, waits until `heal`."""
+        """Hold back traffic from the client's machine to these peers, and their replies, until `heal`."""
         links = self._links_of(name)
         cuts = [HeldFault(name, peer, "cut", both_ways=both_ways, id=f"{name} to {peer}") for peer in peers]
         links.apply(FaultTable([*links.faults, *cuts], name))
 
     async def heal(self, names: list[str] | None) -> None:
-        """Undo every cut, or those of these clients alone."""
+        """Undo every cut, or only those of these clients."""
         for name, links in self._links.items():
             if names is None or name in names:
                 links.apply(FaultTable())
 
     async def vanish(self, name: str) -> None:
-        """Its machine is gone without a word: no connection is closed, and its session ends by its time-out."""
+        """Make the client's machine disappear: no connection is closed, and its session expires."""
         gone = HeldFault(name, ANY, "cut", id="gone")
         self._links.pop(name).apply(FaultTable([gone], name))
         self._vanished.append(self._clients.pop(name))
 
     async def close(self) -> None:
-        """End every session, as far as somebody can be told."""
+        """End every session, as far as a peer can be reached."""
         await self.heal(None)
         for client in self._clients.values():
             await client.close()

@@ -1,8 +1,8 @@
 """A live cluster for tests: real processes under a temporary directory, driven through the HTTP API.
 
-`LiveCluster` is what the fixture `zabka_cluster` gives: the surface of `zabka.testing.cluster`, and the API itself
-through `request`, `get` and `post`.  Everything blocks, and `until` is the only way to wait: it asks again until
-something holds, and says what was seen last when it does not.
+`LiveCluster` is the value of the fixture `zabka_cluster`: the interface of `zabka.testing.cluster`, and the API itself
+through `request`, `get` and `post`.  Every call blocks, and `until` is the only way to wait: it polls until a condition
+holds, and reports the last value if it times out.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class LiveCluster(HttpApi):
         self.bootstrap: str = addresses["bootstrap"]
         self._began = (-1, 0)
 
-    # ---- asking -----------------------------------------------------------------------------------------------------
+    # ---- queries -----------------------------------------------------------------------------------------------------
 
     @property
     def controller(self) -> Broker | None:
@@ -79,7 +79,7 @@ class LiveCluster(HttpApi):
         return dict([e for e in self.events("node_started", after_us=-1) if e["node"] == node][-1]["config"])
 
     def events(self, *types: str, after_us: int | None = None) -> list[Happening]:
-        """The journal since the test began, or after a moment of `now_us`; only these types, if any are named."""
+        """Return the events since the test began, or after a moment of `now_us`; given types, only those types."""
         after_seq, since_us = self._began if after_us is None else (0, after_us)
         return [
             event
@@ -94,12 +94,12 @@ class LiveCluster(HttpApi):
             after_seq = page[-1]["seq"]
 
     def journal(self) -> list[Entry]:
-        """The whole journal, in order, from the nodes' files: also where nobody answers any more."""
+        """Return the whole journal, in order, from the nodes' files: also if the API does not answer."""
         directories = sorted(self.data.glob("*/journal"))
         return merge(entry for directory in directories for entry in read_directory(directory))
 
     def replay(self, test: str) -> str:
-        """How to look closer at what a test found: its history, which no seed repeats."""
+        """Return the command to inspect a failed test: its history, which no seed repeats."""
         return f"zabka why EVENT --data {self.data}   (EVENT is such as broker-1#12; the page was {self.url})"
 
     @property
@@ -107,10 +107,10 @@ class LiveCluster(HttpApi):
         """The journal's last number."""
         return int(self.get("/api/v1/cluster")["seq"])
 
-    # ---- driving ----------------------------------------------------------------------------------------------------
+    # ---- actions -----------------------------------------------------------------------------------------------------
 
     def elect(self, kind: str, topic: str, partition: int = 0) -> str | None:
-        """Hold a PREFERRED or UNCLEAN election; None where it was held, else Kafka's error name."""
+        """Hold a PREFERRED or UNCLEAN election; return None, or Kafka's error name if it failed."""
         body = {"type": kind, "partitions": [{"topic": topic, "partition": partition}]}
         error: str | None = self.post("/api/v1/elections", body)[0]["error"]
         return error
@@ -118,14 +118,14 @@ class LiveCluster(HttpApi):
     def produce(
         self, topic: str, values: Sequence[str], partition: int = 0, *, acks: int = -1, timeout_s: float = 10.0
     ) -> int:
-        """Write values in one batch; the first one's offset."""
+        """Write values in one batch, and return the first offset."""
         now_ms = time.time_ns() // 1_000_000
         records = [Record(key=None, value=value.encode(), timestamp_ms=now_ms) for value in values]
         name = TopicPartition(topic, partition)
         return self._ask(lambda client: client.produce(name, records, acks=acks, timeout_ms=int(timeout_s * 1000)))
 
     def consume(self, topic: str, partition: int = 0, *, timeout_s: float = 10.0) -> list[str]:
-        """Every committed value of a partition, in order."""
+        """Return every committed value of a partition, in order."""
         return self._ask(lambda client: read_all(client, TopicPartition(topic, partition), timeout_s))
 
     def _ask(self, work: Callable[[AdminClient], Awaitable[T]]) -> T:
@@ -135,7 +135,7 @@ class LiveCluster(HttpApi):
                 return await work(client)
             finally:
                 channel.close()
-                # The transports close on the loop's next turns.
+                # The transports close on the loop's next iterations.
                 await asyncio.sleep(0.01)
 
         try:
@@ -149,12 +149,12 @@ class LiveCluster(HttpApi):
         return Workload(self, str(self.post("/api/v1/workloads", body)["id"]))
 
     def consumer(self, topic: str, group: str, *, offsets: Literal["kafka", "zookeeper"] = "kafka") -> Consumer:
-        """Start a member of a consumer group; with `offsets="zookeeper"` one of the kind before Kafka 0.9."""
+        """Start a member of a consumer group; with `offsets="zookeeper"` an old consumer, as before Kafka 0.9."""
         body = {"kind": "consumer", "topic": topic, "group": group, "offsets": offsets}
         return Consumer(self, str(self.post("/api/v1/workloads", body)["id"]))
 
     def until(self, condition: Callable[[], T | Literal[False] | None], timeout_s: float = 30.0, what: str = "") -> T:
-        """Ask until the condition gives something true, and return that.  Raises ClusterFailed after `timeout_s`."""
+        """Poll until the condition returns a true value, and return that.  Raises ClusterFailed after `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         seen: object = None
         while time.monotonic() < deadline:
@@ -176,7 +176,7 @@ class LiveCluster(HttpApi):
         self.until(lambda: self.get("/readyz"), timeout_s, "readiness")
 
     def heal(self) -> None:
-        """Start what is down, resume what is paused, remove every fault, delete workloads; wait until it is ready."""
+        """Start nodes that are down, resume paused ones, remove faults, delete workloads; wait for readiness."""
         self.faults.heal()
         for workload in self.get("/api/v1/workloads"):
             if workload["state"] == "running":
@@ -190,7 +190,7 @@ class LiveCluster(HttpApi):
         self.until_ready(HEAL_TIMEOUT_S)
 
     def start_test(self) -> None:
-        """A test begins: everything whole, no topic but Kafka's own, and `events` tells what happens from now on."""
+        """Begin a test: repair the cluster, delete every topic but Kafka's own, and let `events` start here."""
         self.heal()
         for name in self.topics.names():
             self.topics[name].delete()
@@ -198,5 +198,5 @@ class LiveCluster(HttpApi):
         self.begin_here()
 
     def begin_here(self) -> None:
-        """`events` tells what happens from now on."""
+        """Let `events` start at the present moment."""
         self._began = (self.seq, self.now_us)

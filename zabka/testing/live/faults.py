@@ -9,14 +9,14 @@ from zabka.testing.live.http_api import HttpApi
 
 
 class Fault:
-    """A fault that holds."""
+    """A fault in effect."""
 
     def __init__(self, api: HttpApi, fault_id: str) -> None:
         self._api = api
         self.id = fault_id
 
     def heal(self) -> None:
-        """End it."""
+        """End the fault."""
         self._api.request("DELETE", f"/api/v1/faults/{self.id}")
 
 
@@ -27,11 +27,11 @@ class Faults:
         self._api = api
 
     def cut(self, source: object, target: object = "*", *, both_ways: bool = True) -> Fault:
-        """Let nothing pass."""
+        """Drop all traffic."""
         return self._add(LinkFault(str(source), str(target), "cut", both_ways=both_ways))
 
     def delay(self, source: object, target: object, delay_ms: int, *, both_ways: bool = True) -> Fault:
-        """Let everything pass later."""
+        """Delay all traffic."""
         return self._add(LinkFault(str(source), str(target), "delay", delay_ms, both_ways))
 
     def _add(self, fault: LinkFault) -> Fault:
@@ -39,5 +39,5 @@ class Faults:
         return Fault(self._api, str(self._api.post("/api/v1/faults", body)["id"]))
 
     def heal(self) -> None:
-        """End all."""
+        """End all faults."""
         self._api.post("/api/v1/faults/reset")

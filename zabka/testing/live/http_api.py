@@ -14,10 +14,10 @@ CALL_TIMEOUT_S = 60.0
 
 
 class Refused(ClusterFailed):
-    """The API answered, with an error; `status` is HTTP's."""
+    """The API answered with an error; `status` is HTTP's."""
 
-    def __init__(self, said: str, status: int) -> None:
-        super().__init__(said)
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
         self.status = status
 
 
@@ -25,12 +25,15 @@ class HttpApi:
     """Calls the API at `url`; every call blocks until it is answered, and may come from any thread."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
-        """`token` is what an API that does not listen on loopback wants."""
+        """`token` is what an API requires if it does not listen on loopback."""
         self.url = url
         self._token = token
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
-        """Call the API; the answer's JSON, None where there is none.  Raises ClusterFailed, with a status Refused."""
+        """Call the API and return the JSON of the answer, or None.
+
+        Raises ClusterFailed; for an error status, Refused.
+        """
         try:
             answer = self._call(method, path, body)
         except NoAnswer as reason:
@@ -59,7 +62,7 @@ class HttpApi:
         return self.request("POST", path, body)
 
     def post_and_forget(self, path: str, body: Any) -> None:
-        """POST from a thread of its own; the answer is nobody's concern."""
+        """POST from a thread of its own, and ignore the answer."""
 
         def post() -> None:
             with contextlib.suppress(NoAnswer):
@@ -69,4 +72,4 @@ class HttpApi:
         thread.start()
 
     def close(self) -> None:
-        """Nothing is open between two calls; the cluster goes on."""
+        """Do nothing: there is no open connection between two calls, and the cluster keeps running."""

@@ -1,4 +1,4 @@
-"""The nodes of a live cluster: what the API says of them, and what can be done to them."""
+"""The nodes of a live cluster: their state according to the API, and the actions on them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zabka.testing.live.http_api import HttpApi
 
 
 class Node:
-    """One peer or broker: what is said of it, and what can be done to it."""
+    """One peer or broker: its state, and the actions on it."""
 
     def __init__(self, api: HttpApi, kind: str, number: int) -> None:
         self._api = api
@@ -21,7 +21,7 @@ class Node:
         return self.name
 
     def describe(self) -> dict[str, Any]:
-        """The API's whole answer about it."""
+        """Return the API's whole answer about it."""
         found: dict[str, Any] = self._api.get(self._path)
         return found
 
@@ -36,32 +36,32 @@ class Node:
         pid: int | None = self.describe()["pid"]
         return pid
 
-    def _act(self, action: str) -> None:
+    def _apply(self, action: str) -> None:
         self._api.post(f"{self._path}/{action}")
 
     def kill(self) -> None:
         """SIGKILL."""
-        self._act("kill")
+        self._apply("kill")
 
     def stop(self) -> None:
-        """A clean end: controlled shutdown."""
-        self._act("stop")
+        """Stop cleanly: controlled shutdown."""
+        self._apply("stop")
 
     def pause(self) -> None:
         """SIGSTOP."""
-        self._act("pause")
+        self._apply("pause")
 
     def resume(self) -> None:
         """SIGCONT."""
-        self._act("resume")
+        self._apply("resume")
 
     def start(self) -> None:
         """Start again."""
-        self._act("start")
+        self._apply("start")
 
     def restart(self) -> None:
         """Stop, then start."""
-        self._act("restart")
+        self._apply("restart")
 
 
 class Peer(Node):
@@ -83,21 +83,21 @@ class Broker(Node):
 
     @property
     def registered(self) -> bool:
-        """Does its ephemeral stand in /brokers/ids?  The ensemble's word."""
+        """Whether its ephemeral znode exists in /brokers/ids, according to the ensemble."""
         return bool(self.describe()["registered"])
 
     @property
     def is_controller(self) -> bool:
-        """Whether the broker takes itself for the controller, right or wrong."""
+        """Whether the broker considers itself the controller, right or wrong."""
         return bool(self.describe()["is_controller"])
 
     @property
     def believes(self) -> Believes:
-        """Whom it believes to be controller: its own last word."""
-        said = self.describe()["believes"]
-        return Believes(said["controller_id"], said["controller_epoch"])
+        """The controller according to this broker, by its own last report."""
+        belief = self.describe()["believes"]
+        return Believes(belief["controller_id"], belief["controller_epoch"])
 
     @property
     def session_state(self) -> str:
-        """How its session with the ensemble stands, by its own last word."""
+        """The state of its session with the ensemble, by its own last report."""
         return str(self.describe()["session_state"])

@@ -1,9 +1,9 @@
-"""Plays scripts of the outage library on a cluster that runs already: `zabka scenarios run NAME --on URL`.
+"""Plays scripts of the outage library on a running cluster: `zabka scenarios run NAME --on URL`.
 
-It breaks that cluster, and puts it right again, also where a step fails or the play is ended from outside: what the
-script killed or paused is started, its faults end, and the znodes and topics that it made are deleted.  Topics of the
-script get names that no topic has yet.  Nothing else is touched: topics and workloads that were there go on, and the
-cluster keeps its settings, so that a script is played as it is and never with its bug.
+It breaks that cluster, and repairs it again, also if a step fails or the play is interrupted: nodes that the script
+killed or paused are started, its faults end, and the znodes and topics that it created are deleted.  Topics of the
+script get unused names.  Nothing else is touched: existing topics and workloads go on, and the cluster keeps its
+settings, so a script is played without its injected bug.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from zabka.testing.live.scenarios import RECOVERY_S, SHOWN_MAX, LivePlayer, play
 from zabka.testing.live.stage import LiveStage
 
 WHOLE_S = 15.0
-"""So long a cluster may take to be whole before a script begins."""
+"""How long a script waits for the cluster to be whole before it begins."""
 UNDO_S = 30.0
-"""So long it is tried again to undo what a script did: an API that ended is started again meanwhile."""
+"""How long the undoing of a script's actions is retried: an API that ended is restarted meanwhile."""
 UNDO_AGAIN_S = 0.5
 
 LEASE = "/zabka-live-play"
@@ -52,30 +52,33 @@ OWNED_BY_THE_CLUSTER = frozenset({
 _WRITES = ("set", "delete", "restrict")
 
 _WRONG = (StepFailed, ClusterFailed, ZooKeeperError, LookupError, ValueError, OSError, CancelledError)
-"""What a step, or its undoing, may come to where a cluster answers what nobody expects."""
+"""What a step, or its undoing, may raise if a cluster answers unexpectedly."""
 
 
 class RunningPlayer:
-    """Plays scenarios on the cluster whose API is at `url`; `token` is what that wants, where it wants one."""
+    """Plays scenarios on the cluster whose API is at `url`, with a `token` if that requires one."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
         self._url = url
         self._token = token
 
     def unreachable(self) -> str | None:
-        """Why nothing can be played there: nobody answers, or somebody else than this API; None where it can."""
+        """Return why the API cannot be used (no answer, or another server's), or None if it can."""
         try:
             LiveCluster(self._url, Path(), token=self._token).close()
         except (*_WRONG, TypeError) as failed:
-            return f"there is no cluster at {self._url!r}: {_told(failed)}"
+            return f"there is no cluster at {self._url!r}: {_message_of(failed)}"
         return None
 
     def unplayable(self, scenario: AnyScenario) -> str | None:
-        """Why it cannot be played on any cluster that runs; None where it can."""
+        """Return why the scenario cannot be played on any running cluster, or None if it can."""
         return running_obstacle(scenario)
 
     def play(self, scenario: AnyScenario) -> Verdict:
-        """Play it as it is, to its verdict: what the script and its clients saw.  The journal is what happened then."""
+        """Play the scenario to its verdict, by what the script and its clients saw.
+
+        The journal has the events since its start.
+        """
         assert isinstance(scenario, WorldScenario), "asked before"
         verdict = Verdict(
             name=scenario.name, problems=[], steps=len(scenario.steps), virtual_ms=0, faults=0, journal=[]
@@ -88,17 +91,17 @@ class RunningPlayer:
         try:
             self._play(cluster, scenario, verdict)
         except _WRONG as failed:
-            verdict.problems.append(_told(failed))
+            verdict.problems.append(_message_of(failed))
         finally:
             cluster.close()
         return verdict
 
     def _play(self, cluster: LiveCluster, scenario: WorldScenario, verdict: Verdict) -> None:
-        for kind, there, wanted in (
+        for kind, there, required in (
             ("peers", len(cluster.peers), scenario.peers), ("brokers", len(cluster.brokers), scenario.brokers)
         ):  # fmt: skip
-            if there < wanted:
-                verdict.problems.append(f"the script has {wanted} {kind}, and this cluster {there}")
+            if there < required:
+                verdict.problems.append(f"the script has {required} {kind}, and this cluster {there}")
                 return
         cluster.begin_here()
         began_s = time.monotonic()
@@ -111,7 +114,7 @@ class RunningPlayer:
         finally:
             with suppress(*_WRONG):
                 stage.stop_clients()
-        found = [each for each in found if not any(word in each for word in scenario.provokes)]
+        found = [each for each in found if not any(provoked in each for provoked in scenario.provokes)]
         verdict.problems = [*left, *found][:SHOWN_MAX]
         verdict.faults = stage.faults_made
         verdict.virtual_ms = int((time.monotonic() - began_s) * 1000)
@@ -119,7 +122,7 @@ class RunningPlayer:
 
 
 def running_obstacle(scenario: AnyScenario) -> str | None:
-    """Why a script cannot be played on a cluster that runs already; None where it can."""
+    """Return why a script cannot be played on a running cluster, or None if it can."""
     obstacle = LivePlayer().unplayable(scenario)
     if obstacle is not None:
         return obstacle
@@ -134,7 +137,7 @@ def running_obstacle(scenario: AnyScenario) -> str | None:
 
 
 def _foreign_znode(script: WorldScenario) -> str | None:
-    """The first znode that a script writes, and that is neither made by it nor one of its own topics'."""
+    """Return the first znode that a script writes without having created it, or that does not belong to its topics."""
     made = set(_created(script))
     topics = [f"/brokers/topics/{step.topic}" for step in script.steps if isinstance(step, kafka_steps.Topic)]
     for step in script.steps:
@@ -151,7 +154,7 @@ def _foreign_znode(script: WorldScenario) -> str | None:
 
 
 def with_own_topics(scenario: WorldScenario, taken: set[str]) -> WorldScenario:
-    """The script with topics of names that nobody uses yet: `orders.2` for `orders`."""
+    """Return the script with unused names of its topics: `orders.2` for `orders`."""
     text = msgspec.json.encode(scenario).decode()
     for topic in {step.topic for step in scenario.steps if isinstance(step, kafka_steps.Topic)}:
         number = next(number for number in range(1, len(taken) + 2) if f"{topic}.{number}" not in taken)
@@ -160,18 +163,18 @@ def with_own_topics(scenario: WorldScenario, taken: set[str]) -> WorldScenario:
 
 
 def _pace(cluster: LiveCluster) -> float:
-    """How many times as long as in the simulated world it takes here until a silent broker is given up."""
+    """Return the cluster's session timeout as a multiple of the simulated world's, at least 1."""
     here = cluster.get("/api/v1/cluster")["settings"].get("session_timeout_ms", 0)
     return max(1.0, float(here) / WorldSettings().session_timeout_ms)
 
 
 def _works(stage: LiveStage) -> bool:
     nodes = (*stage.cluster.peers.values(), *stage.cluster.brokers.values())
-    return all(node.process == "running" for node in nodes) and stage.everybody_serves() and stage.whole()
+    return all(node.process == "running" for node in nodes) and stage.all_serve() and stage.whole()
 
 
 def _take_lease(stage: LiveStage, script: WorldScenario) -> None:
-    """One script at a time, and none over znodes that are there.  Raises ClusterFailed."""
+    """Ensure that one script runs at a time, and that its znodes do not exist yet.  Raises ClusterFailed."""
     stage.ask(stage.clients.join(_PLAYER, tuple(stage.cluster.peers), LEASE_SESSION_MS))
     answer = stage.ask(stage.clients.ask(_PLAYER, "create_ephemeral", LEASE, ""))
     if answer == "NodeExists":
@@ -185,17 +188,17 @@ def _take_lease(stage: LiveStage, script: WorldScenario) -> None:
 
 
 def _played_and_undone(stage: LiveStage, script: WorldScenario) -> tuple[list[str], list[str]]:
-    """What went wrong, and what could not be undone.  It is undone whatever happens, also where this is ended."""
+    """Play and undo the script, also if it is interrupted; return the problems, and what could not be undone."""
     found: list[str] = []
     left: list[str] = []
     try:
         found += _played(stage, script)
         if not _undone(stage):
-            found += _judged(stage, script)
+            found += _checked(stage, script)
     except KeyboardInterrupt:
         found.append("it was ended from outside")
     finally:
-        # Again, for whatever was ended while it was undone.
+        # Again, in case the undoing was interrupted.
         left += _undone(stage)
         left += _topics_deleted(stage, script)
         with suppress(*_WRONG):
@@ -208,16 +211,16 @@ def _played(stage: LiveStage, script: WorldScenario) -> list[str]:
         try:
             play_step(stage, step)
         except _WRONG as failed:
-            return [f"step {number} ({type(step).__name__}): {_told(failed)}"]
+            return [f"step {number} ({type(step).__name__}): {_message_of(failed)}"]
     return []
 
 
-def _told(failed: BaseException) -> str:
+def _message_of(failed: BaseException) -> str:
     return str(failed) if isinstance(failed, StepFailed | ClusterFailed) else repr(failed)
 
 
 def _undone(stage: LiveStage) -> list[str]:
-    """End the script's faults and start what it stopped, again and again; what could not be undone."""
+    """End the script's faults and start what it stopped, with retries; return what could not be undone."""
     deadline_s = time.monotonic() + UNDO_S
     while (missed := _undo(stage)) and time.monotonic() < deadline_s:
         time.sleep(UNDO_AGAIN_S)
@@ -225,7 +228,7 @@ def _undone(stage: LiveStage) -> list[str]:
 
 
 def _undo(stage: LiveStage) -> list[str]:
-    """Undo each by itself, so that none keeps another from it; what is left."""
+    """Undo each action independently, so that no failure prevents the others; return what is left."""
     missed = []
     nodes: list[Node] = [*stage.cluster.peers.values(), *stage.cluster.brokers.values()]
     undoing: list[tuple[str, Callable[[], None]]] = [("faults", partial(stage.heal, None))]
@@ -234,12 +237,12 @@ def _undo(stage: LiveStage) -> list[str]:
         try:
             undo()
         except _WRONG as failed:
-            missed.append(f"{name}: {_told(failed)}")
+            missed.append(f"{name}: {_message_of(failed)}")
     return missed + [f"the fault between {one} and {other}" for (one, other), _ in stage.faults]
 
 
 def _topics_deleted(stage: LiveStage, script: WorldScenario) -> list[str]:
-    """Delete the script's topics, whose names no other topic has, and wait until they are gone; what is left."""
+    """Delete the script's topics, whose names no other topic has, and wait for the deletion; return what is left."""
     made = {step.topic for step in script.steps if isinstance(step, kafka_steps.Topic)}
     deadline_s = time.monotonic() + UNDO_S
     missed: dict[str, str] = {}
@@ -248,7 +251,7 @@ def _topics_deleted(stage: LiveStage, script: WorldScenario) -> list[str]:
         try:
             there = sorted(made.intersection(stage.cluster.topics.names()))
         except _WRONG as failed:
-            there, missed = sorted(made), dict.fromkeys(made, _told(failed))
+            there, missed = sorted(made), dict.fromkeys(made, _message_of(failed))
         if not there:
             return []
         if time.monotonic() >= deadline_s:
@@ -258,7 +261,7 @@ def _topics_deleted(stage: LiveStage, script: WorldScenario) -> list[str]:
                 stage.cluster.topics[name].delete()
                 asked.add(name)
             except _WRONG as failed:
-                missed[name] = _told(failed)
+                missed[name] = _message_of(failed)
         time.sleep(UNDO_AGAIN_S)
 
 
@@ -270,8 +273,8 @@ def _go_on(node: Node) -> None:
         node.start()
 
 
-def _judged(stage: LiveStage, script: WorldScenario) -> list[str]:
-    """Wait until the cluster is whole again, and judge what the script's clients saw."""
+def _checked(stage: LiveStage, script: WorldScenario) -> list[str]:
+    """Wait until the cluster is whole again, and check what the script's clients saw."""
     problems: list[str] = []
     try:
         stage.cluster.until(lambda: _works(stage), RECOVERY_S, "a whole cluster, after every fault had ended,")
@@ -287,7 +290,7 @@ def _judged(stage: LiveStage, script: WorldScenario) -> list[str]:
 
 
 def _created(script: WorldScenario) -> list[str]:
-    """The znodes that the script's own clients make."""
+    """Return the znodes that the script's own clients create."""
     asked = [step for step in script.steps if isinstance(step, world_steps.Ask | world_steps.Begin)]
     return sorted({path for step in asked for path in creates(step.operation, step.path)})
 

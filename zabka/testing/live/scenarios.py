@@ -1,8 +1,7 @@
 """Plays scripts of the outage library over real processes: `zabka scenarios run NAME --live`.
 
-The scripts are those that are simulated; what takes virtual time there takes that long here.  A step that needs more
-than real processes let one do (to cut a machine's power, to choose when a disk answers) is refused before anything is
-started.
+The scripts are the simulated ones; what takes virtual time there takes real time here.  A script with a step that real
+processes cannot do (to cut a machine's power, to choose when a disk answers) is refused before anything is started.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from zabka.testing.live.start import start_live, stop_live
 RECOVERY_S = 90.0
 SHOWN_MAX = 12
 AUDITED = ("Isr", "StrongIsr", "OnlyTheLivingJoin", "min.insync.replicas")
-"""Of `zabka.simulation.judges.replication_audit`."""
+"""The invariants of `zabka.simulation.judges.replication_audit`."""
 
 
 # -- steps -------------------------------------------------------------------------------------------------------------
@@ -79,7 +78,7 @@ def _state(stage: LiveStage, step: kafka_steps.State) -> None:
     )
 
 
-def _reigns(stage: LiveStage, step: kafka_steps.Reigns) -> None:
+def _another_controller(stage: LiveStage, step: kafka_steps.Reigns) -> None:
     old = stage.name(step.other_than)
     stage.until(lambda: stage.name("controller") not in (old, "broker--1"), step.within_ms, "another controller")
     stage.names[step.name] = stage.name("controller")
@@ -139,7 +138,7 @@ def _fired(stage: LiveStage, step: world_steps.Fired) -> None:
 
 
 def _agree(stage: LiveStage, step: world_steps.Agree) -> None:
-    answers = stage.ask(stage.clients.ask_everybody(step.operation, step.path))
+    answers = stage.ask(stage.clients.ask_all_peers(step.operation, step.path))
     if len(set(answers.values())) > 1 or (step.expect and step.expect not in answers.values()):
         raise StepFailed(f"{step.operation} {step.path}: {answers}, expected {step.expect or 'the same'}")
 
@@ -160,8 +159,8 @@ def _elect(stage: LiveStage, step: kafka_steps.Elect) -> None:
 
 
 def _restart(stage: LiveStage, step: world_steps.Restart) -> None:
-    everybody = ("peers", "brokers")
-    for name in stage.group(step.nodes or everybody):
+    all_nodes = ("peers", "brokers")
+    for name in stage.group(step.nodes or all_nodes):
         if stage.node(name).process == "down":
             stage.node(name).start()
 
@@ -184,7 +183,7 @@ _PLAYED: dict[type[Any], Callable[[LiveStage, Any], None]] = {
     kafka_steps.Poll: lambda stage, step: _ignore(stage.ask(stage.kafka.poll(partition_of(step.partition)))),
     kafka_steps.Elect: _elect,
     kafka_steps.State: _state,
-    kafka_steps.Reigns: _reigns,
+    kafka_steps.Reigns: _another_controller,
     kafka_steps.Undisturbed: _undisturbed,
     kafka_steps.Settled: lambda stage, step: stage.until(stage.whole, step.within_ms, "everything in sync"),
     kafka_steps.Stop: lambda stage, step: stage.node(step.node).stop(),
@@ -203,7 +202,7 @@ _PLAYED: dict[type[Any], Callable[[LiveStage, Any], None]] = {
         stage.clients.join(step.client, step.peers, step.session_timeout_ms)
     ),
     world_steps.Serving: lambda stage, step: stage.until(
-        stage.everybody_serves, kafka_steps.WITHIN_MS, "an ensemble that serves"
+        stage.all_serve, kafka_steps.WITHIN_MS, "an ensemble that serves"
     ),
     world_steps.Vanish: lambda stage, step: stage.ask(stage.clients.vanish(step.client)),
     world_steps.Wait: lambda stage, step: time.sleep(stage.pace * step.ms / 1000),
@@ -222,7 +221,7 @@ def _ignore(_: object) -> None:
 
 
 def play_step(stage: LiveStage, step: AnyWorldStep) -> None:
-    """Take one step.  Raises StepFailed."""
+    """Run one step.  Raises StepFailed."""
     try:
         _PLAYED[type(step)](stage, step)
     except ClusterFailed as failed:
@@ -233,7 +232,7 @@ class LivePlayer:
     """Plays scenarios over real processes, each on a cluster of its own."""
 
     def unplayable(self, scenario: AnyScenario) -> str | None:
-        """Why it cannot be played there; None where it can."""
+        """Return why the scenario cannot be played there, or None if it can."""
         if isinstance(scenario, WorldScenario) and scenario.shows in AUDITED:
             return f"what it shows ({scenario.shows}) is seen only by looking into every broker's disk and memory"
         if not isinstance(scenario, WorldScenario):
@@ -247,7 +246,7 @@ class LivePlayer:
         return None
 
     def play(self, scenario: AnyScenario) -> Verdict:
-        """Play it to its verdict, as it is; where it has a bug to show, also with that, on another cluster."""
+        """Play the scenario to its verdict; if it has an injected bug to show, also with that, on another cluster."""
         assert isinstance(scenario, WorldScenario), "asked before"
         verdict = _play(scenario, with_bug=False)
         if scenario.shows:
@@ -259,7 +258,7 @@ class LivePlayer:
 
 
 def _own_times() -> dict[str, str]:
-    """The simulated world's, which the scripts' waits are made for."""
+    """Return the timeouts of the simulated world, which the scripts' waits are made for."""
     world = WorldSettings()
     return {
         "zookeeper.session.timeout.ms": str(world.session_timeout_ms),
@@ -284,7 +283,7 @@ def _play(scenario: WorldScenario, with_bug: bool) -> Verdict:
         finally:
             stop_live(cluster)
     problems = [f"{v.invariant}: {v.detail}" for v in check(events)] + problems
-    problems = [problem for problem in problems if not any(words in problem for words in scenario.provokes)]
+    problems = [problem for problem in problems if not any(provoked in problem for provoked in scenario.provokes)]
     took_ms = int((time.monotonic() - began_s) * 1000)
     return Verdict(
         name=scenario.name,
@@ -297,7 +296,7 @@ def _play(scenario: WorldScenario, with_bug: bool) -> Verdict:
 
 
 def play_script(stage: LiveStage, scenario: WorldScenario, with_bug: bool) -> list[str]:
-    """Play a script on a cluster that is there; what went wrong, until after everything was healed."""
+    """Play a script on an existing cluster; return the problems, up to and including the recovery."""
     for number, step in enumerate(scenario.steps, start=1):
         try:
             play_step(stage, step)
@@ -311,7 +310,7 @@ def play_script(stage: LiveStage, scenario: WorldScenario, with_bug: bool) -> li
 
 
 def _recover_ensemble(stage: LiveStage) -> list[str]:
-    """With all faults gone the ensemble must serve, and commit."""
+    """Check that the ensemble serves and commits after all faults have ended."""
     stage.heal(None)
     try:
         for peer in stage.cluster.peers.values():
@@ -319,7 +318,7 @@ def _recover_ensemble(stage: LiveStage) -> list[str]:
                 peer.resume()
             elif peer.process == "down":
                 peer.start()
-        stage.until(stage.everybody_serves, kafka_steps.WITHIN_MS, "an ensemble that serves")
+        stage.until(stage.all_serve, kafka_steps.WITHIN_MS, "an ensemble that serves")
         play_step(stage, world_steps.Join("afterwards"))
         play_step(stage, world_steps.Ask("afterwards", "create", "/afterwards", "", ("/afterwards",)))
     except (ClusterFailed, StepFailed) as stuck:

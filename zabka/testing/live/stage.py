@@ -29,14 +29,14 @@ T = TypeVar("T")
 
 STEP_S_MAX = 60.0
 SLOWER = 3
-"""A live cluster on a busy machine gets that many times the patience of the simulated one."""
+"""The factor for the simulated cluster's deadlines, for a live cluster on a busy machine."""
 
 
 class LiveStage:
-    """A live cluster under a script: its nodes by the script's names, clients on a loop in a thread of their own."""
+    """A live cluster under a script: its nodes by the script's names, and clients on an event loop in a thread."""
 
     def __init__(self, cluster: LiveCluster, with_bug: bool, acks: int, *, pace: float = 1.0) -> None:
-        """`pace` is how many times as long as in the simulated world everything takes that waits for a time-out."""
+        """`pace` is the ratio of real to simulated time for everything that waits for a timeout."""
         self.cluster = cluster
         self.pace = pace
         self.with_bug = with_bug
@@ -54,7 +54,7 @@ class LiveStage:
 
     @property
     def kafka(self) -> KafkaClients:
-        """The clients of the brokers.  Raises StepFailed where there are none."""
+        """The clients of the brokers.  Raises StepFailed if there are none."""
         if self._kafka is None:
             raise StepFailed("there are no brokers")
         return self._kafka
@@ -69,17 +69,17 @@ class LiveStage:
             host, _, port = endpoints[number].rpartition(":")
             return Endpoint(number, host, int(port))
 
-        around = Surroundings(
+        environment = Surroundings(
             AsyncioRuntime(self._loop), channel, admin, endpoint_of, lambda name: self._log_end(str(name))
         )
-        return KafkaClients(around, acks)
+        return KafkaClients(environment, acks)
 
     def _log_end(self, name: str) -> int | None:
         found = self.partition(name)
         return dict(found.log_end_offsets).get(found.leader)
 
     def ask(self, work: Coroutine[Any, Any, T]) -> T:
-        """What a client's coroutine comes to.  Raises StepFailed where it is refused or takes too long."""
+        """Return the result of a client's coroutine.  Raises StepFailed if it is refused or takes too long."""
         try:
             return asyncio.run_coroutine_threadsafe(work, self._loop).result(STEP_S_MAX)
         except TimeoutError:
@@ -88,11 +88,11 @@ class LiveStage:
             raise StepFailed(str(refused)) from None
 
     def send(self, work: Coroutine[Any, Any, object]) -> None:
-        """Begin it, and go on."""
+        """Start a coroutine without waiting for it."""
         asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def stop_clients(self) -> None:
-        """No client goes on."""
+        """Stop all clients."""
 
         async def close() -> None:
             await self.clients.close()
@@ -108,21 +108,21 @@ class LiveStage:
     # -- nodes and partitions ----------------------------------------------------------------------------------------
 
     def name(self, text: str) -> str:
-        """The node meant, by its own name."""
+        """Return the own name of a node that the script names."""
         if text == "controller":
             found = self.cluster.controller
             return "broker--1" if found is None else str(found)
         return self.names.get(text, text)
 
     def node(self, text: str) -> Node:
-        """The node meant."""
+        """Return the node that the script names."""
         kind, _, number = self.name(text).partition("-")
         nodes: dict[int, Any] = self.cluster.brokers if kind == "broker" else self.cluster.peers
         found: Node = nodes[int(number)]
         return found
 
     def group(self, texts: tuple[str, ...], but: str = "") -> list[str]:
-        """The nodes meant; `peers` and `brokers` are all of them, but one."""
+        """Return the named nodes; `peers` and `brokers` are all of them, except `but`."""
         groups = {
             "peers": [str(peer) for peer in self.cluster.peers.values()],
             "brokers": [str(broker) for broker in self.cluster.brokers.values()],
@@ -130,38 +130,38 @@ class LiveStage:
         return [node for text in texts for node in groups.get(text, [self.name(text)]) if node != but]
 
     def broker_id(self, text: str) -> int:
-        """The broker meant, -1 for nobody."""
+        """Return the number of the broker, -1 for "nobody"."""
         return -1 if text == "nobody" else int(self.name(text).partition("-")[2])
 
     def partition(self, name: str) -> Any:
-        """A partition as the ensemble has it."""
-        wanted = partition_of(name)
-        return self.cluster.topics[wanted.topic].partitions[wanted.partition]
+        """Return a partition's state in the ensemble."""
+        requested = partition_of(name)
+        return self.cluster.topics[requested.topic].partitions[requested.partition]
 
     def until(self, condition: Callable[[], bool], within_ms: int, what: str) -> None:
-        """Wait until it holds.  Raises StepFailed."""
+        """Wait until the condition holds.  Raises StepFailed."""
         try:
             self.cluster.until(condition, SLOWER * self.pace * within_ms / 1000, what)
         except ClusterFailed as failed:
             raise StepFailed(str(failed)) from None
 
-    def everybody_serves(self) -> bool:
-        """Does somebody lead, and does every peer that runs serve?"""
+    def all_serve(self) -> bool:
+        """Return whether there is a leader, and every running peer serves."""
         serving = [peer for peer in self.cluster.peers.values() if peer.process == "running"]
         return self.cluster.zab_leader is not None and all(peer.phase == "BROADCAST" for peer in serving)
 
     def partitions(self) -> Iterator[tuple[str, Any]]:
-        """Every partition, by name."""
+        """Yield every partition with its name."""
         for topic in self.cluster.topics.names():
             for number, partition in enumerate(self.cluster.topics[topic].partitions):
                 yield f"{topic}-{number}", partition
 
     def whole(self) -> bool:
-        """Is every broker registered, and every partition led and in sync?"""
+        """Return whether every broker is registered, and every partition has a leader and a full ISR."""
         return next(self.unsettled(), None) is None
 
     def unsettled(self) -> Iterator[str]:
-        """What is not yet as it should be, in the simulated world's words."""
+        """Yield what is not settled yet, as the simulated world words it."""
         for number, broker in self.cluster.brokers.items():
             if not broker.registered:
                 yield f"broker {number} is not registered"
@@ -172,12 +172,12 @@ class LiveStage:
                 yield f"{name}: {partition.isr} of {partition.replicas} are in sync"
 
     def hold(self, link: tuple[str, str], fault: Fault) -> None:
-        """A fault was made, which is to be undone."""
+        """Remember a fault that is to be undone."""
         self.faults.append((link, fault))
         self.faults_made += 1
 
     def heal(self, nodes: list[str] | None) -> None:
-        """Undo every fault, or those of these nodes alone; what cannot be undone stays among `faults`."""
+        """Undo every fault, or only those of these nodes; a fault that cannot be undone stays in `faults`."""
         for held in list(self.faults):
             link, fault = held
             if (nodes is None or link[0] in nodes or link[1] in nodes) and _ended(fault):
@@ -186,7 +186,7 @@ class LiveStage:
         self.ask(self.clients.heal(machines))
 
     def zookeeper(self, work: Callable[[Client], Awaitable[T]]) -> T:
-        """Do something as a client of the ensemble.  Raises StepFailed where it is refused."""
+        """Run `work` with a client of the ensemble.  Raises StepFailed if it is refused."""
 
         async def session() -> T:
             client = Client(self.cluster.zookeeper_connect, AsyncioConnector(), AsyncioRuntime(self._loop))
@@ -206,7 +206,7 @@ def _ended(fault: Fault) -> bool:
     try:
         fault.heal()
     except Refused as refused:
-        # The fault of a node that was killed since went with it.
+        # The fault of a node that was killed since ended with it.
         return refused.status == HTTPStatus.NOT_FOUND
     except ClusterFailed:
         return False

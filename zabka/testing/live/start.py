@@ -1,8 +1,8 @@
-"""A cluster of real processes under a directory: started on ports of its own, stopped with everything of it.
+"""A cluster of real processes under a directory: started on ports of its own, and stopped completely.
 
-The host agent is started first, and what this process needs to wait for the cluster and to drive it is imported
-meanwhile.  The nodes' first processes are forks of the agent (`zabka.compose.forked`), so that the cluster is up after
-half the work; those that a test starts again are programs of their own.
+The host agent is started first; meanwhile this process imports what it needs to wait for the cluster and to drive it.
+The nodes' first processes are forks of the agent (`zabka.compose.forked`), which halves the start-up work; nodes that a
+test starts again are programs of their own.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ STOP_TIMEOUT_S = 25.0
 
 
 class _Silent:
-    """Tells nobody how the start goes on: a failure names its reason."""
+    """Does not report the progress of a start; an exception states the reason of a failure."""
 
-    def say(self, text: str) -> None:
-        """Nothing."""
+    def print_line(self, text: str) -> None:
+        """Do nothing."""
 
     def waiting(self, text: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def ready(self, url: str, notes: list[str]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def error(self, text: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 def start_live(
@@ -50,7 +50,7 @@ def start_live(
 ) -> LiveCluster:
     """Start a cluster on free ports and wait until it is ready.  Raises ClusterFailed with the reason.
 
-    It ends with this process, also where this process is killed.
+    The cluster ends with this process, also if this process is killed.
     """
     data.mkdir(parents=True, exist_ok=True)
     try:
@@ -60,20 +60,20 @@ def start_live(
     try:
         return _driven(topology, agent, data)
     except BaseException:
-        # Ctrl-C among them, also while what drives it is being imported.
+        # Includes Ctrl-C, also during the imports.
         _end(agent, data)
         raise
 
 
 def _driven(topology: Topology, agent: subprocess.Popen[bytes], data: Path) -> LiveCluster:
-    """The cluster, once it is ready.  Raises ClusterFailed with the reason."""
+    """Return the cluster once it is ready.  Raises ClusterFailed with the reason."""
     from zabka.compose.up import CannotStart, wait_until_ready
     from zabka.testing.live.cluster import LiveCluster
 
     def trouble() -> None:
         if agent.poll() is not None:
-            said = (data / topology.hosts[0].name / "agent.log").read_text(errors="replace")
-            raise CannotStart(f"the host agent ended with exit code {agent.returncode}:\n{said}")
+            log_text = (data / topology.hosts[0].name / "agent.log").read_text(errors="replace")
+            raise CannotStart(f"the host agent ended with exit code {agent.returncode}:\n{log_text}")
 
     try:
         save_run(data, Run(agent.pid, topology.api_url))
@@ -89,11 +89,11 @@ def _begin(
     overrides = split_settings([f"{key}={value}" for key, value in settings.items()])
     wanted = Wanted(peers=peers, brokers=brokers, api_port=0, zk_port=0, kafka_port=0, overrides=overrides)
     with ExitStack() as held:
-        # Both are let go of here; the agent holds them for as long as it lives.
+        # Both are released here; the agent holds them as long as it lives.
         lock = take_lock(data)
         held.callback(os.close, lock)
         forget_run(data)
-        # Nobody else who starts a cluster takes a port of these, also while a node of this one is down.
+        # No other cluster takes one of these ports, even while a node of this cluster is down.
         ports = claim_ports()
         held.callback(ports.close)
         topology = plan(wanted, load(data), ports.within)
@@ -104,7 +104,7 @@ def _begin(
 
 
 def stop_live(cluster: LiveCluster) -> None:
-    """Stop a cluster and everything of it."""
+    """Stop a cluster and all its processes."""
     cluster.close()
     if cluster.process is not None:
         _end(cluster.process, cluster.data)
@@ -124,7 +124,7 @@ def _end(agent: subprocess.Popen[bytes], data: Path) -> None:
 def running_cluster(
     *, peers: int = 3, brokers: int = 3, settings: Mapping[str, str] | None = None, data: Path | None = None
 ) -> Iterator[LiveCluster]:
-    """A cluster for as long as a `with` block takes, also without pytest; `data` is kept where it is named.
+    """Provide a cluster for a `with` block, also without pytest; `data` is kept if it is given.
 
     Raises ClusterFailed with the reason.
     """

@@ -19,7 +19,7 @@ class Topic:
         self.name = name
 
     def describe(self) -> dict[str, Any]:
-        """The API's whole answer about it."""
+        """Return the API's whole answer about it."""
         found: dict[str, Any] = self._api.get(self._path)
         return found
 
@@ -42,11 +42,11 @@ class Topic:
         return dict(self.describe()["config"])
 
     def set_config(self, changes: Mapping[str, str | None]) -> None:
-        """Set overrides; None removes one."""
+        """Set overrides; a value of None removes an override."""
         self._api.request("PATCH", f"{self._path}/config", dict(changes))
 
     def delete(self) -> None:
-        """Delete it."""
+        """Delete the topic."""
         self._api.request("DELETE", self._path)
 
 
@@ -80,13 +80,13 @@ class Topics:
         return self[name]
 
     def ask_for(self, name: str, partitions: int = 1) -> None:
-        """Ask whoever is controller for a topic, and do not wait for an answer."""
+        """Ask the current controller for a topic, without waiting for an answer."""
         self._api.post_and_forget(
             "/api/v1/topics",
             {"name": name, "partitions": partitions, "replication_factor": self._brokers},
         )
 
     def names(self) -> list[str]:
-        """All names, in order; Kafka's internal topics are left out."""
+        """Return all names in order, without Kafka's internal topics."""
         names = (topic["name"] for topic in self._api.get("/api/v1/topics"))
         return [name for name in names if name not in INTERNAL_TOPICS]

@@ -18,11 +18,11 @@ class Workload:
 
     @property
     def counts(self) -> WorkloadCounts:
-        """How it stands."""
+        """The current counts."""
         return _counts(self._api.get(self._path))
 
     def stop(self) -> WorkloadCounts:
-        """End it; its last word."""
+        """Stop it, and return the final counts."""
         return _counts(self._api.request("DELETE", self._path))
 
 
@@ -35,19 +35,19 @@ class Consumer:
 
     @property
     def counts(self) -> ConsumerCounts:
-        """How it stands."""
+        """The current counts."""
         return _consumer_counts(self._api.get(self._path))
 
     def stop(self) -> ConsumerCounts:
-        """Let it commit and leave its group; its last word."""
+        """Let it commit and leave its group, and return the final counts."""
         return _consumer_counts(self._api.request("DELETE", self._path))
 
 
-def _consumer_counts(said: Mapping[str, Any]) -> ConsumerCounts:
+def _consumer_counts(counts: Mapping[str, Any]) -> ConsumerCounts:
     return ConsumerCounts(
-        said["consumed"], said["duplicates"], said["out_of_order"], said["lag"], list(said["partitions"])
+        counts["consumed"], counts["duplicates"], counts["out_of_order"], counts["lag"], list(counts["partitions"])
     )
 
 
-def _counts(said: Mapping[str, Any]) -> WorkloadCounts:
-    return WorkloadCounts(said["sent"], said["acknowledged"], said["failed"], said["lost"], said["verified"])
+def _counts(counts: Mapping[str, Any]) -> WorkloadCounts:
+    return WorkloadCounts(counts["sent"], counts["acknowledged"], counts["failed"], counts["lost"], counts["verified"])

@@ -1,5 +1,5 @@
-"""A simulated cluster under test: the surface of `zabka.testing.cluster` over a `zabka.simulation.world.World`.
+"""A simulated cluster for tests: the interface of `zabka.testing.cluster` over a `zabka.simulation.world.World`.
 
-Stands on simulation and `zabka.testing.cluster`.  Begin with `cluster`; `host` is where the test itself stands, and
-what the cluster hands out is in `nodes`, `topics`, `faults` and `workloads`.
+It imports simulation and `zabka.testing.cluster`.  Begin with `cluster`; `host` is the test's own host, and the parts
+of the cluster are in `nodes`, `topics`, `faults` and `workloads`.
 """

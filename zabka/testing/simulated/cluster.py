@@ -1,7 +1,7 @@
-"""A simulated cluster for tests: the surface of `zabka.testing.cluster` over a `zabka.simulation.world.World`.
+"""A simulated cluster for tests: the interface of `zabka.testing.cluster` over a `zabka.simulation.world.World`.
 
-Time passes only inside the calls, and only virtual time: a session's expiry takes no longer than anything else.  The
-test has a host of its own in the world, which no fault touches unless it is named ("test").
+Only virtual time passes, and only inside the calls: a session's expiry takes no longer than anything else.  The test
+has a host of its own in the world, which faults affect only if they name it ("test").
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from zabka.testing.simulated.topics import SimTopics
 from zabka.testing.simulated.workloads import SimConsumer, SimWorkload
 
 NODES = 3
-"""Of each kind, where nothing else is asked for."""
+"""The default number of peers, and of brokers."""
 
 
 class SimulatedCluster(SimHost):
@@ -41,7 +41,7 @@ class SimulatedCluster(SimHost):
         self._workloads: list[SimWorkload] = []
         self._consumers: list[SimConsumer] = []
 
-    # ---- asking -----------------------------------------------------------------------------------------------------
+    # ---- queries -----------------------------------------------------------------------------------------------------
 
     @property
     def controller(self) -> SimBroker | None:
@@ -61,7 +61,7 @@ class SimulatedCluster(SimHost):
 
     @property
     def violations(self) -> list[str]:
-        """Every invariant of the project that did not hold so far."""
+        """Every violation of the project's invariants so far."""
         return [f"{v.invariant}: {v.detail} (at {v.mono_us / 1e6:.3f} s)" for v in self.world.record.violations]
 
     def settings(self, node: str = "broker-1") -> dict[str, str]:
@@ -69,7 +69,7 @@ class SimulatedCluster(SimHost):
         return dict([e for e in self.events("node_started", after_us=-1) if e["node"] == node][-1]["config"])
 
     def events(self, *types: str, after_us: int | None = None) -> list[Happening]:
-        """The journal, or what stands in it after a moment."""
+        """Return the journal, or its entries after a moment."""
         since_us = -1 if after_us is None else after_us
         found = (entry.to_dict() for entry in self.world.record.entries if entry.mono_us > since_us)
         return [event for event in found if not types or event["type"] in types]
@@ -79,17 +79,17 @@ class SimulatedCluster(SimHost):
         return list(self.world.record.entries)
 
     def replay(self, test: str) -> str:
-        """The command that plays the same world again, byte for byte."""
+        """Return the command that replays the same world, byte for byte."""
         quoted = test.replace("'", "'\\''")
         command = f"pytest '{quoted}' --zabka-seed {self.seed}"
         for option, number in (("--zabka-peers", len(self.peers)), ("--zabka-brokers", len(self.brokers))):
             command += "" if number == NODES else f" {option} {number}"
         return command
 
-    # ---- driving ----------------------------------------------------------------------------------------------------
+    # ---- actions -----------------------------------------------------------------------------------------------------
 
     def elect(self, kind: str, topic: str, partition: int = 0) -> str | None:
-        """Hold a PREFERRED or UNCLEAN election; None where it was held, else Kafka's error name."""
+        """Hold a PREFERRED or UNCLEAN election; return None, or Kafka's error name if it failed."""
         name = TopicPartition(topic, partition)
         results = self.ask(self.admin.elect_leaders({"PREFERRED": PREFERRED, "UNCLEAN": UNCLEAN}[kind], [name]))
         error = results[name][0]
@@ -98,14 +98,14 @@ class SimulatedCluster(SimHost):
     def produce(
         self, topic: str, values: Sequence[str], partition: int = 0, *, acks: int = -1, timeout_s: float = 10.0
     ) -> int:
-        """Write values in one batch; the first one's offset."""
+        """Write values in one batch, and return the first offset."""
         now_ms = self.runtime.now().wall_ms
         records = [Record(key=None, value=value.encode(), timestamp_ms=now_ms) for value in values]
         name = TopicPartition(topic, partition)
         return self.ask(self.admin.produce(name, records, acks=acks, timeout_ms=int(timeout_s * 1000)))
 
     def consume(self, topic: str, partition: int = 0, *, timeout_s: float = 10.0) -> list[str]:
-        """Every committed value of a partition, in order."""
+        """Return every committed value of a partition, in order."""
         return self.ask(read_all(self.admin, TopicPartition(topic, partition), timeout_s))
 
     def workload(self, topic: str, *, acks: str = "all", records_per_s: float = 50) -> SimWorkload:
@@ -115,7 +115,7 @@ class SimulatedCluster(SimHost):
         return workload
 
     def consumer(self, topic: str, group: str, *, offsets: Literal["kafka", "zookeeper"] = "kafka") -> SimConsumer:
-        """Start a member of a consumer group; with `offsets="zookeeper"` one of the kind before Kafka 0.9."""
+        """Start a member of a consumer group; with `offsets="zookeeper"` an old consumer, as before Kafka 0.9."""
         progress = self._progress.setdefault((group, offsets), GroupProgress())
         consumer = SimConsumer(self, len(self._consumers) + 1, topic, group=group, offsets=offsets, progress=progress)
         self._consumers.append(consumer)
@@ -139,7 +139,7 @@ class SimulatedCluster(SimHost):
         self.until(ready, timeout_s, "readiness")
 
     def close(self) -> None:
-        """The world ends: nothing in it waits for anything any more."""
+        """End the world: stop all its processes and clients."""
         for peer in self.world.peers.values():
             peer.kill()
         for broker in self.world.brokers.values():
@@ -154,7 +154,7 @@ class SimulatedCluster(SimHost):
 def start_simulated(
     *, seed: int = 0, peers: int = 3, brokers: int = 3, settings: Mapping[str, str] | None = None
 ) -> SimulatedCluster:
-    """A world with everything started, and ready.  `settings` are ZooKeeper's and Kafka's own keys.
+    """Start a world with all nodes, and wait until it is ready.  `settings` are ZooKeeper's and Kafka's own keys.
 
     Raises ClusterFailed with the reason.
     """
@@ -172,9 +172,9 @@ def start_simulated(
 def running_world(
     *, seed: int = 0, peers: int = 3, brokers: int = 3, settings: Mapping[str, str] | None = None
 ) -> Iterator[SimulatedCluster]:
-    """A world for as long as a `with` block takes, also without pytest, and within a test of hypothesis.
+    """Provide a world for a `with` block, also without pytest, and within a test of hypothesis.
 
-    Raises ClusterFailed where it cannot be made, and at its end where one of the project's invariants did not hold.
+    Raises ClusterFailed if it cannot be made, and at its end if one of the project's invariants was violated.
     """
     cluster = start_simulated(seed=seed, peers=peers, brokers=brokers, settings=settings)
     try:

@@ -8,13 +8,13 @@ from zabka.simulation.world import World
 
 
 class SimFault:
-    """A fault that holds."""
+    """A fault in effect."""
 
     def __init__(self, undo: Sequence[Callable[[], None]]) -> None:
         self._undo = list(undo)
 
     def heal(self) -> None:
-        """End it; a second time changes nothing."""
+        """End the fault; repeated calls are harmless."""
         for undo in self._undo:
             undo()
         self._undo.clear()
@@ -38,11 +38,11 @@ class SimFaults:
         return fault
 
     def cut(self, source: object, target: object = "*", *, both_ways: bool = True) -> SimFault:
-        """Let nothing pass."""
+        """Drop all traffic."""
         return self._keep([self._world.cut(a, b, both_ways) for a, b in self._pairs(source, target)])
 
     def delay(self, source: object, target: object, delay_ms: int, *, both_ways: bool = True) -> SimFault:
-        """Let everything pass later."""
+        """Delay all traffic."""
         pairs = self._pairs(source, target)
         pairs += [(b, a) for a, b in pairs] if both_ways else []
         return self._keep([self._world.delay(a, b, delay_ms) for a, b in pairs])
@@ -52,7 +52,7 @@ class SimFaults:
         return self._keep([self._world.slow_disk(str(peer), factor)])
 
     def heal(self) -> None:
-        """End all."""
+        """End all faults."""
         for fault in self._made:
             fault.heal()
         self._made.clear()

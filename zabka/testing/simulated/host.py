@@ -1,4 +1,4 @@
-"""The test's own host in a simulated world: from there it asks, and lets time pass."""
+"""The test's own host in a simulated world, where its requests come from."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOST = "test"
 
 
 class SimHost:
-    """A host that no fault touches unless it is named ("test"), with a client of the brokers on it."""
+    """A host that faults affect only if they name it ("test"), with a client of the brokers."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -37,7 +37,7 @@ class SimHost:
         return self.world.scheduler.now_us
 
     def ask(self, work: Coroutine[Any, Any, T], runtime: SimRuntime | None = None) -> T:
-        """Let a client's coroutine run to its end in the world.  Raises ClusterFailed where it is refused."""
+        """Run a client's coroutine to its end in the world.  Raises ClusterFailed if it is refused."""
         outcome: list[T] = []
         refusals: list[str] = []
 
@@ -56,16 +56,16 @@ class SimHost:
         return outcome[0]
 
     def begin_to_ask(self, work: Coroutine[Any, Any, object]) -> None:
-        """Start a client's coroutine in the world; what comes of it, a refusal too, is nobody's concern."""
+        """Start a client's coroutine in the world, and ignore its result, even a refusal."""
 
-        async def whatever() -> None:
+        async def work_and_ignore() -> None:
             with suppress(KafkaRequestFailed, KafkaUnavailable):
                 await work
 
-        self.runtime.spawn(whatever(), "ask")
+        self.runtime.spawn(work_and_ignore(), "ask")
 
     def until(self, condition: Callable[[], T | Literal[False] | None], timeout_s: float = 30.0, what: str = "") -> T:
-        """Let time pass until the condition gives something true, and return that."""
+        """Let time pass until the condition returns a true value, and return that."""
         scheduler = self.world.scheduler
         deadline_us = scheduler.now_us + int(timeout_s * 1_000_000)
         seen: object = None
@@ -76,7 +76,7 @@ class SimHost:
                     return found
             except (ClusterFailed, KeyError, IndexError) as reason:
                 seen = reason
-            # Everything that happens within one virtual millisecond is looked at once.
+            # The condition is evaluated once for all events within one virtual millisecond.
             due = scheduler.next_time_us()
             if due is None or due > deadline_us:
                 break

@@ -1,4 +1,4 @@
-"""The nodes of a simulated cluster: how they stand, and what can be done to them."""
+"""The nodes of a simulated cluster: their state, and the actions on them."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class _SimNode:
         self._host.world.kill(self.name)
 
     def power_loss(self) -> None:
-        """Pull the plug: what was not fsynced is gone."""
+        """Cut the power: unsynced data is lost."""
         self._must_be("running", "paused")
         self._host.world.kill(self.name, power_loss=True)
 
     def stop(self) -> None:
-        """SIGTERM, and its process is gone."""
+        """SIGTERM, and the end of its process."""
         self._must_be("running")
         process = self._node.process
         assert process is not None
@@ -101,19 +101,19 @@ class SimBroker(_SimNode):
 
     @property
     def registered(self) -> bool:
-        """Does its ephemeral stand in /brokers/ids?"""
+        """Whether its ephemeral znode exists in /brokers/ids."""
         return self._host.world.record.state.broker(self.id).registered
 
     @property
     def is_controller(self) -> bool:
-        """Whether the broker takes itself for the controller."""
+        """Whether the broker considers itself the controller."""
         return self._host.world.record.state.broker(self.id).is_controller
 
     @property
     def believes(self) -> Believes:
-        """Whom it believes to be controller."""
-        said = self._host.world.record.state.broker(self.id)
-        return Believes(said.believed_controller_id, said.believed_controller_epoch)
+        """The controller according to this broker."""
+        state = self._host.world.record.state.broker(self.id)
+        return Believes(state.believed_controller_id, state.believed_controller_epoch)
 
     def stop(self) -> None:
         """Controlled shutdown, then the end of its process."""

@@ -41,11 +41,11 @@ class SimTopic:
         return dict(self._host.world.record.state.configs.get(f"topics/{self.name}", {}))
 
     def set_config(self, changes: Mapping[str, str | None]) -> None:
-        """Set overrides; None removes one."""
+        """Set overrides; a value of None removes an override."""
         self._host.ask(self._host.admin.alter_configs(TOPIC_RESOURCE, self.name, dict(changes)))
 
     def delete(self) -> None:
-        """Delete it."""
+        """Delete the topic."""
         self._host.ask(self._host.admin.delete_topic(self.name))
 
 
@@ -67,16 +67,16 @@ class SimTopics:
         assignment: Mapping[int, Sequence[int]] | None = None,
         config: Mapping[str, str] | None = None,
     ) -> SimTopic:
-        """Create one, by default with a replica on every broker."""
+        """Create a topic, by default with a replica on every broker."""
         factor = replication_factor or len(self._host.world.brokers)
         made = self._host.admin.create_topic(name, partitions, factor, assignment=assignment, configs=config)
         self._host.ask(made)
         return self[name]
 
     def ask_for(self, name: str, partitions: int = 1) -> None:
-        """Ask whoever is controller for a topic, and do not wait for an answer."""
+        """Ask the current controller for a topic, without waiting for an answer."""
         self._host.begin_to_ask(self._host.admin.create_topic(name, partitions, len(self._host.world.brokers)))
 
     def names(self) -> list[str]:
-        """All names, in order; Kafka's internal topics are left out."""
+        """Return all names in order, without Kafka's internal topics."""
         return [name for name in sorted(self._host.world.record.state.topics) if name not in INTERNAL_TOPICS]

@@ -42,20 +42,20 @@ class SimWorkload:
 
     @property
     def counts(self) -> WorkloadCounts:
-        """How it stands."""
-        said = self._workload.status()
-        return WorkloadCounts(said.sent, said.acknowledged, said.failed, said.lost, said.verified)
+        """The current counts."""
+        status = self._workload.status()
+        return WorkloadCounts(status.sent, status.acknowledged, status.failed, status.lost, status.verified)
 
     def close(self) -> None:
-        """The client's process dies."""
+        """Kill the client's process."""
         self._runtime.stop()
 
     def stop(self) -> WorkloadCounts:
-        """End it; its last word."""
+        """Stop it, and return the final counts."""
 
         async def end_workload() -> None:
             await self._workload.stop()
-            # Where a partition has no leader there is nobody to read it from: the counts say so.
+            # A partition without a leader cannot be read: the counts show that.
             with suppress(KafkaRequestFailed, KafkaUnavailable):
                 await self._workload.verify()
 
@@ -118,16 +118,18 @@ class SimConsumer:
 
     @property
     def counts(self) -> ConsumerCounts:
-        """How it stands."""
-        said = self._workload.counts()
-        return ConsumerCounts(said.consumed, said.duplicates, said.out_of_order, said.lag, list(said.partitions))
+        """The current counts."""
+        status = self._workload.counts()
+        return ConsumerCounts(
+            status.consumed, status.duplicates, status.out_of_order, status.lag, list(status.partitions)
+        )
 
     def close(self) -> None:
-        """The client's process dies."""
+        """Kill the client's process."""
         self._runtime.stop()
 
     def stop(self) -> ConsumerCounts:
-        """Let it commit and leave its group; its last word."""
+        """Let it commit and leave its group, and return the final counts."""
         self._test.ask(self._workload.stop(), self._runtime)
         self._workload.close()
         return self.counts

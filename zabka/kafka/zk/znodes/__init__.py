@@ -1,8 +1,8 @@
-"""Kafka's znodes: their paths, and what is written in them (kafka.zk.ZkData).
+"""Kafka's znodes: their paths and their contents (kafka.zk.ZkData).
 
-One module a kind of znode; this catalogue names them all, so that callers write `znodes.decode_topic`.  Encoders write
-the fields in the order of Kafka's sources and maps in numeric or given order.  Decoders take what any version of Kafka
-wrote, and answer None for what nobody should have written: znodes are other people's input.
+There is one module per kind of znode; this catalogue names them all, so that callers write `znodes.decode_topic`.
+Encoders write the fields in the order of Kafka's sources and maps in numeric or given order.  Decoders accept the
+formats of all Kafka versions, and return None for invalid data: znodes are untrusted input.
 
 May be imported by everything above `kafka`.  Begin with `paths`, then `topics` and `partition_state`.
 """

@@ -1,6 +1,6 @@
-"""What administrators ask of the controller under /admin: elections of preferred leaders, and reassignments.
+"""Administrators' requests to the controller under /admin: preferred leader elections, and reassignments.
 
-The list of partitions is also what a leader leaves under /isr_change_notification.
+A leader writes the same list of partitions under /isr_change_notification.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from zabka.kafka.zk.znodes.json_content import broker_ids, decode, encode, is_in
 
 
 def encode_partition_set(partitions: Iterable[TopicPartition]) -> bytes:
-    """The content of /admin/preferred_replica_election and of an ISR change notification."""
+    """Encode the content of /admin/preferred_replica_election and of an ISR change notification."""
     listed = [{"topic": topic, "partition": partition} for topic, partition in partitions]
     return encode({"version": 1, "partitions": listed})
 
 
 def decode_partition_set(data: bytes | None) -> list[TopicPartition] | None:
-    """The partitions listed, each once, in order."""
+    """Decode the listed partitions, each once, in order."""
     value = decode(data)
     listed = value.get("partitions") if value else None
     if not isinstance(listed, list):
@@ -35,13 +35,13 @@ def decode_partition_set(data: bytes | None) -> list[TopicPartition] | None:
 
 
 def encode_reassignments(targets: Mapping[TopicPartition, tuple[int, ...]]) -> bytes:
-    """The content of /admin/reassign_partitions."""
+    """Encode the content of /admin/reassign_partitions."""
     rows = [{"topic": p.topic, "partition": p.partition, "replicas": replicas} for p, replicas in targets.items()]
     return encode({"version": 1, "partitions": rows})
 
 
 def decode_reassignments(data: bytes | None) -> dict[TopicPartition, tuple[int, ...]] | None:
-    """The target replicas of each partition listed; of one listed twice the last word counts."""
+    """Decode the target replicas of each listed partition; the last entry of a partition counts."""
     value = decode(data)
     listed = value.get("partitions") if value else None
     if not isinstance(listed, list):

@@ -1,4 +1,4 @@
-"""/brokers/ids/N: how a broker registers, with its listeners and features."""
+"""/brokers/ids/N: the registration of a broker, with its listeners and features."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zabka.kafka.zk.znodes.json_content import PORT_MAX, decode, encode, is_int3
 
 
 class BrokerEndpoint(NamedTuple):
-    """One of a broker's listeners, as others reach it."""
+    """One of a broker's listeners, by its advertised address."""
 
     listener: str
     host: str
@@ -18,12 +18,14 @@ class BrokerEndpoint(NamedTuple):
 
 
 LOG_INTACT = ("zabka.log.intact", 1, 1)
-"""How a broker of ours says that its log is: among its features, where the layout of a registration leaves room for
-more (KIP-584), and which a controller of Kafka's passes over."""
+"""The feature by which zabka's broker declares that its log is intact.
+
+The layout of a registration allows more features (KIP-584), and Kafka's controllers ignore this one.
+"""
 
 
 class BrokerInfo(NamedTuple):
-    """What a broker writes of itself into /brokers/ids/N."""
+    """The registration that a broker writes into /brokers/ids/N."""
 
     broker_id: int
     endpoints: tuple[BrokerEndpoint, ...]
@@ -32,10 +34,10 @@ class BrokerInfo(NamedTuple):
     features: tuple[tuple[str, int, int], ...] = ()
     """The features it supports: name, lowest and highest level."""
     log_intact: bool = False
-    """Has it all that it had when it was last registered?  Kafka's brokers do not say."""
+    """Whether its log is as complete as at its last registration.  Kafka's brokers do not declare it."""
 
     def supports(self, finalized: Mapping[str, int]) -> bool:
-        """Does it know every feature of the cluster at its level?  If not, it cannot take part (KIP-584)."""
+        """Return whether it supports every feature of the cluster at its level; if not, it cannot join (KIP-584)."""
         supported = {name: (low, high) for name, low, high in self.features}
         for name, level in finalized.items():
             low, high = supported.get(name, (0, -1))
@@ -45,7 +47,7 @@ class BrokerInfo(NamedTuple):
 
 
 def encode_broker(info: BrokerInfo, timestamp_ms: int) -> bytes:
-    """The content of /brokers/ids/N (BrokerIdZNode, version 5)."""
+    """Encode the content of /brokers/ids/N (BrokerIdZNode, version 5)."""
     plain = next((e for e in info.endpoints if e.security_protocol == "PLAINTEXT"), None)
     value: dict[str, object] = {
         "version": 5,
@@ -64,7 +66,7 @@ def encode_broker(info: BrokerInfo, timestamp_ms: int) -> bytes:
 
 
 def decode_broker(broker_id: int, data: bytes | None) -> BrokerInfo | None:
-    """A broker's registration, versions 1 to 5."""
+    """Decode a broker's registration, versions 1 to 5."""
     value = decode(data)
     if value is None:
         return None
@@ -83,8 +85,8 @@ def decode_broker(broker_id: int, data: bytes | None) -> BrokerInfo | None:
     else:
         return None
     rack, jmx_port = value.get("rack"), value.get("jmx_port")
-    told = [rack, *(text for e in endpoints for text in (e.listener, e.host))]
-    if not all(is_tellable(text) for text in told if isinstance(text, str)):
+    texts = [rack, *(text for e in endpoints for text in (e.listener, e.host))]
+    if not all(is_tellable(text) for text in texts if isinstance(text, str)):
         return None
     features = _features(value.get("features"))
     return BrokerInfo(
@@ -98,7 +100,7 @@ def decode_broker(broker_id: int, data: bytes | None) -> BrokerInfo | None:
 
 
 def _features(value: object) -> tuple[tuple[str, int, int], ...]:
-    """What can be read of a broker's features; a feature that cannot counts as not supported."""
+    """Decode the readable features of a broker; an unreadable feature counts as not supported."""
     found = []
     for name, row in value.items() if isinstance(value, dict) else ():
         low, high = (row.get("min_version"), row.get("max_version")) if isinstance(row, dict) else (None, None)

@@ -6,24 +6,24 @@ from zabka.kafka.zk.znodes.json_content import INT64_MAX, decode, encode, is_int
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    """The content of /cluster/id; its version is a string."""
+    """Encode the content of /cluster/id; its version is a string."""
     return encode({"version": "1", "id": cluster_id})
 
 
 def decode_cluster_id(data: bytes | None) -> str | None:
-    """The cluster's id."""
+    """Decode the cluster's id."""
     value = decode(data)
     cluster_id = value.get("id") if value else None
     return cluster_id if isinstance(cluster_id, str) else None
 
 
 def encode_producer_id_block(broker_id: int, first: int, last: int) -> bytes:
-    """The content of /latest_producer_id_block; both ends are strings and included."""
+    """Encode the content of /latest_producer_id_block; both ends are strings and included."""
     return encode({"version": 1, "broker": broker_id, "block_start": str(first), "block_end": str(last)})
 
 
 def decode_producer_id_block(data: bytes | None) -> tuple[int, int, int] | None:
-    """(broker, first, last) of the latest block."""
+    """Decode (broker, first, last) of the latest block."""
     value = decode(data) or {}
     broker = value.get("broker")
     first, last = (plain_number(str(value.get(end)), INT64_MAX) for end in ("block_start", "block_end"))
@@ -33,12 +33,12 @@ def decode_producer_id_block(data: bytes | None) -> tuple[int, int, int] | None:
 
 
 def encode_log_dir_event(broker_id: int) -> bytes:
-    """The content of a /log_dir_event_notification/log_dir_event_N: a log directory of that broker failed."""
+    """Encode a /log_dir_event_notification/log_dir_event_N: a log directory of that broker failed."""
     return encode({"version": 1, "broker": broker_id, "event": 1})
 
 
 def decode_log_dir_event(data: bytes | None) -> int | None:
-    """The broker whose log directory failed."""
+    """Decode the broker with the failed log directory."""
     value = decode(data)
     broker_id = value.get("broker") if value else None
     return broker_id if is_int32(broker_id, 0) else None

@@ -1,4 +1,4 @@
-"""/controller and /controller_epoch: who is controller, and in which epoch."""
+"""/controller and /controller_epoch: the current controller, and its epoch."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from zabka.kafka.zk.znodes.json_content import INT32_MAX, decode, encode, is_int
 
 
 def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
-    """The content of /controller (ControllerZNode, version 2)."""
+    """Encode the content of /controller (ControllerZNode, version 2)."""
     return encode({"version": 2, "brokerid": broker_id, "timestamp": str(timestamp_ms), "kraftControllerEpoch": -1})
 
 
 def decode_controller(data: bytes | None) -> int | None:
-    """The broker id in /controller, of any version."""
+    """Decode the broker id in /controller, of any version."""
     value = decode(data)
     broker_id = value.get("brokerid") if value else None
     return broker_id if is_int32(broker_id, 0) else None
 
 
 def encode_controller_epoch(epoch: int) -> bytes:
-    """Plain decimal text."""
+    """Encode the epoch as plain decimal text."""
     return str(epoch).encode()
 
 
 def decode_controller_epoch(data: bytes | None) -> int | None:
-    """The epoch in /controller_epoch."""
+    """Decode the epoch in /controller_epoch."""
     return plain_number((data or b"").decode("ascii", "replace"), INT32_MAX - 1)

@@ -1,4 +1,4 @@
-"""Where Kafka's znodes lie (kafka.zk.ZkData)."""
+"""The paths of Kafka's znodes (kafka.zk.ZkData)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PERSISTENT_PATHS = (
     LOG_DIR_EVENT_NOTIFICATION,
     *(f"/config/{kind}" for kind in CONFIG_KINDS),
 )
-"""Made at every broker start (ZkData.PersistentZkPaths)."""
+"""Created at every broker start (ZkData.PersistentZkPaths)."""
 
 
 def broker_path(broker_id: int) -> str:
@@ -61,7 +61,7 @@ def partition_state_path(partition: TopicPartition) -> str:
 
 
 DEFAULT_ENTITY = "<default>"
-"""Under /config/brokers, users, clients or ips: all of which nothing else is said."""
+"""Under /config/brokers, users, clients or ips: the default for all entities without their own override."""
 
 
 def config_path(kind: str, entity: str) -> str:

@@ -1,4 +1,4 @@
-"""/brokers/topics/T: a topic's id, and which brokers hold its partitions."""
+"""/brokers/topics/T: a topic's id, and the replicas of its partitions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zabka.kafka.zk.znodes.json_content import INT32_MAX, broker_ids, decode, en
 
 
 def _without(ids: tuple[int, ...], gone: tuple[int, ...]) -> tuple[int, ...]:
-    """The ids that are not among the others, in order.  A request may list a hundred thousand of each."""
+    """Return the ids that are not among the others, in order.  A request may list a hundred thousand of each."""
     if not gone:
         return ids
     looked_up = frozenset(gone)
@@ -18,7 +18,7 @@ def _without(ids: tuple[int, ...], gone: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class ReplicaAssignment(NamedTuple):
-    """A partition's replicas, the preferred leader first; `adding` and `removing` are set while it is reassigned."""
+    """A partition's replicas, the preferred leader first; `adding` and `removing` are set during a reassignment."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -26,39 +26,39 @@ class ReplicaAssignment(NamedTuple):
 
     @property
     def origin(self) -> tuple[int, ...]:
-        """The replicas before the reassignment under way."""
+        """The replicas before the current reassignment."""
         return _without(self.replicas, self.adding)
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The replicas once the reassignment under way is complete."""
+        """The replicas after the current reassignment."""
         return _without(self.replicas, self.removing)
 
     @property
     def is_being_reassigned(self) -> bool:
-        """Is a reassignment under way?"""
+        """Whether the partition is being reassigned."""
         return bool(self.adding or self.removing)
 
     def reassign_to(self, target: Iterable[int]) -> ReplicaAssignment:
-        """The assignment while replicas move to the target, which may supersede another one (KIP-455)."""
-        wanted, origin = tuple(target), self.origin
-        full = tuple(dict.fromkeys((*wanted, *origin)))
-        return ReplicaAssignment(full, _without(full, origin), _without(full, wanted))
+        """Return the assignment while replicas move to the target, which may supersede another target (KIP-455)."""
+        replacement, origin = tuple(target), self.origin
+        full = tuple(dict.fromkeys((*replacement, *origin)))
+        return ReplicaAssignment(full, _without(full, origin), _without(full, replacement))
 
     def without(self, broker_id: int) -> ReplicaAssignment:
-        """The assignment once that replica is no more."""
+        """Return the assignment without that replica."""
         return ReplicaAssignment(*(tuple(b for b in ids if b != broker_id) for ids in self))
 
 
 class TopicAssignment(NamedTuple):
-    """The content of /brokers/topics/T.  `topic_id` is None in topics that were made before Kafka 2.8."""
+    """The content of /brokers/topics/T.  `topic_id` is None for topics that were created before Kafka 2.8."""
 
     topic_id: str | None
     partitions: dict[int, ReplicaAssignment]
 
 
 def encode_topic(topic: TopicAssignment) -> bytes:
-    """The content of /brokers/topics/T (TopicZNode, version 3; 2 without a topic id)."""
+    """Encode the content of /brokers/topics/T (TopicZNode, version 3; 2 without a topic id)."""
     numbers = sorted(topic.partitions)
     value: dict[str, object] = {
         "version": 2 if topic.topic_id is None else 3,
@@ -72,7 +72,7 @@ def encode_topic(topic: TopicAssignment) -> bytes:
 
 
 def decode_topic(data: bytes | None) -> TopicAssignment | None:
-    """A topic's assignment, versions 1 to 3."""
+    """Decode a topic's assignment, versions 1 to 3."""
     value = decode(data)
     if value is None:
         return None
