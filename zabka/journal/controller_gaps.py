@@ -1,7 +1,7 @@
-"""How long a cluster had no controller that could act, and the parts of that time.
+"""How long a cluster had no active controller, and the parts of that time.
 
-A gap begins when the last controller dies or freezes, and ends with the first decision of the next controller.  A
-controller that gives up its office in order begins it when it resigns.  The parts follow each other without a hole:
+A gap begins when the last controller dies or freezes, and ends with the first decision of the next controller. If a
+controller resigns in an orderly way, the gap begins when it resigns. The parts are contiguous:
 
 | part | from | to |
 |---|---|---|
@@ -9,9 +9,9 @@ controller that gives up its office in order begins it when it resigns.  The par
 | election | the end of that session | the election of the controller that decides next |
 | loading | that election | its first decision: it has read the state and sent what it decided |
 
-A controller that dies before it decides anything is part of the election.  Where no journal reports a death or freeze,
-as for a controller that is cut off from the ensemble, the gap begins when its session ends.  `api/web/gaps.js` is the
-page's twin.
+A controller that dies before its first decision is part of the election. If no journal reports a death or freeze, as
+for a controller that is cut off from the ensemble, the gap begins when its session ends. `api/web/gaps.js` does the
+same for the page.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from zabka.journal.event import Event
 from zabka.journal.events import ControllerElected, ControllerPropagated, ControllerReady
 
 SUPERSEDED = "superseded"
-"""How a controller's term ended of which no journal reports the end."""
+"""Why a controller's term ended, if no journal reports the end."""
 
 
 class ControllerGap(NamedTuple):
@@ -41,13 +41,16 @@ class ControllerGap(NamedTuple):
 
     @property
     def total_us(self) -> int:
-        """The whole gap."""
+        """The length of the whole gap."""
         return self.to_us - self.from_us
 
 
 def gap_before(reigns: Sequence[Reign], place: int) -> ControllerGap | None:
-    """Return the gap before the controller at that place; None for the first one, for one that has not decided yet, and
-    if no journal reports when the gap began."""
+    """Return the gap before the controller at that index of `reigns`.
+
+    None for the first controller, for a controller that has not decided yet, and if no journal reports when the gap
+    began.
+    """
     following = reigns[place]
     if following.ready_us is None or place == 0:
         return None
@@ -58,7 +61,7 @@ def gap_before(reigns: Sequence[Reign], place: int) -> ControllerGap | None:
         return None
     detected_us = from_us if session_end_us is None else max(from_us, session_end_us)
     elected_us = max(detected_us, following.since_us)
-    # Both are readings of one clock, which may be behind that of the others.
+    # Both times are from the same clock, which may differ from the clocks above.
     loading_us = max(0, following.ready_us - following.since_us)
     return ControllerGap(
         from_us=from_us,
