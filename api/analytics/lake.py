@@ -1,4 +1,4 @@
-"""The pipeline's lake as it stands: its tables, its stream, its campaigns.  Only files are read."""
+"""The state of the pipeline's lake: its tables, its stream and its campaigns. Reads files only."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _Standing(msgspec.Struct):
 
 
 def pipeline_stands(lake: Path, data: Path) -> PipelineStands:
-    """How the tables stand.  A lake that is not there has none."""
+    """Return the state of the tables. A missing lake has none."""
     tables = _tables(lake)
     status, progress = _read(lake / STATUS, _Status), _read(lake / PROGRESS, _Progress)
     return PipelineStands(
@@ -97,7 +97,7 @@ def _spark(said: _Progress) -> SparkStands:
 
 
 def _read(path: Path, kind: type[Any]) -> Any:
-    """What a file says; None where there is none, or where it says something else."""
+    """Decode a file. Return None if it is missing or has another shape."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.MsgspecError):
@@ -105,7 +105,7 @@ def _read(path: Path, kind: type[Any]) -> Any:
 
 
 def campaigns(lake: Path) -> list[CampaignTold]:
-    """Every campaign of the lake, by name."""
+    """Return every campaign of the lake, ordered by name."""
     try:
         places = sorted(path for path in (lake / CAMPAIGNS).iterdir() if path.is_dir())
     except OSError:
@@ -136,7 +136,7 @@ def _told(path: Path, stands: _Standing) -> CampaignTold:
 
 
 def campaign(lake: Path, name: str) -> CampaignTold:
-    """One campaign.  Raises Problem 404."""
+    """Return a campaign. Raises Problem 404."""
     found = next((each for each in campaigns(lake) if each.name == name), None)
     if found is None:
         raise Problem(404, f"there is no campaign {name}; GET /api/v1/campaigns lists them")
@@ -144,7 +144,7 @@ def campaign(lake: Path, name: str) -> CampaignTold:
 
 
 def report(lake: Path, name: str) -> bytes:
-    """A campaign's report.  Raises Problem 404 where there is no such campaign, or no report of it yet."""
+    """Return a campaign's report. Raises Problem 404 if there is no such campaign, or no report of it yet."""
     found = campaign(lake, name)
     try:
         return (lake / CAMPAIGNS / found.name / REPORT).read_bytes()

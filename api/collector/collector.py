@@ -1,9 +1,11 @@
-"""The collector: pulls every node's journal from the agents and makes one numbered history of them.
+"""The collector: fetches every node's journal from the agents and makes one numbered history of them.
 
-Lines are held back a moment, so that what several nodes wrote at the same time is ordered by wall clock; each
-node's own order is always kept.  A number, once given, is never given again: a numbered line is in the collector's
-own files before anybody sees it, and those files tell a restarted collector where it stood.  They also keep the folded
-state at the head of each, so that the state at any kept number is that of the whole history, however much of it went.
+Lines are held back briefly, so that events that several nodes wrote at the same time are ordered by wall clock. Each
+node's own order is always kept.
+
+A number is never assigned twice. A numbered line is written to the collector's files before it is served, and a
+restarted collector resumes from those files. Each file also begins with the folded state at that point, so that the
+state at any stored number is the state of the whole history, even after older files were removed.
 """
 
 from __future__ import annotations
@@ -38,31 +40,34 @@ from zabka.journal.reader import decode_line, merge, split_lines
 from zabka.journal.spans import Spans
 
 RECENT_EVENTS_MAX = 20_000
-"""So many are in memory; older ones are read from the files."""
+"""Number of events in memory; older ones are read from the files."""
 HOLD_BACK_US = 120_000
 HOLD_BACK_BUSY_US = 55_000
-"""The same with one agent that has had something to bring lately: it looks again after 25 ms, whether the kernel tells
-it or not (`zabka.compose.journal_growth`).  Lines of several come at as many times, over a network."""
-# Less than the 3 s for which an agent looks so often after it has found something.
+"""The same with a single agent that has recently delivered lines.
+
+Such an agent checks for new lines every 25 ms, with or without file notifications from the kernel
+(`zabka.compose.journal_growth`). With several agents, lines arrive at different times over a network.
+"""
+# Less than the 3 s during which an agent keeps checking that often after it has found new lines.
 _BUSY_S = 2.5
-# A node whose clock is ahead of ours must not hold its lines back for long.
+# A node whose clock is ahead of ours must not have its lines held back for long.
 HOLD_BACK_MAX_S = 0.5
 PULL_WAIT_MS = 2_000
 RETRY_S = 0.25
 WAITING_MAX = 20_000
-"""More entries than this wait to be numbered, and no more are fetched: their nodes keep them."""
+"""With more entries than this waiting to be numbered, no more are fetched; the nodes keep them."""
 ANEW_TOLD_S = 600.0
-"""So long it is told that a node's journal began anew."""
+"""How long a restarted journal is reported."""
 _TICK_S = 0.02
 
-# Events in which a node says of itself what its status says as well; `told_us` keeps when each node last did.
+# Events that report the same as a node's status. `told_us` holds the time of each node's last such event.
 _STANDINGS = (PeerStateChanged, ControllerBelieved, NodeStarted)
 
 log = structlog.get_logger()
 
 
 class TooOld(Exception):
-    """Events after this number are partly gone; `oldest` is the oldest number that is kept."""
+    """Some events after this number are no longer stored; `oldest` is the oldest stored number."""
 
     def __init__(self, oldest: int) -> None:
         super().__init__(f"the oldest stored event is {oldest}")
@@ -70,10 +75,10 @@ class TooOld(Exception):
 
 
 class Collector:
-    """One history of all nodes, its recent part in memory, all of what is kept in files.
+    """One history of all nodes. Its recent part is in memory, and everything that is kept is in files.
 
-    `served_max` is how many of the newest events are served at all (None: all that are kept, which is up to
-    `kept_bytes_max` in files of `file_bytes_max`), `recent_max` how many of them are in memory.  Raises NewerHistory.
+    `served_max` limits the newest events to serve (None: all that are kept, up to `kept_bytes_max` in files of
+    `file_bytes_max`). `recent_max` is the number of events in memory. Raises NewerHistory.
     """
 
     def __init__(
@@ -97,12 +102,12 @@ class Collector:
         self._mono_s = mono_s
         self._pending: list[tuple[float, Entry]] = []
         self._anew_s: dict[str, float] = {}
-        """When each journal that began anew was seen to."""
+        """When each restarted journal was noticed."""
         self._brought_s: dict[str, float] = {}
-        """When each agent last brought something."""
+        """When each agent last delivered lines."""
         self._arrived = asyncio.Event()
         self._came = asyncio.Event()
-        """Set while something waits to be numbered."""
+        """Set while entries wait to be numbered."""
         self._node_seqs: dict[str, int] = {}
         self._checkpoints = Checkpoints()
         self._fold = NotedFold(Spans(), self._checkpoints)
@@ -117,29 +122,32 @@ class Collector:
 
     @property
     def state(self) -> ClusterState:
-        """The state after the last event; it changes with the next one."""
+        """The state after the last event. It is modified by the next event."""
         return self._fold.spans.state
 
     @property
     def last_seq(self) -> int:
-        """The highest number given."""
+        """The highest number assigned."""
         return self._files.last_seq
 
     @property
     def history(self) -> str:
-        """Names this history, over restarts of this process too: a directory that was emptied begins another one."""
+        """Identifier of this history, stable across restarts of this process.
+
+        An emptied directory starts another history.
+        """
         return self._files.history
 
     @property
     def oldest_seq(self) -> int:
-        """The lowest number that is still served; one above the last where nothing is kept."""
+        """The lowest number that is still served; one above the last if nothing is kept."""
         kept = self._files.oldest_seq
         return kept if self._served_max is None else max(kept, self.last_seq + 1 - self._served_max)
 
     def after(self, seq: int, limit: int) -> list[Numbered]:
-        """Up to `limit` events with higher numbers, in order.
+        """Return up to `limit` events with higher numbers, in order.
 
-        0 means from the oldest kept.  Raises TooOld where events after `seq` are gone already.
+        0 means from the oldest kept. Raises TooOld if some events after `seq` are no longer kept.
         """
         oldest = self.oldest_seq
         if oldest > self.last_seq:
@@ -149,7 +157,7 @@ class Collector:
         return self._read(max(oldest, seq + 1), limit)
 
     def _read(self, seq: int, limit: int) -> list[Numbered]:
-        """Up to `limit` events that are kept, from `seq` on."""
+        """Return up to `limit` kept events, starting with `seq`."""
         first_recent = self._recent[0].seq if self._recent else self.last_seq + 1
         older = self._files.read(seq, min(limit, first_recent - seq)) if seq < first_recent else []
         found = [event for event in older if event.seq < first_recent]
@@ -158,11 +166,11 @@ class Collector:
         return found
 
     def _recent_from(self, seq: int, limit: int) -> list[Numbered]:
-        """Events that are in memory, looked for from the nearer end."""
+        """Return events that are in memory, searched from the nearer end."""
         recent = self._recent
         if not recent:
             return []
-        # An older file's unreadable lines leave gaps in the numbers.
+        # Unreadable lines of an older file leave gaps in the numbers.
         gaps = recent[-1].seq - recent[0].seq + 1 - len(recent)
         begin = max(0, seq - recent[0].seq - gaps)
         count = len(recent) - begin
@@ -175,11 +183,11 @@ class Collector:
 
     @property
     def rewind(self) -> Rewind:
-        """The state at any number of all that is kept."""
+        """The state at any kept number."""
         return Rewind(_Collected(self._files, self._read), self._checkpoints)
 
     async def more(self, seq: int, timeout_s: float) -> bool:
-        """Wait until there are events after `seq`; False after `timeout_s`."""
+        """Wait until there are events after `seq`. Return False after `timeout_s`."""
         deadline = self._mono_s() + timeout_s
         while self.last_seq <= seq:
             left = deadline - self._mono_s()
@@ -192,7 +200,7 @@ class Collector:
     # ---- collecting -------------------------------------------------------------------------------------------------
 
     async def run(self, agents: list[Agent]) -> None:
-        """Collect from all agents until cancelled.  Raises what reading from one of them failed with."""
+        """Collect from all agents until cancelled. Raises the error of a read that failed."""
         self._brought_s = {agent.name: -inf for agent in agents}
         try:
             async with asyncio.TaskGroup() as group:
@@ -227,13 +235,13 @@ class Collector:
                 )
 
     def position(self, node: str) -> Position:
-        """Where to read on in a node's journal, by the node's own numbers."""
+        """Return where to continue in a node's journal, by the node's own numbers."""
         begun = self._files.begun_of(node)
         return Position(after=max(0, self._node_seqs.get(node, 0) - begun.base), first=begun.first)
 
     @property
     def begun_anew(self) -> str:
-        """Whose journal began anew in the last ANEW_TOLD_S; empty for none."""
+        """A message that lists the journals that restarted in the last ANEW_TOLD_S; empty for none."""
         since_s = self._mono_s() - ANEW_TOLD_S
         nodes = sorted(node for node, at_s in self._anew_s.items() if at_s >= since_s)
         if not nodes:
@@ -241,8 +249,11 @@ class Collector:
         return f"the journal of {', '.join(nodes)} started again: events that it had not delivered are lost"
 
     def accept_chunk(self, chunk: JournalChunk) -> None:
-        """Accept a node's new lines.  Bad ones are counted and set aside; those taken before are passed over, and those
-        of a journal that began anew are numbered behind them."""
+        """Accept a node's new lines.
+
+        Invalid lines are counted and skipped, and so are lines that were accepted before. The lines of a restarted
+        journal continue the numbering.
+        """
         now_s = self._mono_s()
         if chunk.anew:
             self._begin_anew(chunk.node)
@@ -255,7 +266,7 @@ class Collector:
                 continue
             begun = self._files.begun_of(entry.node)
             if entry.node_seq == 1 and begun.first not in (None, first_line(entry)):
-                # An agent that was asked by number alone, or an older one, does not say so.
+                # The chunk does not say so if the agent was asked by number only, or is of an older version.
                 self._begin_anew(entry.node)
                 begun = self._files.begun_of(entry.node)
             entry = begun.numbered_on(entry)
@@ -273,9 +284,9 @@ class Collector:
             self._anew_s[node] = self._mono_s()
 
     def number_due(self, *, everything: bool = False) -> int:
-        """Number what was held back long enough; how many events that were.
+        """Number the entries that were held back long enough. Return their count.
 
-        What cannot be kept (a full disk) waits for the next time, and `trouble` says so meanwhile.
+        Entries that cannot be stored (a full disk) wait for the next attempt, and `trouble` reports it meanwhile.
         """
         if not self._pending:
             return 0
@@ -284,7 +295,7 @@ class Collector:
         due, waiting, held = [], [], set()
         for arrived_s, entry in self._pending:
             ready = everything or entry.wall_us <= newest_us or arrived_s <= oldest_s
-            # A node's later line never passes an earlier one that still waits.
+            # A node's later line never passes an earlier line that still waits.
             if ready and entry.node not in held:
                 due.append(entry)
             else:
@@ -293,7 +304,7 @@ class Collector:
         numbered = self._number(merge(due)) if due else []
         if numbered is None:
             return 0
-        # Whatever goes wrong with them from here on, they are not numbered again.
+        # From here on they are never numbered again, whatever fails.
         self._pending = waiting
         if not waiting:
             self._came.clear()
@@ -306,7 +317,7 @@ class Collector:
         return HOLD_BACK_BUSY_US if len(brought_s) == 1 and brought_s[0] > since_s else HOLD_BACK_US
 
     def _number(self, entries: list[Entry]) -> list[tuple[Entry, bytes]] | None:
-        """The entries with their numbers, which are in the files now; None where they cannot be kept."""
+        """Return the entries with their numbers, after writing them to the files, or None if they cannot be stored."""
         try:
             numbered = self._files.append(entries)
         except OSError as reason:
@@ -338,13 +349,15 @@ class Collector:
         return msgspec.json.encode(_Standing(FOLDED, folded, self.counts.as_counts(), self.told_us))
 
     def _take_up(self, standing: bytes) -> bool:
-        """Begin from what an earlier run kept; False where it kept nothing that this version can read."""
+        """Begin from the state that an earlier run stored. Return False if this version can read none."""
         found = _standing_of(standing)
         return found is not None and self._begin_from(found)
 
     def _take_over(self, standing: bytes) -> bool:
-        """Begin from the oldest that is kept, though another version made it: what came before it is gone, and to begin
-        from nothing would leave out all that was told then."""
+        """Begin from the oldest stored state, although another version wrote it.
+
+        The events before it are no longer stored. Beginning from an empty state would lose everything they contained.
+        """
         found = _read_standing(standing)
         return found is not None and self._begin_from(found)
 
@@ -360,8 +373,10 @@ class Collector:
 
 
 class _Standing(msgspec.Struct):
-    """What the collector makes of the history up to a file's head.  `fold` names the fold and the shape of its state:
-    one of another version says something else."""
+    """The collector's state at the head of a file.
+
+    `fold` identifies the code of the fold and the shape of its state; a state of another version means something else.
+    """
 
     fold: str
     folded: Folded
@@ -378,7 +393,7 @@ class _OnlyState(msgspec.Struct):
 
 
 class _Moment(msgspec.Struct):
-    """Of a standing only the moment: the rest is passed over."""
+    """The time of a stored state; the rest is skipped."""
 
     folded: _OnlyState
 
@@ -391,7 +406,7 @@ _decode_moment = msgspec.json.Decoder(_Moment).decode
 
 
 def _read_standing(told: bytes) -> _Standing | None:
-    """Whichever version made it, if it has this one's shape."""
+    """Decode a state of any version that has this version's shape."""
     try:
         return _decode_standing(told)
     except msgspec.MsgspecError:
@@ -411,7 +426,7 @@ def _at_us(told: bytes) -> int | None:
 
 
 class _Collected:
-    """The collected history, to be rewound."""
+    """The collected history, as a `History` for Rewind."""
 
     def __init__(self, files: NumberedJournal, read: Callable[[int, int], list[Numbered]]) -> None:
         self._files = files
@@ -434,7 +449,10 @@ class _Collected:
 
     @staticmethod
     def _first(told: Iterable[bytes]) -> Folded:
-        """The first that this version made; else the last, which is the oldest kept (`Collector._take_over`)."""
+        """Return the first state that this version wrote.
+
+        Otherwise return the last one, which is the oldest kept (`Collector._take_over`).
+        """
         oldest = b""
         for oldest in told:
             if (found := _standing_of(oldest)) is not None:

@@ -1,4 +1,4 @@
-"""Counting what only the journal tells, for the metrics."""
+"""Counts for the metrics that are only known from the journal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zabka.journal.events import (
 
 
 class ToldCounts(msgspec.Struct):
-    """The counts as they are kept: rows of keys and a number."""
+    """The counts in their stored form: rows of keys and a number."""
 
     isr: list[tuple[int, str, int]]
     isr_sizes: list[tuple[str, int, int]]
@@ -30,7 +30,7 @@ class ToldCounts(msgspec.Struct):
 
 
 class EventCounts:
-    """Counts what only the journal tells."""
+    """Counts events of the journal for the metrics."""
 
     def __init__(self) -> None:
         self.isr: Counter[tuple[int, str]] = Counter()
@@ -65,7 +65,7 @@ class EventCounts:
                 del self._isr_sizes[name]
 
     def as_counts(self) -> ToldCounts:
-        """The counts, to be kept."""
+        """Return the counts in their stored form."""
         return ToldCounts(
             isr=[(broker_id, way, number) for (broker_id, way), number in self.isr.items()],
             isr_sizes=[(topic, number, size) for (topic, number), size in self._isr_sizes.items()],
@@ -78,7 +78,7 @@ class EventCounts:
 
     @classmethod
     def of(cls, told: ToldCounts) -> EventCounts:
-        """The counts as they were kept."""
+        """Restore stored counts."""
         counts = cls()
         counts.isr = Counter({(broker_id, way): number for broker_id, way, number in told.isr})
         counts._isr_sizes = {(topic, number): size for topic, number, size in told.isr_sizes}
