@@ -58,7 +58,7 @@ class StateAt(BaseModel):
 
 
 class SpanTold(BaseModel):
-    """How long a row of a lane was in one state."""
+    """A span: how long a row of a lane was in one state."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -81,9 +81,13 @@ class SpanTold(BaseModel):
 
 
 class Lane(BaseModel):
-    """One lane: `controller` (reigns, dead, nobody), `belief:broker-N` (right, stale, ahead, silent), `isr:TOPIC-P`
-    (rows by `value.replica`: leader, in_sync, out, gone; and leaderless, with -1), `peer:N` (its role, with phase and
-    epochs), `process:NODE` (running, paused, down, unknown), `faults` (rows by `value.fault_id`: their kinds)."""
+    """A lane with its spans.
+
+    The kinds of lanes and their states: `controller` (`reigns`, `dead`, `nobody`); `belief:broker-N` (`right`, `stale`,
+    `ahead`, `silent`); `isr:TOPIC-P`, one row per `value.replica` (`leader`, `in_sync`, `out`, `gone`; and `leaderless`
+    for replica -1); `peer:N` (its role, with phase and epochs); `process:NODE` (`running`, `paused`, `down`,
+    `unknown`); `faults`, one row per `value.fault_id` (its kind).
+    """
 
     lane: str
     kind: Literal["controller", "belief", "isr", "peer", "process", "faults"]
@@ -106,7 +110,7 @@ class Link(BaseModel):
 
 
 class RuleSource(BaseModel):
-    """Where zabka decides it."""
+    """Where zabka implements the rule."""
 
     path: str
     symbol: str
@@ -114,7 +118,7 @@ class RuleSource(BaseModel):
 
 
 class RuleTold(BaseModel):
-    """The rule behind a decision."""
+    """The rule of a decision."""
 
     name: str
     sentence: str
@@ -124,7 +128,7 @@ class RuleTold(BaseModel):
 
 
 class ToldGap(BaseModel):
-    """How long no controller could act before the first decision of the next one, and the parts of that time."""
+    """How long no controller was active before the first decision of the next one, and the parts of that time."""
 
     gap_before_ms: float = Field(
         description="From the crash or pause of the last controller to the first decision of this one"
