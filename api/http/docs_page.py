@@ -1,4 +1,4 @@
-"""The OpenAPI document as one page of plain HTML: no script, and nothing that is loaded but the dashboard's icon."""
+"""The OpenAPI document as one page of plain HTML, without scripts. It loads nothing but the dashboard's icon."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def install(app: FastAPI) -> None:
 
 
 def page(document: dict[str, Any]) -> str:
-    """Every route, then every schema."""
+    """Render every route, then every schema."""
     info, routes = document["info"], []
     for path, methods in document["paths"].items():
         for method, operation in methods.items():

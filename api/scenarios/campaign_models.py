@@ -1,4 +1,4 @@
-"""The JSON shapes of campaigns, and of how the pipeline stands, with examples."""
+"""The JSON shapes of campaigns and of the pipeline's state, with examples."""
 
 from __future__ import annotations
 

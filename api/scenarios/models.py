@@ -72,7 +72,7 @@ def variant_label(settings: dict[str, str]) -> str:
 
 
 class Outage(BaseModel):
-    """What a scenario shows with its bug switched on."""
+    """The result of a scenario with its bug enabled."""
 
     settings: dict[str, str] = Field(
         description="The bug, in the form of `--set`; `acks` is the producer's.  Empty for an operator action"
@@ -168,7 +168,7 @@ class NewScenarioRun(Body):
         return self
 
     def pairs(self) -> list[str]:
-        """Everything that is to be set, as `--set` takes it."""
+        """Return all settings as arguments of `--set`."""
         switched = {HISTORICAL_KEY: ",".join(self.switches)} if self.switches else {}
         return [f"{key}={value}" for key, value in {**self.settings, **switched}.items()]
 
@@ -177,9 +177,9 @@ SEEDS = (
     "chaos", "calm", "ensemble", "reconfiguring", "read-only", "disks", "swarm", "swarm-ensemble", "swarm-disks",
     "whole", "whole-cluster",
 )  # fmt: skip
-"""The scenarios whose faults are drawn from a seed, as `zabka replay` names them; a test compares."""
+"""The scenarios whose faults are drawn from a seed, by their names in `zabka replay`; a test compares them."""
 OF_WHOLE_PROCESSES = ("whole", "whole-cluster")
-"""Those of them whose servers are configured by the seed alone."""
+"""The scenarios in SEEDS whose servers are configured by the seed alone."""
 
 
 class NewSeedRun(Body):
@@ -203,12 +203,12 @@ class NewSeedRun(Body):
         return value
 
     def pairs(self) -> list[str]:
-        """Everything that is to be set, as `--set` takes it."""
+        """Return all settings as arguments of `--set`."""
         return [f"{key}={value}" for key, value in self.settings.items()]
 
 
 class SeedPlay(BaseModel):
-    """What `zabka replay --json` says of a seed."""
+    """The output of `zabka replay --json` for a seed."""
 
     problems: list[str]
     virtual_ms: int

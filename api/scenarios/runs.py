@@ -1,4 +1,4 @@
-"""The outage library and seeds over HTTP: what there is, and plays of it, one at a time, the last ones remembered."""
+"""The outage library and seeds over HTTP: the list, and runs, one at a time, with the last results kept."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from zabka.simulation.settings import BadSetting, split_settings
 log = structlog.get_logger()
 
 LIVE_PATIENCE_S = 600.0
-"""Real time-outs run out in real time."""
+"""Timeouts take real time on a live cluster."""
 WAITING_MAX = 10
 REMEMBERED_MAX = 30
 
@@ -42,20 +42,20 @@ _LIBRARY = TypeAdapter(list[Scenario])
 
 
 class Player(Protocol):
-    """Answers what `zabka` would, in JSON; the first argument is the verb.  Raises PlayerFailed."""
+    """Returns the JSON output of `zabka`; the first argument is the verb. Raises PlayerFailed."""
 
     async def ask(self, *arguments: str, patience_s: float = PATIENCE_S) -> bytes: ...
 
 
 class Here(NamedTuple):
-    """Where the player finds this cluster: its API, and the file with the token that it wants, if it wants one."""
+    """The address of this cluster for the player: its API, and the file with the token if one is required."""
 
     url: str
     token_file: Path | None = None
 
 
 class _Wanted(NamedTuple):
-    """What is to be played: a script of the library, or, where there is none, a seed."""
+    """A run to execute: a scenario of the library, or a seed if `script` is None."""
 
     arguments: list[str]
     script: Scenario | None
@@ -64,8 +64,10 @@ class _Wanted(NamedTuple):
 
 
 class ScenarioRuns:
-    """Plays wait in a queue for the one player.  What is told of them goes with this process; what was to be kept is
-    among the kept runs then."""
+    """Runs wait in a queue for the player.
+
+    The results are lost when this process ends; a run to be stored is among the stored runs then.
+    """
 
     def __init__(self, player: Player, kept: KeptRuns, here: Here) -> None:
         self._player = player
@@ -77,7 +79,7 @@ class ScenarioRuns:
         self._queue: asyncio.Queue[tuple[str, _Wanted]] = asyncio.Queue(WAITING_MAX)
 
     async def library(self) -> dict[str, Scenario]:
-        """Every scenario, by name; asked for once.  Raises Problem 503."""
+        """Return every scenario by name; read from the player once. Raises Problem 503."""
         async with self._reading:
             if not self._library:
                 try:
@@ -88,7 +90,7 @@ class ScenarioRuns:
         return self._library
 
     async def request(self, name: str, wanted: NewScenarioRun) -> ScenarioRun:
-        """Let a scenario wait for its turn.  Raises Problem: 404, 409 where too many wait, 422, 503."""
+        """Queue a scenario. Raises Problem: 404, 409 if the queue is full, 422, 503."""
         scenario = (await self.library()).get(name)
         if scenario is None:
             raise Problem(404, f"there is no scenario {name}; GET /api/v1/scenarios lists them")
@@ -108,7 +110,7 @@ class ScenarioRuns:
         return ["--on", self._here.url, *([] if token_file is None else ["--token-file", str(token_file)])]
 
     def request_seed(self, seed: int, wanted: NewSeedRun) -> ScenarioRun:
-        """Let a seed wait for its turn; it is kept.  Raises Problem: 409 where too many wait, 422."""
+        """Queue a seed; its run will be stored. Raises Problem: 409 if the queue is full, 422."""
         try:
             split_settings(wanted.pairs())
         except BadSetting as reason:
@@ -132,14 +134,14 @@ class ScenarioRuns:
         return run
 
     def get(self, run_id: str) -> ScenarioRun:
-        """How a run stands.  Raises Problem 404."""
+        """Return the state of a run. Raises Problem 404."""
         found = self._runs.get(run_id)
         if found is None:
             raise Problem(404, f"there is no run {run_id}; the last {REMEMBERED_MAX} that ended are available")
         return found
 
     async def run(self) -> None:
-        """Play what waits, one after the other, until cancelled."""
+        """Execute queued runs, one at a time, until cancelled."""
         while True:
             run_id, wanted = await self._queue.get()
             self._runs[run_id] = run = self._runs[run_id].model_copy(update={"state": "running"})
@@ -150,7 +152,7 @@ class ScenarioRuns:
             self._forget()
 
     async def _come_to(self, run: ScenarioRun, wanted: _Wanted) -> dict[str, Any]:
-        """What a run came to, by field."""
+        """Return the result of a run, by field."""
         try:
             with workspace(self._kept, run.id) if wanted.keep else nullcontext() as directory:
                 if wanted.script is None:
@@ -159,7 +161,7 @@ class ScenarioRuns:
         except (PlayerFailed, OSError, ValueError, KeyError) as reason:
             return {"error": str(reason)}
         except Exception as mistake:
-            # A mistake of ours ends this run, not the player of all later ones.
+            # An internal error ends this run, but not the task that executes all later runs.
             log.exception("a run ended by a mistake", run=run.id)
             return {"error": f"internal error of the player: {mistake!r}; see the API's log"}
 
@@ -234,7 +236,7 @@ SEED = "seed"
 
 
 def _play_of(run: ScenarioRun, name: str, title: str, played: ScenarioPlay, variant: str | None = None) -> Play:
-    """A play of a script; with its bug it is named so."""
+    """Return the description of a scenario run; the run with its bug has another id."""
     bug = name.endswith(BUG)
     return Play(
         name=name,
@@ -264,7 +266,7 @@ def _arguments(*words: str, seed: int | None, pairs: list[str]) -> list[str]:
 
 
 def _check(scenario: Scenario, wanted: NewScenarioRun) -> None:
-    """Raises Problem 422 with what the player would say."""
+    """Raise Problem 422 for a request that the player would reject."""
     try:
         own, _ = split_settings(wanted.pairs())
     except BadSetting as reason:

@@ -1,7 +1,7 @@
-"""What the routes answer: the agents' process tables, the nodes' words, the ensemble and the journal, side by side.
+"""The responses of the routes: process tables, node statuses, the ensemble and the journal, side by side.
 
-Whose word a field is, is kept apart: `registered` is the ensemble's, `believes` the broker's, `process`
-the host agent's.  Nothing here decides who is right.
+Each field has one source: `registered` comes from the ensemble, `believes` from the broker, `process` from the host
+agent. Nothing here decides which source is right.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from zabka.journal.controller_gaps import gap_before, gap_milliseconds
 from zabka.journal.losses import LostRecords, lost_by_partition
 
 REIGNS_TOLD = 100
-"""The newest controllers that are returned with a cluster."""
+"""Number of newest controllers in a response about the cluster."""
 ReplicaRows = dict[tuple[str, int], dict[int, dict[str, Any]]]
-"""What each running broker reports of its replicas: by partition, by broker."""
+"""The replica reports of the running brokers: by partition, by broker."""
 
 
 class _Reports(NamedTuple):
-    """What is known of partitions apart from their znodes."""
+    """Data about partitions that does not come from their znodes."""
 
     rows: ReplicaRows
     faults: Sequence[LinkFault]
@@ -56,7 +56,7 @@ _PROCESS_STATES: tuple[ProcessState, ...] = get_args(ProcessState)
 
 
 class Views:
-    """Builds the answers."""
+    """Builds the responses."""
 
     def __init__(self, settings: Settings, agents: Agents, ensemble: EnsembleView, collector: Collector) -> None:
         self._settings = settings
@@ -69,11 +69,11 @@ class Views:
     # ---- nodes ------------------------------------------------------------------------------------------------------
 
     def peers(self) -> list[Peer]:
-        """Every peer, observers included."""
+        """Return every peer, including observers."""
         return [self.peer(i) for i in (*self._settings.peers, *self._settings.observers)]
 
     def peer(self, peer_id: int) -> Peer:
-        """One peer.  Raises Problem 404."""
+        """Return a peer. Raises Problem 404."""
         observer = peer_id in self._settings.observers
         if not observer and peer_id not in self._settings.peers:
             raise self.unknown("peer", peer_id)
@@ -112,8 +112,10 @@ class Views:
         )
 
     def _peer_told(self, peer_id: int, pid: int | None) -> PeerView | None:
-        """What the journal has of a peer, where it has come to the process that runs now: what the one before it
-        said is not its word.  Its epochs are on its disk."""
+        """Return the journal's data of a peer, if it is about the current process.
+
+        Only the epochs outlive a process, on its disk.
+        """
         told = self._collector.state.peers.get(peer_id)
         if told is None or pid is None or told.pid in (None, pid):
             return told
@@ -122,17 +124,17 @@ class Views:
         )  # fmt: skip
 
     def brokers(self, fresh: Fresh) -> list[Broker]:
-        """Every broker: those of this cluster's own, then those that joined it."""
+        """Return every broker: this cluster's own first, then the brokers that joined it."""
         return [self.broker(i, fresh) for i in (*self._settings.brokers, *self._joined(fresh))]
 
     def _joined(self, fresh: Fresh) -> list[int]:
-        """Brokers that were not started here: they are registered, or partitions are assigned to them."""
+        """Return the brokers that were not started here: registered, or with partitions assigned to them."""
         rows = [p for topic in fresh.reading.topics.values() for p in topic.partitions.values()]
         named = set(fresh.reading.brokers).union(*(row.replicas for row in rows))
         return sorted(named.difference(self._settings.brokers))
 
     def _of_elsewhere(self, broker_id: int, fresh: Fresh) -> Broker:
-        """A broker whose process nobody here has: what the ensemble says of it is all there is."""
+        """Return a broker without a process here: its data comes from the ensemble only."""
         registration = fresh.reading.brokers.get(broker_id)
         told = self._collector.state.brokers.get(broker_id) or BrokerView(broker_id)
         return Broker(
@@ -156,7 +158,7 @@ class Views:
         )
 
     def broker(self, broker_id: int, fresh: Fresh) -> Broker:
-        """One broker.  Raises Problem 404."""
+        """Return a broker. Raises Problem 404."""
         if broker_id not in self._settings.brokers:
             if broker_id not in self._joined(fresh):
                 raise self.unknown("broker", broker_id)
@@ -193,12 +195,12 @@ class Views:
             as_of_us=self._agents.taken_us(node),
             stale=fresh.stale,
             age_ms=fresh.age_ms,
-            # What the process said that is dead is nobody's word any more.
+            # The status of a dead process is not shown.
             status={} if process == "down" else said,
         )
 
     def _broker_told(self, broker_id: int, pid: int | None) -> BrokerView:
-        """What the journal has of a broker; of its counts alone, where it has not come to the process that runs now."""
+        """Return the journal's data of a broker; only its counts if the journal is not about the current process."""
         told = self._collector.state.brokers.get(broker_id) or BrokerView(broker_id)
         ended = told.process == "down" and told.process_since_us > 0
         if pid is None or (told.pid in (None, pid) and not ended):
@@ -223,7 +225,7 @@ class Views:
         )
 
     def _journal_is_newer(self, node: str, word: Word | None) -> bool:
-        """Whether a node's last journal entry about itself is younger than its last status."""
+        """Return whether a node's last journal entry about itself is newer than its last status."""
         if word is None:
             return True
         return self._collector.told_us.get(node, 0) > time.time_ns() // 1000 - word.age_ms * 1000
@@ -236,21 +238,21 @@ class Views:
         return "down", None
 
     def not_ours(self, broker_id: int, fresh: Fresh) -> Problem:
-        """Why nothing can be done to the process of a broker that this cluster did not start."""
+        """Return the error for an action on a broker that this cluster did not start."""
         if broker_id not in self._joined(fresh):
             return self.unknown("broker", broker_id)
         return Problem(409, f"broker {broker_id} was not started by this cluster, so its process is unknown")
 
     def unknown(self, kind: str, number: int) -> Problem:
-        """The 404 for a node that there is not."""
+        """Return the 404 for an unknown node."""
         known = self._settings.brokers if kind == "broker" else [*self._settings.peers, *self._settings.observers]
         names = ", ".join(map(str, known)) or "none"
         return Problem(404, f"there is no {kind} {number}; there are {names}")
 
-    # ---- what the ensemble says -------------------------------------------------------------------------------------
+    # ---- from the ensemble -------------------------------------------------------------------------------------------
 
     def controller(self, fresh: Fresh) -> Controller:
-        """/controller and its epoch."""
+        """Return /controller and its epoch."""
         found = fresh.reading.controller
         return Controller(
             broker_id=found.broker_id,
@@ -262,12 +264,12 @@ class Views:
         )
 
     def topics(self, fresh: Fresh, faults: Sequence[LinkFault] | None = None) -> list[Topic]:
-        """Every topic, by name.  `faults` are the link faults that hold; without them, those that the journal has."""
+        """Return every topic, by name. `faults` are the active link faults; by default those of the journal."""
         reports = self._reports(self._journalled_faults() if faults is None else faults)
         return [self._topic(topic, fresh, reports) for _, topic in sorted(fresh.reading.topics.items())]
 
     def topic(self, name: str, fresh: Fresh) -> Topic:
-        """One topic.  Raises Problem: 404, or 503 while nothing is known."""
+        """Return a topic. Raises Problem: 404, or 503 while nothing is known."""
         found = fresh.reading.topics.get(name)
         if found is None:
             if fresh.stale:
@@ -352,7 +354,7 @@ class Views:
     # ---- everything -------------------------------------------------------------------------------------------------
 
     def cluster(self, fresh: Fresh, workloads: list[Workload], faults: list[FaultView] | None) -> Cluster:
-        """The whole cluster as one object."""
+        """Return the whole cluster as one object."""
         state = self._collector.state
         held = self._journalled_faults() if faults is None else [fault.root for fault in faults]
         topics = self.topics(fresh, held)
@@ -389,7 +391,7 @@ class Views:
         )
 
     def missing(self, fresh: Fresh) -> list[str]:
-        """What keeps the cluster from being ready; empty when it is."""
+        """Return the reasons why the cluster is not ready; empty if it is ready."""
         missing = [
             f"{since_text(agent.silence)}: {', '.join(agent.nodes)} unknown"
             for agent in self._agents.all
@@ -397,7 +399,7 @@ class Views:
         ]
         if fresh.stale:
             return ["no quorum", *missing]
-        # An ensemble without brokers is one, too.
+        # An ensemble without brokers is ready, too.
         if fresh.reading.controller.broker_id == -1 and (self._settings.brokers or fresh.reading.brokers):
             missing.append("there is no controller")
         for broker_id in self._settings.brokers:
@@ -409,7 +411,7 @@ class Views:
             controller = self.broker(acting, fresh)
             if not controller.is_controller:
                 return [*missing, f"broker {acting} has not taken over as controller yet"]
-            # Until it has heard of a broker it places no replica there.
+            # The controller places no replica on a broker that it does not know yet.
             known = controller.status.get("live_brokers", self._settings.brokers)
             missing += [
                 f"the controller does not know broker {broker_id} yet"
@@ -420,7 +422,7 @@ class Views:
 
 
 def _last_zxid(process: ProcessState, word: Word | None, said: dict[str, Any]) -> str | None:
-    """None where a process runs that has not told one yet: what it will come back with is not known before."""
+    """Return a peer's last zxid; None for a running process that has not reported one yet."""
     if process != "down" and (word is None or "last_zxid" not in word.status):
         return None
     zxid = said.get("last_zxid", 0)
@@ -428,7 +430,7 @@ def _last_zxid(process: ProcessState, word: Word | None, said: dict[str, Any]) -
 
 
 def _unwritable(topics: Iterable[Topic]) -> Iterator[tuple[str, str]]:
-    """The partitions that cannot be written, by name, and why; those of a topic that is being deleted are left out."""
+    """Yield the unwritable partitions by name, with the reason. Topics that are being deleted are left out."""
     for topic in topics:
         for row in topic.partitions if not topic.deleting else ():
             if row.unwritable is not None:
@@ -444,7 +446,7 @@ def _addresses(bootstrap: str, brokers: list[int]) -> dict[int, tuple[str, int]]
 
 
 def _reigns(reigns: list[Reign]) -> list[dict[str, Any]]:
-    """The newest controllers, each with the time without a controller before it where that is known."""
+    """Return the newest controllers, each with the time without a controller before it, if known."""
     told: list[dict[str, Any]] = []
     for place in range(max(0, len(reigns) - REIGNS_TOLD), len(reigns)):
         gap = gap_before(reigns, place)
