@@ -1,4 +1,4 @@
-// What Spark makes of journals and of simulated worlds, as it stands: the lake's tables, the last audit, the campaigns.
+// Spark's results from journals and simulated worlds: the lake's tables, the last audit, the campaigns.
 
 import { html, nothing } from "lit-html";
 
@@ -13,16 +13,16 @@ const TABLES_MS = 2000;
 const CAMPAIGNS_MS = 4000;
 const SILENT_MS = 10_000;
 
-/** The campaign whose report is shown. */
+/** The campaign with the visible report. */
 let opened = "";
 
-/** How long ago that was. @param {number} ms */
+/** The time since then. @param {number} ms */
 const ago = (ms) => `${duration(Math.max(0, Date.now() - ms))} ago`;
 
 /** @param {{state: string, message: string}} asked @param {string} what */
 const absent = (asked, what) => html`<p class="quiet">${asked.state === "loading" ? "Loading…" : html`${icon("empty")} ${what}: ${asked.message}.`}</p>`;
 
-/** The gold tables: rows, age, lag, and what Spark says. @param {Actions} actions @param {() => void} changed */
+/** The gold tables: rows, age, lag, and Spark's status. @param {Actions} actions @param {() => void} changed */
 export function tables(actions, changed) {
   const asked = fresh("/pipeline", TABLES_MS, changed);
   if (asked.state !== "ready") return panel("pipeline", "Pipeline", nothing, absent(asked, "Cannot read the state of the tables"));
@@ -82,7 +82,7 @@ export function audits(changed) {
     </table></div>`);
 }
 
-/** Every campaign, and the report of the one that is opened. @param {() => void} changed */
+/** Every campaign, and the report of the opened one. @param {() => void} changed */
 export function campaigns(changed) {
   const asked = fresh("/campaigns", CAMPAIGNS_MS, changed);
   if (asked.state !== "ready") return panel("campaigns", "Campaigns", nothing, absent(asked, "Cannot read the campaigns"));

@@ -1,4 +1,5 @@
-// Both runs as tracks on one axis: the controller and each partition's ISR, one above the other, and where they part.
+// Both runs as tracks on one axis: the controller and each partition's ISR, one above the other, and the first
+// difference.
 
 import { html, nothing, svg } from "lit-html";
 
@@ -34,7 +35,13 @@ export function axis(a, b, names, part) {
 /** @param {Lane} lane */
 const shown = (lane) => lane.kind === "controller" || (lane.kind === "isr" && !lane.lane.startsWith("isr:__"));
 
-/** Who reigns or leads, when: of an ISR's rows those of leaders, and of nobody. @param {Spans} run @param {string} name @param {number} y @param {(us: number) => number} x */
+/**
+ * Controllers or leaders over time: for an ISR, only the rows of leaders and `leaderless`.
+ * @param {Spans} run
+ * @param {string} name
+ * @param {number} y
+ * @param {(us: number) => number} x
+ */
 function bars(run, name, y, x) {
   const lane = run.lanes.find((each) => each.lane === name);
   if (!lane) return nothing;

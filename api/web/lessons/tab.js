@@ -1,4 +1,4 @@
-// Twelve outages, prediction first: a question, a prediction, the play, and what came to pass, with the rule behind it.
+// Twelve outages, prediction first: a question, a prediction, the run, and the outcome with its rule.
 
 import { html, nothing } from "lit-html";
 
@@ -88,7 +88,7 @@ async function play(lesson, stand, moment, changed, actions) {
     stand.revealed = revealed;
     notePrediction(lesson.name, { chosen: stand.chosen, right: revealed.right });
     await moment.readRuns();
-    // Whoever went elsewhere meanwhile is left there.
+    // Do not move users who have chosen another tab meanwhile.
     if (moment.place.tab === "lessons") moment.go({ run: revealed.run, at: revealed.seq, with: revealed.pair, lesson: lesson.name });
   } catch (reason) {
     if (!(reason instanceof NotPlayed || reason instanceof NoMoment)) throw reason;
@@ -122,7 +122,7 @@ function reveal(lesson, lessons, stand, revealed, moment, changed) {
   </section>`;
 }
 
-/** Each rule of the chain once, with the step that it was met at first. @param {Revealed} revealed */
+/** Each rule of the chain once, with its first step. @param {Revealed} revealed */
 function rules(revealed) {
   const met = new Set();
   return revealed.chain.flatMap((step) => {

@@ -1,4 +1,4 @@
-// Links between the nodes, and their faults: drag from node to node, or choose both in the form, which does the same.
+// Links between the nodes, and their faults: drag from node to node, or use the equivalent form.
 
 import { html, nothing, svg } from "lit-html";
 
@@ -15,11 +15,11 @@ import { nodeAt, path, places, SIZE } from "./ring.js";
  * @typedef {import("./ring.js").Place} Place
  */
 
-/** @type {Manner} What a drag makes of a link. */
+/** @type {Manner} The fault that a drag creates. */
 let manner = CUT;
-/** @type {{from: Place, x: number, y: number} | null} A drag that is under way. */
+/** @type {{from: Place, x: number, y: number} | null} The current drag. */
 let drag = null;
-/** @type {{name: string, to: string | null} | null} What was told last, of a drag. */
+/** @type {{name: string, to: string | null} | null} The last announcement about a drag. */
 let told = null;
 
 /** @type {import("../tabs.js").View} */
@@ -96,7 +96,7 @@ function ring(all, m, actions, live, changed) {
     ${all.map((place) => node(place, m))}</svg>`;
 }
 
-/** Every link that there is, faintly: each broker to all, each peer to all. @param {Place[]} all */
+/** All links, in a light colour: from each broker to all nodes, from each peer to all nodes. @param {Place[]} all */
 function whole(all) {
   return all.flatMap((from, i) => all.slice(i + 1).map((to) => svg`<line class="link" x1=${from.x} y1=${from.y} x2=${to.x} y2=${to.y}/>`));
 }

@@ -1,4 +1,5 @@
-// What is there of a window: its messages from the API, and the events around it.  The last answer stays until the next has come.
+// The data of a window: its messages from the API, and the events around it. The last response is shown until the next
+// one.
 
 import { NoMoment, read } from "../time/run.js";
 
@@ -10,7 +11,7 @@ import { NoMoment, read } from "../time/run.js";
  */
 
 export const LIMIT = 5_000;
-/** Live, what was said a moment ago is asked for again after so long. */
+/** Live: when the latest messages are requested again. */
 const AGAIN_MS = 1_500;
 
 export class Conversation {
@@ -25,8 +26,8 @@ export class Conversation {
   }
 
   /**
-   * The messages of a window, as far as they are here; what is missing is asked for.
-   * @param {string} run @param {Window} window @param {string[]} classes @param {boolean} growing may there be more the next time?
+   * The messages of a window, as far as they are loaded; missing ones are requested.
+   * @param {string} run @param {Window} window @param {string[]} classes @param {boolean} growing whether there may be more later
    * @returns {Heard | null}
    */
   of(run, window, classes, growing) {
@@ -37,7 +38,7 @@ export class Conversation {
     return this.heard?.run === run ? this.heard : null;
   }
 
-  /** Is something under way that is not shown yet? */
+  /** Whether a request is in progress that is not shown yet. */
   get waits() {
     return this.asking !== "" && this.asking !== this.heard?.key;
   }
@@ -54,7 +55,7 @@ export class Conversation {
     } catch (reason) {
       if (!(reason instanceof NoMoment)) throw reason;
       this.trouble = reason.message;
-      // An answer that there is none is an answer: it is not asked for again at once.
+      // An empty response is a response: do not repeat the request at once.
       this.heard = { key, run, window, messages: [], hidden: {}, truncated: false };
     } finally {
       this.asking = "";

@@ -1,4 +1,4 @@
-// What differs between two folded states, field by field, in words.  Pure.
+// The differences between two folded states, field by field, in words. Pure.
 
 import { clock, controllerTerm } from "../format.js";
 
@@ -8,14 +8,14 @@ import { clock, controllerTerm } from "../format.js";
  */
 
 const UNTOLD = new Set(["seq", "at_us", "reigns", "losses", "losses_acknowledged_seq", "lost_acknowledged", "zab_leader_since_us"]);
-/** @type {Record<string, string>} How the parts of a state are called. */
+/** @type {Record<string, string>} The names of the parts of a state. */
 const GROUPS = {
   peers: "peer ", brokers: "broker ", partitions: "", topics: "topic ", configs: "", faults: "fault ", workloads: "producer ",
   consumers: "consumer ", groups: "group ",
 };
 
 /**
- * Everything that is not the same, in the order of the state's parts; what is in one of them alone is whole or nothing.
+ * All differences, in the order of the state's parts. A key that only one state has is one difference.
  * @param {ClusterState} a @param {ClusterState} b @returns {Difference[]}
  */
 export function differences(a, b) {

@@ -1,4 +1,4 @@
-// The part of a long history whose events are not read: its spans as the API tells them, those of one bin merged.  Pure.
+// The part of a long history without loaded events: its spans from the API, merged by bins. Pure.
 
 import { controllerTerm, shortTerm } from "../format.js";
 

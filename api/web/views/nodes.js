@@ -1,4 +1,4 @@
-// Peers and brokers: what each is and says, and what can be done to its process.
+// Peers and brokers: their state and reports, and the actions on their processes.
 
 import { html, nothing } from "lit-html";
 
@@ -89,7 +89,7 @@ function brokerCard(broker, m, actions) {
 /** @param {Broker} broker @param {boolean} official */
 function controllerBadge(broker, official) {
   if (official) return badge("crown", "controller", "leading");
-  // A zombie: it acts as controller by its own last word, and the ensemble names somebody else.
+  // A zombie controller: according to its own last report it acts as controller, but the ensemble has another one.
   if (broker.is_controller) return badge("warn", "acts as controller", "warn");
   return nothing;
 }
@@ -101,7 +101,7 @@ export function brokers(m, actions) {
   return panel("brokers", "Brokers", aside, cards(m.brokers.map((broker) => brokerCard(broker, m, actions))));
 }
 
-/** One row a broker, one column a candidate: whom each believes in. @param {Model} m */
+/** One row per broker, one column per candidate: the controller according to each broker. @param {Model} m */
 export function beliefs(m) {
   const { ensemble } = m;
   const columns = m.brokers.map((b) => b.id);

@@ -1,4 +1,4 @@
-// The page: a function from the state, and the moment that is shown, to templates.
+// The page: a function from the state and the shown moment to templates.
 
 import { html, nothing } from "lit-html";
 import { ref } from "lit-html/directives/ref.js";
@@ -21,7 +21,7 @@ import { rail } from "./rail.js";
 
 /**
  * @param {State} state of the moment that is shown @param {Model} m @param {Actions} actions @param {Moment} moment @param {Player} player
- * @param {() => void} changed @param {() => Promise<void>} readChatter fetches what the event list leaves out
+ * @param {() => void} changed @param {() => Promise<void>} readChatter fetches the progress events
  * @param {(what: "keys" | "projector" | "drawer" | "offsets") => void} toggle
  */
 export function page(state, m, actions, moment, player, changed, readChatter, toggle) {
@@ -54,7 +54,7 @@ function banner(state, m, moment) {
   return said;
 }
 
-/** How a script stands that is played on this cluster. @param {any} run */
+/** The state of a scenario that runs on this cluster. @param {any} run */
 function playedHere(run) {
   if (run.state !== "ended") return html`${icon("looking")} ${run.scenario} runs on this cluster. The cluster is restored afterwards.`;
   if (run.error) return html`${icon("bad")} ${run.scenario} could not run on this cluster: ${run.error}.`;
@@ -83,8 +83,8 @@ function tokenForm(actions) {
     </form></dialog>`;
 }
 
-/** A modal dialog keeps the focus inside and closes on Escape by itself. @param {Element | undefined} dialog */
+/** A modal dialog keeps the focus and closes on Escape by itself. @param {Element | undefined} dialog */
 export function openModal(dialog) {
-  // Not before it stands in the document, which is only once this turn's drawing is done.
+  // It is only in the document after this drawing.
   if (dialog instanceof HTMLDialogElement) queueMicrotask(() => dialog.isConnected && !dialog.open && dialog.showModal());
 }

@@ -1,4 +1,5 @@
-// The controller epoch: now, large; before, as a ribbon of reigns and gaps over time, and as a list.
+// The controller epoch: the current one in large type, earlier ones as a ribbon of controller terms and gaps over time,
+// and as a list.
 
 import { html, nothing } from "lit-html";
 
@@ -13,10 +14,10 @@ import { icon } from "./parts.js";
  */
 
 const SHOWN_MAX = 10;
-// A gap below this is only the time between two lines of a journal.
+// A shorter gap is only the time between two lines of a journal.
 const GAP_MIN_US = 50_000;
 
-/** @type {Record<string, string>} What became of a controller, by what ended or stopped its process. */
+/** @type {Record<string, string>} The end of a controller, by the action that stopped its process. */
 const FATES = {
   kill: "killed", exited: "exited", stop: "stopped", pause: "frozen", stopped: "frozen", crash: "crashed",
   power_loss: "lost power",
@@ -70,7 +71,7 @@ function row(m, place) {
   </li>`;
 }
 
-/** How long there was no controller after one. @param {Reign[]} all @param {number} place @param {number} lost_us @param {number} now_us */
+/** The time without a controller after one. @param {Reign[]} all @param {number} place @param {number} lost_us @param {number} now_us */
 function after(all, place, lost_us, now_us) {
   const next = all[place + 1];
   const gap = gapBefore(all, place + 1);
@@ -84,7 +85,7 @@ function after(all, place, lost_us, now_us) {
   return html`<span class="gap">${next === undefined ? `no controller for ${known} so far` : `then no controller for at least ${known}`}</span>`;
 }
 
-/** How a reign came to its end: what became of its holder, and how long its session outlived it. @param {Reign} reign */
+/** The end of a controller term: what happened to its process, and how much later its session ended. @param {Reign} reign */
 function ending(reign) {
   if (reign.holder_lost_us === null) return words(reign.ended_by);
   if (reign.until_us === null) return `${fate(reign)}, session not expired yet`;
@@ -92,8 +93,8 @@ function ending(reign) {
 }
 
 /**
- * Reigns and gaps in their order, each as wide as the logarithm of its span: a failover of six seconds is seen beside
- * a reign of an hour, which on a true scale it would not be.
+ * Controller terms and gaps in order, each as wide as the logarithm of its duration: a failover of six seconds stays visible
+ * next to a term of an hour.
  * @param {Reign[]} shown @param {number} now_us
  */
 export function spans(shown, now_us) {
@@ -123,7 +124,7 @@ function band({ reign, kind, from_us, to_us, width }) {
   const name = reign ? shortTerm(reign.broker_id, reign.controller_epoch) : "none";
   const who = reign ? `broker ${reign.broker_id}, controller epoch ${reign.controller_epoch}` : "no controller";
   const title = kind === "absent" && reign ? `${who}: ${fate(reign)}, session not expired yet` : who;
-  // Set through the style object, which the page's content policy allows, unlike a style attribute.
+  // Set through the style object, which the page's Content-Security-Policy allows, unlike a style attribute.
   return html`<li class="band ${kind} ${reign ? `b${reign.broker_id % 8}` : ""}" .style=${`flex-grow: ${width.toFixed(3)}`}
     title="${title}, from ${clock(from_us)} for ${lasted}">
     <p><b>${kind === "absent" && reign ? fate(reign) : name}</b><span>${lasted}</span></p>
