@@ -295,7 +295,7 @@ class Collector:
         due, waiting, held = [], [], set()
         for arrived_s, entry in self._pending:
             ready = everything or entry.wall_us <= newest_us or arrived_s <= oldest_s
-            # A node's later line never passes an earlier line that still waits.
+            # A node's later line must not pass an earlier line that is still held back.
             if ready and entry.node not in held:
                 due.append(entry)
             else:

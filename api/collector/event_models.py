@@ -93,7 +93,7 @@ def history(collector: Collector) -> bytes:
 
 
 def resumable(collector: Collector, after: int) -> bool:
-    """Return whether a stream can resume after this number: still stored, and not from a longer, other history."""
+    """Return whether a stream can resume after this number: it was assigned, and the events after it are stored."""
     return 0 < after <= collector.last_seq and after + 1 >= collector.oldest_seq
 
 

@@ -41,7 +41,7 @@ log = structlog.get_logger()
 
 
 class Window(NamedTuple):
-    """Selects messages: sent or received between two times, of these classes (empty: all), at most `limit` of them."""
+    """A selection of messages: sent or received between two times, of these classes (empty: all), up to `limit`."""
 
     from_us: int
     to_us: int

@@ -65,7 +65,7 @@ class LessonRevealed(BaseModel):
 
 
 def variant_label(settings: dict[str, str]) -> str:
-    """Return how a play with these settings differs from the script: old behaviour is a bug, another key is not."""
+    """Return how a run with these settings differs from the scenario: an old behaviour is a bug, another key is not."""
     if HISTORICAL_KEY in settings:
         return "with its bug"
     return "with " + (", ".join(f"{key}={value}" for key, value in settings.items()) or "the mistake")

@@ -48,7 +48,7 @@ def is_watch_list(answer: str) -> bool:
 def sessions_of(answer: str, path: str) -> list[str]:
     """Return the sessions under one path of a `wchp` answer.
 
-    The answer has a line for each path, followed by one indented line per session.
+    For each path, the answer has a line with the path, followed by one indented line per session.
     """
     found = []
     at = ""

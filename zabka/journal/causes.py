@@ -81,7 +81,7 @@ _ROOTS: dict[type[Event], End] = {
 }
 _WORDS = {"timer": End.TIMER, "request": End.REQUEST, "start": End.START}
 _UNTOLD = {"topic": End.REQUEST, "owner": End.REQUEST, LINK: End.FAULT, SILENCE: End.TIMER}
-"""The meaning of a reference if no journal contains its event."""
+"""The kind of first cause that a reference means if no journal contains its event."""
 _ENDS_A_PROCESS = frozenset({"crash", "power_loss"})
 _DIGITS_MAX = 10
 _TOLD_LATE_US_MAX = 1_000_000

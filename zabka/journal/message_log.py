@@ -177,7 +177,7 @@ class MessageLog(MessageNotes):
         return len(taken)
 
     def _complain(self, complaint: str) -> None:
-        # If the disk is full, so may be the log's; the thread must survive until there is room again.
+        # If the disk is full, so may be the log's. The thread must survive until there is space again.
         if complaint != self._complaint:
             self._complaint = complaint
             with contextlib.suppress(OSError):
