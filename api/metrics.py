@@ -206,11 +206,11 @@ def _events(collector: Collector) -> list[Metric]:
 
 def _controller_gap(collector: Collector) -> Metric:
     """Return the last time without a controller, and its parts."""
-    reigns = collector.state.reigns
-    gaps = (gap_before(reigns, place) for place in reversed(range(len(reigns))))
+    terms = collector.state.reigns
+    gaps = (gap_before(terms, place) for place in reversed(range(len(terms))))
     last = next((gap for gap in gaps if gap is not None), None)
-    told = {} if last is None else gap_milliseconds(last)
-    rows = [(name.removesuffix("_ms"), round(ms / 1000, 6)) for name, ms in told.items() if ms is not None]
+    parts = {} if last is None else gap_milliseconds(last)
+    rows = [(name.removesuffix("_ms"), round(ms / 1000, 6)) for name, ms in parts.items() if ms is not None]
     text = "Last time without a controller, from its crash or pause to the first decision of the next, and its parts"
     return _gauge("zabka_controller_gap_seconds", text, rows, "part")
 

@@ -29,7 +29,7 @@ def audits(lake: Path, data: Path) -> Audits:
     try:
         # The path is a link to a version of the table. That version stays for a while after the link is replaced.
         table = ds.dataset(place.resolve(), format="parquet", exclude_invalid_files=True)
-        told = table.to_table(columns=["run", "invariant", "verdict", "events", "set_aside"])
+        verdicts = table.to_table(columns=["run", "invariant", "verdict", "events", "set_aside"])
         broken = ds.field("verdict") == "violated"
         shown = table.head(SHOWN_MAX, columns=[*AuditViolation.model_fields], filter=broken).to_pylist()
         violated = table.count_rows(filter=broken)
@@ -38,21 +38,21 @@ def audits(lake: Path, data: Path) -> Audits:
         return none
     except (pa.ArrowException, OSError) as reason:
         raise Problem(503, f"the table of audits is damaged: {reason}", command=command) from None
-    runs = told.group_by("run").aggregate([("events", "max"), ("set_aside", "max")])
+    runs = verdicts.group_by("run").aggregate([("events", "max"), ("set_aside", "max")])
     return Audits(
         runs=runs.num_rows,
         events=sum(runs["events_max"].to_pylist()),
         set_aside=sum(runs["set_aside_max"].to_pylist()),
         written_ms=about[1],
-        verdicts=_verdicts(told),
+        verdicts=_verdicts(verdicts),
         violated=violated,
         violations=[AuditViolation(**row) for row in shown],
         command=command,
     )
 
 
-def _verdicts(told: Any) -> list[AuditVerdicts]:
+def _verdicts(verdicts: Any) -> list[AuditVerdicts]:
     counts: dict[str, dict[str, int]] = {}
-    for row in told.group_by(["invariant", "verdict"]).aggregate([("run", "count_distinct")]).to_pylist():
+    for row in verdicts.group_by(["invariant", "verdict"]).aggregate([("run", "count_distinct")]).to_pylist():
         counts.setdefault(row["invariant"], dict.fromkeys(VERDICTS, 0))[row["verdict"]] = row["run_count_distinct"]
     return [AuditVerdicts(invariant=name, **of) for name, of in sorted(counts.items())]

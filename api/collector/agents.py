@@ -38,7 +38,7 @@ SILENT_AFTER_S = 2.0
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-class Word(NamedTuple):
+class LastStatus(NamedTuple):
     """A node's last status, and its age."""
 
     status: dict[str, Any]
@@ -68,8 +68,8 @@ class Agent:
         self._remedy = address.remedy
         self.snapshot: Snapshot | None = None
         self._clock_s = clock_s
-        self._heard_s = clock_s()
-        self._heard_us = time.time_ns() // 1000
+        self._last_contact_s = clock_s()
+        self._last_contact_us = time.time_ns() // 1000
         self._http = AgentHttp(address.url, token)
 
     async def refresh(self, fresh_ms: int = 0) -> None:
@@ -81,24 +81,24 @@ class Agent:
         path = f"/v1/snapshot?fresh_ms={fresh_ms}" if fresh_ms else "/v1/snapshot"
         # Give up a connection that a network cut or a frozen host has stalled as soon as its response would be too
         # late.
-        self.hear(await self._call("GET", path, Snapshot, timeout_s=SILENT_AFTER_S))
+        self.receive(await self._call("GET", path, Snapshot, timeout_s=SILENT_AFTER_S))
 
-    def hear(self, snapshot: Snapshot) -> None:
+    def receive(self, snapshot: Snapshot) -> None:
         """Store a snapshot that the agent has just sent."""
         self.snapshot = snapshot
-        self._heard_s, self._heard_us = self._clock_s(), time.time_ns() // 1000
+        self._last_contact_s, self._last_contact_us = self._clock_s(), time.time_ns() // 1000
 
     @property
-    def heard_ms_ago(self) -> int:
+    def last_contact_ms_ago(self) -> int:
         """The time since its last response, in milliseconds."""
-        return int((self._clock_s() - self._heard_s) * 1000)
+        return int((self._clock_s() - self._last_contact_s) * 1000)
 
     @property
     def silence(self) -> Silence | None:
         """Its silence, if it has lasted for SILENT_AFTER_S or if there was no response yet; otherwise None."""
-        if self.snapshot is not None and self._clock_s() - self._heard_s < SILENT_AFTER_S:
+        if self.snapshot is not None and self._clock_s() - self._last_contact_s < SILENT_AFTER_S:
             return None
-        return Silence(self.name, self.url, self._heard_us, self._remedy)
+        return Silence(self.name, self.url, self._last_contact_us, self._remedy)
 
     async def request_action(self, node: str, action: NodeAction) -> ProcessInfo:
         """Carry out an action and return the resulting process.
@@ -162,15 +162,15 @@ class Agent:
             raise self._refused(answer.status, answer.body)
         return msgspec.json.decode(answer.body, type=shape)
 
-    def _refused(self, status: int, said: bytes) -> Problem:
+    def _refused(self, status: int, body: bytes) -> Problem:
         try:
-            refusal = msgspec.json.decode(said, type=Refusal)
+            refusal = msgspec.json.decode(body, type=Refusal)
         except msgspec.MsgspecError:
             return Problem(503, f"the host agent {self.name} answered {status}")
         return Problem(refusal.status if refusal.status in (404, 409, 422) else 503, refusal.detail)
 
 
-def _told_later(silent: dict[str, AgentSilent]) -> str:
+def _not_delivered(silent: dict[str, AgentSilent]) -> str:
     names, reasons = ", ".join(silent), ", ".join(dict.fromkeys(map(str, silent.values())))
     if len(silent) == 1:
         return f"the host agent {names} does not respond ({reasons}): it receives the faults as soon as it responds"
@@ -204,19 +204,19 @@ class Agents:
             with contextlib.suppress(AgentSilent, Problem, msgspec.MsgspecError):
                 await agent.refresh()
                 if agent.name in self._due:
-                    await self._tell_due(agent)
+                    await self._send_due_faults(agent)
                 elif agent.snapshot is not None and not agent.snapshot.faults_told:
-                    await self._tell_faults(agent)
+                    await self._send_faults(agent)
             await asyncio.sleep(self.interval_s)
 
-    async def _tell_due(self, agent: Agent) -> None:
+    async def _send_due_faults(self, agent: Agent) -> None:
         """Send an agent the faults it has not acknowledged. Otherwise a link would be cut at one end only."""
         async with self._faults_change:
             if agent.name in self._due:
                 await agent.set_faults(self._due[agent.name])
                 del self._due[agent.name]
 
-    async def _tell_faults(self, agent: Agent) -> None:
+    async def _send_faults(self, agent: Agent) -> None:
         """Send a restarted agent the active faults, as the other agents report them.
 
         Faults last until they are removed.
@@ -255,14 +255,14 @@ class Agents:
         agent = self._by_node.get(node)
         return agent.snapshot.taken_us if agent is not None and agent.snapshot is not None else 0
 
-    def word(self, node: str) -> Word | None:
+    def last_status(self, node: str) -> LastStatus | None:
         """Return a node's last status."""
         agent = self._by_node.get(node)
         if agent is None or agent.snapshot is None:
             return None
         for status in agent.snapshot.statuses:
             if status.name == node:
-                return Word(status.status, status.age_ms + agent.heard_ms_ago)
+                return LastStatus(status.status, status.age_ms + agent.last_contact_ms_ago)
         return None
 
     async def request_action(self, node: str, action: NodeAction) -> ProcessInfo:
@@ -310,13 +310,13 @@ class Agents:
         them as soon as it responds.
         """
         answers = await asyncio.gather(*(agent.set_faults(faults) for agent in self.all), return_exceptions=True)
-        told = list(zip(self.all, answers, strict=True))
-        self._due = {agent.name: faults for agent, answer in told if isinstance(answer, BaseException)}
-        silent = {agent.name: answer for agent, answer in told if isinstance(answer, AgentSilent)}
+        results = list(zip(self.all, answers, strict=True))
+        self._due = {agent.name: faults for agent, answer in results if isinstance(answer, BaseException)}
+        silent = {agent.name: answer for agent, answer in results if isinstance(answer, AgentSilent)}
         for answer in answers:
             if isinstance(answer, AgentSilent):
-                others = "; the other agents did" if len(self._due) < len(told) else ""
-                raise Problem(503, _told_later(silent) + others)
+                others = "; the other agents did" if len(self._due) < len(results) else ""
+                raise Problem(503, _not_delivered(silent) + others)
             if isinstance(answer, BaseException):
                 raise answer
 

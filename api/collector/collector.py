@@ -28,7 +28,7 @@ from zabka.agent.client import AgentSilent
 from zabka.agent.protocol import API_NODE, JournalChunk, Position
 from zabka.api.collector.agents import Agent
 from zabka.api.collector.begun import first_line
-from zabka.api.collector.event_counts import EventCounts, ToldCounts
+from zabka.api.collector.event_counts import EventCounts, StoredCounts
 from zabka.api.collector.numbered import FILE_BYTES_MAX, KEPT_BYTES_MAX, Numbered, NumberedJournal
 from zabka.api.http.problems import Problem
 from zabka.api.runs.history import Checkpoints, Folded
@@ -56,11 +56,11 @@ PULL_WAIT_MS = 2_000
 RETRY_S = 0.25
 WAITING_MAX = 20_000
 """With more entries than this waiting to be numbered, no more are fetched; the nodes keep them."""
-ANEW_TOLD_S = 600.0
+RESTART_REPORTED_S = 600.0
 """How long a restarted journal is reported."""
 _TICK_S = 0.02
 
-# Events that report the same as a node's status. `told_us` holds the time of each node's last such event.
+# Events that report the same as a node's status. `reported_us` holds the time of each node's last such event.
 _STANDINGS = (PeerStateChanged, ControllerBelieved, NodeStarted)
 
 log = structlog.get_logger()
@@ -93,7 +93,7 @@ class Collector:
         mono_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counts = EventCounts()
-        self.told_us: dict[str, int] = {}
+        self.reported_us: dict[str, int] = {}
         self.bad_lines = 0
         self.trouble = ""
         self._served_max = served_max
@@ -101,7 +101,7 @@ class Collector:
         self._wall_us = wall_us
         self._mono_s = mono_s
         self._pending: list[tuple[float, Entry]] = []
-        self._anew_s: dict[str, float] = {}
+        self._restarted_s: dict[str, float] = {}
         """When each restarted journal was noticed."""
         self._brought_s: dict[str, float] = {}
         """When each agent last delivered lines."""
@@ -240,10 +240,10 @@ class Collector:
         return Position(after=max(0, self._node_seqs.get(node, 0) - begun.base), first=begun.first)
 
     @property
-    def begun_anew(self) -> str:
-        """A message that lists the journals that restarted in the last ANEW_TOLD_S; empty for none."""
-        since_s = self._mono_s() - ANEW_TOLD_S
-        nodes = sorted(node for node, at_s in self._anew_s.items() if at_s >= since_s)
+    def restarted_journals(self) -> str:
+        """A message that lists the journals that restarted in the last RESTART_REPORTED_S; empty for none."""
+        since_s = self._mono_s() - RESTART_REPORTED_S
+        nodes = sorted(node for node, at_s in self._restarted_s.items() if at_s >= since_s)
         if not nodes:
             return ""
         return f"the journal of {', '.join(nodes)} started again: events that it had not delivered are lost"
@@ -256,7 +256,7 @@ class Collector:
         """
         now_s = self._mono_s()
         if chunk.anew:
-            self._begin_anew(chunk.node)
+            self._restart_journal(chunk.node)
         for line in split_lines(chunk.lines):
             try:
                 entry = decode_line(line)
@@ -267,7 +267,7 @@ class Collector:
             begun = self._files.begun_of(entry.node)
             if entry.node_seq == 1 and begun.first not in (None, first_line(entry)):
                 # The chunk does not say so if the agent was asked by number only, or is of an older version.
-                self._begin_anew(entry.node)
+                self._restart_journal(entry.node)
                 begun = self._files.begun_of(entry.node)
             entry = begun.numbered_on(entry)
             self._files.begun[entry.node] = begun.seen(entry)
@@ -276,12 +276,12 @@ class Collector:
                 self._pending.append((now_s, entry))
                 self._came.set()
 
-    def _begin_anew(self, node: str) -> None:
+    def _restart_journal(self, node: str) -> None:
         known = self._node_seqs.get(node, 0)
         log.warning("a node's journal started again: its lines continue the numbering", node=node, after=known)
-        self._files.begin_anew(node, known)
+        self._files.restart_journal(node, known)
         if known:
-            self._anew_s[node] = self._mono_s()
+            self._restarted_s[node] = self._mono_s()
 
     def number_due(self, *, everything: bool = False) -> int:
         """Number the entries that were held back long enough. Return their count.
@@ -342,11 +342,11 @@ class Collector:
         self._fold.take_closed()
         self.counts.count_event(entry)
         if isinstance(entry.event, _STANDINGS):
-            self.told_us[entry.node] = entry.wall_us
+            self.reported_us[entry.node] = entry.wall_us
 
     def _standing(self) -> bytes:
         folded = Folded.of(self._fold.spans)
-        return msgspec.json.encode(_Standing(FOLDED, folded, self.counts.as_counts(), self.told_us))
+        return msgspec.json.encode(_Standing(FOLDED, folded, self.counts.as_counts(), self.reported_us))
 
     def _take_up(self, standing: bytes) -> bool:
         """Begin from the state that an earlier run stored. Return False if this version can read none."""
@@ -363,7 +363,7 @@ class Collector:
 
     def _begin_from(self, found: _Standing) -> bool:
         self._fold = NotedFold(found.folded.go_on(), self._checkpoints)
-        self.told_us = found.told_us
+        self.reported_us = found.told_us
         self.counts = EventCounts.of(found.counts)
         return True
 
@@ -380,7 +380,7 @@ class _Standing(msgspec.Struct):
 
     fold: str
     folded: Folded
-    counts: ToldCounts
+    counts: StoredCounts
     told_us: dict[str, int]
 
 
@@ -405,22 +405,22 @@ _decode_standing = msgspec.json.Decoder(_Standing).decode
 _decode_moment = msgspec.json.Decoder(_Moment).decode
 
 
-def _read_standing(told: bytes) -> _Standing | None:
+def _read_standing(stored: bytes) -> _Standing | None:
     """Decode a state of any version that has this version's shape."""
     try:
-        return _decode_standing(told)
+        return _decode_standing(stored)
     except msgspec.MsgspecError:
         return None
 
 
-def _standing_of(told: bytes) -> _Standing | None:
-    found = _read_standing(told)
+def _standing_of(stored: bytes) -> _Standing | None:
+    found = _read_standing(stored)
     return found if found is not None and found.fold == FOLDED else None
 
 
-def _at_us(told: bytes) -> int | None:
+def _at_us(stored: bytes) -> int | None:
     try:
-        return _decode_moment(told).folded.state.at_us
+        return _decode_moment(stored).folded.state.at_us
     except msgspec.MsgspecError:
         return None
 
@@ -444,17 +444,17 @@ class _Collected:
         return self._first(self._files.standings(seq))
 
     def head_at(self, at_us: int) -> Folded:
-        told = self._files.standings(self.last_seq)
-        return self._first(each for each in told if (moment := _at_us(each)) is not None and moment <= at_us)
+        stored = self._files.standings(self.last_seq)
+        return self._first(each for each in stored if (moment := _at_us(each)) is not None and moment <= at_us)
 
     @staticmethod
-    def _first(told: Iterable[bytes]) -> Folded:
+    def _first(stored: Iterable[bytes]) -> Folded:
         """Return the first state that this version wrote.
 
         Otherwise return the last one, which is the oldest kept (`Collector._take_over`).
         """
         oldest = b""
-        for oldest in told:
+        for oldest in stored:
             if (found := _standing_of(oldest)) is not None:
                 return found.folded
         taken_over = _read_standing(oldest)

@@ -17,7 +17,7 @@ from zabka.journal.events import (
 )
 
 
-class ToldCounts(msgspec.Struct):
+class StoredCounts(msgspec.Struct):
     """The counts in their stored form: rows of keys and a number."""
 
     isr: list[tuple[int, str, int]]
@@ -64,9 +64,9 @@ class EventCounts:
             for name in [name for name in self._isr_sizes if name[0] == event.topic]:
                 del self._isr_sizes[name]
 
-    def as_counts(self) -> ToldCounts:
+    def as_counts(self) -> StoredCounts:
         """Return the counts in their stored form."""
-        return ToldCounts(
+        return StoredCounts(
             isr=[(broker_id, way, number) for (broker_id, way), number in self.isr.items()],
             isr_sizes=[(topic, number, size) for (topic, number), size in self._isr_sizes.items()],
             leader_elections=self.leader_elections,
@@ -77,14 +77,14 @@ class EventCounts:
         )
 
     @classmethod
-    def of(cls, told: ToldCounts) -> EventCounts:
+    def of(cls, stored: StoredCounts) -> EventCounts:
         """Restore stored counts."""
         counts = cls()
-        counts.isr = Counter({(broker_id, way): number for broker_id, way, number in told.isr})
-        counts._isr_sizes = {(topic, number): size for topic, number, size in told.isr_sizes}
-        counts.leader_elections = told.leader_elections
-        counts.unclean_elections = told.unclean_elections
-        counts.controller_changes = told.controller_changes
-        counts.sessions_expired = told.sessions_expired
-        counts.records_lost = told.records_lost
+        counts.isr = Counter({(broker_id, way): number for broker_id, way, number in stored.isr})
+        counts._isr_sizes = {(topic, number): size for topic, number, size in stored.isr_sizes}
+        counts.leader_elections = stored.leader_elections
+        counts.unclean_elections = stored.unclean_elections
+        counts.controller_changes = stored.controller_changes
+        counts.sessions_expired = stored.sessions_expired
+        counts.records_lost = stored.records_lost
         return counts

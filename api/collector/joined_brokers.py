@@ -23,7 +23,7 @@ class JoinedBrokers:
         self._emit = emit
         self._state = state
         self._registered: dict[int, int] = {}
-        self._reign = 0
+        self._controller_epoch = 0
 
     async def run(self, ensemble: EnsembleView) -> None:
         """Watch the ensemble until cancelled."""
@@ -38,21 +38,21 @@ class JoinedBrokers:
     def report_changes(self, reading: Reading) -> None:
         """Write events for the changes since the last reading."""
         for broker_id, found in sorted(reading.brokers.items()):
-            if broker_id not in self._own and self._told(broker_id) != found.broker_epoch:
+            if broker_id not in self._own and self._reported_epoch(broker_id) != found.broker_epoch:
                 self._registered[broker_id] = found.broker_epoch
                 self._emit(BrokerRegistered(broker_id, found.broker_epoch, found.session_id))
         controller = reading.controller
         if controller.broker_id < 0 or controller.broker_id in self._own or not controller.zxid:
             return
-        if controller.controller_epoch > max(self._reign, self._state.controller_epoch):
-            self._reign = controller.controller_epoch
+        if controller.controller_epoch > max(self._controller_epoch, self._state.controller_epoch):
+            self._controller_epoch = controller.controller_epoch
             self._emit(
                 ControllerElected(
                     controller.broker_id, controller.controller_epoch, controller.zk_version, controller.zxid
                 )
             )
 
-    def _told(self, broker_id: int) -> int:
+    def _reported_epoch(self, broker_id: int) -> int:
         """Return the broker epoch of the last event. The fold has the events of earlier processes."""
         folded = self._state.brokers.get(broker_id)
         return self._registered.get(broker_id, folded.broker_epoch if folded is not None else -1)

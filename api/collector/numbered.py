@@ -305,7 +305,7 @@ class NumberedJournal:
         """Return the start of the journal that a node writes now."""
         return self.begun.get(node, Begun())
 
-    def begin_anew(self, node: str, base: int) -> None:
+    def restart_journal(self, node: str, base: int) -> None:
         """Treat a node's next lines as another journal.
 
         That is stored in a file's head, so the next event begins a file.

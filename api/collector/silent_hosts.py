@@ -41,11 +41,13 @@ def silent_peer(peer_id: int, observer: bool, silence: Silence, taken_us: int, a
     )
 
 
-def silent_broker(told: BrokerView, address: tuple[str, int], silence: Silence, taken_us: int, fresh: Fresh) -> Broker:
+def silent_broker(
+    journalled: BrokerView, address: tuple[str, int], silence: Silence, taken_us: int, fresh: Fresh
+) -> Broker:
     """Return a broker that is known only from the ensemble and from the journal's counts."""
-    registration = fresh.reading.brokers.get(told.id)
+    registration = fresh.reading.brokers.get(journalled.id)
     return Broker(
-        id=told.id,
+        id=journalled.id,
         process="unknown",
         pid=None,
         unknown=unknown_for(silence),
@@ -56,8 +58,8 @@ def silent_broker(told: BrokerView, address: tuple[str, int], silence: Silence, 
         is_controller=None,
         believes=NO_BELIEF,
         session_state="unknown",
-        fenced_writes=told.fenced_writes,
-        fenced_requests=told.fenced_requests,
+        fenced_writes=journalled.fenced_writes,
+        fenced_requests=journalled.fenced_requests,
         as_of_us=taken_us,
         stale=fresh.stale,
         age_ms=fresh.age_ms,

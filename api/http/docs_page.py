@@ -58,12 +58,12 @@ def _route(name: str, operation: dict[str, Any]) -> str:
 
 
 def _schemas(content: dict[str, Any]) -> str:
-    said = ""
-    for media_type, told in content.items():
-        name = told.get("schema", {}).get("$ref", "").rpartition("/")[2]
+    links = ""
+    for media_type, content_type in content.items():
+        name = content_type.get("schema", {}).get("$ref", "").rpartition("/")[2]
         link = f' <a href="#{escape(name)}">{escape(name)}</a>' if name else ""
-        said += f" <code>{escape(media_type)}</code>{link}"
-    return said
+        links += f" <code>{escape(media_type)}</code>{link}"
+    return links
 
 
 def _json(value: object) -> str:

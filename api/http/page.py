@@ -43,13 +43,14 @@ class _Files(StaticFiles):
         return response
 
 
-def find_libraries(wanted: Path | None) -> Path | None:
+def find_libraries(requested: Path | None) -> Path | None:
     """Return the folder of the page's libraries, or None.
 
-    Searched in order: `wanted`, the installed package, and `node_modules` in the source tree or the working directory.
+    Searched in order: `requested`, the installed package, and `node_modules` in the source tree or the working
+    directory.
     """
     here = Path(__file__).parents[1]
-    for base in (wanted, here / "page_libraries", here.parents[1] / "node_modules", Path("node_modules")):
+    for base in (requested, here / "page_libraries", here.parents[1] / "node_modules", Path("node_modules")):
         if base is not None and (base / "lit-html" / "lit-html.js").is_file():
             return base
     return None

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from zabka.agent.problem_document import MEDIA_TYPE, document
 
-ERRORS_TOLD = 20
+ERRORS_MAX = 20
 
 
 class ProblemDocument(BaseModel):
@@ -58,7 +58,7 @@ def response(request: Request, problem: Problem, headers: dict[str, str] | None 
 
 def _errors(exc: RequestValidationError) -> list[dict[str, Any]]:
     """Return the first errors only: a body of a megabyte can have half a million."""
-    errors = exc.errors()[:ERRORS_TOLD]
+    errors = exc.errors()[:ERRORS_MAX]
     # A key of the body is part of the location, and may be text that no response can carry (half a surrogate pair).
     where = [".".join(str(p) for p in e["loc"]).encode(errors="backslashreplace").decode() for e in errors]
     return [{"where": place, "what": str(e["msg"])} for place, e in zip(where, errors, strict=True)]
@@ -101,7 +101,9 @@ def describe(app: FastAPI) -> None:
         for methods in document["paths"].values():
             for operation in methods.values():
                 if "requestBody" in operation:
-                    operation["responses"].update({str(status): told for status, told in responses(413).items()})
+                    operation["responses"].update(
+                        {str(status): described for status, described in responses(413).items()}
+                    )
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]

@@ -54,9 +54,9 @@ class Gate:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 own = message.get("headers", [])
-                said = {name.lower() for name, _ in own}
+                present = {name.lower() for name, _ in own}
                 # A response can set these headers itself, to be stricter or to be shown in a frame of the page.
-                message["headers"] = [*own, *(header for header in self._headers if header[0] not in said)]
+                message["headers"] = [*own, *(header for header in self._headers if header[0] not in present)]
             await send(message)
 
         refusal = self._refusal(scope)

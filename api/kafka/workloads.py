@@ -145,7 +145,7 @@ class WorkloadManager:
         self._ended: dict[str, WorkloadView] = {}
         self._progress: dict[tuple[str, str], GroupProgress] = {}
 
-    async def create(self, wanted: NewWorkload) -> WorkloadView:
+    async def create(self, requested: NewWorkload) -> WorkloadView:
         """Start one. Raises Problem: 404 without the topic, 409 if there are too many, 503 without brokers."""
         self._must_have_room()
         try:
@@ -153,7 +153,7 @@ class WorkloadManager:
         except ValueError as reason:
             raise Problem(503, str(reason)) from None
         try:
-            await self._must_exist(client, wanted.topic)
+            await self._must_exist(client, requested.topic)
             # Other workloads may have been started meanwhile.
             self._must_have_room()
         except BaseException:
@@ -161,20 +161,20 @@ class WorkloadManager:
             raise
         workload_id = f"w{secrets.token_hex(3)}"
         runtime = AsyncioRuntime(asyncio.get_running_loop(), on_failure=self._failed)
-        if wanted.group is not None:
-            consumer = self._consumer(wanted, wanted.group, workload_id, client, channel, runtime)
-            self._running[workload_id] = _Consumer(consumer, channel, wanted.offsets)
+        if requested.group is not None:
+            consumer = self._consumer(requested, requested.group, workload_id, client, channel, runtime)
+            self._running[workload_id] = _Consumer(consumer, channel, requested.offsets)
         else:
             workload = Workload(
                 client,
                 runtime,
                 self._emit,
                 workload_id,
-                wanted.topic,
-                acks=_ACKS[wanted.acks],
-                records_per_s=wanted.records_per_s,
+                requested.topic,
+                acks=_ACKS[requested.acks],
+                records_per_s=requested.records_per_s,
             )
-            self._running[workload_id] = _Producer(workload, channel, wanted.acks)
+            self._running[workload_id] = _Producer(workload, channel, requested.acks)
         return self.get(workload_id)
 
     def _must_have_room(self) -> None:
@@ -183,17 +183,17 @@ class WorkloadManager:
 
     def _consumer(
         self,
-        wanted: NewWorkload,
+        requested: NewWorkload,
         group: str,
         workload_id: str,
         client: KafkaClient,
         channel: AsyncioChannel,
         runtime: AsyncioRuntime,
     ) -> ConsumerWorkload:
-        progress = self._progress.setdefault((group, wanted.offsets), GroupProgress())
+        progress = self._progress.setdefault((group, requested.offsets), GroupProgress())
 
         def of_today(take: TakeRecords) -> GroupConsumer:
-            return GroupConsumer(client, runtime, GroupSettings(group, (wanted.topic,)), take)
+            return GroupConsumer(client, runtime, GroupSettings(group, (requested.topic,)), take)
 
         def of_old(take: TakeRecords) -> ZookeeperConsumer:
             session = Client(
@@ -204,15 +204,15 @@ class WorkloadManager:
                 name=workload_id,
             )
             return ZookeeperConsumer(
-                session, channel, runtime, group_id=group, consumer_id=workload_id, topics=[wanted.topic], take=take
+                session, channel, runtime, group_id=group, consumer_id=workload_id, topics=[requested.topic], take=take
             )
 
-        make = of_today if wanted.offsets == "kafka" else of_old
+        make = of_today if requested.offsets == "kafka" else of_old
         return ConsumerWorkload(
             runtime,
             self._emit,
             workload_id=workload_id,
-            topic=wanted.topic,
+            topic=requested.topic,
             group_id=group,
             progress=progress,
             make_reader=make,

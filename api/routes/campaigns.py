@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse
 
 from zabka.api.analytics import audits, lake
 from zabka.api.http.problems import responses
-from zabka.api.scenarios.campaign_models import Audits, CampaignTold, PipelineStands
+from zabka.api.scenarios.campaign_models import Audits, CampaignView, PipelineStands
 from zabka.api.services import Service
 
 router = APIRouter(prefix="/api/v1", tags=["campaigns"])
@@ -25,13 +25,13 @@ Name = Annotated[str, Path(max_length=200, examples=["session-timeout"])]
 
 
 @router.get("/campaigns", summary="Every campaign of the lake", responses=responses())
-async def get_campaigns(service: Service) -> list[CampaignTold]:
+async def get_campaigns(service: Service) -> list[CampaignView]:
     """Return every campaign: its question, its progress and its result."""
     return await asyncio.to_thread(lake.campaigns, service.settings.tables)
 
 
 @router.get("/campaigns/{name}", summary="One campaign", responses=responses(404, 422))
-async def get_campaign(name: Name, service: Service) -> CampaignTold:
+async def get_campaign(name: Name, service: Service) -> CampaignView:
     """Return a campaign."""
     return await asyncio.to_thread(lake.campaign, service.settings.tables, name)
 

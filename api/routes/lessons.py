@@ -11,7 +11,7 @@ from zabka.api.http.problems import Problem, responses
 from zabka.api.runs.history import History
 from zabka.api.runs.run_models import WhyStep
 from zabka.api.runs.why import chain_to_json
-from zabka.api.scenarios.models import LessonRevealed, LessonTold
+from zabka.api.scenarios.models import LessonRevealed, LessonView
 from zabka.api.services import Service
 from zabka.journal.events import Entry
 from zabka.journal.reader import decode_line
@@ -24,13 +24,13 @@ BATCH_EVENTS = 1_000
 
 
 @router.get("/lessons", summary="Every lesson", responses=responses())
-async def get_lessons() -> list[LessonTold]:
+async def get_lessons() -> list[LessonView]:
     """Return the lessons, from common outages to difficult ones."""
-    return [_told(lesson) for lesson in LESSONS.values()]
+    return [_view(lesson) for lesson in LESSONS.values()]
 
 
-def _told(lesson: Lesson) -> LessonTold:
-    return LessonTold(
+def _view(lesson: Lesson) -> LessonView:
+    return LessonView(
         name=lesson.name,
         title=lesson.title,
         scenario=lesson.scenario,

@@ -43,13 +43,13 @@ class Acknowledgement(BaseModel):
 
 
 @router.post("/acknowledge", summary="Acknowledge lost records", responses=responses(401, 403, 422, 503))
-async def acknowledge(service: Service, wanted: NewAcknowledgement | None = None) -> Acknowledgement:
+async def acknowledge(service: Service, requested: NewAcknowledgement | None = None) -> Acknowledgement:
     """Acknowledge losses: they stay in the history and no longer count against the cluster's health.
 
     The acknowledgement is an event of the journal, and is stored before this returns.
     """
     state, last_seq = service.collector.state, service.collector.last_seq
-    through_seq = last_seq if wanted is None or wanted.through_seq is None else wanted.through_seq
+    through_seq = last_seq if requested is None or requested.through_seq is None else requested.through_seq
     if through_seq > last_seq:
         raise Problem(422, f"through_seq: the journal ends at {last_seq}")
     producers = {name: told.lost for name, told in state.workloads.items() if told.lost}

@@ -83,8 +83,8 @@ async def get_messages(
     nodes have logged (`zabka.messages`). The lines of both ends make one message; if only one end has logged it, `lost`
     is set accordingly.
     """
-    wanted = frozenset(each for each in classes.split(",") if each)
-    if unknown := sorted(wanted - set(CLASSES)):
+    requested = frozenset(each for each in classes.split(",") if each)
+    if unknown := sorted(requested - set(CLASSES)):
         raise Problem(422, f"there is no class {unknown[0]}; there are {', '.join(CLASSES)}")
-    selected = await service.messages.select(id, Window(from_us, to_us, wanted, limit))
+    selected = await service.messages.select(id, Window(from_us, to_us, requested, limit))
     return Response(msgspec.json.encode(selected._asdict()), media_type="application/json")

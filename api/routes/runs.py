@@ -13,8 +13,8 @@ from zabka.api.collector import event_models as events
 from zabka.api.http.problems import Problem, responses
 from zabka.api.runs.divergences import divergence
 from zabka.api.runs.lanes import encoded
-from zabka.api.runs.pages import Wanted, first_after, last_until
-from zabka.api.runs.run_models import Divergence, Run, SpansTold, StateAt, WhyStep
+from zabka.api.runs.pages import EventFilter, first_after, last_until
+from zabka.api.runs.run_models import Divergence, Run, SpansView, StateAt, WhyStep
 from zabka.api.services import Service
 
 router = APIRouter(prefix="/api/v1", tags=["runs"])
@@ -153,11 +153,11 @@ async def get_run_journal(
 ) -> Response:
     """Return up to `limit` events in order, of the requested types, each with its number."""
     history = service.runs.rewind(id).history
-    wanted = Wanted(frozenset(types.split(",")) if types else None, frozenset(not_types.split(",")))
+    requested = EventFilter(frozenset(types.split(",")) if types else None, frozenset(not_types.split(",")))
     if until is not None and after is None:
-        page = await last_until(history, until, wanted, limit)
+        page = await last_until(history, until, requested, limit)
     else:
-        page = await first_after(history, after or 0, until, wanted, limit)
+        page = await first_after(history, after or 0, until, requested, limit)
     answer = lasting(request, events.array(page.events))
     answer.headers["x-looked-through"] = str(page.through)
     return answer
@@ -166,7 +166,7 @@ async def get_run_journal(
 @router.get(
     "/runs/{id}/spans",
     summary="Spans of time by state",
-    response_model=SpansTold,
+    response_model=SpansView,
     responses={**responses(404, 410, 422), **_UNCHANGED, 200: {"headers": _ETAG}},
 )
 async def get_spans(
@@ -197,9 +197,9 @@ async def get_spans(
     if from_us is not None and to_us is not None and to_us < from_us:
         raise Problem(422, f"to ({to_us}) is before from ({from_us})")
     lasted = await service.runs.rewind(id).spans(from_us, to_us)
-    wanted = [each for each in lanes.split(",") if each]
+    requested = [each for each in lanes.split(",") if each]
     # Encoding hundreds of thousands of spans takes seconds, so it runs in a thread.
-    return lasting(request, await asyncio.to_thread(encoded, lasted, wanted, bins))
+    return lasting(request, await asyncio.to_thread(encoded, lasted, requested, bins))
 
 
 @router.get(

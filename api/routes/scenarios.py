@@ -31,13 +31,13 @@ _ACCEPTED: dict[int | str, dict[str, Any]] = {
     responses={**responses(401, 403, 404, 409, 422, 503), **_ACCEPTED},
 )
 async def run_scenario(
-    name: str, service: Service, response: Response, wanted: NewScenarioRun | None = None
+    name: str, service: Service, response: Response, requested: NewScenarioRun | None = None
 ) -> ScenarioRun:
     """Run a scenario in the simulated world, as `zabka scenarios run NAME --simulated` does, in its own process.
 
     Runs are executed one at a time. With `live`, it runs on this cluster, as `zabka scenarios run NAME --on URL` does.
     """
-    run = await service.scenarios.request(name, wanted or NewScenarioRun())
+    run = await service.scenarios.request(name, requested or NewScenarioRun())
     response.headers["location"] = f"/api/v1/scenario-runs/{run.id}"
     return run
 
@@ -52,13 +52,13 @@ async def run_seed(
     seed: Annotated[int, Path(ge=0, lt=1 << 63)],
     service: Service,
     response: Response,
-    wanted: NewSeedRun | None = None,
+    requested: NewSeedRun | None = None,
 ) -> ScenarioRun:
     """Run a seed in the simulated world, as `zabka replay --seed N` does, in its own process.
 
     It shares the queue of the scenarios. Once it has ended, `kept` is the id of the stored run.
     """
-    run = service.scenarios.request_seed(seed, wanted or NewSeedRun())
+    run = service.scenarios.request_seed(seed, requested or NewSeedRun())
     response.headers["location"] = f"/api/v1/scenario-runs/{run.id}"
     return run
 

@@ -121,15 +121,15 @@ async def patch_topic_config(
 ) -> Topic:
     """Set overrides; null removes an override. An unknown key or an invalid value changes nothing."""
     _check_name(topic)
-    wanted: dict[str, Any] = changes
+    requested: dict[str, Any] = changes
     await _quorum(service)
 
     def made(reading: Reading) -> bool:
         found = reading.topics.get(topic)
-        return found is not None and all(found.config.get(k) == v for k, v in wanted.items())
+        return found is not None and all(found.config.get(k) == v for k, v in requested.items())
 
-    if wanted:
-        await service.admin.alter_topic_config(topic, wanted)
+    if requested:
+        await service.admin.alter_topic_config(topic, requested)
         await _settled(service, made)
     return service.views.topic(topic, await service.ensemble.read())
 

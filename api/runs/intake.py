@@ -21,7 +21,7 @@ from zabka.journal.events import (
 from zabka.journal.reader import decode_line, split_lines
 from zabka.journal.spans import Spans
 
-BAD_LINES_TOLD = 20
+BAD_LINES_MAX = 20
 _INT64_MAX = (1 << 63) - 1
 
 LOOKS_MAX = 20_000_000
@@ -83,7 +83,7 @@ def read_history(data: bytes) -> Taken:
         entries.append(entry)
     if bad:
         first = "; ".join(f"line {line}: {what}" for line, what in bad[:3])
-        raise NoHistory(f"{len(bad)} lines are not events of one history: {first}", bad[:BAD_LINES_TOLD])
+        raise NoHistory(f"{len(bad)} lines are not events of one history: {first}", bad[:BAD_LINES_MAX])
     if not entries:
         raise NoHistory("it contains no event")
     return folded(in_order(entries))

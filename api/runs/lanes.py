@@ -19,20 +19,20 @@ _DIGITS = re.compile(r"([0-9]+)")
 _encode = msgspec.json.Encoder().encode
 
 
-def encoded(lasted: Lasted, wanted: Iterable[str], bins: int | None) -> bytes:
+def encoded(lasted: Lasted, requested: Iterable[str], bins: int | None) -> bytes:
     """Encode the response as JSON, span by span: one call for all of them would block the event loop."""
-    told = lanes(lasted, wanted, bins)
-    for lane in told:
+    listed = lanes(lasted, requested, bins)
+    for lane in listed:
         lane["spans"] = msgspec.Raw(b"[" + b",".join(map(_encode, lane["spans"])) + b"]")
-    return _encode({"first_us": lasted.first_us, "last_us": lasted.last_us, "lanes": told})
+    return _encode({"first_us": lasted.first_us, "last_us": lasted.last_us, "lanes": listed})
 
 
-def lanes(lasted: Lasted, wanted: Iterable[str], bins: int | None) -> list[dict[str, Any]]:
+def lanes(lasted: Lasted, requested: Iterable[str], bins: int | None) -> list[dict[str, Any]]:
     """Return the lanes of the requested kinds or names (all by default), with their spans in order of start time.
 
     With `bins`, spans of one row within the same bin (a part of the whole time) are merged.
     """
-    names = tuple(wanted)
+    names = tuple(requested)
     found: dict[str, dict[str, list[Span]]] = {}
     for span in sorted(lasted.spans, key=lambda span: span.seq):
         if not names or span.lane in names or _kind(span.lane) in names:
@@ -69,14 +69,14 @@ def _narrowed(row: list[Span], first_us: int, width_us: int | None) -> Iterator[
     together: list[Span] = []
     for span in row:
         if together and (width_us is None or _bin(span, first_us, width_us) != _bin(together[0], first_us, width_us)):
-            yield _told(together)
+            yield _merged(together)
             together = []
         together.append(span)
         if width_us is None or _bin(span, first_us, width_us) is None:
-            yield _told(together)
+            yield _merged(together)
             together = []
     if together:
-        yield _told(together)
+        yield _merged(together)
 
 
 def _bin(span: Span, first_us: int, width_us: int) -> int | None:
@@ -87,9 +87,9 @@ def _bin(span: Span, first_us: int, width_us: int) -> int | None:
     return begin if begin == end else None
 
 
-def _told(together: list[Span]) -> dict[str, Any]:
+def _merged(together: list[Span]) -> dict[str, Any]:
     longest = max(together, key=lambda span: 0 if span.to_us is None else span.to_us - span.from_us)
-    told: dict[str, Any] = {
+    listed: dict[str, Any] = {
         "from_us": together[0].from_us,
         "to_us": together[-1].to_us,
         "state": longest.state,
@@ -97,5 +97,5 @@ def _told(together: list[Span]) -> dict[str, Any]:
         "seq": together[0].seq,
     }
     if len(together) > 1:
-        told["merged"] = dict(Counter(span.state for span in together))
-    return told
+        listed["merged"] = dict(Counter(span.state for span in together))
+    return listed

@@ -130,8 +130,8 @@ class LiveMessages:
         """Return all known messages, including new ones from the nodes."""
         async with self._asking:
             # Do not wait for agents that are known to be silent: all other requests wait for this one.
-            speaking = [agent for agent in self._agents.all if agent.silence is None]
-            news = await asyncio.gather(*map(self._pull, speaking))
+            responding = [agent for agent in self._agents.all if agent.silence is None]
+            news = await asyncio.gather(*map(self._pull, responding))
             if any(news):
                 # Building all kept messages takes a second, so it runs in a thread.
                 self._matched = await asyncio.to_thread(lambda: Messages(self._matcher.messages()))

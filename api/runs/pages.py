@@ -23,7 +23,7 @@ class _Typed(msgspec.Struct):
 _type_of = msgspec.json.Decoder(_Typed).decode
 
 
-class Wanted(NamedTuple):
+class EventFilter(NamedTuple):
     """A filter of event types: only `types` (None: all), without `not_types`."""
 
     types: frozenset[str] | None = None
@@ -44,7 +44,7 @@ class Page(NamedTuple):
     through: int
 
 
-async def first_after(history: History, after: int, until: int | None, wanted: Wanted, limit: int) -> Page:
+async def first_after(history: History, after: int, until: int | None, requested: EventFilter, limit: int) -> Page:
     """Return the first matching events after a number, up to `until`.
 
     Raises Problem 410 if some events after the number are no longer stored.
@@ -62,7 +62,7 @@ async def first_after(history: History, after: int, until: int | None, wanted: W
         for event in events:
             if event.seq > last:
                 return Page(found, last)
-            if wanted.passes(event):
+            if requested.passes(event):
                 found.append(event)
                 if len(found) == limit:
                     return Page(found, event.seq)
@@ -71,14 +71,14 @@ async def first_after(history: History, after: int, until: int | None, wanted: W
     return Page(found, seq - 1)
 
 
-async def last_until(history: History, until: int, wanted: Wanted, limit: int) -> Page:
+async def last_until(history: History, until: int, requested: EventFilter, limit: int) -> Page:
     """Return the last matching events up to a number, in order."""
     end = last = min(until, history.last_seq)
     found: list[Numbered] = []
     while end >= history.first_seq and len(found) < limit and last - end < LOOKED_THROUGH_MAX:
         begin = max(history.first_seq, end + 1 - BATCH_EVENTS)
         window = [event for event in history.read(begin, end + 1 - begin) if event.seq <= end]
-        found = [event for event in window if wanted.passes(event)] + found
+        found = [event for event in window if requested.passes(event)] + found
         end = begin - 1
         await asyncio.sleep(0)
     if len(found) > limit:

@@ -57,7 +57,7 @@ class StateAt(BaseModel):
     state: dict[str, Any] = Field(description="Same form as the snapshot of the event stream")
 
 
-class SpanTold(BaseModel):
+class SpanView(BaseModel):
     """A span: how long a row of a lane was in one state."""
 
     model_config = ConfigDict(
@@ -91,10 +91,10 @@ class Lane(BaseModel):
 
     lane: str
     kind: Literal["controller", "belief", "isr", "peer", "process", "faults"]
-    spans: list[SpanTold]
+    spans: list[SpanView]
 
 
-class SpansTold(BaseModel):
+class SpansView(BaseModel):
     """Spans of time by state."""
 
     first_us: int
@@ -117,7 +117,7 @@ class RuleSource(BaseModel):
     line: int | None
 
 
-class RuleTold(BaseModel):
+class RuleView(BaseModel):
     """The rule of a decision."""
 
     name: str
@@ -127,7 +127,7 @@ class RuleTold(BaseModel):
     references: list[Link] = Field(description="KIPs, sections of papers, issues")
 
 
-class ToldGap(BaseModel):
+class GapView(BaseModel):
     """How long no controller was active before the first decision of the next one, and the parts of that time."""
 
     gap_before_ms: float = Field(
@@ -159,12 +159,12 @@ class WhyStep(BaseModel):
     event: dict[str, Any] = Field(description="As in the journal")
     told: str = Field(description="The event as a sentence, without the node's name")
     link: str | None = Field(description="How the previous step refers to it; null for the effect")
-    rule: RuleTold | None = Field(description="Null if the event is not a decision")
+    rule: RuleView | None = Field(description="Null if the event is not a decision")
     end: Literal["fault", "request", "timer", "start", "unknown"] | None = Field(
         description="Last step only: kind of the first cause"
     )
     says: str | None = Field(description="Last step only: its reference, if no event belongs to it")
-    controller_gap: ToldGap | None = Field(
+    controller_gap: GapView | None = Field(
         default=None, description="Controller elections and first decisions only: the time without a controller before"
     )
 

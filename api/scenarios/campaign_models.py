@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 
-class CampaignTold(BaseModel):
+class CampaignView(BaseModel):
     """A campaign."""
 
     model_config = ConfigDict(

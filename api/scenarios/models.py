@@ -18,7 +18,7 @@ _STORY: list[Any] = [
 _BUG: dict[str, Any] = {HISTORICAL_KEY: "truncate-to-high-watermark"}
 
 
-class LessonTold(BaseModel):
+class LessonView(BaseModel):
     """A lesson without its answer.  A run of its scenario decides which answer is right."""
 
     model_config = ConfigDict(

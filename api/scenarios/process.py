@@ -53,9 +53,9 @@ class ScenarioProcess:
         if not ended and (process.returncode not in (_HELD, _VIOLATED) or not answer):
             raise PlayerFailed(f"it did not end within {patience_s:.0f} s")
         if process.returncode not in (_HELD, _VIOLATED) or not answer:
-            said = complaint.decode(errors="replace").strip()
-            log.error("scenario player failed", arguments=arguments, code=process.returncode, said=said)
-            last = said.splitlines()[-1] if said else "it printed nothing"
+            printed = complaint.decode(errors="replace").strip()
+            log.error("scenario player failed", arguments=arguments, code=process.returncode, stderr=printed)
+            last = printed.splitlines()[-1] if printed else "it printed nothing"
             raise PlayerFailed(f"the player exited with code {process.returncode}: {last}")
         return answer
 

@@ -34,8 +34,8 @@ async def watchers(connect: str, path: str) -> list[str] | None:
     """Return the sessions watching a znode, on all peers of a connect string; None if no peer supports `wchp`."""
     peers = [address.rpartition(":") for address in connect.partition("/")[0].split(",")]
     answers = await asyncio.gather(*(ask(host.strip("[]"), int(port), "wchp") for host, _, port in peers))
-    told = [sessions_of(answer, path) for answer in answers if answer is not None and is_watch_list(answer)]
-    return sorted({s for sessions in told for s in sessions}) if told else None
+    found = [sessions_of(answer, path) for answer in answers if answer is not None and is_watch_list(answer)]
+    return sorted({s for sessions in found for s in sessions}) if found else None
 
 
 def is_watch_list(answer: str) -> bool:

@@ -357,10 +357,10 @@ class _Look:
     def _controller(self, controller: tuple[bytes, Stat] | None, epoch: tuple[bytes, Stat] | None) -> ControllerZnodes:
         number, version = 0, 0
         if epoch is not None:
-            said, version = znodes.decode_controller_epoch(epoch[0]), epoch[1].version
-            if said is None:
+            decoded, version = znodes.decode_controller_epoch(epoch[0]), epoch[1].version
+            if decoded is None:
                 self._leave_out(znodes.CONTROLLER_EPOCH, "not a controller epoch")
-            number = said or 0
+            number = decoded or 0
         if controller is None:
             return ControllerZnodes(-1, number, version)
         broker_id = znodes.decode_controller(controller[0])

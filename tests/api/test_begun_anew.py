@@ -11,7 +11,7 @@ import pytest
 
 from tests.api.test_collector import Clock
 from zabka.agent.protocol import JournalChunk, Position
-from zabka.api.collector.collector import ANEW_TOLD_S, Collector
+from zabka.api.collector.collector import RESTART_REPORTED_S, Collector
 from zabka.compose.journal_files import JournalTail
 from zabka.journal.events import ControllerElected, EpochAccepted
 from zabka.journal.reader import decode_line
@@ -147,7 +147,7 @@ def test_rotation_and_restarts_are_no_new_journal(host: Host) -> None:
             host.start_node(file_bytes_max=300, files_max=3)
 
     assert host.collected() == once(*range(1, 31))
-    assert host.collector.begun_anew == ""
+    assert host.collector.restarted_journals == ""
 
 
 def test_a_line_that_names_one_of_its_own_journal_names_it_after_the_beginning_anew(host: Host) -> None:
@@ -207,14 +207,14 @@ def test_what_waited_when_the_disk_was_emptied_is_numbered_before(host: Host) ->
 def test_it_is_told_for_ten_minutes_whose_journal_began_anew(host: Host) -> None:
     host.tell(1)
     host.collect()
-    assert host.collector.begun_anew == ""
+    assert host.collector.restarted_journals == ""
     host.empty_disk()
     host.tell(2)
     host.collect()
-    assert "the journal of broker-1 started again" in host.collector.begun_anew
-    host.clock.mono_s += ANEW_TOLD_S + 1
+    assert "the journal of broker-1 started again" in host.collector.restarted_journals
+    host.clock.mono_s += RESTART_REPORTED_S + 1
 
-    assert host.collector.begun_anew == ""
+    assert host.collector.restarted_journals == ""
 
 
 def test_a_first_journal_is_none_that_began_anew(host: Host) -> None:
@@ -222,5 +222,5 @@ def test_a_first_journal_is_none_that_began_anew(host: Host) -> None:
     host.collector.accept_chunk(JournalChunk("peer-1", line, Position("f", len(line)), anew=True))
     host.collector.number_due(everything=True)
 
-    assert host.collector.begun_anew == ""
+    assert host.collector.restarted_journals == ""
     assert host.collected() == [(1, 1, 1)]

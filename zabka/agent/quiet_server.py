@@ -18,7 +18,7 @@ class QuietServer(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
-        self._told_to_end = asyncio.Event()
+        self._exiting = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def main_loop(self) -> None:
@@ -28,10 +28,10 @@ class QuietServer(uvicorn.Server):
         while not await self.on_tick(turn):
             turn += _TICKS_OF_UVICORN
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._told_to_end.wait(), TICK_S)
+                await asyncio.wait_for(self._exiting.wait(), TICK_S)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Handle a signal, which can arrive at any time, and wake the loop."""
         super().handle_exit(sig, frame)
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._told_to_end.set)
+            self._loop.call_soon_threadsafe(self._exiting.set)

@@ -80,11 +80,11 @@ _ROOTS: dict[type[Event], End] = {
     NodeStopped: End.REQUEST,
 }
 _WORDS = {"timer": End.TIMER, "request": End.REQUEST, "start": End.START}
-_UNTOLD = {"topic": End.REQUEST, "owner": End.REQUEST, LINK: End.FAULT, SILENCE: End.TIMER}
+_UNLOGGED = {"topic": End.REQUEST, "owner": End.REQUEST, LINK: End.FAULT, SILENCE: End.TIMER}
 """The kind of first cause that a reference means if no journal contains its event."""
-_ENDS_A_PROCESS = frozenset({"crash", "power_loss"})
+_STOPS_PROCESS = frozenset({"crash", "power_loss"})
 _DIGITS_MAX = 10
-_TOLD_LATE_US_MAX = 1_000_000
+_LOGGED_LATE_US_MAX = 1_000_000
 """Wall clocks of several machines differ, so a history merged by them can be out of order by this much."""
 
 
@@ -92,7 +92,7 @@ class Causes:
     """Finds the events for the references of a history. Pass it every entry, in the order of the history."""
 
     def __init__(self) -> None:
-        self._behind: dict[str, list[tuple[int, Entry]]] = {}
+        self._by_reference: dict[str, list[tuple[int, Entry]]] = {}
         self._session_of: dict[str, int] = {}
         self._registrations: dict[int, list[tuple[int, int]]] = {}
         self._closed: dict[int, Entry] = {}
@@ -104,19 +104,19 @@ class Causes:
         """Add the next entry."""
         event = entry.event
         self._places[entry.node, entry.node_seq] = len(self._places)
-        self._tell(event_cause(entry.node, entry.node_seq), entry)
+        self._record(event_cause(entry.node, entry.node_seq), entry)
         zxid = getattr(event, "zxid", 0)
         if zxid and hasattr(event, "caused_by"):
-            self._tell(transaction_cause(zxid), entry)
+            self._record(transaction_cause(zxid), entry)
         name = _NAMES.get(type(event))
-        if name is not None and (told := name(event)):
-            self._tell(told, entry)
+        if name is not None and (reference := name(event)):
+            self._record(reference, entry)
         self._see_links(entry)
         self._silences.see(entry)
         if isinstance(event, NodeStarted):
-            self._tell(Cause(f"{START} {entry.node}"), entry)
+            self._record(Cause(f"{START} {entry.node}"), entry)
         elif isinstance(event, BrokerRegistered):
-            self._tell(transaction_cause(event.broker_epoch), entry)
+            self._record(transaction_cause(event.broker_epoch), entry)
             self._registered(entry, event.broker_id, event.broker_epoch, event.session_id)
         elif isinstance(event, EphemeralCreated) and event.path.startswith(_BROKERS):
             # The full journal has the registration from the ensemble, even if the broker died before it logged it.
@@ -130,31 +130,31 @@ class Causes:
         """Record events that end a peer's connections, and events after which it may have opened new ones."""
         event = entry.event
         if isinstance(event, PeerStateChanged) and event.state == LOOKING.upper():
-            self._tell(Cause(f"{LOOKING} {entry.node}"), entry)
-            self._tell(Cause(f"{LINK} {entry.node}"), entry)
+            self._record(Cause(f"{LOOKING} {entry.node}"), entry)
+            self._record(Cause(f"{LINK} {entry.node}"), entry)
         elif isinstance(event, PeerStateChanged | NodeStarted):
             self._linked.setdefault(entry.node, []).append(self.place(entry))
         elif isinstance(event, NodeStopped):
-            self._tell(Cause(f"{LINK} {entry.node}"), entry)
-        elif _ends_a_process(event):
-            self._tell(Cause(f"{LINK} {event.target}"), entry)
+            self._record(Cause(f"{LINK} {entry.node}"), entry)
+        elif _stops_process(event):
+            self._record(Cause(f"{LINK} {event.target}"), entry)
 
     def _registered(self, entry: Entry, broker_id: int, broker_epoch: int, session_id: int) -> None:
         self._session_of[registration_cause(broker_id, broker_epoch)] = session_id
         self._registrations.setdefault(broker_id, []).append((self.place(entry), session_id))
         self._silences.owns(session_id, f"broker-{broker_id}")
 
-    def _tell(self, cause: Cause, entry: Entry) -> None:
-        told = self._behind.setdefault(cause, [])
+    def _record(self, cause: Cause, entry: Entry) -> None:
+        recorded = self._by_reference.setdefault(cause, [])
         # Several peers apply one transaction; its first event counts. A leader epoch recurs if a topic is deleted and
         # created again; then the last event before the effect counts.
-        if not told or not cause.startswith("0x"):
-            told.append((self._places[entry.node, entry.node_seq], entry))
+        if not recorded or not cause.startswith("0x"):
+            recorded.append((self._places[entry.node, entry.node_seq], entry))
 
-    def behind(self, cause: str, effect: Entry) -> Entry | None:
+    def find_cause(self, cause: str, effect: Entry) -> Entry | None:
         """Return the event that an effect's reference means, or None if no journal contains it."""
         if cause.startswith("timer "):
-            return self._silences.behind(effect)
+            return self._silences.find_cause(effect)
         word, _, rest = cause.partition(" ")
         match word:
             case "registration":
@@ -171,15 +171,15 @@ class Causes:
                     if at < place and (closed := self._end_of_session(session_id, effect)) is not None
                 ]
                 return ended[-1] if ended else None
-        told = self._behind.get(f"{START} {effect.node}" if cause == START else cause, [])
+        recorded = self._by_reference.get(f"{START} {effect.node}" if cause == START else cause, [])
         place = self._places.get((effect.node, effect.node_seq), len(self._places))
-        earlier = [entry for at, entry in told if at < place]
+        earlier = [entry for at, entry in recorded if at < place]
         if earlier and word == LINK and any(self.place(earlier[-1]) < at < place for at in self._linked.get(rest, ())):
             # That peer has come back since, so the earlier end of its connections is not the cause.
             return None
         if earlier:
             return earlier[-1]
-        late = [entry for _, entry in told if entry.wall_us - effect.wall_us <= _TOLD_LATE_US_MAX]
+        late = [entry for _, entry in recorded if entry.wall_us - effect.wall_us <= _LOGGED_LATE_US_MAX]
         return late[0] if late else None
 
     def _end_of_session(self, session_id: int | None, effect: Entry) -> Entry | None:
@@ -203,17 +203,17 @@ class Causes:
             if root is not None:
                 return Chain(tuple(steps), root, "")
             cause = getattr(here, "caused_by", UNKNOWN)
-            found = self.behind(cause, steps[-1])
+            found = self.find_cause(cause, steps[-1])
             if found is None or found is steps[-1]:
                 return Chain(tuple(steps), _end_of(cause), cause)
             steps.append(found)
         return Chain(tuple(steps), End.UNKNOWN, "a circle")
 
 
-def _ends_a_process(event: Event) -> TypeGuard[ProcessChanged | FaultInjected]:
+def _stops_process(event: Event) -> TypeGuard[ProcessChanged | FaultInjected]:
     if isinstance(event, ProcessChanged):
         return event.process == "down"
-    return isinstance(event, FaultInjected) and event.kind in _ENDS_A_PROCESS
+    return isinstance(event, FaultInjected) and event.kind in _STOPS_PROCESS
 
 
 def _signed(session: str) -> int | None:
@@ -230,7 +230,7 @@ def _end_of(cause: str) -> End:
     if cause.startswith("0x"):
         # Every transaction is a client's request, but only the full journal contains it.
         return End.REQUEST
-    return _WORDS.get(word) or _UNTOLD.get(word) or End.UNKNOWN
+    return _WORDS.get(word) or _UNLOGGED.get(word) or End.UNKNOWN
 
 
 def _of_election(event: Event) -> Cause:

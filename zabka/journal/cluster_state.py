@@ -50,7 +50,7 @@ class BrokerView(msgspec.Struct):
 PAUSES = frozenset({"pause", "stopped"})
 
 
-class Reign(msgspec.Struct):
+class ControllerTermView(msgspec.Struct):
     """One controller term; `until_us` is None while it lasts.
 
     It lasts as long as the session that holds /controller, which can outlive the controller's process. From
@@ -134,7 +134,7 @@ class ClusterState(msgspec.Struct):
     controller_id: int = -1
     controller_epoch: int = 0
     controller_zk_version: int = 0
-    reigns: list[Reign] = []
+    reigns: list[ControllerTermView] = []
     zab_epoch: int = 0
     zab_leader_id: int = -1
     zab_leader_since_us: int = 0
@@ -174,7 +174,7 @@ class ClusterState(msgspec.Struct):
             found = self.partitions[name] = PartitionView(topic, partition, [])
         return found
 
-    def end_reign(self, at_us: int, reason: str) -> None:
+    def end_controller_term(self, at_us: int, reason: str) -> None:
         """End the current controller term at that time."""
         self.controller_id = -1
         if self.reigns and self.reigns[-1].until_us is None:
@@ -187,11 +187,11 @@ class ClusterState(msgspec.Struct):
         Later events of a new process of a dead broker do not concern the term.
         """
         if self.controller_id == broker_id and self.reigns and self.reigns[-1].until_us is None:
-            reign = self.reigns[-1]
-            if reign.holder_lost_us is None:
-                reign.holder_lost_us = at_us
-            if reign.holder_lost_by is None or reign.holder_lost_by in PAUSES:
-                reign.holder_lost_by = how
+            term = self.reigns[-1]
+            if term.holder_lost_us is None:
+                term.holder_lost_us = at_us
+            if term.holder_lost_by is None or term.holder_lost_by in PAUSES:
+                term.holder_lost_by = how
 
     def holder_back(self, broker_id: int) -> None:
         """If this broker is the controller and was frozen, note that it is active again.

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from zabka.journal.cluster_state import Reign
+from zabka.journal.cluster_state import ControllerTermView
 from zabka.journal.event import Event
 from zabka.journal.events import ControllerElected, ControllerPropagated, ControllerReady
 
@@ -45,16 +45,16 @@ class ControllerGap(NamedTuple):
         return self.to_us - self.from_us
 
 
-def gap_before(reigns: Sequence[Reign], place: int) -> ControllerGap | None:
+def gap_before(terms: Sequence[ControllerTermView], place: int) -> ControllerGap | None:
     """Return the gap before the controller at that index of `reigns`.
 
     None for the first controller, for a controller that has not decided yet, and if no journal reports when the gap
     began.
     """
-    following = reigns[place]
+    following = terms[place]
     if following.ready_us is None or place == 0:
         return None
-    last = next((reign for reign in reversed(reigns[:place]) if reign.ready_us is not None), reigns[place - 1])
+    last = next((term for term in reversed(terms[:place]) if term.ready_us is not None), terms[place - 1])
     session_end_us = None if last.ended_by == SUPERSEDED else last.until_us
     from_us = session_end_us if last.holder_lost_us is None else last.holder_lost_us
     if from_us is None:
@@ -72,13 +72,13 @@ def gap_before(reigns: Sequence[Reign], place: int) -> ControllerGap | None:
     )
 
 
-def gap_ended_by(reigns: Sequence[Reign], event: Event) -> ControllerGap | None:
+def gap_ended_by(terms: Sequence[ControllerTermView], event: Event) -> ControllerGap | None:
     """Return the gap that an election of a controller, or its first decision, brought to an end."""
     if not isinstance(event, ControllerElected | ControllerReady | ControllerPropagated):
         return None
-    for place, reign in enumerate(reigns):
-        if reign.controller_epoch == event.controller_epoch:
-            return gap_before(reigns, place)
+    for place, term in enumerate(terms):
+        if term.controller_epoch == event.controller_epoch:
+            return gap_before(terms, place)
     return None
 
 
@@ -97,5 +97,5 @@ def gap_text(gap: ControllerGap) -> str:
     parts = [("election", gap.election_us), ("loading", gap.loading_us)]
     if gap.detection_us is not None:
         parts.insert(0, ("detection", gap.detection_us))
-    told = ", ".join(f"{name} {us / 1000:,.1f} ms" for name, us in parts)
-    return f"no controller for {gap.total_us / 1000:,.1f} ms: {told}"
+    phrases = ", ".join(f"{name} {us / 1000:,.1f} ms" for name, us in parts)
+    return f"no controller for {gap.total_us / 1000:,.1f} ms: {phrases}"

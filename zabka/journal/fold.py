@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from zabka.journal import events as e
-from zabka.journal.cluster_state import BrokerView, ClusterState, FaultView, Loss, PeerView, Reign
+from zabka.journal.cluster_state import BrokerView, ClusterState, ControllerTermView, FaultView, Loss, PeerView
 from zabka.journal.events import Entry, Event
 
 REIGNS_MAX = 1000
@@ -32,7 +32,7 @@ def apply(state: ClusterState, entry: Entry) -> None:
         # A frozen process writes nothing. (No other event reports that a simulated process resumes.)
         state.holder_back(state.controller_id)
     if state.faults:
-        _who_speaks_is_not_frozen(state, entry)
+        _unfreeze_writer(state, entry)
     handler = _HANDLERS.get(type(entry.event))
     if handler is not None:
         handler(state, entry, entry.event)
@@ -67,7 +67,7 @@ def _node_id(node: str) -> tuple[str, int]:
     return role, int(number) if _NODE_NUMBER.fullmatch(number) else -1
 
 
-def _who_speaks_is_not_frozen(state: ClusterState, entry: Entry) -> None:
+def _unfreeze_writer(state: ClusterState, entry: Entry) -> None:
     for fault in state.faults.values():
         if fault.kind == "pause" and fault.source == fault.target == entry.node:
             del state.faults[fault.fault_id]
@@ -75,7 +75,7 @@ def _who_speaks_is_not_frozen(state: ClusterState, entry: Entry) -> None:
             return
 
 
-def _speaking_peer(state: ClusterState, entry: Entry) -> PeerView:
+def _writing_peer(state: ClusterState, entry: Entry) -> PeerView:
     """Return the peer that wrote the entry.
 
     If its start is not in the history, because its older lines were removed, it is running with an unknown state.
@@ -161,7 +161,7 @@ def _process(state: ClusterState, entry: Entry, node: str, process: str, pid: in
 
 @_on(e.PeerStateChanged)
 def _peer_state_changed(state: ClusterState, entry: Entry, event: e.PeerStateChanged) -> None:
-    peer = _speaking_peer(state, entry)
+    peer = _writing_peer(state, entry)
     peer.state, peer.phase, peer.leader_id, peer.round = event.state, event.phase, event.leader_id, event.round
     peer.accepted_epoch, peer.current_epoch = event.accepted_epoch, event.current_epoch
     peer.last_zxid = event.last_zxid
@@ -171,12 +171,12 @@ def _peer_state_changed(state: ClusterState, entry: Entry, event: e.PeerStateCha
 
 @_on(e.EpochAccepted)
 def _epoch_accepted(state: ClusterState, entry: Entry, event: e.EpochAccepted) -> None:
-    _speaking_peer(state, entry).accepted_epoch = event.accepted_epoch
+    _writing_peer(state, entry).accepted_epoch = event.accepted_epoch
 
 
 @_on(e.EpochAdopted)
 def _epoch_adopted(state: ClusterState, entry: Entry, event: e.EpochAdopted) -> None:
-    _speaking_peer(state, entry).current_epoch = event.current_epoch
+    _writing_peer(state, entry).current_epoch = event.current_epoch
 
 
 @_on(e.LeaderEstablished)
@@ -188,7 +188,7 @@ def _leader_established(state: ClusterState, entry: Entry, event: e.LeaderEstabl
 
 @_on(e.ZxidCheckpoint)
 def _zxid_checkpoint(state: ClusterState, entry: Entry, event: e.ZxidCheckpoint) -> None:
-    peer = _speaking_peer(state, entry)
+    peer = _writing_peer(state, entry)
     peer.last_zxid, peer.digest = event.zxid, event.digest
 
 
@@ -200,7 +200,7 @@ def _session_closed(state: ClusterState, entry: Entry, event: e.SessionClosed) -
             broker.registered = False
             if broker.id == state.controller_id and "/controller" in event.ephemerals:
                 expired = event.caused_by.startswith("expiry")
-                state.end_reign(entry.wall_us, "session_expired" if expired else "session_closed")
+                state.end_controller_term(entry.wall_us, "session_expired" if expired else "session_closed")
 
 
 @_on(e.BrokerRegistered)
@@ -228,13 +228,15 @@ def _controller_believed(state: ClusterState, entry: Entry, event: e.ControllerB
 def _controller_elected(state: ClusterState, entry: Entry, event: e.ControllerElected) -> None:
     if event.controller_epoch <= state.controller_epoch:
         return
-    state.end_reign(entry.wall_us, "superseded")
+    state.end_controller_term(entry.wall_us, "superseded")
     state.controller_id, state.controller_epoch = event.broker_id, event.controller_epoch
     state.controller_zk_version = event.zk_version
     # A broker without a journal here does not report its first decision; its election is the closest known time.
     ready_us = None if entry.node == f"broker-{event.broker_id}" else entry.wall_us
-    reign = Reign(event.broker_id, event.controller_epoch, event.zk_version, entry.wall_us, ready_us=ready_us)
-    state.reigns.append(reign)
+    term = ControllerTermView(
+        event.broker_id, event.controller_epoch, event.zk_version, entry.wall_us, ready_us=ready_us
+    )
+    state.reigns.append(term)
     del state.reigns[:-REIGNS_MAX]
 
 
@@ -248,7 +250,7 @@ def _controller_ready(state: ClusterState, entry: Entry, event: e.ControllerRead
 def _controller_resigned(state: ClusterState, entry: Entry, event: e.ControllerResigned) -> None:
     _named_broker(state, entry, event.broker_id).is_controller = False
     if state.controller_id == event.broker_id and state.controller_epoch == event.controller_epoch:
-        state.end_reign(entry.wall_us, event.reason)
+        state.end_controller_term(entry.wall_us, event.reason)
 
 
 @_on(e.WriteFenced)

@@ -69,8 +69,8 @@ def in_utf8(subject: Subject) -> Subject:
 
     A client may send one in a path, and UTF-8 has no bytes for it.
     """
-    told: Subject = json.loads(json.dumps(subject, ensure_ascii=False).encode(errors="replace"))
-    return told
+    encoded: Subject = json.loads(json.dumps(subject, ensure_ascii=False).encode(errors="replace"))
+    return encoded
 
 
 def read_message(line: bytes) -> Message:

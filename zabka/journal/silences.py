@@ -23,7 +23,7 @@ class _Silence(NamedTuple):
     """
 
     node: str
-    hearer: str
+    receiver: str
     lasts_ms: int
     limit_ms: int
     waits_for_answers: bool = False
@@ -41,7 +41,7 @@ class _Silence(NamedTuple):
 
     def may_be_of(self, cut: Event) -> bool:
         """Return whether that cut keeps its messages from the other node."""
-        if not isinstance(cut, FaultInjected) or {cut.source, cut.target} != {self.node, self.hearer}:
+        if not isinstance(cut, FaultInjected) or {cut.source, cut.target} != {self.node, self.receiver}:
             return False
         return cut.both_ways or cut.source == self.node or self.waits_for_answers
 
@@ -53,7 +53,7 @@ class Silences:
         self._owners: dict[int, str] = {}
         self._stopped: dict[str, Entry] = {}
         self._cuts: dict[str, Entry] = {}
-        self._behind: dict[tuple[str, int], Entry] = {}
+        self._causes: dict[tuple[str, int], Entry] = {}
 
     def owns(self, session_id: int, node: str) -> None:
         """Record that the node registered with this session."""
@@ -80,14 +80,14 @@ class Silences:
                 self._stopped = {node: by for node, by in self._stopped.items() if _fault_of(by.event) != fault_id}
             case Expired() | IsrProposed():
                 found = [self._silenced(entry, silence) for silence in self._silences(entry.event)]
-                told = {(by.node, by.node_seq): by for by in found if by is not None}
+                found_causes = {(by.node, by.node_seq): by for by in found if by is not None}
                 # If several replicas leave at once, one event must explain all of them.
-                if len(told) == 1 and None not in found:
-                    self._behind[entry.node, entry.node_seq] = next(iter(told.values()))
+                if len(found_causes) == 1 and None not in found:
+                    self._causes[entry.node, entry.node_seq] = next(iter(found_causes.values()))
 
-    def behind(self, effect: Entry) -> Entry | None:
+    def find_cause(self, effect: Entry) -> Entry | None:
         """Return the cause of the silence that an event was decided by, or None if no journal contains it."""
-        return self._behind.get((effect.node, effect.node_seq))
+        return self._causes.get((effect.node, effect.node_seq))
 
     def _silences(self, event: Event) -> list[_Silence]:
         if isinstance(event, IsrProposed):

@@ -99,11 +99,11 @@ def cells(state: ClusterState) -> dict[Row, Cell]:
 def _controller(state: ClusterState) -> Cell:
     if state.controller_id < 0 or not state.reigns:
         return Cell("nobody")
-    reign = state.reigns[-1]
-    held = {"broker_id": reign.broker_id, "controller_epoch": reign.controller_epoch}
-    if reign.holder_lost_us is None:
+    term = state.reigns[-1]
+    held = {"broker_id": term.broker_id, "controller_epoch": term.controller_epoch}
+    if term.holder_lost_us is None:
         return Cell("reigns", held)
-    return Cell("dead", {**held, "lost_by": reign.holder_lost_by})
+    return Cell("dead", {**held, "lost_by": term.holder_lost_by})
 
 
 def _nodes(state: ClusterState) -> Iterator[tuple[Row, Cell]]:
@@ -124,16 +124,16 @@ def _peer(peer: PeerView) -> Cell:
 
 
 def _belief(state: ClusterState, broker: BrokerView) -> Cell:
-    said = {"controller_id": broker.believed_controller_id, "controller_epoch": broker.believed_controller_epoch}
+    reported = {"controller_id": broker.believed_controller_id, "controller_epoch": broker.believed_controller_epoch}
     if broker.process in _MUTE or not broker.believed_since_us:
-        return Cell("silent", said)
+        return Cell("silent", reported)
     if broker.believed_controller_epoch > state.controller_epoch:
-        return Cell("ahead", said)
+        return Cell("ahead", reported)
     # A broker that knows of no controller is right while there is none, whatever the last epoch was.
     right = broker.believed_controller_id == state.controller_id and (
         state.controller_id < 0 or broker.believed_controller_epoch == state.controller_epoch
     )
-    return Cell("right" if right else "stale", said)
+    return Cell("right" if right else "stale", reported)
 
 
 def _fault(fault: FaultView) -> Cell:
@@ -190,7 +190,7 @@ class Spans:
     def apply(self, entry: Entry) -> None:
         """Apply the next entry of the history."""
         state, kind = self.state, type(entry.event)
-        reigned = (state.controller_id, state.controller_epoch)
+        term_before = (state.controller_id, state.controller_epoch)
         faults = len(state.faults)
         apply(state, entry)
         self._set(CONTROLLER, _controller(state))
@@ -198,7 +198,7 @@ class Spans:
         if (
             kind in _ABOUT_NODES
             or faults != len(state.faults)
-            or reigned != (state.controller_id, state.controller_epoch)
+            or term_before != (state.controller_id, state.controller_epoch)
         ):
             self._look_at_nodes()
         if kind in _ABOUT_A_PARTITION:

@@ -148,7 +148,7 @@ class JournalWriter:
             return
         if self._stalled:
             self._stalled = False
-            self._say("it goes on" + self._without())
+            self._report("it goes on" + self._without())
             self._lost = 0
 
     def high_watermarks_reached(self) -> dict[TopicPartition, int]:
@@ -165,7 +165,7 @@ class JournalWriter:
     def _wait(self, reason: OSError) -> None:
         if not self._stalled:
             self._stalled = True
-            self._say(f"{reason.strerror or reason}; events wait until it can go on")
+            self._report(f"{reason.strerror or reason}; events wait until it can go on")
         surplus = len(self._buffer) - WAITING_BYTES_MAX
         if surplus > 0:
             # Half of the first line may be in the file already, so it stays.
@@ -179,7 +179,7 @@ class JournalWriter:
     def _without(self) -> str:
         return f", without {self._lost:,} events that were lost" if self._lost else ""
 
-    def _say(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         # Standard error may be a file on the same full disk.
         with contextlib.suppress(OSError):
             sys.stderr.write(f"journal of {self.node}: {text}\n")
@@ -196,5 +196,5 @@ class JournalWriter:
         self.flush()
         if self._buffer:
             self._lose(0, len(self._buffer))
-            self._say("it ends" + self._without())
+            self._report("it ends" + self._without())
         self._file.close()

@@ -56,14 +56,14 @@ def broken_chains(entries: Sequence[Entry]) -> list[Violation]:
         if isinstance(entry.event, JUDGED):
             chain = causes.chain(entry)
             fault = _disagreement(entry.event) or _misfit(chain) or _late(chain, causes)
-            if not fault and not _untold(chain, elections):
+            if not fault and not _is_unlogged(chain, elections):
                 fault = _end_fault(chain, committed)
             if fault:
                 found.append(Violation(NAME, fault, entry.node, entry.node_seq, entry.mono_us))
     return found
 
 
-def _untold(chain: Chain, elections: set[tuple[str, int, int]]) -> bool:
+def _is_unlogged(chain: Chain, elections: set[tuple[str, int, int]]) -> bool:
     """Return whether the chain ends at an election that its controller could not log.
 
     The controller died before it received the reply.

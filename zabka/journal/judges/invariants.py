@@ -123,8 +123,8 @@ class DigestsAgree:
             self.judged += 1
             yield f"{entry.node} stood at 0x{event.zxid:x} with digest {before:x}, now with {event.digest:x}"
         if any(digest != event.digest for digest in digests.values()):
-            said = ", ".join(f"{node} {digest:x}" for node, digest in sorted(digests.items()))
-            yield f"at 0x{event.zxid:x} the digests differ: {said}"
+            listed = ", ".join(f"{node} {digest:x}" for node, digest in sorted(digests.items()))
+            yield f"at 0x{event.zxid:x} the digests differ: {listed}"
 
 
 class AcknowledgedWritesSurvive:

@@ -102,16 +102,16 @@ class KafkaHistory:
         """
         shown = _by_offset(self.polled)
         binding = tuple(acks)
-        promised = [sent for sent in self.sent if sent.acks in binding]
-        known = _with_acknowledged(shown, promised)
+        acknowledged = [sent for sent in self.sent if sent.acks in binding]
+        known = _with_acknowledged(shown, acknowledged)
         sent_to = {sent.value: sent.partition for sent in self.sent}
         return [
             *_inconsistent(known),
             *_duplicates(shown),
             *_unknown(shown, sent_to),
-            *_lost(promised, shown, self.ends),
+            *_lost(acknowledged, shown, self.ends),
             *_polls(self.polled, known),
-            *_sends(promised),
+            *_sends(acknowledged),
         ]
 
 

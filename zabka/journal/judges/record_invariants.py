@@ -17,7 +17,7 @@ _APPENDS = (e.RecordsAppended, e.RecordsReplicated)
 _FORGETTING = ("power_loss", "disk_replaced")
 
 
-class _Promise(NamedTuple):
+class _Durable(NamedTuple):
     """A batch that must not be lost, the reason, and the leader epoch since then."""
 
     batch: LoggedBatch
@@ -47,24 +47,24 @@ class _Partition:
 
     __slots__ = (
         "compacted_to",
+        "durable",
         "elected",
         "isr",
         "logs",
         "losses",
         "marks",
         "partition_epoch",
-        "promises",
         "recovering",
         "unclean",
-        "unheard_of",
         "unloaded",
+        "unlogged",
         "zxid",
     )
 
     def __init__(self) -> None:
         self.logs: dict[int, list[LoggedBatch]] = {}
         self.marks: dict[int, int] = {}
-        self.promises: dict[int, _Promise] = {}
+        self.durable: dict[int, _Durable] = {}
         self.unclean = -1
         """The epoch of the last unclean election.
 
@@ -77,7 +77,7 @@ class _Partition:
         self.partition_epoch = -1
         self.elected: dict[int, int] = {}
         """The zxid that wrote each leader epoch."""
-        self.unheard_of: dict[int, list[range]] = {}
+        self.unlogged: dict[int, list[range]] = {}
         """Offsets that brokers found in this log although the journal lacks them.
 
         A failed append leaves the bytes it has written, perhaps including whole batches.
@@ -170,20 +170,20 @@ class CommittedRecordsSurvive:
         if isinstance(event, _APPENDS):
             self._append(event)
         elif isinstance(event, e.LogTruncated):
-            _cut(self._of(event.topic, event.partition), event.broker_id, event.to_offset)
+            _truncate(self._of(event.topic, event.partition), event.broker_id, event.to_offset)
         elif isinstance(event, e.HighWatermarkMoved):
             if event.is_leader:
-                self._promise_committed(event)
+                self._record_committed(event)
         elif isinstance(event, e.RecordsAcknowledged):
             partition = self._of(event.topic, event.partition)
             if event.acks == -1 and event.leader_epoch >= partition.unclean:
                 batch = LoggedBatch(event.first_offset, event.last_offset, event.checksum)
-                partition.promises[batch.first] = _Promise(batch, "acknowledged (acks=all)", event.leader_epoch)
+                partition.durable[batch.first] = _Durable(batch, "acknowledged (acks=all)", event.leader_epoch)
         elif isinstance(event, e.LeaderElected | e.IsrChanged):
             self._write(event)
         elif isinstance(event, e.LeadershipTaken):
             self._take_role(entry.node, event)
-            return self._judge(event)
+            return self._check(event)
         else:
             self._follow_lives(entry)
         return ()
@@ -215,9 +215,9 @@ class CommittedRecordsSurvive:
         elif isinstance(event, e.ReplicaLoaded):
             partition = self._of(event.topic, event.partition)
             log = partition.logs.get(event.broker_id)
-            heard_end = log[-1].last + 1 if log else 0
-            before = [each for each in partition.unheard_of.get(event.broker_id, ()) if each.start < heard_end]
-            partition.unheard_of[event.broker_id] = [*before, range(heard_end, event.log_end_offset)]
+            known_end = log[-1].last + 1 if log else 0
+            before = [each for each in partition.unlogged.get(event.broker_id, ()) if each.start < known_end]
+            partition.unlogged[event.broker_id] = [*before, range(known_end, event.log_end_offset)]
             # Later losses of this log have no excuse until the next power loss.
             _lose(partition, event.broker_id, event.log_end_offset, partition.unloaded.pop(event.broker_id, None))
         elif isinstance(event, e.TopicDeleted):
@@ -242,7 +242,7 @@ class CommittedRecordsSurvive:
         if isinstance(event, e.LeaderElected):
             partition.elected.setdefault(event.leader_epoch, event.zxid)
             if event.unclean:
-                partition.promises.clear()
+                partition.durable.clear()
                 partition.unclean = max(partition.unclean, event.leader_epoch)
         if event.partition_epoch <= partition.partition_epoch:
             # The write was logged a second time, or late.
@@ -250,7 +250,7 @@ class CommittedRecordsSurvive:
         if isinstance(event, e.LeaderElected):
             if event.recovering and not event.unclean and not partition.recovering:
                 # There was an unclean election, and its controller died before logging it.
-                partition.promises.clear()
+                partition.durable.clear()
                 partition.unclean = max(partition.unclean, event.leader_epoch - 1)
             partition.recovering = event.recovering
         elif event.cause != "controller":
@@ -266,12 +266,12 @@ class CommittedRecordsSurvive:
     def _append(self, event: e.RecordsAppended | e.RecordsReplicated) -> None:
         partition = self._of(event.topic, event.partition)
         batch = logged(event)
-        _cut(partition, event.broker_id, event.first_offset)
+        _truncate(partition, event.broker_id, event.first_offset)
         partition.logs[event.broker_id].append(batch)
         for loss in partition.losses.get(event.broker_id, ()):
             loss.batches.pop(batch, None)
 
-    def _promise_committed(self, event: e.HighWatermarkMoved) -> None:
+    def _record_committed(self, event: e.HighWatermarkMoved) -> None:
         partition = self._of(event.topic, event.partition)
         before = partition.marks.get(event.broker_id, 0)
         partition.marks[event.broker_id] = event.high_watermark
@@ -280,28 +280,28 @@ class CommittedRecordsSurvive:
         for batch in reversed(partition.logs.get(event.broker_id, [])):
             if batch.last < before:
                 break
-            if batch.last < event.high_watermark and batch.first not in partition.promises:
-                partition.promises[batch.first] = _Promise(batch, "below a leader's high watermark", event.leader_epoch)
+            if batch.last < event.high_watermark and batch.first not in partition.durable:
+                partition.durable[batch.first] = _Durable(batch, "below a leader's high watermark", event.leader_epoch)
 
-    def _judge(self, event: e.LeadershipTaken) -> Iterator[str]:
+    def _check(self, event: e.LeadershipTaken) -> Iterator[str]:
         partition = self._of(event.topic, event.partition)
         log = partition.logs.get(event.broker_id, [])
         held = {batch.first: batch for batch in log if batch.last >= event.log_start_offset}
-        self.judged += bool(partition.promises)
-        for first in sorted(partition.promises):
-            batch, why, leader_epoch = partition.promises[first]
+        self.judged += bool(partition.durable)
+        for first in sorted(partition.durable):
+            batch, why, leader_epoch = partition.durable[first]
             if batch.last < event.log_start_offset:
                 # Retention or a DeleteRecords request has removed it.
                 continue
-            is_unheard_of = any(first in each for each in partition.unheard_of.get(event.broker_id, ()))
-            found = held.get(first, batch if is_unheard_of else None)
+            is_unlogged = any(first in each for each in partition.unlogged.get(event.broker_id, ()))
+            found = held.get(first, batch if is_unlogged else None)
             is_kept = batch.is_kept_as(found, partition.compacted_to)
             if leader_epoch > event.leader_epoch or (batch.first < event.log_end_offset and is_kept):
                 # The batch is kept, or this is an earlier leader that learnt late of its election.
                 continue
             if self._is_excused(partition, batch, event):
                 # The batch is lost for good: this leader's log is the partition's log now.
-                del partition.promises[first]
+                del partition.durable[first]
                 continue
             yield (
                 f"{event.topic}-{event.partition}: offsets {batch.first}-{batch.last} were {why}, but broker "
@@ -358,7 +358,7 @@ def _follow_isr(
 
 def _lose(partition: _Partition, broker: int, end_offset: int, excuse: _Loss | None) -> None:
     """Truncate the model of a broker's log at its real end; the lost batches have that excuse, or none."""
-    gone = _cut(partition, broker, end_offset)
+    gone = _truncate(partition, broker, end_offset)
     if excuse is not None and gone:
         excuse.batches.update(dict.fromkeys(gone))
         partition.losses.setdefault(broker, []).append(excuse)
@@ -368,10 +368,10 @@ def _loss_of(partition: _Partition, broker: int, batch: LoggedBatch) -> _Loss | 
     return next((loss for loss in partition.losses.get(broker, ()) if batch in loss.batches), None)
 
 
-def _cut(partition: _Partition, broker: int, end_offset: int) -> list[LoggedBatch]:
-    if unheard_of := partition.unheard_of.get(broker):
-        shorter = [range(each.start, min(each.stop, end_offset)) for each in unheard_of]
-        partition.unheard_of[broker] = [each for each in shorter if each]
+def _truncate(partition: _Partition, broker: int, end_offset: int) -> list[LoggedBatch]:
+    if unlogged := partition.unlogged.get(broker):
+        shorter = [range(each.start, min(each.stop, end_offset)) for each in unlogged]
+        partition.unlogged[broker] = [each for each in shorter if each]
     log = partition.logs.setdefault(broker, [])
     gone: list[LoggedBatch] = []
     while log and log[-1].last >= end_offset:

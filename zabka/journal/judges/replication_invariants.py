@@ -80,7 +80,7 @@ class HighWatermarkWithinLog:
         if isinstance(event, _APPENDS):
             self._ends[_key(event)] = event.last_offset + 1
         elif isinstance(event, e.HighWatermarkMoved):
-            return self._judge(_key(event), event)
+            return self._check(_key(event), event)
         elif isinstance(event, e.LogTruncated):
             self._ends[_key(event)] = event.log_end_offset
         elif isinstance(event, _BEGINNINGS):
@@ -92,7 +92,7 @@ class HighWatermarkWithinLog:
                     del known[key]
         return ()
 
-    def _judge(self, key: tuple[int, TopicPartition], event: e.HighWatermarkMoved) -> Iterator[str]:
+    def _check(self, key: tuple[int, TopicPartition], event: e.HighWatermarkMoved) -> Iterator[str]:
         broker, name = key
         end = self._ends.get(key)
         self.judged += end is not None

@@ -112,8 +112,8 @@ class DeliveryOrder:
             order.append(zxid)
         expected = self._at.get(node, place - 1) + 1
         if place != expected:
-            wanted = f"0x{order[expected]:x}" if expected < len(order) else "nothing known"
-            yield f"{node} delivered 0x{zxid:x}, next for it was {wanted}"
+            due = f"0x{order[expected]:x}" if expected < len(order) else "nothing known"
+            yield f"{node} delivered 0x{zxid:x}, next for it was {due}"
         self._at[node] = place
 
 
