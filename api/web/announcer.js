@@ -14,7 +14,7 @@ export const GATHERED_MS = 1000;
 const NAMED_MAX = 2;
 
 /** Whether an event is announced. @param {Table} table @param {Entry} entry */
-export const heard = (table, entry) => entry.type === "leader_elected" || spoken(table, entry) !== "";
+export const isAnnounced = (table, entry) => entry.type === "leader_elected" || spoken(table, entry) !== "";
 
 /**
  * The sentences for these events; `cluster` is the state after them. They have the last change of controller and leader,
@@ -36,14 +36,14 @@ export function announcement(table, told, cluster) {
     } else if (entry.type === "records_lost") grave.set(`lost ${partition}`, spoken(table, entry));
     else offices.set(entry.type.startsWith("controller_") ? "controller" : entry.type, entry);
   }
-  const said = [...offices.values()].map((entry) => spoken(table, entry));
+  const sentences = [...offices.values()].map((entry) => spoken(table, entry));
   const standing = [...moved].filter((name) => name in cluster.partitions);
   const offline = standing.filter((name) => cluster.partitions[name].leader < 0);
   const lead = standing.length - offline.length;
-  if (lead) said.push(`New leaders for ${plural(lead, "partition")}${offline.length ? "" : "; no partition is offline"}.`);
-  said.push(...some(offline.map((name) => `${name} is offline.`), `${plural(offline.length, "partition")} are offline.`));
+  if (lead) sentences.push(`New leaders for ${plural(lead, "partition")}${offline.length ? "" : "; no partition is offline"}.`);
+  sentences.push(...some(offline.map((name) => `${name} is offline.`), `${plural(offline.length, "partition")} are offline.`));
   const words = [...grave.values()].filter(Boolean);
-  return [...said, ...words.slice(0, NAMED_MAX), ...(words.length > NAMED_MAX ? [`And ${words.length - NAMED_MAX} more.`] : [])].join(" ");
+  return [...sentences, ...words.slice(0, NAMED_MAX), ...(words.length > NAMED_MAX ? [`And ${words.length - NAMED_MAX} more.`] : [])].join(" ");
 }
 
 /** List a few of them, or give a summary of many. @param {string[]} each @param {string} counted */

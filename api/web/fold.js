@@ -12,7 +12,7 @@
  *   fenced_writes: number, process_since_us: number}} BrokerView
  * @typedef {{broker_id: number, controller_epoch: number, zk_version: number, since_us: number,
  *   until_us: number | null, ended_by: string | null, holder_lost_us: number | null,
- *   holder_lost_by: string | null, ready_us: number | null}} Reign  `ready_us`: the time of its first decision.
+ *   holder_lost_by: string | null, ready_us: number | null}} ControllerTermView  `ready_us`: the time of its first decision.
  * @typedef {{topic: string, partition: number, replicas: number[], leader: number, leader_epoch: number,
  *   isr: number[], partition_epoch: number, unclean: boolean, eligible: number[],
  *   high_watermarks: Record<string, number>,
@@ -30,7 +30,7 @@
  * @typedef {{type: string, broker_id: number, group_id: string, state: string, generation_id: number,
  *   leader_id: string, members: string[]}} GroupView
  * @typedef {{seq: number, at_us: number, peers: Record<string, PeerView>, brokers: Record<string, BrokerView>,
- *   controller_id: number, controller_epoch: number, controller_zk_version: number, reigns: Reign[],
+ *   controller_id: number, controller_epoch: number, controller_zk_version: number, reigns: ControllerTermView[],
  *   zab_epoch: number, zab_leader_id: number, zab_leader_since_us: number, topics: Record<string, string>,
  *   configs: Record<string, Record<string, string>>, partitions: Record<string, PartitionView>,
  *   faults: Record<string, FaultView>, losses: Loss[], losses_acknowledged_seq: number,
@@ -99,12 +99,12 @@ export function apply(state, entry) {
   state.at_us = Math.max(state.at_us, entry.wall_us);
   // A frozen process writes nothing. (No other event reports that a simulated process resumes.)
   if (state.reigns.at(-1)?.holder_lost_us != null && entry.node === `broker-${state.controller_id}`) holderBack(state, state.controller_id);
-  whoSpeaksIsNotFrozen(state, entry);
+  unfreezeWriter(state, entry);
   HANDLERS[entry.type]?.(state, entry);
 }
 
 /** @param {ClusterState} state @param {Entry} entry */
-function whoSpeaksIsNotFrozen(state, entry) {
+function unfreezeWriter(state, entry) {
   for (const { fault_id, kind, source, target } of Object.values(state.faults)) {
     if (kind === "pause" && source === target && target === entry.node) {
       delete state.faults[fault_id];
@@ -151,7 +151,7 @@ const partition = (state, topic, number) => (state.partitions[`${topic}-${number
 const put = (of, name, value) => Object.defineProperty(of, name, { value, writable: true, enumerable: true, configurable: true });
 
 /** End the current controller term at that time. @param {ClusterState} state @param {number} atUs @param {string} reason */
-function endReign(state, atUs, reason) {
+function endControllerTerm(state, atUs, reason) {
   state.controller_id = -1;
   const last = state.reigns.at(-1);
   if (last !== undefined && last.until_us === null) {
@@ -166,17 +166,17 @@ function endReign(state, atUs, reason) {
  * @param {ClusterState} state @param {number} id @param {number} atUs @param {string} how
  */
 function holderLost(state, id, atUs, how) {
-  const reign = state.reigns.at(-1);
-  if (state.controller_id !== id || reign === undefined || reign.until_us !== null) return;
-  reign.holder_lost_us ??= atUs;
-  if (reign.holder_lost_by === null || PAUSES.has(reign.holder_lost_by)) reign.holder_lost_by = how;
+  const term = state.reigns.at(-1);
+  if (state.controller_id !== id || term === undefined || term.until_us !== null) return;
+  term.holder_lost_us ??= atUs;
+  if (term.holder_lost_by === null || PAUSES.has(term.holder_lost_by)) term.holder_lost_by = how;
 }
 
 /** If this broker is the controller and was frozen, it is active again. A killed process cannot resume. @param {ClusterState} state @param {number} id */
 function holderBack(state, id) {
-  const reign = state.reigns.at(-1);
-  if (state.controller_id !== id || !PAUSES.has(reign?.holder_lost_by ?? "")) return;
-  Object.assign(reign ?? {}, { holder_lost_us: null, holder_lost_by: null });
+  const term = state.reigns.at(-1);
+  if (state.controller_id !== id || !PAUSES.has(term?.holder_lost_by ?? "")) return;
+  Object.assign(term ?? {}, { holder_lost_us: null, holder_lost_by: null });
 }
 
 /** @param {ClusterState} state @param {Entry} entry @param {string} node @param {string} process @param {number | null} pid @param {string} action */
@@ -254,7 +254,7 @@ const HANDLERS = {
       if (found.session_id !== e.session_id || !found.registered) continue;
       found.registered = false;
       if (found.id === state.controller_id && e.ephemerals.includes("/controller")) {
-        endReign(state, e.wall_us, e.caused_by?.startsWith("expiry") ? "session_expired" : "session_closed");
+        endControllerTerm(state, e.wall_us, e.caused_by?.startsWith("expiry") ? "session_expired" : "session_closed");
       }
     }
   },
@@ -276,7 +276,7 @@ const HANDLERS = {
   controller_elected(state, e) {
     const { broker_id, controller_epoch, zk_version, wall_us } = e;
     if (controller_epoch <= state.controller_epoch) return;
-    endReign(state, wall_us, "superseded");
+    endControllerTerm(state, wall_us, "superseded");
     Object.assign(state, { controller_id: broker_id, controller_epoch, controller_zk_version: zk_version });
     // A broker without a journal here does not report its first decision; its election is the closest known time.
     const ready_us = e.node === `broker-${broker_id}` ? null : wall_us;
@@ -286,13 +286,13 @@ const HANDLERS = {
     state.reigns.splice(0, Math.max(0, state.reigns.length - REIGNS_MAX));
   },
   controller_ready(state, e) {
-    const reign = state.reigns.at(-1);
-    if (reign !== undefined && reign.controller_epoch === e.controller_epoch) reign.ready_us = e.wall_us;
+    const term = state.reigns.at(-1);
+    if (term !== undefined && term.controller_epoch === e.controller_epoch) term.ready_us = e.wall_us;
   },
   controller_resigned(state, e) {
     brokerNamed(state, e, e.broker_id).is_controller = false;
     if (state.controller_id === e.broker_id && state.controller_epoch === e.controller_epoch) {
-      endReign(state, e.wall_us, e.reason);
+      endControllerTerm(state, e.wall_us, e.reason);
     }
   },
   write_fenced(state, e) {

@@ -4,12 +4,12 @@
 import { duration } from "./format.js";
 
 /**
- * @typedef {import("./fold.js").Reign} Reign
+ * @typedef {import("./fold.js").ControllerTermView} ControllerTermView
  * @typedef {{from_us: number, to_us: number, detection_us: number | null, election_us: number, loading_us: number}} Gap
  *   `detection_us` is null if no journal reports the end of the session; the election then includes that time.
  */
 
-/** The gap before a controller; null if there is none, or if it is unknown. @param {Reign[]} reigns @param {number} place @returns {Gap | null} */
+/** The gap before a controller; null if there is none, or if it is unknown. @param {ControllerTermView[]} reigns @param {number} place @returns {Gap | null} */
 export function gapBefore(reigns, place) {
   const following = reigns[place];
   if (following === undefined || following.ready_us == null || place === 0) return null;

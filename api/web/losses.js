@@ -18,15 +18,15 @@ export const NOTHING_LOST = { gone: 0, gone_committed: 0, gone_open: 0 };
  */
 export function lostByPartition(losses, acknowledged_seq, topicIds) {
   /** @type {Map<string, Loss[]>} */
-  const told = new Map();
+  const byName = new Map();
   for (const loss of losses) {
     if (loss.topic_id && Object.hasOwn(topicIds, loss.topic) && topicIds[loss.topic] !== loss.topic_id) continue;
     const name = `${loss.topic}-${loss.partition}`;
-    const found = told.get(name);
+    const found = byName.get(name);
     if (found) found.push(loss);
-    else told.set(name, [loss]);
+    else byName.set(name, [loss]);
   }
-  return new Map([...told].map(([name, found]) => [name, {
+  return new Map([...byName].map(([name, found]) => [name, {
     gone: covered(found.map((loss) => [loss.first_offset, loss.last_offset + 1])), gone_committed: committedAtLeast(found),
     gone_open: committedAtLeast(found.filter((loss) => loss.seq > acknowledged_seq)),
   }]));

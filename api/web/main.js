@@ -3,7 +3,7 @@
 import { render } from "lit-html";
 
 import { Actions } from "./actions.js";
-import { announcement, GATHERED_MS, heard } from "./announcer.js";
+import { announcement, GATHERED_MS, isAnnounced } from "./announcer.js";
 import { model } from "./model.js";
 import { isProgress, progressTypes } from "./sentences.js";
 import { CHATTER_MAX, inOrder, newState, takeAnswer, takeChatter, takeEntry, takeHistory, takeSnapshot } from "./store.js";
@@ -75,7 +75,7 @@ function bringIntoSight(id) {
 
 /** Announce an event, together with other events of the same time. @param {import("./fold.js").Entry} entry */
 function announce(entry) {
-  if (!heard(state.sentences, entry)) return;
+  if (!isAnnounced(state.sentences, entry)) return;
   toSay.push(entry);
   if (toSay.length > 1) return;
   setTimeout(() => {

@@ -15,11 +15,11 @@ import { isCut, links, named, obstacle } from "./writable.js";
  *   current_epoch: number, zxid: string, process: string, pid: number | null, observer: boolean,
  *   leads: boolean, silent: Silent | null}} Peer
  * @typedef {{host: string, since_us: number, remedy?: string | null}} Silent  A host that has not responded since then: the state of its nodes is unknown.
- * @typedef {{verdict: "agrees" | "stale" | "ahead" | "silent", text: string}} Judged
+ * @typedef {{verdict: "agrees" | "stale" | "ahead" | "silent", text: string}} BeliefVerdict
  * @typedef {{id: number, name: string, process: string, ours: boolean, pid: number | null, address: string, registered: boolean,
  *   broker_epoch: string | null, session: string, is_controller: boolean, believes_id: number,
  *   believes_epoch: number, age_ms: number | null, fenced_requests: number, fenced_writes: number,
- *   judged: Judged, silent: Silent | null, lost_us: number | null}} Broker  `lost_us`: when its process stopped or froze.
+ *   judged: BeliefVerdict, silent: Silent | null, lost_us: number | null}} Broker  `lost_us`: when its process stopped or froze.
  * @typedef {{broker_id: number, leader: boolean, in_sync: boolean, leo: number | null, hw: number | null,
  *   behind: number, process: string, stuck: "" | "cut off" | "lagging"}} Replica  `stuck`: why a member of the ISR does not receive its leader's records.
  * @typedef {{topic: string, partition: number, leader: number, leader_epoch: number, partition_epoch: number,
@@ -31,7 +31,7 @@ import { isCut, links, named, obstacle } from "./writable.js";
  *   reasons: {text: string, href: string}[]}} Health
  * @typedef {{id: number, epoch: number, zk_version: number, stale: boolean, age_ms: number}} Ensemble  `stale`: this is the last known state, of that age.
  * @typedef {{now_ms: number, ensemble: Ensemble, zab: {epoch: number, leader_id: number, known: boolean, since_us: number}, quorum: boolean,
- *   peers: Peer[], brokers: Broker[], topics: Topic[], reigns: import("./fold.js").Reign[],
+ *   peers: Peer[], brokers: Broker[], topics: Topic[], reigns: import("./fold.js").ControllerTermView[],
  *   faults: any[], faults_known: boolean, workloads: any[], health: Health, settings: any, silent_ms: number | null}} Model  `faults_known`: false
  *   while no host agent responds; `faults` are the last known ones then. `silent_ms`: the time since the API's last response; null
  *   while it responds.
@@ -48,7 +48,7 @@ export function model(state, localMs) {
   const faults = faultsOf(state);
   const topics = topicsOf(state, new Map(brokers.map((b) => [b.id, standsAs(b)])), faults);
   const leader = peers.find((p) => p.leads);
-  const reigns = reignsOf(state, ensemble);
+  const reigns = controllerTermsOf(state, ensemble);
   const faults_known = silent_ms === null && state.polled?.cluster.faults !== null;
   const settings = state.polled?.cluster.settings ?? {};
   // A peer with an unknown state may lead.
@@ -97,12 +97,12 @@ function ensembleWord(state, now_ms, silent_ms) {
   const found = state.polled?.cluster.controller;
   const age_ms = state.polled === null ? silent_ms ?? 0 : Math.max(0, now_ms - readAtUs(state) / 1000);
   const known = { stale: (found?.stale ?? false) || silent_ms !== null, age_ms };
-  const told = { id, epoch, zk_version, ...known };
-  if (found === undefined || found.controller_epoch < epoch) return told;
+  const journalled = { id, epoch, zk_version, ...known };
+  if (found === undefined || found.controller_epoch < epoch) return journalled;
   const read = { id: found.broker_id, epoch: found.controller_epoch, zk_version: found.zk_version, ...known };
   if (found.controller_epoch > epoch) return read;
   // No broker becomes controller twice in one epoch: once the epoch has no controller, it never has one again.
-  return id === -1 && state.cluster.reigns.length > 0 ? told : read;
+  return id === -1 && state.cluster.reigns.length > 0 ? journalled : read;
 }
 
 /** @param {State} state @returns {Peer[]} */
@@ -116,16 +116,16 @@ function peersOf(state) {
     const [journal, answer] = [told[id], read.get(id)];
     const silent = silenceOf(answer);
     if (silent) return silentPeer(id, name, answer.observer, silent);
-    const said = journal && (!answer || journalCounts(state, answer.as_of_us, name)) ? journal : answer;
+    const newest = journal && (!answer || journalCounts(state, answer.as_of_us, name)) ? journal : answer;
     // The response's zxid is read twice a second; the journal has one at checkpoints only.
-    const up = said.process !== "down";
+    const up = newest.process !== "down";
     // A journal without a zxid has 0, which is not a valid one.
     const zxid = state.zxids[id] ?? ((up && (journal ?? answer).last_zxid) || null);
     return {
-      id, name, state: up ? said.state : "DOWN", phase: said.phase, leader_id: up ? said.leader_id : -1,
-      accepted_epoch: said.accepted_epoch, current_epoch: said.current_epoch, zxid: zxid === null ? "unknown" : hex(zxid), process: said.process,
-      pid: said.pid, observer: answer?.observer ?? false,
-      leads: said.process === "running" && said.state === "LEADING" && said.phase === "BROADCAST", silent,
+      id, name, state: up ? newest.state : "DOWN", phase: newest.phase, leader_id: up ? newest.leader_id : -1,
+      accepted_epoch: newest.accepted_epoch, current_epoch: newest.current_epoch, zxid: zxid === null ? "unknown" : hex(zxid), process: newest.process,
+      pid: newest.pid, observer: answer?.observer ?? false,
+      leads: newest.process === "running" && newest.state === "LEADING" && newest.phase === "BROADCAST", silent,
     };
   });
 }
@@ -158,21 +158,21 @@ function brokersOf(state, ensemble, localMs) {
     const [journal, answer] = [told[id], read.get(id)];
     const silent = silenceOf(answer);
     const lately = !silent && journal && (!answer || journalCounts(state, answer.as_of_us, name));
-    const said = lately ? journal : answer;
+    const newest = lately ? journal : answer;
     const lists = lately || (journal && journalCounts(state, readAtUs(state), "registrations")) ? journal : answer;
     const word = silent ? UNSAID : lastWord(state, journal, answer, localMs);
-    const process = said.process;
+    const process = newest.process;
     const ours = silent !== null || process !== "unknown";
     const epoch = lists.broker_epoch;
     return {
-      id, name, process, ours, pid: said.pid, address: answer?.port ? `${answer.host}:${answer.port}` : "",
+      id, name, process, ours, pid: newest.pid, address: answer?.port ? `${answer.host}:${answer.port}` : "",
       registered: lists.registered, broker_epoch: lists.registered && epoch !== null && epoch !== -1 ? hex(epoch) : null,
       session: ours ? sessionWord(process, lists.registered, (lately ? journal : answer).session_state) : "unknown",
-      is_controller: process !== "down" && said.is_controller === true, ...word, silent,
+      is_controller: process !== "down" && newest.is_controller === true, ...word, silent,
       lost_us: ["down", "paused"].includes(process) && journal?.process === process ? journal.process_since_us : null,
       fenced_requests: Math.max(journal?.fenced_requests ?? 0, answer?.fenced_requests ?? 0),
       fenced_writes: Math.max(journal?.fenced_writes ?? 0, answer?.fenced_writes ?? 0),
-      judged: silent ? { verdict: "silent", text: silenceText(silent) } : judge(word, process, ensemble),
+      judged: silent ? { verdict: "silent", text: silenceText(silent) } : checkBelief(word, process, ensemble),
     };
   });
 }
@@ -206,15 +206,15 @@ export const silenceText = ({ host, since_us, remedy }) => `unknown since ${cloc
  * @param {State} state @param {any} journal @param {any} answer @param {number} localMs
  */
 function lastWord(state, journal, answer, localMs) {
-  const told_ms = journal?.believed_since_us ? journal.believed_since_us / 1000 + state.skew_ms : -Infinity;
-  const heard_ms = answer && answer.believes.age_ms !== null && state.polled
+  const journalled_ms = journal?.believed_since_us ? journal.believed_since_us / 1000 + state.skew_ms : -Infinity;
+  const reported_ms = answer && answer.believes.age_ms !== null && state.polled
     ? state.polled.at_ms - answer.believes.age_ms : -Infinity;
   // A new process without a report in the journal: an older report is from the process before it.
   const began_ms = journal?.process === "running" && !journal.believed_since_us ? journal.process_since_us / 1000 + state.skew_ms : -Infinity;
-  const read_ms = heard_ms < began_ms ? -Infinity : heard_ms;
-  if (Math.max(told_ms, read_ms) === -Infinity) return UNSAID;
-  const age_ms = Math.max(told_ms, read_ms) > 0 ? Math.max(0, localMs - Math.max(told_ms, read_ms)) : null;
-  if (told_ms > read_ms) {
+  const read_ms = reported_ms < began_ms ? -Infinity : reported_ms;
+  if (Math.max(journalled_ms, read_ms) === -Infinity) return UNSAID;
+  const age_ms = Math.max(journalled_ms, read_ms) > 0 ? Math.max(0, localMs - Math.max(journalled_ms, read_ms)) : null;
+  if (journalled_ms > read_ms) {
     const { believed_controller_id: believes_id, believed_controller_epoch: believes_epoch } = journal;
     return { believes_id, believes_epoch, age_ms };
   }
@@ -225,9 +225,9 @@ function lastWord(state, journal, answer, localMs) {
 /**
  * Whether a broker is right about the controller.
  * @param {{believes_id: number, believes_epoch: number, age_ms: number | null}} word
- * @param {string} process @param {Ensemble} ensemble @returns {Judged}
+ * @param {string} process @param {Ensemble} ensemble @returns {BeliefVerdict}
  */
-export function judge(word, process, ensemble) {
+export function checkBelief(word, process, ensemble) {
   const says = controllerTerm(word.believes_id, word.believes_epoch);
   const is = controllerTerm(ensemble.id, ensemble.epoch);
   if (process === "down") return { verdict: "silent", text: `down; last report: ${says}` };
@@ -250,31 +250,31 @@ function topicsOf(state, processes, faults) {
   /** @type {Map<string, any>} */
   const read = new Map((state.polled?.cluster.topics ?? []).map((/** @type {any} */ t) => [t.name, t]));
   /** @type {Map<string, PartitionView[]>} */
-  const told = new Map();
+  const byTopic = new Map();
   for (const p of Object.values(state.cluster.partitions)) {
-    const rows = told.get(p.topic);
+    const rows = byTopic.get(p.topic);
     if (rows) rows.push(p);
-    else told.set(p.topic, [p]);
+    else byTopic.set(p.topic, [p]);
   }
-  const names = [...new Set([...read.keys(), ...told.keys()])];
+  const names = [...new Set([...read.keys(), ...byTopic.keys()])];
   // Kafka's own topics, with their fifty partitions, are sorted after all others.
   names.sort((a, b) => Number(INTERNAL.has(a)) - Number(INTERNAL.has(b)) || (a < b ? -1 : 1));
   const losses = lostByPartition(state.cluster.losses, state.cluster.losses_acknowledged_seq, state.cluster.topics);
   const found = [];
   for (const name of names) {
     const lately = state.polled === null || journalCounts(state, readAtUs(state), `topic ${name}`);
-    if (lately ? !told.has(name) : !read.has(name)) continue;
-    const [journal, answer] = [told.get(name) ?? [], read.get(name)];
+    if (lately ? !byTopic.has(name) : !read.has(name)) continue;
+    const [journal, answer] = [byTopic.get(name) ?? [], read.get(name)];
     /** @type {Map<number, any>} */
     const rows = new Map((answer?.partitions ?? []).map((/** @type {any} */ p) => [p.partition, p]));
-    const said = new Map(journal.map((p) => [p.partition, p]));
+    const journalled = new Map(journal.map((p) => [p.partition, p]));
     // A response that was read after the request and does not show the deletion means that the deletion failed.
     const asked = state.doomed.get(name) ?? -Infinity;
     const deleting = answer?.deleting || asked > readAtUs(state) - DOOMED_US;
-    const partitions = [...new Set([...said.keys(), ...rows.keys()])].sort((a, b) => a - b).map((number) => {
+    const partitions = [...new Set([...journalled.keys(), ...rows.keys()])].sort((a, b) => a - b).map((number) => {
       const lost = losses.get(`${name}-${number}`) ?? NOTHING_LOST;
-      const told = partitionOf(said.get(number), rows.get(number), processes, faults);
-      return { topic: name, partition: number, deleting, ...told, ...lost };
+      const view = partitionOf(journalled.get(number), rows.get(number), processes, faults);
+      return { topic: name, partition: number, deleting, ...view, ...lost };
     });
     const config = (lately && state.cluster.configs[`topics/${name}`]) || answer?.config || {};
     found.push({ name, config, deleting, partitions });
@@ -289,8 +289,8 @@ function topicsOf(state, processes, faults) {
 function partitionOf(journal, answer, processes, faults) {
   const newer = (/** @type {any} */ a, /** @type {any} */ b) =>
     a.leader_epoch - b.leader_epoch || a.partition_epoch - b.partition_epoch;
-  const said = !answer || (journal && journal.replicas.length > 0 && newer(journal, answer) >= 0) ? journal : answer;
-  const { leader, leader_epoch, partition_epoch, isr, replicas } = said;
+  const newest = !answer || (journal && journal.replicas.length > 0 && newer(journal, answer) >= 0) ? journal : answer;
+  const { leader, leader_epoch, partition_epoch, isr, replicas } = newest;
   const silent = (/** @type {[string, number]} */ [id]) => processes.get(Number(id)) === "silent";
   const audible = (/** @type {Record<string, number> | undefined} */ told) =>
     Object.fromEntries(Object.entries(told ?? {}).filter((row) => !silent(row)));
@@ -303,7 +303,7 @@ function partitionOf(journal, answer, processes, faults) {
   const furthest = Math.max(0, ...replicas.map((/** @type {number} */ id) => ends[id] ?? 0));
   const end = leader in ends ? ends[leader] : furthest;
   // The leader's report on its followers is valid for the ISR in the same report.
-  const reported = answer && newer(said, answer) === 0 ? answer : null;
+  const reported = answer && newer(newest, answer) === 0 ? answer : null;
   const [lagging, min_isr] = [reported?.lagging ?? [], reported?.min_isr ?? null];
   const processOf = (/** @type {number} */ id) => processes.get(id) ?? "unknown";
   const rows = replicas.map((/** @type {number} */ id) => ({
@@ -315,24 +315,24 @@ function partitionOf(journal, answer, processes, faults) {
   return {
     unwritable: obstacle({ leader, isr, min_isr, lagging }, processOf, faults),
     unserved: led_by === "paused" ? "frozen" : led_by === "down" || led_by === "gone" ? "dead" : "",
-    leader, leader_epoch, partition_epoch, isr, eligible: said.eligible ?? [], replicas, high_watermark,
+    leader, leader_epoch, partition_epoch, isr, eligible: newest.eligible ?? [], replicas, high_watermark,
     out_of_sync: replicas.filter((/** @type {number} */ id) => !isr.includes(id)),
-    unclean: journal !== undefined && said === journal && journal.unclean, offline: leader === -1, rows,
+    unclean: journal !== undefined && newest === journal && journal.unclean, offline: leader === -1, rows,
   };
 }
 
 /** The controller terms of the journal, ended if the ensemble is known to have no controller. @param {State} state @param {Ensemble} ensemble */
-function reignsOf(state, ensemble) {
-  const told = state.cluster.reigns;
+function controllerTermsOf(state, ensemble) {
+  const journalled = state.cluster.reigns;
   const read = state.polled?.cluster.reigns ?? [];
-  const reigns = told.length >= read.length || ensemble.epoch === state.cluster.controller_epoch ? told : read;
+  const reigns = journalled.length >= read.length || ensemble.epoch === state.cluster.controller_epoch ? journalled : read;
   return reigns.slice(-100);
 }
 
 /** @param {State} state */
 function faultsOf(state) {
-  const told = Object.values(state.cluster.faults);
-  if (!state.polled?.cluster.faults || journalCounts(state, readAtUs(state), "faults")) return told;
+  const journalled = Object.values(state.cluster.faults);
+  if (!state.polled?.cluster.faults || journalCounts(state, readAtUs(state), "faults")) return journalled;
   return state.polled.cluster.faults.map((/** @type {any} */ f) => ({
     fault_id: f.id, kind: f.kind, source: f.from, target: f.to, both_ways: f.both_ways, delay_ms: f.delay_ms,
   }));
@@ -343,23 +343,23 @@ function workloadsOf(state) {
   if (state.past) return workloadsThen(state);
   return (state.polled?.cluster.workloads ?? []).map((/** @type {any} */ w) => {
     if (w.kind === "consumer") {
-      const heard = state.cluster.consumers[w.id];
-      if (w.state !== "running" || !heard || heard.consumed <= w.consumed) return w;
-      const { consumed, duplicates, out_of_order, lag, partitions } = heard;
+      const journalled = state.cluster.consumers[w.id];
+      if (w.state !== "running" || !journalled || journalled.consumed <= w.consumed) return w;
+      const { consumed, duplicates, out_of_order, lag, partitions } = journalled;
       return { ...w, consumed, duplicates, out_of_order, lag, partitions };
     }
-    const told = state.cluster.workloads[w.id];
-    const { sent, acknowledged, failed, lost } = told && told.sent > w.sent ? told : w;
+    const journalled = state.cluster.workloads[w.id];
+    const { sent, acknowledged, failed, lost } = journalled && journalled.sent > w.sent ? journalled : w;
     return { ...w, sent, acknowledged, failed, lost };
   });
 }
 
 /** Producers and consumers according to the journal, which does not contain their settings. @param {State} state */
 function workloadsThen({ cluster }) {
-  const told = { state: "told", acks: null, records_per_s: null, last_error: null };
+  const common = { state: "told", acks: null, records_per_s: null, last_error: null };
   return [
-    ...Object.values(cluster.workloads).map((w) => ({ ...told, kind: "producer", id: w.workload_id, ...w })),
-    ...Object.values(cluster.consumers).map((w) => ({ ...told, kind: "consumer", id: w.workload_id, group: w.group_id, ...w })),
+    ...Object.values(cluster.workloads).map((w) => ({ ...common, kind: "producer", id: w.workload_id, ...w })),
+    ...Object.values(cluster.consumers).map((w) => ({ ...common, kind: "consumer", id: w.workload_id, group: w.group_id, ...w })),
   ];
 }
 

@@ -3,7 +3,7 @@
 /**
  * @typedef {import("./model.js").Topic} Topic
  * @typedef {import("./model.js").Partition} Partition
- * @typedef {{filter: string, trouble: boolean, unfolded: Map<string, boolean>, pages: Map<string, number>}} Wanted
+ * @typedef {{filter: string, trouble: boolean, unfolded: Map<string, boolean>, pages: Map<string, number>}} Filter
  *   The user's input. The page of a topic is stored under the topic's name (which may be any word, `constructor` too), the
  *   page of the list of topics under "".
  * @typedef {{page: number, pages: number, from: number, to: number, of: number}} Place  Counted from 0; `to` is excluded.
@@ -22,7 +22,7 @@ export const troubled = (p) => !p.deleting && (p.offline || p.unserved !== "" ||
 
 /**
  * The topics and partitions to draw.
- * @param {Topic[]} topics @param {Wanted} wanted @returns {{shown: Shown[], place: Place}}
+ * @param {Topic[]} topics @param {Filter} wanted @returns {{shown: Shown[], place: Place}}
  */
 export function partitionsShown(topics, { filter, trouble, unfolded, pages }) {
   const text = filter.trim().toLowerCase();

@@ -69,9 +69,9 @@ export function inStory(table, entry) {
 
 /** The announcement of an event for screen readers, or an empty text. @param {Table} table @param {Entry} entry */
 export function spoken(table, entry) {
-  const heard = fields(entry);
-  const found = wording(table, entry)?.spoken?.find(([, condition]) => holds(condition, heard));
-  return found === undefined ? "" : render(found[0], heard);
+  const values = fields(entry);
+  const found = wording(table, entry)?.spoken?.find(([, condition]) => holds(condition, values));
+  return found === undefined ? "" : render(found[0], values);
 }
 
 /** The types of events that only report progress. @param {Table} table */

@@ -13,7 +13,7 @@ import { isProgress } from "./sentences.js";
  * @typedef {{state: "idle" | "loading" | "ready", list: any[], message: string, run: any}} Scenarios  The outage library, and
  *   the run that was requested last.
  * @typedef {{node: string, type: string, progress: boolean, config: string | null, armed: string | null,
- *   token: boolean, keys: boolean, projector: boolean, drawer: boolean, offsets: boolean, partitions: import("./partition_filter.js").Wanted}} Ui
+ *   token: boolean, keys: boolean, projector: boolean, drawer: boolean, offsets: boolean, partitions: import("./partition_filter.js").Filter}} Ui
  * @typedef {{cluster: ClusterState, known: boolean, heard_ms: number | null, touched: Record<string, number>, doomed: Map<string, number>, events: Entry[],
  *   chatter: Entry[], polled: Polled | null, poll_problem: string | null, link: "connecting" | "live" | "reconnecting",
  *   skew_ms: number, calls: Call[], rates: Record<string, {at_us: number, acknowledged: number}[]>,

@@ -49,8 +49,8 @@ const SOON = 6;
  * @param {number} from
  */
 function comesSoon(table, entry, other, from) {
-  const told = sentence(table, entry);
-  return other.slice(from, from + SOON).some((each) => each.node === entry.node && each.type === entry.type && sentence(table, each) === told);
+  const text = sentence(table, entry);
+  return other.slice(from, from + SOON).some((each) => each.node === entry.node && each.type === entry.type && sentence(table, each) === text);
 }
 
 /** @param {Table} table @param {Entry} entry @returns {Side} */

@@ -63,7 +63,7 @@ function compared(state, a, b, moment, changed) {
   const divergence = parted.value;
   const stories = [a, b].map((run) => answers.of(`/runs/${run.id}/journal`, changed, () => readStory(run.id, UNTOLD, EVENTS_MAX)));
   return html`<div class="side-by-side">${explained(state, divergence, a, b, moment)}${tracks(a, b, divergence, changed)}
-    ${told(state, stories, divergence, [a, b], moment, changed)}</div>`;
+    ${storiesView(state, stories, divergence, [a, b], moment, changed)}</div>`;
 }
 
 /**
@@ -71,7 +71,7 @@ function compared(state, a, b, moment, changed) {
  * @param {State} state @param {import("../why/answers.js").Answer[]} stories @param {Divergence} divergence @param {RunInfo[]} runs
  * @param {Moment} moment @param {() => void} changed
  */
-function told(state, [of_a, of_b], divergence, [a, b], moment, changed) {
+function storiesView(state, [of_a, of_b], divergence, [a, b], moment, changed) {
   const failed = [of_a, of_b].find((each) => each.state === "failed");
   if (failed) return html`<p class="quiet">${icon("empty")} Cannot read the events of these runs: ${failed.message}.</p>`;
   if (of_a.state !== "ready" || of_b.state !== "ready") return html`<p class="quiet">Loading…</p>`;

@@ -20,7 +20,7 @@ let manner = CUT;
 /** @type {{from: Place, x: number, y: number} | null} The current drag. */
 let drag = null;
 /** @type {{name: string, to: string | null} | null} The last announcement about a drag. */
-let told = null;
+let announced = null;
 
 /** @type {import("../tabs.js").View} */
 export function view(_state, m, _moment, changed, actions) {
@@ -44,8 +44,8 @@ function howTo(actions, changed) {
       @change=${() => set({ kind: /** @type {Manner["kind"]} */ (kind) })}><span>${kind === "cut" ? "cut the link" : "delay the link"}</span></label>`)}
     <label class="field check"><input type="checkbox" name="ring-both" .checked=${manner.both_ways} @change=${(/** @type {Event} */ e) =>
       set({ both_ways: /** @type {HTMLInputElement} */ (e.target).checked })}><span>both ways</span></label>
-    <p class="quiet" role="status">${told === null ? (live ? "" : `Faults cannot be added: ${actions.why}.`)
-    : told.to === null ? `No fault added: the drag from ${told.name} ended on no other node.` : `Request received: fault from ${told.name} to ${told.to}.`}</p></fieldset>`;
+    <p class="quiet" role="status">${announced === null ? (live ? "" : `Faults cannot be added: ${actions.why}.`)
+    : announced.to === null ? `No fault added: the drag from ${announced.name} ended on no other node.` : `Request received: fault from ${announced.name} to ${announced.to}.`}</p></fieldset>`;
 }
 
 /** @param {Place[]} all @param {Model} m @param {Actions} actions @param {boolean} live @param {() => void} changed */
@@ -73,8 +73,8 @@ function ring(all, m, actions, live, changed) {
     const to = nodeAt(all, at(event));
     const { name } = drag.from;
     drag = null;
-    told = { name, to: to === null || to.name === name ? null : to.name };
-    if (told.to !== null) void actions.send(injection(name, told.to, manner));
+    announced = { name, to: to === null || to.name === name ? null : to.name };
+    if (announced.to !== null) void actions.send(injection(name, announced.to, manner));
     changed();
   };
   const cancel = () => {

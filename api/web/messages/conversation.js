@@ -7,7 +7,7 @@ import { NoMoment, read } from "../time/run.js";
  * @typedef {import("../fold.js").Entry} Entry
  * @typedef {import("./words.js").Message} Message
  * @typedef {import("./window.js").Window} Window
- * @typedef {{key: string, run: string, window: Window, messages: Message[], hidden: Record<string, number>, truncated: boolean}} Heard
+ * @typedef {{key: string, run: string, window: Window, messages: Message[], hidden: Record<string, number>, truncated: boolean}} Loaded
  */
 
 export const LIMIT = 5_000;
@@ -18,7 +18,7 @@ export class Conversation {
   /** @param {() => void} changed */
   constructor(changed) {
     this.changed = changed;
-    /** @type {Heard | null} */
+    /** @type {Loaded | null} */
     this.heard = null;
     this.trouble = "";
     this.asking = "";
@@ -28,7 +28,7 @@ export class Conversation {
   /**
    * The messages of a window, as far as they are loaded; missing ones are requested.
    * @param {string} run @param {Window} window @param {string[]} classes @param {boolean} growing whether there may be more later
-   * @returns {Heard | null}
+   * @returns {Loaded | null}
    */
   of(run, window, classes, growing) {
     const key = `${run} ${window.from_us} ${window.to_us} ${classes.join()}`;

@@ -2,7 +2,7 @@
 
 import { BOLD, draw, FONT, palette } from "./drawing.js";
 import { pointedAt, scene } from "./scene.js";
-import { told } from "./words.js";
+import { details } from "./words.js";
 
 /**
  * @typedef {import("../fold.js").Entry} Entry
@@ -145,7 +145,7 @@ export class Diagram {
   /** @param {Arrow | Point} found */
   #lines(found) {
     const when = this.shown?.when ?? String;
-    return "message" in found ? told(found.message, when) : [`${found.entry.node}: ${found.text}`, `event ${found.entry.seq}`];
+    return "message" in found ? details(found.message, when) : [`${found.entry.node}: ${found.text}`, `event ${found.entry.seq}`];
   }
 
   /** @param {MouseEvent} event */

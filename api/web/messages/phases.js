@@ -2,7 +2,7 @@
 
 /**
  * @typedef {import("../fold.js").Entry} Entry
- * @typedef {import("../fold.js").Reign} Reign
+ * @typedef {import("../fold.js").ControllerTermView} ControllerTermView
  * @typedef {import("./words.js").Message} Message
  * @typedef {{name: string, title: string, from_us: number, to_us: number}} Phase
  */
@@ -13,7 +13,7 @@ const ELECT_US = 10_000_000;
 
 /**
  * @param {Entry[]} events in order @param {Message[]} messages by sending time @param {(entry: Entry) => number} time
- * @param {Reign[]} [reigns] of the shown moment: they have the time at which a controller died or froze
+ * @param {ControllerTermView[]} [reigns] of the shown moment: they have the time at which a controller died or froze
  * @returns {Phase[]}
  */
 export function phases(events, messages, time, reigns = []) {
@@ -22,7 +22,7 @@ export function phases(events, messages, time, reigns = []) {
   return found.length > 1 ? found : election(events, time);
 }
 
-/** @param {Entry} ending @param {Entry[]} events @param {Message[]} messages @param {(entry: Entry) => number} time @param {Reign[]} reigns @returns {Phase[]} */
+/** @param {Entry} ending @param {Entry[]} events @param {Message[]} messages @param {(entry: Entry) => number} time @param {ControllerTermView[]} reigns @returns {Phase[]} */
 function failover(ending, events, messages, time, reigns) {
   const closed = events.find((entry) => entry.type === "session_closed" && String(entry.session_id) === String(ending.session_id));
   const gone = closed === undefined ? time(ending) : time(closed);

@@ -102,14 +102,14 @@ function names(arrows, points, measure, room) {
     found.push(name);
     return true;
   };
-  const wanted = [
+  const candidates = [
     ...points.filter(({ entry }) => !UNNAMED.test(entry.type)).map((each) => ({ each, rank: TURNS.test(each.entry.type) ? -1 : EVENT_RANKS[each.weight] ?? 1.5, x: each.x })),
     ...arrows.filter((each) => rank(each.message) < 4 && each.protocol !== "beat").map((each) => ({ each, rank: rank(each.message), x: each.x1 })),
   ].sort((a, b) => a.rank - b.rank || a.x - b.x);
-  for (const { each } of wanted.slice(0, NAMED_MAX)) {
+  for (const { each } of candidates.slice(0, NAMED_MAX)) {
     if (!("entry" in each ? nameOfEvent(each, measure, put) : nameOf(each, measure, put))) unnamed += 1;
   }
-  return { names: found, unnamed: unnamed + Math.max(0, wanted.length - NAMED_MAX) };
+  return { names: found, unnamed: unnamed + Math.max(0, candidates.length - NAMED_MAX) };
 }
 
 /** The occupied parts of the drawing, by lines of text, so that a box is only compared with its neighbours. */

@@ -75,12 +75,12 @@ export function view(state, _m, moment, changed) {
   const asked = windowAt(moment, at_us);
   if (asked === null) return panel("messages", "Messages", nothing, html`<p class="quiet">Loading the events around this moment…</p>`);
   const classes = ALL.filter((group) => ui.on.has(group.name)).flatMap((group) => group.classes);
-  const heard = conversation.of(current.run, asked, classes, current.run === "live" && asked.to_us > current.last_us - 10e6);
-  const messages = heard?.messages ?? [];
+  const loaded = conversation.of(current.run, asked, classes, current.run === "live" && asked.to_us > current.last_us - 10e6);
+  const messages = loaded?.messages ?? [];
   const moments = [...ui.events.filter((entry) => !isProgress(state.sentences, entry)).map(time), ...messages.flatMap((each) => [each.sent_us, each.arrived_us ?? each.sent_us])];
   const isBurst = !ui.own && !current.live;
-  const window = isBurst && heard?.window === asked ? fitted(asked, at_us === null ? moments : [...moments, at_us]) : asked;
-  if (isBurst && heard?.window === asked) ui.suited = suited(moments.sort((a, b) => a - b), window.from_us, window.to_us, diagram.width);
+  const window = isBurst && loaded?.window === asked ? fitted(asked, at_us === null ? moments : [...moments, at_us]) : asked;
+  if (isBurst && loaded?.window === asked) ui.suited = suited(moments.sort((a, b) => a - b), window.from_us, window.to_us, diagram.width);
   const kind = ui.kind ?? (current.live ? "true" : ui.suited);
   const anchor_us = at_us !== null && holds(window, at_us) ? at_us : (window.from_us + window.to_us) / 2;
   const shown = ui.events.filter((entry) => time(entry) >= window.from_us && time(entry) <= window.to_us);
@@ -98,13 +98,13 @@ export function view(state, _m, moment, changed) {
     changed,
   });
   const body = html`
-    ${controls(moment, window, anchor_us, kind, heard?.hidden ?? {}, changed)}
+    ${controls(moment, window, anchor_us, kind, loaded?.hidden ?? {}, changed)}
     ${info !== null && !info.messages && current.run !== "live" ? html`<p class="note">The messages of this run were not recorded: only its events are shown. (An uploaded run has no messages. In scenarios of the bare protocol the packets are steps of the script.)</p>` : nothing}
     ${conversation.trouble ? html`<p class="bad" role="alert">${conversation.trouble}</p>` : nothing}
     ${summary(found, messages, when)}
     <div class="spacetime" ${ref(attach)}></div>
     <p class="told" aria-live="polite">${diagram.told.map((each, place) => (place ? html`<span>${each}</span>` : html`<b>${each}</b>`))}</p>
-    <p class="legend quiet">${legend(heard?.truncated ?? false)}</p>
+    <p class="legend quiet">${legend(loaded?.truncated ?? false)}</p>
     ${table(messages, when, moment, changed)}`;
   return panel("messages", "Messages", html`<span class="quiet">${plural(messages.length, "message")} in ${span(window.to_us - window.from_us)}${conversation.waits ? ", loading…" : ""}</span>`, body);
 }
@@ -112,17 +112,17 @@ export function view(state, _m, moment, changed) {
 /** Read the missing events around the moment and in the window. @param {Moment} moment @param {() => void} changed */
 function readAround(moment, changed) {
   const { run, seq } = moment.current();
-  const wanted = seq === 0 || ui.reading ? null : missing(moment);
-  if (wanted === null) return;
+  const range = seq === 0 || ui.reading ? null : missing(moment);
+  if (range === null) return;
   ui.reading = true;
-  const [first, last] = wanted;
+  const [first, last] = range;
   moment.entries(first, last).then(
     (entries) => {
       if (run === ui.run) [ui.events, ui.first, ui.last] = [entries, first, last];
     },
     () => {
       // The page reports elsewhere that the API does not respond. Loaded events stay.
-      if (run === ui.run) [ui.first, ui.last] = wanted;
+      if (run === ui.run) [ui.first, ui.last] = range;
     },
   ).finally(() => {
     ui.reading = false;

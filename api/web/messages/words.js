@@ -72,7 +72,7 @@ function operations(subject) {
 }
 
 /** All details of a message, by lines, for hovering. @param {Message} message @param {(us: number) => string} when */
-export function told(message, when) {
+export function details(message, when) {
   const took = message.arrived_us === null ? "" : `, took ${span(message.arrived_us - message.sent_us)}`;
   const lines = [`${message.from} → ${message.to}: ${message.kind}`, `${message.class}, sent ${when(message.sent_us)}${took}`];
   if (message.lost) lines.push(message.arrived_us === null ? `${isLost(message) ? "never arrived" : "time of arrival unknown"}: ${message.lost}` : message.lost);

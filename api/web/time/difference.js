@@ -30,9 +30,9 @@ export function differences(a, b) {
       }
     } else if (before[part] !== after[part]) found.push({ of: "ensemble", field: part.replaceAll("_", " "), before: word(part, before[part]), after: word(part, after[part]) });
   }
-  for (const reign of b.reigns) {
-    const same = a.reigns.find((each) => each.controller_epoch === reign.controller_epoch);
-    fields(`controller term, ${controllerTerm(reign.broker_id, reign.controller_epoch)}`, same, reign, found);
+  for (const term of b.reigns) {
+    const same = a.reigns.find((each) => each.controller_epoch === term.controller_epoch);
+    fields(`controller term, ${controllerTerm(term.broker_id, term.controller_epoch)}`, same, term, found);
   }
   const lost = (/** @type {ClusterState} */ state) => state.losses.length;
   if (lost(a) !== lost(b)) found.push({ of: "losses", field: "reported", before: String(lost(a)), after: String(lost(b)) });

@@ -19,18 +19,18 @@ const number = (text) => (text !== null && /^\d{1,15}$/.test(text) ? Number(text
 export function place(hash) {
   const text = hash.replace(/^#/, "");
   if (text !== "" && !text.includes("=")) return null;
-  const said = new URLSearchParams(text);
-  const tab = said.get("tab") ?? NOWHERE.tab;
+  const parameters = new URLSearchParams(text);
+  const tab = parameters.get("tab") ?? NOWHERE.tab;
   return {
-    run: said.get("run") || LIVE, at: number(said.get("at")), tab: TABS.includes(tab) ? tab : NOWHERE.tab,
-    pin: number(said.get("pin")), with: said.get("with") || null, lesson: said.get("lesson") || null,
+    run: parameters.get("run") || LIVE, at: number(parameters.get("at")), tab: TABS.includes(tab) ? tab : NOWHERE.tab,
+    pin: number(parameters.get("pin")), with: parameters.get("with") || null, lesson: parameters.get("lesson") || null,
   };
 }
 
 /** The hash of a place, without default values. @param {Place} of */
 export function hash(of) {
-  const said = Object.entries(of).filter(([name, value]) => value !== null && value !== NOWHERE[/** @type {keyof Place} */ (name)]);
+  const parameters = Object.entries(of).filter(([name, value]) => value !== null && value !== NOWHERE[/** @type {keyof Place} */ (name)]);
   // A link to a moment contains its run, even the live one, because people read it.
-  if (of.at !== null && of.run === LIVE) said.unshift(["run", LIVE]);
-  return said.length ? `#${said.map(([name, value]) => `${name}=${encodeURIComponent(String(value))}`).join("&")}` : "";
+  if (of.at !== null && of.run === LIVE) parameters.unshift(["run", LIVE]);
+  return parameters.length ? `#${parameters.map(([name, value]) => `${name}=${encodeURIComponent(String(value))}`).join("&")}` : "";
 }

@@ -425,7 +425,7 @@ export class Moment {
 
   #told() {
     const current = this.current();
-    for (const heard of this.heard) heard(current);
+    for (const listener of this.heard) listener(current);
   }
 
   /** Stop loading and show the error, whatever failed. @param {unknown} reason */

@@ -16,7 +16,7 @@ import { firstEnding } from "./spans.js";
  * @typedef {{x: number, y: number, width: number, height: number}} Box
  * @typedef {{marks: Mark[], x: number}} Seen  Marks on the same pixels.
  * @typedef {Map<Look, number[]>} Bars  The start and width of each bar of a look.
- * @typedef {{look: Look, span: Span, x: number, width: number, begins: boolean}} Told  A span with enough space for a word.
+ * @typedef {{look: Look, span: Span, x: number, width: number, begins: boolean}} Labelled  A span with enough space for a word.
  */
 
 /** Narrower spans get no text and no cross. */
@@ -37,14 +37,14 @@ const STILL_US = 2.5e6;
 
 /**
  * The visible spans of a lane, in whole pixels; of those on the same pixel the one with the highest weight.
- * @param {Ctx} ctx @param {Window} of @param {Row} row @returns {{bars: Bars, thin: Bars, told: Told[]}}
+ * @param {Ctx} ctx @param {Window} of @param {Row} row @returns {{bars: Bars, thin: Bars, told: Labelled[]}}
  */
 function seen(ctx, of, row) {
   const { from_us, to_us, now_us, gutter, width, palette } = of;
   const spans = of.spans.lanes.get(row.lane) ?? [];
   const scale = (width - gutter) / (to_us - from_us);
   const [left, right] = [gutter - 2, width + 2];
-  const found = { bars: new Map(), thin: new Map(), told: /** @type {Told[]} */ ([]) };
+  const found = { bars: new Map(), thin: new Map(), told: /** @type {Labelled[]} */ ([]) };
   /** @type {Look | null} */
   let thin = null;
   let thin_x = -Infinity;
@@ -98,11 +98,11 @@ export function drawSpans(ctx, of, row) {
 
 /** A replica's log end offset and high watermark. @param {Ctx} ctx @param {Window} of @param {Row} row */
 function writeOffsets(ctx, { palette, width, offsets }, row) {
-  const told = offsets?.[row.under];
-  const end = told?.log_end_offsets[row.id];
-  if (told === undefined || end === undefined) return;
+  const view = offsets?.[row.under];
+  const end = view?.log_end_offsets[row.id];
+  if (view === undefined || end === undefined) return;
   const font = `${palette.size - 1}px ${palette.font}`;
-  const text = `end ${end}, HW ${told.high_watermarks[row.id] ?? "unknown"}`;
+  const text = `end ${end}, HW ${view.high_watermarks[row.id] ?? "unknown"}`;
   const wide = palette.width(ctx, font, text);
   ground(ctx, { x: width - wide - 12, y: row.top + 1, width: wide + 8, height: row.height - 2 }, palette.colors.panel);
   ctx.font = font;
@@ -215,10 +215,10 @@ export function clusters(shown) {
   /** @type {(Seen & {from: number})[]} */
   const found = [];
   for (const { marks, x } of shown) {
-    const told = marks.filter((mark) => mark.kind !== "expired" && mark.kind !== "fenced");
+    const labelled = marks.filter((mark) => mark.kind !== "expired" && mark.kind !== "fenced");
     const last = found.at(-1);
-    if (last !== undefined && x < last.x + SHARED_PX) Object.assign(last, { x, marks: [...last.marks, ...told] });
-    else found.push({ marks: told, x, from: x });
+    if (last !== undefined && x < last.x + SHARED_PX) Object.assign(last, { x, marks: [...last.marks, ...labelled] });
+    else found.push({ marks: labelled, x, from: x });
   }
   // A request is the cause of the fault next to it, and its text adds nothing to the fault's.
   return found.map((each) => {
@@ -391,7 +391,7 @@ function firstAt(points, at_us) {
   return low;
 }
 
-/** A process that is down or frozen. @param {Ctx} ctx @param {Window} of @param {Told} told @param {Row} row */
+/** A process that is down or frozen. @param {Ctx} ctx @param {Window} of @param {Labelled} told @param {Row} row */
 function cross(ctx, of, { look, x }, row) {
   const [cx, cy] = [x + 8, row.top + row.height / 2];
   const paused = look.cross === "paused";
@@ -439,7 +439,7 @@ function ground(ctx, { x, y, width, height }, color) {
 
 /**
  * The first of its words that fits into a span, or none. Text of a span that begins left of the window is at the window's edge.
- * @param {Ctx} ctx @param {Window} of @param {Told} told @param {Row} row @param {number} after space to keep free before the text
+ * @param {Ctx} ctx @param {Window} of @param {Labelled} told @param {Row} row @param {number} after space to keep free before the text
  */
 function write(ctx, of, { look, span, x, width }, row, after) {
   const { palette, gutter } = of;

@@ -31,13 +31,13 @@ export function beliefReading(state, id) {
   if (broker === undefined) return null;
   const process = brokersProcess(state, id);
   const { believed_controller_id: of, believed_controller_epoch: epoch } = broker;
-  const said = shortTerm(of, epoch);
+  const belief = shortTerm(of, epoch);
   if (process === "down") return { state: "down", text: "down", id: -1, epoch, process };
   const mode = process === "paused" ? " frozen" : "";
   if (epoch === 0) return { state: "silent", text: `no report yet${mode}`, id: -1, epoch, process };
-  if (epoch > state.controller_epoch) return { state: "ahead", text: `${said}${mode}, ahead`, id: of, epoch, process };
+  if (epoch > state.controller_epoch) return { state: "ahead", text: `${belief}${mode}, ahead`, id: of, epoch, process };
   const right = of === state.controller_id && epoch === state.controller_epoch;
-  return { state: right ? "right" : "stale", text: `${said}${mode}${right ? "" : ", wrong"}`, id: of, epoch, process };
+  return { state: right ? "right" : "stale", text: `${belief}${mode}${right ? "" : ", wrong"}`, id: of, epoch, process };
 }
 
 /** The state of a replica. @param {ClusterState} state @param {PartitionView} partition @param {number} id @returns {Reading | null} */

@@ -6,7 +6,7 @@ import { layout } from "./layout.js";
 import { drawOverview } from "./overview.js";
 import { Palette } from "./palette.js";
 import { timeAt, xOf } from "./scale.js";
-import { toldAt } from "./told.js";
+import { describeAt } from "./told.js";
 
 /**
  * @typedef {import("../time/moment.js").Moment} Moment
@@ -203,13 +203,13 @@ export class Stage {
   #told(event) {
     if (this.view === null || this.window === null) return null;
     const { left, top } = this.view.getBoundingClientRect();
-    return toldAt(this.window, event.clientX - left, event.clientY - top);
+    return describeAt(this.window, event.clientX - left, event.clientY - top);
   }
 
   /** @param {PointerEvent} event */
   #hover(event) {
-    const told = event.pointerType === "touch" || event.buttons ? null : this.#told(event);
-    this.#tip(told?.text ?? null, event.clientX, event.clientY);
+    const description = event.pointerType === "touch" || event.buttons ? null : this.#told(event);
+    this.#tip(description?.text ?? null, event.clientX, event.clientY);
   }
 
   /** @param {string | null} text @param {number} x @param {number} y */

@@ -90,8 +90,8 @@ function spoken(state, m, moment) {
   const stands = `controller ${controllerTerm(m.ensemble.id, m.ensemble.epoch)}${m.ensemble.stale ? `, ${lastKnown(m.ensemble)}` : ""}, ${m.health.word}${m.health.reasons.length ? `: ${m.health.reasons.map((r) => r.text).join(", ")}` : ""}`;
   if (live) return `live; ${stands}`;
   const entry = moment.entry();
-  const said = entry === null ? "" : `: ${entry.node} ${sentence(state.sentences, entry)}`;
-  return `${clockShort(at_us)}, event ${seq}${said}; ${stands}`;
+  const sentenceText = entry === null ? "" : `: ${entry.node} ${sentence(state.sentences, entry)}`;
+  return `${clockShort(at_us)}, event ${seq}${sentenceText}; ${stands}`;
 }
 
 /** @param {KeyboardEvent} event @param {Moment} moment */

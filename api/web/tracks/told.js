@@ -9,13 +9,13 @@ import { firstEnding, spanAt } from "./spans.js";
  * @typedef {import("./draw.js").Window} Window
  * @typedef {import("./layout.js").Row} Row
  * @typedef {import("./spans.js").Spans} Spans
- * @typedef {{text: string, seq: number | null}} Told  `seq` is the event at the position.
+ * @typedef {{text: string, seq: number | null}} Description  `seq` is the event at the position.
  */
 
 const NEAR_PX = 6;
 
-/** @param {Window} window @param {number} x @param {number} y @returns {Told | null} */
-export function toldAt(window, x, y) {
+/** @param {Window} window @param {number} x @param {number} y @returns {Description | null} */
+export function describeAt(window, x, y) {
   if (x < window.gutter) return null;
   const { layout, scrolled } = window;
   const row = y < layout.pinned_height ? rowAt(layout.pinned, y) : rowAt(layout.rows, y - layout.pinned_height + scrolled);
@@ -35,7 +35,7 @@ function name({ kind, label, under }) {
   return under && kind === "replica" ? `${under} ${label}` : label;
 }
 
-/** @param {Window} window @param {Row} row @param {number} x @param {number} at_us @returns {Told | null} */
+/** @param {Window} window @param {Row} row @param {number} x @param {number} at_us @returns {Description | null} */
 function span(window, row, x, at_us) {
   const spans = window.spans.lanes.get(row.lane) ?? [];
   // A span narrower than a pixel is also hit next to it.
@@ -57,7 +57,7 @@ function words(row, found) {
   return `${found.text}${process}`;
 }
 
-/** @param {Window} window @param {Row} row @param {number} x @returns {Told | null} */
+/** @param {Window} window @param {Row} row @param {number} x @returns {Description | null} */
 function mark(window, row, x) {
   const near = window.spans.marks.filter((each) => each.row === row.lane && Math.abs(xOf(window, each.at_us) - x) < NEAR_PX);
   if (!near.length) return null;

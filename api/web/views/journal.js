@@ -28,7 +28,7 @@ const WEIGHT_SHAPES = { loss: "bad", election: "crown", trouble: "warn", plain: 
 /** @param {State} state @param {Model} m @param {Moment} moment @param {() => void} changed @param {() => Promise<void>} readChatter */
 export function events(state, m, moment, changed, readChatter) {
   const { ui } = state;
-  const all = told(state, moment);
+  const all = selected(state, moment);
   const { run, seq } = moment.current();
   if (!state.past && lasting.past) requestAnimationFrame(toNewest);
   if (all !== null) {
@@ -53,7 +53,7 @@ function toNewest() {
  * The events to choose from: the newest, or those around the moment; null while these are loading.
  * @param {State} state @param {Moment} moment @returns {Entry[] | null}
  */
-function told(state, moment) {
+function selected(state, moment) {
   const { progress } = state.ui;
   if (!state.past) return progress ? [...state.events, ...state.chatter].sort((a, b) => a.seq - b.seq) : state.events;
   const { run, seq, first_seq, last_seq } = moment.current();
@@ -116,10 +116,10 @@ export function together(table, found, at = null) {
   /** @type {{e: Entry, nodes: string[], said: string}[]} */
   const lines = [];
   for (const e of found) {
-    const said = sentence(table, e);
+    const text = sentence(table, e);
     const last = lines.at(-1);
-    if (last && last.e.type === e.type && last.said === said && e.seq !== at && last.e.seq !== at && !last.nodes.includes(e.node)) last.nodes.push(e.node);
-    else lines.push({ e, nodes: [e.node], said });
+    if (last && last.e.type === e.type && last.said === text && e.seq !== at && last.e.seq !== at && !last.nodes.includes(e.node)) last.nodes.push(e.node);
+    else lines.push({ e, nodes: [e.node], said: text });
   }
   return lines;
 }

@@ -40,18 +40,18 @@ export function page(state, m, actions, moment, player, changed, readChatter, to
 
 /** @param {State} state @param {Model} m @param {Moment} moment */
 function banner(state, m, moment) {
-  const said = [];
+  const banners = [];
   const old = m.silent_ms === null ? "" : `, ${duration(m.silent_ms)} ago`;
   if (state.link === "reconnecting") {
-    said.push(html`<p class="banner" role="alert">${icon("warn")} Reconnecting: the API does not respond. The cluster may still be running.
+    banners.push(html`<p class="banner" role="alert">${icon("warn")} Reconnecting: the API does not respond. The cluster may still be running.
       The page shows its state at event ${state.cluster.seq}${old}.</p>`);
   } else if (state.poll_problem !== null) {
-    said.push(html`<p class="banner" role="alert">${icon("warn")} ${state.poll_problem}; ${old ? html`the page shows the last known state${old}` : "ages and process states may be out of date"}.</p>`);
+    banners.push(html`<p class="banner" role="alert">${icon("warn")} ${state.poll_problem}; ${old ? html`the page shows the last known state${old}` : "ages and process states may be out of date"}.</p>`);
   }
   const { run } = state.scenarios;
-  if (run?.live && moment.place.tab === "tracks") said.push(html`<p class="banner ${run.state === "ended" && !run.as_expected ? "" : "calm"}" role="status">${playedHere(run)}</p>`);
-  if (moment.trouble) said.push(html`<p class="banner" role="alert">${icon("warn")} ${moment.trouble}</p>`);
-  return said;
+  if (run?.live && moment.place.tab === "tracks") banners.push(html`<p class="banner ${run.state === "ended" && !run.as_expected ? "" : "calm"}" role="status">${playedHere(run)}</p>`);
+  if (moment.trouble) banners.push(html`<p class="banner" role="alert">${icon("warn")} ${moment.trouble}</p>`);
+  return banners;
 }
 
 /** The state of a scenario that runs on this cluster. @param {any} run */

@@ -14,7 +14,7 @@ import { createForm, topicHead } from "./topics.js";
  * @typedef {import("../model.js").Partition} Partition
  * @typedef {import("../model.js").Replica} Replica
  * @typedef {import("../partition_filter.js").Shown} Shown
- * @typedef {import("../partition_filter.js").Wanted} Wanted
+ * @typedef {import("../partition_filter.js").Filter} Filter
  * @typedef {import("../actions.js").Actions} Actions
  * @typedef {import("../store.js").State} State
  */
@@ -51,7 +51,7 @@ export function partitions(state, m, actions, changed) {
   return panel("partitions", "Partitions", aside, m.topics.length ? table : html`<p class="quiet">Create a topic to see its replicas here.</p>`);
 }
 
-/** @param {Wanted} wanted @param {() => void} changed */
+/** @param {Filter} wanted @param {() => void} changed */
 function filterForm(wanted, changed) {
   const typed = (/** @type {Event} */ e) => {
     wanted.filter = /** @type {HTMLInputElement} */ (e.target).value;
@@ -68,7 +68,7 @@ function filterForm(wanted, changed) {
     <label class="field check"><input type="checkbox" .checked=${wanted.trouble} @change=${trouble}><span>with problems only</span></label></div>`;
 }
 
-/** The summary next to a topic's name: the number of partitions, their state, and the fold button. @param {Shown} each @param {Wanted} wanted @param {() => void} changed */
+/** The summary next to a topic's name: the number of partitions, their state, and the fold button. @param {Shown} each @param {Filter} wanted @param {() => void} changed */
 function fold({ topic, unfolded, partitions: rows }, wanted, changed) {
   const all = topic.partitions;
   const offline = topic.deleting ? 0 : all.filter((p) => p.offline).length;

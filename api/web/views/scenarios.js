@@ -19,17 +19,17 @@ import { badge, copyable, icon, panel } from "./parts.js";
  */
 
 /** @type {{name: string, trouble: string} | null} The last requested scenario, and why it is not shown. */
-let wanted = null;
+let requested = null;
 
 /** Run a scenario, and go to its decisive moment. @param {string} name @param {Actions} actions @param {Moment} moment @param {() => void} changed */
 async function playAndOpen(name, actions, moment, changed) {
-  const mine = (wanted = { name, trouble: "" });
+  const mine = (requested = { name, trouble: "" });
   changed();
   try {
     const place = await interesting(await playKept(name, actions));
     await moment.readRuns();
     // Do not move users who have chosen another tab or started another scenario meanwhile.
-    if (wanted === mine && moment.place.tab === "lab") moment.go({ ...place, tab: "tracks" });
+    if (requested === mine && moment.place.tab === "lab") moment.go({ ...place, tab: "tracks" });
   } catch (reason) {
     if (!(reason instanceof NotPlayed || reason instanceof NoMoment)) throw reason;
     mine.trouble = reason.message;
@@ -75,8 +75,8 @@ export function scenarios(state, actions, moment, changed) {
   const intro = html`<p class="quiet">${message || `Outages of ZooKeeper and Kafka as scenarios. They run in a simulated world and do not
     touch this cluster. A Kafka outage runs twice: with zabka as it is, and with the bug or setting of the outage. “Live” runs a scenario on this cluster and breaks it.`}</p>`;
   // The run is above the list, where users look for it after pressing Play.
-  return panel("scenarios", "Outage library", aside, html`${run ? keyed(run.id, told(list, run)) : nothing}
-    ${wanted?.trouble && !run?.error ? html`<p class="bad" role="alert">${icon("bad")} ${wanted.name} cannot be shown: ${wanted.trouble}.</p>` : nothing}
+  return panel("scenarios", "Outage library", aside, html`${run ? keyed(run.id, runView(list, run)) : nothing}
+    ${requested?.trouble && !run?.error ? html`<p class="bad" role="alert">${icon("bad")} ${requested.name} cannot be shown: ${requested.trouble}.</p>` : nothing}
     ${list.length ? guard([list, state.ui.armed, actions.off], () => table(list, state, actions, moment, changed)) : intro}`);
 }
 
@@ -119,7 +119,7 @@ function bug(settings) {
 }
 
 /** @param {any[]} list @param {any} run */
-function told(list, run) {
+function runView(list, run) {
   const { settings = {}, label = "with its bug" } = list.find((s) => s.name === run.scenario)?.outage ?? {};
   const parts = run.outage ? parting(run.story, run.outage.story) : null;
   return html`<section class="run" ${ref(show)} aria-label="Run of ${run.scenario}" aria-busy=${run.state !== "ended"}>

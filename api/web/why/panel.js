@@ -29,7 +29,7 @@ const ENDS = {
 const REST_MS = 150;
 
 const answers = new Answers();
-let wanted = "";
+let requested = "";
 let restedAt = 0;
 
 /** @param {State} _state @param {Moment} moment @param {() => void} changed */
@@ -45,8 +45,8 @@ function rested(run, seq, changed) {
   const path = whyPath(run, seq);
   if (answers.kept.has(path)) return true;
   const now = performance.now();
-  if (path !== wanted) {
-    wanted = path;
+  if (path !== requested) {
+    requested = path;
     restedAt = now + REST_MS;
     setTimeout(changed, REST_MS + 1);
   }
