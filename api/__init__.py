@@ -1,11 +1,11 @@
 """The HTTP service: control, state, the event stream, metrics, and the page.
 
-One process serves it for the whole cluster.  What it knows comes from three places: the journals, which `collector`
-gathers from the host agents (`agents`) and gives one numbering; the ensemble, which `ensemble_view` reads as any client
-would; and the brokers, asked in Kafka's protocol (`kafka`).  `views` puts them together, the `routes_*` modules answer
-requests from that, and `web` is the page.  `agent_protocol` is what it and a host agent say to each other.
+One process serves it for the whole cluster. Its data comes from three sources. `collector` fetches the journals from
+the host agents (`agents`) and numbers their events. `ensemble_view` reads the ensemble as an ordinary client. `kafka`
+sends requests to the brokers in Kafka's protocol. `views` combines them, the `routes_*` modules answer requests from
+the result, and `web` is the page. `agent_protocol` defines the messages between this process and a host agent.
 
-`compose`, `testing` and `cli` may import it; it imports `simulation` and everything below, but neither `compose` nor
-`pipeline`: it reaches processes and tables over HTTP and files alone.  Begin with `app`, where everything is put
-together, and `services`, which lists what routes work with.
+`compose`, `testing` and `cli` may import it. It imports `simulation` and everything below, but neither `compose` nor
+`pipeline`: it reaches processes and tables over HTTP and files only. Begin with `app`, which creates the application,
+and `services`, which lists what routes work with.
 """

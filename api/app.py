@@ -1,4 +1,4 @@
-"""The FastAPI application: routes, errors, security and the page, around a set of services."""
+"""The FastAPI application: routes, errors, security and the page for a set of services."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ TAGS = [
 
 
 def create_app(services: Services, token: str | None) -> FastAPI:
-    """The application.  `token` is None where none is wanted (on loopback)."""
+    """Create the application. `token` is None if no token is required (on loopback)."""
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -85,7 +85,8 @@ def create_app(services: Services, token: str | None) -> FastAPI:
     dashboard.install(app, web, page.find_libraries(settings.node_modules))
     app.add_middleware(RequestJournal, emit=services.emit)
     app.add_middleware(BodyLimit, larger={runs.UPLOADS: settings.upload_bytes_max})
-    # All but the event stream, which has to pass at once.  Higher levels cost three times the time for a tenth.
+    # Every response but the event stream, which must not be buffered. Higher levels take three times as long to save
+    # another tenth.
     app.add_middleware(GZipMiddleware, compresslevel=5)
     app.add_middleware(
         Gate,

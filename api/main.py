@@ -39,9 +39,9 @@ ANYWHERE = ("", "0.0.0.0", "::")
 
 
 def build(settings: Settings, player: Sequence[str]) -> Services:
-    """Make the services that these settings describe; `player` is the player's command line.
+    """Create the services that these settings describe; `player` is the player's command line.
 
-    Raises OSError where a token or directory is not to be had, NewerHistory.
+    Raises OSError if a token or directory is not available, NewerHistory.
     """
     agent_token = read_token(settings.agent_token_file)
     agents = Agents([Agent(address, agent_token) for address in settings.agents])
@@ -75,14 +75,14 @@ def build(settings: Settings, player: Sequence[str]) -> Services:
 
 
 def _here(settings: Settings) -> Here:
-    """Where a process on this machine finds the API."""
+    """Return where a process on this machine finds the API."""
     host = LOOPBACK if settings.host in ANYWHERE else settings.host
     url = f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
     return Here(url, None if loopback(settings.host) else settings.token_file)
 
 
 def main(config: Path, player: Sequence[str]) -> int:
-    """Serve until SIGTERM or SIGINT; the process's exit code.  `player` is the player's command line."""
+    """Serve until SIGTERM or SIGINT. Return the exit code. `player` is the player's command line."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,

@@ -1,7 +1,6 @@
 """/metrics: the cluster under the names that Kafka's JMX exporter and ZooKeeper's own exporter use.
 
-So existing Grafana boards work.  The values are the cluster's as the API sees it: the journal's fold, the nodes' own
-words and the ensemble.
+So existing Grafana dashboards work. The values come from the journal's fold, the nodes' statuses and the ensemble.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class _Once(MetricsCollector):
 
 
 def render(peers: list[Peer], brokers: list[Broker], topics: list[Topic], collector: Collector, fresh: Fresh) -> bytes:
-    """The exposition text; `fresh` says how old the ensemble's word is that brokers and topics are told by."""
+    """Render the exposition text; `fresh` has the age of the reading of the ensemble for brokers and topics."""
     families = [*_reading(fresh), *_controller(brokers, topics), *_controller_own(brokers)]
     families += [*_replicas(brokers, topics), *_events(collector)]
     families += _ensemble(peers, collector)
@@ -58,7 +57,7 @@ def _reading(fresh: Fresh) -> list[Metric]:
 
 def _controller(brokers: list[Broker], topics: list[Topic]) -> list[Metric]:
     partitions = [p for t in topics for p in t.partitions]
-    # As KafkaController counts them: what is being deleted is neither offline nor out of balance.
+    # As KafkaController counts them: a topic that is being deleted is neither offline nor out of balance.
     kept = [p for t in topics if not t.deleting for p in t.partitions]
     known = [b for b in brokers if b.process != "down" and b.is_controller is not None]
     acting = [(str(b.id), 1.0 if b.is_controller else 0.0) for b in known]
@@ -92,7 +91,7 @@ _CLUSTER_WIDE = frozenset(
         "PreferredReplicaImbalanceCount",
     }
 )
-"""Controller metrics that are reported for the cluster, not for the broker that is controller."""
+"""Controller metrics that are reported for the cluster instead of for the controller's broker."""
 
 _CONTROLLER_HELP = {
     "ReplicasToDeleteCount": "Replicas still to be deleted",
@@ -108,7 +107,7 @@ _TIMER_HELP = {"Count": "number", "Sum": "total time in ms", "Max": "longest tim
 
 
 def _controller_own(brokers: list[Broker]) -> list[Metric]:
-    """The metrics of each broker's controller, under the names of jmx_exporter."""
+    """Return the metrics of each broker's controller, under the names of jmx_exporter."""
     rows: dict[str, tuple[str, list[tuple[str, float]]]] = {}
     for broker in brokers:
         for kind, values in broker.status.get("controller_metrics", {}).items():
@@ -162,7 +161,7 @@ def _replicas(brokers: list[Broker], topics: list[Topic]) -> list[Metric]:
 
 
 def _min_in_sync(topic: Topic) -> int:
-    """As a broker takes it: a znode of somebody else's may say anything."""
+    """Return the value as a broker parses it: another client may have written anything to the znode."""
     return plain_number(topic.config.get("min.insync.replicas", "").strip(), INT32_MAX) or 1
 
 
@@ -206,12 +205,12 @@ def _events(collector: Collector) -> list[Metric]:
 
 
 def _controller_gap(collector: Collector) -> Metric:
-    """The last time without a controller, and its parts."""
-    reigns = collector.state.reigns
-    gaps = (gap_before(reigns, place) for place in reversed(range(len(reigns))))
+    """Return the last time without a controller, and its parts."""
+    terms = collector.state.reigns
+    gaps = (gap_before(terms, place) for place in reversed(range(len(terms))))
     last = next((gap for gap in gaps if gap is not None), None)
-    told = {} if last is None else gap_milliseconds(last)
-    rows = [(name.removesuffix("_ms"), round(ms / 1000, 6)) for name, ms in told.items() if ms is not None]
+    parts = {} if last is None else gap_milliseconds(last)
+    rows = [(name.removesuffix("_ms"), round(ms / 1000, 6)) for name, ms in parts.items() if ms is not None]
     text = "Last time without a controller, from its crash or pause to the first decision of the next, and its parts"
     return _gauge("zabka_controller_gap_seconds", text, rows, "part")
 

@@ -1,4 +1,4 @@
-"""What the routes work with, made once a process."""
+"""The services that routes use, created once per process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 
 class Admin(Protocol):
-    """Changes that go through Kafka's protocol.  Each raises Problem where the brokers refuse or do not answer."""
+    """Changes through Kafka's protocol. Each raises Problem if the brokers return an error or do not respond."""
 
     async def create_topic(self, topic: NewTopic) -> None: ...
     async def delete_topic(self, name: str) -> None: ...
@@ -41,7 +41,7 @@ class Admin(Protocol):
 class Workloads(Protocol):
     """Producers and consumers that the API process runs."""
 
-    async def create(self, wanted: NewWorkload) -> Workload: ...
+    async def create(self, requested: NewWorkload) -> Workload: ...
     def all(self) -> list[Workload]: ...
     def get(self, workload_id: str) -> Workload: ...
     async def delete(self, workload_id: str) -> Workload: ...
@@ -50,7 +50,7 @@ class Workloads(Protocol):
 
 @dataclass
 class Services:
-    """Everything that answers are made from."""
+    """All services of the application."""
 
     settings: Settings
     agents: Agents
@@ -68,11 +68,11 @@ class Services:
     messages: RunMessages = field(init=False)
 
     def __post_init__(self) -> None:
-        """What follows from the rest."""
+        """Create the services that depend on the others."""
         self.messages = RunMessages(self.agents, self.runs)
 
     async def watchers(self, path: str) -> list[str] | None:
-        """The sessions that watch a znode, as the peers' admin word `wchp` has it; None where no peer tells."""
+        """Return the sessions that watch a znode, from the peers' admin command `wchp`; None if no peer answers it."""
         return await watchers(self.settings.zookeeper_connect, path)
 
     def _task_failed(self, task: str, reason: str, trace: str) -> None:
@@ -81,7 +81,7 @@ class Services:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run what works in the background for as long as the block lasts."""
+        """Run the background tasks for the duration of the block."""
         work: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "looking at the agents": self.agents.run,
             "collecting journals": lambda: self.collector.run(self.agents.all),
@@ -105,7 +105,7 @@ class Services:
 
 
 def services(request: Request) -> Services:
-    """The services of the application that a request came to."""
+    """Return the services of the application that received the request."""
     found = request.app.state.services
     assert isinstance(found, Services)
     return found

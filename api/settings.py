@@ -1,5 +1,7 @@
-"""What the API process is started from: one JSON file, written with the topology; ZABKA_API_… variables are for what
-that leaves out."""
+"""The settings of the API process: one JSON file, written from the topology.
+
+ZABKA_API_… variables apply to settings that are not in the file.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,7 @@ def load_settings(path: Path) -> Settings:
 
 
 def _from_environment() -> dict[str, Any]:
-    """What variables say: a list is JSON, anything else is as it stands."""
+    """Read settings from variables: a value that begins with `[` is JSON, any other is taken literally."""
     found = {name: os.environ.get(f"{_PREFIX}{name.upper()}") for name in Settings.model_fields}
     return {
         name: json.loads(value) if value.startswith("[") else value

@@ -1,5 +1,5 @@
-"""What the API reads of Spark's tables: the lake's state, tables as rows, and audits.
+"""The API's access to Spark's tables: the state of the lake, tables as rows, and audits.
 
-It reads the files that `zabka.pipeline` writes and imports nothing of it.  Routes import this package.  Begin with
+It reads the files that `zabka.pipeline` writes and imports nothing from it. Routes import this package. Begin with
 `tables`.
 """

@@ -1,4 +1,4 @@
-"""The table `audits` of the lake, told: verdicts by invariant, and the first violations."""
+"""The lake's table `audits` as an API response: verdicts by invariant, and the first violations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VERDICTS = ("held", "violated", "not_judged")
 
 
 def audits(lake: Path, data: Path) -> Audits:
-    """What the last audit found; of no runs where there was none.  Raises Problem 503."""
+    """Return the results of the last audit, with zero runs if there was none. Raises Problem 503."""
     place, command = lake / AUDITS, f"zabka pipeline audit {data}"
     about = rows_of(place)
     none = Audits(
@@ -27,32 +27,32 @@ def audits(lake: Path, data: Path) -> Audits:
     import pyarrow.dataset as ds
 
     try:
-        # The place leads to a version, which stays a while when another one is put there.
+        # The path is a link to a version of the table. That version stays for a while after the link is replaced.
         table = ds.dataset(place.resolve(), format="parquet", exclude_invalid_files=True)
-        told = table.to_table(columns=["run", "invariant", "verdict", "events", "set_aside"])
+        verdicts = table.to_table(columns=["run", "invariant", "verdict", "events", "set_aside"])
         broken = ds.field("verdict") == "violated"
         shown = table.head(SHOWN_MAX, columns=[*AuditViolation.model_fields], filter=broken).to_pylist()
         violated = table.count_rows(filter=broken)
     except FileNotFoundError:
-        # It is replaced, or vacuumed, just now.
+        # The table is being replaced or vacuumed.
         return none
     except (pa.ArrowException, OSError) as reason:
         raise Problem(503, f"the table of audits is damaged: {reason}", command=command) from None
-    runs = told.group_by("run").aggregate([("events", "max"), ("set_aside", "max")])
+    runs = verdicts.group_by("run").aggregate([("events", "max"), ("set_aside", "max")])
     return Audits(
         runs=runs.num_rows,
         events=sum(runs["events_max"].to_pylist()),
         set_aside=sum(runs["set_aside_max"].to_pylist()),
         written_ms=about[1],
-        verdicts=_verdicts(told),
+        verdicts=_verdicts(verdicts),
         violated=violated,
         violations=[AuditViolation(**row) for row in shown],
         command=command,
     )
 
 
-def _verdicts(told: Any) -> list[AuditVerdicts]:
+def _verdicts(verdicts: Any) -> list[AuditVerdicts]:
     counts: dict[str, dict[str, int]] = {}
-    for row in told.group_by(["invariant", "verdict"]).aggregate([("run", "count_distinct")]).to_pylist():
+    for row in verdicts.group_by(["invariant", "verdict"]).aggregate([("run", "count_distinct")]).to_pylist():
         counts.setdefault(row["invariant"], dict.fromkeys(VERDICTS, 0))[row["verdict"]] = row["run_count_distinct"]
     return [AuditVerdicts(invariant=name, **of) for name, of in sorted(counts.items())]

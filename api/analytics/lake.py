@@ -1,4 +1,4 @@
-"""The pipeline's lake as it stands: its tables, its stream, its campaigns.  Only files are read."""
+"""The state of the pipeline's lake: its tables, its stream and its campaigns. Reads files only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from zabka.api.analytics.tables import rows_of
 from zabka.api.http.problems import Problem
-from zabka.api.scenarios.campaign_models import CampaignTold, GoldTable, PipelineStands, SparkStands, StreamStands
+from zabka.api.scenarios.campaign_models import CampaignView, GoldTable, PipelineStands, SparkStands, StreamStands
 
 CAMPAIGNS, STANDING, RUNS, REPORT = "campaigns", "standing.json", "runs.jsonl", "report.html"
 STATUS, PROGRESS, GAPS = "_status.json", "_progress.json", "gaps"
@@ -51,7 +51,7 @@ class _Standing(msgspec.Struct):
 
 
 def pipeline_stands(lake: Path, data: Path) -> PipelineStands:
-    """How the tables stand.  A lake that is not there has none."""
+    """Return the state of the tables. A missing lake has none."""
     tables = _tables(lake)
     status, progress = _read(lake / STATUS, _Status), _read(lake / PROGRESS, _Progress)
     return PipelineStands(
@@ -85,43 +85,43 @@ def _stream(status: _Status) -> StreamStands:
     )
 
 
-def _spark(said: _Progress) -> SparkStands:
+def _spark(progress: _Progress) -> SparkStands:
     return SparkStands(
-        seen_ms=said.seen_us // 1000,
-        message=said.message,
-        batch=said.batch,
-        rows=said.rows,
-        rows_per_second=said.rows_per_second,
-        durations_ms=said.durations_ms,
+        seen_ms=progress.seen_us // 1000,
+        message=progress.message,
+        batch=progress.batch,
+        rows=progress.rows,
+        rows_per_second=progress.rows_per_second,
+        durations_ms=progress.durations_ms,
     )
 
 
 def _read(path: Path, kind: type[Any]) -> Any:
-    """What a file says; None where there is none, or where it says something else."""
+    """Decode a file. Return None if it is missing or has another shape."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.MsgspecError):
         return None
 
 
-def campaigns(lake: Path) -> list[CampaignTold]:
-    """Every campaign of the lake, by name."""
+def campaigns(lake: Path) -> list[CampaignView]:
+    """Return every campaign of the lake, ordered by name."""
     try:
         places = sorted(path for path in (lake / CAMPAIGNS).iterdir() if path.is_dir())
     except OSError:
         return []
     found = ((path, _read(path / STANDING, _Standing)) for path in places)
-    return [_told(path, stands) for path, stands in found if stands is not None]
+    return [_view(path, stands) for path, stands in found if stands is not None]
 
 
-def _told(path: Path, stands: _Standing) -> CampaignTold:
+def _view(path: Path, stands: _Standing) -> CampaignView:
     try:
         with (path / RUNS).open("rb") as file:
             runs = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
         last_run_ms = int((path / RUNS).stat().st_mtime * 1000) if runs else None
     except OSError:
         runs, last_run_ms = 0, None
-    return CampaignTold(
+    return CampaignView(
         name=path.name,
         question=stands.question,
         settings=stands.settings,
@@ -135,8 +135,8 @@ def _told(path: Path, stands: _Standing) -> CampaignTold:
     )
 
 
-def campaign(lake: Path, name: str) -> CampaignTold:
-    """One campaign.  Raises Problem 404."""
+def campaign(lake: Path, name: str) -> CampaignView:
+    """Return a campaign. Raises Problem 404."""
     found = next((each for each in campaigns(lake) if each.name == name), None)
     if found is None:
         raise Problem(404, f"there is no campaign {name}; GET /api/v1/campaigns lists them")
@@ -144,7 +144,7 @@ def campaign(lake: Path, name: str) -> CampaignTold:
 
 
 def report(lake: Path, name: str) -> bytes:
-    """A campaign's report.  Raises Problem 404 where there is no such campaign, or no report of it yet."""
+    """Return a campaign's report. Raises Problem 404 if there is no such campaign, or no report of it yet."""
     found = campaign(lake, name)
     try:
         return (lake / CAMPAIGNS / found.name / REPORT).read_bytes()

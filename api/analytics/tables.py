@@ -1,4 +1,4 @@
-"""Reading the tables that the pipeline writes as Parquet."""
+"""Read the tables that the pipeline writes as Parquet."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 async def read_table(tables: Path, data: Path, name: str, limit: int) -> Table:
-    """The last `limit` rows of a table.  Raises Problem: 404, which says how the tables are made, 422, 503 where it
-    cannot be read."""
+    """Return the last `limit` rows of a table.
+
+    Raises Problem: 404, with the command that creates the tables; 422; 503 if the table cannot be read.
+    """
     if not _NAME.fullmatch(name):
         raise Problem(422, f"{name!r} is not a table name")
     return await asyncio.to_thread(_read, tables / name, data, name, limit)
@@ -33,11 +35,12 @@ def _read(path: Path, data: Path, name: str, limit: int) -> Table:
         import pyarrow as pa
         import pyarrow.dataset as ds
     except ModuleNotFoundError:
-        # The image of containers' nodes goes without it: Spark's has it.
+        # The container image of the nodes does not include pyarrow; Spark's image does.
         missing = sentence("spark", f"reading table {name} needs pyarrow, which is")
         raise Problem(503, missing, command=install_command("spark")) from None
     try:
-        # Somebody's notes may lie beside its files; but without one of these what is told would not be all there is.
+        # The folder may also hold files that are not Parquet, but without one of the table's own files the result would
+        # be incomplete.
         found = ds.dataset(path, format="parquet", partitioning="hive", exclude_invalid_files=True)
         if (damaged := len(files) - len(found.files)) > 0:
             raise Problem(503, f"table {name} is being rewritten or damaged: {damaged} of {len(files)} files cannot be "
@@ -52,7 +55,7 @@ def _read(path: Path, data: Path, name: str, limit: int) -> Table:
     stream = _stream_status(path.parent)
     lag_ms = None if stream is None else max(0, stream.written_us - stream.latest_us) // 1000
     if stream is not None:
-        # A table that did not change keeps its files.
+        # A table without changes keeps its files, and so their age.
         written_ms = max(written_ms, stream.written_us // 1000)
     return Table(
         table=name, columns=table.column_names, rows=rows, total=total, written_ms=written_ms, lag_ms=lag_ms
@@ -60,14 +63,14 @@ def _read(path: Path, data: Path, name: str, limit: int) -> Table:
 
 
 def _is_shown(file: Path, table: Path) -> bool:
-    """Whether a file is one of the table's; what a writer has not finished lies in folders of other names."""
+    """Return whether a file belongs to the table. Unfinished files are in folders whose names begin with `.` or `_`."""
     return not any(part.startswith((".", "_")) for part in file.relative_to(table).parts)
 
 
 def rows_of(path: Path) -> tuple[int, int] | None:
-    """How many rows a table has, and when it was written, in ms; None where nothing is one.  Only files' ends are read.
+    """Return a table's number of rows and when it was written, in ms, or None if there is no table.
 
-    Raises Problem 503 where Parquet cannot be read here.
+    Only the files' footers are read. Raises Problem 503 if Parquet cannot be read here.
     """
     files = [p for p in path.rglob("*.parquet") if _is_shown(p, path)]
     if not files:
@@ -81,12 +84,12 @@ def rows_of(path: Path) -> tuple[int, int] | None:
     try:
         return sum(pq.read_metadata(p).num_rows for p in files), max(int(p.stat().st_mtime * 1000) for p in files)
     except (pa.ArrowException, OSError):
-        # It is replaced, or vacuumed, just now.
+        # The table is being replaced or vacuumed.
         return None
 
 
 class _StreamStatus(msgspec.Struct):
-    """What the pipeline's stream says of its last batch (`_status.json`)."""
+    """The last batch of the pipeline's stream, from `_status.json`."""
 
     latest_us: int
     written_us: int

@@ -1,5 +1,5 @@
-"""The collected journal: lines of all nodes fetched from the host agents, put in order, numbered and kept.
+"""The collected journal: the lines of all nodes, fetched from the host agents, ordered, numbered and stored.
 
-`collector` does it, `numbered` gives the numbers, `agents` asks the hosts, `joined_brokers` writes for brokers
-without an agent.  Routes and runs import this package.  Begin with `collector`.
+`collector` does this, `numbered` assigns the numbers, `agents` sends requests to the hosts, and `joined_brokers` writes
+for brokers without an agent. Routes and runs import this package. Begin with `collector`.
 """

@@ -1,4 +1,4 @@
-"""The API's side of the host agents: their process tables and statuses, kept fresh, and the actions they carry out."""
+"""Clients of the host agents: their process tables and statuses, kept fresh, and the actions they carry out."""
 
 from __future__ import annotations
 
@@ -27,27 +27,30 @@ from zabka.ensemble.runtime.link_fault import HeldFault
 
 POLL_INTERVAL_S = 0.25
 IDLE_INTERVAL_S = 0.5
-"""While nobody asks; short enough that one slow answer is no silence yet."""
+"""Poll interval while no client reads. It is short enough that one slow response does not count as silence."""
 WATCHED_S = 5.0
-"""So long after the last question about a node somebody is taken to watch."""
+"""A client counts as watching for this long after the last request for a node."""
 ACTION_TIMEOUT_S = 60.0
 CALL_TIMEOUT_S = 5.0
 SILENT_AFTER_S = 2.0
-"""From then on nothing that an agent said before is told as what is."""
+"""From then on, earlier reports of the agent are not presented as the current state."""
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-class Word(NamedTuple):
-    """What a node said last, and how old that is."""
+class LastStatus(NamedTuple):
+    """A node's last status, and its age."""
 
     status: dict[str, Any]
     age_ms: int
 
 
 class Silence(NamedTuple):
-    """A host agent that does not answer: its name, its address, when it was heard last (or first asked), in
-    microseconds by this host's wall clock, and what brings it back."""
+    """A host agent that does not respond.
+
+    `since_us` is when it last responded (or was first asked), in microseconds of this host's wall clock. `remedy` is
+    how to bring it back.
+    """
 
     host: str
     url: str
@@ -56,7 +59,7 @@ class Silence(NamedTuple):
 
 
 class Agent:
-    """One host agent, over HTTP.  `clock_s` is a monotonic clock, in seconds."""
+    """Client of one host agent, over HTTP. `clock_s` is a monotonic clock, in seconds."""
 
     def __init__(self, address: AgentAddress, token: str, clock_s: Callable[[], float] = time.monotonic) -> None:
         self.name = address.name
@@ -65,40 +68,42 @@ class Agent:
         self._remedy = address.remedy
         self.snapshot: Snapshot | None = None
         self._clock_s = clock_s
-        self._heard_s = clock_s()
-        self._heard_us = time.time_ns() // 1000
+        self._last_contact_s = clock_s()
+        self._last_contact_us = time.time_ns() // 1000
         self._http = AgentHttp(address.url, token)
 
     async def refresh(self, fresh_ms: int = 0) -> None:
-        """Fetch the process table and statuses; with `fresh_ms` the nodes are asked now, and waited for so long.
+        """Fetch the process table and statuses.
 
-        Raises AgentSilent when the agent does not answer.
+        With `fresh_ms`, the agent asks the nodes now and waits up to that long. Raises AgentSilent if the agent does
+        not respond.
         """
         path = f"/v1/snapshot?fresh_ms={fresh_ms}" if fresh_ms else "/v1/snapshot"
-        # A connection that a cut or a freeze left behind is given up as soon as its answer would come too late.
-        self.hear(await self._call("GET", path, Snapshot, timeout_s=SILENT_AFTER_S))
+        # Give up a connection that a network cut or a frozen host has stalled as soon as its response would be too
+        # late.
+        self.receive(await self._call("GET", path, Snapshot, timeout_s=SILENT_AFTER_S))
 
-    def hear(self, snapshot: Snapshot) -> None:
-        """Take what the agent says now."""
+    def receive(self, snapshot: Snapshot) -> None:
+        """Store a snapshot that the agent has just sent."""
         self.snapshot = snapshot
-        self._heard_s, self._heard_us = self._clock_s(), time.time_ns() // 1000
+        self._last_contact_s, self._last_contact_us = self._clock_s(), time.time_ns() // 1000
 
     @property
-    def heard_ms_ago(self) -> int:
-        """How long ago it answered last, in milliseconds."""
-        return int((self._clock_s() - self._heard_s) * 1000)
+    def last_contact_ms_ago(self) -> int:
+        """The time since its last response, in milliseconds."""
+        return int((self._clock_s() - self._last_contact_s) * 1000)
 
     @property
     def silence(self) -> Silence | None:
-        """Its silence, where it has lasted for SILENT_AFTER_S or nothing was heard yet; None while it answers."""
-        if self.snapshot is not None and self._clock_s() - self._heard_s < SILENT_AFTER_S:
+        """Its silence, if it has lasted for SILENT_AFTER_S or if there was no response yet; otherwise None."""
+        if self.snapshot is not None and self._clock_s() - self._last_contact_s < SILENT_AFTER_S:
             return None
-        return Silence(self.name, self.url, self._heard_us, self._remedy)
+        return Silence(self.name, self.url, self._last_contact_us, self._remedy)
 
     async def request_action(self, node: str, action: NodeAction) -> ProcessInfo:
-        """Carry an action out; returns the process as it is then.
+        """Carry out an action and return the resulting process.
 
-        Raises Problem; 503 without delay where the agent falls silent meanwhile.
+        Raises Problem, with status 503 without delay if the agent falls silent meanwhile.
         """
         path = f"/v1/processes/{node}/{action}"
         call = asyncio.ensure_future(self._call("POST", path, ProcessInfo, timeout_s=ACTION_TIMEOUT_S))
@@ -123,20 +128,20 @@ class Agent:
         return Problem(503, text)
 
     async def read_journal(self, positions: dict[str, Position], wait_ms: int) -> JournalAnswer:
-        """New journal lines after these positions."""
+        """Return the journal lines after these positions."""
         request = JournalRequest(positions, wait_ms)
         return await self._call("POST", "/v1/journal", JournalAnswer, request, CALL_TIMEOUT_S + wait_ms / 1000)
 
     async def read_messages(self, positions: dict[str, Position]) -> JournalAnswer:
-        """What nodes have written of their messages after these positions."""
+        """Return the message log lines that nodes have written after these positions."""
         return await self._call("POST", "/v1/messages", JournalAnswer, JournalRequest(positions), CALL_TIMEOUT_S)
 
     async def faults(self) -> list[HeldFault]:
-        """The link faults that hold at this agent."""
+        """Return the link faults that are active at this agent."""
         return (await self._call("GET", "/v1/faults", FaultState, timeout_s=SILENT_AFTER_S)).faults
 
     async def set_faults(self, faults: list[HeldFault], *, whole: bool = True) -> None:
-        """Make exactly these faults hold; unless they are `whole`, it is to be told again."""
+        """Make exactly these faults active. If not `whole`, the list may be incomplete and must be sent again."""
         await self._call("PUT", "/v1/faults", FaultState, FaultState(faults, whole))
 
     def close(self) -> None:
@@ -157,15 +162,15 @@ class Agent:
             raise self._refused(answer.status, answer.body)
         return msgspec.json.decode(answer.body, type=shape)
 
-    def _refused(self, status: int, said: bytes) -> Problem:
+    def _refused(self, status: int, body: bytes) -> Problem:
         try:
-            refusal = msgspec.json.decode(said, type=Refusal)
+            refusal = msgspec.json.decode(body, type=Refusal)
         except msgspec.MsgspecError:
             return Problem(503, f"the host agent {self.name} answered {status}")
         return Problem(refusal.status if refusal.status in (404, 409, 422) else 503, refusal.detail)
 
 
-def _told_later(silent: dict[str, AgentSilent]) -> str:
+def _not_delivered(silent: dict[str, AgentSilent]) -> str:
     names, reasons = ", ".join(silent), ", ".join(dict.fromkeys(map(str, silent.values())))
     if len(silent) == 1:
         return f"the host agent {names} does not respond ({reasons}): it receives the faults as soon as it responds"
@@ -173,7 +178,7 @@ def _told_later(silent: dict[str, AgentSilent]) -> str:
 
 
 class Agents:
-    """All host agents of the cluster."""
+    """The host agents of the cluster."""
 
     def __init__(self, agents: list[Agent], clock_s: Callable[[], float] = time.monotonic) -> None:
         self.all = agents
@@ -182,35 +187,40 @@ class Agents:
         self._by_node = {node: agent for agent in agents for node in agent.nodes}
         self._faults_change = asyncio.Lock()
         self._due: dict[str, list[HeldFault]] = {}
-        """The faults that an agent is still to be told, which did not answer when all were."""
+        """Faults still to be sent to agents that did not respond when the faults were set."""
 
     async def run(self) -> None:
-        """Keep every agent's snapshot fresh, until cancelled.  Where one fails the others end with it, so that whoever
-        supervises sees it, and begins with all of them anew."""
+        """Keep every agent's snapshot fresh until cancelled.
+
+        If one poll fails, the others are cancelled with it, so that the supervisor notices and restarts all of them.
+        """
         async with asyncio.TaskGroup() as polls:
             for agent in self.all:
                 polls.create_task(self._keep_fresh(agent), name=f"looking at {agent.name}")
 
     async def _keep_fresh(self, agent: Agent) -> None:
         while True:
-            # An agent that is down or restarting is no reason to stop looking.
+            # Continue polling an agent that is down or restarting.
             with contextlib.suppress(AgentSilent, Problem, msgspec.MsgspecError):
                 await agent.refresh()
                 if agent.name in self._due:
-                    await self._tell_due(agent)
+                    await self._send_due_faults(agent)
                 elif agent.snapshot is not None and not agent.snapshot.faults_told:
-                    await self._tell_faults(agent)
+                    await self._send_faults(agent)
             await asyncio.sleep(self.interval_s)
 
-    async def _tell_due(self, agent: Agent) -> None:
-        """Tell an agent what it was not heard to take, or a link would be cut on one of its ends alone."""
+    async def _send_due_faults(self, agent: Agent) -> None:
+        """Send an agent the faults it has not acknowledged. Otherwise a link would be cut at one end only."""
         async with self._faults_change:
             if agent.name in self._due:
                 await agent.set_faults(self._due[agent.name])
                 del self._due[agent.name]
 
-    async def _tell_faults(self, agent: Agent) -> None:
-        """Tell an agent that began anew which faults hold, as the others know them: they last until they are healed."""
+    async def _send_faults(self, agent: Agent) -> None:
+        """Send a restarted agent the active faults, as the other agents report them.
+
+        Faults last until they are removed.
+        """
         async with self._faults_change:
             faults, answered = await self._faults_by_those_that_answer()
             whole = answered == len(self.all)
@@ -219,21 +229,21 @@ class Agents:
 
     @property
     def interval_s(self) -> float:
-        """How long to wait until an agent is asked again: longer while nobody watches."""
+        """The time until an agent is polled again: longer while no client watches."""
         return POLL_INTERVAL_S if self._clock_s() - self._asked_s < WATCHED_S else IDLE_INTERVAL_S
 
     async def refresh(self, fresh_ms: int) -> None:
-        """Ask every node now; those that do not answer keep their last word, and nobody waits for a silent host."""
+        """Ask every node now. Nodes that do not respond keep their last status, and silent hosts are not waited for."""
         asked = [agent.refresh(fresh_ms) for agent in self.all if agent.silence is None]
         await asyncio.gather(*asked, return_exceptions=True)
 
     def silence(self, node: str) -> Silence | None:
-        """The silence of the host agent that has a node; None while that answers."""
+        """Return the silence of a node's host agent, or None while the agent responds."""
         agent = self._by_node.get(node)
         return None if agent is None else agent.silence
 
     def process(self, node: str) -> ProcessInfo | None:
-        """A node's process, as last seen."""
+        """Return a node's process, as last reported."""
         self._asked_s = self._clock_s()
         agent = self._by_node.get(node)
         if agent is None or agent.snapshot is None:
@@ -241,26 +251,26 @@ class Agents:
         return next((p for p in agent.snapshot.processes if p.name == node), None)
 
     def taken_us(self, node: str) -> int:
-        """When a node's process was last looked at, by its host's clock; 0 for never."""
+        """Return when a node's process was last reported, by its host's clock; 0 for never."""
         agent = self._by_node.get(node)
         return agent.snapshot.taken_us if agent is not None and agent.snapshot is not None else 0
 
-    def word(self, node: str) -> Word | None:
-        """A node's last status."""
+    def last_status(self, node: str) -> LastStatus | None:
+        """Return a node's last status."""
         agent = self._by_node.get(node)
         if agent is None or agent.snapshot is None:
             return None
         for status in agent.snapshot.statuses:
             if status.name == node:
-                return Word(status.status, status.age_ms + agent.heard_ms_ago)
+                return LastStatus(status.status, status.age_ms + agent.last_contact_ms_ago)
         return None
 
     async def request_action(self, node: str, action: NodeAction) -> ProcessInfo:
-        """Carry an action out on a node.  Raises Problem."""
+        """Carry out an action on a node. Raises Problem."""
         return await self._by_node[node].request_action(node, action)
 
     async def faults(self) -> list[HeldFault]:
-        """The faults that hold, as those agents know them that answer.  Raises Problem: 503 where none does."""
+        """Return the active faults, as the responding agents report them. Raises Problem 503 if none responds."""
         known = await self.known_faults()
         if known is None:
             names = ", ".join(agent.name for agent in self.all)
@@ -268,12 +278,12 @@ class Agents:
         return known
 
     async def known_faults(self) -> list[HeldFault] | None:
-        """The same, or None where no agent answers.  Raises Problem."""
+        """Return the active faults, or None if no agent responds. Raises Problem."""
         faults, answered = await self._faults_by_those_that_answer()
         return faults if answered else None
 
     async def _faults_by_those_that_answer(self) -> tuple[list[HeldFault], int]:
-        """The faults that hold, and how many agents have answered."""
+        """Return the active faults and the number of agents that responded."""
         asked = [agent for agent in self.all if agent.silence is None]
         known: dict[str, HeldFault] = {}
         answers = await asyncio.gather(*(agent.faults() for agent in asked), return_exceptions=True)
@@ -286,22 +296,27 @@ class Agents:
 
     @contextlib.asynccontextmanager
     async def changing_faults(self) -> AsyncIterator[list[HeldFault]]:
-        """The faults that hold, for who will set others: one after the other, or one undid what another has just done.
-        Raises Problem."""
+        """Yield the active faults while holding the lock for changing them. Raises Problem.
+
+        Without the lock, one change could undo another.
+        """
         async with self._faults_change:
             yield await self.faults()
 
     async def set_faults(self, faults: list[HeldFault]) -> None:
-        """Make exactly these faults hold, everywhere.  Raises Problem where an agent cannot be told: the others have
-        taken them then, and it is told as soon as it answers."""
+        """Make exactly these faults active on all agents.
+
+        Raises Problem if an agent cannot be reached. The others have applied the faults then, and the agent receives
+        them as soon as it responds.
+        """
         answers = await asyncio.gather(*(agent.set_faults(faults) for agent in self.all), return_exceptions=True)
-        told = list(zip(self.all, answers, strict=True))
-        self._due = {agent.name: faults for agent, answer in told if isinstance(answer, BaseException)}
-        silent = {agent.name: answer for agent, answer in told if isinstance(answer, AgentSilent)}
+        results = list(zip(self.all, answers, strict=True))
+        self._due = {agent.name: faults for agent, answer in results if isinstance(answer, BaseException)}
+        silent = {agent.name: answer for agent, answer in results if isinstance(answer, AgentSilent)}
         for answer in answers:
             if isinstance(answer, AgentSilent):
-                others = "; the other agents did" if len(self._due) < len(told) else ""
-                raise Problem(503, _told_later(silent) + others)
+                others = "; the other agents did" if len(self._due) < len(results) else ""
+                raise Problem(503, _not_delivered(silent) + others)
             if isinstance(answer, BaseException):
                 raise answer
 

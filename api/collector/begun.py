@@ -1,9 +1,9 @@
-"""How a node's journal began, and how one that began anew is numbered on.
+"""The start of a node's journal, and the numbering after a journal has started again.
 
-A node counts its lines from 1 (`node_seq`).  Where its disk was emptied or replaced it begins with 1 again, and what it
-says then would be taken for what was collected long ago.  So the lines of the new journal are numbered behind those
-known: (node, node_seq) stays one event for the fold, for causes and for whoever keeps it, and nothing else has to know
-that there were two journals.
+A node counts its lines from 1 (`node_seq`). After its disk was emptied or replaced it starts again with 1, and its new
+lines would be taken for lines that were collected long ago. So the lines of the new journal are numbered after the
+known ones. The pair (node, node_seq) then identifies one event for the fold, for causes and for storage, and no other
+code has to distinguish the two journals.
 """
 
 from __future__ import annotations
@@ -16,14 +16,20 @@ from zabka.journal.events import Entry
 
 
 class Begun(msgspec.Struct, frozen=True):
-    """The journal that a node writes now: `base` is what is added to its own numbers, 0 for the first journal;
-    `first` its line 1, where that was seen."""
+    """The journal that a node writes now.
+
+    `base` is added to the node's own numbers; it is 0 for the first journal. `first` is the journal's line 1, if it was
+    seen.
+    """
 
     base: int = 0
     first: FirstLine | None = None
 
     def numbered_on(self, entry: Entry) -> Entry:
-        """The entry with its number, and that of the node's own line that it names as its cause, behind those known."""
+        """Return the entry with `base` added to its number.
+
+        `base` is also added to the number of its cause if that is an event of the same node.
+        """
         if not self.base:
             return entry
         event = entry.event
@@ -33,12 +39,12 @@ class Begun(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(entry, node_seq=entry.node_seq + self.base, event=event)
 
     def seen(self, entry: Entry) -> Begun:
-        """The same after one of its lines, which has its number behind those known."""
+        """Return this journal after one of its lines, which is already numbered by `numbered_on`."""
         if self.first is None and entry.node_seq == self.base + 1:
             return Begun(self.base, first_line(entry))
         return self
 
 
 def first_line(entry: Entry) -> FirstLine:
-    """The clocks of a line."""
+    """Return the clocks of a line."""
     return FirstLine(entry.wall_us, entry.mono_us)

@@ -1,9 +1,11 @@
-"""The collector: pulls every node's journal from the agents and makes one numbered history of them.
+"""The collector: fetches every node's journal from the agents and makes one numbered history of them.
 
-Lines are held back a moment, so that what several nodes wrote at the same time is ordered by wall clock; each
-node's own order is always kept.  A number, once given, is never given again: a numbered line is in the collector's
-own files before anybody sees it, and those files tell a restarted collector where it stood.  They also keep the folded
-state at the head of each, so that the state at any kept number is that of the whole history, however much of it went.
+Lines are held back briefly, so that events that several nodes wrote at the same time are ordered by wall clock. Each
+node's own order is always kept.
+
+A number is never assigned twice. A numbered line is written to the collector's files before it is served, and a
+restarted collector resumes from those files. Each file also begins with the folded state at that point, so that the
+state at any stored number is the state of the whole history, even after older files were removed.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from zabka.agent.client import AgentSilent
 from zabka.agent.protocol import API_NODE, JournalChunk, Position
 from zabka.api.collector.agents import Agent
 from zabka.api.collector.begun import first_line
-from zabka.api.collector.event_counts import EventCounts, ToldCounts
+from zabka.api.collector.event_counts import EventCounts, StoredCounts
 from zabka.api.collector.numbered import FILE_BYTES_MAX, KEPT_BYTES_MAX, Numbered, NumberedJournal
 from zabka.api.http.problems import Problem
 from zabka.api.runs.history import Checkpoints, Folded
@@ -38,31 +40,34 @@ from zabka.journal.reader import decode_line, merge, split_lines
 from zabka.journal.spans import Spans
 
 RECENT_EVENTS_MAX = 20_000
-"""So many are in memory; older ones are read from the files."""
+"""Number of events in memory; older ones are read from the files."""
 HOLD_BACK_US = 120_000
 HOLD_BACK_BUSY_US = 55_000
-"""The same with one agent that has had something to bring lately: it looks again after 25 ms, whether the kernel tells
-it or not (`zabka.compose.journal_growth`).  Lines of several come at as many times, over a network."""
-# Less than the 3 s for which an agent looks so often after it has found something.
+"""The same with a single agent that has recently delivered lines.
+
+Such an agent checks for new lines every 25 ms, with or without file notifications from the kernel
+(`zabka.compose.journal_growth`). With several agents, lines arrive at different times over a network.
+"""
+# Less than the 3 s during which an agent keeps checking that often after it has found new lines.
 _BUSY_S = 2.5
-# A node whose clock is ahead of ours must not hold its lines back for long.
+# A node whose clock is ahead of ours must not have its lines held back for long.
 HOLD_BACK_MAX_S = 0.5
 PULL_WAIT_MS = 2_000
 RETRY_S = 0.25
 WAITING_MAX = 20_000
-"""More entries than this wait to be numbered, and no more are fetched: their nodes keep them."""
-ANEW_TOLD_S = 600.0
-"""So long it is told that a node's journal began anew."""
+"""With more entries than this waiting to be numbered, no more are fetched; the nodes keep them."""
+RESTART_REPORTED_S = 600.0
+"""How long a restarted journal is reported."""
 _TICK_S = 0.02
 
-# Events in which a node says of itself what its status says as well; `told_us` keeps when each node last did.
+# Events that report the same as a node's status. `reported_us` holds the time of each node's last such event.
 _STANDINGS = (PeerStateChanged, ControllerBelieved, NodeStarted)
 
 log = structlog.get_logger()
 
 
 class TooOld(Exception):
-    """Events after this number are partly gone; `oldest` is the oldest number that is kept."""
+    """Some events after this number are no longer stored; `oldest` is the oldest stored number."""
 
     def __init__(self, oldest: int) -> None:
         super().__init__(f"the oldest stored event is {oldest}")
@@ -70,10 +75,10 @@ class TooOld(Exception):
 
 
 class Collector:
-    """One history of all nodes, its recent part in memory, all of what is kept in files.
+    """One history of all nodes. Its recent part is in memory, and everything that is kept is in files.
 
-    `served_max` is how many of the newest events are served at all (None: all that are kept, which is up to
-    `kept_bytes_max` in files of `file_bytes_max`), `recent_max` how many of them are in memory.  Raises NewerHistory.
+    `served_max` limits the newest events to serve (None: all that are kept, up to `kept_bytes_max` in files of
+    `file_bytes_max`). `recent_max` is the number of events in memory. Raises NewerHistory.
     """
 
     def __init__(
@@ -88,7 +93,7 @@ class Collector:
         mono_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counts = EventCounts()
-        self.told_us: dict[str, int] = {}
+        self.reported_us: dict[str, int] = {}
         self.bad_lines = 0
         self.trouble = ""
         self._served_max = served_max
@@ -96,13 +101,13 @@ class Collector:
         self._wall_us = wall_us
         self._mono_s = mono_s
         self._pending: list[tuple[float, Entry]] = []
-        self._anew_s: dict[str, float] = {}
-        """When each journal that began anew was seen to."""
+        self._restarted_s: dict[str, float] = {}
+        """When each restarted journal was noticed."""
         self._brought_s: dict[str, float] = {}
-        """When each agent last brought something."""
+        """When each agent last delivered lines."""
         self._arrived = asyncio.Event()
         self._came = asyncio.Event()
-        """Set while something waits to be numbered."""
+        """Set while entries wait to be numbered."""
         self._node_seqs: dict[str, int] = {}
         self._checkpoints = Checkpoints()
         self._fold = NotedFold(Spans(), self._checkpoints)
@@ -117,29 +122,32 @@ class Collector:
 
     @property
     def state(self) -> ClusterState:
-        """The state after the last event; it changes with the next one."""
+        """The state after the last event. It is modified by the next event."""
         return self._fold.spans.state
 
     @property
     def last_seq(self) -> int:
-        """The highest number given."""
+        """The highest number assigned."""
         return self._files.last_seq
 
     @property
     def history(self) -> str:
-        """Names this history, over restarts of this process too: a directory that was emptied begins another one."""
+        """Identifier of this history, stable across restarts of this process.
+
+        An emptied directory starts another history.
+        """
         return self._files.history
 
     @property
     def oldest_seq(self) -> int:
-        """The lowest number that is still served; one above the last where nothing is kept."""
+        """The lowest number that is still served; one above the last if nothing is kept."""
         kept = self._files.oldest_seq
         return kept if self._served_max is None else max(kept, self.last_seq + 1 - self._served_max)
 
     def after(self, seq: int, limit: int) -> list[Numbered]:
-        """Up to `limit` events with higher numbers, in order.
+        """Return up to `limit` events with higher numbers, in order.
 
-        0 means from the oldest kept.  Raises TooOld where events after `seq` are gone already.
+        0 means from the oldest kept. Raises TooOld if some events after `seq` are no longer kept.
         """
         oldest = self.oldest_seq
         if oldest > self.last_seq:
@@ -149,7 +157,7 @@ class Collector:
         return self._read(max(oldest, seq + 1), limit)
 
     def _read(self, seq: int, limit: int) -> list[Numbered]:
-        """Up to `limit` events that are kept, from `seq` on."""
+        """Return up to `limit` kept events, starting with `seq`."""
         first_recent = self._recent[0].seq if self._recent else self.last_seq + 1
         older = self._files.read(seq, min(limit, first_recent - seq)) if seq < first_recent else []
         found = [event for event in older if event.seq < first_recent]
@@ -158,11 +166,11 @@ class Collector:
         return found
 
     def _recent_from(self, seq: int, limit: int) -> list[Numbered]:
-        """Events that are in memory, looked for from the nearer end."""
+        """Return events that are in memory, searched from the nearer end."""
         recent = self._recent
         if not recent:
             return []
-        # An older file's unreadable lines leave gaps in the numbers.
+        # Unreadable lines of an older file leave gaps in the numbers.
         gaps = recent[-1].seq - recent[0].seq + 1 - len(recent)
         begin = max(0, seq - recent[0].seq - gaps)
         count = len(recent) - begin
@@ -175,11 +183,11 @@ class Collector:
 
     @property
     def rewind(self) -> Rewind:
-        """The state at any number of all that is kept."""
+        """The state at any kept number."""
         return Rewind(_Collected(self._files, self._read), self._checkpoints)
 
     async def more(self, seq: int, timeout_s: float) -> bool:
-        """Wait until there are events after `seq`; False after `timeout_s`."""
+        """Wait until there are events after `seq`. Return False after `timeout_s`."""
         deadline = self._mono_s() + timeout_s
         while self.last_seq <= seq:
             left = deadline - self._mono_s()
@@ -192,7 +200,7 @@ class Collector:
     # ---- collecting -------------------------------------------------------------------------------------------------
 
     async def run(self, agents: list[Agent]) -> None:
-        """Collect from all agents until cancelled.  Raises what reading from one of them failed with."""
+        """Collect from all agents until cancelled. Raises the error of a read that failed."""
         self._brought_s = {agent.name: -inf for agent in agents}
         try:
             async with asyncio.TaskGroup() as group:
@@ -227,25 +235,28 @@ class Collector:
                 )
 
     def position(self, node: str) -> Position:
-        """Where to read on in a node's journal, by the node's own numbers."""
+        """Return where to continue in a node's journal, by the node's own numbers."""
         begun = self._files.begun_of(node)
         return Position(after=max(0, self._node_seqs.get(node, 0) - begun.base), first=begun.first)
 
     @property
-    def begun_anew(self) -> str:
-        """Whose journal began anew in the last ANEW_TOLD_S; empty for none."""
-        since_s = self._mono_s() - ANEW_TOLD_S
-        nodes = sorted(node for node, at_s in self._anew_s.items() if at_s >= since_s)
+    def restarted_journals(self) -> str:
+        """A message that lists the journals that restarted in the last RESTART_REPORTED_S; empty for none."""
+        since_s = self._mono_s() - RESTART_REPORTED_S
+        nodes = sorted(node for node, at_s in self._restarted_s.items() if at_s >= since_s)
         if not nodes:
             return ""
         return f"the journal of {', '.join(nodes)} started again: events that it had not delivered are lost"
 
     def accept_chunk(self, chunk: JournalChunk) -> None:
-        """Accept a node's new lines.  Bad ones are counted and set aside; those taken before are passed over, and those
-        of a journal that began anew are numbered behind them."""
+        """Accept a node's new lines.
+
+        Invalid lines are counted and skipped, and so are lines that were accepted before. The lines of a restarted
+        journal continue the numbering.
+        """
         now_s = self._mono_s()
         if chunk.anew:
-            self._begin_anew(chunk.node)
+            self._restart_journal(chunk.node)
         for line in split_lines(chunk.lines):
             try:
                 entry = decode_line(line)
@@ -255,8 +266,8 @@ class Collector:
                 continue
             begun = self._files.begun_of(entry.node)
             if entry.node_seq == 1 and begun.first not in (None, first_line(entry)):
-                # An agent that was asked by number alone, or an older one, does not say so.
-                self._begin_anew(entry.node)
+                # The chunk does not say so if the agent was asked by number only, or is of an older version.
+                self._restart_journal(entry.node)
                 begun = self._files.begun_of(entry.node)
             entry = begun.numbered_on(entry)
             self._files.begun[entry.node] = begun.seen(entry)
@@ -265,17 +276,17 @@ class Collector:
                 self._pending.append((now_s, entry))
                 self._came.set()
 
-    def _begin_anew(self, node: str) -> None:
+    def _restart_journal(self, node: str) -> None:
         known = self._node_seqs.get(node, 0)
         log.warning("a node's journal started again: its lines continue the numbering", node=node, after=known)
-        self._files.begin_anew(node, known)
+        self._files.restart_journal(node, known)
         if known:
-            self._anew_s[node] = self._mono_s()
+            self._restarted_s[node] = self._mono_s()
 
     def number_due(self, *, everything: bool = False) -> int:
-        """Number what was held back long enough; how many events that were.
+        """Number the entries that were held back long enough. Return their count.
 
-        What cannot be kept (a full disk) waits for the next time, and `trouble` says so meanwhile.
+        Entries that cannot be stored (a full disk) wait for the next attempt, and `trouble` reports it meanwhile.
         """
         if not self._pending:
             return 0
@@ -284,7 +295,7 @@ class Collector:
         due, waiting, held = [], [], set()
         for arrived_s, entry in self._pending:
             ready = everything or entry.wall_us <= newest_us or arrived_s <= oldest_s
-            # A node's later line never passes an earlier one that still waits.
+            # A node's later line must not pass an earlier line that is still held back.
             if ready and entry.node not in held:
                 due.append(entry)
             else:
@@ -293,7 +304,7 @@ class Collector:
         numbered = self._number(merge(due)) if due else []
         if numbered is None:
             return 0
-        # Whatever goes wrong with them from here on, they are not numbered again.
+        # From here on they are never numbered again, whatever fails.
         self._pending = waiting
         if not waiting:
             self._came.clear()
@@ -306,7 +317,7 @@ class Collector:
         return HOLD_BACK_BUSY_US if len(brought_s) == 1 and brought_s[0] > since_s else HOLD_BACK_US
 
     def _number(self, entries: list[Entry]) -> list[tuple[Entry, bytes]] | None:
-        """The entries with their numbers, which are in the files now; None where they cannot be kept."""
+        """Return the entries with their numbers, after writing them to the files, or None if they cannot be stored."""
         try:
             numbered = self._files.append(entries)
         except OSError as reason:
@@ -331,26 +342,28 @@ class Collector:
         self._fold.take_closed()
         self.counts.count_event(entry)
         if isinstance(entry.event, _STANDINGS):
-            self.told_us[entry.node] = entry.wall_us
+            self.reported_us[entry.node] = entry.wall_us
 
     def _standing(self) -> bytes:
         folded = Folded.of(self._fold.spans)
-        return msgspec.json.encode(_Standing(FOLDED, folded, self.counts.as_counts(), self.told_us))
+        return msgspec.json.encode(_Standing(FOLDED, folded, self.counts.as_counts(), self.reported_us))
 
     def _take_up(self, standing: bytes) -> bool:
-        """Begin from what an earlier run kept; False where it kept nothing that this version can read."""
+        """Begin from the state that an earlier run stored. Return False if this version can read none."""
         found = _standing_of(standing)
         return found is not None and self._begin_from(found)
 
     def _take_over(self, standing: bytes) -> bool:
-        """Begin from the oldest that is kept, though another version made it: what came before it is gone, and to begin
-        from nothing would leave out all that was told then."""
+        """Begin from the oldest stored state, although another version wrote it.
+
+        The events before it are no longer stored. Beginning from an empty state would lose everything they contained.
+        """
         found = _read_standing(standing)
         return found is not None and self._begin_from(found)
 
     def _begin_from(self, found: _Standing) -> bool:
         self._fold = NotedFold(found.folded.go_on(), self._checkpoints)
-        self.told_us = found.told_us
+        self.reported_us = found.told_us
         self.counts = EventCounts.of(found.counts)
         return True
 
@@ -360,12 +373,14 @@ class Collector:
 
 
 class _Standing(msgspec.Struct):
-    """What the collector makes of the history up to a file's head.  `fold` names the fold and the shape of its state:
-    one of another version says something else."""
+    """The collector's state at the head of a file.
+
+    `fold` identifies the code of the fold and the shape of its state; a state of another version means something else.
+    """
 
     fold: str
     folded: Folded
-    counts: ToldCounts
+    counts: StoredCounts
     told_us: dict[str, int]
 
 
@@ -378,7 +393,7 @@ class _OnlyState(msgspec.Struct):
 
 
 class _Moment(msgspec.Struct):
-    """Of a standing only the moment: the rest is passed over."""
+    """The time of a stored state; the rest is skipped."""
 
     folded: _OnlyState
 
@@ -390,28 +405,28 @@ _decode_standing = msgspec.json.Decoder(_Standing).decode
 _decode_moment = msgspec.json.Decoder(_Moment).decode
 
 
-def _read_standing(told: bytes) -> _Standing | None:
-    """Whichever version made it, if it has this one's shape."""
+def _read_standing(stored: bytes) -> _Standing | None:
+    """Decode a state of any version that has this version's shape."""
     try:
-        return _decode_standing(told)
+        return _decode_standing(stored)
     except msgspec.MsgspecError:
         return None
 
 
-def _standing_of(told: bytes) -> _Standing | None:
-    found = _read_standing(told)
+def _standing_of(stored: bytes) -> _Standing | None:
+    found = _read_standing(stored)
     return found if found is not None and found.fold == FOLDED else None
 
 
-def _at_us(told: bytes) -> int | None:
+def _at_us(stored: bytes) -> int | None:
     try:
-        return _decode_moment(told).folded.state.at_us
+        return _decode_moment(stored).folded.state.at_us
     except msgspec.MsgspecError:
         return None
 
 
 class _Collected:
-    """The collected history, to be rewound."""
+    """The collected history, as a `History` for Rewind."""
 
     def __init__(self, files: NumberedJournal, read: Callable[[int, int], list[Numbered]]) -> None:
         self._files = files
@@ -429,14 +444,17 @@ class _Collected:
         return self._first(self._files.standings(seq))
 
     def head_at(self, at_us: int) -> Folded:
-        told = self._files.standings(self.last_seq)
-        return self._first(each for each in told if (moment := _at_us(each)) is not None and moment <= at_us)
+        stored = self._files.standings(self.last_seq)
+        return self._first(each for each in stored if (moment := _at_us(each)) is not None and moment <= at_us)
 
     @staticmethod
-    def _first(told: Iterable[bytes]) -> Folded:
-        """The first that this version made; else the last, which is the oldest kept (`Collector._take_over`)."""
+    def _first(stored: Iterable[bytes]) -> Folded:
+        """Return the first state that this version wrote.
+
+        Otherwise return the last one, which is the oldest kept (`Collector._take_over`).
+        """
         oldest = b""
-        for oldest in told:
+        for oldest in stored:
             if (found := _standing_of(oldest)) is not None:
                 return found.folded
         taken_over = _read_standing(oldest)

@@ -1,4 +1,4 @@
-"""Counting what only the journal tells, for the metrics."""
+"""Counts for the metrics that are only known from the journal."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from zabka.journal.events import (
 )
 
 
-class ToldCounts(msgspec.Struct):
-    """The counts as they are kept: rows of keys and a number."""
+class StoredCounts(msgspec.Struct):
+    """The counts in their stored form: rows of keys and a number."""
 
     isr: list[tuple[int, str, int]]
     isr_sizes: list[tuple[str, int, int]]
@@ -30,7 +30,7 @@ class ToldCounts(msgspec.Struct):
 
 
 class EventCounts:
-    """Counts what only the journal tells."""
+    """Counts events of the journal for the metrics."""
 
     def __init__(self) -> None:
         self.isr: Counter[tuple[int, str]] = Counter()
@@ -64,9 +64,9 @@ class EventCounts:
             for name in [name for name in self._isr_sizes if name[0] == event.topic]:
                 del self._isr_sizes[name]
 
-    def as_counts(self) -> ToldCounts:
-        """The counts, to be kept."""
-        return ToldCounts(
+    def as_counts(self) -> StoredCounts:
+        """Return the counts in their stored form."""
+        return StoredCounts(
             isr=[(broker_id, way, number) for (broker_id, way), number in self.isr.items()],
             isr_sizes=[(topic, number, size) for (topic, number), size in self._isr_sizes.items()],
             leader_elections=self.leader_elections,
@@ -77,14 +77,14 @@ class EventCounts:
         )
 
     @classmethod
-    def of(cls, told: ToldCounts) -> EventCounts:
-        """The counts as they were kept."""
+    def of(cls, stored: StoredCounts) -> EventCounts:
+        """Restore stored counts."""
         counts = cls()
-        counts.isr = Counter({(broker_id, way): number for broker_id, way, number in told.isr})
-        counts._isr_sizes = {(topic, number): size for topic, number, size in told.isr_sizes}
-        counts.leader_elections = told.leader_elections
-        counts.unclean_elections = told.unclean_elections
-        counts.controller_changes = told.controller_changes
-        counts.sessions_expired = told.sessions_expired
-        counts.records_lost = told.records_lost
+        counts.isr = Counter({(broker_id, way): number for broker_id, way, number in stored.isr})
+        counts._isr_sizes = {(topic, number): size for topic, number, size in stored.isr_sizes}
+        counts.leader_elections = stored.leader_elections
+        counts.unclean_elections = stored.unclean_elections
+        counts.controller_changes = stored.controller_changes
+        counts.sessions_expired = stored.sessions_expired
+        counts.records_lost = stored.records_lost
         return counts

@@ -1,4 +1,4 @@
-"""The event stream: the numbered journal as server-sent events, in batches, and as an array."""
+"""The event stream: the numbered journal as server-sent events, in batches, and as a JSON array."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEEP_ALIVE_S = 10.0
 LIMIT_DEFAULT = 1_000
 LIMIT_MAX = 100_000
 LOOKED_THROUGH_MAX = 100_000
-"""How far back the newest events of some types are looked for."""
+"""Number of events that are searched for the newest ones of some types."""
 
 EXAMPLE = {
     "seq": 42, "schema": 1, "node": "broker-1", "node_seq": 7, "wall_us": 1700000000000000, "mono_us": 81000000,
@@ -33,21 +33,24 @@ ARRAY: dict[str, Any] = {
         }
     },
 }
-"""What the OpenAPI document says of such an answer."""
+"""The OpenAPI description of such a response."""
 
 
 def encode(events: list[Numbered]) -> bytes:
-    """Server-sent events, one for each journal event, its number as the id."""
+    """Encode events as server-sent events, with their numbers as ids."""
     return b"".join(b"id: %d\ndata: %b\n\n" % (event.seq, event.json) for event in events)
 
 
 def array(events: list[Numbered]) -> bytes:
-    """The same events as one JSON array."""
+    """Encode events as one JSON array."""
     return b"[" + b",".join(event.json for event in events) + b"]"
 
 
 async def some(collector: Collector, after: int, limit: int) -> list[Numbered]:
-    """Up to `limit` events after a number, read in batches: between them others have their turn.  Raises TooOld."""
+    """Return up to `limit` events after a number. Raises TooOld.
+
+    They are read in batches, and other tasks run between the batches.
+    """
     found = collector.after(after, min(limit, BATCH_EVENTS_MAX))
     while len(found) < limit and found[-1:] and found[-1].seq < collector.last_seq:
         await asyncio.sleep(0)
@@ -63,8 +66,10 @@ _type_of = msgspec.json.Decoder(_Typed).decode
 
 
 async def newest(collector: Collector, until: int, limit: int, not_types: frozenset[str]) -> list[Numbered]:
-    """The newest `limit` events up to a number that are of none of these types, in order; of the last
-    LOOKED_THROUGH_MAX events up to there."""
+    """Return the newest `limit` events up to a number, in order, without the given types.
+
+    Only the last LOOKED_THROUGH_MAX events before that number are searched.
+    """
     found: list[Numbered] = []
     end = min(until, collector.last_seq)
     last = end - LOOKED_THROUGH_MAX
@@ -78,27 +83,27 @@ async def newest(collector: Collector, until: int, limit: int, not_types: frozen
 
 
 def snapshot(collector: Collector) -> bytes:
-    """The folded state as one server-sent event, its number as the id: what a page begins from."""
+    """Encode the folded state as one server-sent event with its number as the id: the start of a page."""
     return b"event: snapshot\nid: %d\ndata: %b\n\n" % (collector.last_seq, msgspec.json.encode(collector.state))
 
 
 def history(collector: Collector) -> bytes:
-    """Which history is numbered, as one server-sent event: numbers of another one may have come as far."""
+    """Encode the history's identifier as one server-sent event: another history may have assigned the same numbers."""
     return b"event: history\ndata: %b\n\n" % collector.history.encode()
 
 
 def resumable(collector: Collector, after: int) -> bool:
-    """Whether a stream can go on after this number: neither gone, nor of another history that got further."""
+    """Return whether a stream can resume after this number: it was assigned, and the events after it are stored."""
     return 0 < after <= collector.last_seq and after + 1 >= collector.oldest_seq
 
 
 def too_old(reason: TooOld) -> Problem:
-    """The 410 that names the oldest number kept."""
+    """Return the 410 response that contains the oldest stored number."""
     return Problem(410, f"{reason}; request the events after {reason.oldest - 1}", oldest=reason.oldest)
 
 
 def of_another_history(collector: Collector, after: int) -> Problem:
-    """The 410 for a number that this history has not given yet: whoever has it heard one that is gone."""
+    """Return the 410 response for a number not assigned yet: the client has read another history, which was removed."""
     oldest, last = collector.oldest_seq, collector.last_seq
     text = (
         f"the last event here is {last}, and {after} belongs to another history; request the events after {oldest - 1}"
@@ -109,11 +114,11 @@ def of_another_history(collector: Collector, after: int) -> Problem:
 async def stream(
     collector: Collector, after: int, stopping: asyncio.Event, *, with_snapshot: bool = False
 ) -> AsyncIterator[bytes]:
-    """Everything after a number, for as long as the client stays; at most twenty batches a second.
+    """Yield every event after a number while the client stays connected, in at most twenty batches a second.
 
-    A client that reads too slowly and falls behind what is kept gets its stream ended; on coming back it hears 410.
-    `with_snapshot`, whoever cannot go on where it stood gets the folded state instead, and what comes after that; and
-    first of all hears which history this is.
+    The stream of a client that reads too slowly ends when its next event is no longer kept; its next request receives
+    410. With `with_snapshot`, the stream begins with the history's identifier. A client that cannot resume then
+    receives the folded state and the events after it.
     """
     yield b"retry: 1000\n: journal\n\n"
     if with_snapshot:

@@ -1,9 +1,9 @@
-"""The collector's own files: the numbered history, and with it the knowledge of what was collected already.
+"""The collector's own files: the numbered history, and how far each node's journal was collected.
 
-`<first seq, 12 digits>.collected`: a name that nobody takes for a node's journal.  Each file begins with a checkpoint
-line: the last number given, each node's highest node_seq before it, how its journal began, which history this is, and
-what the collector makes of it up to there (its standing).  So the newest file alone tells where collecting stood, and
-older ones are read only when they are asked for; and what was removed for room is still in every later state.
+The file names, `<first seq, 12 digits>.collected`, differ from those of node journals. Each file begins with a
+checkpoint line: the last number assigned, each node's highest node_seq, the start of its journal, the history's
+identifier, and the collector's state up to there (`standing`). So the newest file is enough to resume, and older files
+are read on request only. The effect of removed files is contained in every later state.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ KEPT_BYTES_MAX = 512 * 1024 * 1024
 """About a million events: two days of three peers and three brokers under a light load."""
 
 MARK_EVERY = 256
-"""Of every so many events it is known where they begin in their file."""
+"""The file offset of every 256th event is kept in memory."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 class NewerHistory(Exception):
-    """A newer zabka wrote the collected history; the text is fit for the user."""
+    """A newer zabka wrote the collected history. The message is written for the user."""
 
 
 class Numbered(NamedTuple):
-    """One event as it is served: its number and its JSON."""
+    """An event as it is served: its number and its JSON."""
 
     seq: int
     json: bytes
@@ -51,8 +51,10 @@ _seq_of = msgspec.json.Decoder(_Seq).decode
 
 
 class _Head(msgspec.Struct):
-    """A file's first line; what follows `node_seqs` is empty in those of earlier versions.  `schema` is that of the
-    file's events."""
+    """A file's first line.
+
+    The fields after `node_seqs` are empty in files of earlier versions. `schema` is the schema of the file's events.
+    """
 
     checkpoint: int
     node_seqs: dict[str, int]
@@ -66,8 +68,11 @@ _head_of = msgspec.json.Decoder(_Head).decode
 
 
 class _KeptFile:
-    """One file: where some of its events begin, and what in it is none.  It is looked through when it is asked, and as
-    far as it is asked: the whole of it takes a tenth of a second, in which nobody else has a turn."""
+    """One file, with the offsets of some of its events and of the lines that are not events.
+
+    It is scanned on request and only as far as requested: scanning all of it takes a tenth of a second and blocks the
+    event loop.
+    """
 
     __slots__ = ("_count", "_gap_at", "_gaps", "_known", "_looked_through", "_offsets", "_seqs", "path")
 
@@ -79,22 +84,22 @@ class _KeptFile:
         self._offsets: list[int] = []
         self._count = 0
         self._gaps: dict[int, int] = {}
-        """Where lines are that are no events, one behind the other, and where the next event begins."""
+        """Ranges of consecutive lines that are not events: their start, and the start of the next event."""
         self._gap_at = -1
 
     @property
     def name_seq(self) -> int:
-        """The number that its first event was to have."""
+        """The intended number of its first event."""
         return int(self.path.stem)
 
     def first_seq(self) -> int | None:
-        """The number of its first event; None where it has none."""
+        """Return the number of its first event, or None if it has no event."""
         if not self._seqs:
             self._look(0)
         return self._seqs[0] if self._seqs else None
 
     def check_schema(self) -> None:
-        """Raise NewerHistory where its events have a newer schema than this version reads."""
+        """Raise NewerHistory if its events have a newer schema than this version reads."""
         with contextlib.suppress(OSError), self.path.open("rb") as file:
             if (schema := schema_of(file.readline())) > SCHEMA_VERSION:
                 raise NewerHistory(
@@ -103,7 +108,7 @@ class _KeptFile:
                 )
 
     def head(self) -> _Head | None:
-        """Its first line; None where that is gone or unreadable."""
+        """Return its first line, or None if the file is missing or the line is unreadable."""
         try:
             with self.path.open("rb") as file:
                 return _head_of(file.readline())
@@ -111,10 +116,10 @@ class _KeptFile:
             return None
 
     def entries(self) -> Iterator[tuple[Entry, bytes]]:
-        """Every event in it, with its line; afterwards it is known what is where.  Raises OSError."""
+        """Yield every event with its line, and index the file. Raises OSError."""
         self._known = True
         offset = 0
-        # An unfinished last line was never served: its number is free.
+        # An unfinished last line was never served, so its number is free.
         for line in split_lines(self.path.read_bytes()):
             if (entry := _entry(line)) is not None:
                 self.note(entry.seq, offset)
@@ -124,7 +129,7 @@ class _KeptFile:
             offset += len(line) + 1
 
     def _look(self, beyond: int) -> None:
-        """Know what is where up to the first event that comes after `beyond`."""
+        """Index the file up to the first event after `beyond`."""
         if self._known:
             return
         with contextlib.suppress(OSError), self.path.open("rb") as file:
@@ -142,27 +147,27 @@ class _KeptFile:
         self._known = True
 
     def note(self, seq: int, offset: int) -> None:
-        """An event of that number begins there; told in order, of every event."""
+        """Record that the event with that number begins at `offset`. Called for every event, in order."""
         if self._count % MARK_EVERY == 0:
             self._seqs.append(seq)
             self._offsets.append(offset)
         self._count += 1
 
     def pass_over(self, offset: int, end: int) -> None:
-        """What lies there is no event, whatever number it bears: that may have been given again."""
+        """Record that this range is not an event. A number in it may have been assigned again."""
         if self._gaps.get(self._gap_at) != offset:
             self._gap_at = offset
         self._gaps[self._gap_at] = end
 
     def read(self, seq: int, limit: int) -> list[Numbered]:
-        """Up to `limit` events from `seq` on; none where the file is gone or cannot be read."""
+        """Return up to `limit` events starting with `seq`; none if the file is missing or cannot be read."""
         first = self.first_seq()
         if first is None:
             return []
         beyond = max(seq, first) + limit
         self._look(beyond)
         while len(found := self._read_known(seq, limit)) < limit and not self._known:
-            # Numbers are missing.
+            # Some numbers are missing.
             beyond += limit
             self._look(beyond)
         return found
@@ -207,9 +212,10 @@ def _nothing() -> bytes:
 
 
 class NumberedJournal:
-    """Gives numbers and keeps what was numbered, in files of `file_bytes_max`; beyond `bytes_max` the oldest go.
+    """Assigns numbers and stores the numbered events in files of `file_bytes_max`.
 
-    `standing` is asked at the head of each file for what is to be kept there, as JSON.
+    Beyond `bytes_max` the oldest files are removed. `standing` returns the JSON that is stored at the head of each new
+    file.
     """
 
     def __init__(
@@ -225,7 +231,7 @@ class NumberedJournal:
         self.node_seqs: dict[str, int] = {}
         self.begun: dict[str, Begun] = {}
         self.history = secrets.token_hex(8)
-        """Names what is numbered here: numbers of another history, which was in this place before, are not these."""
+        """Identifier of this history. Numbers of a history that was in this directory before mean other events."""
         self._directory = directory
         self._file_bytes_max = file_bytes_max
         self._bytes_max = bytes_max
@@ -236,11 +242,11 @@ class NumberedJournal:
 
     @property
     def oldest_seq(self) -> int:
-        """The lowest number that is kept; one above the last where nothing is."""
+        """The lowest stored number; one above the last if nothing is stored."""
         return next((first for each in self._kept if (first := each.first_seq()) is not None), self.last_seq + 1)
 
     def read(self, seq: int, limit: int) -> list[Numbered]:
-        """Up to `limit` events from `seq` on, in order."""
+        """Return up to `limit` events starting with `seq`, in order."""
         place = max(0, bisect_right(self._kept, seq, key=lambda each: each.name_seq) - 1)
         found: list[Numbered] = []
         for each in self._kept[place:]:
@@ -250,7 +256,7 @@ class NumberedJournal:
         return found
 
     def standings(self, seq: int) -> Iterator[bytes]:
-        """What stands at the heads of files whose events come after `seq` at the earliest, the latest head first."""
+        """Yield the states at the heads of files that begin no later than just after `seq`, latest first."""
         for each in reversed(self._kept):
             if each.name_seq - 1 <= seq and (head := each.head()) is not None:
                 yield bytes(head.standing)
@@ -261,11 +267,14 @@ class NumberedJournal:
     def recover(
         self, take_up: Callable[[bytes], bool] = lambda _: False, take_over: Callable[[bytes], bool] = lambda _: False
     ) -> Iterator[tuple[Entry, bytes]]:
-        """What is kept after the latest standing that `take_up` accepts, oldest first; all of it where it accepts none:
-        then `take_over` is told the oldest.  Afterwards numbering goes on where it stood.  Raises NewerHistory."""
+        """Yield the stored events after the latest state that `take_up` accepts, oldest first.
+
+        If it accepts none, `take_over` receives the oldest state and all events are yielded. Afterwards numbering
+        continues from the last number. Raises NewerHistory.
+        """
         self._kept = [_KeptFile(path) for path in self._paths() if path.stem.isdecimal()]
         for kept in self._kept:
-            # Numbers of events that cannot be read would be given again.
+            # The numbers of events that cannot be read would be assigned again.
             kept.check_schema()
         begin = 0
         for place in range(len(self._kept) - 1, -1, -1):
@@ -293,19 +302,21 @@ class NumberedJournal:
             self.node_seqs[node] = max(self.node_seqs.get(node, 0), node_seq)
 
     def begun_of(self, node: str) -> Begun:
-        """How the journal began that a node writes now."""
+        """Return the start of the journal that a node writes now."""
         return self.begun.get(node, Begun())
 
-    def begin_anew(self, node: str, base: int) -> None:
-        """A node's next lines are of another journal.  A file's head keeps that: the next event begins a file."""
+    def restart_journal(self, node: str, base: int) -> None:
+        """Treat a node's next lines as another journal.
+
+        That is stored in a file's head, so the next event begins a file.
+        """
         self.begun[node] = Begun(base)
         self.close()
 
     def append(self, entries: list[Entry]) -> list[tuple[Entry, bytes]]:
-        """Number these entries and write them; in the file when this returns.
+        """Number these entries and write them. They are in the file when this returns.
 
-        Raises OSError where they cannot be written (a full disk): nothing was numbered then, and they may be given
-        again.
+        Raises OSError if they cannot be written (a full disk). No number is assigned then, and the caller can retry.
         """
         self._open()
         numbered = []
@@ -324,7 +335,7 @@ class NumberedJournal:
         return numbered
 
     def _open(self) -> None:
-        # Every run begins a file of its own: a torn line stays where it is, at the end of an older one.
+        # Every run begins a file of its own, so a torn line stays at the end of an older file.
         if self._file is None:
             path = self._directory / f"{self.last_seq + 1:012d}.collected"
             self._file, self._size = path.open("wb", buffering=0), 0
@@ -334,20 +345,20 @@ class NumberedJournal:
             except OSError:
                 self.close()
                 raise
-            # A file of that name without an event is written anew.
+            # A file of that name without an event is overwritten.
             self._kept = [each for each in self._kept if each.path != path]
             self._kept.append(_KeptFile(path, known=True))
             self._thin_out()
 
     def _write(self, data: bytes) -> None:
-        """All of it, or nothing.  Raises OSError."""
+        """Write all of it, or nothing. Raises OSError."""
         assert self._file is not None
         rest = memoryview(data)
         try:
             while rest:
                 rest = rest[self._file.write(rest) :]
         except OSError:
-            # Lines that nobody was served must not be found after a restart.
+            # Lines that were not served must not be found after a restart.
             self._file.truncate(self._size)
             self._file.seek(self._size)
             raise
@@ -363,7 +374,7 @@ class NumberedJournal:
                 self._kept = [each for each in self._kept if each.path != path]
 
     def close(self) -> None:
-        """Close the file; the next entries begin a new one."""
+        """Close the file. The next entries begin a new one."""
         if self._file is not None:
             self._file.close()
             self._file = None

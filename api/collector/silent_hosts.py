@@ -1,7 +1,7 @@
-"""What is answered of nodes whose host agent is silent: that nothing is known, since when, and what would help.
+"""API responses for nodes whose host agent is silent: the state is unknown, since when, and the remedy.
 
-A frozen or cut-off host may run what it ran, or nothing: its nodes' last words are no word on now.  What the ensemble
-says of such a broker (its registration) stands beside that, for it is somebody else's word.
+The processes of a frozen or unreachable host may or may not run, so their last statuses are not the current state. A
+broker's registration in the ensemble is still reported, because that is independent of the host.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ NO_BELIEF = Believes(controller_id=-1, controller_epoch=0, age_ms=None)
 
 
 def unknown_for(silence: Silence) -> Unknown:
-    """Why a silent host's nodes are unknown."""
+    """Return why a silent host's nodes are unknown."""
     return Unknown(reason="host_silent", host=silence.host, since_us=silence.since_us, remedy=silence.remedy or None)
 
 
 def silent_peer(peer_id: int, observer: bool, silence: Silence, taken_us: int, age_ms: int | None) -> Peer:
-    """A peer of which nothing is known; `age_ms` is that of its last word."""
+    """Return a peer whose state is unknown; `age_ms` is the age of its last status."""
     return Peer(
         id=peer_id,
         state="UNKNOWN",
@@ -41,11 +41,13 @@ def silent_peer(peer_id: int, observer: bool, silence: Silence, taken_us: int, a
     )
 
 
-def silent_broker(told: BrokerView, address: tuple[str, int], silence: Silence, taken_us: int, fresh: Fresh) -> Broker:
-    """A broker of which only the ensemble's word is known, and what the journal has counted."""
-    registration = fresh.reading.brokers.get(told.id)
+def silent_broker(
+    journalled: BrokerView, address: tuple[str, int], silence: Silence, taken_us: int, fresh: Fresh
+) -> Broker:
+    """Return a broker that is known only from the ensemble and from the journal's counts."""
+    registration = fresh.reading.brokers.get(journalled.id)
     return Broker(
-        id=told.id,
+        id=journalled.id,
         process="unknown",
         pid=None,
         unknown=unknown_for(silence),
@@ -56,8 +58,8 @@ def silent_broker(told: BrokerView, address: tuple[str, int], silence: Silence, 
         is_controller=None,
         believes=NO_BELIEF,
         session_state="unknown",
-        fenced_writes=told.fenced_writes,
-        fenced_requests=told.fenced_requests,
+        fenced_writes=journalled.fenced_writes,
+        fenced_requests=journalled.fenced_requests,
         as_of_us=taken_us,
         stale=fresh.stale,
         age_ms=fresh.age_ms,
@@ -66,13 +68,13 @@ def silent_broker(told: BrokerView, address: tuple[str, int], silence: Silence, 
 
 
 def since_text(silence: Silence) -> str:
-    """Who has been silent, and since when."""
+    """Return a text with the silent host and since when it is silent."""
     since = datetime.fromtimestamp(silence.since_us // 1_000_000, UTC).strftime("%H:%M:%S")
     return f"the host agent {silence.host} ({silence.url}) has not responded since {since} UTC"
 
 
 def out_of_reach(node: str, silence: Silence) -> Problem:
-    """Why nothing can be done to a node of a silent host, and what brings its agent back."""
+    """Return the error for an action on a node of a silent host, with the remedy."""
     text = f"{since_text(silence)}; no action on {node}"
     if silence.remedy:
         text += f"; {silence.remedy}"

@@ -1,5 +1,5 @@
-"""HTTP without a subject: problem documents, the gate for hosts and tokens, and the pages that are served.
+"""HTTP infrastructure: problem documents, the checks of hosts and tokens, and static pages.
 
-`problems` makes RFC 9457 answers, `security` is the gate, `page` and `docs_page` serve the
-dashboard and the API's reference.  The routes and `app` import this package.  Begin with `security`.
+`problems` creates RFC 9457 responses, `security` checks requests, `page` and `docs_page` serve the dashboard and the
+API's reference. The routes and `app` import this package. Begin with `security`.
 """

@@ -1,6 +1,7 @@
-"""The dashboard on top of the HTTP API: the page, the stream of events that it lives on, and the metrics.
+"""The dashboard on top of the HTTP API: the page, its event stream, and the metrics.
 
-It is an extra: `zabka[dashboard]`.  Without it the same addresses say what is missing, and which command installs it.
+It is an extra: `zabka[dashboard]`. Without it the same addresses report what is missing and the command that installs
+it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ STREAM_ROUTE, METRICS_ROUTE = "/api/v1/events", "/metrics"
 
 
 def routers() -> list[APIRouter]:
-    """The routes that the page and metrics' collectors use; where the extra is missing, routes that say so."""
+    """Return the routes for the page and for metrics collectors, or routes that report the missing extra."""
     if not is_installed(EXTRA):
         return [_absent()]
     from zabka.api.routes import metrics as routes_metrics
@@ -29,7 +30,7 @@ def routers() -> list[APIRouter]:
 
 
 def install(app: FastAPI, web: Path, libraries: Path | None) -> None:
-    """Serve the page, or, where it is not installed, a page that says how to get it."""
+    """Serve the page, or a page with the install command if the page is not installed."""
     if is_installed(EXTRA):
         page.install(app, web, libraries)
         return

@@ -1,4 +1,4 @@
-"""The OpenAPI document as one page of plain HTML: no script, and nothing that is loaded but the dashboard's icon."""
+"""The OpenAPI document as one page of plain HTML, without scripts. It loads nothing but the dashboard's icon."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def install(app: FastAPI) -> None:
 
 
 def page(document: dict[str, Any]) -> str:
-    """Every route, then every schema."""
+    """Render every route, then every schema."""
     info, routes = document["info"], []
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
@@ -58,12 +58,12 @@ def _route(name: str, operation: dict[str, Any]) -> str:
 
 
 def _schemas(content: dict[str, Any]) -> str:
-    said = ""
-    for media_type, told in content.items():
-        name = told.get("schema", {}).get("$ref", "").rpartition("/")[2]
+    links = ""
+    for media_type, content_type in content.items():
+        name = content_type.get("schema", {}).get("$ref", "").rpartition("/")[2]
         link = f' <a href="#{escape(name)}">{escape(name)}</a>' if name else ""
-        said += f" <code>{escape(media_type)}</code>{link}"
-    return said
+        links += f" <code>{escape(media_type)}</code>{link}"
+    return links
 
 
 def _json(value: object) -> str:

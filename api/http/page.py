@@ -1,5 +1,6 @@
-"""The page: its own files, its library from the wheel or from node_modules, the journal's table of sentences; and
-the policy that a browser holds it to.
+"""The page: its own files, its library from the wheel or from node_modules, and the journal's table of sentences.
+
+It also defines the page's Content-Security-Policy.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ _PLACEHOLDER = """<!doctype html><html lang="en"><meta charset="utf-8"><title>za
 
 
 class _Files(StaticFiles):
-    """Static files that a browser asks about again each time: an upgraded page must not meet old modules.
+    """Static files that a browser revalidates each time, so that an upgraded page does not load old modules.
 
-    They are small, and always sent whole: Starlette's answers to ranges that make no sense are no problem documents.
+    They are small and always sent whole, because Starlette's responses to invalid ranges are not problem documents.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -42,24 +43,27 @@ class _Files(StaticFiles):
         return response
 
 
-def find_libraries(wanted: Path | None) -> Path | None:
-    """Where the page's libraries are: named, in the installed package, or where npm put them: in the source tree, or in
-    the working directory."""
+def find_libraries(requested: Path | None) -> Path | None:
+    """Return the folder of the page's libraries, or None.
+
+    Searched in order: `requested`, the installed package, and `node_modules` in the source tree or the working
+    directory.
+    """
     here = Path(__file__).parents[1]
-    for base in (wanted, here / "page_libraries", here.parents[1] / "node_modules", Path("node_modules")):
+    for base in (requested, here / "page_libraries", here.parents[1] / "node_modules", Path("node_modules")):
         if base is not None and (base / "lit-html" / "lit-html.js").is_file():
             return base
     return None
 
 
 def index(web: Path) -> str:
-    """The page's HTML."""
+    """Return the page's HTML."""
     path = web / "index.html"
     return path.read_text() if path.is_file() else _PLACEHOLDER
 
 
 def policy(html: str) -> str:
-    """The Content-Security-Policy: everything from here, nothing inline but the import map, by its hash."""
+    """Return the Content-Security-Policy: same origin only, and nothing inline but the import map, by its hash."""
     match = _IMPORT_MAP.search(html)
     script = "'self'"
     if match is not None:

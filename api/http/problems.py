@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem documents, everywhere: our own refusals, bad requests, unknown routes, and our bugs."""
+"""Errors as RFC 9457 problem documents: rejected requests, invalid requests, unknown routes, and internal errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from zabka.agent.problem_document import MEDIA_TYPE, document
 
-ERRORS_TOLD = 20
+ERRORS_MAX = 20
 
 
 class ProblemDocument(BaseModel):
@@ -40,7 +40,7 @@ class ProblemDocument(BaseModel):
 
 
 class Problem(Exception):
-    """A refusal.  `extra` becomes members of the problem document."""
+    """An error response. `extra` becomes members of the problem document."""
 
     def __init__(self, status: int, detail: str, *, title: str | None = None, **extra: Any) -> None:
         super().__init__(detail)
@@ -51,15 +51,15 @@ class Problem(Exception):
 
 
 def response(request: Request, problem: Problem, headers: dict[str, str] | None = None) -> JSONResponse:
-    """The HTTP answer that carries a problem."""
+    """Return the HTTP response for a problem."""
     body = document(problem.status, problem.detail, request.url.path, problem.title, **problem.extra)
     return JSONResponse(body, problem.status, headers, MEDIA_TYPE)
 
 
 def _errors(exc: RequestValidationError) -> list[dict[str, Any]]:
-    """The first of them: of a body of a megabyte half a million things can be wrong."""
-    errors = exc.errors()[:ERRORS_TOLD]
-    # A key of a body is part of the place, and may be text that no answer could carry (half a surrogate pair).
+    """Return the first errors only: a body of a megabyte can have half a million."""
+    errors = exc.errors()[:ERRORS_MAX]
+    # A key of the body is part of the location, and may be text that no response can carry (half a surrogate pair).
     where = [".".join(str(p) for p in e["loc"]).encode(errors="backslashreplace").decode() for e in errors]
     return [{"where": place, "what": str(e["msg"])} for place, e in zip(where, errors, strict=True)]
 
@@ -86,12 +86,12 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def on_bug(request: Request, exc: Exception) -> JSONResponse:
-        # The traceback goes to the log, which Starlette sees to; a user gets no stack trace.
+        # Starlette logs the traceback; the user receives no stack trace.
         return response(request, Problem(500, "internal error; see zabka's log"))
 
 
 def describe(app: FastAPI) -> None:
-    """Have the OpenAPI document define what `responses` refers to."""
+    """Make the OpenAPI document define the schema that `responses` refers to."""
     made = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -101,14 +101,16 @@ def describe(app: FastAPI) -> None:
         for methods in document["paths"].values():
             for operation in methods.values():
                 if "requestBody" in operation:
-                    operation["responses"].update({str(status): told for status, told in responses(413).items()})
+                    operation["responses"].update(
+                        {str(status): described for status, described in responses(413).items()}
+                    )
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The problem answers of a route, for the OpenAPI document."""
+    """Return the problem responses of a route, for the OpenAPI document."""
     reasons = {
         400: "The request is malformed, or its Host header is not allowed",
         401: "The bearer token is missing or wrong (only where not on loopback)",

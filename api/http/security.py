@@ -1,8 +1,8 @@
-"""Who may call: Host and Origin checks, the bearer token, and the headers that keep a browser strict.
+"""Access checks: the Host and Origin headers, the bearer token, and the security headers of responses.
 
-On loopback every local user's browser can reach us, and so can any web page it shows, unless the Host header (against
-DNS rebinding) and the Origin header (against cross-site requests) are ours.  Beyond loopback, calls that change
-something need the token as well.
+On loopback, every local user's browser can reach the service, and so can any web page in it. The check of the Host
+header prevents DNS rebinding, and the check of the Origin header prevents cross-site requests. Beyond loopback, calls
+that change something need the token as well.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
 class Gate:
-    """ASGI middleware that lets through what may pass, and adds the security headers to every answer.
+    """ASGI middleware that rejects requests that are not allowed, and adds the security headers to every response.
 
-    `hosts` are further names this server answers to, "*" for any; with `addresses` it answers to every IP address too
-    (no name, so nothing to rebind).  `token` None means that none is wanted.
+    `hosts` are further accepted host names, "*" for any. With `addresses`, every IP address is accepted too (DNS
+    rebinding needs a name). If `token` is None, no token is required.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Gate:
         ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check, then pass on."""
+        """Check the request, then pass it on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -54,9 +54,9 @@ class Gate:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 own = message.get("headers", [])
-                said = {name.lower() for name, _ in own}
-                # An answer that is stricter, or is to be shown in a frame of the page, says so itself.
-                message["headers"] = [*own, *(header for header in self._headers if header[0] not in said)]
+                present = {name.lower() for name, _ in own}
+                # A response can set these headers itself, to be stricter or to be shown in a frame of the page.
+                message["headers"] = [*own, *(header for header in self._headers if header[0] not in present)]
             await send(message)
 
         refusal = self._refusal(scope)
@@ -98,7 +98,7 @@ class Gate:
 
 
 def _authority(origin: str) -> str:
-    """An origin's host and port; nobody's where it is none."""
+    """Return an origin's host and port; empty if it is not a valid origin."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:

@@ -1,6 +1,6 @@
-"""The functions that rules name, in our own source: one module a page, its lines numbered, its definitions anchors.
+"""The source of the functions that rules refer to: one page per module, with line numbers and anchors.
 
-Only modules that a rule names are served.
+Only modules that a rule refers to are served.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NAMED = frozenset(rule.source.path for pairs in RULES.values() for _, rule in pa
 
 
 def install(app: FastAPI) -> None:
-    """Serve them at /source."""
+    """Serve the modules at /source."""
 
     @app.get("/source/{path:path}", include_in_schema=False)
     def source(path: str) -> HTMLResponse:
@@ -28,7 +28,7 @@ def install(app: FastAPI) -> None:
 
 
 def page(path: str, text: str) -> str:
-    """A module; `#symbol` leads to a definition, `#L12` to a line."""
+    """Render a module; `#symbol` is the anchor of a definition, `#L12` that of a line."""
     anchors = {line: symbol for symbol, line in definitions(text).items()}
     lines = "".join(_line(number, line, anchors.get(number)) for number, line in enumerate(text.splitlines(), 1))
     return (

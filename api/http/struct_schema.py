@@ -1,6 +1,6 @@
-"""Lets pydantic, and so FastAPI, take a msgspec struct as it is: checked and described by msgspec.
+"""Lets pydantic, and so FastAPI, use a msgspec struct directly: msgspec validates and describes it.
 
-For what is described once, in a room that knows nothing of HTTP, and only passes through here.
+For types that are described once, in a package that does not depend on HTTP, and only pass through here.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pydantic_core import CoreSchema, core_schema
 
 
 class StructSchema:
-    """As an annotation: `Annotated[Some, StructSchema(Some)]`, of a struct that refers to no other struct."""
+    """Annotation for a struct that refers to no other struct: `Annotated[Some, StructSchema(Some)]`."""
 
     def __init__(self, kind: type[msgspec.Struct]) -> None:
         self._kind = kind
 
     def _checked(self, value: Any) -> msgspec.Struct:
-        """The struct itself, or what decoded JSON says of it.  Raises ValueError."""
+        """Return the struct itself, or convert decoded JSON to it. Raises ValueError."""
         if isinstance(value, self._kind):
             return value
         try:

@@ -1,4 +1,4 @@
-"""Changes to topics, configurations and leaders, through Kafka's own protocol; refusals become problem documents."""
+"""Changes to topics, configurations and leaders, through Kafka's own protocol. Errors become problem documents."""
 
 from __future__ import annotations
 
@@ -34,18 +34,20 @@ log = structlog.get_logger()
 
 
 def refused(failure: KafkaRequestFailed) -> Problem:
-    """Kafka's refusal as a problem document."""
+    """Return a Kafka error as a problem document."""
     return Problem(_STATUS.get(failure.error, 422), failure.message, kafka_error=failure.error.name.upper())
 
 
 def unavailable(reason: KafkaUnavailable) -> Problem:
-    """What is told where nobody answered; `may_have_been_made` where somebody was asked."""
+    """Return the error for brokers that do not respond; `may_have_been_made` if a request was sent."""
     return Problem(503, str(reason), may_have_been_made=isinstance(reason, KafkaFateUnknown))
 
 
 class KafkaAdmin:
-    """Asks the brokers.  One request lasts at most ADMIN_TIMEOUT_MS, and `failover_ms` more where the controller has to
-    be replaced first."""
+    """Sends admin requests to the brokers.
+
+    One request takes at most ADMIN_TIMEOUT_MS, and up to `failover_ms` more if the controller has to be replaced first.
+    """
 
     def __init__(self, bootstrap: str, failover_ms: int = 0) -> None:
         self._bootstrap = bootstrap
@@ -53,7 +55,7 @@ class KafkaAdmin:
         self._made: tuple[AdminClient, AsyncioChannel] | None = None
 
     async def _client(self) -> AdminClient:
-        """A client that has just read who is controller: what it read before may have frozen since."""
+        """Return a client that has just fetched the metadata: the controller it knew before may have frozen since."""
         if self._made is None:
             try:
                 self._made = make_client(self._bootstrap, "api-admin")
@@ -65,7 +67,7 @@ class KafkaAdmin:
         return client
 
     async def create_topic(self, topic: NewTopic) -> None:
-        """Make a topic."""
+        """Create a topic."""
         assignment = None
         if topic.assignment is not None:
             assignment = {int(partition): replicas for partition, replicas in topic.assignment.items()}
@@ -81,7 +83,7 @@ class KafkaAdmin:
         except KafkaRequestFailed as failure:
             if failure.error is not ErrorCode.request_timed_out:
                 raise refused(failure) from None
-            # Made, but not every leader is known yet: the answer shows how far it is.
+            # The topic is created, but some leaders are not known yet; the response shows the state.
         except KafkaUnavailable as reason:
             raise unavailable(reason) from None
 
@@ -92,7 +94,7 @@ class KafkaAdmin:
         except KafkaRequestFailed as failure:
             if failure.error is not ErrorCode.request_timed_out:
                 raise refused(failure) from None
-            # Marked; it goes once every broker that holds a replica is back.
+            # The topic is marked; it is deleted once every broker that holds a replica is back.
         except KafkaUnavailable as reason:
             raise unavailable(reason) from None
 
@@ -106,7 +108,7 @@ class KafkaAdmin:
             raise unavailable(reason) from None
 
     async def elect(self, kind: str, partitions: Sequence[TopicPartition] | None) -> list[ElectionResult]:
-        """Hold elections; one result per partition."""
+        """Trigger elections. Return one result per partition."""
         number = PREFERRED if kind == "PREFERRED" else UNCLEAN
         try:
             found = await (await self._client()).elect_leaders(number, partitions, timeout_ms=ADMIN_TIMEOUT_MS)

@@ -1,4 +1,4 @@
-"""A Kafka client on the running event loop, for whoever has only the addresses of some brokers."""
+"""A Kafka client on the running event loop, for callers that have only the addresses of some brokers."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def _failed(task: str, failure: BaseException) -> None:
 
 
 def addresses(bootstrap: str) -> list[tuple[str, int]]:
-    """The brokers of a `bootstrap.servers`.  Raises ValueError for what is none."""
+    """Parse a `bootstrap.servers`. Raises ValueError if it is invalid."""
     found = []
     for address in filter(None, (part.strip() for part in bootstrap.split(","))):
         host, colon, port = address.rpartition(":")
-        # Longer ones, too, would be taken for others: the operating system drops what is beyond 16 bits.
+        # A longer number would be taken for another port: the operating system drops all but 16 bits.
         if not colon or not port.isdecimal() or len(port) > 5 or not 0 < int(port) <= PORT_MAX:
             raise ValueError(f"{address!r} is not host:port")
         found.append((host.strip("[]"), int(port)))
@@ -32,7 +32,10 @@ def addresses(bootstrap: str) -> list[tuple[str, int]]:
 
 
 def make_client(bootstrap: str, name: str) -> tuple[AdminClient, AsyncioChannel]:
-    """A Kafka client on the running loop, and the channel to close after it.  Raises ValueError for no brokers."""
+    """Return a Kafka client on the running loop, and the channel to close after it.
+
+    Raises ValueError for no brokers.
+    """
     brokers = addresses(bootstrap)
     if not brokers:
         raise ValueError("there are no brokers")

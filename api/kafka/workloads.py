@@ -1,6 +1,6 @@
-"""Workloads: producers and consumers that run inside the API's process, each over connections of its own.
+"""Workloads: producers and consumers that run in the API's process, each with its own connections.
 
-They live as long as this process.  What they do is told in a journal of this process's own, node `api`.
+They end with this process. Their events are in this process's own journal, node `api`.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ WORKLOADS_MAX = 50
 KEPT_MAX = 200
 END_S = 5.0
 KNOWN_S = 1.0
-"""How long brokers may take to hear of a new topic."""
+"""How long brokers may take to learn of a new topic."""
 KNOWN_POLL_S = 0.05
 OLD_SESSION_TIMEOUT_MS = 6_000
-"""zookeeper.session.timeout.ms of consumers of the old kind."""
+"""zookeeper.session.timeout.ms of consumers that store offsets in ZooKeeper."""
 
 _ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 
@@ -50,20 +50,20 @@ State = Literal["running", "ended"]
 
 
 class _Running(Protocol):
-    """A workload that runs."""
+    """A running workload."""
 
     def view(self, workload_id: str, state: State) -> WorkloadView: ...
     async def stop_workload(self) -> None:
-        """Come to an orderly end, as far as the brokers answer."""
+        """Stop in an orderly way, as far as the brokers respond."""
         ...
 
     def close(self) -> None:
-        """Drop it, with its connections."""
+        """Drop it and its connections."""
         ...
 
 
 class _Producer:
-    """A producer, with the check of what it was promised."""
+    """A producer that also checks that its acknowledged records are still there."""
 
     def __init__(self, workload: Workload, channel: AsyncioChannel, acks: str) -> None:
         self._workload = workload
@@ -97,7 +97,7 @@ class _Producer:
 
 
 class _Consumer:
-    """A member of a consumer group, of the present kind or the old one."""
+    """A member of a consumer group that stores its offsets in Kafka or in ZooKeeper."""
 
     def __init__(
         self, workload: ConsumerWorkload, channel: AsyncioChannel, offsets: Literal["kafka", "zookeeper"]
@@ -133,7 +133,7 @@ class _Consumer:
 
 
 class WorkloadManager:
-    """Starts, reports and ends workloads.  Ended ones can still be looked at."""
+    """Starts, reports and ends workloads. Ended workloads can still be read."""
 
     def __init__(self, bootstrap: str, zookeeper_connect: str, journal: JournalWriter) -> None:
         self._bootstrap = bootstrap
@@ -141,40 +141,40 @@ class WorkloadManager:
         self._journal = journal
         self._running: dict[str, _Running] = {}
         self._ending: dict[str, asyncio.Task[WorkloadView]] = {}
-        """What brings a running one to its end, for as long as that takes."""
+        """The tasks that stop running workloads, while they last."""
         self._ended: dict[str, WorkloadView] = {}
         self._progress: dict[tuple[str, str], GroupProgress] = {}
 
-    async def create(self, wanted: NewWorkload) -> WorkloadView:
-        """Start one.  Raises Problem: 404 without the topic, 409 when there are too many, 503 without brokers."""
+    async def create(self, requested: NewWorkload) -> WorkloadView:
+        """Start one. Raises Problem: 404 without the topic, 409 if there are too many, 503 without brokers."""
         self._must_have_room()
         try:
             client, channel = make_client(self._bootstrap, "workload")
         except ValueError as reason:
             raise Problem(503, str(reason)) from None
         try:
-            await self._must_exist(client, wanted.topic)
-            # Others may have been started meanwhile.
+            await self._must_exist(client, requested.topic)
+            # Other workloads may have been started meanwhile.
             self._must_have_room()
         except BaseException:
             channel.close()
             raise
         workload_id = f"w{secrets.token_hex(3)}"
         runtime = AsyncioRuntime(asyncio.get_running_loop(), on_failure=self._failed)
-        if wanted.group is not None:
-            consumer = self._consumer(wanted, wanted.group, workload_id, client, channel, runtime)
-            self._running[workload_id] = _Consumer(consumer, channel, wanted.offsets)
+        if requested.group is not None:
+            consumer = self._consumer(requested, requested.group, workload_id, client, channel, runtime)
+            self._running[workload_id] = _Consumer(consumer, channel, requested.offsets)
         else:
             workload = Workload(
                 client,
                 runtime,
                 self._emit,
                 workload_id,
-                wanted.topic,
-                acks=_ACKS[wanted.acks],
-                records_per_s=wanted.records_per_s,
+                requested.topic,
+                acks=_ACKS[requested.acks],
+                records_per_s=requested.records_per_s,
             )
-            self._running[workload_id] = _Producer(workload, channel, wanted.acks)
+            self._running[workload_id] = _Producer(workload, channel, requested.acks)
         return self.get(workload_id)
 
     def _must_have_room(self) -> None:
@@ -183,17 +183,17 @@ class WorkloadManager:
 
     def _consumer(
         self,
-        wanted: NewWorkload,
+        requested: NewWorkload,
         group: str,
         workload_id: str,
         client: KafkaClient,
         channel: AsyncioChannel,
         runtime: AsyncioRuntime,
     ) -> ConsumerWorkload:
-        progress = self._progress.setdefault((group, wanted.offsets), GroupProgress())
+        progress = self._progress.setdefault((group, requested.offsets), GroupProgress())
 
         def of_today(take: TakeRecords) -> GroupConsumer:
-            return GroupConsumer(client, runtime, GroupSettings(group, (wanted.topic,)), take)
+            return GroupConsumer(client, runtime, GroupSettings(group, (requested.topic,)), take)
 
         def of_old(take: TakeRecords) -> ZookeeperConsumer:
             session = Client(
@@ -204,22 +204,22 @@ class WorkloadManager:
                 name=workload_id,
             )
             return ZookeeperConsumer(
-                session, channel, runtime, group_id=group, consumer_id=workload_id, topics=[wanted.topic], take=take
+                session, channel, runtime, group_id=group, consumer_id=workload_id, topics=[requested.topic], take=take
             )
 
-        make = of_today if wanted.offsets == "kafka" else of_old
+        make = of_today if requested.offsets == "kafka" else of_old
         return ConsumerWorkload(
             runtime,
             self._emit,
             workload_id=workload_id,
-            topic=wanted.topic,
+            topic=requested.topic,
             group_id=group,
             progress=progress,
             make_reader=make,
         )
 
     async def _must_exist(self, client: KafkaClient, topic: str) -> None:
-        # The broker that answers may not have heard of a topic that was just created.
+        # The broker that responds may not know a topic that was just created.
         deadline_s = time.monotonic() + KNOWN_S
         while True:
             try:
@@ -233,11 +233,11 @@ class WorkloadManager:
             await asyncio.sleep(KNOWN_POLL_S)
 
     def all(self) -> list[WorkloadView]:
-        """Every workload: the running ones first, then the ended."""
+        """Return every workload: the running ones first, then the ended ones."""
         return [running.view(i, "running") for i, running in self._running.items()] + list(self._ended.values())
 
     def get(self, workload_id: str) -> WorkloadView:
-        """One workload.  Raises Problem 404."""
+        """Return a workload. Raises Problem 404."""
         running = self._running.get(workload_id)
         if running is not None:
             return running.view(workload_id, "running")
@@ -246,8 +246,11 @@ class WorkloadManager:
         raise Problem(404, f"there is no workload {workload_id}")
 
     async def delete(self, workload_id: str) -> WorkloadView:
-        """End one: a producer waits a moment for what is under way and reads back once more, a consumer commits and
-        leaves.  It runs until then, and whoever asks a second time waits for the same end.  Raises Problem 404."""
+        """End one. Raises Problem 404.
+
+        A producer waits briefly for requests in flight and reads its records once more. A consumer commits and leaves
+        its group. It counts as running until then, and a second call waits for the same end.
+        """
         if workload_id not in self._running:
             return self.get(workload_id)
         if workload_id not in self._ending:
@@ -277,7 +280,7 @@ class WorkloadManager:
         log.error("workload task failed", task=task, failure=repr(failure))
 
     async def close(self) -> None:
-        """End all where they stand."""
+        """End all of them at once, without an orderly stop."""
         ending = list(self._ending.values())
         for task in ending:
             task.cancel()

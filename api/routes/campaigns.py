@@ -1,4 +1,4 @@
-"""Routes of the lake: campaigns and their reports, audits, and how the tables stand."""
+"""Routes of the lake: campaigns and their reports, audits, and the state of the tables."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from fastapi.responses import HTMLResponse
 
 from zabka.api.analytics import audits, lake
 from zabka.api.http.problems import responses
-from zabka.api.scenarios.campaign_models import Audits, CampaignTold, PipelineStands
+from zabka.api.scenarios.campaign_models import Audits, CampaignView, PipelineStands
 from zabka.api.services import Service
 
 router = APIRouter(prefix="/api/v1", tags=["campaigns"])
 
 REPORT_HEADERS = {
-    # A report has its own style and nothing else.  It was made elsewhere: no script of it runs, and it has no origin.
+    # A report has its own style and nothing else. It was made elsewhere, so it gets no scripts and no origin.
     "content-security-policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'",
     "x-frame-options": "SAMEORIGIN",
     "cache-control": "no-cache",
@@ -25,13 +25,13 @@ Name = Annotated[str, Path(max_length=200, examples=["session-timeout"])]
 
 
 @router.get("/campaigns", summary="Every campaign of the lake", responses=responses())
-async def get_campaigns(service: Service) -> list[CampaignTold]:
+async def get_campaigns(service: Service) -> list[CampaignView]:
     """Return every campaign: its question, its progress and its result."""
     return await asyncio.to_thread(lake.campaigns, service.settings.tables)
 
 
 @router.get("/campaigns/{name}", summary="One campaign", responses=responses(404, 422))
-async def get_campaign(name: Name, service: Service) -> CampaignTold:
+async def get_campaign(name: Name, service: Service) -> CampaignView:
     """Return a campaign."""
     return await asyncio.to_thread(lake.campaign, service.settings.tables, name)
 
@@ -43,7 +43,7 @@ async def get_campaign(name: Name, service: Service) -> CampaignTold:
     responses=responses(404, 422),
 )
 async def get_report(name: Name, service: Service) -> HTMLResponse:
-    """The report as `zabka campaign run` wrote it: one page of HTML without any script."""
+    """Return the report as `zabka campaign run` wrote it: one page of HTML without scripts."""
     page = await asyncio.to_thread(lake.report, service.settings.tables, name)
     return HTMLResponse(page, headers=REPORT_HEADERS)
 

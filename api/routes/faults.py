@@ -1,4 +1,7 @@
-"""Routes of link faults.  The agents hold them, so that they outlive this process; who begins anew is told again."""
+"""Routes of link faults.
+
+The agents hold the faults, so that they outlive this process; an agent that restarts receives them again.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ FAULTS_MAX = 1_000
 
 
 async def fault_views(service: Services) -> list[FaultView] | None:
-    """The faults that hold; None where nobody tells."""
+    """Return the active faults, or None if no agent responds."""
     known = await service.agents.known_faults()
     return None if known is None else [FaultView(f) for f in known]
 
@@ -32,10 +35,10 @@ async def get_faults(service: Service) -> list[FaultView]:
 
 @router.post("", summary="Cut or delay a link", status_code=201, responses=responses(401, 403, 409, 422, 503))
 async def create_fault(new: NewFault, service: Service) -> FaultView:
-    """Cut or delay what `from` sends to `to` (and back, unless `both_ways` is false)."""
+    """Cut or delay the traffic from `from` to `to`, and back unless `both_ways` is false."""
     fault = new.root
     _check_nodes(fault, service)
-    # Hosts that answer would take it, and the silent one when it goes on, though the caller was told that it failed.
+    # Otherwise the responding hosts would apply the fault, and the silent one later, although the caller got an error.
     if (silence := next((each.silence for each in service.agents.all if each.silence is not None), None)) is not None:
         raise out_of_reach("any link", silence)
     made = HeldFault(id=f"f{secrets.token_hex(4)}", **msgspec.structs.asdict(fault))

@@ -11,7 +11,7 @@ from zabka.api.views.models import Health, Ready
 router = APIRouter(tags=["health"])
 
 FRESH_MS = 100
-"""So long a node may take to say how it is, before its last word counts."""
+"""How long a node may take to report its status before its last status is used."""
 
 
 @router.get("/healthz", summary="Liveness of this service", responses=responses())
@@ -26,7 +26,7 @@ async def readyz(service: Service) -> Ready:
     fresh = await service.ensemble.read()
     missing = service.views.missing(fresh)
     if missing:
-        # Nobody is refused for what a node said half a second ago.
+        # Do not return 503 because of a status that is half a second old.
         await service.agents.refresh(FRESH_MS)
         missing = service.views.missing(fresh)
     if missing:

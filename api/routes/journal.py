@@ -1,4 +1,4 @@
-"""Routes that only read: the journal, znodes, and the tables that Spark makes."""
+"""Read-only routes: the journal, znodes, and the tables that Spark builds."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def get_journal(
         str, Query(max_length=1000, description="With `until`: leave these types out, by commas")
     ] = "",
 ) -> Response:
-    """Up to `limit` events after a number, or, with `until`, the newest ones up to it: what a page shows at first."""
+    """Return up to `limit` events after a number, or, with `until`, the newest events up to it."""
     if until is not None:
         found = await events.newest(service.collector, until, limit, frozenset(not_types.split(",")))
         return Response(events.array(found), media_type="application/json")
@@ -58,7 +58,7 @@ async def get_journal(
 
 @router.get("/znodes", tags=["ensemble"], summary="The root znode", responses={**responses(503), **_UNREADABLE})
 async def get_root_znode(service: Service) -> Znode:
-    """The root of the tree."""
+    """Return the root znode."""
     return _znode("/", await service.ensemble.znode("/"), await service.watchers("/"))
 
 
@@ -66,7 +66,7 @@ async def get_root_znode(service: Service) -> Znode:
     "/znodes/{path:path}", tags=["ensemble"], summary="One znode", responses={**responses(404, 422, 503), **_UNREADABLE}
 )
 async def get_znode(path: str, service: Service) -> Znode:
-    """A znode's data, Stat, children, access list and watchers."""
+    """Return a znode's data, Stat, children, ACL and watchers."""
     path = "/" + path.strip("/")
     if "//" in path or "\0" in path or any(part in (".", "..") for part in path.split("/")):
         raise Problem(422, f"{path!r} is no znode path")
@@ -102,5 +102,5 @@ def _znode(path: str, found: ZnodeReading, watchers: list[str] | None) -> Znode:
     responses=responses(404, 422, 503),
 )
 async def get_table(table: str, service: Service, limit: Annotated[int, Query(ge=1, le=100_000)] = 1_000) -> Table:
-    """The newest rows of a table such as controller_reigns; `zabka pipeline tables` writes it."""
+    """Return the newest rows of a table such as controller_reigns; `zabka pipeline tables` writes it."""
     return await read_table(service.settings.tables, service.settings.cluster_data, table, limit)

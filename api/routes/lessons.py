@@ -1,4 +1,4 @@
-"""Routes of the lessons: the questions, and what a kept play of a lesson's script answers."""
+"""Routes of the lessons: the questions, and their answers from a stored run of the lesson's scenario."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zabka.api.http.problems import Problem, responses
 from zabka.api.runs.history import History
 from zabka.api.runs.run_models import WhyStep
 from zabka.api.runs.why import chain_to_json
-from zabka.api.scenarios.models import LessonRevealed, LessonTold
+from zabka.api.scenarios.models import LessonRevealed, LessonView
 from zabka.api.services import Service
 from zabka.journal.events import Entry
 from zabka.journal.reader import decode_line
@@ -24,13 +24,13 @@ BATCH_EVENTS = 1_000
 
 
 @router.get("/lessons", summary="Every lesson", responses=responses())
-async def get_lessons() -> list[LessonTold]:
+async def get_lessons() -> list[LessonView]:
     """Return the lessons, from common outages to difficult ones."""
-    return [_told(lesson) for lesson in LESSONS.values()]
+    return [_view(lesson) for lesson in LESSONS.values()]
 
 
-def _told(lesson: Lesson) -> LessonTold:
-    return LessonTold(
+def _view(lesson: Lesson) -> LessonView:
+    return LessonView(
         name=lesson.name,
         title=lesson.title,
         scenario=lesson.scenario,
@@ -46,15 +46,15 @@ async def get_answer(
     service: Service,
     run: Annotated[str, Query(description="A stored run of the lesson's scenario, with or without its bug")],
 ) -> LessonRevealed:
-    """The lesson's moment in a kept run of its script, or in the pair of that run, and which answer is right there.
+    """Return the lesson's moment in a stored run of its scenario, or in the pair of that run, and the right answer.
 
-    409 where it is a run of something else, or the moment does not come in it.
+    409 if the run is of something else, or if the moment does not occur in it.
     """
     lesson = LESSONS.get(name)
     if lesson is None:
         raise Problem(404, f"there is no lesson {name}; GET /api/v1/lessons lists them")
     about = service.runs.get(run)
-    # A journal that somebody brought along may be called like a script.
+    # An uploaded journal may have the name of a scenario.
     if (about.kind, about.of) != ("scenario", lesson.scenario):
         raise Problem(409, f"{run} is not a run of {lesson.scenario}, the scenario of this lesson")
     pair = about.pair

@@ -1,4 +1,4 @@
-"""Routes of lost records: a user takes note of them, so that they no longer count against the cluster's health."""
+"""Routes of lost records: a user acknowledges them, so that they no longer count against the cluster's health."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zabka.journal.events import LossesAcknowledged
 router = APIRouter(prefix="/api/v1/losses", tags=["losses"])
 
 KEPT_WITHIN_S = 10.0
-"""How long the journal's collector may take to keep an acknowledgement before the request fails."""
+"""How long the journal's collector may take to store an acknowledgement before the request fails."""
 _POLL_S = 0.02
 
 
@@ -43,13 +43,13 @@ class Acknowledgement(BaseModel):
 
 
 @router.post("/acknowledge", summary="Acknowledge lost records", responses=responses(401, 403, 422, 503))
-async def acknowledge(service: Service, wanted: NewAcknowledgement | None = None) -> Acknowledgement:
-    """Take note of losses: they stay in the history and no longer count against the cluster's health.
+async def acknowledge(service: Service, requested: NewAcknowledgement | None = None) -> Acknowledgement:
+    """Acknowledge losses: they stay in the history and no longer count against the cluster's health.
 
-    The acknowledgement is an event of the journal, and is kept before this answers.
+    The acknowledgement is an event of the journal, and is stored before this returns.
     """
     state, last_seq = service.collector.state, service.collector.last_seq
-    through_seq = last_seq if wanted is None or wanted.through_seq is None else wanted.through_seq
+    through_seq = last_seq if requested is None or requested.through_seq is None else requested.through_seq
     if through_seq > last_seq:
         raise Problem(422, f"through_seq: the journal ends at {last_seq}")
     producers = {name: told.lost for name, told in state.workloads.items() if told.lost}
@@ -60,7 +60,7 @@ async def acknowledge(service: Service, wanted: NewAcknowledgement | None = None
 
 
 async def _kept(service: Services, through_seq: int, producers: dict[str, int]) -> None:
-    """Wait until the acknowledgement is in the history that is kept.  Raises Problem 503."""
+    """Wait until the acknowledgement is in the stored history. Raises Problem 503."""
     deadline = time.monotonic() + KEPT_WITHIN_S
     collector = service.collector
     while collector.state.losses_acknowledged_seq < through_seq or any(

@@ -1,4 +1,4 @@
-"""The route of what was said between the processes of a run."""
+"""The route of the messages between the processes of a run."""
 
 from __future__ import annotations
 
@@ -77,11 +77,14 @@ async def get_messages(
     classes: Annotated[str, Query(max_length=500, description="Comma-separated; default: all")] = "",
     limit: Annotated[int, Query(ge=0, le=LIMIT_MAX)] = LIMIT_DEFAULT,
 ) -> Response:
-    """The messages between two moments of the run's clock, earliest first.  Every message in between is in the answer
-    or counted in `hidden`.  Of the live run it is what nodes have written down (`zabka.messages`): the lines of both
-    ends make one message; where one end alone has written it down, `lost` says so."""
-    wanted = frozenset(each for each in classes.split(",") if each)
-    if unknown := sorted(wanted - set(CLASSES)):
+    """Return the messages between two moments of the run's clock, earliest first.
+
+    Every message of that time is in the response or counted in `hidden`. For the live run, these are the messages that
+    nodes have logged (`zabka.messages`). The lines of both ends make one message; if only one end has logged it, `lost`
+    is set accordingly.
+    """
+    requested = frozenset(each for each in classes.split(",") if each)
+    if unknown := sorted(requested - set(CLASSES)):
         raise Problem(422, f"there is no class {unknown[0]}; there are {', '.join(CLASSES)}")
-    selected = await service.messages.select(id, Window(from_us, to_us, wanted, limit))
+    selected = await service.messages.select(id, Window(from_us, to_us, requested, limit))
     return Response(msgspec.json.encode(selected._asdict()), media_type="application/json")

@@ -1,4 +1,4 @@
-"""Routes of the cluster's nodes: peers, the controller, brokers, and what is done to their processes."""
+"""Routes of the cluster's nodes: peers, the controller, brokers, and actions on their processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ router = APIRouter(prefix="/api/v1")
 
 @router.get("/cluster", tags=["cluster"], summary="The whole cluster in one object", responses=responses())
 async def get_cluster(service: Service) -> Cluster:
-    """Peers, controller, brokers, topics, workloads and faults, as of journal number `seq`."""
+    """Return peers, controller, brokers, topics, workloads and faults, as of journal number `seq`."""
     fresh = await service.ensemble.read()
     return service.views.cluster(fresh, service.workloads.all(), await fault_views(service))
 
@@ -29,7 +29,7 @@ async def get_peers(service: Service) -> list[Peer]:
 
 @router.get("/peers/{id}", tags=["ensemble"], summary="One server of the ensemble", responses=responses(404, 422))
 async def get_peer(id: int, service: Service) -> Peer:
-    """One peer."""
+    """Return a peer."""
     return service.views.peer(id)
 
 
@@ -47,7 +47,7 @@ async def get_brokers(service: Service) -> list[Broker]:
 
 @router.get("/brokers/{id}", tags=["brokers"], summary="One broker", responses=responses(404, 422))
 async def get_broker(id: int, service: Service) -> Broker:
-    """One broker."""
+    """Return a broker."""
     return service.views.broker(id, await service.ensemble.read())
 
 
@@ -59,7 +59,10 @@ async def get_broker(id: int, service: Service) -> Broker:
     responses=responses(401, 403, 404, 409, 422, 503),
 )
 async def act_on_broker(id: int, action: NodeAction, service: Service) -> ProcessResult:
-    """`kill` is SIGKILL, `pause` SIGSTOP, `stop` a controlled shutdown.  Returns once the process has changed."""
+    """Act on a broker's process: `kill` is SIGKILL, `pause` SIGSTOP, `stop` a controlled shutdown.
+
+    Returns once the process has changed.
+    """
     if id not in service.settings.brokers:
         raise service.views.not_ours(id, await service.ensemble.read())
     return await _act(service, "broker", id, action)
@@ -73,14 +76,18 @@ async def act_on_broker(id: int, action: NodeAction, service: Service) -> Proces
     responses=responses(401, 403, 404, 409, 422, 503),
 )
 async def act_on_peer(id: int, action: NodeAction, service: Service) -> ProcessResult:
-    """`kill` is SIGKILL, `pause` SIGSTOP, `stop` SIGTERM.  Returns once the process has changed."""
+    """Act on a peer's process: `kill` is SIGKILL, `pause` SIGSTOP, `stop` SIGTERM.
+
+    Returns once the process has changed.
+    """
     service.views.peer(id)
     return await _act(service, "peer", id, action)
 
 
 async def _act(service: Services, kind: str, number: int, action: NodeAction) -> ProcessResult:
     node = f"{kind}-{number}"
-    # Not even tried: a frozen agent would find the request when it goes on, and carry it out when nobody asks any more.
+    # Do not even try: a frozen agent would find the request when it resumes, and carry it out long after the caller
+    # gave up.
     if (silence := service.agents.silence(node)) is not None:
         raise out_of_reach(node, silence)
     info = await service.agents.request_action(node, action)

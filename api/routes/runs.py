@@ -1,4 +1,4 @@
-"""Routes of the time machine: runs, and what each says of any of its moments."""
+"""Routes of the time machine: runs, and the state, events and spans at any moment of a run."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from zabka.api.collector import event_models as events
 from zabka.api.http.problems import Problem, responses
 from zabka.api.runs.divergences import divergence
 from zabka.api.runs.lanes import encoded
-from zabka.api.runs.pages import Wanted, first_after, last_until
-from zabka.api.runs.run_models import Divergence, Run, SpansTold, StateAt, WhyStep
+from zabka.api.runs.pages import EventFilter, first_after, last_until
+from zabka.api.runs.run_models import Divergence, Run, SpansView, StateAt, WhyStep
 from zabka.api.services import Service
 
 router = APIRouter(prefix="/api/v1", tags=["runs"])
 UPLOADS = "/api/v1/runs"
-"""Where bodies may be larger than elsewhere."""
+"""The path that accepts larger bodies than the others."""
 
 RunId = Annotated[str, Path(description="`live`, or the id of a stored run", examples=["live"])]
 Types = Annotated[str, Query(max_length=2000, description="Comma-separated, such as `controller_elected,isr_changed`")]
@@ -28,7 +28,7 @@ _UNCHANGED: dict[int | str, dict[str, Any]] = {304: {"description": "Not modifie
 
 
 def lasting(request: Request, body: bytes) -> Response:
-    """An answer that will be the same the next time: named by what is in it, so that it need not be sent again."""
+    """Return a cacheable response: its ETag is a hash of the body, so an unchanged body is not sent again."""
     name = f'W/"{sha256(body).hexdigest()[:24]}"'
     headers = {"etag": name, "cache-control": "private, no-cache"}
     known = {each.strip() for each in request.headers.get("if-none-match", "").split(",")}
@@ -70,10 +70,12 @@ async def post_run(
     response: Response,
     name: Annotated[str, Query(min_length=1, max_length=200, description="Name of the run")] = "upload",
 ) -> Run:
-    """Keep a journal as a run: one node's files, several nodes' behind each other, or what `zabka replay --out` writes.
+    """Store a journal as a run.
 
-    A line that is no event of this version's schema refuses all of it; `errors` says where.  Nodes' clocks order what
-    was not merged yet."""
+    The body is one node's files, several nodes' files concatenated, or the output of `zabka replay --out`. A line that
+    is not an event of this version's schema rejects the whole upload; `errors` lists such lines. Lines that were not
+    merged yet are ordered by the nodes' clocks.
+    """
     run = await service.runs.uploads.keep_history(await request.body(), name)
     response.headers["location"] = f"{UPLOADS}/{run.id}"
     return run
@@ -112,7 +114,7 @@ async def get_state(
         int | None, Query(ge=0, le=2**63, description="The state after this event; default: after the last")
     ] = None,
 ) -> Response:
-    """Return the fold of the run's events up to `at`.  Returns 410 if some of them are no longer stored."""
+    """Return the fold of the run's events up to `at`. Returns 410 if some of them are no longer stored."""
     state = await service.runs.rewind(id).state(at)
     return lasting(request, msgspec.json.encode({"seq": state.seq, "at_us": state.at_us, "state": state}))
 
@@ -151,11 +153,11 @@ async def get_run_journal(
 ) -> Response:
     """Return up to `limit` events in order, of the requested types, each with its number."""
     history = service.runs.rewind(id).history
-    wanted = Wanted(frozenset(types.split(",")) if types else None, frozenset(not_types.split(",")))
+    requested = EventFilter(frozenset(types.split(",")) if types else None, frozenset(not_types.split(",")))
     if until is not None and after is None:
-        page = await last_until(history, until, wanted, limit)
+        page = await last_until(history, until, requested, limit)
     else:
-        page = await first_after(history, after or 0, until, wanted, limit)
+        page = await first_after(history, after or 0, until, requested, limit)
     answer = lasting(request, events.array(page.events))
     answer.headers["x-looked-through"] = str(page.through)
     return answer
@@ -164,7 +166,7 @@ async def get_run_journal(
 @router.get(
     "/runs/{id}/spans",
     summary="Spans of time by state",
-    response_model=SpansTold,
+    response_model=SpansView,
     responses={**responses(404, 410, 422), **_UNCHANGED, 200: {"headers": _ETAG}},
 )
 async def get_spans(
@@ -187,14 +189,17 @@ async def get_spans(
         ),
     ] = "",
 ) -> Response:
-    """Reigns, beliefs, ISRs, peers, processes and faults as spans between two moments; of the whole run, if none is
-    given.  They are defined by the state: a span is the longest run of events through which it says the same."""
+    """Return controller terms, beliefs, ISRs, peers, processes and faults as spans between two moments.
+
+    Without limits, return those of the whole run. Spans are defined by the state: a span is the longest run of events
+    during which its value stays the same.
+    """
     if from_us is not None and to_us is not None and to_us < from_us:
         raise Problem(422, f"to ({to_us}) is before from ({from_us})")
     lasted = await service.runs.rewind(id).spans(from_us, to_us)
-    wanted = [each for each in lanes.split(",") if each]
-    # Hundreds of thousands of spans take seconds, in which others have their turn.
-    return lasting(request, await asyncio.to_thread(encoded, lasted, wanted, bins))
+    requested = [each for each in lanes.split(",") if each]
+    # Encoding hundreds of thousands of spans takes seconds, so it runs in a thread.
+    return lasting(request, await asyncio.to_thread(encoded, lasted, requested, bins))
 
 
 @router.get(
@@ -209,8 +214,10 @@ async def get_why(
     request: Request,
     seq: Annotated[int, Query(ge=1, le=2**63, description="The event to explain")],
 ) -> Response:
-    """From an event back to the fault, request, timer or start where it began, the effect first: by the references
-    that events carry, and never guessed."""
+    """Return the causes of an event, effect first, back to the fault, request, timer or start where they began.
+
+    They follow the references in the events, without guessing.
+    """
     return lasting(request, msgspec.json.encode(await service.runs.whys(id).why(seq)))
 
 
@@ -226,8 +233,8 @@ async def get_divergence(
     request: Request,
     other: Annotated[str, Query(alias="from", max_length=100, description="The other run; `b` in the response")],
 ) -> Response:
-    """The first event that one run has, the other has not, and that leads to another outcome.
+    """Return the first event that only one run has and that leads to another outcome.
 
-    Of very long runs, and of runs with the same outcome, the first event that differs.
+    For very long runs, and for runs with the same outcome, return the first event that differs.
     """
     return lasting(request, msgspec.json.encode(await divergence(service.runs, id, other)))

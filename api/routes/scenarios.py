@@ -1,4 +1,4 @@
-"""Routes of the outage library.  It is played in a simulated world beside this cluster, or, if wanted so, on it."""
+"""Routes of the outage library. A scenario runs in a simulated world next to this cluster, or on it if requested."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ router = APIRouter(prefix="/api/v1", tags=["scenarios"])
 
 @router.get("/scenarios", summary="The outage library", responses=responses(503))
 async def get_scenarios(service: Service) -> list[Scenario]:
-    """Outages of Kafka and ZooKeeper as scenarios that zabka must pass."""
+    """Return the outages of Kafka and ZooKeeper as scenarios that zabka must pass."""
     return [*(await service.scenarios.library()).values()]
 
 
@@ -31,11 +31,13 @@ _ACCEPTED: dict[int | str, dict[str, Any]] = {
     responses={**responses(401, 403, 404, 409, 422, 503), **_ACCEPTED},
 )
 async def run_scenario(
-    name: str, service: Service, response: Response, wanted: NewScenarioRun | None = None
+    name: str, service: Service, response: Response, requested: NewScenarioRun | None = None
 ) -> ScenarioRun:
-    """Play it in the simulated world, as `zabka scenarios run NAME --simulated` does, in a process of its own; runs
-    take their turns.  With `live` it is played on this cluster, as `zabka scenarios run NAME --on URL` does."""
-    run = await service.scenarios.request(name, wanted or NewScenarioRun())
+    """Run a scenario in the simulated world, as `zabka scenarios run NAME --simulated` does, in its own process.
+
+    Runs are executed one at a time. With `live`, it runs on this cluster, as `zabka scenarios run NAME --on URL` does.
+    """
+    run = await service.scenarios.request(name, requested or NewScenarioRun())
     response.headers["location"] = f"/api/v1/scenario-runs/{run.id}"
     return run
 
@@ -50,11 +52,13 @@ async def run_seed(
     seed: Annotated[int, Path(ge=0, lt=1 << 63)],
     service: Service,
     response: Response,
-    wanted: NewSeedRun | None = None,
+    requested: NewSeedRun | None = None,
 ) -> ScenarioRun:
-    """Play it in the simulated world, as `zabka replay --seed N` does, in a process of its own; it takes its turn among
-    the scenarios.  Once it has ended, `kept` names the run that can be rewound."""
-    run = service.scenarios.request_seed(seed, wanted or NewSeedRun())
+    """Run a seed in the simulated world, as `zabka replay --seed N` does, in its own process.
+
+    It shares the queue of the scenarios. Once it has ended, `kept` is the id of the stored run.
+    """
+    run = service.scenarios.request_seed(seed, requested or NewSeedRun())
     response.headers["location"] = f"/api/v1/scenario-runs/{run.id}"
     return run
 

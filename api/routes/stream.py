@@ -1,4 +1,4 @@
-"""The journal as a stream of server-sent events, which the page lives on.  Needs the dashboard's packages."""
+"""The journal as a stream of server-sent events for the page. It needs the dashboard's packages."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ ENDED_WITHIN_S = 0.5
 
 
 class WholeStream(EventSourceResponse):
-    """A stream that ends as HTTP has it when the server ends.  The library leaves it in the middle, and uvicorn logs an
-    error for each."""
+    """An event stream that ends according to HTTP when the server stops.
+
+    The library breaks it off, and uvicorn logs an error for each.
+    """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer until the client leaves, or the server ends."""
+        """Respond until the client disconnects or the server stops."""
         last: Message = {"type": ""}
 
         async def noting(message: Message) -> None:
@@ -35,7 +37,7 @@ class WholeStream(EventSourceResponse):
 
         await super().__call__(scope, receive, noting)
         if last.get("more_body", True) and last["type"]:
-            # Nobody waits for a client that takes nothing.
+            # Do not wait for a client that does not read.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ENDED_WITHIN_S):
                     await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -64,12 +66,12 @@ async def get_events(
         bool, Query(description="Start with `event: snapshot`, the folded state, if the stream cannot resume")
     ] = False,
 ) -> EventSourceResponse:
-    """Every event after a number, then every new one.  `Last-Event-ID` goes before `after`.
+    """Return every event after a number, then every new one. `Last-Event-ID` takes precedence over `after`.
 
-    With `snapshot` a stream that cannot go on where it stood begins with the whole state instead of the history, and
-    is never answered 410: what a dashboard wants.  It begins with `event: history`, which names the history: whoever
-    comes back and finds another one there begins anew.  Without it 410 is also the answer to a number above the last
-    one, which belongs to another history.
+    With `snapshot`, a stream that cannot resume begins with the whole state instead of the history, and the response is
+    never 410: this is for dashboards. It begins with `event: history`, the identifier of the history; a client that
+    finds another identifier than before starts again. Without `snapshot`, 410 is also the response to a number above
+    the last one, which belongs to another history.
     """
     begin = after or 0
     if last_event_id:

@@ -31,13 +31,16 @@ def _check_name(name: str) -> None:
 
 
 async def _quorum(service: Services) -> None:
-    """Changes need a quorum; without one a request would only wait at the controller, and happen when nobody asks."""
+    """Reject changes without a quorum.
+
+    A request would wait at the controller and be carried out after the client gave up.
+    """
     if not await service.ensemble.serving():
         raise Problem(503, "no quorum: nothing can be changed now")
 
 
 async def _settled(service: Services, done: Callable[[Reading], bool]) -> bool:
-    """Wait until the ensemble shows it; False when it does not in time."""
+    """Wait until the ensemble shows the change. Return False on timeout."""
     deadline = time.monotonic() + SETTLE_S
     while time.monotonic() < deadline:
         fresh = await service.ensemble.read(at_most_old_s=0)
@@ -49,7 +52,7 @@ async def _settled(service: Services, done: Callable[[Reading], bool]) -> bool:
 
 @router.get("/topics", tags=["topics"], summary="The topics", responses=responses())
 async def get_topics(service: Service) -> list[Topic]:
-    """Every topic with its partitions."""
+    """Return every topic with its partitions."""
     return service.views.topics(await service.ensemble.read())
 
 
@@ -61,7 +64,7 @@ async def get_topics(service: Service) -> list[Topic]:
     responses=responses(401, 403, 409, 422, 503),
 )
 async def create_topic(topic: NewTopic, service: Service) -> Topic:
-    """Create a topic, by number of partitions and replicas or by assignment; returns once its partitions have state."""
+    """Create a topic, by number of partitions and replicas or by assignment. Returns once its partitions have state."""
     _check_name(topic.name)
     await _quorum(service)
     await service.admin.create_topic(topic)
@@ -77,7 +80,7 @@ async def create_topic(topic: NewTopic, service: Service) -> Topic:
 
 @router.get("/topics/{topic}", tags=["topics"], summary="One topic", responses=responses(404, 422, 503))
 async def get_topic(topic: str, service: Service) -> Topic:
-    """One topic."""
+    """Return a topic."""
     return service.views.topic(topic, await service.ensemble.read())
 
 
@@ -116,17 +119,17 @@ async def patch_topic_config(
     ],
     service: Service,
 ) -> Topic:
-    """Set overrides; null removes one.  An unknown key or an invalid value changes nothing."""
+    """Set overrides; null removes an override. An unknown key or an invalid value changes nothing."""
     _check_name(topic)
-    wanted: dict[str, Any] = changes
+    requested: dict[str, Any] = changes
     await _quorum(service)
 
     def made(reading: Reading) -> bool:
         found = reading.topics.get(topic)
-        return found is not None and all(found.config.get(k) == v for k, v in wanted.items())
+        return found is not None and all(found.config.get(k) == v for k, v in requested.items())
 
-    if wanted:
-        await service.admin.alter_topic_config(topic, wanted)
+    if requested:
+        await service.admin.alter_topic_config(topic, requested)
         await _settled(service, made)
     return service.views.topic(topic, await service.ensemble.read())
 
@@ -138,8 +141,10 @@ async def patch_topic_config(
     responses=responses(401, 403, 422, 503),
 )
 async def hold_elections(election: NewElection, service: Service) -> list[ElectionResult]:
-    """PREFERRED gives partitions back to their first replica; UNCLEAN elects from outside the ISR where nobody is
-    left in it.  One result per partition."""
+    """Run an election for each partition, and return one result per partition.
+
+    PREFERRED elects the first replica; UNCLEAN elects a replica outside the ISR if no replica of the ISR is alive.
+    """
     partitions = None
     if election.partitions is not None:
         partitions = [TopicPartition(p.topic, p.partition) for p in election.partitions]
@@ -149,7 +154,7 @@ async def hold_elections(election: NewElection, service: Service) -> list[Electi
 
 @router.get("/workloads", tags=["workloads"], summary="The workloads", responses=responses())
 async def get_workloads(service: Service) -> list[Workload]:
-    """Producers and consumers that the API process runs."""
+    """Return the producers and consumers that the API process runs."""
     return service.workloads.all()
 
 
@@ -161,8 +166,7 @@ async def get_workloads(service: Service) -> list[Workload]:
     responses=responses(401, 403, 404, 422, 503),
 )
 async def create_workload(workload: NewWorkload, service: Service) -> Workload:
-    """Produce to a topic at a rate, and read it back to count what was acknowledged and lost; or consume it in a
-    group."""
+    """Start a producer, which also reads its records back to count acknowledged and lost ones, or a group consumer."""
     _check_name(workload.topic)
     return await service.workloads.create(workload)
 

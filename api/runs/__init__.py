@@ -1,7 +1,8 @@
-"""Runs: the histories that can be rewound.  `live` is the cluster's own, which the collector keeps; every other one was
-kept: a play of a script or a seed, or an upload.
+"""Runs: the histories that can be rewound.
 
-A `History` gives numbered events, and folded states from which folding may begin; `Rewind` makes of it the state at any
-number.  `Runs` finds a run by its id, and `KeptRuns` has those that are kept, in a directory each.  Only the routes and
-the services of `api` import this package.  Begin with `catalogue`.
+`live` is the cluster's own, which the collector stores. Every other run is stored: a scenario, a seed, or an upload.
+
+A `History` provides numbered events and folded states from which folding can begin; `Rewind` computes the state at any
+number. `Runs` finds a run by its id, and `KeptRuns` holds the stored ones, each in its own directory. Only the routes
+and the services of `api` import this package. Begin with `catalogue`.
 """

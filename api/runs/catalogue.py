@@ -1,4 +1,4 @@
-"""Every run there is, by its id: the live one, and those that are kept."""
+"""All runs by id: the live one and the stored ones."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from zabka.journal.reader import decode_line
 
 LIVE = "live"
 OPEN_MAX = 6
-"""So many kept runs are open at a time: what was folded of them is in memory."""
+"""Number of stored runs that are open at a time; their folded states are in memory."""
 
 
 class Runs:
-    """Finds runs, and what can be rewound of each."""
+    """Finds runs, and their Rewind and Whys."""
 
     def __init__(self, collector: Collector, kept: KeptRuns) -> None:
         self.kept = kept
@@ -30,7 +30,7 @@ class Runs:
         self._whys: OrderedDict[str, Whys] = OrderedDict()
 
     def all(self) -> list[Run]:
-        """The live run, then the kept ones, the newest first."""
+        """Return the live run, then the stored ones, newest first."""
         return [self._live(), *reversed(self.kept.all())]
 
     def get(self, run_id: str) -> Run:
@@ -57,7 +57,7 @@ class Runs:
         )
 
     def rewind(self, run_id: str) -> Rewind:
-        """What can be rewound of a run.  Raises Problem 404."""
+        """Return a run's Rewind. Raises Problem 404."""
         if run_id == LIVE:
             return self._collector.rewind
         path = self.kept.path(run_id) / JOURNAL
@@ -72,7 +72,7 @@ class Runs:
         return self._open[run_id]
 
     def whys(self, run_id: str) -> Whys:
-        """What answers why something happened in a run.  Raises Problem 404."""
+        """Return a run's Whys, which explains its events. Raises Problem 404."""
         history = self.rewind(run_id).history
         if run_id not in self._whys:
             self._whys[run_id] = Whys(history)
@@ -82,7 +82,7 @@ class Runs:
         return self._whys[run_id]
 
     def delete(self, run_id: str) -> None:
-        """Remove a kept run.  Raises Problem: 404, 409 for the live one."""
+        """Delete a stored run. Raises Problem: 404, 409 for the live one."""
         if run_id == LIVE:
             raise Problem(409, "the live run is the cluster's own history and is deleted only with its data directory")
         self.kept.delete(run_id)

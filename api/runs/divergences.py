@@ -1,4 +1,4 @@
-"""Where two runs part, and why each did there what it did."""
+"""The first difference between two runs, and the causes on both sides."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from zabka.journal.reader import decode_line
 
 COMPARED_MAX = 200_000
 JUDGED_MAX = 40_000
-"""Longer histories are compared event by event, without what their differences lead to."""
+"""Longer histories are compared event by event, without the consequences of a difference."""
 _BATCH = 1_000
 
 
 async def divergence(runs: Runs, run_id: str, other_id: str) -> dict[str, Any]:
-    """The first difference between two runs that leads to another outcome.
+    """Return the first difference between two runs that leads to another outcome.
 
-    Raises Problem: 404, 422 where one is too long to be compared.
+    Raises Problem: 404, 422 if one is too long to be compared.
     """
     one = await _entries(runs.rewind(run_id).history, run_id)
     other = await _entries(runs.rewind(other_id).history, other_id)
@@ -41,7 +41,7 @@ async def divergence(runs: Runs, run_id: str, other_id: str) -> dict[str, Any]:
 
 
 def _last_at(history: list[Entry], since_us: int) -> int:
-    """The last number up to that time since the history began."""
+    """Return the last number up to that time since the history began."""
     numbers = [entry.seq for entry in history if entry.wall_us - history[0].wall_us <= since_us]
     return max(numbers, default=history[0].seq)
 

@@ -1,4 +1,4 @@
-"""A history that can be rewound: numbered events, and what was folded of them before."""
+"""A history that can be rewound: numbered events, and the folded states (checkpoints) in memory."""
 
 from __future__ import annotations
 
@@ -13,24 +13,27 @@ from zabka.journal.cluster_state import ClusterState
 from zabka.journal.spans import Begun, Span, Spans
 
 CHECKPOINT_EVERY = 250
-"""Events from one folded state in memory to the next: what a seek folds at most."""
+"""Number of events between two folded states in memory, and so the most that a seek has to fold."""
 CHECKPOINT_BYTES_MAX = 48 * 1024 * 1024
-"""Of a history's folded states in memory; beyond that those go that were not asked for the longest."""
+"""Limit of a history's folded states in memory; beyond it the least recently used ones are dropped."""
 
 
 class Folded(msgspec.Struct):
-    """Where a fold stands: the state, and since when its spans last."""
+    """A fold's position: the state, and when its current spans began."""
 
     state: ClusterState
     begun: list[Begun]
 
     @classmethod
     def of(cls, spans: Spans) -> Folded:
-        """As it stands now; it is not to be kept while the fold goes on, but packed or encoded."""
+        """Return a fold's current position.
+
+        Pack or encode it before the fold continues, because it shares the state.
+        """
         return cls(spans.state, spans.begun())
 
     def go_on(self) -> Spans:
-        """A fold that goes on from here."""
+        """Return a fold that continues from here."""
         return Spans(self.state, self.begun)
 
 
@@ -41,38 +44,38 @@ _decode_spans = msgspec.msgpack.Decoder(list[Span]).decode
 
 
 def _pack(value: Folded | list[Span]) -> bytes:
-    """A state of 505 partitions is 100 kB, and packed an eighth of that."""
+    """Compress a value. A state of 505 partitions has 100 kB, and an eighth of that when packed."""
     return zlib.compress(_encode(value), _COMPRESSION)
 
 
 class History(Protocol):
-    """Numbered events in order; numbers may be missing, and none is given twice."""
+    """Numbered events in order. Numbers may be missing, and none is used twice."""
 
     @property
     def first_seq(self) -> int:
-        """The lowest number that is kept; one above the last where nothing is."""
+        """The lowest number that is kept; one above the last if nothing is kept."""
         ...
 
     @property
     def last_seq(self) -> int:
-        """The highest number given."""
+        """The highest number assigned."""
         ...
 
     def read(self, seq: int, limit: int) -> list[Numbered]:
-        """Up to `limit` events from `seq` on, in order."""
+        """Return up to `limit` events starting with `seq`, in order."""
         ...
 
     def head(self, seq: int) -> Folded:
-        """What is kept with the events, folded up to a number no later than `seq`; before all of them nothing is."""
+        """Return a stored folded state at a number no later than `seq`; an empty state if there is none."""
         ...
 
     def head_at(self, at_us: int) -> Folded:
-        """The same, up to a moment no later than `at_us`."""
+        """Return a stored folded state at a moment no later than `at_us`."""
         ...
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """A fold up to a number, packed, and the spans that ended on the way to it from another number."""
+    """A packed fold up to a number, and the spans that ended since the fold was at `since`."""
 
     seq: int
     at_us: int
@@ -81,16 +84,16 @@ class Checkpoint(msgspec.Struct, frozen=True):
     closed: bytes
 
     def unpack(self) -> Folded:
-        """A fold of one's own."""
+        """Return an independent copy of the fold."""
         return _decode(zlib.decompress(self.folded))
 
     def spans(self) -> list[Span]:
-        """What ended after `since`, up to here."""
+        """Return the spans that ended after `since`, up to here."""
         return _decode_spans(zlib.decompress(self.closed))
 
 
 class Checkpoints:
-    """What was folded of one history, by number; any of it can be folded again, and so may go."""
+    """Folded states of one history, by number. Any of them can be recomputed, so any can be dropped."""
 
     def __init__(self, bytes_max: int = CHECKPOINT_BYTES_MAX) -> None:
         self._by_seq: dict[int, Checkpoint] = {}
@@ -100,16 +103,16 @@ class Checkpoints:
 
     @staticmethod
     def due(seq: int) -> bool:
-        """Whether what is folded up to that number is to be noted."""
+        """Return whether the folded state at that number is to be stored."""
         return seq % CHECKPOINT_EVERY == 0
 
     @staticmethod
     def next_due(seq: int) -> int:
-        """The first number after that one which is due."""
+        """Return the first number after `seq` that is due."""
         return (seq // CHECKPOINT_EVERY + 1) * CHECKPOINT_EVERY
 
     def note(self, spans: Spans, since: int, closed: list[Span]) -> None:
-        """Keep where a fold stands, and what ended since it stood at `since`."""
+        """Store a fold's position, and the spans that ended since the fold was at `since`."""
         state = spans.state
         if state.seq in self._by_seq:
             return
@@ -123,23 +126,23 @@ class Checkpoints:
             self._seqs.remove(oldest)
 
     def before(self, seq: int) -> Checkpoint | None:
-        """The latest one up to `seq`."""
+        """Return the latest checkpoint up to `seq`."""
         place = bisect_right(self._seqs, seq)
         return self._asked(self._seqs[place - 1]) if place else None
 
     def before_us(self, at_us: int) -> Checkpoint | None:
-        """The latest one up to a moment."""
+        """Return the latest checkpoint up to a moment."""
         place = bisect_right(self._seqs, at_us, key=lambda seq: self._by_seq[seq].at_us)
         return self._asked(self._seqs[place - 1]) if place else None
 
     def after(self, seq: int) -> Checkpoint | None:
-        """The one to which the fold came from exactly there."""
+        """Return the next checkpoint after `seq` if its fold came from exactly there."""
         place = bisect_right(self._seqs, seq)
         found = self._asked(self._seqs[place]) if place < len(self._seqs) else None
         return found if found is not None and found.since == seq else None
 
     def _asked(self, seq: int) -> Checkpoint:
-        # What is asked for goes last.
+        # Recently used checkpoints are dropped last.
         found = self._by_seq[seq] = self._by_seq.pop(seq)
         return found
 

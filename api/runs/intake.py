@@ -1,4 +1,4 @@
-"""What comes in as lines becomes a history: put in order, and refused where it holds what is no event."""
+"""Uploaded journal lines become a history: they are ordered, and rejected if one of them is not an event."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ from zabka.journal.events import (
 from zabka.journal.reader import decode_line, split_lines
 from zabka.journal.spans import Spans
 
-BAD_LINES_TOLD = 20
+BAD_LINES_MAX = 20
 _INT64_MAX = (1 << 63) - 1
 
 LOOKS_MAX = 20_000_000
-"""So often a node, a fault or a partition is looked at while a history is folded: under a minute.  A cluster of fifty
-nodes with eighty thousand events takes a fifth of it."""
+"""Limit for the nodes, faults and partitions visited while a history is folded: under a minute.
+
+A cluster of fifty nodes with eighty thousand events takes a fifth of it.
+"""
 
 SIMULATION_BEGINS_US = 1_700_000_000_000_000
-"""What a simulated world's clocks say at its beginning, give or take what they are wrong by."""
+"""The clocks of a simulated world at its start, apart from their configured error."""
 SKEW_US_MAX = 2_000_000
 
 
@@ -37,14 +39,14 @@ _ABOUT_PARTITIONS = (BrokerRegistered, NodeStarted, NodeStopped, ProcessChanged,
 
 
 class BadLine(NamedTuple):
-    """Where something stands that is no event, and why."""
+    """A line that is not an event, and why."""
 
     line: int
     what: str
 
 
 class NoHistory(Exception):
-    """These lines are none; `bad` names the first of them that are wrong."""
+    """The lines are not a history; `bad` lists the first wrong lines."""
 
     def __init__(self, reason: str, bad: Sequence[BadLine] = ()) -> None:
         super().__init__(reason)
@@ -52,7 +54,7 @@ class NoHistory(Exception):
 
 
 class Taken(NamedTuple):
-    """A history, and between which moments it lies."""
+    """A history, and the times of its first and last event."""
 
     entries: list[Entry]
     first_us: int
@@ -60,7 +62,7 @@ class Taken(NamedTuple):
 
 
 def read_history(data: bytes) -> Taken:
-    """The history in these JSON Lines: one node's journal, several behind each other, or one that is merged already.
+    """Return the history in these JSON Lines: one node's journal, several concatenated, or an already merged one.
 
     Raises NoHistory.
     """
@@ -81,14 +83,14 @@ def read_history(data: bytes) -> Taken:
         entries.append(entry)
     if bad:
         first = "; ".join(f"line {line}: {what}" for line, what in bad[:3])
-        raise NoHistory(f"{len(bad)} lines are not events of one history: {first}", bad[:BAD_LINES_TOLD])
+        raise NoHistory(f"{len(bad)} lines are not events of one history: {first}", bad[:BAD_LINES_MAX])
     if not entries:
         raise NoHistory("it contains no event")
     return folded(in_order(entries))
 
 
 def _entry(line: bytes) -> Entry:
-    """Raises ValueError."""
+    """Decode a line. Raises ValueError."""
     entry = decode_line(line)
     for name in ("seq", "node_seq", "wall_us", "mono_us"):
         if not 0 <= getattr(entry, name) <= _INT64_MAX:
@@ -97,7 +99,7 @@ def _entry(line: bytes) -> Entry:
 
 
 def folded(entries: list[Entry]) -> Taken:
-    """A history that can be folded and told.  Raises NoHistory where there is none, or it makes no sense."""
+    """Check that a history can be folded and encoded. Raises NoHistory if it is empty or makes no sense."""
     if not entries:
         raise NoHistory("it contains no event")
     spans, looks = Spans(), 0
@@ -120,16 +122,17 @@ def folded(entries: list[Entry]) -> Taken:
 
 
 def _looks(state: ClusterState, entry: Entry) -> int:
-    """How much of a state a fold looks at for an event, at most."""
+    """Return the most objects of the state that folding this event can visit."""
     found = len(state.peers) + len(state.brokers) + len(state.faults)
     return found + len(state.partitions) if isinstance(entry.event, _ABOUT_PARTITIONS) else found
 
 
 def in_order(entries: list[Entry]) -> list[Entry]:
-    """One history of entries that were read in that order.
+    """Return the entries, given in their order in the upload, as one history.
 
-    Numbers that were given count; a simulated history stands in its order already, and is put on its world's clock;
-    anything else is merged by wall clock, each node's own order kept, and what is equal left as it stands.
+    Entries with ascending numbers keep their order. A simulated history is in order already and is put on its world's
+    clock. Anything else is merged by wall clock: each node's own order is kept, and entries with equal times stay in
+    place.
     """
     if all(before.seq < after.seq for before, after in pairwise(entries)) and entries[0].seq:
         return entries
@@ -148,9 +151,9 @@ def _simulated(entries: Iterable[Entry]) -> bool:
 
 
 def on_one_clock(entries: list[Entry]) -> list[Entry]:
-    """A simulated history with the world's own time as every node's wall clock.
+    """Return a simulated history with the world's own time as every node's wall clock.
 
-    Its nodes' clocks are wrong by parts of a second, on purpose; its monotonic clock is everybody's.
+    The wall clocks of its nodes are wrong by fractions of a second on purpose; they share the monotonic clock.
     """
     return [
         entry if entry.wall_us == (wall_us := SIMULATION_BEGINS_US + entry.mono_us)

@@ -1,4 +1,4 @@
-"""Kept runs: a directory each, with the journal and what is to be known of it, bounded in number and bytes."""
+"""Stored runs: one directory each, with the journal and a description, limited in number and bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RUNS_MAX = 50
 RUNS_BYTES_MAX = 512 * 1024 * 1024
 JOURNAL, MESSAGES, ABOUT = "journal.jsonl", "messages.jsonl", "run.json"
 _UNFINISHED = ".unfinished"
-"""What is called so is removed when the runs are read."""
+"""Directories with this suffix are removed when the runs are read."""
 _ID = re.compile(r"r[0-9a-f]{8}(\.bug)?")
 
 _encode = msgspec.json.Encoder().encode
@@ -29,10 +29,9 @@ log = structlog.get_logger()
 
 
 class KeptRuns:
-    """The runs below a directory, oldest first.  Beyond `runs_max` runs or `bytes_max` bytes the oldest are removed.
-    One whose files somebody removed is not there any more.
+    """The runs below a directory, oldest first. Beyond `runs_max` runs or `bytes_max` bytes the oldest are removed.
 
-    Raises OSError where the directory cannot be made or read.
+    A run without its files is dropped. Raises OSError if the directory cannot be created or read.
     """
 
     def __init__(self, directory: Path, runs_max: int = RUNS_MAX, bytes_max: int = RUNS_BYTES_MAX) -> None:
@@ -66,7 +65,7 @@ class KeptRuns:
         return run if run.id == path.name else None
 
     def all(self) -> list[Run]:
-        """Every kept run, the oldest first."""
+        """Return every stored run, oldest first."""
         self._forget_the_gone()
         return [self._known(run) for run in self._runs.values()]
 
@@ -92,21 +91,22 @@ class KeptRuns:
         return run.model_copy(update={"pair": pair, "messages": (self.path(run.id) / MESSAGES).is_file()})
 
     def path(self, run_id: str) -> Path:
-        """The directory of a run that is known."""
+        """Return the directory of a stored run."""
         return self._directory / self._found(run_id).id
 
     def workspace(self, run_id: str) -> Path:
-        """A new directory beside the runs, for what is to become one.  Raises OSError."""
+        """Create a new directory next to the runs, for the files of a future run. Raises OSError."""
         path = self._directory / f"{run_id}.play{_UNFINISHED}"
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
         return path
 
     def keep(self, run: Run, history: Iterable[Entry], messages: Path | None = None) -> None:
-        """Write a run down, whole or not at all; its events are numbered from 1.  It is known once `admit` is told.
+        """Write a run's files, completely or not at all; its events are numbered from 1.
 
-        `messages` is a file of its messages, which is taken over.  May be called beside the event loop.  Raises
-        OSError.
+        `admit` then adds it to the runs.
+
+        `messages` is a file with its messages, which is moved. Can be called in another thread. Raises OSError.
         """
         unfinished = self._directory / f"{run.id}{_UNFINISHED}"
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -126,18 +126,18 @@ class KeptRuns:
             raise
 
     def admit(self, *runs: Run) -> None:
-        """These were written down: from now on they are there, and older ones make room."""
+        """Add runs that `keep` has written, and remove the oldest runs beyond the limits."""
         for run in runs:
             self._runs[run.id] = run
             self._sizes[run.id] = _size(self._directory / run.id)
         self._make_room()
 
     def delete(self, run_id: str) -> None:
-        """Remove a run.  Raises Problem 404."""
+        """Remove a run. Raises Problem 404."""
         self._remove(self._found(run_id).id)
 
     def discard(self, run_id: str) -> None:
-        """Remove what `keep` wrote down and nobody admitted."""
+        """Remove files that `keep` wrote for a run that was not admitted."""
         self._remove_files(run_id)
 
     def _remove(self, run_id: str) -> None:
@@ -146,7 +146,7 @@ class KeptRuns:
         self._remove_files(run_id)
 
     def _remove_files(self, run_id: str) -> None:
-        # Gone at once, whatever becomes of the files.
+        # Rename first: the run disappears at once, even if removing its files fails.
         path = self._directory / run_id
         gone = path.with_name(f"{run_id}{_UNFINISHED}")
         shutil.rmtree(gone, ignore_errors=True)
@@ -167,7 +167,7 @@ class KeptRuns:
 
 
 def _size(path: Path) -> int:
-    """What its files take; 0 where they are gone."""
+    """Return the total size of its files; 0 if they are missing."""
     try:
         return sum(each.stat().st_size for each in path.iterdir())
     except FileNotFoundError:

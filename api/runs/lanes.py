@@ -1,4 +1,4 @@
-"""Spans as the page draws them: lane by lane, and what is narrower than a pixel drawn as one."""
+"""Spans as the page draws them: lane by lane, with spans narrower than a pixel merged."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from zabka.api.runs.rewind import Lasted
 from zabka.journal.spans import Span
 
 KINDS = ("controller", "belief", "isr", "peer", "process", "faults")
-"""The kinds of lanes, in the order in which they are told."""
+"""The kinds of lanes, in the order of the response."""
 _DIGITS = re.compile(r"([0-9]+)")
 
 _encode = msgspec.json.Encoder().encode
 
 
-def encoded(lasted: Lasted, wanted: Iterable[str], bins: int | None) -> bytes:
-    """The answer, as JSON.  Span by span: one call for all of them would let nobody else have a turn meanwhile."""
-    told = lanes(lasted, wanted, bins)
-    for lane in told:
+def encoded(lasted: Lasted, requested: Iterable[str], bins: int | None) -> bytes:
+    """Encode the response as JSON, span by span: one call for all of them would block the event loop."""
+    listed = lanes(lasted, requested, bins)
+    for lane in listed:
         lane["spans"] = msgspec.Raw(b"[" + b",".join(map(_encode, lane["spans"])) + b"]")
-    return _encode({"first_us": lasted.first_us, "last_us": lasted.last_us, "lanes": told})
+    return _encode({"first_us": lasted.first_us, "last_us": lasted.last_us, "lanes": listed})
 
 
-def lanes(lasted: Lasted, wanted: Iterable[str], bins: int | None) -> list[dict[str, Any]]:
-    """Every lane of a wanted kind or name (all, if nothing is wanted), its spans in order of their beginnings.
+def lanes(lasted: Lasted, requested: Iterable[str], bins: int | None) -> list[dict[str, Any]]:
+    """Return the lanes of the requested kinds or names (all by default), with their spans in order of start time.
 
-    With `bins`, spans of one row that lie within the same bin (a part of the whole time) become one.
+    With `bins`, spans of one row within the same bin (a part of the whole time) are merged.
     """
-    names = tuple(wanted)
+    names = tuple(requested)
     found: dict[str, dict[str, list[Span]]] = {}
     for span in sorted(lasted.spans, key=lambda span: span.seq):
         if not names or span.lane in names or _kind(span.lane) in names:
@@ -52,44 +52,44 @@ def _kind(lane: str) -> str:
 
 def _place(lane: str) -> tuple[Any, ...]:
     kind = _kind(lane)
-    # Texts and numbers take turns here, so that places of one kind can be compared; names of topics are as long as
-    # whoever brought the journal along likes, and numbers of thousands of digits are refused by `int`.
+    # Texts and numbers alternate here, so that the keys of one kind can be compared. Topic names of an uploaded journal
+    # can have any length, and `int` rejects numbers of thousands of digits.
     parts = [_number(part) if place % 2 else part for place, part in enumerate(_DIGITS.split(lane))]
     return (KINDS.index(kind), *parts)
 
 
 def _number(digits: str) -> tuple[int, str]:
-    """What puts numbers in their order."""
+    """Return a sort key that orders decimal numbers of any length."""
     significant = digits.lstrip("0")
     return len(significant), significant
 
 
 def _narrowed(row: list[Span], first_us: int, width_us: int | None) -> Iterator[dict[str, Any]]:
-    """A row's spans, as they are or with those of one bin merged."""
+    """Yield a row's spans, with the spans of one bin merged."""
     together: list[Span] = []
     for span in row:
         if together and (width_us is None or _bin(span, first_us, width_us) != _bin(together[0], first_us, width_us)):
-            yield _told(together)
+            yield _merged(together)
             together = []
         together.append(span)
         if width_us is None or _bin(span, first_us, width_us) is None:
-            yield _told(together)
+            yield _merged(together)
             together = []
     if together:
-        yield _told(together)
+        yield _merged(together)
 
 
 def _bin(span: Span, first_us: int, width_us: int) -> int | None:
-    """The bin in which a span lies; None where it reaches over several, or lasts."""
+    """Return the bin that contains a span; None if the span crosses bins or has not ended."""
     if span.to_us is None:
         return None
     begin, end = (span.from_us - first_us) // width_us, (span.to_us - first_us) // width_us
     return begin if begin == end else None
 
 
-def _told(together: list[Span]) -> dict[str, Any]:
+def _merged(together: list[Span]) -> dict[str, Any]:
     longest = max(together, key=lambda span: 0 if span.to_us is None else span.to_us - span.from_us)
-    told: dict[str, Any] = {
+    listed: dict[str, Any] = {
         "from_us": together[0].from_us,
         "to_us": together[-1].to_us,
         "state": longest.state,
@@ -97,5 +97,5 @@ def _told(together: list[Span]) -> dict[str, Any]:
         "seq": together[0].seq,
     }
     if len(together) > 1:
-        told["merged"] = dict(Counter(span.state for span in together))
-    return told
+        listed["merged"] = dict(Counter(span.state for span in together))
+    return listed

@@ -1,7 +1,8 @@
-"""The messages of a run: of a kept one from its file, of the live cluster from what its nodes write down.
+"""The messages of a run: of a stored run from its file, of the live cluster from its nodes' message logs.
 
-The live cluster's are fetched from the host agents when somebody asks, and only what is new since then; nobody who does
-not look at them pays for them.  What both ends of a connection wrote is made one message (`zabka.journal.sightings`).
+The live cluster's messages are fetched from the host agents on request, and only the new ones, so they cost nothing
+while no client asks for them. The entries of both ends of a connection are joined to one message
+(`zabka.journal.sightings`).
 """
 
 from __future__ import annotations
@@ -28,20 +29,19 @@ from zabka.journal.sightings import Matcher, read_sighting
 from zabka.simulation.kernel.runtime import SimRuntime
 
 CHUNKS_MAX = 64
-"""So often an agent is asked for more in one go; what is left comes with the next question."""
+"""How often an agent is asked for more within one request. The rest comes with the next request."""
 OPEN_MAX = 4
-"""So many kept runs' messages are in memory."""
+"""Number of stored runs whose messages are in memory."""
 WORLD_BEGINS_US = SimRuntime.WALL_START_MS * 1000
-"""The wall clock of a simulated world when it begins."""
+"""The wall clock at the start of a simulated world."""
 LONGEST_US = 60 * 1_000_000
-"""A message that is under way longer than this is shown where it was sent, and not where it arrived."""
+"""A message that takes longer than this is only shown at its sending time, not at its arrival."""
 
 log = structlog.get_logger()
 
 
 class Window(NamedTuple):
-    """Which messages are wanted: those that were sent or arrived between the two moments, of these classes (all where
-    there are none), and not more than `limit` of them."""
+    """A selection of messages: sent or received between two times, of these classes (empty: all), up to `limit`."""
 
     from_us: int
     to_us: int
@@ -50,7 +50,7 @@ class Window(NamedTuple):
 
 
 class Selected(NamedTuple):
-    """The messages of a window, and of each class how many there are in it that are not among them."""
+    """The messages of a window, and per class the number of further messages in it."""
 
     messages: list[Message]
     hidden: dict[str, int]
@@ -58,14 +58,14 @@ class Selected(NamedTuple):
 
 
 class Messages:
-    """All messages of one run, by when they were sent."""
+    """All messages of one run, ordered by sending time."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages = messages
         self._sent = [message.sent_us for message in messages]
 
     def select(self, window: Window) -> Selected:
-        """What is in a window, earliest first.  Beyond the limit the latest are left out."""
+        """Return the messages of a window, earliest first. Beyond the limit the latest are left out."""
         shown: list[Message] = []
         hidden: Counter[str] = Counter()
         truncated = False
@@ -85,13 +85,13 @@ class Messages:
 
 
 class KeptMessages:
-    """The messages of kept runs, read when they are first asked for."""
+    """The messages of stored runs, read on first use."""
 
     def __init__(self) -> None:
         self._open: OrderedDict[Path, Messages] = OrderedDict()
 
     async def of(self, path: Path) -> Messages:
-        """Those of that file; none where there is none."""
+        """Return the messages of that file; none if there is no file."""
         if path not in self._open:
             self._open[path] = await asyncio.to_thread(_read, path)
             while len(self._open) > OPEN_MAX:
@@ -101,7 +101,7 @@ class KeptMessages:
 
 
 def _read(path: Path) -> Messages:
-    """A kept run is one of a simulated world, whose messages bear the time since it began."""
+    """Read a stored run's messages. Their times count from the start of its simulated world."""
     try:
         found = [read_message(line) for line in split_lines(path.read_bytes())]
     except FileNotFoundError:
@@ -116,7 +116,7 @@ def _read(path: Path) -> Messages:
 
 
 class LiveMessages:
-    """The messages of the live cluster, as far as its nodes still have them."""
+    """The messages of the live cluster that its nodes still have."""
 
     def __init__(self, agents: Agents) -> None:
         self._agents = agents
@@ -127,18 +127,18 @@ class LiveMessages:
         self._matched = Messages([])
 
     async def now(self) -> Messages:
-        """All that is known, with what nodes have written since it was last asked for."""
+        """Return all known messages, including new ones from the nodes."""
         async with self._asking:
-            # Whoever is known to be silent is not waited for: everybody's questions stand behind this one.
-            speaking = [agent for agent in self._agents.all if agent.silence is None]
-            news = await asyncio.gather(*map(self._pull, speaking))
+            # Do not wait for agents that are known to be silent: all other requests wait for this one.
+            responding = [agent for agent in self._agents.all if agent.silence is None]
+            news = await asyncio.gather(*map(self._pull, responding))
             if any(news):
-                # A second for as many as are kept, in which others have their turn.
+                # Building all kept messages takes a second, so it runs in a thread.
                 self._matched = await asyncio.to_thread(lambda: Messages(self._matcher.messages()))
         return self._matched
 
     async def _pull(self, agent: Agent) -> bool:
-        """Take what an agent has; whether there was anything.  One that is silent has nothing for now."""
+        """Fetch an agent's new messages. Return whether there were any; a silent agent has none for now."""
         anything = False
         for _ in range(CHUNKS_MAX):
             try:
@@ -162,7 +162,7 @@ class LiveMessages:
 
 
 class RunMessages:
-    """The messages of every run there is."""
+    """The messages of every run."""
 
     def __init__(self, agents: Agents, runs: Runs) -> None:
         self._runs = runs
@@ -170,7 +170,7 @@ class RunMessages:
         self._kept = KeptMessages()
 
     async def select(self, run_id: str, window: Window) -> Selected:
-        """Those of a run within a window.  Raises Problem 404."""
+        """Return the messages of a run within a window. Raises Problem 404."""
         if run_id == LIVE:
             return (await self._live.now()).select(window)
         path = self._runs.kept.path(run_id) / MESSAGES

@@ -1,4 +1,4 @@
-"""Parts of a history's events: after a number, up to a number, of some types."""
+"""Parts of a history's events: after a number, up to a number, by type."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zabka.api.runs.history import History
 
 BATCH_EVENTS = 2_000
 LOOKED_THROUGH_MAX = 200_000
-"""So many events are looked through for one answer; where that is not enough, the answer says how far it came."""
+"""Number of events searched per response. If that is not enough, the response contains how far the search got."""
 
 
 class _Typed(msgspec.Struct):
@@ -23,14 +23,14 @@ class _Typed(msgspec.Struct):
 _type_of = msgspec.json.Decoder(_Typed).decode
 
 
-class Wanted(NamedTuple):
-    """Which events: of these types (None: of all), and of none of those."""
+class EventFilter(NamedTuple):
+    """A filter of event types: only `types` (None: all), without `not_types`."""
 
     types: frozenset[str] | None = None
     not_types: frozenset[str] = frozenset()
 
     def passes(self, event: Numbered) -> bool:
-        """Whether an event is wanted."""
+        """Return whether an event passes the filter."""
         if self.types is None and not self.not_types:
             return True
         found = _type_of(event.json).type
@@ -38,14 +38,17 @@ class Wanted(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Some events in order; `through` is the number up to which, or back to which, was looked."""
+    """Some events in order. The search stopped at number `through`, forwards or backwards."""
 
     events: list[Numbered]
     through: int
 
 
-async def first_after(history: History, after: int, until: int | None, wanted: Wanted, limit: int) -> Page:
-    """The first wanted events after a number, up to `until`.  Raises Problem 410 where some after it are gone."""
+async def first_after(history: History, after: int, until: int | None, requested: EventFilter, limit: int) -> Page:
+    """Return the first matching events after a number, up to `until`.
+
+    Raises Problem 410 if some events after the number are no longer stored.
+    """
     oldest = history.first_seq
     if after and after + 1 < oldest:
         raise Problem(410, f"the oldest stored event is {oldest}; request the events after {oldest - 1}", oldest=oldest)
@@ -59,7 +62,7 @@ async def first_after(history: History, after: int, until: int | None, wanted: W
         for event in events:
             if event.seq > last:
                 return Page(found, last)
-            if wanted.passes(event):
+            if requested.passes(event):
                 found.append(event)
                 if len(found) == limit:
                     return Page(found, event.seq)
@@ -68,14 +71,14 @@ async def first_after(history: History, after: int, until: int | None, wanted: W
     return Page(found, seq - 1)
 
 
-async def last_until(history: History, until: int, wanted: Wanted, limit: int) -> Page:
-    """The last wanted events up to a number, in order."""
+async def last_until(history: History, until: int, requested: EventFilter, limit: int) -> Page:
+    """Return the last matching events up to a number, in order."""
     end = last = min(until, history.last_seq)
     found: list[Numbered] = []
     while end >= history.first_seq and len(found) < limit and last - end < LOOKED_THROUGH_MAX:
         begin = max(history.first_seq, end + 1 - BATCH_EVENTS)
         window = [event for event in history.read(begin, end + 1 - begin) if event.seq <= end]
-        found = [event for event in window if wanted.passes(event)] + found
+        found = [event for event in window if requested.passes(event)] + found
         end = begin - 1
         await asyncio.sleep(0)
     if len(found) > limit:

@@ -1,4 +1,4 @@
-"""Plays that are kept: a script with and without its bug, or a seed, as the player wrote their journals."""
+"""Storing the player's runs: a scenario with and without its bug, or a seed, from the journals that it wrote."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BUG = ".bug"
 
 
 class Play(NamedTuple):
-    """What is to be known of a play that is kept; `name` is that of its journal's file, without `.jsonl`."""
+    """The description of a run to store; `name` is the name of its journal file without `.jsonl`."""
 
     name: str
     id: str
@@ -34,12 +34,12 @@ class Play(NamedTuple):
 
 
 class NotKept(Exception):
-    """A play could not be kept; why, in one line."""
+    """A run could not be stored. The message is the reason, in one line."""
 
 
 @contextlib.contextmanager
 def workspace(kept: KeptRuns, run_id: str) -> Iterator[Path]:
-    """A directory for what the player writes; it goes with the block."""
+    """Provide a directory for the player's files, removed at the end of the block."""
     path = kept.workspace(run_id)
     try:
         yield path
@@ -48,10 +48,12 @@ def workspace(kept: KeptRuns, run_id: str) -> Iterator[Path]:
 
 
 async def keep(kept: KeptRuns, directory: Path, plays: list[Play]) -> None:
-    """Keep what the player wrote there, `NAME.jsonl` and where it is `NAME.messages.jsonl`: all of them or none; the
-    first is the pair of the second.  Raises NotKept."""
+    """Store the player's files, `NAME.jsonl` and optionally `NAME.messages.jsonl`: all of them or none.
+
+    The first run is the pair of the second. Raises NotKept.
+    """
     try:
-        # In one piece beside the event loop: who stops waiting for it leaves no half of a pair.
+        # One thread stores all of them, so a cancelled caller leaves no half of a pair.
         runs = await asyncio.to_thread(_keep_all, kept, directory, plays)
     except (OSError, NoHistory) as reason:
         raise NotKept(f"its journal cannot be stored: {reason}") from None
@@ -92,6 +94,6 @@ def _keep(kept: KeptRuns, directory: Path, play: Play, pair: str | None) -> Run:
         variant=play.variant,
         created_ms=time.time_ns() // 1_000_000,
     )
-    # They stay on their world's clock; who reads them puts them on the run's (`zabka.api.runs.messages`).
+    # Messages keep their world's clock; readers convert it to the run's clock (`zabka.api.runs.messages`).
     kept.keep(run, taken.entries, messages if messages.is_file() else None)
     return run

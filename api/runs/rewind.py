@@ -1,4 +1,4 @@
-"""Any moment of a history, and any part of it: exactly the fold of its events up to there."""
+"""The state at any moment of a history, and the spans of any part of it, by folding the events up to there."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from zabka.journal.reader import decode_line
 from zabka.journal.spans import Span, Spans
 
 BATCH_EVENTS = 500
-"""So many events are folded before others have their turn: about ten milliseconds of the largest."""
+"""Number of events to fold before other tasks run: about ten milliseconds with the largest events."""
 
 
 class NotedFold:
-    """A fold that keeps what it came to at every checkpoint."""
+    """A fold that stores its state at every checkpoint."""
 
     def __init__(self, spans: Spans, checkpoints: Checkpoints) -> None:
         self.spans = spans
@@ -30,7 +30,7 @@ class NotedFold:
         self._closed: list[Span] = []
 
     def apply(self, entry: Entry) -> None:
-        """Take the next entry of the history."""
+        """Apply the next entry of the history."""
         self.spans.apply(entry)
         seq = self.spans.state.seq
         if self._checkpoints.due(seq):
@@ -40,17 +40,17 @@ class NotedFold:
             self._since = seq
 
     def take_closed(self) -> list[Span]:
-        """The spans that ended since it was last asked."""
+        """Return the spans that ended since the last call."""
         closed, self._closed = self._closed, []
         return closed
 
     def finished_spans(self) -> list[Span]:
-        """The spans that ended since it was last asked, and those that last.  No entry may follow."""
+        """Return the spans that ended since the last call, and the spans that still last. No entry can follow."""
         return [*self.take_closed(), *self.spans.take_closed(), *self.spans.lasting()]
 
 
 class Lasted(NamedTuple):
-    """The spans of a part of a history, and the moments between which it lies."""
+    """The spans of a part of a history, and the times of its start and end."""
 
     spans: list[Span]
     first_us: int
@@ -58,16 +58,16 @@ class Lasted(NamedTuple):
 
 
 class Rewind:
-    """Folds a history up to a number, from the nearest that was folded before."""
+    """Folds a history up to a number, starting at the nearest known state."""
 
     def __init__(self, history: History, checkpoints: Checkpoints | None = None) -> None:
         self.history = history
         self._checkpoints = checkpoints or Checkpoints()
 
     async def state(self, at: int | None) -> ClusterState:
-        """The state after the event `at`, or after the last one.
+        """Return the state after event `at`, or after the last event.
 
-        Raises Problem: 410 where the events up to there are partly gone, 422 where the number was not given yet.
+        Raises Problem: 410 if some events up to there are no longer stored, 422 if the number was not assigned yet.
         """
         at = self.history.last_seq if at is None else at
         self.check(at)
@@ -75,7 +75,7 @@ class Rewind:
         begin = known.unpack() if known is not None and known.seq > head.state.seq else head
         state = begin.state
         if at >= self._checkpoints.next_due(state.seq):
-            # Far from what is known: on the way there the spans are folded, too, and noted for the next one.
+            # Far from the known state: fold the spans as well, and store checkpoints for later requests.
             fold = self._fold(begin)
             await self._go_on(state, fold.apply, at)
             state = fold.spans.state
@@ -90,7 +90,7 @@ class Rewind:
             await asyncio.sleep(0)
 
     def check(self, seq: int) -> None:
-        """Raises Problem where no state can be had at that number."""
+        """Raise Problem if there is no state at that number."""
         history = self.history
         if seq > history.last_seq:
             raise Problem(422, f"the last event is {history.last_seq}; there is no {seq} yet", last=history.last_seq)
@@ -102,18 +102,18 @@ class Rewind:
         return NotedFold(folded.go_on(), self._checkpoints)
 
     def _batch(self, seq: int, last: int) -> list[Numbered]:
-        """The next events after a number, up to `last`; none where a fold is there.  Raises Problem 410."""
+        """Return the next events after a number, up to `last`; none if a fold is there already. Raises Problem 410."""
         if seq >= last:
             return []
-        # While others had their turn, the oldest events may have gone.
+        # The oldest events may have been removed while other tasks ran.
         self.check(seq)
         events = self.history.read(seq + 1, min(BATCH_EVENTS, last - seq))
         return [event for event in events if event.seq <= last]
 
     async def spans(self, from_us: int | None = None, to_us: int | None = None) -> Lasted:
-        """The spans that lie between two moments, or reach into what does; of all that is kept, if none is given.
+        """Return the spans that overlap the time between two moments; without limits, all that are kept.
 
-        Those that last beyond `to_us` have no end.  Raises Problem 410 where events go meanwhile.
+        Spans that last beyond `to_us` have no end. Raises Problem 410 if events are removed meanwhile.
         """
         oldest = self.history.read(self.history.first_seq, 1)
         first_us = decode_line(oldest[0].json).wall_us if oldest else 0
@@ -130,7 +130,7 @@ class Rewind:
                 continue
             here = fold = here if isinstance(here, NotedFold) else self._fold(here.unpack())
             events = self._batch(fold.spans.state.seq, self.history.last_seq)
-            # Up to where a checkpoint may be known.
+            # Stop at the next number where a checkpoint may be known.
             due = [event for event in events if event.seq <= self._checkpoints.next_due(seq)]
             if not events or not self._apply_until(fold, due or events, to_us):
                 break
@@ -144,13 +144,13 @@ class Rewind:
     def _begin(self, from_us: int) -> Checkpoint | NotedFold:
         head, known = self.history.head_at(from_us), self._checkpoints.before_us(from_us)
         if head.state.seq + 1 < self.history.first_seq:
-            # Clocks that differ: what is kept was earlier on its own than what is gone was on another.
+            # The clocks differ: a kept event has an earlier time than a removed event of another node.
             head = self.history.head(self.history.first_seq - 1)
         return known if known is not None and known.seq > head.state.seq else self._fold(head)
 
     @staticmethod
     def _apply_until(fold: NotedFold, events: list[Numbered], to_us: int | None) -> bool:
-        """Apply events up to a moment; False where that is reached."""
+        """Apply events up to a moment. Return False once it is reached."""
         for event in events:
             entry = decode_line(event.json)
             if to_us is not None and entry.wall_us > to_us:

@@ -1,4 +1,4 @@
-"""A kept run's journal: one file of lines that bear the numbers 1 to N, read from any number on."""
+"""A stored run's journal: one file whose lines have the numbers 1 to N, readable from any number on."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from zabka.api.runs.history import Folded
 from zabka.journal.cluster_state import ClusterState
 
 MARK_EVERY = 256
-"""Of every so many lines it is known where they begin."""
+"""The file offset of every 256th line is kept in memory."""
 
 
 class RunFile:
-    """The history in such a file.  Raises OSError where it cannot be read."""
+    """The history in such a file. Raises OSError if it cannot be read."""
 
     first_seq = 1
 
@@ -32,7 +32,10 @@ class RunFile:
                 self.last_seq += 1
 
     def read(self, seq: int, limit: int) -> list[Numbered]:
-        """Up to `limit` events from `seq` on, in order.  Raises Problem 404 where the run was removed meanwhile."""
+        """Return up to `limit` events starting with `seq`, in order.
+
+        Raises Problem 404 if the run was removed meanwhile.
+        """
         seq = max(1, seq)
         if seq > self.last_seq:
             return []
@@ -48,9 +51,9 @@ class RunFile:
             return [Numbered(number, line.rstrip(b"\n")) for number, line in enumerate(lines, seq)]
 
     def head(self, seq: int) -> Folded:
-        """Nothing is before its first event."""
+        """Return the empty state before the first event."""
         return Folded(ClusterState(), [])
 
     def head_at(self, at_us: int) -> Folded:
-        """Nothing is before its first event."""
+        """Return the empty state before the first event."""
         return Folded(ClusterState(), [])

@@ -57,8 +57,8 @@ class StateAt(BaseModel):
     state: dict[str, Any] = Field(description="Same form as the snapshot of the event stream")
 
 
-class SpanTold(BaseModel):
-    """How long a row of a lane was in one state."""
+class SpanView(BaseModel):
+    """A span: how long a row of a lane was in one state."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -81,16 +81,20 @@ class SpanTold(BaseModel):
 
 
 class Lane(BaseModel):
-    """One lane: `controller` (reigns, dead, nobody), `belief:broker-N` (right, stale, ahead, silent), `isr:TOPIC-P`
-    (rows by `value.replica`: leader, in_sync, out, gone; and leaderless, with -1), `peer:N` (its role, with phase and
-    epochs), `process:NODE` (running, paused, down, unknown), `faults` (rows by `value.fault_id`: their kinds)."""
+    """A lane with its spans.
+
+    The kinds of lanes and their states: `controller` (`reigns`, `dead`, `nobody`); `belief:broker-N` (`right`, `stale`,
+    `ahead`, `silent`); `isr:TOPIC-P`, one row per `value.replica` (`leader`, `in_sync`, `out`, `gone`; and `leaderless`
+    for replica -1); `peer:N` (its role, with phase and epochs); `process:NODE` (`running`, `paused`, `down`,
+    `unknown`); `faults`, one row per `value.fault_id` (its kind).
+    """
 
     lane: str
     kind: Literal["controller", "belief", "isr", "peer", "process", "faults"]
-    spans: list[SpanTold]
+    spans: list[SpanView]
 
 
-class SpansTold(BaseModel):
+class SpansView(BaseModel):
     """Spans of time by state."""
 
     first_us: int
@@ -106,15 +110,15 @@ class Link(BaseModel):
 
 
 class RuleSource(BaseModel):
-    """Where zabka decides it."""
+    """Where zabka implements the rule."""
 
     path: str
     symbol: str
     line: int | None
 
 
-class RuleTold(BaseModel):
-    """The rule behind a decision."""
+class RuleView(BaseModel):
+    """The rule of a decision."""
 
     name: str
     sentence: str
@@ -123,8 +127,8 @@ class RuleTold(BaseModel):
     references: list[Link] = Field(description="KIPs, sections of papers, issues")
 
 
-class ToldGap(BaseModel):
-    """How long no controller could act before the first decision of the next one, and the parts of that time."""
+class GapView(BaseModel):
+    """How long no controller was active before the first decision of the next one, and the parts of that time."""
 
     gap_before_ms: float = Field(
         description="From the crash or pause of the last controller to the first decision of this one"
@@ -155,12 +159,12 @@ class WhyStep(BaseModel):
     event: dict[str, Any] = Field(description="As in the journal")
     told: str = Field(description="The event as a sentence, without the node's name")
     link: str | None = Field(description="How the previous step refers to it; null for the effect")
-    rule: RuleTold | None = Field(description="Null if the event is not a decision")
+    rule: RuleView | None = Field(description="Null if the event is not a decision")
     end: Literal["fault", "request", "timer", "start", "unknown"] | None = Field(
         description="Last step only: kind of the first cause"
     )
     says: str | None = Field(description="Last step only: its reference, if no event belongs to it")
-    controller_gap: ToldGap | None = Field(
+    controller_gap: GapView | None = Field(
         default=None, description="Controller elections and first decisions only: the time without a controller before"
     )
 

@@ -1,4 +1,4 @@
-"""Journals that somebody brings along."""
+"""Uploaded journals."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ UPLOAD_BYTES_MAX = 32 * 1024 * 1024
 
 
 class Uploads:
-    """Takes journals, one at a time: each is in memory while it is put in order."""
+    """Accepts journals, one at a time: each is in memory while it is ordered."""
 
     def __init__(self, kept: KeptRuns) -> None:
         self._kept = kept
         self._turn = asyncio.Lock()
 
     async def keep_history(self, data: bytes, name: str) -> Run:
-        """Keep the history in these JSON Lines.  Raises Problem: 422 with the bad lines, 503 where it cannot be
-        kept."""
+        """Store the history in these JSON Lines.
+
+        Raises Problem: 422 with the invalid lines, 503 if it cannot be stored.
+        """
         async with self._turn:
             try:
                 run = await asyncio.to_thread(self._take, data, name)

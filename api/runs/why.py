@@ -1,4 +1,4 @@
-"""Why something happened in a run: from an event back to where it began, by the references that events carry."""
+"""Causes of events in a run: from an event back to the first cause, by the references in the events."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from zabka.journal.sentence_file import SENTENCES, read_sentences
 from zabka.journal.sentences import Sentences, Wording
 
 LOOKED_BACK_MAX = 50_000
-"""So many events before an effect are looked through for what led to it."""
+"""Number of events before an effect that are searched for its causes."""
 LOOKED_AHEAD = 2_000
-"""And so many after it: another host may have told late."""
+"""Number of events after it that are searched as well: another host's journal may have arrived later."""
 _BATCH = 1_000
 
 
@@ -43,14 +43,14 @@ def _sentences() -> Sentences:
 
 @cache
 def _progress() -> frozenset[str]:
-    """Types that only say how far something got: no event names one as its cause."""
+    """Return the event types that only report progress: no event refers to them as its cause."""
     wordings = msgspec.json.decode(SENTENCES.read_bytes(), type=dict[str, Wording])
     known = {snake(kind.__name__) for kind in EVENT_TYPES}
     return frozenset(name for name, wording in wordings.items() if wording.progress and name in known)
 
 
 class Whys:
-    """Answers for one history; what it looked through is kept for the next question."""
+    """Explains the events of one history. Keeps the events it has read for the next request."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -60,9 +60,9 @@ class Whys:
         self._turn = asyncio.Lock()
 
     async def why(self, seq: int) -> list[dict[str, Any]]:
-        """The steps from the event of that number back, the effect first.
+        """Return the steps from that event back to its first cause, effect first.
 
-        Raises Problem: 404 where there is no such event, 410 where it is gone.
+        Raises Problem: 404 if there is no such event, 410 if it is no longer stored.
         """
         effect = self._event(seq)
         async with self._turn:
@@ -84,9 +84,10 @@ class Whys:
     async def _look_through(self, seq: int) -> None:
         history = self._history
         begin = max(history.first_seq, seq - LOOKED_BACK_MAX)
-        # What was looked through may begin later than wanted by half of it, and not be three times as much.
+        # The events read so far are reused if they begin at most half of LOOKED_BACK_MAX too late, and are not three
+        # times as many.
         is_near = self._first <= max(history.first_seq, seq - LOOKED_BACK_MAX // 2)
-        # Nor is what lies between it and what is wanted read, however far that is away.
+        # They are not reused if a gap between them and the requested event would have to be read.
         is_there = self._first <= seq and begin <= self._next <= self._first + 3 * LOOKED_BACK_MAX
         if not self._next or not is_near or not is_there:
             self._causes, self._state, self._first, self._next = Causes(), ClusterState(), begin, begin
@@ -106,7 +107,7 @@ class Whys:
 
 
 def chain_to_json(chain: Chain) -> list[dict[str, Any]]:
-    """A chain as JSON; its last step says where it ends."""
+    """Return a chain as JSON; its last step has the kind of its first cause."""
     steps: list[dict[str, Any]] = []
     link: str | None = None
     for entry in chain.steps:
@@ -117,7 +118,7 @@ def chain_to_json(chain: Chain) -> list[dict[str, Any]]:
 
 
 def step(entry: Entry, link: str | None) -> dict[str, Any]:
-    """One event, how the one before referred to it, what it says, and by which rule it came about."""
+    """Return one step: the event, the reference to it from the previous step, its sentence, and its rule."""
     rule = rule_of(entry.event)
     return {
         "seq": entry.seq,

@@ -1,11 +1,11 @@
-"""The JSON shapes of campaigns, and of how the pipeline stands, with examples."""
+"""The JSON shapes of campaigns and of the pipeline's state, with examples."""
 
 from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
 
-class CampaignTold(BaseModel):
+class CampaignView(BaseModel):
     """A campaign."""
 
     model_config = ConfigDict(

@@ -18,7 +18,7 @@ _STORY: list[Any] = [
 _BUG: dict[str, Any] = {HISTORICAL_KEY: "truncate-to-high-watermark"}
 
 
-class LessonTold(BaseModel):
+class LessonView(BaseModel):
     """A lesson without its answer.  A run of its scenario decides which answer is right."""
 
     model_config = ConfigDict(
@@ -65,14 +65,14 @@ class LessonRevealed(BaseModel):
 
 
 def variant_label(settings: dict[str, str]) -> str:
-    """Return how a play with these settings differs from the script: old behaviour is a bug, another key is not."""
+    """Return how a run with these settings differs from the scenario: an old behaviour is a bug, another key is not."""
     if HISTORICAL_KEY in settings:
         return "with its bug"
     return "with " + (", ".join(f"{key}={value}" for key, value in settings.items()) or "the mistake")
 
 
 class Outage(BaseModel):
-    """What a scenario shows with its bug switched on."""
+    """The result of a scenario with its bug enabled."""
 
     settings: dict[str, str] = Field(
         description="The bug, in the form of `--set`; `acks` is the producer's.  Empty for an operator action"
@@ -168,7 +168,7 @@ class NewScenarioRun(Body):
         return self
 
     def pairs(self) -> list[str]:
-        """Everything that is to be set, as `--set` takes it."""
+        """Return all settings as arguments of `--set`."""
         switched = {HISTORICAL_KEY: ",".join(self.switches)} if self.switches else {}
         return [f"{key}={value}" for key, value in {**self.settings, **switched}.items()]
 
@@ -177,9 +177,9 @@ SEEDS = (
     "chaos", "calm", "ensemble", "reconfiguring", "read-only", "disks", "swarm", "swarm-ensemble", "swarm-disks",
     "whole", "whole-cluster",
 )  # fmt: skip
-"""The scenarios whose faults are drawn from a seed, as `zabka replay` names them; a test compares."""
+"""The scenarios whose faults are drawn from a seed, by their names in `zabka replay`; a test compares them."""
 OF_WHOLE_PROCESSES = ("whole", "whole-cluster")
-"""Those of them whose servers are configured by the seed alone."""
+"""The scenarios in SEEDS whose servers are configured by the seed alone."""
 
 
 class NewSeedRun(Body):
@@ -203,12 +203,12 @@ class NewSeedRun(Body):
         return value
 
     def pairs(self) -> list[str]:
-        """Everything that is to be set, as `--set` takes it."""
+        """Return all settings as arguments of `--set`."""
         return [f"{key}={value}" for key, value in self.settings.items()]
 
 
 class SeedPlay(BaseModel):
-    """What `zabka replay --json` says of a seed."""
+    """The output of `zabka replay --json` for a seed."""
 
     problems: list[str]
     virtual_ms: int

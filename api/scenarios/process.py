@@ -1,7 +1,7 @@
-"""A process of its own for what takes seconds of a processor: listing and playing the outage library, and seeds.
+"""A child process for work that needs seconds of CPU time: listing and running the outage library, and seeds.
 
-It runs `zabka scenarios` or `zabka replay`, and dies with this process; where it breaks this cluster, once it has put
-that right.
+It runs `zabka scenarios` or `zabka replay`, and ends with this process. If it is breaking this cluster, it restores the
+cluster first.
 """
 
 from __future__ import annotations
@@ -15,28 +15,29 @@ import structlog
 
 PATIENCE_S = 120.0
 PUT_RIGHT_S = 40.0
-"""A player that breaks this cluster puts it right when it is ended, and is given this time for it."""
+"""How long a terminated player may take to restore this cluster, if it has broken it."""
 STOP_S = 2.0
-"""The same where this process ends, which is given little more itself."""
+"""The same when this process ends, which has little more time itself."""
 _HELD, _VIOLATED = 0, 1
 
 log = structlog.get_logger()
 
 
 class PlayerFailed(Exception):
-    """The process came to no answer; why, in one line."""
+    """The process returned no result. The message is the reason, in one line."""
 
 
 class ScenarioProcess:
-    """Runs `argv` with a verb and its arguments, each time anew."""
+    """Runs `argv` with a verb and its arguments, in a new process each time."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         self._argv = list(argv)
 
     async def ask(self, *arguments: str, patience_s: float = PATIENCE_S) -> bytes:
-        """What it writes, within that time.  A cancelled caller's process is ended.  Raises PlayerFailed.
+        """Return the output of the process, within that time. Raises PlayerFailed.
 
-        Whoever takes too long is asked to end, and may come to an answer then: what could not be put right.
+        If the caller is cancelled, the process is terminated. A process that takes too long is terminated, and may
+        still return a result then: what it could not restore.
         """
         process = await self._started(arguments)
         answering = asyncio.create_task(process.communicate())
@@ -52,15 +53,18 @@ class ScenarioProcess:
         if not ended and (process.returncode not in (_HELD, _VIOLATED) or not answer):
             raise PlayerFailed(f"it did not end within {patience_s:.0f} s")
         if process.returncode not in (_HELD, _VIOLATED) or not answer:
-            said = complaint.decode(errors="replace").strip()
-            log.error("scenario player failed", arguments=arguments, code=process.returncode, said=said)
-            last = said.splitlines()[-1] if said else "it printed nothing"
+            printed = complaint.decode(errors="replace").strip()
+            log.error("scenario player failed", arguments=arguments, code=process.returncode, stderr=printed)
+            last = printed.splitlines()[-1] if printed else "it printed nothing"
             raise PlayerFailed(f"the player exited with code {process.returncode}: {last}")
         return answer
 
     async def _started(self, arguments: Sequence[str]) -> asyncio.subprocess.Process:
-        """The process.  Where the caller is cancelled meanwhile, it is ended like one that has begun: asyncio itself
-        would kill it, and it may have broken something already."""
+        """Start the process. Raises PlayerFailed.
+
+        If the caller is cancelled meanwhile, the process is terminated like a running one. asyncio itself would kill
+        it, and it may have broken something already.
+        """
         starting = asyncio.create_task(
             asyncio.create_subprocess_exec(
                 *self._argv, *arguments,
@@ -82,7 +86,7 @@ class ScenarioProcess:
 async def _end(
     process: asyncio.subprocess.Process, answering: asyncio.Task[tuple[bytes, bytes]], within_s: float
 ) -> None:
-    """SIGTERM, and SIGKILL where that does not help; what it writes is read on, so that it is not held up."""
+    """Send SIGTERM, and SIGKILL if it does not end in time. Its output is read meanwhile, so that it does not block."""
     with suppress(ProcessLookupError):
         process.terminate()
     try:

@@ -1,4 +1,4 @@
-"""The outage library and seeds over HTTP: what there is, and plays of it, one at a time, the last ones remembered."""
+"""The outage library and seeds over HTTP: the list, and runs, one at a time, with the last results kept."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from zabka.simulation.settings import BadSetting, split_settings
 log = structlog.get_logger()
 
 LIVE_PATIENCE_S = 600.0
-"""Real time-outs run out in real time."""
+"""Timeouts take real time on a live cluster."""
 WAITING_MAX = 10
 REMEMBERED_MAX = 30
 
@@ -42,20 +42,20 @@ _LIBRARY = TypeAdapter(list[Scenario])
 
 
 class Player(Protocol):
-    """Answers what `zabka` would, in JSON; the first argument is the verb.  Raises PlayerFailed."""
+    """Returns the JSON output of `zabka`; the first argument is the verb. Raises PlayerFailed."""
 
     async def ask(self, *arguments: str, patience_s: float = PATIENCE_S) -> bytes: ...
 
 
 class Here(NamedTuple):
-    """Where the player finds this cluster: its API, and the file with the token that it wants, if it wants one."""
+    """The address of this cluster for the player: its API, and the file with the token if one is required."""
 
     url: str
     token_file: Path | None = None
 
 
-class _Wanted(NamedTuple):
-    """What is to be played: a script of the library, or, where there is none, a seed."""
+class _Queued(NamedTuple):
+    """A run to execute: a scenario of the library, or a seed if `script` is None."""
 
     arguments: list[str]
     script: Scenario | None
@@ -64,8 +64,10 @@ class _Wanted(NamedTuple):
 
 
 class ScenarioRuns:
-    """Plays wait in a queue for the one player.  What is told of them goes with this process; what was to be kept is
-    among the kept runs then."""
+    """Runs wait in a queue for the player.
+
+    The results are lost when this process ends; a run to be stored is among the stored runs then.
+    """
 
     def __init__(self, player: Player, kept: KeptRuns, here: Here) -> None:
         self._player = player
@@ -74,10 +76,10 @@ class ScenarioRuns:
         self._library: dict[str, Scenario] = {}
         self._reading = asyncio.Lock()
         self._runs: dict[str, ScenarioRun] = {}
-        self._queue: asyncio.Queue[tuple[str, _Wanted]] = asyncio.Queue(WAITING_MAX)
+        self._queue: asyncio.Queue[tuple[str, _Queued]] = asyncio.Queue(WAITING_MAX)
 
     async def library(self) -> dict[str, Scenario]:
-        """Every scenario, by name; asked for once.  Raises Problem 503."""
+        """Return every scenario by name; read from the player once. Raises Problem 503."""
         async with self._reading:
             if not self._library:
                 try:
@@ -87,88 +89,89 @@ class ScenarioRuns:
                 self._library = {scenario.name: scenario for scenario in found}
         return self._library
 
-    async def request(self, name: str, wanted: NewScenarioRun) -> ScenarioRun:
-        """Let a scenario wait for its turn.  Raises Problem: 404, 409 where too many wait, 422, 503."""
+    async def request(self, name: str, requested: NewScenarioRun) -> ScenarioRun:
+        """Queue a scenario. Raises Problem: 404, 409 if the queue is full, 422, 503."""
         scenario = (await self.library()).get(name)
         if scenario is None:
             raise Problem(404, f"there is no scenario {name}; GET /api/v1/scenarios lists them")
-        _check(scenario, wanted)
-        arguments = _arguments("scenarios", "run", name, seed=wanted.seed, pairs=wanted.pairs())
-        if wanted.live:
+        _check(scenario, requested)
+        arguments = _arguments("scenarios", "run", name, seed=requested.seed, pairs=requested.pairs())
+        if requested.live:
             arguments += self._on_this_cluster()
         run = ScenarioRun(
-            id=_new_id(), scenario=name, seed=wanted.seed, live=wanted.live, switches=[*wanted.switches],
-            settings=wanted.settings, state="queued", requested_ms=_now_ms(), replay=shlex.join(["zabka", *arguments]),
+            id=_new_id(), scenario=name, seed=requested.seed, live=requested.live, switches=[*requested.switches],
+            settings=requested.settings, state="queued", requested_ms=_now_ms(),
+            replay=shlex.join(["zabka", *arguments]),
         )  # fmt: skip
-        patience_s = LIVE_PATIENCE_S if wanted.live else PATIENCE_S
-        return self._enqueue(run, _Wanted(arguments, scenario, wanted.keep, patience_s))
+        patience_s = LIVE_PATIENCE_S if requested.live else PATIENCE_S
+        return self._enqueue(run, _Queued(arguments, scenario, requested.keep, patience_s))
 
     def _on_this_cluster(self) -> list[str]:
         token_file = self._here.token_file
         return ["--on", self._here.url, *([] if token_file is None else ["--token-file", str(token_file)])]
 
-    def request_seed(self, seed: int, wanted: NewSeedRun) -> ScenarioRun:
-        """Let a seed wait for its turn; it is kept.  Raises Problem: 409 where too many wait, 422."""
+    def request_seed(self, seed: int, requested: NewSeedRun) -> ScenarioRun:
+        """Queue a seed; its run will be stored. Raises Problem: 409 if the queue is full, 422."""
         try:
-            split_settings(wanted.pairs())
+            split_settings(requested.pairs())
         except BadSetting as reason:
             raise Problem(422, str(reason)) from None
-        if wanted.scenario in OF_WHOLE_PROCESSES and wanted.settings:
+        if requested.scenario in OF_WHOLE_PROCESSES and requested.settings:
             raise Problem(
-                422, f"{wanted.scenario} takes the keys of every server from its seed and accepts no settings"
+                422, f"{requested.scenario} takes the keys of every server from its seed and accepts no settings"
             )
-        arguments = _arguments("replay", "--scenario", wanted.scenario, seed=seed, pairs=wanted.pairs())
+        arguments = _arguments("replay", "--scenario", requested.scenario, seed=seed, pairs=requested.pairs())
         run = ScenarioRun(
-            id=_new_id(), scenario=wanted.scenario, seed=seed, switches=[], settings=wanted.settings, state="queued",
-            requested_ms=_now_ms(), replay=shlex.join(["zabka", *arguments]),
+            id=_new_id(), scenario=requested.scenario, seed=seed, switches=[], settings=requested.settings,
+            state="queued", requested_ms=_now_ms(), replay=shlex.join(["zabka", *arguments]),
         )  # fmt: skip
-        return self._enqueue(run, _Wanted(arguments, None, keep=True))
+        return self._enqueue(run, _Queued(arguments, None, keep=True))
 
-    def _enqueue(self, run: ScenarioRun, wanted: _Wanted) -> ScenarioRun:
+    def _enqueue(self, run: ScenarioRun, requested: _Queued) -> ScenarioRun:
         if self._queue.full():
             raise Problem(409, f"{WAITING_MAX} runs are waiting already; try again when one has ended")
         self._runs[run.id] = run
-        self._queue.put_nowait((run.id, wanted))
+        self._queue.put_nowait((run.id, requested))
         return run
 
     def get(self, run_id: str) -> ScenarioRun:
-        """How a run stands.  Raises Problem 404."""
+        """Return the state of a run. Raises Problem 404."""
         found = self._runs.get(run_id)
         if found is None:
             raise Problem(404, f"there is no run {run_id}; the last {REMEMBERED_MAX} that ended are available")
         return found
 
     async def run(self) -> None:
-        """Play what waits, one after the other, until cancelled."""
+        """Execute queued runs, one at a time, until cancelled."""
         while True:
-            run_id, wanted = await self._queue.get()
+            run_id, requested = await self._queue.get()
             self._runs[run_id] = run = self._runs[run_id].model_copy(update={"state": "running"})
             began_s = time.monotonic()
-            come_to = await self._come_to(run, wanted)
+            come_to = await self._come_to(run, requested)
             took_ms = int((time.monotonic() - began_s) * 1000)
             self._runs[run_id] = run.model_copy(update={**come_to, "state": "ended", "took_ms": took_ms})
             self._forget()
 
-    async def _come_to(self, run: ScenarioRun, wanted: _Wanted) -> dict[str, Any]:
-        """What a run came to, by field."""
+    async def _come_to(self, run: ScenarioRun, requested: _Queued) -> dict[str, Any]:
+        """Return the result of a run, by field."""
         try:
-            with workspace(self._kept, run.id) if wanted.keep else nullcontext() as directory:
-                if wanted.script is None:
-                    return await self._play_seed(run, wanted, directory)
-                return await self._play_script(run, wanted, wanted.script, directory)
+            with workspace(self._kept, run.id) if requested.keep else nullcontext() as directory:
+                if requested.script is None:
+                    return await self._play_seed(run, requested, directory)
+                return await self._play_script(run, requested, requested.script, directory)
         except (PlayerFailed, OSError, ValueError, KeyError) as reason:
             return {"error": str(reason)}
         except Exception as mistake:
-            # A mistake of ours ends this run, not the player of all later ones.
+            # An internal error ends this run, but not the task that executes all later runs.
             log.exception("a run ended by a mistake", run=run.id)
             return {"error": f"internal error of the player: {mistake!r}; see the API's log"}
 
     async def _play_script(
-        self, run: ScenarioRun, wanted: _Wanted, script: Scenario, directory: Path | None
+        self, run: ScenarioRun, requested: _Queued, script: Scenario, directory: Path | None
     ) -> dict[str, Any]:
         journals = [] if directory is None else ["--journals", str(directory)]
-        told = await self._player.ask(*wanted.arguments, *journals, "--json", patience_s=wanted.patience_s)
-        [report] = json.loads(told)["runs"]
+        output = await self._player.ask(*requested.arguments, *journals, "--json", patience_s=requested.patience_s)
+        [report] = json.loads(output)["runs"]
         played = ScenarioPlay.model_validate(report["played"])
         outage = None if report["outage"] is None else ScenarioPlay.model_validate(report["outage"])
         come_to = {
@@ -188,12 +191,14 @@ class ScenarioRuns:
             plays.append(_play_of(run, script.name + BUG, f"{script.title}: {variant}", outage, variant))
         return {**come_to, **await self._keep(directory, plays)}
 
-    async def _play_seed(self, run: ScenarioRun, wanted: _Wanted, directory: Path | None) -> dict[str, Any]:
+    async def _play_seed(self, run: ScenarioRun, requested: _Queued, directory: Path | None) -> dict[str, Any]:
         assert directory is not None
         journal = directory / f"{SEED}.jsonl"
         messages = directory / f"{SEED}.messages.jsonl"
-        told = await self._player.ask(*wanted.arguments, "--out", str(journal), "--messages", str(messages), "--json")
-        played = SeedPlay.model_validate_json(told)
+        output = await self._player.ask(
+            *requested.arguments, "--out", str(journal), "--messages", str(messages), "--json"
+        )
+        played = SeedPlay.model_validate_json(output)
         verdict: Verdict = "violated" if played.problems else "held"
         title = f"Seed {run.seed} of {run.scenario}"
         play = Play(
@@ -234,7 +239,7 @@ SEED = "seed"
 
 
 def _play_of(run: ScenarioRun, name: str, title: str, played: ScenarioPlay, variant: str | None = None) -> Play:
-    """A play of a script; with its bug it is named so."""
+    """Return the description of a scenario run; the run with its bug has another id."""
     bug = name.endswith(BUG)
     return Play(
         name=name,
@@ -263,15 +268,15 @@ def _arguments(*words: str, seed: int | None, pairs: list[str]) -> list[str]:
     return [*words, *seeded, *(argument for pair in pairs for argument in ("--set", pair))]
 
 
-def _check(scenario: Scenario, wanted: NewScenarioRun) -> None:
-    """Raises Problem 422 with what the player would say."""
+def _check(scenario: Scenario, requested: NewScenarioRun) -> None:
+    """Raise Problem 422 for a request that the player would reject."""
     try:
-        own, _ = split_settings(wanted.pairs())
+        own, _ = split_settings(requested.pairs())
     except BadSetting as reason:
         raise Problem(422, str(reason)) from None
-    if scenario.driver != "world" and wanted.pairs():
+    if scenario.driver != "world" and requested.pairs():
         raise Problem(422, f"{scenario.name} is a scenario of the bare protocol, which has no settings")
-    if wanted.live and scenario.running_obstacle is not None:
+    if requested.live and scenario.running_obstacle is not None:
         raise Problem(422, f"{scenario.name} cannot run on this cluster: {scenario.running_obstacle}")
     for key in own.keys() & {"peers", "brokers"}:
         raise Problem(422, f"{key}: {scenario.name} names its nodes, so their number cannot be set")

@@ -1,4 +1,4 @@
-"""Asking peers with ZooKeeper's four-letter admin words."""
+"""ZooKeeper's four-letter admin commands, sent to peers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TIMEOUT_S = 0.5
 
 
 async def ask(host: str, port: int, word: str) -> str | None:
-    """A peer's answer to an admin word; None where it does not answer."""
+    """Return a peer's answer to an admin command; None if it does not answer."""
     try:
         async with asyncio.timeout(TIMEOUT_S):
             reader, writer = await asyncio.open_connection(host, port)
@@ -31,25 +31,28 @@ async def ask(host: str, port: int, word: str) -> str | None:
 
 
 async def watchers(connect: str, path: str) -> list[str] | None:
-    """The sessions watching a znode, over all peers of a connect string; None where no peer knows `wchp`."""
+    """Return the sessions watching a znode, on all peers of a connect string; None if no peer supports `wchp`."""
     peers = [address.rpartition(":") for address in connect.partition("/")[0].split(",")]
     answers = await asyncio.gather(*(ask(host.strip("[]"), int(port), "wchp") for host, _, port in peers))
-    told = [sessions_of(answer, path) for answer in answers if answer is not None and is_watch_list(answer)]
-    return sorted({s for sessions in told for s in sessions}) if told else None
+    found = [sessions_of(answer, path) for answer in answers if answer is not None and is_watch_list(answer)]
+    return sorted({s for sessions in found for s in sessions}) if found else None
 
 
 def is_watch_list(answer: str) -> bool:
-    """Whether this is an answer to `wchp`, and not the refusal of a word that is not whitelisted."""
-    # Brokers and the controller always watch something: no answer at all is no list.  What comes behind the first path
-    # says nothing: a path may hold what ends a line.
+    """Return whether this is an answer to `wchp`, and not the error for a command that is not whitelisted."""
+    # Brokers and the controller always watch something, so an empty answer is not a list. Only the first character is
+    # checked, because a path may contain line breaks.
     return answer.startswith("/")
 
 
 def sessions_of(answer: str, path: str) -> list[str]:
-    """The sessions under one path of `wchp`'s answer: a line for the path, then one indented line a session."""
+    """Return the sessions under one path of a `wchp` answer.
+
+    For each path, the answer has a line with the path, followed by one indented line per session.
+    """
     found = []
     at = ""
-    # Its lines end so, and not as those of a text do: U+2028, for one, may stand in a path.
+    # Only "\n" ends a line here: `splitlines` would also split at U+2028, for example, which a path may contain.
     for line in answer.split("\n"):
         if line.startswith("\t"):
             if at == path:

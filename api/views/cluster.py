@@ -1,7 +1,7 @@
-"""What the routes answer: the agents' process tables, the nodes' words, the ensemble and the journal, side by side.
+"""The responses of the routes: process tables, node statuses, the ensemble and the journal, side by side.
 
-Whose word a field is, is kept apart: `registered` is the ensemble's, `believes` the broker's, `process`
-the host agent's.  Nothing here decides who is right.
+Each field has one source: `registered` comes from the ensemble, `believes` from the broker, `process` from the host
+agent. Nothing here decides which source is right.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 
-from zabka.api.collector.agents import Agents, Word
+from zabka.api.collector.agents import Agents, LastStatus
 from zabka.api.collector.collector import Collector
 from zabka.api.collector.silent_hosts import NO_BELIEF, silent_broker, silent_peer, since_text
 from zabka.api.http.problems import Problem
@@ -34,18 +34,18 @@ from zabka.api.views.models import (
 from zabka.api.views.writable import obstacle, problems
 from zabka.ensemble.ids import zxid_text
 from zabka.ensemble.runtime.link_fault import LinkFault
-from zabka.journal.cluster_state import BrokerView, PeerView, Reign
+from zabka.journal.cluster_state import BrokerView, ControllerTermView, PeerView
 from zabka.journal.controller_gaps import gap_before, gap_milliseconds
 from zabka.journal.losses import LostRecords, lost_by_partition
 
-REIGNS_TOLD = 100
-"""The newest controllers that are returned with a cluster."""
+TERMS_MAX = 100
+"""Number of newest controllers in a response about the cluster."""
 ReplicaRows = dict[tuple[str, int], dict[int, dict[str, Any]]]
-"""What each running broker reports of its replicas: by partition, by broker."""
+"""The replica reports of the running brokers: by partition, by broker."""
 
 
 class _Reports(NamedTuple):
-    """What is known of partitions apart from their znodes."""
+    """Data about partitions that does not come from their znodes."""
 
     rows: ReplicaRows
     faults: Sequence[LinkFault]
@@ -56,7 +56,7 @@ _PROCESS_STATES: tuple[ProcessState, ...] = get_args(ProcessState)
 
 
 class Views:
-    """Builds the answers."""
+    """Builds the responses."""
 
     def __init__(self, settings: Settings, agents: Agents, ensemble: EnsembleView, collector: Collector) -> None:
         self._settings = settings
@@ -69,28 +69,28 @@ class Views:
     # ---- nodes ------------------------------------------------------------------------------------------------------
 
     def peers(self) -> list[Peer]:
-        """Every peer, observers included."""
+        """Return every peer, including observers."""
         return [self.peer(i) for i in (*self._settings.peers, *self._settings.observers)]
 
     def peer(self, peer_id: int) -> Peer:
-        """One peer.  Raises Problem 404."""
+        """Return a peer. Raises Problem 404."""
         observer = peer_id in self._settings.observers
         if not observer and peer_id not in self._settings.peers:
             raise self.unknown("peer", peer_id)
         node = f"peer-{peer_id}"
-        word = self._agents.word(node)
+        last = self._agents.last_status(node)
         if (silence := self._agents.silence(node)) is not None:
-            age_ms = word.age_ms if word else None
+            age_ms = last.age_ms if last else None
             return silent_peer(peer_id, observer, silence, self._agents.taken_us(node), age_ms)
         process, pid = self._process(node)
-        said: dict[str, Any] = dict(word.status) if word else {}
-        told = self._peer_told(peer_id, pid)
-        if told is not None:
-            newer = self._journal_is_newer(node, word)
+        status: dict[str, Any] = dict(last.status) if last else {}
+        journalled = self._journalled_peer(peer_id, pid)
+        if journalled is not None:
+            newer = self._journal_is_newer(node, last)
             for field in ("state", "phase", "leader_id", "accepted_epoch", "current_epoch", "last_zxid"):
-                if field not in said or (newer and field != "last_zxid"):
-                    said[field] = getattr(told, field)
-        state = str(said.get("state", "LOOKING"))
+                if field not in status or (newer and field != "last_zxid"):
+                    status[field] = getattr(journalled, field)
+        state = str(status.get("state", "LOOKING"))
         if process == "down":
             state = "DOWN"
         elif state not in ("LEADING", "FOLLOWING", "OBSERVING"):
@@ -98,43 +98,45 @@ class Views:
         return Peer(
             id=peer_id,
             state=state,  # type: ignore[arg-type]
-            phase="ELECTION" if process == "down" else str(said.get("phase", "ELECTION")),
-            accepted_epoch=int(said.get("accepted_epoch", 0)),
-            current_epoch=int(said.get("current_epoch", 0)),
-            last_zxid=_last_zxid(process, word, said),
-            leader_id=-1 if process == "down" else int(said.get("leader_id", -1)),
+            phase="ELECTION" if process == "down" else str(status.get("phase", "ELECTION")),
+            accepted_epoch=int(status.get("accepted_epoch", 0)),
+            current_epoch=int(status.get("current_epoch", 0)),
+            last_zxid=_last_zxid(process, last, status),
+            leader_id=-1 if process == "down" else int(status.get("leader_id", -1)),
             observer=observer,
             process=process,
             pid=pid,
             unknown=None,
             as_of_us=self._agents.taken_us(node),
-            age_ms=word.age_ms if word else None,
+            age_ms=last.age_ms if last else None,
         )
 
-    def _peer_told(self, peer_id: int, pid: int | None) -> PeerView | None:
-        """What the journal has of a peer, where it has come to the process that runs now: what the one before it
-        said is not its word.  Its epochs are on its disk."""
-        told = self._collector.state.peers.get(peer_id)
-        if told is None or pid is None or told.pid in (None, pid):
-            return told
+    def _journalled_peer(self, peer_id: int, pid: int | None) -> PeerView | None:
+        """Return the journal's data of a peer, if it is about the current process.
+
+        Only the epochs outlive a process, on its disk.
+        """
+        journalled = self._collector.state.peers.get(peer_id)
+        if journalled is None or pid is None or journalled.pid in (None, pid):
+            return journalled
         return PeerView(
-            peer_id, state="LOOKING", accepted_epoch=told.accepted_epoch, current_epoch=told.current_epoch
+            peer_id, state="LOOKING", accepted_epoch=journalled.accepted_epoch, current_epoch=journalled.current_epoch
         )  # fmt: skip
 
     def brokers(self, fresh: Fresh) -> list[Broker]:
-        """Every broker: those of this cluster's own, then those that joined it."""
+        """Return every broker: this cluster's own first, then the brokers that joined it."""
         return [self.broker(i, fresh) for i in (*self._settings.brokers, *self._joined(fresh))]
 
     def _joined(self, fresh: Fresh) -> list[int]:
-        """Brokers that were not started here: they are registered, or partitions are assigned to them."""
+        """Return the brokers that were not started here: registered, or with partitions assigned to them."""
         rows = [p for topic in fresh.reading.topics.values() for p in topic.partitions.values()]
         named = set(fresh.reading.brokers).union(*(row.replicas for row in rows))
         return sorted(named.difference(self._settings.brokers))
 
     def _of_elsewhere(self, broker_id: int, fresh: Fresh) -> Broker:
-        """A broker whose process nobody here has: what the ensemble says of it is all there is."""
+        """Return a broker without a process here: its data comes from the ensemble only."""
         registration = fresh.reading.brokers.get(broker_id)
-        told = self._collector.state.brokers.get(broker_id) or BrokerView(broker_id)
+        journalled = self._collector.state.brokers.get(broker_id) or BrokerView(broker_id)
         return Broker(
             id=broker_id,
             process="unknown",
@@ -147,8 +149,8 @@ class Views:
             is_controller=fresh.reading.controller.broker_id == broker_id,
             believes=NO_BELIEF,
             session_state="unknown",
-            fenced_writes=told.fenced_writes,
-            fenced_requests=told.fenced_requests,
+            fenced_writes=journalled.fenced_writes,
+            fenced_requests=journalled.fenced_requests,
             as_of_us=0,
             stale=fresh.stale,
             age_ms=fresh.age_ms,
@@ -156,25 +158,25 @@ class Views:
         )
 
     def broker(self, broker_id: int, fresh: Fresh) -> Broker:
-        """One broker.  Raises Problem 404."""
+        """Return a broker. Raises Problem 404."""
         if broker_id not in self._settings.brokers:
             if broker_id not in self._joined(fresh):
                 raise self.unknown("broker", broker_id)
             return self._of_elsewhere(broker_id, fresh)
         node = f"broker-{broker_id}"
         process, pid = self._process(node)
-        told = self._broker_told(broker_id, pid)
+        journalled = self._journalled_broker(broker_id, pid)
         host, port = self._addresses.get(broker_id, ("", 0))
         if (silence := self._agents.silence(node)) is not None:
-            silent = silent_broker(told, (host, port), silence, self._agents.taken_us(node), fresh)
+            silent = silent_broker(journalled, (host, port), silence, self._agents.taken_us(node), fresh)
             return silent.model_copy(update={"external": self._external.get(broker_id, "")})
-        word = self._agents.word(node)
-        said = word.status if word else {}
+        last = self._agents.last_status(node)
+        status = last.status if last else {}
         registration = fresh.reading.brokers.get(broker_id)
-        acting = told.is_controller
-        if word is not None and not self._journal_is_newer(node, word):
-            acting = bool(said.get("is_controller", acting))
-        session = said.get("session", {}).get("state", told.session_state)
+        acting = journalled.is_controller
+        if last is not None and not self._journal_is_newer(node, last):
+            acting = bool(status.get("is_controller", acting))
+        session = status.get("session", {}).get("state", journalled.session_state)
         return Broker(
             id=broker_id,
             process=process,
@@ -186,47 +188,49 @@ class Views:
             registered=registration is not None,
             broker_epoch=registration.broker_epoch if registration else None,
             is_controller=process != "down" and acting,
-            believes=self._believes(told),
+            believes=self._believes(journalled),
             session_state="closed" if process == "down" else str(session),
-            fenced_writes=told.fenced_writes,
-            fenced_requests=told.fenced_requests,
+            fenced_writes=journalled.fenced_writes,
+            fenced_requests=journalled.fenced_requests,
             as_of_us=self._agents.taken_us(node),
             stale=fresh.stale,
             age_ms=fresh.age_ms,
-            # What the process said that is dead is nobody's word any more.
-            status={} if process == "down" else said,
+            # The status of a dead process is not shown.
+            status={} if process == "down" else status,
         )
 
-    def _broker_told(self, broker_id: int, pid: int | None) -> BrokerView:
-        """What the journal has of a broker; of its counts alone, where it has not come to the process that runs now."""
-        told = self._collector.state.brokers.get(broker_id) or BrokerView(broker_id)
-        ended = told.process == "down" and told.process_since_us > 0
-        if pid is None or (told.pid in (None, pid) and not ended):
-            return told
-        return BrokerView(broker_id, fenced_writes=told.fenced_writes, fenced_requests=told.fenced_requests)
+    def _journalled_broker(self, broker_id: int, pid: int | None) -> BrokerView:
+        """Return the journal's data of a broker; only its counts if the journal is not about the current process."""
+        journalled = self._collector.state.brokers.get(broker_id) or BrokerView(broker_id)
+        ended = journalled.process == "down" and journalled.process_since_us > 0
+        if pid is None or (journalled.pid in (None, pid) and not ended):
+            return journalled
+        return BrokerView(broker_id, fenced_writes=journalled.fenced_writes, fenced_requests=journalled.fenced_requests)
 
-    def _believes(self, told: BrokerView) -> Believes:
-        node = f"broker-{told.id}"
-        word = self._agents.word(node)
-        said = word.status.get("believes") if word is not None else None
-        if word is not None and isinstance(said, dict) and not self._journal_is_newer(node, word):
+    def _believes(self, journalled: BrokerView) -> Believes:
+        node = f"broker-{journalled.id}"
+        last = self._agents.last_status(node)
+        believes = last.status.get("believes") if last is not None else None
+        if last is not None and isinstance(believes, dict) and not self._journal_is_newer(node, last):
             return Believes(
-                controller_id=int(said.get("controller_id", -1)),
-                controller_epoch=int(said.get("controller_epoch", 0)),
-                age_ms=word.age_ms,
+                controller_id=int(believes.get("controller_id", -1)),
+                controller_epoch=int(believes.get("controller_epoch", 0)),
+                age_ms=last.age_ms,
             )
-        if not told.believed_since_us:
+        if not journalled.believed_since_us:
             return NO_BELIEF
-        age_ms = max(0, time.time_ns() // 1_000_000 - told.believed_since_us // 1000)
+        age_ms = max(0, time.time_ns() // 1_000_000 - journalled.believed_since_us // 1000)
         return Believes(
-            controller_id=told.believed_controller_id, controller_epoch=told.believed_controller_epoch, age_ms=age_ms
+            controller_id=journalled.believed_controller_id,
+            controller_epoch=journalled.believed_controller_epoch,
+            age_ms=age_ms,
         )
 
-    def _journal_is_newer(self, node: str, word: Word | None) -> bool:
-        """Whether a node's last journal entry about itself is younger than its last status."""
-        if word is None:
+    def _journal_is_newer(self, node: str, last: LastStatus | None) -> bool:
+        """Return whether a node's last journal entry about itself is newer than its last status."""
+        if last is None:
             return True
-        return self._collector.told_us.get(node, 0) > time.time_ns() // 1000 - word.age_ms * 1000
+        return self._collector.reported_us.get(node, 0) > time.time_ns() // 1000 - last.age_ms * 1000
 
     def _process(self, node: str) -> tuple[ProcessState, int | None]:
         info = self._agents.process(node)
@@ -236,21 +240,21 @@ class Views:
         return "down", None
 
     def not_ours(self, broker_id: int, fresh: Fresh) -> Problem:
-        """Why nothing can be done to the process of a broker that this cluster did not start."""
+        """Return the error for an action on a broker that this cluster did not start."""
         if broker_id not in self._joined(fresh):
             return self.unknown("broker", broker_id)
         return Problem(409, f"broker {broker_id} was not started by this cluster, so its process is unknown")
 
     def unknown(self, kind: str, number: int) -> Problem:
-        """The 404 for a node that there is not."""
+        """Return the 404 for an unknown node."""
         known = self._settings.brokers if kind == "broker" else [*self._settings.peers, *self._settings.observers]
         names = ", ".join(map(str, known)) or "none"
         return Problem(404, f"there is no {kind} {number}; there are {names}")
 
-    # ---- what the ensemble says -------------------------------------------------------------------------------------
+    # ---- from the ensemble -------------------------------------------------------------------------------------------
 
     def controller(self, fresh: Fresh) -> Controller:
-        """/controller and its epoch."""
+        """Return /controller and its epoch."""
         found = fresh.reading.controller
         return Controller(
             broker_id=found.broker_id,
@@ -262,12 +266,12 @@ class Views:
         )
 
     def topics(self, fresh: Fresh, faults: Sequence[LinkFault] | None = None) -> list[Topic]:
-        """Every topic, by name.  `faults` are the link faults that hold; without them, those that the journal has."""
+        """Return every topic, by name. `faults` are the active link faults; by default those of the journal."""
         reports = self._reports(self._journalled_faults() if faults is None else faults)
         return [self._topic(topic, fresh, reports) for _, topic in sorted(fresh.reading.topics.items())]
 
     def topic(self, name: str, fresh: Fresh) -> Topic:
-        """One topic.  Raises Problem: 404, or 503 while nothing is known."""
+        """Return a topic. Raises Problem: 404, or 503 while nothing is known."""
         found = fresh.reading.topics.get(name)
         if found is None:
             if fresh.stale:
@@ -303,15 +307,15 @@ class Views:
         for broker_id in self._settings.brokers:
             if self._silent(broker_id):
                 continue
-            word = self._agents.word(f"broker-{broker_id}")
-            for row in word.status.get("partitions", ()) if word is not None else ():
+            last = self._agents.last_status(f"broker-{broker_id}")
+            for row in last.status.get("partitions", ()) if last is not None else ():
                 rows.setdefault((row["topic"], row["partition"]), {})[broker_id] = row
         return rows
 
     def _partition(self, topic: str, number: int, found: PartitionZnodes, reports: _Reports) -> Partition:
-        told = self._collector.state.partitions.get(f"{topic}-{number}")
-        marks = {b: at for b, at in told.high_watermarks.items() if not self._silent(b)} if told else {}
-        ends = {b: at for b, at in told.log_end_offsets.items() if not self._silent(b)} if told else {}
+        journalled = self._collector.state.partitions.get(f"{topic}-{number}")
+        marks = {b: at for b, at in journalled.high_watermarks.items() if not self._silent(b)} if journalled else {}
+        ends = {b: at for b, at in journalled.log_end_offsets.items() if not self._silent(b)} if journalled else {}
         reported = reports.rows.get((topic, number), {})
         for broker_id, row in reported.items():
             marks[broker_id], ends[broker_id] = int(row["hw"]), int(row["leo"])
@@ -352,7 +356,7 @@ class Views:
     # ---- everything -------------------------------------------------------------------------------------------------
 
     def cluster(self, fresh: Fresh, workloads: list[Workload], faults: list[FaultView] | None) -> Cluster:
-        """The whole cluster as one object."""
+        """Return the whole cluster as one object."""
         state = self._collector.state
         held = self._journalled_faults() if faults is None else [fault.root for fault in faults]
         topics = self.topics(fresh, held)
@@ -367,7 +371,7 @@ class Views:
             zab={"epoch": state.zab_epoch, "leader_id": leads},
             peers=self.peers(),
             controller=self.controller(fresh),
-            reigns=_reigns(state.reigns),
+            reigns=_controller_terms(state.reigns),
             brokers=self.brokers(fresh),
             topics=topics,
             workloads=workloads,
@@ -383,13 +387,13 @@ class Views:
                 "data": str(self._settings.cluster_data),
                 "session_timeout_ms": self._settings.session_timeout_ms,
             },
-            history_trouble=self._collector.trouble or self._collector.begun_anew,
+            history_trouble=self._collector.trouble or self._collector.restarted_journals,
             unreadable=list(fresh.reading.unreadable),
             problems=problems(held, _unwritable(topics)),
         )
 
     def missing(self, fresh: Fresh) -> list[str]:
-        """What keeps the cluster from being ready; empty when it is."""
+        """Return the reasons why the cluster is not ready; empty if it is ready."""
         missing = [
             f"{since_text(agent.silence)}: {', '.join(agent.nodes)} unknown"
             for agent in self._agents.all
@@ -397,7 +401,7 @@ class Views:
         ]
         if fresh.stale:
             return ["no quorum", *missing]
-        # An ensemble without brokers is one, too.
+        # An ensemble without brokers is ready, too.
         if fresh.reading.controller.broker_id == -1 and (self._settings.brokers or fresh.reading.brokers):
             missing.append("there is no controller")
         for broker_id in self._settings.brokers:
@@ -409,7 +413,7 @@ class Views:
             controller = self.broker(acting, fresh)
             if not controller.is_controller:
                 return [*missing, f"broker {acting} has not taken over as controller yet"]
-            # Until it has heard of a broker it places no replica there.
+            # The controller places no replica on a broker that it does not know yet.
             known = controller.status.get("live_brokers", self._settings.brokers)
             missing += [
                 f"the controller does not know broker {broker_id} yet"
@@ -419,16 +423,16 @@ class Views:
         return missing
 
 
-def _last_zxid(process: ProcessState, word: Word | None, said: dict[str, Any]) -> str | None:
-    """None where a process runs that has not told one yet: what it will come back with is not known before."""
-    if process != "down" and (word is None or "last_zxid" not in word.status):
+def _last_zxid(process: ProcessState, last: LastStatus | None, status: dict[str, Any]) -> str | None:
+    """Return a peer's last zxid; None for a running process that has not reported one yet."""
+    if process != "down" and (last is None or "last_zxid" not in last.status):
         return None
-    zxid = said.get("last_zxid", 0)
+    zxid = status.get("last_zxid", 0)
     return zxid if isinstance(zxid, str) else zxid_text(int(zxid))
 
 
 def _unwritable(topics: Iterable[Topic]) -> Iterator[tuple[str, str]]:
-    """The partitions that cannot be written, by name, and why; those of a topic that is being deleted are left out."""
+    """Yield the unwritable partitions by name, with the reason. Topics that are being deleted are left out."""
     for topic in topics:
         for row in topic.partitions if not topic.deleting else ():
             if row.unwritable is not None:
@@ -443,10 +447,10 @@ def _addresses(bootstrap: str, brokers: list[int]) -> dict[int, tuple[str, int]]
     return found
 
 
-def _reigns(reigns: list[Reign]) -> list[dict[str, Any]]:
-    """The newest controllers, each with the time without a controller before it where that is known."""
-    told: list[dict[str, Any]] = []
-    for place in range(max(0, len(reigns) - REIGNS_TOLD), len(reigns)):
-        gap = gap_before(reigns, place)
-        told.append({**msgspec.to_builtins(reigns[place]), **({} if gap is None else gap_milliseconds(gap))})
-    return told
+def _controller_terms(terms: list[ControllerTermView]) -> list[dict[str, Any]]:
+    """Return the newest controllers, each with the time without a controller before it, if known."""
+    views: list[dict[str, Any]] = []
+    for place in range(max(0, len(terms) - TERMS_MAX), len(terms)):
+        gap = gap_before(terms, place)
+        views.append({**msgspec.to_builtins(terms[place]), **({} if gap is None else gap_milliseconds(gap))})
+    return views

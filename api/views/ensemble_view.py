@@ -1,7 +1,7 @@
-"""What the ensemble says: the API's own ZooKeeper session, and the last known answers for when there is none.
+"""The API's ZooKeeper session, and the last known data for the time without a session.
 
-Everything is read from the znodes that the brokers and the controller use.  While no quorum, the last reading
-is given out with its age, so that the page can say so instead of going blank.
+All data comes from the znodes that the brokers and the controller use. Without a quorum, the last reading is returned
+with its age, so that the page can show both instead of going blank.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from zabka.kafka.zk import znodes
 from zabka.kafka.zk.znodes.json_content import INT32_MAX, plain_number
 
 READ_TIMEOUT_S = 1.0
-"""An ensemble that answers nothing for so long does not serve."""
+"""An ensemble that has not responded for this long is not serving."""
 LOOK_S_MAX = 20.0
-"""A look lasts no longer: at the most partitions that are shown it takes three seconds on two busy cores."""
+"""Limit for one reading. With the most partitions that are shown, it takes three seconds on two busy cores."""
 _NOTED_S = READ_TIMEOUT_S / 10
 CACHE_S = 0.1
 CHECK_INTERVAL_S = 0.5
 IDLE_INTERVAL_S = 2.0
-"""While nobody asks."""
+"""Interval while no client reads."""
 WATCHED_S = 5.0
-"""So long after the last question somebody is taken to watch."""
+"""A client counts as watching for this long after its last request."""
 TOPICS_MAX = 10_000
 PARTITIONS_MAX = 50_000
-"""A topic that would bring the cluster above that is left out: nobody could look at all of it twice a second."""
+"""A topic that would exceed this total is left out, so that the whole cluster can be read twice a second."""
 UNREADABLE_MAX = 100
-"""So many znodes that cannot be read are named."""
+"""Number of unreadable znodes that are listed."""
 _INT64_MAX = 2**63 - 1
 
 log = structlog.get_logger()
 
 
 class ControllerZnodes(NamedTuple):
-    """/controller and /controller_epoch; broker_id -1 while nobody is controller.
+    """/controller and /controller_epoch; broker_id is -1 if there is no controller.
 
-    `zxid` is the election's: one transaction writes both znodes.  0 where they are of two, so that the epoch is no word
-    on who has it.
+    `zxid` is the election's: one transaction writes both znodes. It is 0 if two transactions wrote them, since the
+    epoch then does not belong to the controller.
     """
 
     broker_id: int = -1
@@ -61,7 +61,7 @@ class ControllerZnodes(NamedTuple):
 
 
 class Registration(NamedTuple):
-    """A broker's znode under /brokers/ids: its czxid, which is the broker epoch, its session, and where it listens."""
+    """A broker's znode in /brokers/ids: its czxid (the broker epoch), its session, and its listener."""
 
     broker_epoch: int
     session_id: int = 0
@@ -70,9 +70,9 @@ class Registration(NamedTuple):
 
 
 class PartitionZnodes(NamedTuple):
-    """A partition's assignment and state znode; leader -1 for none, partition_epoch -1 where there is no state yet.
+    """A partition's assignment and state znode. leader -1 means none, partition_epoch -1 means no state yet.
 
-    `eligible` are those who are so by the configuration of this moment (`zabka.controller.eligibility`).
+    `eligible` are the eligible leader replicas under the current configuration (`zabka.controller.eligibility`).
     """
 
     replicas: tuple[int, ...]
@@ -85,7 +85,7 @@ class PartitionZnodes(NamedTuple):
 
 
 class TopicZnodes(NamedTuple):
-    """A topic as the ensemble has it."""
+    """A topic according to the ensemble."""
 
     name: str
     topic_id: str
@@ -95,7 +95,7 @@ class TopicZnodes(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """One look at the ensemble.  `unreadable` names the znodes that were left out, and why."""
+    """One reading of the ensemble. `unreadable` lists the znodes that were left out, and why."""
 
     controller: ControllerZnodes = ControllerZnodes()
     brokers: dict[int, Registration] = {}
@@ -104,7 +104,7 @@ class Reading(NamedTuple):
 
 
 class Fresh(NamedTuple):
-    """A reading, whether it is out of date, and its age."""
+    """A reading, whether it is stale, and its age."""
 
     reading: Reading
     stale: bool
@@ -124,13 +124,13 @@ class EnsembleView:
         self._failed = True
         self._under_way: asyncio.Task[None] | None = None
         self._looks = asyncio.Event()
-        """Set, and made anew, with each look."""
+        """Set, and replaced, after each reading."""
         self._asked_s = -WATCHED_S
 
     async def run(self) -> None:
-        """Hold the session (opening a new one after an expiry) and keep the last reading fresh, until cancelled.
+        """Hold the session (a new one after an expiry) and keep the last reading fresh, until cancelled.
 
-        Raises what a task of the session failed with: nothing would hold it any more.
+        Raises the error of a failed task of the session, because the session cannot be held any longer.
         """
         await self.close()
         broken: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
@@ -163,36 +163,36 @@ class EnsembleView:
 
     @property
     def interval_s(self) -> float:
-        """How long after a look the next one is taken by itself: longer while nobody asks."""
+        """The time until the next automatic reading: longer while no client reads."""
         is_idle = time.monotonic() - self._asked_s >= WATCHED_S and not self._failed
         return IDLE_INTERVAL_S if is_idle else CHECK_INTERVAL_S
 
     async def close(self) -> None:
-        """End the session."""
+        """Close the session."""
         if self._client is not None:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(self._client.close(), 1.0)
 
     @property
     def connected(self) -> bool:
-        """Whether a server serves this session now, which it does only with a quorum behind it."""
+        """Whether a server serves this session now. A server does so only with a quorum."""
         return self._client is not None and self._client.state is SessionState.CONNECTED
 
     async def serving(self) -> bool:
-        """Whether a quorum carries out requests now."""
+        """Return whether a quorum serves requests now."""
         return not (await self.read(at_most_old_s=0.5)).stale
 
     async def read(self, at_most_old_s: float = CACHE_S) -> Fresh:
-        """What the ensemble says; concurrent callers share one look."""
+        """Return the state of the ensemble. Concurrent callers share one reading."""
         self.look_often()
         return await self._read(at_most_old_s)
 
     def look_often(self) -> None:
-        """For WATCHED_S look twice a second."""
+        """Read twice a second for WATCHED_S."""
         self._asked_s = time.monotonic()
 
     async def next_look(self) -> Fresh:
-        """What the next look sees, whoever takes it."""
+        """Wait for the next reading, for any caller, and return it."""
         await self._looks.wait()
         return self._fresh()
 
@@ -231,8 +231,10 @@ class EnsembleView:
         return self._known
 
     async def znode(self, path: str) -> ZnodeReading:
-        """One znode: data, Stat, children, ACL.  Raises Problem: 403 if its ACL does not allow reading it, 404
-        without the node, 503 without a quorum."""
+        """Return a znode: data, Stat, children, ACL.
+
+        Raises Problem: 403 if its ACL does not allow reading it, 404 if it does not exist, 503 without a quorum.
+        """
         client = self._client
         if client is None or client.state is not SessionState.CONNECTED:
             raise Problem(503, "no quorum: znodes cannot be read now")
@@ -250,7 +252,7 @@ class EnsembleView:
 
 
 class ZnodeReading(NamedTuple):
-    """A znode as it stands."""
+    """The current content of a znode."""
 
     data: bytes
     stat: Stat
@@ -259,11 +261,10 @@ class ZnodeReading(NamedTuple):
 
 
 class _Look:
-    """One pipelined look: everything of a level is asked for before anything is awaited.
+    """One pipelined reading: all requests of a level are sent before the first response is awaited.
 
-    Znodes are other people's input: one that nobody should have written is left out and named.  `silence` ends the look
-    where no answer comes; it is put off by each that does, for of tens of thousands of partitions all together take
-    longer than one may.
+    Any client can write znodes, so invalid ones are left out and listed. `silence` ends the reading if no response
+    arrives. Each response extends it, because tens of thousands of partitions take longer than a single response may.
     """
 
     def __init__(self, client: Client, silence: asyncio.Timeout) -> None:
@@ -273,7 +274,7 @@ class _Look:
         self._unreadable: list[str] = []
 
     async def reading(self) -> Reading:
-        """Everything.  Raises ZooKeeperError where the ensemble does not answer."""
+        """Read everything. Raises ZooKeeperError if the ensemble does not respond."""
         client = self._client
         controller, epoch = client.get(znodes.CONTROLLER), client.get(znodes.CONTROLLER_EPOCH)
         every_broker = client.get(znodes.config_path("brokers", znodes.DEFAULT_ENTITY))
@@ -312,7 +313,7 @@ class _Look:
         return (*self._unreadable[:UNREADABLE_MAX], *([f"and {more} more"] if more > 0 else []))
 
     def _get(self, path: str) -> Awaitable[tuple[bytes, Stat]]:
-        # What it takes to ask is no silence of the ensemble's.
+        # The time for sending requests does not count as silence of the ensemble.
         self._put_off_silence()
         return self._client.get(path)
 
@@ -356,10 +357,10 @@ class _Look:
     def _controller(self, controller: tuple[bytes, Stat] | None, epoch: tuple[bytes, Stat] | None) -> ControllerZnodes:
         number, version = 0, 0
         if epoch is not None:
-            said, version = znodes.decode_controller_epoch(epoch[0]), epoch[1].version
-            if said is None:
+            decoded, version = znodes.decode_controller_epoch(epoch[0]), epoch[1].version
+            if decoded is None:
                 self._leave_out(znodes.CONTROLLER_EPOCH, "not a controller epoch")
-            number = said or 0
+            number = decoded or 0
         if controller is None:
             return ControllerZnodes(-1, number, version)
         broker_id = znodes.decode_controller(controller[0])
@@ -377,7 +378,10 @@ class _Look:
         )
 
     async def _registration(self, broker_id: int, answer: Awaitable[tuple[bytes, Stat]]) -> Registration | None:
-        """Of a broker's listeners, the first one in plain text; of one that has none, the first."""
+        """Return a broker's registration with its first plaintext listener.
+
+        A broker without a plaintext listener is shown with its first listener.
+        """
         path = znodes.broker_path(broker_id)
         found = await self._found(path, answer)
         if found is None:
@@ -411,7 +415,7 @@ class _Look:
         return bodies
 
     async def _config(self, name: str, answer: Awaitable[tuple[bytes, Stat]]) -> tuple[dict[str, str], int]:
-        """A topic's overrides, and the zxid that wrote them; 0 where there are none."""
+        """Return a topic's overrides and the zxid of their last change; 0 if there are none."""
         path = znodes.config_path("topics", name)
         found = await self._found(path, answer)
         if found is None:
@@ -453,7 +457,7 @@ class _Look:
 
 
 def _is_text(*values: str) -> bool:
-    """Whether an answer could carry them: JSON may have half a surrogate pair, which is no character."""
+    """Return whether a response can carry these values: JSON may contain half a surrogate pair."""
     try:
         for value in values:
             value.encode()
@@ -467,6 +471,9 @@ def _written(config: tuple[bytes, Stat] | None) -> int:
 
 
 def eligible_by(state: bytes, configured_by: int) -> tuple[int, ...]:
-    """Who is eligible by a state znode, which counts only as long as the configuration is the one it was judged by."""
+    """Return the eligible leader replicas of a state znode.
+
+    They count only if the configuration has not changed since they were determined.
+    """
     found = znodes.decode_partition_state(state, 0)
     return found.eligible if found is not None and found.eligible_by_zxid == configured_by else ()

@@ -1,4 +1,4 @@
-"""The JSON shapes of the API, with examples.  Programs rely on the names of their fields: these stay as they are."""
+"""The JSON shapes of the API, with examples. Field names are part of the API and do not change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PARTITION_NUMBER = re.compile(r"0|[1-9][0-9]{0,6}")
 
 
 class Acl(BaseModel):
-    """One entry of a znode's access list."""
+    """One entry of a znode's ACL."""
 
     scheme: str
     id: str
@@ -28,7 +28,7 @@ class Acl(BaseModel):
 
 
 class ZnodeStat(BaseModel):
-    """A znode's Stat, by ZooKeeper's field names."""
+    """A znode's Stat, with ZooKeeper's field names."""
 
     czxid: int
     mzxid: int
@@ -63,26 +63,26 @@ class Znode(BaseModel):
 
 
 def _encodable(value: str) -> str:
-    """JSON may name half a character (`"\\ud800"`), which no protocol can carry."""
+    """Reject half a surrogate pair (`"\\ud800"`), which JSON can contain but no protocol can carry."""
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
         raise ValueError("half a surrogate pair is not valid text") from None
-    # A broker ends the connection of whoever sends a longer one.
+    # A broker closes the connection of a client that sends a longer text.
     if size > TEXT_BYTES_MAX:
         raise ValueError(f"Kafka's protocol has no text of {size} bytes; at most {TEXT_BYTES_MAX} are taken")
     return value
 
 
 KEYS_MAX = 1_000
-"""Of a configuration: several times as many as Kafka knows."""
+"""Keys per configuration: several times as many as Kafka has."""
 PARTITIONS_MAX = 10_000
 MEMBERS_MAX = 100
-"""Of a body that has its members by name: many times as many as have one."""
+"""Members per request body: many times as many as any body has."""
 
 
 def _at_most(value: Any, count: int, what: str) -> Any:
-    """Before each of a megabyte's members is looked at, and told to be wrong."""
+    """Reject a large object before each of its members is validated and reported as wrong."""
     if isinstance(value, dict) and len(value) > count:
         raise ValueError(f"there are {len(value)} {what}; at most {count} are taken")
     return value
@@ -101,7 +101,7 @@ def _body(**values: Any) -> ConfigDict:
 
 
 class Body(BaseModel):
-    """What somebody sends, of which each member has a name here."""
+    """A request body with a fixed set of members."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -309,7 +309,7 @@ class NewTopic(Body):
 
 
 def as_texts(value: Any) -> Any:
-    """Configuration values as Kafka has them, text: `true` and 2 may be written as JSON has them.
+    """Return configuration values as text, as in Kafka: `true` and 2 can be given as JSON values.
 
     Raises ValueError for more than KEYS_MAX of them.
     """
@@ -384,7 +384,7 @@ class NewWorkload(Body):
 
 
 class Workload(BaseModel):
-    """Return a workload."""
+    """A workload and its counts."""
 
     model_config = _example(
         id="w1", kind="producer", topic="orders", acks="all", records_per_s=50, sent=500, acknowledged=498, failed=0,
@@ -503,4 +503,4 @@ class Table(BaseModel):
     total: int
     written_ms: int
     lag_ms: int | None = None
-    """How long after the latest entry of the journals they were made; null where no stream keeps them fresh."""
+    """Time from the latest journal entry until the rows were written; null if no stream updates the table."""

@@ -1,5 +1,6 @@
-"""Why a write with acks=all to a partition is not acknowledged.  Pure; `api/web/writable.js` is its twin for the page,
-and tests/golden/writable.json holds both to the same answers.
+"""Why a write with acks=all to a partition is not acknowledged. Pure; `api/web/writable.js` does the same for the page.
+
+tests/golden/writable.json contains the expected answers of both.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from zabka.ensemble.runtime.link_fault import LinkFault, impairment
 
 NAMED_MAX = 3
-"""How many partitions a summary names."""
+"""Number of partition names in a summary."""
 
 
 def obstacle(
@@ -58,7 +59,7 @@ def problems(faults: Iterable[LinkFault], unwritable: Iterable[tuple[str, str]])
 
 
 def _is_cut(faults: Iterable[LinkFault], one: int, other: int) -> bool:
-    """Whether a follower's fetch or the leader's response to it is cut: replication needs both directions."""
+    """Return whether a follower's fetch or the leader's response is cut: replication needs both directions."""
     held = list(faults)
     ends = (f"broker-{one}", f"broker-{other}")
     return impairment(held, *ends).cut or impairment(held, *reversed(ends)).cut

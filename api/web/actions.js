@@ -1,4 +1,4 @@
-// What the page asks the API to do.  Every call is shown as the curl line that does the same.
+// Requests of the page to the API. Each call is shown as the equivalent curl command.
 
 import { parseExact } from "./json.js";
 import { beginCall } from "./store.js";
@@ -17,7 +17,7 @@ const RUN_POLL_MS = 250;
 /** @param {string} text */
 const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
-/** The curl line of a request. @param {Request} request @param {boolean} withToken */
+/** The curl command for a request. @param {Request} request @param {boolean} withToken */
 export function curl({ method, path, body }, withToken = false) {
   const parts = ["curl"];
   if (method !== "GET") parts.push("-X", method);
@@ -27,10 +27,10 @@ export function curl({ method, path, body }, withToken = false) {
   return parts.join(" ");
 }
 
-/** Anybody may have written a znode whose name is none of Kafka's: `orders?` must not become another topic's path. @param {string} topic */
+/** Any client may write a znode whose name is invalid in Kafka: `orders?` must not become another topic's path. @param {string} topic */
 const topicPath = (topic) => `/api/v1/topics/${encodeURIComponent(topic)}`;
 
-/** What can be asked for; each returns the request, so that a button can show it before it is sent. */
+/** The possible requests. Each function returns the request, so that a button can show it before it is sent. */
 export const requests = {
   /** @param {string} node such as broker-1 @param {string} action @returns {Request} */
   act: (node, action) => ({ method: "POST", path: `/api/v1/${node.replace("-", "s/")}/${action}` }),
@@ -48,7 +48,7 @@ export const requests = {
   healFault: (id) => ({ method: "DELETE", path: `/api/v1/faults/${id}` }),
   /** @returns {Request} */
   healAll: () => ({ method: "POST", path: "/api/v1/faults/reset" }),
-  /** Take note of the losses up to a number of the journal. @param {number} through_seq @returns {Request} */
+  /** Acknowledge the losses up to a number of the journal. @param {number} through_seq @returns {Request} */
   acknowledgeLosses: (through_seq) => ({ method: "POST", path: "/api/v1/losses/acknowledge", body: { through_seq } }),
   /** @param {unknown} body @returns {Request} */
   startWorkload: (body) => ({ method: "POST", path: "/api/v1/workloads", body }),
@@ -58,15 +58,15 @@ export const requests = {
   table: (name) => ({ method: "GET", path: `/api/v1/analytics/${name}?limit=20` }),
   /** @returns {Request} */
   library: () => ({ method: "GET", path: "/api/v1/scenarios" }),
-  /** Play a script, and keep the run, and the one with its bug. @param {string} name @returns {Request} */
+  /** Run a scenario, and store the run and the run with its bug. @param {string} name @returns {Request} */
   play: (name) => ({ method: "POST", path: `/api/v1/scenarios/${name}/runs`, body: { keep: true } }),
-  /** Play a script on this very cluster. @param {string} name @returns {Request} */
+  /** Run a scenario on this cluster. @param {string} name @returns {Request} */
   playLive: (name) => ({ method: "POST", path: `/api/v1/scenarios/${name}/runs`, body: { live: true } }),
   /** @param {string} id @returns {Request} */
   run: (id) => ({ method: "GET", path: `/api/v1/scenario-runs/${id}` }),
 };
 
-/** The calls, over one state. */
+/** The calls, for one state. */
 export class Actions {
   /**
    * @param {State} state @param {() => void} changed draws the page again
@@ -82,19 +82,19 @@ export class Actions {
     this.off = "";
   }
 
-  /** Why nothing can be changed, as a sentence; empty where it can. */
+  /** Why nothing can be changed, as a sentence; empty if changes are possible. */
   get why() {
     return { "": "", past: "the page shows a past moment, which cannot be changed; press End to go back to live", silent: "the API does not respond" }[this.off];
   }
 
-  /** Whether a request may be sent: what plays in a simulated world touches no cluster. @param {Request} request */
+  /** Whether a request may be sent: runs in a simulated world do not touch the cluster. @param {Request} request */
   allows({ method, path, body }) {
     if (this.off === "silent") return method === "GET";
     const live = typeof body === "object" && body !== null && "live" in body && body.live === true;
     return !this.off || method === "GET" || (!live && /^\/api\/v1\/(scenarios|seeds|runs)\b/.test(path));
   }
 
-  /** Send a request, and tell how it went among the calls. @param {Request} request @returns {Promise<Answer | null>} */
+  /** Send a request, and show its result in the list of calls. @param {Request} request @returns {Promise<Answer | null>} */
   async send(request) {
     const token = sessionStorage.getItem(TOKEN_KEY);
     const call = beginCall(this.state, curl(request, token !== null));
@@ -119,7 +119,7 @@ export class Actions {
     return answer;
   }
 
-  /** The token that the API asked for is this: keep it for this tab, and send what waited. @param {string} token */
+  /** Store the token that the API asked for in this tab, and send the waiting request. @param {string} token */
   async useToken(token) {
     sessionStorage.setItem(TOKEN_KEY, token);
     const request = this.waiting;
@@ -127,7 +127,7 @@ export class Actions {
     if (request !== null) await this.send(request);
   }
 
-  /** Nobody knows the token: let the call be. */
+  /** Drop the waiting request if the user does not know the token. */
   forgetToken() {
     this.waiting = null;
     this.state.ui.token = false;
@@ -146,7 +146,7 @@ export class Actions {
     this.changed();
   }
 
-  /** Ask how a run stands until it has ended, or another one is wanted. @param {any} run */
+  /** Poll the state of a run until it has ended or another run is shown. @param {any} run */
   async #followRun(run) {
     const scenarios = this.state.scenarios;
     scenarios.run = run;
@@ -176,7 +176,7 @@ export class Actions {
     this.changed();
   }
 
-  /** Show a table anew for as long as it is looked at, where a stream keeps it fresh. @param {any} table */
+  /** Refresh a table while it is shown, if a stream updates it. @param {any} table */
   async #followTable(table) {
     const analytics = this.state.analytics;
     while (analytics.table === table && table.lag_ms !== null) {
@@ -204,7 +204,7 @@ export class Actions {
   }
 }
 
-/** How a call went, in words: an RFC 9457 problem's detail, or what there is now. @param {Answer} answer */
+/** The result of a call in words: the detail of an RFC 9457 problem, or the new state. @param {Answer} answer */
 export function outcome({ ok, status, body }) {
   if (!ok) return body?.detail ?? body?.title ?? `HTTP ${status}`;
   if (Array.isArray(body)) {

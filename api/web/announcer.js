@@ -1,4 +1,4 @@
-// What a screen reader hears of a burst of events: how things stand after it, not every step of the way.  Pure.
+// Announcements for screen readers: the result of a burst of events, not each event. Pure.
 
 import { plural } from "./format.js";
 import { spoken } from "./sentences.js";
@@ -9,16 +9,16 @@ import { spoken } from "./sentences.js";
  * @typedef {import("./sentences.js").Table} Table
  */
 
-/** So long events are gathered, from the first on, until they are spoken of together. */
+/** How long events are gathered, from the first on, before they are announced together. */
 export const GATHERED_MS = 1000;
 const NAMED_MAX = 2;
 
-/** Is an event's outcome to be heard? @param {Table} table @param {Entry} entry */
-export const heard = (table, entry) => entry.type === "leader_elected" || spoken(table, entry) !== "";
+/** Whether an event is announced. @param {Table} table @param {Entry} entry */
+export const isAnnounced = (table, entry) => entry.type === "leader_elected" || spoken(table, entry) !== "";
 
 /**
- * The sentences for these events, of which `cluster` is what came of them: the last word on each office, the partitions
- * counted, and every kind of loss.
+ * The sentences for these events; `cluster` is the state after them. They have the last change of controller and leader,
+ * the number of partitions, and every kind of loss.
  * @param {Table} table @param {Entry[]} told in order @param {ClusterState} cluster
  */
 export function announcement(table, told, cluster) {
@@ -36,15 +36,15 @@ export function announcement(table, told, cluster) {
     } else if (entry.type === "records_lost") grave.set(`lost ${partition}`, spoken(table, entry));
     else offices.set(entry.type.startsWith("controller_") ? "controller" : entry.type, entry);
   }
-  const said = [...offices.values()].map((entry) => spoken(table, entry));
+  const sentences = [...offices.values()].map((entry) => spoken(table, entry));
   const standing = [...moved].filter((name) => name in cluster.partitions);
   const offline = standing.filter((name) => cluster.partitions[name].leader < 0);
   const lead = standing.length - offline.length;
-  if (lead) said.push(`New leaders for ${plural(lead, "partition")}${offline.length ? "" : "; no partition is offline"}.`);
-  said.push(...some(offline.map((name) => `${name} is offline.`), `${plural(offline.length, "partition")} are offline.`));
+  if (lead) sentences.push(`New leaders for ${plural(lead, "partition")}${offline.length ? "" : "; no partition is offline"}.`);
+  sentences.push(...some(offline.map((name) => `${name} is offline.`), `${plural(offline.length, "partition")} are offline.`));
   const words = [...grave.values()].filter(Boolean);
-  return [...said, ...words.slice(0, NAMED_MAX), ...(words.length > NAMED_MAX ? [`And ${words.length - NAMED_MAX} more.`] : [])].join(" ");
+  return [...sentences, ...words.slice(0, NAMED_MAX), ...(words.length > NAMED_MAX ? [`And ${words.length - NAMED_MAX} more.`] : [])].join(" ");
 }
 
-/** Few are named, many counted. @param {string[]} each @param {string} counted */
+/** List a few of them, or give a summary of many. @param {string[]} each @param {string} counted */
 const some = (each, counted) => (each.length > NAMED_MAX ? [counted] : each);

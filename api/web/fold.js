@@ -1,5 +1,6 @@
-// The cluster's state at any point: a fold over a prefix of its history.  The twin of journal/fold.py; the golden
-// histories hold the two together.  Events are facts, so each handler assigns and none re-implements a protocol.
+// The cluster's state at any point: a fold over a prefix of its history. journal/fold.py does the same; the golden
+// histories check that both compute the same states. Events are facts, so each handler assigns and none re-implements a
+// protocol.
 
 /**
  * @typedef {string | number} Id64  An integer; a decimal string where a JavaScript number would not hold it exactly.
@@ -11,7 +12,7 @@
  *   fenced_writes: number, process_since_us: number}} BrokerView
  * @typedef {{broker_id: number, controller_epoch: number, zk_version: number, since_us: number,
  *   until_us: number | null, ended_by: string | null, holder_lost_us: number | null,
- *   holder_lost_by: string | null, ready_us: number | null}} Reign  `ready_us`: when it first decided.
+ *   holder_lost_by: string | null, ready_us: number | null}} ControllerTermView  `ready_us`: the time of its first decision.
  * @typedef {{topic: string, partition: number, replicas: number[], leader: number, leader_epoch: number,
  *   isr: number[], partition_epoch: number, unclean: boolean, eligible: number[],
  *   high_watermarks: Record<string, number>,
@@ -29,7 +30,7 @@
  * @typedef {{type: string, broker_id: number, group_id: string, state: string, generation_id: number,
  *   leader_id: string, members: string[]}} GroupView
  * @typedef {{seq: number, at_us: number, peers: Record<string, PeerView>, brokers: Record<string, BrokerView>,
- *   controller_id: number, controller_epoch: number, controller_zk_version: number, reigns: Reign[],
+ *   controller_id: number, controller_epoch: number, controller_zk_version: number, reigns: ControllerTermView[],
  *   zab_epoch: number, zab_leader_id: number, zab_leader_since_us: number, topics: Record<string, string>,
  *   configs: Record<string, Record<string, string>>, partitions: Record<string, PartitionView>,
  *   faults: Record<string, FaultView>, losses: Loss[], losses_acknowledged_seq: number,
@@ -42,7 +43,7 @@
 export const REIGNS_MAX = 1000;
 export const LOSSES_MAX = 1000;
 const PAUSES = new Set(["pause", "stopped"]);
-// Faults of the simulated world, whose nodes have no host that tells of their processes.
+// Faults of the simulated world, where no host agent reports processes.
 /** @type {Record<string, string>} */
 const STOPS_A_NODE = { crash: "down", power_loss: "down", pause: "paused" };
 const ENDS_WITH_A_START = new Set([...Object.keys(STOPS_A_NODE), "stop"]);
@@ -90,20 +91,20 @@ export function nodeId(node) {
 }
 
 /**
- * Take the next entry of the history.
+ * Apply the next entry of the history.
  * @param {ClusterState} state @param {Entry} entry
  */
 export function apply(state, entry) {
   state.seq = Math.max(state.seq, entry.seq);
   state.at_us = Math.max(state.at_us, entry.wall_us);
-  // Who is frozen says nothing.  (That a simulated process goes on is told by nobody else.)
+  // A frozen process writes nothing. (No other event reports that a simulated process resumes.)
   if (state.reigns.at(-1)?.holder_lost_us != null && entry.node === `broker-${state.controller_id}`) holderBack(state, state.controller_id);
-  whoSpeaksIsNotFrozen(state, entry);
+  unfreezeWriter(state, entry);
   HANDLERS[entry.type]?.(state, entry);
 }
 
 /** @param {ClusterState} state @param {Entry} entry */
-function whoSpeaksIsNotFrozen(state, entry) {
+function unfreezeWriter(state, entry) {
   for (const { fault_id, kind, source, target } of Object.values(state.faults)) {
     if (kind === "pause" && source === target && target === entry.node) {
       delete state.faults[fault_id];
@@ -123,7 +124,8 @@ export function fold(history) {
 /** @param {ClusterState} state @param {number} id */
 const peer = (state, id) => (state.peers[id] ??= newPeer(id));
 /**
- * The peer that says this.  One whose start nobody told, for its older lines are gone, runs; what it is, it has not said yet.
+ * The peer that wrote the entry. If its start is not in the history, because its older lines were removed, it is
+ * running with an unknown state.
  * @param {ClusterState} state @param {Entry} entry
  */
 const peerOf = (state, entry) => {
@@ -133,8 +135,8 @@ const peerOf = (state, entry) => {
 /** @param {ClusterState} state @param {number} id */
 const broker = (state, id) => (state.brokers[id] ??= newBroker(id));
 /**
- * The broker that an entry is about.  The same holds of one that says it itself; of one that another names, and nobody else has told of,
- * it is not known whether it runs.
+ * The broker that an entry is about. A broker without earlier events is running if it wrote the entry itself; otherwise
+ * its process is unknown.
  * @param {ClusterState} state @param {Entry} entry @param {number} id
  */
 const brokerNamed = (state, entry, id) => (state.brokers[id] ??= { ...newBroker(id), process: entry.node === `broker-${id}` ? "running" : "unknown" });
@@ -142,13 +144,14 @@ const brokerNamed = (state, entry, id) => (state.brokers[id] ??= { ...newBroker(
 const partition = (state, topic, number) => (state.partitions[`${topic}-${number}`] ??= newPartition(topic, number));
 
 /**
- * Under a name that users chose.  An assignment would take `__proto__`, which a topic or a group may be called, for something else.
+ * Set a value under a name that users chose. An assignment would give `__proto__`, a valid name of a topic or group, a
+ * special meaning.
  * @template T @param {Record<string, T>} of @param {string} name @param {T} value
  */
 const put = (of, name, value) => Object.defineProperty(of, name, { value, writable: true, enumerable: true, configurable: true });
 
-/** There is no controller from that moment. @param {ClusterState} state @param {number} atUs @param {string} reason */
-function endReign(state, atUs, reason) {
+/** End the current controller term at that time. @param {ClusterState} state @param {number} atUs @param {string} reason */
+function endControllerTerm(state, atUs, reason) {
   state.controller_id = -1;
   const last = state.reigns.at(-1);
   if (last !== undefined && last.until_us === null) {
@@ -158,21 +161,22 @@ function endReign(state, atUs, reason) {
 }
 
 /**
- * If this broker reigns, nobody acts as controller from that moment.  What befalls the process that follows a dead one's is not the holder's any more.
+ * If this broker is the controller, note that no controller is active from that time. Later events of a new process of
+ * a dead broker do not concern the term.
  * @param {ClusterState} state @param {number} id @param {number} atUs @param {string} how
  */
 function holderLost(state, id, atUs, how) {
-  const reign = state.reigns.at(-1);
-  if (state.controller_id !== id || reign === undefined || reign.until_us !== null) return;
-  reign.holder_lost_us ??= atUs;
-  if (reign.holder_lost_by === null || PAUSES.has(reign.holder_lost_by)) reign.holder_lost_by = how;
+  const term = state.reigns.at(-1);
+  if (state.controller_id !== id || term === undefined || term.until_us !== null) return;
+  term.holder_lost_us ??= atUs;
+  if (term.holder_lost_by === null || PAUSES.has(term.holder_lost_by)) term.holder_lost_by = how;
 }
 
-/** If this broker reigns and was frozen, it acts again.  A killed one's process does not go on. @param {ClusterState} state @param {number} id */
+/** If this broker is the controller and was frozen, it is active again. A killed process cannot resume. @param {ClusterState} state @param {number} id */
 function holderBack(state, id) {
-  const reign = state.reigns.at(-1);
-  if (state.controller_id !== id || !PAUSES.has(reign?.holder_lost_by ?? "")) return;
-  Object.assign(reign ?? {}, { holder_lost_us: null, holder_lost_by: null });
+  const term = state.reigns.at(-1);
+  if (state.controller_id !== id || !PAUSES.has(term?.holder_lost_by ?? "")) return;
+  Object.assign(term ?? {}, { holder_lost_us: null, holder_lost_by: null });
 }
 
 /** @param {ClusterState} state @param {Entry} entry @param {string} node @param {string} process @param {number | null} pid @param {string} action */
@@ -183,13 +187,13 @@ function setProcess(state, entry, node, process, pid, action) {
     if (found.process === "down" && process === "running") found.state = "LOOKING";
     Object.assign(found, { process, pid });
     if (process === "down") {
-      // Its epochs and zxid are on its disk; its role and phase, and whom it followed, ended with the process.
+      // Its epochs and zxid are on its disk; its role, phase and leader ended with the process.
       Object.assign(found, { state: "DOWN", phase: "ELECTION", leader_id: -1 });
       if (state.zab_leader_id === number) state.zab_leader_id = -1;
     }
   } else if (role === "broker") {
     const found = broker(state, number);
-    // Another process, which has said nothing yet: what the one before it believed is not its word.
+    // This is another process, which has not reported anything yet; the belief of the previous one does not count.
     if (found.process === "down" && process === "running") Object.assign(found, { believed_controller_id: -1, believed_controller_epoch: 0, believed_since_us: 0 });
     if (found.process !== process) found.process_since_us = entry.wall_us;
     Object.assign(found, { process, pid });
@@ -220,7 +224,7 @@ const HANDLERS = {
     } else if (e.role === "broker") {
       const { pid, registered, session_id } = broker(state, e.id);
       state.brokers[e.id] = { ...newBroker(e.id), process: "running", pid, registered, session_id, process_since_us: e.wall_us };
-      // The process that reigned is gone, though nobody saw it end: its host's agent may have gone with it.
+      // The controller's process has ended, although no event reports it: its host's agent may have ended with it.
       holderLost(state, e.id, e.wall_us, "exited");
     }
   },
@@ -245,19 +249,19 @@ const HANDLERS = {
     Object.assign(peerOf(state, e), { last_zxid: e.zxid, digest: e.digest });
   },
   session_closed(state, e) {
-    // Every peer reports it; only the first report finds anything left to change.
+    // Every peer reports it; only the first report still changes anything.
     for (const found of Object.values(state.brokers)) {
       if (found.session_id !== e.session_id || !found.registered) continue;
       found.registered = false;
       if (found.id === state.controller_id && e.ephemerals.includes("/controller")) {
-        endReign(state, e.wall_us, e.caused_by?.startsWith("expiry") ? "session_expired" : "session_closed");
+        endControllerTerm(state, e.wall_us, e.caused_by?.startsWith("expiry") ? "session_expired" : "session_closed");
       }
     }
   },
   broker_registered(state, e) {
     const { broker_epoch, session_id } = e;
     const found = Object.assign(brokerNamed(state, e, e.broker_id), { registered: true, broker_epoch, session_id });
-    // Somebody else had to tell it: it keeps no journal here, and nobody here has its process.
+    // Another node reported it: the broker has no journal here, and its process is not managed here.
     if (e.node !== `broker-${e.broker_id}`) found.process = "unknown";
   },
   broker_session_changed(state, e) {
@@ -272,9 +276,9 @@ const HANDLERS = {
   controller_elected(state, e) {
     const { broker_id, controller_epoch, zk_version, wall_us } = e;
     if (controller_epoch <= state.controller_epoch) return;
-    endReign(state, wall_us, "superseded");
+    endControllerTerm(state, wall_us, "superseded");
     Object.assign(state, { controller_id: broker_id, controller_epoch, controller_zk_version: zk_version });
-    // A broker without a journal here does not report its first decision: its election is the nearest that is known.
+    // A broker without a journal here does not report its first decision; its election is the closest known time.
     const ready_us = e.node === `broker-${broker_id}` ? null : wall_us;
     state.reigns.push({
       broker_id, controller_epoch, zk_version, since_us: wall_us, until_us: null, ended_by: null, holder_lost_us: null, holder_lost_by: null, ready_us,
@@ -282,24 +286,24 @@ const HANDLERS = {
     state.reigns.splice(0, Math.max(0, state.reigns.length - REIGNS_MAX));
   },
   controller_ready(state, e) {
-    const reign = state.reigns.at(-1);
-    if (reign !== undefined && reign.controller_epoch === e.controller_epoch) reign.ready_us = e.wall_us;
+    const term = state.reigns.at(-1);
+    if (term !== undefined && term.controller_epoch === e.controller_epoch) term.ready_us = e.wall_us;
   },
   controller_resigned(state, e) {
     brokerNamed(state, e, e.broker_id).is_controller = false;
     if (state.controller_id === e.broker_id && state.controller_epoch === e.controller_epoch) {
-      endReign(state, e.wall_us, e.reason);
+      endControllerTerm(state, e.wall_us, e.reason);
     }
   },
   write_fenced(state, e) {
     brokerNamed(state, e, e.broker_id).fenced_writes += 1;
   },
   request_fenced(state, e) {
-    // Counted where the sender shows: the one who was refused is the one who was wrong.
+    // Counted for the sender, if it is known: the sender of a rejected request was wrong.
     if (e.sender_id >= 0) brokerNamed(state, e, e.sender_id).fenced_requests += 1;
   },
   topic_created(state, e) {
-    // Whoever deleted the one before it died before it could tell: what is known is that one's.
+    // The controller that deleted the previous topic died before it logged the deletion: drop the old topic's state.
     if (Object.hasOwn(state.topics, e.topic) && state.topics[e.topic] !== e.topic_id) forgetTopic(state, e.topic);
     put(state.topics, e.topic, e.topic_id);
     for (const [number, replicas] of Object.entries(e.assignment)) {

@@ -1,4 +1,4 @@
-// Words and numbers for people.  Pure; every unit is in the name of what goes in.
+// Words and numbers for people. Pure; the names of parameters contain the unit.
 
 /** 64 bits as ZooKeeper prints a zxid or a session. @param {import("./fold.js").Id64} zxid */
 export function hex(zxid) {
@@ -11,7 +11,7 @@ export function count(value) {
   return value.toLocaleString("en-GB");
 }
 
-/** A span of time, in the unit in which one reads it. @param {number} ms */
+/** A duration in a readable unit. @param {number} ms */
 export function duration(ms) {
   if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;
   if (ms < 10_000) return `${(ms / 1000).toFixed(1)} s`;
@@ -21,7 +21,7 @@ export function duration(ms) {
   return h < 48 ? `${h} h ${String(min).padStart(2, "0")} min` : `${Math.floor(h / 24)} d ${h % 24} h`;
 }
 
-/** An age in tenths of a second, so that it does not flicker; it says so when it is not known. @param {number | null} ms */
+/** An age in tenths of a second, so that it does not flicker, or that it is unknown. @param {number | null} ms */
 export function age(ms) {
   if (ms === null) return "no report yet";
   return ms < 10_000 ? `${(ms / 1000).toFixed(1)} s` : duration(ms);
@@ -55,7 +55,7 @@ export function shortTerm(id, epoch) {
   return `${id < 0 ? "none" : id}@${epoch}`;
 }
 
-/** That a word is the last one known, and how old it is. @param {{age_ms: number}} word */
+/** That a status is the last known one, and its age. @param {{age_ms: number}} word */
 export function lastKnown({ age_ms }) {
   return `last known, ${duration(age_ms)} ago`;
 }

@@ -1,15 +1,15 @@
-// How long a cluster had no controller that could act, and the parts of that time: from the death or freeze of the last
-// controller to the first decision of the next one.  journal/controller_gaps.py, the twin of this file, defines the parts.
+// How long a cluster had no active controller, and the parts of that time: from the death or freeze of the last
+// controller to the first decision of the next one. journal/controller_gaps.py does the same and defines the parts.
 
 import { duration } from "./format.js";
 
 /**
- * @typedef {import("./fold.js").Reign} Reign
+ * @typedef {import("./fold.js").ControllerTermView} ControllerTermView
  * @typedef {{from_us: number, to_us: number, detection_us: number | null, election_us: number, loading_us: number}} Gap
- *   `detection_us` is null if no journal reports the end of the session; the election then holds that time, too.
+ *   `detection_us` is null if no journal reports the end of the session; the election then includes that time.
  */
 
-/** The gap before a controller; null if there is none, or it is not known. @param {Reign[]} reigns @param {number} place @returns {Gap | null} */
+/** The gap before a controller; null if there is none, or if it is unknown. @param {ControllerTermView[]} reigns @param {number} place @returns {Gap | null} */
 export function gapBefore(reigns, place) {
   const following = reigns[place];
   if (following === undefined || following.ready_us == null || place === 0) return null;
@@ -19,7 +19,7 @@ export function gapBefore(reigns, place) {
   if (from_us === null) return null;
   const detected = sessionEnd === null ? from_us : Math.max(from_us, sessionEnd);
   const elected = Math.max(detected, following.since_us);
-  // Both are readings of one clock, which may be behind that of the others.
+  // Both times are from the same clock, which may differ from the clocks above.
   const loading_us = Math.max(0, following.ready_us - following.since_us);
   return {
     from_us, to_us: elected + loading_us, detection_us: sessionEnd === null ? null : detected - from_us,

@@ -10,7 +10,8 @@ export function parseExact(text) {
   try {
     return JSON.parse(text.replace(LONG, exact));
   } catch {
-    // What looked like a number stood within a string, which its quotes have broken: every token is looked at, which takes longer.
+    // A string contained something like a number, and the added quotes have broken it: check every token, which takes
+    // longer.
     return JSON.parse(text.replace(TOKEN, exact));
   }
 }

@@ -1,11 +1,11 @@
-// How many records a partition has lost, from the losses that its replicas reported.  Several replicas may lose the
-// same records, so each offset counts once.  A topic that is deleted and created again has the same offsets again; its id
-// tells it from the one before.  The twin of journal/losses.py.  Pure.
+// The number of records that a partition has lost, from the losses that its replicas reported. Several replicas may
+// lose the same records, so each offset counts once. A topic that is deleted and created again has the same offsets
+// again; its id distinguishes it from the earlier one. journal/losses.py does the same. Pure.
 
 /**
  * @typedef {import("./fold.js").Loss} Loss
- * @typedef {{gone: number, gone_committed: number, gone_open: number}} Lost  Records that are gone from a replica, how many of
- *   them were committed at least, and how many of these in losses that no user has acknowledged.
+ * @typedef {{gone: number, gone_committed: number, gone_open: number}} Lost  Records that a replica has lost, how many of them
+ *   were committed at least, and how many of these are in losses that no user has acknowledged.
  */
 
 /** @type {Lost} */
@@ -18,24 +18,24 @@ export const NOTHING_LOST = { gone: 0, gone_committed: 0, gone_open: 0 };
  */
 export function lostByPartition(losses, acknowledged_seq, topicIds) {
   /** @type {Map<string, Loss[]>} */
-  const told = new Map();
+  const byName = new Map();
   for (const loss of losses) {
     if (loss.topic_id && Object.hasOwn(topicIds, loss.topic) && topicIds[loss.topic] !== loss.topic_id) continue;
     const name = `${loss.topic}-${loss.partition}`;
-    const found = told.get(name);
+    const found = byName.get(name);
     if (found) found.push(loss);
-    else told.set(name, [loss]);
+    else byName.set(name, [loss]);
   }
-  return new Map([...told].map(([name, found]) => [name, {
+  return new Map([...byName].map(([name, found]) => [name, {
     gone: covered(found.map((loss) => [loss.first_offset, loss.last_offset + 1])), gone_committed: committedAtLeast(found),
     gone_open: committedAtLeast(found.filter((loss) => loss.seq > acknowledged_seq)),
   }]));
 }
 
-/** How many committed records these losses of one partition took at least. @param {Loss[]} losses */
+/** How many committed records these losses of one partition include at least. @param {Loss[]} losses */
 export const committedAtLeast = (losses) => covered(losses.map((loss) => [loss.first_offset, loss.first_offset + loss.committed_at_least]));
 
-/** How many offsets lie in at least one of these spans. @param {[number, number][]} spans each from its first offset to before its end */
+/** How many offsets are in at least one of these ranges. @param {[number, number][]} spans first offset, and the end (excluded) */
 function covered(spans) {
   let [sum, end] = [0, -Infinity];
   for (const [from, to] of [...spans].sort((a, b) => a[0] - b[0])) {

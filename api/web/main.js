@@ -1,9 +1,9 @@
-// Ties it together: what arrives changes the one state; the state is drawn at most once a frame.
+// Connects everything: data that arrives changes the state; the state is drawn at most once a frame.
 
 import { render } from "lit-html";
 
 import { Actions } from "./actions.js";
-import { announcement, GATHERED_MS, heard } from "./announcer.js";
+import { announcement, GATHERED_MS, isAnnounced } from "./announcer.js";
 import { model } from "./model.js";
 import { isProgress, progressTypes } from "./sentences.js";
 import { CHATTER_MAX, inOrder, newState, takeAnswer, takeChatter, takeEntry, takeHistory, takeSnapshot } from "./store.js";
@@ -17,7 +17,7 @@ import { theStage } from "./tracks/tab.js";
 import { page } from "./views/page.js";
 
 const CLOCK_MS = 500;
-// Of the main thread at most a quarter is spent on drawing, however much there is to draw.
+// Drawing takes at most a quarter of the main thread's time, however much there is to draw.
 const REST = 3;
 const LIBRARY_AFTER_MS = 1500;
 const HISTORY_MAX = 400;
@@ -50,7 +50,7 @@ function draw() {
   restsUntil = ended + REST * (ended - began);
 }
 
-/** Which moment is shown, for whoever asks from outside: the tests. */
+/** The moment that is shown, for the tests. */
 export const theMoment = () => moment;
 
 /** @param {"keys" | "projector" | "drawer" | "offsets"} what */
@@ -64,7 +64,7 @@ function toggle(what) {
   changed();
 }
 
-/** Go where a link within the page leads, as the browser would have, had it stood there already. @param {string} id */
+/** Go to the target of a link within the page, as the browser would have if the target had existed. @param {string} id */
 function bringIntoSight(id) {
   const found = document.getElementById(id);
   if (found === null) return;
@@ -73,9 +73,9 @@ function bringIntoSight(id) {
   found.focus({ preventScroll: true });
 }
 
-/** Speak of an event, together with what else happens just then. @param {import("./fold.js").Entry} entry */
+/** Announce an event, together with other events of the same time. @param {import("./fold.js").Entry} entry */
 function announce(entry) {
-  if (!heard(state.sentences, entry)) return;
+  if (!isAnnounced(state.sentences, entry)) return;
   toSay.push(entry);
   if (toSay.length > 1) return;
   setTimeout(() => {
@@ -95,7 +95,7 @@ function changed() {
   else resting = setTimeout(ask, rest);
 }
 
-/** Somebody asked for what is shown now: it is drawn in the next frame, however much was drawn just before. */
+/** Draw the result of a user's action in the next frame, without the usual pause. */
 function shown() {
   clearTimeout(resting);
   restsUntil = 0;
@@ -104,7 +104,7 @@ function shown() {
   frame = requestAnimationFrame(draw);
 }
 
-/** Fetch the progress that the list of events leaves out unless somebody asks for it. */
+/** Fetch the progress events, which the list of events leaves out by default. */
 async function readChatter() {
   const begun = state.cluster;
   takeChatter(state, await historyUpTo(begun.seq, CHATTER_MAX, []), begun);
@@ -139,13 +139,13 @@ listen(moment, player, {
   ...Object.fromEntries(TABS.map(({ name }, i) => [String(i + 1), () => moment.go({ tab: name })])),
 });
 
-/** Read the table of sentences; without it events are told by their fields, and none is spoken. */
+/** Read the table of sentences. Without it, events are shown by their fields, and none is announced. */
 async function readSentences() {
   const answer = await fetch(SENTENCES);
   if (answer.ok) state.sentences = await answer.json();
 }
 
-// First the table, which says how each event of the stream is to be kept and spoken.
+// Read the table first: it defines how each event of the stream is stored and announced.
 void readSentences().catch(() => undefined).then(() => {
   follow({
     link(link) {
@@ -158,10 +158,10 @@ void readSentences().catch(() => undefined).then(() => {
       const begun = state.cluster;
       moment.forgetLive();
       changed();
-      // The rates of producers are drawn from their progress, a line a second: of it the last minute is wanted at once.
+      // The rates of producers are drawn from their progress events, one per second: read the last minute now.
       const progress = progressTypes(state.sentences);
       const hidden = progress.filter((type) => type !== "workload_progressed");
-      // Apart from it, or in ten minutes it would have driven out all that happened.
+      // Separately, because in ten minutes they would displace all other events.
       void Promise.all([progress, hidden].map((types) => historyUpTo(seq, HISTORY_MAX, types))).then((found) => {
         takeHistory(state, inOrder(found.flat()), begun);
         if (state.ui.progress) void readChatter();
@@ -175,13 +175,13 @@ void readSentences().catch(() => undefined).then(() => {
         moment.timeline.take(entry);
         announce(entry);
       }
-      // How far logs have got is drawn with the clock; ten brokers tell it ten times a second.
+      // The progress of logs is drawn with the clock; ten brokers report it ten times a second.
       if (!follows || !isProgress(state.sentences, entry)) changed();
       return follows;
     },
   });
 });
 
-// Listing the library takes the API seconds, the first time: it is asked for before anybody wants to see it.
+// The first listing of the library takes the API seconds, so request it before the user opens it.
 setTimeout(() => void actions.loadScenarios(), LIBRARY_AFTER_MS);
 setInterval(() => document.hidden || changed(), CLOCK_MS);

@@ -1,8 +1,8 @@
-// What the page shows, made of the journal's fold and of the API's last answer.
+// The data of the page, computed from the journal's fold and the API's last response.
 //
-// The fold is a fraction of a second behind the cluster, the answer up to two seconds; but the journal is bounded, and
-// a fold of its kept part may miss what was said long ago.  So: of whatever the journal spoke of lately its word
-// counts, of everything else the answer's.  Versions and epochs only rise, so between two of them the higher counts.
+// The fold is a fraction of a second behind the cluster, the response up to two seconds. But the journal is bounded, and
+// a fold of its stored part may lack old events. So the journal counts for subjects with recent events, and the response
+// for all others. Versions and epochs only rise, so of two the higher counts.
 
 import { clockShort, controllerTerm, duration, hex, list, plural } from "./format.js";
 import { lostByPartition, NOTHING_LOST } from "./losses.js";
@@ -14,27 +14,27 @@ import { isCut, links, named, obstacle } from "./writable.js";
  * @typedef {{id: number, name: string, state: string, phase: string, leader_id: number, accepted_epoch: number,
  *   current_epoch: number, zxid: string, process: string, pid: number | null, observer: boolean,
  *   leads: boolean, silent: Silent | null}} Peer
- * @typedef {{host: string, since_us: number, remedy?: string | null}} Silent  A host that has not answered since then: nothing is known of its nodes.
- * @typedef {{verdict: "agrees" | "stale" | "ahead" | "silent", text: string}} Judged
+ * @typedef {{host: string, since_us: number, remedy?: string | null}} Silent  A host that has not responded since then: the state of its nodes is unknown.
+ * @typedef {{verdict: "agrees" | "stale" | "ahead" | "silent", text: string}} BeliefVerdict
  * @typedef {{id: number, name: string, process: string, ours: boolean, pid: number | null, address: string, registered: boolean,
  *   broker_epoch: string | null, session: string, is_controller: boolean, believes_id: number,
  *   believes_epoch: number, age_ms: number | null, fenced_requests: number, fenced_writes: number,
- *   judged: Judged, silent: Silent | null, lost_us: number | null}} Broker  `lost_us`: since when its process does not act.
+ *   judged: BeliefVerdict, silent: Silent | null, lost_us: number | null}} Broker  `lost_us`: when its process stopped or froze.
  * @typedef {{broker_id: number, leader: boolean, in_sync: boolean, leo: number | null, hw: number | null,
- *   behind: number, process: string, stuck: "" | "cut off" | "lagging"}} Replica  `stuck`: why a member of the ISR does not get what its leader has.
+ *   behind: number, process: string, stuck: "" | "cut off" | "lagging"}} Replica  `stuck`: why a member of the ISR does not receive its leader's records.
  * @typedef {{topic: string, partition: number, leader: number, leader_epoch: number, partition_epoch: number,
  *   isr: number[], eligible: number[], replicas: number[], out_of_sync: number[], high_watermark: number | null, unclean: boolean,
  *   offline: boolean, unserved: "" | "dead" | "frozen", unwritable: string | null, deleting: boolean, rows: Replica[], gone: number, gone_committed: number, gone_open: number}} Partition  `gone_open`: committed, and not acknowledged by a user.
- *   `unserved`: its leader's process is so, and nobody serves it.  `unwritable`: why it does not acknowledge a write with acks=all.
+ *   `unserved`: the state of its leader's process if that does not run. `unwritable`: why it does not acknowledge a write with acks=all.
  * @typedef {{name: string, config: Record<string, string>, deleting: boolean, partitions: Partition[]}} Topic
  * @typedef {{level: "ok" | "warn" | "bad" | "unknown", word: string,
  *   reasons: {text: string, href: string}[]}} Health
- * @typedef {{id: number, epoch: number, zk_version: number, stale: boolean, age_ms: number}} Ensemble  `stale`: its last known word, of that age.
+ * @typedef {{id: number, epoch: number, zk_version: number, stale: boolean, age_ms: number}} Ensemble  `stale`: this is the last known state, of that age.
  * @typedef {{now_ms: number, ensemble: Ensemble, zab: {epoch: number, leader_id: number, known: boolean, since_us: number}, quorum: boolean,
- *   peers: Peer[], brokers: Broker[], topics: Topic[], reigns: import("./fold.js").Reign[],
+ *   peers: Peer[], brokers: Broker[], topics: Topic[], reigns: import("./fold.js").ControllerTermView[],
  *   faults: any[], faults_known: boolean, workloads: any[], health: Health, settings: any, silent_ms: number | null}} Model  `faults_known`: false
- *   while no host agent answers; `faults` are those that the journal told last then.  `silent_ms`: for so long the API has said nothing; null
- *   while it speaks.
+ *   while no host agent responds; `faults` are the last known ones then. `silent_ms`: the time since the API's last response; null
+ *   while it responds.
  */
 
 /** @param {State} state @param {number} localMs @returns {Model} */
@@ -48,10 +48,10 @@ export function model(state, localMs) {
   const faults = faultsOf(state);
   const topics = topicsOf(state, new Map(brokers.map((b) => [b.id, standsAs(b)])), faults);
   const leader = peers.find((p) => p.leads);
-  const reigns = reignsOf(state, ensemble);
+  const reigns = controllerTermsOf(state, ensemble);
   const faults_known = silent_ms === null && state.polled?.cluster.faults !== null;
   const settings = state.polled?.cluster.settings ?? {};
-  // A peer of which nothing is known may lead.
+  // A peer with an unknown state may lead.
   const known = leader !== undefined || !peers.some((p) => p.silent || p.state === "UNKNOWN");
   const { zab_epoch, zab_leader_id, zab_leader_since_us } = state.cluster;
   const since_us = leader?.id === zab_leader_id ? zab_leader_since_us : 0;
@@ -63,23 +63,26 @@ export function model(state, localMs) {
 }
 
 /**
- * Whether the journal has the newest word of something: by the clock of the host that wrote it, not by what arrived last.
- * An answer and an event overtake each other on their way here.
- * @param {State} state @param {number} asOfUs when the answer was so @param {string} subject
+ * Whether the journal has the newest state of a subject: by the clock of the host that wrote it, not by the time of arrival.
+ * Responses and events overtake each other on their way here.
+ * @param {State} state @param {number} asOfUs the time of the response's data @param {string} subject
  */
 function journalCounts(state, asOfUs, subject) {
   return (state.touched[subject] ?? -Infinity) >= asOfUs;
 }
 
-/** When the API read what the ensemble says. @param {State} state @returns {number} */
+/** When the API read the ensemble. @param {State} state @returns {number} */
 const readAtUs = (state) => state.polled?.cluster.read_at_us ?? -Infinity;
 
-/** The page asks the API once a second and waits four seconds for a response: after this time without one, the state is unknown. */
+/**
+ * The page asks the API once a second and waits four seconds for a response: after this time without a response, the
+ * state is unknown.
+ */
 const SILENT_AFTER_MS = 5500;
 
 /**
- * For how long the API has not responded; null while it does, or has not begun to.  A broken stream and a failed request together
- * show at once that the API is not there.
+ * For how long the API has not responded; null while it does, or before its first response. A broken stream and a
+ * failed request together show at once that the API is unreachable.
  * @param {State} state @param {number} localMs
  */
 function silenceOfApi({ heard_ms, past, link, poll_problem }, localMs) {
@@ -94,12 +97,12 @@ function ensembleWord(state, now_ms, silent_ms) {
   const found = state.polled?.cluster.controller;
   const age_ms = state.polled === null ? silent_ms ?? 0 : Math.max(0, now_ms - readAtUs(state) / 1000);
   const known = { stale: (found?.stale ?? false) || silent_ms !== null, age_ms };
-  const told = { id, epoch, zk_version, ...known };
-  if (found === undefined || found.controller_epoch < epoch) return told;
+  const journalled = { id, epoch, zk_version, ...known };
+  if (found === undefined || found.controller_epoch < epoch) return journalled;
   const read = { id: found.broker_id, epoch: found.controller_epoch, zk_version: found.zk_version, ...known };
   if (found.controller_epoch > epoch) return read;
-  // Nobody becomes controller twice at one epoch: once it has none, it has none.
-  return id === -1 && state.cluster.reigns.length > 0 ? told : read;
+  // No broker becomes controller twice in one epoch: once the epoch has no controller, it never has one again.
+  return id === -1 && state.cluster.reigns.length > 0 ? journalled : read;
 }
 
 /** @param {State} state @returns {Peer[]} */
@@ -113,22 +116,22 @@ function peersOf(state) {
     const [journal, answer] = [told[id], read.get(id)];
     const silent = silenceOf(answer);
     if (silent) return silentPeer(id, name, answer.observer, silent);
-    const said = journal && (!answer || journalCounts(state, answer.as_of_us, name)) ? journal : answer;
-    // The answer's zxid is read twice a second; the journal tells one at checkpoints only.
-    const up = said.process !== "down";
-    // A journal that has told no zxid yet has 0, which is nobody's.
+    const newest = journal && (!answer || journalCounts(state, answer.as_of_us, name)) ? journal : answer;
+    // The response's zxid is read twice a second; the journal has one at checkpoints only.
+    const up = newest.process !== "down";
+    // A journal without a zxid has 0, which is not a valid one.
     const zxid = state.zxids[id] ?? ((up && (journal ?? answer).last_zxid) || null);
     return {
-      id, name, state: up ? said.state : "DOWN", phase: said.phase, leader_id: up ? said.leader_id : -1,
-      accepted_epoch: said.accepted_epoch, current_epoch: said.current_epoch, zxid: zxid === null ? "unknown" : hex(zxid), process: said.process,
-      pid: said.pid, observer: answer?.observer ?? false,
-      leads: said.process === "running" && said.state === "LEADING" && said.phase === "BROADCAST", silent,
+      id, name, state: up ? newest.state : "DOWN", phase: newest.phase, leader_id: up ? newest.leader_id : -1,
+      accepted_epoch: newest.accepted_epoch, current_epoch: newest.current_epoch, zxid: zxid === null ? "unknown" : hex(zxid), process: newest.process,
+      pid: newest.pid, observer: answer?.observer ?? false,
+      leads: newest.process === "running" && newest.state === "LEADING" && newest.phase === "BROADCAST", silent,
     };
   });
 }
 
 /**
- * The silence of a node's host.  What the journal has of that node came through the same host, and is as old.
+ * The silence of a node's host. The journal's data about that node came through the same host, and is as old.
  * @param {any} answer @returns {Silent | null}
  */
 const silenceOf = (answer) => (answer?.unknown?.reason === "host_silent" ? answer.unknown : null);
@@ -141,7 +144,7 @@ function silentPeer(id, name, observer, silent) {
   };
 }
 
-/** Of a process that nobody here has, it is known whether its session stands. @param {Broker} broker */
+/** For a process that is not managed here, only the existence of its session is known. @param {Broker} broker */
 const standsAs = ({ process, ours, registered, silent }) => (silent ? "silent" : ours || registered ? process : "gone");
 
 /** @param {State} state @param {Ensemble} ensemble @param {number} localMs @returns {Broker[]} */
@@ -155,37 +158,37 @@ function brokersOf(state, ensemble, localMs) {
     const [journal, answer] = [told[id], read.get(id)];
     const silent = silenceOf(answer);
     const lately = !silent && journal && (!answer || journalCounts(state, answer.as_of_us, name));
-    const said = lately ? journal : answer;
+    const newest = lately ? journal : answer;
     const lists = lately || (journal && journalCounts(state, readAtUs(state), "registrations")) ? journal : answer;
     const word = silent ? UNSAID : lastWord(state, journal, answer, localMs);
-    const process = said.process;
+    const process = newest.process;
     const ours = silent !== null || process !== "unknown";
     const epoch = lists.broker_epoch;
     return {
-      id, name, process, ours, pid: said.pid, address: answer?.port ? `${answer.host}:${answer.port}` : "",
+      id, name, process, ours, pid: newest.pid, address: answer?.port ? `${answer.host}:${answer.port}` : "",
       registered: lists.registered, broker_epoch: lists.registered && epoch !== null && epoch !== -1 ? hex(epoch) : null,
       session: ours ? sessionWord(process, lists.registered, (lately ? journal : answer).session_state) : "unknown",
-      is_controller: process !== "down" && said.is_controller === true, ...word, silent,
+      is_controller: process !== "down" && newest.is_controller === true, ...word, silent,
       lost_us: ["down", "paused"].includes(process) && journal?.process === process ? journal.process_since_us : null,
       fenced_requests: Math.max(journal?.fenced_requests ?? 0, answer?.fenced_requests ?? 0),
       fenced_writes: Math.max(journal?.fenced_writes ?? 0, answer?.fenced_writes ?? 0),
-      judged: silent ? { verdict: "silent", text: silenceText(silent) } : judge(word, process, ensemble),
+      judged: silent ? { verdict: "silent", text: silenceText(silent) } : checkBelief(word, process, ensemble),
     };
   });
 }
 
 /**
- * How a broker's session stands.  A process that does not act cannot say: its registration, which its session holds, does.
- * @param {string} process @param {boolean} registered @param {string} said its own word
+ * The state of a broker's session. A process that is not active cannot report it, but its registration shows it.
+ * @param {string} process @param {boolean} registered @param {string} said the broker's own report
  */
 const sessionWord = (process, registered, said) => (process === "running" || process === "unknown" ? said : registered ? "not expired" : "closed");
 
 const UNSAID = { believes_id: -1, believes_epoch: 0, age_ms: null };
 
 /**
- * How long the session of a process that has died or is frozen still stands.  Its last heartbeat came at most a third of the
- * timeout before that, and the ensemble checks sessions once a tick: hence "about".  A ZAB leader expires sessions, so
- * none expires without one, and a new leader counts every timeout from its own start (SessionTrackerImpl).
+ * How long the session of a dead or frozen process still exists. Its last heartbeat was at most a third of the timeout
+ * before, and the ensemble checks sessions once a tick: hence "about". A ZAB leader expires sessions, so none expires
+ * without one, and a new leader restarts every timeout (SessionTrackerImpl).
  * @param {Pick<Model, "now_ms" | "settings" | "zab" | "quorum">} m @param {number} lost_us
  */
 export function leftOfSession({ now_ms, settings, zab, quorum }, lost_us) {
@@ -199,19 +202,19 @@ export function leftOfSession({ now_ms, settings, zab, quorum }, lost_us) {
 export const silenceText = ({ host, since_us, remedy }) => `unknown since ${clockShort(since_us)}: ${host} does not respond${remedy ? `; ${remedy}` : ""}`;
 
 /**
- * A broker's last word on who is controller, and its age: the younger of what it journalled and what it told the API.
+ * A broker's last report about the controller, and its age: the newer one of its journal and its status.
  * @param {State} state @param {any} journal @param {any} answer @param {number} localMs
  */
 function lastWord(state, journal, answer, localMs) {
-  const told_ms = journal?.believed_since_us ? journal.believed_since_us / 1000 + state.skew_ms : -Infinity;
-  const heard_ms = answer && answer.believes.age_ms !== null && state.polled
+  const journalled_ms = journal?.believed_since_us ? journal.believed_since_us / 1000 + state.skew_ms : -Infinity;
+  const reported_ms = answer && answer.believes.age_ms !== null && state.polled
     ? state.polled.at_ms - answer.believes.age_ms : -Infinity;
-  // A process that has journalled none yet: what was heard before it began was the word of the one before it.
+  // A new process without a report in the journal: an older report is from the process before it.
   const began_ms = journal?.process === "running" && !journal.believed_since_us ? journal.process_since_us / 1000 + state.skew_ms : -Infinity;
-  const read_ms = heard_ms < began_ms ? -Infinity : heard_ms;
-  if (Math.max(told_ms, read_ms) === -Infinity) return UNSAID;
-  const age_ms = Math.max(told_ms, read_ms) > 0 ? Math.max(0, localMs - Math.max(told_ms, read_ms)) : null;
-  if (told_ms > read_ms) {
+  const read_ms = reported_ms < began_ms ? -Infinity : reported_ms;
+  if (Math.max(journalled_ms, read_ms) === -Infinity) return UNSAID;
+  const age_ms = Math.max(journalled_ms, read_ms) > 0 ? Math.max(0, localMs - Math.max(journalled_ms, read_ms)) : null;
+  if (journalled_ms > read_ms) {
     const { believed_controller_id: believes_id, believed_controller_epoch: believes_epoch } = journal;
     return { believes_id, believes_epoch, age_ms };
   }
@@ -220,11 +223,11 @@ function lastWord(state, journal, answer, localMs) {
 }
 
 /**
- * Is a broker right about the controller?
+ * Whether a broker is right about the controller.
  * @param {{believes_id: number, believes_epoch: number, age_ms: number | null}} word
- * @param {string} process @param {Ensemble} ensemble @returns {Judged}
+ * @param {string} process @param {Ensemble} ensemble @returns {BeliefVerdict}
  */
-export function judge(word, process, ensemble) {
+export function checkBelief(word, process, ensemble) {
   const says = controllerTerm(word.believes_id, word.believes_epoch);
   const is = controllerTerm(ensemble.id, ensemble.epoch);
   if (process === "down") return { verdict: "silent", text: `down; last report: ${says}` };
@@ -235,11 +238,11 @@ export function judge(word, process, ensemble) {
   return { verdict: "stale", text: `stale: reports ${says}; ZooKeeper has ${is}` };
 }
 
-// So long after a request to delete a topic the ensemble must have been seen to know of it.
+// Within this time after a request to delete a topic, the ensemble must have shown it.
 const DOOMED_US = 2_000_000;
 const INTERNAL = new Set(["__consumer_offsets", "__transaction_state"]);
 
-/** @param {Topic[]} topics @returns {string[]} Whose records are their users' own. */
+/** @param {Topic[]} topics @returns {string[]} The topics of users. */
 export const usersTopics = (topics) => topics.map((t) => t.name).filter((name) => !INTERNAL.has(name));
 
 /** @param {State} state @param {Map<number, string>} processes @param {any[]} faults @returns {Topic[]} */
@@ -247,31 +250,31 @@ function topicsOf(state, processes, faults) {
   /** @type {Map<string, any>} */
   const read = new Map((state.polled?.cluster.topics ?? []).map((/** @type {any} */ t) => [t.name, t]));
   /** @type {Map<string, PartitionView[]>} */
-  const told = new Map();
+  const byTopic = new Map();
   for (const p of Object.values(state.cluster.partitions)) {
-    const rows = told.get(p.topic);
+    const rows = byTopic.get(p.topic);
     if (rows) rows.push(p);
-    else told.set(p.topic, [p]);
+    else byTopic.set(p.topic, [p]);
   }
-  const names = [...new Set([...read.keys(), ...told.keys()])];
-  // Kafka's own topics, with their fifty partitions, stand behind everybody else's.
+  const names = [...new Set([...read.keys(), ...byTopic.keys()])];
+  // Kafka's own topics, with their fifty partitions, are sorted after all others.
   names.sort((a, b) => Number(INTERNAL.has(a)) - Number(INTERNAL.has(b)) || (a < b ? -1 : 1));
   const losses = lostByPartition(state.cluster.losses, state.cluster.losses_acknowledged_seq, state.cluster.topics);
   const found = [];
   for (const name of names) {
     const lately = state.polled === null || journalCounts(state, readAtUs(state), `topic ${name}`);
-    if (lately ? !told.has(name) : !read.has(name)) continue;
-    const [journal, answer] = [told.get(name) ?? [], read.get(name)];
+    if (lately ? !byTopic.has(name) : !read.has(name)) continue;
+    const [journal, answer] = [byTopic.get(name) ?? [], read.get(name)];
     /** @type {Map<number, any>} */
     const rows = new Map((answer?.partitions ?? []).map((/** @type {any} */ p) => [p.partition, p]));
-    const said = new Map(journal.map((p) => [p.partition, p]));
-    // An answer that was read after the request and does not know of the deletion has seen it fail.
+    const journalled = new Map(journal.map((p) => [p.partition, p]));
+    // A response that was read after the request and does not show the deletion means that the deletion failed.
     const asked = state.doomed.get(name) ?? -Infinity;
     const deleting = answer?.deleting || asked > readAtUs(state) - DOOMED_US;
-    const partitions = [...new Set([...said.keys(), ...rows.keys()])].sort((a, b) => a - b).map((number) => {
+    const partitions = [...new Set([...journalled.keys(), ...rows.keys()])].sort((a, b) => a - b).map((number) => {
       const lost = losses.get(`${name}-${number}`) ?? NOTHING_LOST;
-      const told = partitionOf(said.get(number), rows.get(number), processes, faults);
-      return { topic: name, partition: number, deleting, ...told, ...lost };
+      const view = partitionOf(journalled.get(number), rows.get(number), processes, faults);
+      return { topic: name, partition: number, deleting, ...view, ...lost };
     });
     const config = (lately && state.cluster.configs[`topics/${name}`]) || answer?.config || {};
     found.push({ name, config, deleting, partitions });
@@ -286,8 +289,8 @@ function topicsOf(state, processes, faults) {
 function partitionOf(journal, answer, processes, faults) {
   const newer = (/** @type {any} */ a, /** @type {any} */ b) =>
     a.leader_epoch - b.leader_epoch || a.partition_epoch - b.partition_epoch;
-  const said = !answer || (journal && journal.replicas.length > 0 && newer(journal, answer) >= 0) ? journal : answer;
-  const { leader, leader_epoch, partition_epoch, isr, replicas } = said;
+  const newest = !answer || (journal && journal.replicas.length > 0 && newer(journal, answer) >= 0) ? journal : answer;
+  const { leader, leader_epoch, partition_epoch, isr, replicas } = newest;
   const silent = (/** @type {[string, number]} */ [id]) => processes.get(Number(id)) === "silent";
   const audible = (/** @type {Record<string, number> | undefined} */ told) =>
     Object.fromEntries(Object.entries(told ?? {}).filter((row) => !silent(row)));
@@ -299,8 +302,8 @@ function partitionOf(journal, answer, processes, faults) {
   const high_watermark = marks[leader] ?? answer?.high_watermark ?? (known.length ? Math.max(...known) : null);
   const furthest = Math.max(0, ...replicas.map((/** @type {number} */ id) => ends[id] ?? 0));
   const end = leader in ends ? ends[leader] : furthest;
-  // What the leader reports of its followers holds for the ISR that it reports it of.
-  const reported = answer && newer(said, answer) === 0 ? answer : null;
+  // The leader's report on its followers is valid for the ISR in the same report.
+  const reported = answer && newer(newest, answer) === 0 ? answer : null;
   const [lagging, min_isr] = [reported?.lagging ?? [], reported?.min_isr ?? null];
   const processOf = (/** @type {number} */ id) => processes.get(id) ?? "unknown";
   const rows = replicas.map((/** @type {number} */ id) => ({
@@ -312,24 +315,24 @@ function partitionOf(journal, answer, processes, faults) {
   return {
     unwritable: obstacle({ leader, isr, min_isr, lagging }, processOf, faults),
     unserved: led_by === "paused" ? "frozen" : led_by === "down" || led_by === "gone" ? "dead" : "",
-    leader, leader_epoch, partition_epoch, isr, eligible: said.eligible ?? [], replicas, high_watermark,
+    leader, leader_epoch, partition_epoch, isr, eligible: newest.eligible ?? [], replicas, high_watermark,
     out_of_sync: replicas.filter((/** @type {number} */ id) => !isr.includes(id)),
-    unclean: journal !== undefined && said === journal && journal.unclean, offline: leader === -1, rows,
+    unclean: journal !== undefined && newest === journal && journal.unclean, offline: leader === -1, rows,
   };
 }
 
-/** The journal's reigns, ended where the ensemble is known to have no controller. @param {State} state @param {Ensemble} ensemble */
-function reignsOf(state, ensemble) {
-  const told = state.cluster.reigns;
+/** The controller terms of the journal, ended if the ensemble is known to have no controller. @param {State} state @param {Ensemble} ensemble */
+function controllerTermsOf(state, ensemble) {
+  const journalled = state.cluster.reigns;
   const read = state.polled?.cluster.reigns ?? [];
-  const reigns = told.length >= read.length || ensemble.epoch === state.cluster.controller_epoch ? told : read;
+  const reigns = journalled.length >= read.length || ensemble.epoch === state.cluster.controller_epoch ? journalled : read;
   return reigns.slice(-100);
 }
 
 /** @param {State} state */
 function faultsOf(state) {
-  const told = Object.values(state.cluster.faults);
-  if (!state.polled?.cluster.faults || journalCounts(state, readAtUs(state), "faults")) return told;
+  const journalled = Object.values(state.cluster.faults);
+  if (!state.polled?.cluster.faults || journalCounts(state, readAtUs(state), "faults")) return journalled;
   return state.polled.cluster.faults.map((/** @type {any} */ f) => ({
     fault_id: f.id, kind: f.kind, source: f.from, target: f.to, both_ways: f.both_ways, delay_ms: f.delay_ms,
   }));
@@ -340,23 +343,23 @@ function workloadsOf(state) {
   if (state.past) return workloadsThen(state);
   return (state.polled?.cluster.workloads ?? []).map((/** @type {any} */ w) => {
     if (w.kind === "consumer") {
-      const heard = state.cluster.consumers[w.id];
-      if (w.state !== "running" || !heard || heard.consumed <= w.consumed) return w;
-      const { consumed, duplicates, out_of_order, lag, partitions } = heard;
+      const journalled = state.cluster.consumers[w.id];
+      if (w.state !== "running" || !journalled || journalled.consumed <= w.consumed) return w;
+      const { consumed, duplicates, out_of_order, lag, partitions } = journalled;
       return { ...w, consumed, duplicates, out_of_order, lag, partitions };
     }
-    const told = state.cluster.workloads[w.id];
-    const { sent, acknowledged, failed, lost } = told && told.sent > w.sent ? told : w;
+    const journalled = state.cluster.workloads[w.id];
+    const { sent, acknowledged, failed, lost } = journalled && journalled.sent > w.sent ? journalled : w;
     return { ...w, sent, acknowledged, failed, lost };
   });
 }
 
-/** What the journal says of producers and consumers; how they were asked to work it does not. @param {State} state */
+/** Producers and consumers according to the journal, which does not contain their settings. @param {State} state */
 function workloadsThen({ cluster }) {
-  const told = { state: "told", acks: null, records_per_s: null, last_error: null };
+  const common = { state: "told", acks: null, records_per_s: null, last_error: null };
   return [
-    ...Object.values(cluster.workloads).map((w) => ({ ...told, kind: "producer", id: w.workload_id, ...w })),
-    ...Object.values(cluster.consumers).map((w) => ({ ...told, kind: "consumer", id: w.workload_id, group: w.group_id, ...w })),
+    ...Object.values(cluster.workloads).map((w) => ({ ...common, kind: "producer", id: w.workload_id, ...w })),
+    ...Object.values(cluster.consumers).map((w) => ({ ...common, kind: "consumer", id: w.workload_id, group: w.group_id, ...w })),
   ];
 }
 
@@ -364,14 +367,14 @@ function workloadsThen({ cluster }) {
 const namesOf = (partitions) => named(partitions.map((p) => `${p.topic}-${p.partition}`));
 
 /**
- * How many acknowledged records producers did not find again, and no user has acknowledged as lost.
+ * The number of acknowledged records that producers did not find again, and that no user has acknowledged as lost.
  * @param {State} state @param {(topic: string) => boolean} counts whether those of a topic count
  */
 export function notFoundAgain({ cluster }, counts) {
   return Object.entries(cluster.workloads).reduce((sum, [id, w]) => sum + (counts(w.topic) ? Math.max(0, w.lost - (cluster.lost_acknowledged[id] ?? 0)) : 0), 0);
 }
 
-/** What is wrong, in words, each with a link to the evidence. @param {State} state @param {Omit<Model, "health">} m @returns {Health} */
+/** All problems in words, each with a link to the evidence. @param {State} state @param {Omit<Model, "health">} m @returns {Health} */
 function health(state, m) {
   if (!state.known && state.polled === null) return { level: "unknown", word: "Connecting", reasons: [] };
   /** @type {{text: string, href: string, bad?: boolean}[]} */
@@ -399,16 +402,17 @@ function health(state, m) {
   if (lost.length) say(`${names(lost)} not registered`, "#brokers");
   const wrong = m.brokers.filter((b) => b.judged.verdict === "stale");
   if (wrong.length) say(`${names(wrong)} wrong about the controller`, "#beliefs");
-  // What is being deleted goes offline on its way: that is no trouble.
+  // A topic goes offline during its deletion, which is not a problem.
   const partitions = m.topics.filter((t) => !t.deleting).flatMap((t) => t.partitions);
   const offline = partitions.filter((p) => p.offline);
   const [orphans, frozen] = ["dead", "frozen"].map((how) => partitions.filter((p) => p.unserved === how));
-  /** @type {Map<string, Partition[]>} By the reason. */
+  /** @type {Map<string, Partition[]>} By reason. */
   const unwritable = new Map();
   for (const p of partitions) if (p.unwritable && !p.offline && !p.unserved) unwritable.set(p.unwritable, [...unwritable.get(p.unwritable) ?? [], p]);
   const under = partitions.filter((p) => !p.offline && p.out_of_sync.length > 0).length;
   const committed = partitions.reduce((sum, p) => sum + p.gone_open, 0);
-  // What producers did not find again.  They know of records that were acknowledged after the last report of a high watermark.
+  // Records that producers did not find again. This includes records that were acknowledged after the last report of a
+  // high watermark.
   const there = new Set(m.topics.map((t) => t.name));
   const missed = notFoundAgain(state, (topic) => there.has(topic));
   const doomed = m.topics.filter((t) => t.deleting).length;

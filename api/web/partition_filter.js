@@ -1,28 +1,28 @@
-// Which of many topics and partitions are drawn: what the filter lets through, folded or unfolded, a page at a time.  Pure.
+// Selects the topics and partitions to draw: by the filter, folded or unfolded, a page at a time. Pure.
 
 /**
  * @typedef {import("./model.js").Topic} Topic
  * @typedef {import("./model.js").Partition} Partition
- * @typedef {{filter: string, trouble: boolean, unfolded: Map<string, boolean>, pages: Map<string, number>}} Wanted
- *   What somebody typed and pressed; a page is looked up under its topic's name (which may be any word, `constructor` too), that of
- *   the topics under "".
- * @typedef {{page: number, pages: number, from: number, to: number, of: number}} Place  Counted from 0; `to` is the first after.
+ * @typedef {{filter: string, trouble: boolean, unfolded: Map<string, boolean>, pages: Map<string, number>}} Filter
+ *   The user's input. The page of a topic is stored under the topic's name (which may be any word, `constructor` too), the
+ *   page of the list of topics under "".
+ * @typedef {{page: number, pages: number, from: number, to: number, of: number}} Place  Counted from 0; `to` is excluded.
  * @typedef {{topic: Topic, partitions: Partition[], unfolded: boolean, place: Place}} Shown  `partitions` are those of the page.
  */
 
-/** A topic of more partitions than this is one line until somebody unfolds it. */
+/** A topic with more partitions than this is one line until the user unfolds it. */
 export const FOLDED_ABOVE = 12;
 export const ROWS_MAX = 25;
 export const TOPICS_MAX = 20;
-/** The key under which the page of the list of topics is kept: no topic has an empty name. */
+/** The key for the page of the list of topics: no topic has an empty name. */
 export const TOPICS = "";
 
-/** Does a partition want for something? @param {Partition} p */
+/** Whether a partition has a problem. @param {Partition} p */
 export const troubled = (p) => !p.deleting && (p.offline || p.unserved !== "" || p.unwritable != null || p.out_of_sync.length > 0 || p.gone_open > 0);
 
 /**
- * What is drawn of these topics.
- * @param {Topic[]} topics @param {Wanted} wanted @returns {{shown: Shown[], place: Place}}
+ * The topics and partitions to draw.
+ * @param {Topic[]} topics @param {Filter} wanted @returns {{shown: Shown[], place: Place}}
  */
 export function partitionsShown(topics, { filter, trouble, unfolded, pages }) {
   const text = filter.trim().toLowerCase();

@@ -1,6 +1,6 @@
-// A journal event as one line for people: a weight (how much it matters) and a sentence.  The sentences are a table,
-// journal/sentences.json, which scenario stories read too; journal/sentences.py, the twin of this file, says how a
-// template is written.  tests/golden/sentences.jsonl holds both to the same sentences.
+// A journal event as one line for people: a weight (its importance) and a sentence. The sentences are in a table,
+// journal/sentences.json, which scenario stories use too. journal/sentences.py does the same and defines the templates.
+// tests/golden/sentences.jsonl has the expected sentences of both.
 
 import { hex, plural, words } from "./format.js";
 
@@ -31,7 +31,7 @@ const FORMS = {
   size: (value, noun) => plural(Object.keys(value).length, noun),
 };
 
-/** A span of time to the hundredth of a second. @param {number} ms */
+/** A duration to the hundredth of a second. @param {number} ms */
 function duration(ms) {
   return ms < 1000 ? `${ms} ms` : `${(Math.floor((ms + 5) / 10) / 100).toLocaleString("en-US")} s`;
 }
@@ -44,10 +44,10 @@ function standing(row) {
   return `broker ${row.replica}: ${ends}, ${caughtUp} (limit ${duration(row.lag_time_max_ms ?? 0)})`;
 }
 
-/** What the table says of an event's type. @param {Table} table @param {Entry} entry @returns {Wording | undefined} */
+/** The table's entry for an event's type. @param {Table} table @param {Entry} entry @returns {Wording | undefined} */
 const wording = (table, entry) => (Object.hasOwn(table, entry.type) ? table[entry.type] : undefined);
 
-/** The sentence of an event; of a type that the table does not hold, its fields. @param {Table} table @param {Entry} entry */
+/** The sentence of an event, or its fields if the table lacks its type. @param {Table} table @param {Entry} entry */
 export function sentence(table, entry) {
   const found = wording(table, entry);
   if (found !== undefined) return render(found.sentence, fields(entry));
@@ -55,29 +55,29 @@ export function sentence(table, entry) {
     .map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
 }
 
-/** How much an event matters: an election, trouble, loss, or plain. @param {Table} table @param {Entry} entry @returns {Weight} */
+/** The importance of an event: an election, trouble, loss, or plain. @param {Table} table @param {Entry} entry @returns {Weight} */
 export function weight(table, entry) {
   const weighed = fields(entry);
   return wording(table, entry)?.weight?.find(([, condition]) => holds(condition, weighed))?.[0] ?? "plain";
 }
 
-/** Whether a story tells of an event, as a scenario's does. @param {Table} table @param {Entry} entry */
+/** Whether a scenario's story includes an event. @param {Table} table @param {Entry} entry */
 export function inStory(table, entry) {
   const condition = wording(table, entry)?.story;
   return condition !== undefined && holds(condition, fields(entry));
 }
 
-/** The sentence a screen reader hears of an event, or nothing. @param {Table} table @param {Entry} entry */
+/** The announcement of an event for screen readers, or an empty text. @param {Table} table @param {Entry} entry */
 export function spoken(table, entry) {
-  const heard = fields(entry);
-  const found = wording(table, entry)?.spoken?.find(([, condition]) => holds(condition, heard));
-  return found === undefined ? "" : render(found[0], heard);
+  const values = fields(entry);
+  const found = wording(table, entry)?.spoken?.find(([, condition]) => holds(condition, values));
+  return found === undefined ? "" : render(found[0], values);
 }
 
-/** The types whose events only say how far something got. @param {Table} table */
+/** The types of events that only report progress. @param {Table} table */
 export const progressTypes = (table) => Object.keys(table).filter((type) => table[type].progress === true);
 
-/** Does an event only say how far something got? @param {Table} table @param {Entry} entry */
+/** Whether an event only reports progress. @param {Table} table @param {Entry} entry */
 export const isProgress = (table, entry) => wording(table, entry)?.progress === true;
 
 /** @param {Entry} entry @returns {Record<string, any>} */

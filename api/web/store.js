@@ -1,4 +1,4 @@
-// Everything the page knows, in one object, and the few ways in which it changes.
+// The state of the page in one object, and the functions that change it.
 
 import { apply, emptyState, nodeId } from "./fold.js";
 import { isProgress } from "./sentences.js";
@@ -7,26 +7,26 @@ import { isProgress } from "./sentences.js";
  * @typedef {import("./fold.js").Entry} Entry
  * @typedef {import("./fold.js").ClusterState} ClusterState
  * @typedef {{id: number, curl: string, status: number | null, text: string, ok: boolean | null}} Call
- * @typedef {{at_ms: number, cluster: any}} Polled  An answer of GET /api/v1/cluster.
+ * @typedef {{at_ms: number, cluster: any}} Polled  A response of GET /api/v1/cluster.
  * @typedef {{name: string, state: "idle" | "loading" | "ready" | "absent", table: any, message: string,
  *   command: string | null}} Analytics
  * @typedef {{state: "idle" | "loading" | "ready", list: any[], message: string, run: any}} Scenarios  The outage library, and
- *   the run that was asked for last.
+ *   the run that was requested last.
  * @typedef {{node: string, type: string, progress: boolean, config: string | null, armed: string | null,
- *   token: boolean, keys: boolean, projector: boolean, drawer: boolean, offsets: boolean, partitions: import("./partition_filter.js").Wanted}} Ui
+ *   token: boolean, keys: boolean, projector: boolean, drawer: boolean, offsets: boolean, partitions: import("./partition_filter.js").Filter}} Ui
  * @typedef {{cluster: ClusterState, known: boolean, heard_ms: number | null, touched: Record<string, number>, doomed: Map<string, number>, events: Entry[],
  *   chatter: Entry[], polled: Polled | null, poll_problem: string | null, link: "connecting" | "live" | "reconnecting",
  *   skew_ms: number, calls: Call[], rates: Record<string, {at_us: number, acknowledged: number}[]>,
  *   zxids: Record<string, string>, analytics: Analytics, scenarios: Scenarios,
- *   sentences: import("./sentences.js").Table, past: boolean, ui: Ui}} State  `past`: it is of a moment that is over, and the
- *   journal alone tells it; `heard_ms`: when anything came from the API last, by our clock.
+ *   sentences: import("./sentences.js").Table, past: boolean, ui: Ui}} State  `past`: it is the state of a past moment, from the
+ *   journal only; `heard_ms`: the time of the last data from the API, by our clock.
  */
 
 export const EVENTS_MAX = 1000;
 export const CHATTER_MAX = 300;
 const CALLS_MAX = 6;
 const RATES_MAX = 61;
-// The Date header tells whole seconds: a difference below this is no difference between the two clocks.
+// The Date header has whole seconds: a smaller difference between the two clocks is ignored.
 const SKEW_MIN_MS = 2500;
 
 /** @returns {State} */
@@ -42,7 +42,7 @@ export function newState() {
   };
 }
 
-/** Begin anew from a folded state. @param {State} state @param {ClusterState} cluster @param {number} seq */
+/** Start again from a folded state. @param {State} state @param {ClusterState} cluster @param {number} seq */
 export function takeSnapshot(state, cluster, seq) {
   state.cluster = { ...cluster, seq };
   state.known = true;
@@ -54,7 +54,7 @@ export function takeSnapshot(state, cluster, seq) {
 }
 
 /**
- * Take one event of the stream; false where it does not follow on what is known, so that a snapshot is needed.
+ * Process one event of the stream. False if it does not follow the known ones, so that a snapshot is needed.
  * @param {State} state @param {Entry} entry
  */
 export function takeEntry(state, entry) {
@@ -69,7 +69,7 @@ export function takeEntry(state, entry) {
 
 const DELETION = /^DELETE \/topics\/([^/]+)$/;
 
-/** Somebody asks for a topic's deletion, or it has come to its end, or begins anew. @param {State} state @param {Entry} entry */
+/** Record that a topic is being deleted, was deleted, or was created again. @param {State} state @param {Entry} entry */
 function noteDeletion(state, entry) {
   if (entry.type === "topic_deleted" || entry.type === "topic_created") state.doomed.delete(entry.topic);
   if (entry.type !== "admin_requested") return;
@@ -77,15 +77,15 @@ function noteDeletion(state, entry) {
   for (const topic of named) if (topic !== undefined && Object.hasOwn(state.cluster.topics, topic)) state.doomed.set(topic, entry.wall_us);
 }
 
-/** Each event once, by its number. @param {Entry[]} found @returns {Entry[]} */
+/** Each event once, in order of its number. @param {Entry[]} found @returns {Entry[]} */
 export function inOrder(found) {
   return [...new Map(found.map((entry) => [entry.seq, entry])).values()].sort((a, b) => a.seq - b.seq);
 }
 
 /**
- * Put events that came before the snapshot in front of those since.
- * @param {State} state @param {Entry[]} earlier @param {ClusterState} begun the state that they led to: where another snapshot has come
- *   since, they may be of another history
+ * Insert events from before the snapshot.
+ * @param {State} state @param {Entry[]} earlier @param {ClusterState} begun the state of that snapshot: after another snapshot the
+ *   events may be from another history
  */
 export function takeHistory(state, earlier, begun) {
   if (begun !== state.cluster) return;
@@ -96,7 +96,7 @@ export function takeHistory(state, earlier, begun) {
   for (const entry of since) keep(state, entry);
 }
 
-/** Put older progress in front of what came since. @param {State} state @param {Entry[]} earlier @param {ClusterState} begun as in `takeHistory` */
+/** Insert older progress events. @param {State} state @param {Entry[]} earlier @param {ClusterState} begun as in `takeHistory` */
 export function takeChatter(state, earlier, begun) {
   if (begun !== state.cluster) return;
   const first = state.chatter[0]?.seq ?? Infinity;
@@ -113,11 +113,11 @@ function keep(state, entry) {
   }
   const [kept, max] = isProgress(state.sentences, entry) ? [state.chatter, CHATTER_MAX] : [state.events, EVENTS_MAX];
   kept.push(entry);
-  // A tenth at a time: cutting one off a thousand on every event would move them all each time.
+  // Remove a tenth at a time: removing one of a thousand on every event would move all others each time.
   if (kept.length > max * 1.1) kept.splice(0, kept.length - max);
 }
 
-/** What an event speaks of: the nodes and topics of which the journal has the newest word now. @param {Entry} entry */
+/** The subjects of an event: nodes and topics whose newest state is in the journal now. @param {Entry} entry */
 function subjects(entry) {
   const found = [];
   const role = nodeId(entry.node)[0];
@@ -132,9 +132,9 @@ function subjects(entry) {
 }
 
 /**
- * Take an answer of GET /api/v1/cluster.
- * @param {State} state @param {any} cluster @param {number} nowMs @param {number} wallMs when the API answered, by its clock
- * @param {number} askedMs when it was asked: an answer that was long under way is no difference of clocks
+ * Process a response of GET /api/v1/cluster.
+ * @param {State} state @param {any} cluster @param {number} nowMs @param {number} wallMs the time of the response, by the API's clock
+ * @param {number} askedMs the time of the request: a slow response is not a difference of clocks
  */
 export function takeAnswer(state, cluster, nowMs, wallMs, askedMs = nowMs) {
   state.polled = { at_ms: nowMs, cluster };
@@ -143,11 +143,11 @@ export function takeAnswer(state, cluster, nowMs, wallMs, askedMs = nowMs) {
   const apart_ms = wallMs < askedMs ? askedMs - wallMs : wallMs > nowMs ? nowMs - wallMs : 0;
   state.skew_ms = Math.abs(apart_ms) > SKEW_MIN_MS ? apart_ms : 0;
   for (const topic of cluster.topics) if (topic.deleting) state.doomed.set(topic.name, cluster.read_at_us);
-  // A peer that is down tells none, and the one it told last is the one it will come back with.
+  // A peer that is down reports none, and will come back with its last one.
   for (const peer of cluster.peers) if (peer.last_zxid !== null && peer.process !== "down") state.zxids[peer.id] = peer.last_zxid;
 }
 
-/** Note a call to the API that begins. @param {State} state @param {string} curl @returns {Call} */
+/** Record the start of a call to the API. @param {State} state @param {string} curl @returns {Call} */
 export function beginCall(state, curl) {
   const call = { id: (state.calls[0]?.id ?? 0) + 1, curl, status: null, text: "in progress", ok: null };
   state.calls = [call, ...state.calls].slice(0, CALLS_MAX);

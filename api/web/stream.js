@@ -1,4 +1,4 @@
-// What comes from the API by itself: the journal, as one EventSource, and once a second the answer of GET /cluster.
+// Data that the API sends: the journal, as one EventSource, and once a second the response of GET /cluster.
 
 import { parseExact } from "./json.js";
 
@@ -14,9 +14,9 @@ const POLL_MS = 1000;
 const POLL_TIMEOUT_MS = 4000;
 
 /**
- * Follow the journal.  The browser itself reconnects and resumes by Last-Event-ID; where the server cannot resume it
- * sends a snapshot.  What the browser gives up on (an error status), a gap in the numbers, and numbers of another
- * history (the cluster was made anew while this browser slept) begin a new stream, and so with a snapshot.
+ * Follow the journal. The browser itself reconnects and resumes by Last-Event-ID; if the server cannot resume, it sends
+ * a snapshot. In three cases a new stream begins, with a snapshot: the browser gives up (an error status), numbers are
+ * missing, or the numbers belong to another history (the cluster was created again while this browser slept).
  * @param {Handlers} handlers
  */
 export function follow(handlers) {
@@ -57,8 +57,8 @@ export function follow(handlers) {
 }
 
 /**
- * The newest events up to a number that are of none of these types.  Under load nineteen of twenty only tell progress:
- * the API leaves those out, however far back it has to look.
+ * The newest events up to a number, without these types. Under load nineteen of twenty events only report progress: the API
+ * leaves them out, however far back it has to search.
  * @param {number} seq @param {number} limit @param {string[]} notTypes @returns {Promise<Entry[]>} in order
  */
 export async function historyUpTo(seq, limit, notTypes) {
@@ -66,12 +66,12 @@ export async function historyUpTo(seq, limit, notTypes) {
     const answer = await fetch(`/api/v1/journal?until=${seq}&limit=${limit}&not_types=${notTypes.join(",")}`);
     return answer.ok ? parseExact(await answer.text()) : [];
   } catch {
-    return []; // The API went away meanwhile: the stream says so.
+    return []; // The API went away meanwhile; the stream reports it.
   }
 }
 
 /**
- * Ask for the whole once a second while somebody looks; one call at a time.
+ * Request the whole cluster once a second while the page is visible, one call at a time.
  * @param {(cluster: any, wallMs: number, askedMs: number) => void} onAnswer @param {(problem: string) => void} onProblem
  * @returns {() => void} asks at once
  */

@@ -1,5 +1,4 @@
-// The tabs: what each shows, on which of them a panel stands that links lead to, and the modules that are fetched once
-// somebody wants them.
+// The tabs: their content, the panels on them that links lead to, and the modules that are loaded on demand.
 
 import { html } from "lit-html";
 
@@ -25,17 +24,17 @@ export const TABS = [
   { name: "compare", title: "Compare", load: () => import("./compare/tab.js"), panels: ["compare"] },
 ];
 
-/** On which tab an element of that id stands; null where it stands on each. @param {string} id */
+/** The tab of the element with that id; null if it is on every tab. @param {string} id */
 export const tabOf = (id) => TABS.find((tab) => tab.name !== "tracks" && tab.panels.includes(id))?.name ?? null;
 
-/** Which tabs there are to choose from: runs are compared once there are two. @param {Moment} moment */
+/** The available tabs: comparing needs two runs. @param {Moment} moment */
 export const shownTabs = (moment) => TABS.filter((tab) => tab.name !== "compare" || moment.place.with !== null || moment.place.tab === "compare");
 
-/** Somebody is about to choose a tab: fetch it. @param {Tab} tab */
+/** Load a tab's module before the user opens it. @param {Tab} tab */
 export const fetchTab = (tab) => void tab.load?.().catch(() => undefined);
 
 /**
- * The tab that is chosen, drawn.
+ * Draw the chosen tab.
  * @param {State} state @param {Model} m @param {Moment} moment @param {() => void} changed @param {Actions} actions
  */
 export function chosen(state, m, moment, changed, actions) {

@@ -1,5 +1,5 @@
-// Why a write with acks=all to a partition is not acknowledged.  Pure; the twin of api/writable.py, and
-// tests/golden/writable.json holds both to the same answers.
+// Why a write with acks=all to a partition is not acknowledged. Pure; api/views/writable.py does the same, and
+// tests/golden/writable.json contains the expected answers of both.
 
 import { list } from "./format.js";
 
@@ -37,13 +37,13 @@ export function obstacle({ leader, isr, min_isr, lagging }, processOf, faults) {
 /** @param {number[]} ids */
 const brokers = (ids) => `${ids.length === 1 ? "broker" : "brokers"} ${list(ids.map(String))}`;
 
-/** The first of these names, and how many more there are. @param {string[]} names */
+/** The first names and the number of others. @param {string[]} names */
 export function named(names) {
   const more = names.length - NAMED_MAX;
   return list([...names.slice(0, NAMED_MAX), ...(more > 0 ? [`${more} more`] : [])]);
 }
 
-/** The first links that have faults, those of one node together, and how many more there are: "cut broker 5 ↔ brokers 1 and 2". @param {Fault[]} faults */
+/** The first links with faults, grouped by node, and the number of others: "cut broker 5 ↔ brokers 1 and 2". @param {Fault[]} faults */
 export function links(faults) {
   /** @type {Map<string, {head: string, targets: string[], count: number}>} */
   const found = new Map();

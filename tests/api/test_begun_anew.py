@@ -11,7 +11,7 @@ import pytest
 
 from tests.api.test_collector import Clock
 from zabka.agent.protocol import JournalChunk, Position
-from zabka.api.collector.collector import ANEW_TOLD_S, Collector
+from zabka.api.collector.collector import RESTART_REPORTED_S, Collector
 from zabka.compose.journal_files import JournalTail
 from zabka.journal.events import ControllerElected, EpochAccepted
 from zabka.journal.reader import decode_line
@@ -145,7 +145,7 @@ def test_rotation_and_restarts_do_not_count_as_a_new_journal(host: Host) -> None
             host.start_node(file_bytes_max=300, files_max=3)
 
     assert host.collected() == once(*range(1, 31))
-    assert host.collector.begun_anew == ""
+    assert host.collector.restarted_journals == ""
 
 
 def test_cause_in_a_restarted_journal_is_renumbered(host: Host) -> None:
@@ -206,14 +206,14 @@ def test_events_waiting_at_the_restart_are_numbered_first(host: Host) -> None:
 def test_restarted_journal_is_reported_for_ten_minutes(host: Host) -> None:
     host.write_epochs(1)
     host.collect()
-    assert host.collector.begun_anew == ""
+    assert host.collector.restarted_journals == ""
     host.empty_disk()
     host.write_epochs(2)
     host.collect()
-    assert "the journal of broker-1 started again" in host.collector.begun_anew
-    host.clock.mono_s += ANEW_TOLD_S + 1
+    assert "the journal of broker-1 started again" in host.collector.restarted_journals
+    host.clock.mono_s += RESTART_REPORTED_S + 1
 
-    assert host.collector.begun_anew == ""
+    assert host.collector.restarted_journals == ""
 
 
 def test_first_journal_does_not_count_as_restarted(host: Host) -> None:
@@ -221,5 +221,5 @@ def test_first_journal_does_not_count_as_restarted(host: Host) -> None:
     host.collector.accept_chunk(JournalChunk("peer-1", line, Position("f", len(line)), anew=True))
     host.collector.number_due(everything=True)
 
-    assert host.collector.begun_anew == ""
+    assert host.collector.restarted_journals == ""
     assert host.collected() == [(1, 1, 1)]

@@ -16,7 +16,7 @@ import pytest
 
 from tests.api.api_server import Server
 from zabka.agent.protocol import JournalChunk, Position
-from zabka.api.http.problems import ERRORS_TOLD
+from zabka.api.http.problems import ERRORS_MAX
 from zabka.api.routes.topics import SETTLE_S
 from zabka.api.views.ensemble_view import eligible_by
 from zabka.api.views.models import KEYS_MAX
@@ -533,13 +533,13 @@ def test_errors_of_a_large_body_are_limited(http: httpx.Client, path: str, body:
 
     assert answer.status_code == 422
     assert len(answer.content) < 10_000
-    assert 1 <= len(answer.json()["errors"]) <= ERRORS_TOLD
+    assert 1 <= len(answer.json()["errors"]) <= ERRORS_MAX
 
 
 def test_errors_beyond_the_limit_are_counted(http: httpx.Client) -> None:
-    wrong = http.post(f"{V1}/topics", json={"name": "t", **dict.fromkeys(map(str, range(ERRORS_TOLD + 5)))}).json()
+    wrong = http.post(f"{V1}/topics", json={"name": "t", **dict.fromkeys(map(str, range(ERRORS_MAX + 5)))}).json()
 
-    assert len(wrong["errors"]) == ERRORS_TOLD
+    assert len(wrong["errors"]) == ERRORS_MAX
     assert wrong["detail"].endswith("; and 5 more")
 
 

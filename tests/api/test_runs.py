@@ -97,7 +97,7 @@ def test_live_state_is_exact_after_the_oldest_events_went(tmp_path: Path) -> Non
     again = Collector(tmp_path, kept_bytes_max=1 << 20, file_bytes_max=1 << 17)
     assert again.state == fold(history)
     assert again.counts.as_counts() == collector.counts.as_counts()
-    assert again.told_us == collector.told_us
+    assert again.reported_us == collector.reported_us
     check(again.rewind)
     again.close()
 

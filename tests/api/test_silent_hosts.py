@@ -120,7 +120,7 @@ def test_action_on_a_silent_host_fails_with_its_remedy(tmp_path: Path) -> None:
 async def _kill_of_an_agent_that_stalls(port: int) -> Problem:
     now_s = 100.0
     agent = Agent(AgentAddress(name="host-1", url=f"http://127.0.0.1:{port}", nodes=NODES), "token", lambda: now_s)
-    agent.hear(Snapshot("host-1", [ProcessInfo("broker-1", "running", 7, None, 1)], []))
+    agent.receive(Snapshot("host-1", [ProcessInfo("broker-1", "running", 7, None, 1)], []))
     asked = asyncio.create_task(agent.request_action("broker-1", NodeAction.KILL))
     await asyncio.sleep(0)
     now_s += 2.0

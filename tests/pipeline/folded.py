@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from zabka.journal import events as e
-from zabka.journal.cluster_state import ClusterState, Reign
+from zabka.journal.cluster_state import ClusterState, ControllerTermView
 from zabka.journal.controller_gaps import gap_before
 from zabka.journal.events import Entry
 from zabka.journal.fold import apply
@@ -105,7 +105,7 @@ def _zxid(event: e.Event) -> int:
 
 
 def _durations(
-    begun: list[int], ended: list[int | None], reigns: list[Reign]
+    begun: list[int], ended: list[int | None], reigns: list[ControllerTermView]
 ) -> list[tuple[float | None, float | None]]:
     found: list[tuple[float | None, float | None]] = []
     for place, (begin, end) in enumerate(zip(begun, ended, strict=True)):

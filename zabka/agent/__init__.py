@@ -1,6 +1,6 @@
-"""What host agents and the API share: the protocol between them, and the limits of both HTTP servers.
+"""Code that host agents and the API share: the protocol between them, and the limits of both HTTP servers.
 
-`protocol` has the messages and the node actions, `client` calls an agent; `bounded_http` and `quiet_server` are the
-HTTP server of both, `problem_document` their errors, `token_file` and `loopback` decide about access.  The agent itself
-is `zabka.compose.agent`. `api` and `compose` import this package; it imports `ensemble` alone.  Begin with `protocol`.
+`protocol` has the messages and the node actions, and `client` calls an agent. `bounded_http` and `quiet_server` are the
+HTTP server of both, `problem_document` their errors. `token_file` and `loopback` control access. The agent itself is
+`zabka.compose.agent`. `api` and `compose` import this package; it imports only `ensemble`. Begin with `protocol`.
 """

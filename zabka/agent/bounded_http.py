@@ -1,7 +1,6 @@
-"""HTTP that nobody can use up: bodies, the time that a request may take to arrive or an answer to be taken, and
-connections are bounded.
+"""Resource limits for HTTP servers: body sizes, connections, and the time to send a request or read a response.
 
-uvicorn bounds a request's headers in bytes, and neither times nor bodies nor idle connections.
+uvicorn limits the bytes of a request's headers, but neither times nor bodies nor idle connections.
 """
 
 from __future__ import annotations
@@ -18,20 +17,22 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from zabka.agent.problem_document import MEDIA_TYPE, document
 
 BODY_BYTES_MAX = 1024 * 1024
-"""The largest lawful body, a topic with an assignment of its own for thousands of partitions, is far below that."""
+"""The largest valid body, a topic with an explicit assignment of thousands of partitions, is far below this."""
 REQUEST_S = 15.0
-"""So long may a request take to arrive, from its connection or its first byte to the last of its body."""
+"""How long a request may take to arrive, from its connection or its first byte to the last byte of its body."""
 LARGE_AT_ONCE = 8
-"""So many bodies above BODY_BYTES_MAX, where they may be: each is in memory twice until its request ends."""
+"""Number of bodies above BODY_BYTES_MAX at a time, on paths that accept them: each is in memory twice."""
 STALLED_S = 120.0
-"""A client that takes nothing of its answer for so long has left: of a long one 40 MB wait for it in memory.  What is
-taken is seen a megabyte or so later, for so much is in the kernel."""
+"""A client that reads nothing for this long is disconnected: 40 MB of a long response wait for it in memory.
+
+Reads are noticed about a megabyte late, because the kernel buffers that much.
+"""
 CONNECTIONS_MAX = 512
-"""Half of the 1,024 descriptors that a process usually may have; streams of events count."""
+"""Half of the usual limit of 1,024 file descriptors per process. Event streams count as well."""
 
 
 def _refusal(status: int, detail: str, path: str) -> tuple[list[tuple[bytes, bytes]], bytes]:
-    """The headers and the body of a problem document after which the connection ends."""
+    """Return the headers and the body of a problem document after which the connection is closed."""
     body = json.dumps(document(status, detail, path)).encode()
     length = str(len(body)).encode()
     headers = [(b"content-type", MEDIA_TYPE.encode()), (b"content-length", length), (b"connection", b"close")]
@@ -39,14 +40,14 @@ def _refusal(status: int, detail: str, path: str) -> tuple[list[tuple[bytes, byt
 
 
 def _full() -> bytes:
-    """What is said where there is no room: nobody has read which path is asked for."""
+    """Return the response for a connection beyond the limit. Its request is not read, so the path is unknown."""
     headers, body = _refusal(503, "there are too many connections; try again later", "")
     lines = (b"%b: %b" % header for header in headers)
     return b"\r\n".join([b"HTTP/1.1 503 Service Unavailable", *lines, b"", body])
 
 
 class BoundedConnection(H11Protocol):
-    """One connection to a server of ours (`uvicorn.Config(http=…)`)."""
+    """A connection to one of our servers (`uvicorn.Config(http=…)`)."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -55,7 +56,7 @@ class BoundedConnection(H11Protocol):
         self._stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Let it in, where there is room."""
+        """Accept the connection unless there are too many."""
         if len(self.connections) >= CONNECTIONS_MAX:
             self._turned_away = True
             transport.write(_full())
@@ -65,7 +66,7 @@ class BoundedConnection(H11Protocol):
         self._await_request()
 
     def data_received(self, data: bytes) -> None:
-        """Take what came; a request that has begun has to end in time."""
+        """Receive data. A request that has begun has to be complete in time."""
         if self._turned_away:
             return
         super().data_received(data)
@@ -75,24 +76,24 @@ class BoundedConnection(H11Protocol):
             self._stop_waiting()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over."""
+        """Stop all timers."""
         self._stop_waiting()
         self._stop_watching()
         if not self._turned_away:
             super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """The client takes less than it is sent."""
+        """Start to check whether the client reads: it takes less than it is sent."""
         super().pause_writing()
         self._watch(self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
-        """It has taken nearly all of it."""
+        """Stop that check: the client has read almost everything."""
         self._stop_watching()
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP is refused like everything else; nobody has read which path is asked for."""
+        """Reject invalid HTTP with a problem document as well. The path of the request is unknown."""
         headers, body = _refusal(400, msg, "")
         answer = (h11.Response(status_code=400, headers=headers), h11.Data(data=body), h11.EndOfMessage())
         self.transport.write(b"".join(self.conn.send(part) or b"" for part in answer))
@@ -107,7 +108,7 @@ class BoundedConnection(H11Protocol):
             self._stalled = None
 
     def _look_whether_taken(self, before: int) -> None:
-        # Nothing is added while writing is paused.
+        # No data is added while writing is paused.
         left = self.transport.get_write_buffer_size()
         if left < before:
             self._watch(left)
@@ -129,9 +130,9 @@ class BoundedConnection(H11Protocol):
 
 
 class BodyLimit:
-    """ASGI middleware that reads a request's body before anybody else does, and answers 413 where it is too large.
+    """ASGI middleware that reads a request's body before the application, and returns 413 if it is too large.
 
-    `larger` names paths whose bodies may be larger.
+    `larger` maps paths to larger limits.
     """
 
     def __init__(self, app: ASGIApp, bytes_max: int = BODY_BYTES_MAX, larger: Mapping[str, int] | None = None) -> None:
@@ -141,13 +142,13 @@ class BodyLimit:
         self._large_ones = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read, then pass on."""
+        """Read the body, then pass the request on."""
         headers = dict(scope.get("headers", ()))
         if scope["type"] != "http" or not (b"content-length" in headers or b"transfer-encoding" in headers):
             await self._app(scope, receive, send)
             return
         bytes_max = self._larger.get(scope["path"], self._bytes_max)
-        # In chunks anything may come, whatever length is said besides.  h11 has refused one that is no number.
+        # A chunked body can have any size, whatever its content-length. h11 rejects an invalid content-length.
         length = bytes_max if b"transfer-encoding" in headers else int(headers[b"content-length"])
         if length > bytes_max:
             await self._refuse(scope, send, 413, f"a body can have at most {bytes_max} bytes")
@@ -175,7 +176,7 @@ class BodyLimit:
         await self._app(scope, again, send)
 
     async def _read(self, receive: Receive, bytes_max: int) -> Message | None:
-        """The whole body as one message, or that the client has left; None where there is too much of it."""
+        """Return the whole body as one message, or the message of a disconnect; None if the body is too large."""
         read = bytearray()
         while True:
             message = await receive()
@@ -188,7 +189,7 @@ class BodyLimit:
                 return {"type": "http.request", "body": bytes(read), "more_body": False}
 
     async def _refuse(self, scope: Scope, send: Send, status: int, detail: str) -> None:
-        # What is left of the body is not worth reading: the connection ends.
+        # The rest of the body is not read: the connection is closed.
         headers, body = _refusal(status, detail, scope["path"])
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})

@@ -1,7 +1,7 @@
-"""Calls over HTTP/1.1 to one host agent, on connections that are kept: h11 over asyncio's streams.
+"""HTTP/1.1 calls to one host agent over persistent connections: h11 over asyncio's streams.
 
-The API asks each agent several times a second, for ever: what a general client does besides (cookies, redirects,
-proxies, content codings) costs five times as much as the calls.
+The API calls each agent several times a second. The other features of a general client (cookies, redirects, proxies,
+content codings) would cost five times as much as the calls.
 """
 
 from __future__ import annotations
@@ -17,23 +17,25 @@ from zabka.agent.http_call import Answer
 READ_BYTES_MAX = 256 * 1024
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 CONNECT_S_MAX = 1.0
-"""A host that comes back, perhaps with another address, is looked for anew this often; its kernel takes a connection at
-once, however busy the agent is."""
+"""Connection timeout, and so how often the address of a restarted host is resolved again.
+
+The kernel of a running host accepts a connection at once, however busy the agent is.
+"""
 IDLE_CONNECTIONS_MAX = 4
 IDLE_S_MAX = 2.0
-"""Well below the five seconds after which uvicorn closes: no call is to meet a connection that is just being closed."""
+"""Well below the five seconds after which uvicorn closes an idle connection, so that no call meets a closing one."""
 
 
 class AgentSilent(Exception):
-    """An agent did not answer a call, which it may have carried out."""
+    """An agent did not respond to a call, which it may have carried out."""
 
 
 class AgentUnreachable(AgentSilent):
-    """There was no connection to the agent, so it cannot have heard the call."""
+    """There was no connection to the agent, so it cannot have received the call."""
 
 
 class _Connection:
-    """One connection, one call after the other."""
+    """A connection that carries one call at a time."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -43,12 +45,12 @@ class _Connection:
 
     @property
     def usable(self) -> bool:
-        """Whether it has been idle for a moment only, and was not closed meanwhile."""
+        """Whether it was idle only briefly and is still open."""
         idle_s = asyncio.get_running_loop().time() - self._idle_since_s
         return idle_s < IDLE_S_MAX and not self._reader.at_eof() and not self._writer.is_closing()
 
     async def call(self, request: h11.Request, body: bytes) -> Answer:
-        """Ask, and read the whole answer.  Raises OSError, or h11.ProtocolError for what is no HTTP."""
+        """Send the request and read the whole response. Raises OSError, or h11.ProtocolError for invalid HTTP."""
         sent = self._http.send(request) or b""
         if body:
             sent += self._http.send(h11.Data(data=body)) or b""
@@ -72,7 +74,7 @@ class _Connection:
                 raise ConnectionResetError("it closed the connection")
 
     def ready(self) -> bool:
-        """Make it ready for the next call; False where the other side wants to close it."""
+        """Prepare the connection for the next call. Return False if the other side is about to close it."""
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             return False
         self._http.start_next_cycle()
@@ -84,7 +86,7 @@ class _Connection:
 
 
 class AgentHttp:
-    """One agent's address and the connections to it; a call that is given up takes its connection with it."""
+    """One agent's address and connections. A cancelled call closes its connection."""
 
     def __init__(self, url: str, token: str) -> None:
         parts = urlsplit(url)
@@ -93,7 +95,7 @@ class AgentHttp:
         self._idle: list[_Connection] = []
 
     async def call(self, method: str, path: str, body: bytes = b"", *, timeout_s: float) -> Answer:
-        """Raises AgentUnreachable where there was no connection, AgentSilent where no answer came in time."""
+        """Send a request. Raises AgentUnreachable without a connection, AgentSilent without a response in time."""
         began = False
         try:
             async with asyncio.timeout(timeout_s):
@@ -131,7 +133,7 @@ class AgentHttp:
         return answer
 
     def close(self) -> None:
-        """Close the connections that nobody uses now; a call under way closes its own."""
+        """Close the idle connections. A call in progress closes its own."""
         with contextlib.suppress(IndexError):
             while True:
                 self._idle.pop().close()

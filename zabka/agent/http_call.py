@@ -1,7 +1,7 @@
-"""One call over HTTP/1.1 that blocks until it is answered, on a connection of its own: Python's own client.
+"""One blocking HTTP/1.1 call on a connection of its own, with Python's own client.
 
-For `zabka up`, `zabka status` and tests, which ask servers that are mostly on this machine, where a connection costs a
-fraction of the answer.  The API, which asks agents for ever, has `zabka.agent.client`.
+For `zabka up`, `zabka status` and tests. Their servers are mostly on this machine, where connecting costs a fraction of
+the response. The API, which calls agents all the time, uses `zabka.agent.client`.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 _NOT_QUOTED = "/%:?#[]@!$&'()*+,;=~"
-"""What RFC 3986 lets stand in a path and query, and escapes that are there already."""
+"""The characters that RFC 3986 allows in a path and query, and `%` for existing escapes."""
 _SCHEMES = {"http": HTTPConnection, "https": HTTPSConnection}
 
 
 class NoAnswer(Exception):
-    """Nobody answered, or not in HTTP, or the address is none; the text says why."""
+    """There was no response, or an invalid one, or the address is invalid. The message is the reason."""
 
 
 class Answer(NamedTuple):
-    """An HTTP answer: its status and its body."""
+    """An HTTP response: its status and its body."""
 
     status: int
     body: bytes
 
     @property
     def is_success(self) -> bool:
-        """Whether it is no error, and no other address."""
+        """Whether it is neither an error nor a redirect."""
         return 200 <= self.status < 300
 
 
 def call(
     method: str, url: str, body: bytes = b"", headers: Mapping[str, str] | None = None, *, timeout_s: float
 ) -> Answer:
-    """Ask, and read the whole answer; `timeout_s` bounds each wait for the other side.  Raises NoAnswer."""
+    """Send a request and read the whole response; `timeout_s` limits each wait for the server. Raises NoAnswer."""
     try:
         parts = urlsplit(url)
         if parts.scheme not in _SCHEMES or not parts.hostname:

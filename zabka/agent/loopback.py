@@ -1,4 +1,4 @@
-"""What is reached from this machine alone, and by which names one asks for a server."""
+"""Loopback addresses, and the host names of a server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import socket
 
 
 def loopback(host: str) -> bool:
-    """Whether a server bound there is reached from this machine alone.  Of names that is known of one."""
+    """Return whether a server bound to `host` is reachable from this machine only.
+
+    The only name it knows is localhost.
+    """
     if host == "localhost":
         return True
     try:
@@ -17,6 +20,6 @@ def loopback(host: str) -> bool:
 
 
 def names_of(bind: str) -> list[str]:
-    """The Host headers with which a server bound there is asked, beside the usual names of loopback."""
+    """Return the Host header values for a server bound to `bind`, besides the usual names of loopback."""
     own = f"[{bind}]" if ":" in bind else bind
     return [own] if loopback(bind) else [own, socket.gethostname(), socket.getfqdn()]

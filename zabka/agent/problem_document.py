@@ -1,4 +1,4 @@
-"""RFC 9457 problem documents as plain data: what every server of ours answers errors with."""
+"""RFC 9457 problem documents as plain data: the error responses of all our servers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ MEDIA_TYPE = "application/problem+json"
 
 
 def document(status: int, detail: str, path: str, title: str | None = None, **extra: Any) -> dict[str, Any]:
-    """A problem document as plain data."""
+    """Return a problem document as plain data."""
     phrase = title or HTTPStatus(status).phrase
     return {"type": "about:blank", "title": phrase, "status": status, "detail": detail, "instance": path, **extra}

@@ -1,4 +1,4 @@
-"""What the API and a host agent say to each other: JSON over HTTP, with a bearer token."""
+"""The protocol between the API and a host agent: JSON over HTTP, with a bearer token."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from zabka.ensemble.runtime.link_fault import HeldFault
 
 JOURNAL_CHUNK_BYTES_MAX = 1024 * 1024
 API_NODE = "api"
-"""The API's process, as a node that has a journal of its own."""
+"""The node name of the API's process, which has its own journal."""
 NEWER_STATE = os.EX_CONFIG
-"""Exit code of an API process whose own state was written by a newer zabka: it is not started again."""
+"""Exit code of an API process if a newer zabka wrote its state. It is not restarted then."""
 
 
 class NodeAction(StrEnum):
@@ -29,7 +29,10 @@ class NodeAction(StrEnum):
 
 
 class ProcessInfo(msgspec.Struct, frozen=True):
-    """One process of an agent's table.  `process` is running, paused or down; `exit_code` of the last incarnation."""
+    """One process of an agent's table.
+
+    `process` is running, paused or down; `exit_code` is from the last incarnation.
+    """
 
     name: str
     process: str
@@ -39,7 +42,7 @@ class ProcessInfo(msgspec.Struct, frozen=True):
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
-    """A node's last word through its control socket, and how old that is."""
+    """A node's last status from its control socket, and its age."""
 
     name: str
     age_ms: int
@@ -47,9 +50,10 @@ class NodeStatus(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """Everything an agent knows, in one answer.  `taken_us` is the host's wall clock, as in its journals.
+    """An agent's complete state. `taken_us` is the host's wall clock, as in its journals.
 
-    `faults_told`: it was told which link faults hold since it began.  An older agent does not say.
+    `faults_told`: whether the agent has received the active link faults since it started. Always true from an older
+    agent.
     """
 
     host: str
@@ -60,23 +64,24 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class FaultState(msgspec.Struct, frozen=True):
-    """Every fault that holds; replaces what held before.  `whole` is false where not every agent was heard of them."""
+    """All active faults, which replace earlier ones. `whole` is false if some agents did not report theirs."""
 
     faults: list[HeldFault]
     whole: bool = True
 
 
 class FirstLine(msgspec.Struct, frozen=True):
-    """The two clocks of a journal's line 1: no other journal of that node begins with the same."""
+    """The two clocks of a journal's line 1. They identify the journal: no other journal of that node has the same."""
 
     wall_us: int
     mono_us: int
 
 
 class Position(msgspec.Struct, frozen=True):
-    """How far a node's journal was read: the file and the byte in it.  Without a file, `after` is the highest
-    node_seq read, and the agent picks the file.  `first` is how the journal began that was read; None where its line 1
-    was never seen.
+    """How far a node's journal was read: the file and the byte offset in it.
+
+    Without a file, `after` is the highest node_seq read, and the agent finds the file. `first` identifies the journal
+    that was read; None if its line 1 was never seen.
     """
 
     file: str = ""
@@ -86,17 +91,17 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class JournalRequest(msgspec.Struct, frozen=True):
-    """Ask for what is new.  The answer comes as soon as there is something, or after `wait_ms`."""
+    """A request for new lines. The agent responds as soon as there are some, or after `wait_ms`."""
 
     positions: dict[str, Position]
     wait_ms: int = 0
 
 
 class JournalChunk(msgspec.Struct, frozen=True):
-    """Whole lines of one node's journal, and where to read on.
+    """Whole lines of one node's journal, and where to continue.
 
-    Lines are bytes that end with a newline (base64 in JSON): text has line ends of its own, U+2028 for one, which may
-    stand in a path.  `anew`: the journal that was read so far is gone, and these are the oldest lines of another.
+    Lines are bytes that end with a newline (base64 in JSON), because text has other line ends, such as U+2028, which a
+    path may contain. `anew`: the journal read so far no longer exists, and these are the oldest lines of another one.
     """
 
     node: str
@@ -106,13 +111,13 @@ class JournalChunk(msgspec.Struct, frozen=True):
 
 
 class JournalAnswer(msgspec.Struct, frozen=True):
-    """What is new, node by node."""
+    """New lines by node."""
 
     chunks: list[JournalChunk]
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why an agent did not do it: an RFC 9457 problem document."""
+    """Why an agent rejected a request: an RFC 9457 problem document."""
 
     status: int
     title: str

@@ -1,4 +1,4 @@
-"""A web server that sleeps while nothing is asked: uvicorn wakes ten times a second to see whether it is to end."""
+"""A web server that sleeps while it is idle: uvicorn wakes up ten times a second to check whether it should exit."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import uvicorn
 
 TICK_S = 1.0
 _TICKS_OF_UVICORN = 10
-"""So many of its turns make a second; in the first of them it writes the date that its answers carry."""
+"""uvicorn's ticks per second. In the first of them it updates the Date header of its responses."""
 
 
 class QuietServer(uvicorn.Server):
-    """uvicorn's server, to be told by SIGINT or SIGTERM to end."""
+    """uvicorn's server, stopped by SIGINT or SIGTERM."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
-        self._told_to_end = asyncio.Event()
+        self._exiting = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def main_loop(self) -> None:
-        """Serve until told to end."""
+        """Serve until a signal arrives."""
         self._loop = asyncio.get_running_loop()
         turn = 0
         while not await self.on_tick(turn):
             turn += _TICKS_OF_UVICORN
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._told_to_end.wait(), TICK_S)
+                await asyncio.wait_for(self._exiting.wait(), TICK_S)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Take a signal, which may come at any moment, and wake the loop for it."""
+        """Handle a signal, which can arrive at any time, and wake the loop."""
         super().handle_exit(sig, frame)
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._told_to_end.set)
+            self._loop.call_soon_threadsafe(self._exiting.set)

@@ -1,4 +1,4 @@
-"""A bearer token in a file: whoever asks for one, and whoever sends it, reads it alike."""
+"""A bearer token in a file, read in the same way by servers and clients."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 
 
 class BadToken(OSError):
-    """The file holds nothing that could be asked for, or sent in a header."""
+    """The file does not contain a valid token for a header."""
 
 
 def read_token(path: Path) -> str:
-    """What the file holds, without the white space around it.  Raises BadToken, OSError where it cannot be read."""
+    """Return the content of the file without surrounding white space. Raises BadToken, OSError if it cannot be read."""
     try:
         token = path.read_text().strip()
     except UnicodeDecodeError:

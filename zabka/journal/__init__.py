@@ -1,11 +1,12 @@
-"""The journal: one typed record of everything that happened, and what can be told from it.
+"""The journal: one typed record of all events, and the tools that evaluate it.
 
-Every node writes its own file of events (`writer`); files are read, and several nodes' merged into one history, by
-`reader`.  `events` is the schema; `fold` makes of a history the state of the cluster (`cluster_state`); `judges` says
-what must hold of any history; `sentences` tells an event to people.  It is the lowest room: every other may import it,
-and it imports none of ours.  All but `writer`, `reader` and `sentence_file` is pure.
+Every node writes its own file of events (`writer`). `reader` reads the files and merges those of several nodes into one
+history. `events` is the schema. `fold` computes the state of the cluster (`cluster_state`) from a history. `judges`
+contains the checkers for the invariants of any history. `sentences` describes an event for people. It is the lowest
+package: every other may import it, and it imports none of ours. All modules but `writer`, `reader` and `sentence_file`
+are pure.
 
-Begin with `events`: an event is the only thing that rooms say to each other without calling each other.  A new event is
-a class there, a sentence in `sentences.json`, and a line in the golden files of `tests/golden`; it needs a handler in
-`fold`, and in its twin on the page, only where the state of the cluster changes with it.
+Begin with `events`: packages that do not call each other communicate only by events. A new event is a class there, a
+sentence in `sentences.json`, and a line in the golden files of `tests/golden`. It needs a handler in `fold`, and in its
+twin on the page, only if it changes the state of the cluster.
 """

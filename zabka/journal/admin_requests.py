@@ -1,4 +1,4 @@
-"""An administrator's request as the journal keeps it: a stranger's word, which may be megabytes, in bounds."""
+"""An administrator's request in the journal: untrusted text, perhaps of megabytes, shortened."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from zabka.journal.events import AdminRequested
 
 SUBJECTS_MAX = 20
 CHARACTERS_MAX = 260
-"""A topic's name has 249 characters at most."""
+"""A topic's name has at most 249 characters."""
 
 
 def admin_requested(request: str, subjects: Sequence[str], client: str) -> AdminRequested:
-    """The event, with as many subjects as anybody reads; of more the number stands there."""
+    """Return the event with the first subjects and the number of the others."""
     named = [_short(subject) for subject in subjects[:SUBJECTS_MAX]]
     if len(subjects) > SUBJECTS_MAX:
         named.append(f"and {len(subjects) - SUBJECTS_MAX} more")

@@ -1,9 +1,9 @@
-"""What led to an event, as the event itself names it: a reference that is written down, never worked out afterwards.
+"""The cause of an event, as a reference in the event itself, never derived afterwards.
 
-A node that decides knows what it decided upon in one of these forms.  Within a node that is an event of its own
-journal.  Between nodes it is what the wire carries anyway, and what identifies exactly one thing: the zxid of a
-transaction (a watch tells it, ZOOKEEPER-4655), a session, a broker's registration, a partition's leader epoch, a
-proposal's epoch.  `causes` finds the events behind these references.
+A node that decides knows the cause of its decision and writes it in one of these forms. Within a node it is an event of
+its own journal. Between nodes it is an identifier that the wire carries anyway: the zxid of a transaction (a watch
+event contains it, ZOOKEEPER-4655), a session, a broker's registration, a partition's leader epoch, a proposal's epoch.
+`causes` finds the events for these references.
 """
 
 from __future__ import annotations
@@ -13,72 +13,74 @@ from typing import NewType
 from zabka.journal.event import TopicPartition
 
 Cause = NewType("Cause", str)
-"""One of the forms below; empty where the node that writes the event does not know."""
+"""One of the forms below; empty if the node that writes the event does not know the cause."""
 
 UNKNOWN = Cause("")
 START = Cause("start")
-"""The node's own start."""
+"""The start of the node itself."""
 LINK, SILENCE, LOOKING = "link", "silence", "looking"
 
 
 def event_cause(node: str, node_seq: int) -> Cause:
-    """The line of that number in a node's journal: `broker-2#812`."""
+    """Refer to the line with that number in a node's journal: `broker-2#812`."""
     return Cause(f"{node}#{node_seq}")
 
 
 def transaction_cause(zxid: int) -> Cause:
-    """A transaction of the ensemble: `0x100000012`.  Unknown where the server that told of it gave no zxid, as servers
-    before 3.9 do."""
+    """Refer to a transaction of the ensemble: `0x100000012`.
+
+    Unknown if the server sent no zxid with the watch event, as servers before 3.9 do.
+    """
     return Cause(f"0x{zxid:x}") if zxid > 0 else UNKNOWN
 
 
 def expiry_cause(session_id: int) -> Cause:
-    """The ensemble's leader declared that session dead: `expiry 0x1008a…`."""
+    """Refer to the expiry of a session by the ensemble's leader: `expiry 0x1008a…`."""
     return Cause(f"expiry 0x{session_id & (1 << 64) - 1:x}")
 
 
 def owner_cause(session_id: int) -> Cause:
-    """A znode is gone that this session held: the session ended, or somebody deleted the znode: `owner 0x1008a…`."""
+    """Refer to the deletion of a session's ephemeral znode, by the session's end or by a client: `owner 0x1008a…`."""
     return Cause(f"owner 0x{session_id & (1 << 64) - 1:x}")
 
 
 def absence_cause(broker_id: int) -> Cause:
-    """That broker is not registered, and whoever says so never saw it registered: `absence 2`."""
+    """Refer to a broker that is not registered and was never seen registered by this node: `absence 2`."""
     return Cause(f"absence {broker_id}")
 
 
 def link_cause(peer_id: int) -> Cause:
-    """The connection with that peer ended, or none came about: its process is gone, or it gave up: `link peer-3`."""
+    """Refer to a failed connection with a peer, whose process ended or which gave up: `link peer-3`."""
     return Cause(f"{LINK} peer-{peer_id}")
 
 
 def silence_cause(peer_id: int) -> Cause:
-    """That peer was not heard of for a limit's time, though its connection stood: `silence peer-3`."""
+    """Refer to a peer that sent nothing for longer than a limit, although its connection was open: `silence peer-3`."""
     return Cause(f"{SILENCE} peer-{peer_id}")
 
 
 def looking_cause(peer_id: int) -> Cause:
-    """That peer, which may be the one that says so, began to look for a leader: `looking peer-3`."""
+    """Refer to a peer, perhaps the node itself, that began to look for a leader: `looking peer-3`."""
     return Cause(f"{LOOKING} peer-{peer_id}")
 
 
 def registration_cause(broker_id: int, broker_epoch: int) -> Cause:
-    """The end of a broker's registration, which its czxid names: `registration 2@0x100000012`."""
+    """Refer to the end of a broker's registration, identified by its czxid: `registration 2@0x100000012`."""
     return Cause(f"registration {broker_id}@0x{broker_epoch:x}")
 
 
 def election_cause(partition: TopicPartition, leader_epoch: int) -> Cause:
-    """The election that began a leader epoch: `election orders-0@7`."""
+    """Refer to the election that began a leader epoch: `election orders-0@7`."""
     return Cause(f"election {partition}@{leader_epoch}")
 
 
 def proposal_cause(partition: TopicPartition, partition_epoch: int) -> Cause:
-    """What the partition's leader proposed upon that partition epoch (AlterPartition): `proposal orders-0@12`."""
+    """Refer to the leader's AlterPartition request for that partition epoch: `proposal orders-0@12`."""
     return Cause(f"proposal {partition}@{partition_epoch}")
 
 
 def topic_cause(topic_id: str) -> Cause:
-    """The request that made the topic of that id: `topic DAwc7UzVR_W8E5vQF1Uqgw`."""
+    """Refer to the request that created the topic with that id: `topic DAwc7UzVR_W8E5vQF1Uqgw`."""
     return Cause(f"topic {topic_id}")
 
 
@@ -91,14 +93,14 @@ REQUESTS = frozenset(
         "LeaderAndIsr", "StopReplica", "of a later controller", "shutdown", "of whoever took the registration away",
     }
 )  # fmt: skip
-"""The names that nodes give; the judge takes no others."""
+"""The request names that nodes use; the checker accepts no others."""
 
 
 def timer_cause(name: str) -> Cause:
-    """A timer of the node ran out, by Kafka's or ZooKeeper's name: `timer isr-expiration`."""
+    """Refer to an expired timer of the node, by its name in Kafka or ZooKeeper: `timer isr-expiration`."""
     return Cause(f"timer {name}")
 
 
 def request_cause(name: str) -> Cause:
-    """A request that is no event of its own, by the protocol's name: `request Fetch`."""
+    """Refer to a request that is not an event itself, by its protocol name: `request Fetch`."""
     return Cause(f"request {name}")

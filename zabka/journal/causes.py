@@ -1,8 +1,9 @@
-"""From an effect back to where it began: the chain of causes of an event, as the events themselves name them.
+"""The chain of causes of an event, from the effect back to its first cause, as recorded in the events.
 
-Nothing is guessed here: each step follows the reference that an event carries (`cause`).  A chain ends at a fault, a
-request, a timer or a start; where a node did not know, or the journal that would know is missing, it ends as unknown.
-Behind a timer that found somebody silent stands what silenced him, where the journals leave no doubt (`silences`).
+Nothing is guessed: each step follows the reference that an event carries (`cause`). A chain ends at a fault, a request,
+a timer or a start. It ends as unknown if a node did not know the cause, or if the journal with the cause is missing.
+For a timer that found a node silent, the chain continues with the cause of the silence if the journals leave no doubt
+(`silences`).
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ from zabka.journal.events import (
 from zabka.journal.silences import Silences
 
 STEPS_MAX = 64
-"""No decision is further from its beginning; a longer chain is a circle."""
+"""No decision is further from its first cause; a longer chain is a cycle."""
 
 
 class End(StrEnum):
-    """Where a chain ends."""
+    """The kind of a chain's first cause."""
 
     FAULT = "fault"
     REQUEST = "request"
@@ -60,7 +61,10 @@ class End(StrEnum):
 
 
 class Chain(NamedTuple):
-    """The events from an effect to its beginning, the effect first; `says` is the last reference's own word."""
+    """The events from an effect to its first cause, effect first.
+
+    `says` is the last reference if no event belongs to it.
+    """
 
     steps: tuple[Entry, ...]
     end: End
@@ -76,19 +80,19 @@ _ROOTS: dict[type[Event], End] = {
     NodeStopped: End.REQUEST,
 }
 _WORDS = {"timer": End.TIMER, "request": End.REQUEST, "start": End.START}
-_UNTOLD = {"topic": End.REQUEST, "owner": End.REQUEST, LINK: End.FAULT, SILENCE: End.TIMER}
-"""What such a reference says by itself, where no journal tells the event behind it."""
-_ENDS_A_PROCESS = frozenset({"crash", "power_loss"})
+_UNLOGGED = {"topic": End.REQUEST, "owner": End.REQUEST, LINK: End.FAULT, SILENCE: End.TIMER}
+"""The kind of first cause that a reference means if no journal contains its event."""
+_STOPS_PROCESS = frozenset({"crash", "power_loss"})
 _DIGITS_MAX = 10
-_TOLD_LATE_US_MAX = 1_000_000
-"""Wall clocks of several machines differ, and a history that was put together by them is out of order by so much."""
+_LOGGED_LATE_US_MAX = 1_000_000
+"""Wall clocks of several machines differ, so a history merged by them can be out of order by this much."""
 
 
 class Causes:
-    """Finds what is behind the references of a history.  Feed it every entry, in the order of the history."""
+    """Finds the events for the references of a history. Pass it every entry, in the order of the history."""
 
     def __init__(self) -> None:
-        self._behind: dict[str, list[tuple[int, Entry]]] = {}
+        self._by_reference: dict[str, list[tuple[int, Entry]]] = {}
         self._session_of: dict[str, int] = {}
         self._registrations: dict[int, list[tuple[int, int]]] = {}
         self._closed: dict[int, Entry] = {}
@@ -97,25 +101,25 @@ class Causes:
         self._silences = Silences()
 
     def see(self, entry: Entry) -> None:
-        """Take the next entry in."""
+        """Add the next entry."""
         event = entry.event
         self._places[entry.node, entry.node_seq] = len(self._places)
-        self._tell(event_cause(entry.node, entry.node_seq), entry)
+        self._record(event_cause(entry.node, entry.node_seq), entry)
         zxid = getattr(event, "zxid", 0)
         if zxid and hasattr(event, "caused_by"):
-            self._tell(transaction_cause(zxid), entry)
+            self._record(transaction_cause(zxid), entry)
         name = _NAMES.get(type(event))
-        if name is not None and (told := name(event)):
-            self._tell(told, entry)
+        if name is not None and (reference := name(event)):
+            self._record(reference, entry)
         self._see_links(entry)
         self._silences.see(entry)
         if isinstance(event, NodeStarted):
-            self._tell(Cause(f"{START} {entry.node}"), entry)
+            self._record(Cause(f"{START} {entry.node}"), entry)
         elif isinstance(event, BrokerRegistered):
-            self._tell(transaction_cause(event.broker_epoch), entry)
+            self._record(transaction_cause(event.broker_epoch), entry)
             self._registered(entry, event.broker_id, event.broker_epoch, event.session_id)
         elif isinstance(event, EphemeralCreated) and event.path.startswith(_BROKERS):
-            # The full journal has it from the ensemble, even where the broker died before it could tell.
+            # The full journal has the registration from the ensemble, even if the broker died before it logged it.
             number = event.path.removeprefix(_BROKERS)
             if number.isdecimal() and len(number) <= _DIGITS_MAX:
                 self._registered(entry, int(number), event.zxid, event.session_id)
@@ -123,34 +127,34 @@ class Causes:
             self._closed.setdefault(event.session_id, entry)
 
     def _see_links(self, entry: Entry) -> None:
-        """What ends a peer's connections, and when it may have made others."""
+        """Record events that end a peer's connections, and events after which it may have opened new ones."""
         event = entry.event
         if isinstance(event, PeerStateChanged) and event.state == LOOKING.upper():
-            self._tell(Cause(f"{LOOKING} {entry.node}"), entry)
-            self._tell(Cause(f"{LINK} {entry.node}"), entry)
+            self._record(Cause(f"{LOOKING} {entry.node}"), entry)
+            self._record(Cause(f"{LINK} {entry.node}"), entry)
         elif isinstance(event, PeerStateChanged | NodeStarted):
             self._linked.setdefault(entry.node, []).append(self.place(entry))
         elif isinstance(event, NodeStopped):
-            self._tell(Cause(f"{LINK} {entry.node}"), entry)
-        elif _ends_a_process(event):
-            self._tell(Cause(f"{LINK} {event.target}"), entry)
+            self._record(Cause(f"{LINK} {entry.node}"), entry)
+        elif _stops_process(event):
+            self._record(Cause(f"{LINK} {event.target}"), entry)
 
     def _registered(self, entry: Entry, broker_id: int, broker_epoch: int, session_id: int) -> None:
         self._session_of[registration_cause(broker_id, broker_epoch)] = session_id
         self._registrations.setdefault(broker_id, []).append((self.place(entry), session_id))
         self._silences.owns(session_id, f"broker-{broker_id}")
 
-    def _tell(self, cause: Cause, entry: Entry) -> None:
-        told = self._behind.setdefault(cause, [])
-        # Several peers apply one transaction, and the first to tell of it is meant.  A leader epoch comes again where a
-        # topic was deleted and made anew, and then the last one before the effect is.
-        if not told or not cause.startswith("0x"):
-            told.append((self._places[entry.node, entry.node_seq], entry))
+    def _record(self, cause: Cause, entry: Entry) -> None:
+        recorded = self._by_reference.setdefault(cause, [])
+        # Several peers apply one transaction; its first event counts. A leader epoch recurs if a topic is deleted and
+        # created again; then the last event before the effect counts.
+        if not recorded or not cause.startswith("0x"):
+            recorded.append((self._places[entry.node, entry.node_seq], entry))
 
-    def behind(self, cause: str, effect: Entry) -> Entry | None:
-        """The event that an effect's reference names; None where no journal tells it."""
+    def find_cause(self, cause: str, effect: Entry) -> Entry | None:
+        """Return the event that an effect's reference means, or None if no journal contains it."""
         if cause.startswith("timer "):
-            return self._silences.behind(effect)
+            return self._silences.find_cause(effect)
         word, _, rest = cause.partition(" ")
         match word:
             case "registration":
@@ -167,31 +171,31 @@ class Causes:
                     if at < place and (closed := self._end_of_session(session_id, effect)) is not None
                 ]
                 return ended[-1] if ended else None
-        told = self._behind.get(f"{START} {effect.node}" if cause == START else cause, [])
+        recorded = self._by_reference.get(f"{START} {effect.node}" if cause == START else cause, [])
         place = self._places.get((effect.node, effect.node_seq), len(self._places))
-        earlier = [entry for at, entry in told if at < place]
+        earlier = [entry for at, entry in recorded if at < place]
         if earlier and word == LINK and any(self.place(earlier[-1]) < at < place for at in self._linked.get(rest, ())):
-            # That peer has come back since: what ended its connections then did not end this one.
+            # That peer has come back since, so the earlier end of its connections is not the cause.
             return None
         if earlier:
             return earlier[-1]
-        late = [entry for _, entry in told if entry.wall_us - effect.wall_us <= _TOLD_LATE_US_MAX]
+        late = [entry for _, entry in recorded if entry.wall_us - effect.wall_us <= _LOGGED_LATE_US_MAX]
         return late[0] if late else None
 
     def _end_of_session(self, session_id: int | None, effect: Entry) -> Entry | None:
         closed = self._closed.get(session_id) if session_id is not None else None
-        # What a session holds may go before it ends, since somebody deletes it: then its end is no cause.
+        # A client can delete what a session holds before the session ends; then the session's end is not the cause.
         return closed if closed is not None and self._is_before(closed, effect) else None
 
     def _is_before(self, entry: Entry, effect: Entry) -> bool:
         return self.place(entry) < self._places.get((effect.node, effect.node_seq), len(self._places))
 
     def place(self, entry: Entry) -> int:
-        """Where in the history an entry stands."""
+        """Return an entry's position in the history."""
         return self._places[entry.node, entry.node_seq]
 
     def chain(self, entry: Entry) -> Chain:
-        """Follow the references from an event back to where they end."""
+        """Follow the references from an event back to the first cause."""
         steps = [entry]
         while len(steps) < STEPS_MAX:
             here = steps[-1].event
@@ -199,24 +203,24 @@ class Causes:
             if root is not None:
                 return Chain(tuple(steps), root, "")
             cause = getattr(here, "caused_by", UNKNOWN)
-            found = self.behind(cause, steps[-1])
+            found = self.find_cause(cause, steps[-1])
             if found is None or found is steps[-1]:
                 return Chain(tuple(steps), _end_of(cause), cause)
             steps.append(found)
         return Chain(tuple(steps), End.UNKNOWN, "a circle")
 
 
-def _ends_a_process(event: Event) -> TypeGuard[ProcessChanged | FaultInjected]:
+def _stops_process(event: Event) -> TypeGuard[ProcessChanged | FaultInjected]:
     if isinstance(event, ProcessChanged):
         return event.process == "down"
-    return isinstance(event, FaultInjected) and event.kind in _ENDS_A_PROCESS
+    return isinstance(event, FaultInjected) and event.kind in _STOPS_PROCESS
 
 
 def _signed(session: str) -> int | None:
     try:
         number = int(session, 16)
     except ValueError:
-        # A journal that somebody brought along may say anything.
+        # An uploaded journal may contain anything.
         return None
     return number - (1 << 64) if number >> 63 else number
 
@@ -224,9 +228,9 @@ def _signed(session: str) -> int | None:
 def _end_of(cause: str) -> End:
     word = cause.partition(" ")[0]
     if cause.startswith("0x"):
-        # Every transaction is somebody's request; only the full journal names it.
+        # Every transaction is a client's request, but only the full journal contains it.
         return End.REQUEST
-    return _WORDS.get(word) or _UNTOLD.get(word) or End.UNKNOWN
+    return _WORDS.get(word) or _UNLOGGED.get(word) or End.UNKNOWN
 
 
 def _of_election(event: Event) -> Cause:

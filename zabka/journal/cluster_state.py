@@ -1,7 +1,7 @@
-"""What a history says of a cluster: peers, brokers, reigns, partitions, faults and losses, as plain data.
+"""The state of a cluster according to its history: peers, brokers, controller terms, partitions, faults and losses.
 
-`zabka.journal.fold` makes a `ClusterState` of entries, and `api/web/fold.js` does the same on the page.
-`msgspec.to_builtins` gives its JSON form.
+`zabka.journal.fold` computes a `ClusterState` from entries, and `api/web/fold.js` does the same on the page.
+`msgspec.to_builtins` returns its JSON form.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from zabka.journal import events as e
 
 
 class PeerView(msgspec.Struct):
-    """What the history says of one peer."""
+    """One peer, according to the history."""
 
     id: int
     state: str = "DOWN"
@@ -28,7 +28,7 @@ class PeerView(msgspec.Struct):
 
 
 class BrokerView(msgspec.Struct):
-    """What the history says of one broker; `believed_*` is its own last word."""
+    """One broker, according to the history; `believed_*` is from its own last report."""
 
     id: int
     process: str = "down"
@@ -44,19 +44,20 @@ class BrokerView(msgspec.Struct):
     fenced_requests: int = 0
     fenced_writes: int = 0
     process_since_us: int = 0
-    """Since when `process` is what it is."""
+    """When `process` last changed."""
 
 
 PAUSES = frozenset({"pause", "stopped"})
 
 
-class Reign(msgspec.Struct):
-    """One controller's time in office; `until_us` None while it lasts.
+class ControllerTermView(msgspec.Struct):
+    """One controller term; `until_us` is None while it lasts.
 
-    It lasts as long as the session that holds /controller, and so longer than its holder may live: from
-    `holder_lost_us` on nobody acts, because of `holder_lost_by` (kill, exited, stop, pause, stopped; simulated: crash,
-    power_loss).  Both are None while the holder lives.  It decides from `ready_us` on: None before it has loaded the
-    state, or if it never did.  `zabka.journal.controller_gaps` has the time without a controller.
+    It lasts as long as the session that holds /controller, which can outlive the controller's process. From
+    `holder_lost_us` on no controller is active, because of `holder_lost_by` (kill, exited, stop, pause, stopped;
+    simulated: crash, power_loss). Both are None while the process runs. The controller decides from `ready_us` on: None
+    before it has loaded the state, or if it never did. `zabka.journal.controller_gaps` computes the time without a
+    controller.
     """
 
     broker_id: int
@@ -71,7 +72,7 @@ class Reign(msgspec.Struct):
 
 
 class PartitionView(msgspec.Struct):
-    """A partition as the controller last wrote it, and where its replicas stand."""
+    """A partition as the controller last wrote it, and the offsets of its replicas."""
 
     topic: str
     partition: int
@@ -87,13 +88,13 @@ class PartitionView(msgspec.Struct):
 
     @property
     def high_watermark(self) -> int | None:
-        """The leader's mark; while there is no leader, the highest one known."""
+        """The leader's high watermark; while there is no leader, the highest one known."""
         known = self.high_watermarks
         return known.get(self.leader, max(known.values(), default=None))
 
 
 class FaultView(msgspec.Struct):
-    """A fault that holds now."""
+    """An active fault."""
 
     fault_id: str
     kind: str
@@ -104,9 +105,10 @@ class FaultView(msgspec.Struct):
 
 
 class Loss(msgspec.Struct):
-    """Records that are gone from a replica.  At least the first `committed_at_least` of them were committed;
-    `below_high_watermark` is the same figure under its older name.  `topic_id` is empty if the broker does not
-    know it."""
+    """Records that a replica has lost. At least the first `committed_at_least` of them were committed.
+
+    `below_high_watermark` is the same number under its older name. `topic_id` is empty if the broker does not know it.
+    """
 
     at_us: int
     broker_id: int
@@ -132,66 +134,69 @@ class ClusterState(msgspec.Struct):
     controller_id: int = -1
     controller_epoch: int = 0
     controller_zk_version: int = 0
-    reigns: list[Reign] = []
+    reigns: list[ControllerTermView] = []
     zab_epoch: int = 0
     zab_leader_id: int = -1
     zab_leader_since_us: int = 0
-    """When that leader was established: from then on it counts every session's timeout anew."""
+    """When that leader was established. It restarts the timeout of every session then."""
     topics: dict[str, str] = {}
     configs: dict[str, dict[str, str]] = {}
     partitions: dict[str, PartitionView] = {}
     faults: dict[str, FaultView] = {}
     losses: list[Loss] = []
     losses_acknowledged_seq: int = 0
-    """A user has taken note of all losses up to this number."""
+    """A user has acknowledged all losses up to this number."""
     lost_acknowledged: dict[str, int] = {}
-    """The same of what producers did not find again, by workload."""
+    """The same for producers: acknowledged lost records by workload."""
     workloads: dict[str, e.WorkloadProgressed] = {}
     consumers: dict[str, e.ConsumerProgressed] = {}
     groups: dict[str, e.GroupChanged] = {}
 
     def peer(self, peer_id: int) -> PeerView:
-        """The view of a peer, made when first heard of."""
+        """Return the view of a peer, created on first use."""
         found = self.peers.get(peer_id)
         if found is None:
             found = self.peers[peer_id] = PeerView(peer_id)
         return found
 
     def broker(self, broker_id: int) -> BrokerView:
-        """The view of a broker, made when first heard of."""
+        """Return the view of a broker, created on first use."""
         found = self.brokers.get(broker_id)
         if found is None:
             found = self.brokers[broker_id] = BrokerView(broker_id)
         return found
 
     def partition(self, topic: str, partition: int) -> PartitionView:
-        """The view of a partition, made when first heard of."""
+        """Return the view of a partition, created on first use."""
         name = f"{topic}-{partition}"
         found = self.partitions.get(name)
         if found is None:
             found = self.partitions[name] = PartitionView(topic, partition, [])
         return found
 
-    def end_reign(self, at_us: int, reason: str) -> None:
-        """There is no controller from that moment."""
+    def end_controller_term(self, at_us: int, reason: str) -> None:
+        """End the current controller term at that time."""
         self.controller_id = -1
         if self.reigns and self.reigns[-1].until_us is None:
             self.reigns[-1].until_us = at_us
             self.reigns[-1].ended_by = reason
 
     def holder_lost(self, broker_id: int, at_us: int, how: str) -> None:
-        """If this broker reigns, nobody acts as controller from that moment.
+        """If this broker is the controller, note that no controller is active from that time.
 
-        What befalls the process that follows a dead one's is not the holder's any more.
+        Later events of a new process of a dead broker do not concern the term.
         """
         if self.controller_id == broker_id and self.reigns and self.reigns[-1].until_us is None:
-            reign = self.reigns[-1]
-            if reign.holder_lost_us is None:
-                reign.holder_lost_us = at_us
-            if reign.holder_lost_by is None or reign.holder_lost_by in PAUSES:
-                reign.holder_lost_by = how
+            term = self.reigns[-1]
+            if term.holder_lost_us is None:
+                term.holder_lost_us = at_us
+            if term.holder_lost_by is None or term.holder_lost_by in PAUSES:
+                term.holder_lost_by = how
 
     def holder_back(self, broker_id: int) -> None:
-        """If this broker reigns and was frozen, it acts again.  A killed one's process does not go on."""
+        """If this broker is the controller and was frozen, note that it is active again.
+
+        A killed process cannot resume.
+        """
         if self.controller_id == broker_id and self.reigns and self.reigns[-1].holder_lost_by in PAUSES:
             self.reigns[-1].holder_lost_us = self.reigns[-1].holder_lost_by = None

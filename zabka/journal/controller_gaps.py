@@ -1,7 +1,7 @@
-"""How long a cluster had no controller that could act, and the parts of that time.
+"""How long a cluster had no active controller, and the parts of that time.
 
-A gap begins when the last controller dies or freezes, and ends with the first decision of the next controller.  A
-controller that gives up its office in order begins it when it resigns.  The parts follow each other without a hole:
+A gap begins when the last controller dies or freezes, and ends with the first decision of the next controller. If a
+controller resigns in an orderly way, the gap begins when it resigns. The parts are contiguous:
 
 | part | from | to |
 |---|---|---|
@@ -9,9 +9,9 @@ controller that gives up its office in order begins it when it resigns.  The par
 | election | the end of that session | the election of the controller that decides next |
 | loading | that election | its first decision: it has read the state and sent what it decided |
 
-A controller that dies before it decides anything is part of the election.  Where no journal reports a death or freeze,
-as for a controller that is cut off from the ensemble, the gap begins when its session ends.  `api/web/gaps.js` is the
-page's twin.
+A controller that dies before its first decision is part of the election. If no journal reports a death or freeze, as
+for a controller that is cut off from the ensemble, the gap begins when its session ends. `api/web/gaps.js` does the
+same for the page.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from zabka.journal.cluster_state import Reign
+from zabka.journal.cluster_state import ControllerTermView
 from zabka.journal.event import Event
 from zabka.journal.events import ControllerElected, ControllerPropagated, ControllerReady
 
 SUPERSEDED = "superseded"
-"""How a controller's term ended of which no journal reports the end."""
+"""Why a controller's term ended, if no journal reports the end."""
 
 
 class ControllerGap(NamedTuple):
@@ -41,24 +41,27 @@ class ControllerGap(NamedTuple):
 
     @property
     def total_us(self) -> int:
-        """The whole gap."""
+        """The length of the whole gap."""
         return self.to_us - self.from_us
 
 
-def gap_before(reigns: Sequence[Reign], place: int) -> ControllerGap | None:
-    """Return the gap before the controller at that place; None for the first one, for one that has not decided yet, and
-    if no journal reports when the gap began."""
-    following = reigns[place]
+def gap_before(terms: Sequence[ControllerTermView], place: int) -> ControllerGap | None:
+    """Return the gap before the controller at that index of `reigns`.
+
+    None for the first controller, for a controller that has not decided yet, and if no journal reports when the gap
+    began.
+    """
+    following = terms[place]
     if following.ready_us is None or place == 0:
         return None
-    last = next((reign for reign in reversed(reigns[:place]) if reign.ready_us is not None), reigns[place - 1])
+    last = next((term for term in reversed(terms[:place]) if term.ready_us is not None), terms[place - 1])
     session_end_us = None if last.ended_by == SUPERSEDED else last.until_us
     from_us = session_end_us if last.holder_lost_us is None else last.holder_lost_us
     if from_us is None:
         return None
     detected_us = from_us if session_end_us is None else max(from_us, session_end_us)
     elected_us = max(detected_us, following.since_us)
-    # Both are readings of one clock, which may be behind that of the others.
+    # Both times are from the same clock, which may differ from the clocks above.
     loading_us = max(0, following.ready_us - following.since_us)
     return ControllerGap(
         from_us=from_us,
@@ -69,13 +72,13 @@ def gap_before(reigns: Sequence[Reign], place: int) -> ControllerGap | None:
     )
 
 
-def gap_ended_by(reigns: Sequence[Reign], event: Event) -> ControllerGap | None:
+def gap_ended_by(terms: Sequence[ControllerTermView], event: Event) -> ControllerGap | None:
     """Return the gap that an election of a controller, or its first decision, brought to an end."""
     if not isinstance(event, ControllerElected | ControllerReady | ControllerPropagated):
         return None
-    for place, reign in enumerate(reigns):
-        if reign.controller_epoch == event.controller_epoch:
-            return gap_before(reigns, place)
+    for place, term in enumerate(terms):
+        if term.controller_epoch == event.controller_epoch:
+            return gap_before(terms, place)
     return None
 
 
@@ -94,5 +97,5 @@ def gap_text(gap: ControllerGap) -> str:
     parts = [("election", gap.election_us), ("loading", gap.loading_us)]
     if gap.detection_us is not None:
         parts.insert(0, ("detection", gap.detection_us))
-    told = ", ".join(f"{name} {us / 1000:,.1f} ms" for name, us in parts)
-    return f"no controller for {gap.total_us / 1000:,.1f} ms: {told}"
+    phrases = ", ".join(f"{name} {us / 1000:,.1f} ms" for name, us in parts)
+    return f"no controller for {gap.total_us / 1000:,.1f} ms: {phrases}"

@@ -1,9 +1,8 @@
-"""Where two histories part: the first event that one of them has and the other has not.
+"""The first difference between two histories: the first event that only one of them has.
 
-Histories are compared node by node, each node's events in their order, so that it does not matter how several nodes'
-events are interleaved.  Events are compared without what clocks and counters of the run make of them: times, durations
-that were measured, process ids, line numbers, and the configuration that a node was started with (that is what was set,
-and not what happened).
+Histories are compared node by node, in each node's order, so the interleaving of several nodes' events does not matter.
+Values that depend on clocks and counters of the run are ignored: times, measured durations, process ids and line
+numbers. The configuration of a node is ignored as well, because it is an input and not an outcome.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ _MEASURED: dict[type[Event], tuple[str, ...]] = {
     e.SnapshotTaken: ("duration_ms",),
     e.SessionExpired: ("heard_ms_ago",),
 }
-"""By type, the fields that say when or how long, or what was set."""
+"""Ignored fields by type: times, durations and settings."""
 _NEVER_COMPARED = ("caused_by",)
-"""It names lines by their numbers; what it names is compared itself."""
+"""It refers to lines by their numbers; the referenced events are compared themselves."""
 
 
 class Parting(NamedTuple):
-    """The first difference: what each history has there of one node; None where it has nothing more of it."""
+    """The first difference: the next event of one node in each history; None at the end of a history."""
 
     one: Entry | None
     other: Entry | None
 
 
 def what_happened(entry: Entry) -> dict[str, Any]:
-    """An event without what clocks and counters make of it."""
+    """Return an event's fields without values that depend on clocks and counters."""
     fields: dict[str, Any] = msgspec.to_builtins(entry.event)
     for name in (*_MEASURED.get(type(entry.event), ()), *_NEVER_COMPARED):
         fields.pop(name, None)
@@ -48,14 +47,14 @@ def what_happened(entry: Entry) -> dict[str, Any]:
 
 
 def same(one: Entry, other: Entry) -> bool:
-    """Whether two events tell the same of the same node."""
+    """Return whether two events of the same node have the same content."""
     if one.node != other.node or type(one.event) is not type(other.event):
         return False
     return one.event == other.event or what_happened(one) == what_happened(other)
 
 
 def parting(one: Sequence[Entry], other: Sequence[Entry]) -> Parting | None:
-    """Where they part; None where they do not.  Both are in the order of their histories."""
+    """Return the first difference, or None if there is none. Both are in the order of their histories."""
     begin = 0
     while begin < len(one) and begin < len(other) and same(one[begin], other[begin]):
         begin += 1
@@ -76,7 +75,7 @@ def parting(one: Sequence[Entry], other: Sequence[Entry]) -> Parting | None:
 
 
 def _by_node(history: Sequence[Entry], begin: int) -> dict[str, list[int]]:
-    """The places of each node's events from there on."""
+    """Return the indexes of each node's events from there on."""
     places: dict[str, list[int]] = {}
     for place in range(begin, len(history)):
         places.setdefault(history[place].node, []).append(place)

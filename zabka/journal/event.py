@@ -1,4 +1,4 @@
-"""What every journal event has: its base, its level, and the name of a partition."""
+"""The basics of journal events: the base class, the level, and the name of a partition."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Level(IntEnum):
 
 
 def snake(name: str) -> str:
-    """A class's name as the `type` that it is written under."""
+    """Return the `type` of an event class: its name in snake case."""
     return "".join("_" + c.lower() if c.isupper() and i else c.lower() for i, c in enumerate(name))
 
 
@@ -39,5 +39,5 @@ class TopicPartition(NamedTuple):
 
 @lru_cache(65_536)
 def topic_partition(topic: str, partition: int) -> TopicPartition:
-    """A partition's name; asked for again it is the same object, which costs less than a new one."""
+    """Return a partition's name. It is cached, because that costs less than creating a new object."""
     return TopicPartition(topic, partition)

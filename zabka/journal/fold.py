@@ -1,7 +1,8 @@
 """The cluster's state at any point: a fold over a prefix of its history.
 
-`apply` takes one entry after the other; each handler assigns what the event says is now true.  Re-folding a prefix is
-rewinding.  The page's twin is `api/web/fold.js`; the journals of `tests/golden` hold both to the same states.
+`apply` processes one entry at a time; each handler assigns what the event says is now true. Folding a prefix again is
+rewinding. `api/web/fold.js` does the same on the page; the journals of `tests/golden` check that both compute the same
+states.
 """
 
 from __future__ import annotations
@@ -11,34 +12,34 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from zabka.journal import events as e
-from zabka.journal.cluster_state import BrokerView, ClusterState, FaultView, Loss, PeerView, Reign
+from zabka.journal.cluster_state import BrokerView, ClusterState, ControllerTermView, FaultView, Loss, PeerView
 from zabka.journal.events import Entry, Event
 
 REIGNS_MAX = 1000
 LOSSES_MAX = 1000
 _STOPS_A_NODE = {"crash": "down", "power_loss": "down", "pause": "paused"}
-"""Faults of the simulated world, whose nodes have no host that tells of their processes, and what those are then."""
+"""Faults of the simulated world, where no host agent reports processes, and the process state that they cause."""
 _ENDS_WITH_A_START = frozenset({*_STOPS_A_NODE, "stop"})
 
 
 def apply(state: ClusterState, entry: Entry) -> None:
-    """Take the next entry of the history."""
+    """Apply the next entry of the history."""
     if entry.seq > state.seq:
         state.seq = entry.seq
     if entry.wall_us > state.at_us:
         state.at_us = entry.wall_us
     if state.reigns and state.reigns[-1].holder_lost_us is not None and entry.node == f"broker-{state.controller_id}":
-        # Who is frozen says nothing.  (That a simulated process goes on is told by nobody else.)
+        # A frozen process writes nothing. (No other event reports that a simulated process resumes.)
         state.holder_back(state.controller_id)
     if state.faults:
-        _who_speaks_is_not_frozen(state, entry)
+        _unfreeze_writer(state, entry)
     handler = _HANDLERS.get(type(entry.event))
     if handler is not None:
         handler(state, entry, entry.event)
 
 
 def fold(history: Iterable[Entry]) -> ClusterState:
-    """The state after a history."""
+    """Return the state after a history."""
     state = ClusterState()
     for entry in history:
         apply(state, entry)
@@ -58,7 +59,7 @@ def _on(kind: type[Event]) -> Callable[[_Handler], _Handler]:
 
 
 _NODE_NUMBER = re.compile(r"[0-9]{1,10}")
-"""Ids are of 31 bits.  What else may pass for a number has no node."""
+"""Ids have 31 bits. Longer numbers do not belong to any node."""
 
 
 def _node_id(node: str) -> tuple[str, int]:
@@ -66,7 +67,7 @@ def _node_id(node: str) -> tuple[str, int]:
     return role, int(number) if _NODE_NUMBER.fullmatch(number) else -1
 
 
-def _who_speaks_is_not_frozen(state: ClusterState, entry: Entry) -> None:
+def _unfreeze_writer(state: ClusterState, entry: Entry) -> None:
     for fault in state.faults.values():
         if fault.kind == "pause" and fault.source == fault.target == entry.node:
             del state.faults[fault.fault_id]
@@ -74,9 +75,11 @@ def _who_speaks_is_not_frozen(state: ClusterState, entry: Entry) -> None:
             return
 
 
-def _speaking_peer(state: ClusterState, entry: Entry) -> PeerView:
-    """The peer that says this.  One whose start nobody told, for its older lines are gone, runs; what it is, it has not
-    said yet."""
+def _writing_peer(state: ClusterState, entry: Entry) -> PeerView:
+    """Return the peer that wrote the entry.
+
+    If its start is not in the history, because its older lines were removed, it is running with an unknown state.
+    """
     number = _node_id(entry.node)[1]
     found = state.peers.get(number)
     if found is None:
@@ -85,8 +88,10 @@ def _speaking_peer(state: ClusterState, entry: Entry) -> PeerView:
 
 
 def _named_broker(state: ClusterState, entry: Entry, broker_id: int) -> BrokerView:
-    """The broker that an entry is about.  The same holds of one that says it itself; of one that another names, and
-    nobody else has told of, it is not known whether it runs."""
+    """Return the broker that an entry is about.
+
+    A broker without earlier events is running if it wrote the entry itself; otherwise its process is unknown.
+    """
     found = state.brokers.get(broker_id)
     if found is None:
         process = "running" if entry.node == f"broker-{broker_id}" else "unknown"
@@ -111,7 +116,7 @@ def _node_started(state: ClusterState, entry: Entry, event: e.NodeStarted) -> No
             session_id=before.session_id,
             process_since_us=entry.wall_us,
         )
-        # The process that reigned is gone, though nobody saw it end: its host's agent may have gone with it.
+        # The controller's process has ended, although no event reports it: its host's agent may have ended with it.
         state.holder_lost(event.id, entry.wall_us, "exited")
 
 
@@ -133,14 +138,15 @@ def _process(state: ClusterState, entry: Entry, node: str, process: str, pid: in
             peer.state = "LOOKING"
         peer.process, peer.pid = process, pid
         if process == "down":
-            # Its epochs and zxid are on its disk; its role and phase, and whom it followed, ended with the process.
+            # Its epochs and zxid are on its disk; its role, phase and leader ended with the process.
             peer.state, peer.phase, peer.leader_id = "DOWN", "ELECTION", -1
             if state.zab_leader_id == number:
                 state.zab_leader_id = -1
     elif role == "broker":
         broker = state.broker(number)
         if (broker.process, process) == ("down", "running"):
-            # Another process, which has said nothing yet: what the one before it believed is not its word.
+            # This is another process, which has not reported anything yet; the belief of the previous one does not
+            # count.
             broker.believed_controller_id, broker.believed_controller_epoch, broker.believed_since_us = -1, 0, 0
         if broker.process != process:
             broker.process_since_us = entry.wall_us
@@ -155,7 +161,7 @@ def _process(state: ClusterState, entry: Entry, node: str, process: str, pid: in
 
 @_on(e.PeerStateChanged)
 def _peer_state_changed(state: ClusterState, entry: Entry, event: e.PeerStateChanged) -> None:
-    peer = _speaking_peer(state, entry)
+    peer = _writing_peer(state, entry)
     peer.state, peer.phase, peer.leader_id, peer.round = event.state, event.phase, event.leader_id, event.round
     peer.accepted_epoch, peer.current_epoch = event.accepted_epoch, event.current_epoch
     peer.last_zxid = event.last_zxid
@@ -165,12 +171,12 @@ def _peer_state_changed(state: ClusterState, entry: Entry, event: e.PeerStateCha
 
 @_on(e.EpochAccepted)
 def _epoch_accepted(state: ClusterState, entry: Entry, event: e.EpochAccepted) -> None:
-    _speaking_peer(state, entry).accepted_epoch = event.accepted_epoch
+    _writing_peer(state, entry).accepted_epoch = event.accepted_epoch
 
 
 @_on(e.EpochAdopted)
 def _epoch_adopted(state: ClusterState, entry: Entry, event: e.EpochAdopted) -> None:
-    _speaking_peer(state, entry).current_epoch = event.current_epoch
+    _writing_peer(state, entry).current_epoch = event.current_epoch
 
 
 @_on(e.LeaderEstablished)
@@ -182,19 +188,19 @@ def _leader_established(state: ClusterState, entry: Entry, event: e.LeaderEstabl
 
 @_on(e.ZxidCheckpoint)
 def _zxid_checkpoint(state: ClusterState, entry: Entry, event: e.ZxidCheckpoint) -> None:
-    peer = _speaking_peer(state, entry)
+    peer = _writing_peer(state, entry)
     peer.last_zxid, peer.digest = event.zxid, event.digest
 
 
 @_on(e.SessionClosed)
 def _session_closed(state: ClusterState, entry: Entry, event: e.SessionClosed) -> None:
-    # Every peer reports it; only the first report finds anything left to change.
+    # Every peer reports it; only the first report still changes anything.
     for broker in state.brokers.values():
         if broker.session_id == event.session_id and broker.registered:
             broker.registered = False
             if broker.id == state.controller_id and "/controller" in event.ephemerals:
                 expired = event.caused_by.startswith("expiry")
-                state.end_reign(entry.wall_us, "session_expired" if expired else "session_closed")
+                state.end_controller_term(entry.wall_us, "session_expired" if expired else "session_closed")
 
 
 @_on(e.BrokerRegistered)
@@ -202,7 +208,7 @@ def _broker_registered(state: ClusterState, entry: Entry, event: e.BrokerRegiste
     broker = _named_broker(state, entry, event.broker_id)
     broker.registered, broker.broker_epoch, broker.session_id = True, event.broker_epoch, event.session_id
     if entry.node != f"broker-{event.broker_id}":
-        # Somebody else had to tell it: it keeps no journal here, and nobody here has its process.
+        # Another node reported it: the broker has no journal here, and its process is not managed here.
         broker.process = "unknown"
 
 
@@ -222,13 +228,15 @@ def _controller_believed(state: ClusterState, entry: Entry, event: e.ControllerB
 def _controller_elected(state: ClusterState, entry: Entry, event: e.ControllerElected) -> None:
     if event.controller_epoch <= state.controller_epoch:
         return
-    state.end_reign(entry.wall_us, "superseded")
+    state.end_controller_term(entry.wall_us, "superseded")
     state.controller_id, state.controller_epoch = event.broker_id, event.controller_epoch
     state.controller_zk_version = event.zk_version
-    # A broker without a journal here does not report its first decision: its election is the nearest that is known.
+    # A broker without a journal here does not report its first decision; its election is the closest known time.
     ready_us = None if entry.node == f"broker-{event.broker_id}" else entry.wall_us
-    reign = Reign(event.broker_id, event.controller_epoch, event.zk_version, entry.wall_us, ready_us=ready_us)
-    state.reigns.append(reign)
+    term = ControllerTermView(
+        event.broker_id, event.controller_epoch, event.zk_version, entry.wall_us, ready_us=ready_us
+    )
+    state.reigns.append(term)
     del state.reigns[:-REIGNS_MAX]
 
 
@@ -242,7 +250,7 @@ def _controller_ready(state: ClusterState, entry: Entry, event: e.ControllerRead
 def _controller_resigned(state: ClusterState, entry: Entry, event: e.ControllerResigned) -> None:
     _named_broker(state, entry, event.broker_id).is_controller = False
     if state.controller_id == event.broker_id and state.controller_epoch == event.controller_epoch:
-        state.end_reign(entry.wall_us, event.reason)
+        state.end_controller_term(entry.wall_us, event.reason)
 
 
 @_on(e.WriteFenced)
@@ -252,7 +260,7 @@ def _write_fenced(state: ClusterState, entry: Entry, event: e.WriteFenced) -> No
 
 @_on(e.RequestFenced)
 def _request_fenced(state: ClusterState, entry: Entry, event: e.RequestFenced) -> None:
-    # Counted where the sender shows: the one who was refused is the one who was wrong.
+    # Counted for the sender, if it is known: the sender of a rejected request was wrong.
     if event.sender_id >= 0:
         _named_broker(state, entry, event.sender_id).fenced_requests += 1
 
@@ -260,7 +268,7 @@ def _request_fenced(state: ClusterState, entry: Entry, event: e.RequestFenced) -
 @_on(e.TopicCreated)
 def _topic_created(state: ClusterState, entry: Entry, event: e.TopicCreated) -> None:
     if state.topics.get(event.topic, event.topic_id) != event.topic_id:
-        # Whoever deleted the one before it died before it could tell: what is known is that one's.
+        # The controller that deleted the previous topic died before it logged the deletion: drop the old topic's state.
         _forget_topic(state, event.topic)
     state.topics[event.topic] = event.topic_id
     for number in sorted(event.assignment):

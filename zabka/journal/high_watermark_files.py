@@ -1,4 +1,4 @@
-"""The high watermarks that the files of a broker's journal show its replicas to have reached."""
+"""The high watermarks of a broker's replicas, from the broker's journal files."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from zabka.journal.high_watermarks import TAKEN, high_watermarks_reached
 from zabka.journal.reader import decode_line, node_files
 
 READ_BYTES_MAX = 4 * 1024 * 1024
-"""Only the end of a journal is read.  What is older than that is in the checkpoint."""
+"""Only the end of a journal is read. The checkpoint contains older values."""
 
 _TAGS = tuple(f'"type":"{snake(kind.__name__)}"'.encode() for kind in TAKEN)
 
 
 def read_high_watermarks(directory: Path, node: str) -> dict[TopicPartition, int]:
-    """Return them from the end of a node's journal files.  Unreadable lines are left out.  Raises OSError."""
+    """Return them from the end of a node's journal files. Unreadable lines are skipped. Raises OSError."""
     return high_watermarks_reached(_events(_end_of_journal(directory, node)))
 
 
@@ -30,7 +30,7 @@ def _events(lines: Iterable[bytes]) -> Iterable[Event]:
 
 
 def _end_of_journal(directory: Path, node: str) -> list[bytes]:
-    """The last READ_BYTES_MAX bytes of the newest two files, as lines.  The first and the last may be incomplete."""
+    """Return the last READ_BYTES_MAX bytes of the newest two files, as lines. The first and last may be incomplete."""
     data = b""
     for path in reversed(node_files(directory, node)[-2:]):
         with path.open("rb") as file:

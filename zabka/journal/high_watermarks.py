@@ -1,8 +1,9 @@
-"""The high watermarks that a broker's replicas are known to have reached, by the broker's own journal.
+"""The high watermarks that a broker's replicas have reached, according to the broker's own journal.
 
-A broker that is killed comes back with the high watermarks of its checkpoint, which is up to
-`replica.high.watermark.checkpoint.interval.ms` old.  Its journal reports them several times a second, so it knows more
-about what was committed.  Only the figures of lost records use this; replication works with the checkpoint, as Kafka's.
+A broker that is killed restarts with the high watermarks of its checkpoint, which is up to
+`replica.high.watermark.checkpoint.interval.ms` old. Its journal reports them several times a second, so it is more
+precise about committed records. Only the numbers of lost records use this; replication uses the checkpoint, as in
+Kafka.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from zabka.journal.events.broker import (
 )
 
 TAKEN = (ReplicaProgressed, ReplicaLoaded, LogTruncated, LeadershipTaken, FollowershipTaken)
-"""The types of events that count here."""
+"""The relevant event types."""
 
 
 def high_watermarks_reached(events: Iterable[Event]) -> dict[TopicPartition, int]:
-    """Return the high watermark that each replica of a broker has reached, from that broker's events in their order.
+    """Return the high watermark that each replica of a broker has reached, from that broker's events in order.
 
-    A log that ends below the mark ends it: it was truncated, or its topic was deleted and created again.
+    A log that ends below the high watermark lowers it: the log was truncated, or its topic was deleted and created
+    again.
     """
     reached: dict[TopicPartition, int] = {}
     for event in events:

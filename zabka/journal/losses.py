@@ -1,7 +1,7 @@
-"""How many records a partition has lost, from the losses that its replicas reported.
+"""Numbers of lost records of a partition, from the losses that its replicas reported.
 
-Several replicas may lose the same records, so each offset counts once.  A topic that is deleted and created again has
-the same offsets again; its id tells it from the one before.  `api/web/losses.js` does the same on the page.
+Several replicas may lose the same records, so each offset counts once. A topic that is deleted and created again has
+the same offsets again; its id distinguishes it from the earlier one. `api/web/losses.js` does the same on the page.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from zabka.journal.cluster_state import Loss
 
 
 class LostRecords(NamedTuple):
-    """Records of a partition that are gone from a replica, and how many of them were committed at least."""
+    """Records of a partition that a replica has lost, and how many of them were committed at least."""
 
     records: int = 0
     committed_at_least: int = 0
@@ -22,7 +22,7 @@ class LostRecords(NamedTuple):
 def lost_by_partition(losses: Iterable[Loss], topic_ids: Mapping[str, str]) -> dict[str, LostRecords]:
     """Return the lost records of each partition that has any, by the partition's name.
 
-    `topic_ids` are those of the present topics, by name: losses of deleted topics that had their names do not count.
+    `topic_ids` are the ids of the present topics, by name: losses of deleted topics with the same names do not count.
     """
     by_name: dict[str, list[Loss]] = {}
     for loss in losses:
@@ -32,7 +32,7 @@ def lost_by_partition(losses: Iterable[Loss], topic_ids: Mapping[str, str]) -> d
 
 
 def committed_records_lost(losses: Iterable[Loss]) -> int:
-    """Return how many committed records were lost at least, in all topics that ever were."""
+    """Return how many committed records were lost at least, in all topics including deleted ones."""
     by_log: dict[tuple[str, int, str], list[Loss]] = {}
     for loss in losses:
         by_log.setdefault((loss.topic, loss.partition, loss.topic_id), []).append(loss)
@@ -40,7 +40,7 @@ def committed_records_lost(losses: Iterable[Loss]) -> int:
 
 
 def committed_at_least(losses: Iterable[Loss]) -> int:
-    """Return how many committed records these losses of one partition took at least."""
+    """Return how many committed records these losses of one partition include at least."""
     return _covered([(loss.first_offset, loss.first_offset + loss.committed_at_least) for loss in losses])
 
 
@@ -49,7 +49,7 @@ def _records(losses: Iterable[Loss]) -> int:
 
 
 def _covered(spans: list[tuple[int, int]]) -> int:
-    """Return how many offsets lie in at least one of these spans; each is from its first offset to before its end."""
+    """Return how many offsets are in at least one of these ranges; a range excludes its end."""
     total = end = 0
     for first, after in sorted(spans):
         total += max(0, after - max(first, end))

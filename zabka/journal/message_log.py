@@ -1,11 +1,12 @@
-"""What one process says and hears, written beside its journal: bounded, in batches, and never in the way.
+"""The log of messages that a process sends and receives, in files next to its journal.
 
-Whoever listens to a connection notes what passes in `MessageNotes`.  On a host that is a `MessageLog`.
+It is bounded, writes in batches, and never blocks the process. The code of a connection records its messages in
+`MessageNotes`, which on a host is a `MessageLog`.
 
-The lines (`zabka.journal.sightings`) are in `<node>.messages.<number of the first line, 10 digits>.jsonl`.  A new file
-begins after FILE_LINES of them, and the oldest goes once there are more than FILES_MAX: a ring of 50,000 lines.  A
-thread encodes and writes.  Where the disk is slower than the node talks, what does not fit is left out and counted; a
-line says how many went missing before it.
+The lines (`zabka.journal.sightings`) are in `<node>.messages.<number of the first line, 10 digits>.jsonl`. A new file
+begins after FILE_LINES of them, and the oldest is removed once there are more than FILES_MAX: a ring of 50,000 lines. A
+thread encodes and writes. If the disk is too slow, messages are dropped and counted, and the next line has their
+number.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from zabka.journal.messages import Content
 from zabka.journal.sightings import Sighting, sighting_line
 
 OFF, CONTROL, ALL = LEVELS = ("off", "control", "all")
-"""The values of `zabka.messages`."""
+"""The values of the key `zabka.messages`."""
 FILE_LINES = 10_000
 FILES_MAX = 5
 WAITING_MAX = 20_000
@@ -36,10 +37,10 @@ _IPV4_IN_IPV6 = "::ffff:"
 
 
 class Transport(Protocol):
-    """A connection's transport, as asyncio has them."""
+    """A connection's transport, as in asyncio."""
 
     def get_extra_info(self, name: str) -> object:
-        """Its `sockname` and `peername`."""
+        """Return its `sockname` or `peername`."""
         ...
 
 
@@ -56,27 +57,29 @@ class _Noted(NamedTuple):
 
 
 class MessageNotes(ABC):
-    """Takes the messages of one process.  `hears_everything` is `zabka.messages=all`; otherwise those who listen for it
-    leave out what is not about control."""
+    """Receives the messages of one process.
+
+    `hears_everything` is `zabka.messages=all`; otherwise the callers leave out messages that are not about control.
+    """
 
     def __init__(self, *, hears_everything: bool) -> None:
         self.hears_everything = hears_everything
 
     @abstractmethod
     def now_us(self) -> int:
-        """The clock that messages are stamped with."""
+        """Return the time by the clock for messages."""
 
     @abstractmethod
     def note(self, us: int, sent: bool, line: MessageLine, key: str, content: Content, size: int | None) -> None:
-        """One message was sent or heard at that moment."""
+        """Record one message that was sent or received at that time."""
 
     def line(self, transport: Transport, other: str | None = None) -> MessageLine:
-        """What goes over one connection; `other` is the node at its other end, where that is known."""
+        """Return the recorder for one connection; `other` is the node at its other end, if known."""
         return MessageLine(self, connection_name(transport), other)
 
 
 class MessageLog(MessageNotes):
-    """Writes the messages of one node.  Raises OSError where the directory cannot be written."""
+    """Writes the messages of one node. Raises OSError if the directory is not writable."""
 
     def __init__(
         self,
@@ -89,14 +92,14 @@ class MessageLog(MessageNotes):
         directory.mkdir(parents=True, exist_ok=True)
         super().__init__(hears_everything=hears_everything)
         self.dropped = 0
-        """How many messages were not written because too many waited, or the disk took none."""
+        """Number of messages that were not written because too many were waiting or the disk failed."""
         self._directory = directory
         self._node = node
         self._clock_us = clock_us
         self._waiting: deque[_Noted] = deque()
         self._missed = 0
         self._unwritten = 0
-        """How many are missing before the next line because the disk did not take them."""
+        """Number of messages missing before the next line because the disk failed."""
         self._complaint = ""
         self._number = _last_number(directory, node)
         self._file: FileIO | None = None
@@ -107,11 +110,11 @@ class MessageLog(MessageNotes):
         self._thread.start()
 
     def now_us(self) -> int:
-        """The wall clock."""
+        """Return the wall clock."""
         return self._clock_us()
 
     def note(self, us: int, sent: bool, line: MessageLine, key: str, content: Content, size: int | None) -> None:
-        """Let it wait to be written."""
+        """Queue a message for writing."""
         waiting = self._waiting
         if len(waiting) >= WAITING_MAX:
             self._missed += 1
@@ -126,7 +129,7 @@ class MessageLog(MessageNotes):
             self._something.set()
 
     def close(self) -> None:
-        """Write what waits, if the disk lets that happen soon."""
+        """Write the queued messages, if the disk is fast enough."""
         self._ended = True
         self._something.set()
         self._thread.join(END_S)
@@ -155,10 +158,10 @@ class MessageLog(MessageNotes):
             self._complaint = ""
 
     def _write_some(self, count: int) -> int:
-        """Write so many of what waits, or as many as the file still takes; how many that were.
+        """Write up to `count` queued messages, as far as the file has room. Return the number written.
 
-        Raises OSError: either they wait on, or nothing of them is in the file, and the next line says that they are
-        missing.
+        Raises OSError. Either the messages stay in the queue, or none of them is in the file, and the next line has the
+        number of missing ones.
         """
         if self._lines_left == 0:
             self._begin_file()
@@ -174,7 +177,7 @@ class MessageLog(MessageNotes):
         return len(taken)
 
     def _complain(self, complaint: str) -> None:
-        # Where the disk is full, so is that of the log; and the thread has to live on for when it is not any more.
+        # If the disk is full, so may be the log's. The thread must survive until there is space again.
         if complaint != self._complaint:
             self._complaint = complaint
             with contextlib.suppress(OSError):
@@ -203,14 +206,14 @@ class MessageLog(MessageNotes):
         )
 
     def _hand_over(self, lines: bytes) -> None:
-        """All of it, or nothing.  Raises OSError."""
+        """Write all of it, or nothing. Raises OSError."""
         assert self._file is not None
         size, rest = os.fstat(self._file.fileno()).st_size, memoryview(lines)
         try:
             while rest:
                 rest = rest[self._file.write(rest) :]
         except OSError:
-            # Half a line would make the next one unreadable, too.
+            # Half a line would make the next one unreadable as well.
             self._file.truncate(size)
             raise
 
@@ -225,7 +228,7 @@ class MessageLog(MessageNotes):
 
 
 class MessageLine:
-    """One connection that is listened to.  What both its ends say and hear has the same keys at both of them."""
+    """Records the messages of one connection. Both ends use the same keys for the same messages."""
 
     __slots__ = ("_counts", "_notes", "expected", "name", "opened_us", "other")
 
@@ -235,17 +238,17 @@ class MessageLine:
         self.other = other
         self.opened_us = notes.now_us()
         self.expected: list[deque[int]] = []
-        """What is still to come, for whoever listens there."""
+        """Expected messages, for the code that records the connection."""
         self._counts: dict[tuple[str, bool], int] = {}
 
     def sent(self, content: Content, key: str | None = None, size: int | None = None, us: int | None = None) -> None:
-        """A message leaves here; without a `key` of the protocol's own it is known by its kind and place."""
+        """Record a sent message. Without a `key` from the protocol, its kind and position identify it."""
         self._note(True, content, key, size, us)
 
     def received(
         self, content: Content, key: str | None = None, size: int | None = None, us: int | None = None
     ) -> None:
-        """A message has come."""
+        """Record a received message."""
         self._note(False, content, key, size, us)
 
     def _note(self, sent: bool, content: Content, key: str | None, size: int | None, us: int | None) -> None:
@@ -256,23 +259,23 @@ class MessageLine:
 
 
 def message_files(directory: Path, node: str) -> list[Path]:
-    """A node's files of messages, oldest first."""
+    """Return a node's message files, oldest first."""
     return sorted(directory.glob(f"{node}.messages.{'[0-9]' * 10}.jsonl"))
 
 
 def open_message_log(directory: Path, node: str, level: str) -> MessageLog | None:
-    """What `zabka.messages` asks for: nothing where it is `off`.  Raises OSError."""
+    """Open the log for a value of `zabka.messages`; None for `off`. Raises OSError."""
     return None if level == OFF else MessageLog(directory, node, hears_everything=level == ALL)
 
 
 def _last_number(directory: Path, node: str) -> int:
-    """The number of the last line there is, 0 for none."""
+    """Return the number of the last line, 0 for none."""
     files = message_files(directory, node)
     return int(files[-1].name.rsplit(".", 2)[1]) - 1 + files[-1].read_bytes().count(b"\n") if files else 0
 
 
 def connection_name(transport: Transport) -> str:
-    """A connection's name, the same at both ends: its two addresses, in order."""
+    """Return a connection's name, the same at both ends: its two addresses, sorted."""
     ends = [_address(transport.get_extra_info(name)) for name in ("sockname", "peername")]
     return "|".join(sorted(ends))
 

@@ -1,7 +1,7 @@
-"""Messages between processes: what one is about, who sent it to whom, and when it arrived.
+"""Messages between processes: the content, the sender and receiver, and the times.
 
-They stand in `<run>.messages.jsonl` beside a journal and never in it, so that a history is the same whether somebody
-listened or not.
+They are in `<run>.messages.jsonl` next to a journal and never in it, so that a history is the same with or without
+recording.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ CLASSES = (
     "election", "discovery", "synchronisation", "broadcast", "session", "client", "controller", "replication", "fetch",
     "data", "group", "admin", "ping",
 )  # fmt: skip
-"""Every class of messages, in the order in which they are told."""
+"""Every class of messages, in the order of display."""
 ANSWER = " answer"
-"""Behind the kind of what is answered: `LeaderAndIsr answer`."""
+"""Suffix for the kind of a response: `LeaderAndIsr answer`."""
 LISTED_MAX = 8
-"""So many partitions, paths or operations of one message are named; of more their number is."""
+"""Number of partitions, paths or operations that are listed per message; for more, their count is given."""
 
 Subject = dict[str, Any]
 
 
 class Content(NamedTuple):
-    """What a message is: its class, its kind in the protocol's own word, and what it is about."""
+    """The content of a message: its class, its kind as the protocol calls it, and its subject."""
 
     group: str
     kind: str
@@ -33,8 +33,11 @@ class Content(NamedTuple):
 
 
 class Message(msgspec.Struct, rename={"source": "from", "target": "to", "group": "class"}):
-    """One message.  Times are microseconds of the run's clock.  `arrived_us` is when the receiver's process took it:
-    None where it never did, and then `lost` says why where that is known.  `answers` is the id of the request."""
+    """One message. Times are microseconds of the run's clock.
+
+    `arrived_us` is when the receiver's process took it: None if it never did, and then `lost` is the reason, if known.
+    `answers` is the id of the request.
+    """
 
     id: int
     sent_us: int
@@ -54,7 +57,7 @@ _decoder = msgspec.json.Decoder(Message)
 
 
 def message_line(message: Message) -> bytes:
-    """A message as it stands in a file, newline included."""
+    """Encode a message as a line of a file, with the newline."""
     try:
         return _encoder.encode(message) + b"\n"
     except UnicodeEncodeError:
@@ -62,19 +65,21 @@ def message_line(message: Message) -> bytes:
 
 
 def in_utf8(subject: Subject) -> Subject:
-    """The subject with "?" for each half of a surrogate pair that stands alone, as Java's `String.getBytes` has it: a
-    client may send one in a path, and UTF-8 has no bytes for it."""
-    told: Subject = json.loads(json.dumps(subject, ensure_ascii=False).encode(errors="replace"))
-    return told
+    """Return the subject with "?" for each single surrogate, as Java's `String.getBytes` does.
+
+    A client may send one in a path, and UTF-8 has no bytes for it.
+    """
+    encoded: Subject = json.loads(json.dumps(subject, ensure_ascii=False).encode(errors="replace"))
+    return encoded
 
 
 def read_message(line: bytes) -> Message:
-    """The message of a line.  Raises msgspec.MsgspecError where it holds none."""
+    """Decode the message of a line. Raises msgspec.MsgspecError if it has none."""
     return _decoder.decode(line)
 
 
 def listed(names: list[str]) -> Subject:
-    """The first of these names, and how many there are where that is more."""
+    """Return the first of these names, and their number if there are more."""
     found: Subject = {"names": names[:LISTED_MAX]}
     if len(names) > LISTED_MAX:
         found["count"] = len(names)

@@ -1,14 +1,14 @@
 """The first difference between two histories that leads to their different outcomes.
 
-Two plays of one script differ early in what does not matter, such as the order of transactions.  So the search begins
-at the end.  An outcome is what one history has and the other has not:
+Two runs of one scenario differ early in irrelevant ways, such as the order of transactions. So the search begins at the
+end. An outcome is something that only one history has:
 
-- an invariant that is violated, at the event that shows it;
-- a partition, a broker or the controller that is another one in the final state, at the last event about it;
-- records that are lost.
+- a violated invariant, at the event that shows it
+- a partition, a broker or a controller with another final state, at the last event about it
+- lost records
 
-From there the recorded causes (`causes`) lead back, and the earliest event on the way that the other history has not is
-the first difference.  Events are the same if they agree in everything but times and counters.
+From there the recorded causes (`causes`) lead back. The earliest event on the way that the other history lacks is the
+first difference. Events are the same if they agree in everything but times and counters.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SOON_US = 1_000_000
 
 
 class _Side(NamedTuple):
-    """One history, its causes, and its events that the other history has not."""
+    """One history, its causes, and the events that only this history has."""
 
     entries: Sequence[Entry]
     causes: Causes
@@ -51,14 +51,14 @@ class _Side(NamedTuple):
 
 
 def is_decision(event: Event) -> bool:
-    """Return whether an event tells of a decision or a change, and not of progress or of one message."""
+    """Return whether an event is a decision or a change, not mere progress or a single message."""
     return event.level is Level.NORMAL and not isinstance(event, _PROGRESS)
 
 
 def deciding(one: Sequence[Entry], other: Sequence[Entry]) -> Parting | None:
-    """Return the first difference that leads to another outcome; without such an outcome, the first difference at all.
+    """Return the first difference that leads to another outcome; if there is none, the first difference of any kind.
 
-    Both are in the order of their histories.  None if they are the same.
+    Both are in the order of their histories. None if they are the same.
     """
     sides = _side(one, other), _side(other, one)
     ends = fold(one), fold(other)
@@ -97,7 +97,7 @@ def _side(entries: Sequence[Entry], others: Sequence[Entry]) -> _Side:
 
 
 def _leading(side: _Side, other: _Side, ends: tuple[ClusterState, ClusterState]) -> Iterator[Entry]:
-    """Yield the earliest event of its own on each way back from an outcome."""
+    """Yield the earliest event that only this side has, for each outcome's chain of causes."""
     for outcome in _outcomes(side, other, ends):
         chain = side.causes.chain(outcome).steps
         yield from [step for step in chain if (step.node, step.node_seq) in side.own][-1:]
@@ -152,7 +152,7 @@ def _standing(state: ClusterState, name: str) -> Any:
 
 
 def _instead(first: Entry, entries: Sequence[Entry], other: _Side) -> Entry | None:
-    """Return what the same node of the other history did then: the same kind of event, or else one soon after."""
+    """Return the same node's event in the other history: of the same kind, or else soon after that time."""
     since_us = first.wall_us - entries[0].wall_us
     own = [entry for entry in other.own.values() if entry.node == first.node]
     later = [entry for entry in own if entry.wall_us - other.entries[0].wall_us >= since_us]

@@ -1,4 +1,4 @@
-"""The journal's readers: whole files, or a file as it grows; a torn or foreign line is set aside, never fatal."""
+"""Readers of the journal: whole files, or a growing file. Torn or invalid lines are set aside and never fatal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from zabka.journal.events import SCHEMA_VERSION, Entry, entry_from_dict
 
 CLOCK_US_MAX = 2**53
-"""No clock is further from its beginning: 285 years.  Differences and sums of such readings fit 64 bits, too."""
+"""No clock is further from its epoch: 285 years. Differences and sums of such times fit into 64 bits, too."""
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 
@@ -24,7 +24,7 @@ _decode_schema = msgspec.json.Decoder(_Schema).decode
 
 
 class BadLine(NamedTuple):
-    """A line that is no entry: where it stands and why."""
+    """A line that is not an entry: its place and the reason."""
 
     file: str
     number: int
@@ -32,16 +32,18 @@ class BadLine(NamedTuple):
 
 
 def node_files(directory: Path, node: str | None = None) -> list[Path]:
-    """A directory's journal files, of one node or of all, each node's oldest first: their names have the first
-    node_seq in twelve digits, and what has another name is somebody's own file."""
+    """Return a directory's journal files, of one node or of all, each node's oldest first.
+
+    Their names contain the first node_seq in twelve digits; other files are ignored.
+    """
     return sorted(directory.glob(f"{node or '*'}.{'[0-9]' * 12}.jsonl"))
 
 
 def split_lines(data: bytes) -> Iterator[bytes]:
-    """The complete lines of a run of bytes, without their newlines.
+    """Yield the complete lines of a byte string, without their newlines.
 
-    A line ends at a newline and nowhere else: `splitlines` knows of more line ends, which an entry's text may have.
-    What follows the last newline is no line yet.
+    Only a newline ends a line: `splitlines` knows further line ends, which an entry's text may contain. Bytes after the
+    last newline are not a line yet.
     """
     begin = 0
     while (end := data.find(b"\n", begin)) >= 0:
@@ -50,8 +52,10 @@ def split_lines(data: bytes) -> Iterator[bytes]:
 
 
 def schema_of(line: bytes) -> int:
-    """Return the schema that a line names: an event, or the head of a file.  SCHEMA_VERSION where it names none, or
-    cannot be read."""
+    """Return the schema of a line: an event, or the head of a file.
+
+    SCHEMA_VERSION if the line has no schema or cannot be read.
+    """
     try:
         return _decode_schema(line).schema
     except (msgspec.MsgspecError, RecursionError):
@@ -59,9 +63,12 @@ def schema_of(line: bytes) -> int:
 
 
 def decode_line(line: bytes) -> Entry:
-    """The entry in one line.  Raises ValueError (with the reason) when it is none, is of a schema that is newer than
-    what is known here, or has a number beyond 64 bits or a moment beyond any clock: no node writes one, and whoever
-    keeps what is folded of it could not, or would take that moment for the present for good."""
+    """Decode the entry of one line.
+
+    Raises ValueError (with the reason) if it is not an entry, has a schema newer than the one known here, or has a
+    number beyond 64 bits or a time beyond any clock. No node writes such values; a fold with them could not be stored,
+    or would take that time for the present for good.
+    """
     try:
         raw = _decoder.decode(line)
         _check_schema(raw)
@@ -84,8 +91,10 @@ def decode_line(line: bytes) -> Entry:
 
 
 def _check_schema(raw: dict[str, Any]) -> None:
-    """Check the schema of a line before anything else of it is read: a newer schema may define other types and fields.
-    Raises ValueError."""
+    """Check the schema before the rest of the line, because a newer schema may define other types and fields.
+
+    Raises ValueError.
+    """
     schema = raw.get("schema", SCHEMA_VERSION)
     if type(schema) is not int:
         raise ValueError("a field of the envelope has the wrong type")
@@ -94,8 +103,11 @@ def _check_schema(raw: dict[str, Any]) -> None:
 
 
 def _is_any_beyond_64_bits(values: Iterable[Any]) -> bool:
-    """Whether a number in them is; a tree's digest has 64 bits without a sign.  Asked of every line: to look at what
-    was decoded takes a third of the time that a search of the text for many digits does."""
+    """Return whether one of the values is a number beyond 64 bits.
+
+    A tree's digest has 64 bits without a sign. This runs for every line: checking decoded values takes a third of the
+    time of searching the text for many digits.
+    """
     for value in values:
         kind = type(value)
         if kind is int:
@@ -110,7 +122,7 @@ def _is_any_beyond_64_bits(values: Iterable[Any]) -> bool:
 
 
 def read_file(path: Path, bad: list[BadLine] | None = None) -> Iterator[Entry]:
-    """The entries of one file.  Bad lines go to `bad`; an unfinished last line is no entry yet and is passed over."""
+    """Yield the entries of one file. Bad lines go to `bad`; an unfinished last line is skipped."""
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             if not line.endswith(b"\n"):
@@ -123,13 +135,13 @@ def read_file(path: Path, bad: list[BadLine] | None = None) -> Iterator[Entry]:
 
 
 def read_directory(directory: Path, bad: list[BadLine] | None = None) -> Iterator[Entry]:
-    """All entries of all nodes below a directory, node by node."""
+    """Yield the entries of all nodes below a directory, node by node."""
     for path in node_files(directory):
         yield from read_file(path, bad)
 
 
 def merge(entries: Iterable[Entry]) -> list[Entry]:
-    """One history of several nodes' entries: by wall clock, with each node's own order kept."""
+    """Merge the entries of several nodes into one history by wall clock, keeping each node's own order."""
     by_node: dict[str, list[Entry]] = {}
     for entry in entries:
         by_node.setdefault(entry.node, []).append(entry)
@@ -144,7 +156,7 @@ def merge(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def last_node_seq(directory: Path, node: str) -> int:
-    """The highest node_seq that a node has written, 0 for none."""
+    """Return the highest node_seq that a node has written, 0 for none."""
     for path in reversed(node_files(directory, node)):
         newest = 0
         for line in split_lines(path.read_bytes()):
@@ -154,7 +166,7 @@ def last_node_seq(directory: Path, node: str) -> int:
                 continue
         if newest:
             return newest
-        # The file's name says which number it would have begun with.
+        # The file's name contains its intended first number.
         begin = int(path.name.rsplit(".", 2)[1])
         if begin > 1:
             return begin - 1

@@ -1,27 +1,27 @@
-"""Events as sentences for people: a table of templates, and how one becomes a sentence.
+"""Events as sentences for people: a table of templates, and their rendering.
 
-The table is `zabka/journal/sentences.json`.  Scenario stories read it with this module; the page reads the same table
-with `api/web/sentences.js`, and `tests/golden/sentences.jsonl` holds both to the same sentences.  Under a type there
-stand
+The table is `zabka/journal/sentences.json`. Scenario stories use it through this module; the page uses the same table
+through `api/web/sentences.js`, and `tests/golden/sentences.jsonl` has the expected sentences of both. Each event type
+has these keys:
 
-- `sentence`: a template.  `{field}` is a field of the event and `{field:form}` the same in one of the forms below;
-  `[condition?text|otherwise]` is one text or the other, and `|otherwise` may be left out.  Brackets do not nest.
-- `weight`: pairs of a weight (loss, election or trouble) and a condition.  The first that holds says how much the event
-  matters on the page; where none does the event is plain.
-- `spoken`: pairs of a template and a condition.  The first that holds is what a screen reader hears of the event; where
-  none does it hears nothing.
-- `progress`: true where the event only says how far something got.  Such events come by the dozen a second under load,
-  so the page keeps and shows them apart.
-- `story`: the condition under which a scenario's story tells the event; left out where it never does.
+- `sentence`: a template. `{field}` is a field of the event and `{field:form}` the same in one of the forms below;
+  `[condition?text|otherwise]` is one text or the other, and `|otherwise` may be left out. Brackets do not nest.
+- `weight`: pairs of a weight (loss, election or trouble) and a condition. The first true condition decides how
+  important the event is on the page; without one the event is plain.
+- `spoken`: pairs of a template and a condition. The first pair with a true condition is what a screen reader announces;
+  without one it announces nothing.
+- `progress`: true if the event only reports progress. Such events occur dozens of times a second under load, so the
+  page keeps and shows them separately.
+- `story`: the condition for including the event in a scenario's story; without it, the event is never included.
 
-A condition is nothing (it always holds), or comparisons joined by `&`: `field` (neither zero, empty, false nor null),
-`!field`, `field=text`, `field!=text`, `field<number`, `field>number`.  Besides the event's own fields there is `own`:
+A condition is empty (always true), or comparisons joined by `&`: `field` (neither zero, empty, false nor null),
+`!field`, `field=text`, `field!=text`, `field<number`, `field>number`. Besides the event's own fields there is `own`:
 whether the broker that the event is about wrote it itself.
 
 The forms are `hex` (64 bits, as ZooKeeper prints zxids and sessions), `words` (an identifier without its underscores),
-`list`, `pairs` (of a mapping), `offsets` (rows of topic, partition, high watermark and log end), `plural NOUN` (a count
-of things), `size NOUN` (how many things a list or mapping holds), `standings` (rows of `ReplicaStanding`) and
-`verdicts` (rows of a replica and what spoke for or against it).
+`list`, `pairs` (of a mapping), `offsets` (rows of topic, partition, high watermark and log end), `plural NOUN` (a
+count), `size NOUN` (the size of a list or mapping), `standings` (rows of `ReplicaStanding`) and `verdicts` (rows of a
+replica and its status in an election).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _UINT64_MASK = (1 << 64) - 1
 
 
 class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the table says of one type of event."""
+    """The table's entry for one type of event."""
 
     sentence: str
     weight: list[tuple[str, str]] = []
@@ -51,17 +51,17 @@ class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sentences:
-    """The table, ready to be asked.  `wordings` is by type; asking for a type that it does not hold raises KeyError."""
+    """The table of sentences by type. A type that it does not contain raises KeyError."""
 
     def __init__(self, wordings: Mapping[str, Wording]) -> None:
         self._wordings = wordings
 
     def sentence(self, node: str, event: Event) -> str:
-        """What a node said with that event, without the node's name."""
+        """Return the sentence for an event, without the node's name."""
         return render(self._wordings[snake(type(event).__name__)].sentence, _fields(node, event))
 
     def belongs_in_story(self, node: str, event: Event) -> bool:
-        """Whether a scenario's story tells it."""
+        """Return whether a scenario's story includes the event."""
         condition = self._wordings[snake(type(event).__name__)].story
         return condition is not None and holds(condition, _fields(node, event))
 
@@ -73,7 +73,7 @@ def _fields(node: str, event: Event) -> dict[str, Any]:
 
 
 def render(template: str, fields: Mapping[str, Any]) -> str:
-    """A template with these fields put in.  Raises KeyError where a field or a form does not exist."""
+    """Fill a template with these fields. Raises KeyError if a field or a form does not exist."""
 
     def choose(found: re.Match[str]) -> str:
         condition, text, otherwise = found.groups(default="")
@@ -87,7 +87,7 @@ def render(template: str, fields: Mapping[str, Any]) -> str:
 
 
 def holds(condition: str, fields: Mapping[str, Any]) -> bool:
-    """Whether a condition of the table is true of these fields.  Raises KeyError where a field does not exist."""
+    """Return whether a condition of the table is true for these fields. Raises KeyError if a field does not exist."""
     return all(_compares(comparison, fields) for comparison in condition.split("&") if comparison)
 
 

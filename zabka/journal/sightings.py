@@ -1,8 +1,8 @@
-"""What real processes write of their messages, and how two such lines, one from each end, become one message.
+"""Log lines about messages of real processes, and the joining of two lines, one from each end, to one message.
 
-Each end writes what it sent and what it received.  Both name the connection and, within it, the message alike (by the
-protocol's own number, or by kind and place), so a line of the sender and one of the receiver are matched without a
-guess.  The ends' clocks may differ where they are on different hosts: see `Skews`.
+Each end logs what it sent and received. Both use the same name for the connection and, within it, for the message (the
+protocol's own number, or kind and position), so the lines of sender and receiver are matched without guessing. The
+clocks of different hosts may differ: see `Skews`.
 """
 
 from __future__ import annotations
@@ -16,32 +16,36 @@ import msgspec
 from zabka.journal.messages import Message, Subject, in_utf8
 
 DELAY_US_MAX = 15 * 60 * 1_000_000
-"""A message that took longer than this is another one."""
+"""Lines further apart than this are different messages."""
 OPENED_US_MAX = 60 * 1_000_000
-"""Ends of one connection see it opened within this time of each other, clocks included.  Its addresses may be used
-again a minute after it was closed (TIME-WAIT), by a connection whose messages have the same names."""
+"""The ends of one connection see it opened within this time of each other, clock differences included.
+
+Its addresses may be reused a minute after it was closed (TIME-WAIT), by a connection with the same message names.
+"""
 CLOCKS_US_MAX = 10 * 1_000_000
-"""Clocks of hosts that differ by more than this are not understood."""
+"""Larger differences between the clocks of hosts are not handled."""
 SKEW_WINDOW_US = 60 * 1_000_000
 SKEW_WINDOWS_MAX = 4_096
-"""Clocks drift and are set: what a message says of how far two are apart counts for a minute or two around it."""
+"""Clocks drift and are adjusted, so a measured difference counts for a minute or two around its message."""
 PAIRS_MAX = 200_000
 OPEN_MAX = 50_000
-"""So many messages, and so many that one end alone has written down, are kept; the oldest go."""
+"""Number of messages, and of messages logged at one end only, that are kept; the oldest are dropped."""
 LINES_MAX = 50_000
-"""Of so many connections it is known who is at their ends; clients come and go, each on one of its own."""
+"""Number of connections whose ends are known; each client has its own connection."""
 UNSEEN = "its receiver wrote down no such message"
 UNSENT = "its sender wrote down no such message"
 OUT_OF_SIGHT = "its other end is no node of the cluster, and writes nothing down"
 CLAMPED = "the clocks of its ends differ by more than it took"
 OUTSIDE = "client"
-"""Whoever is at the other end and no node of the cluster."""
+"""The name of any other end that is not a node of the cluster."""
 
 
 class Sighting(msgspec.Struct, rename={"group": "class", "other": "with"}, omit_defaults=True):
-    """A line of a node's file: what it sent or received, at its own wall clock.  `line` names the connection and `key`
-    the message on it, `opened` is when this end took up the connection (0: not told), and `missed` says how many
-    messages before this one were not written."""
+    """A line of a node's file: a message that it sent or received, at its own wall clock.
+
+    `line` names the connection and `key` the message on it. `opened` is when this end opened the connection (0:
+    unknown), and `missed` is the number of messages before this one that were not logged.
+    """
 
     n: int
     node: str
@@ -63,7 +67,7 @@ _decoder = msgspec.json.Decoder(Sighting)
 
 
 def sighting_line(sighting: Sighting) -> bytes:
-    """A sighting as it stands in a file, newline included."""
+    """Encode a sighting as a line of a file, with the newline."""
     try:
         return _encoder.encode(sighting) + b"\n"
     except UnicodeEncodeError:
@@ -71,22 +75,22 @@ def sighting_line(sighting: Sighting) -> bytes:
 
 
 def read_sighting(line: bytes) -> Sighting:
-    """The sighting of a line.  Raises msgspec.MsgspecError where it holds none."""
+    """Decode the sighting of a line. Raises msgspec.MsgspecError if it has none."""
     return _decoder.decode(line)
 
 
 class Skews:
-    """How far the clocks of hosts are apart, from the messages between them.
+    """The differences between the clocks of hosts, estimated from the messages between them.
 
-    Of two hosts the quickest message each way bounds it: what seems to take a negative time one way takes as much
-    longer the other way.  Half the difference of the two is the best guess (as NTP makes it), wrong by no more than
-    half their sum; with messages one way only, nothing is corrected beyond that none arrives before it was sent.
+    For two hosts, the quickest message in each direction limits the difference: a time that seems negative in one
+    direction is added in the other. Half the difference of the two is the best estimate (as in NTP), wrong by at most
+    half their sum. With messages in one direction only, the only correction is that none arrives before it was sent.
     """
 
     def __init__(self, hosts: dict[str, str]) -> None:
         self._hosts = hosts
         self._quickest: dict[tuple[str, str], dict[int, int]] = {}
-        """Of two hosts, the quickest message of each window."""
+        """The quickest message of each window, by pair of hosts."""
 
     def see(self, sent: Sighting, received: Sighting) -> None:
         """Take a message into account."""
@@ -108,7 +112,7 @@ class Skews:
         return min((took_us for took_us in around if took_us is not None), default=None)
 
     def ahead_us(self, sender: str, receiver: str, at_us: int) -> int:
-        """How far the receiver's clock is ahead of the sender's at that moment."""
+        """Return how far the receiver's clock is ahead of the sender's at that time."""
         pair = (self._host(sender), self._host(receiver))
         if pair[0] == pair[1]:
             return 0
@@ -117,23 +121,25 @@ class Skews:
 
 
 class Matcher:
-    """Makes messages of sightings; `hosts` says on which host each node is."""
+    """Joins sightings to messages; `hosts` maps each node to its host."""
 
     def __init__(self, hosts: dict[str, str]) -> None:
         self._skews = Skews(hosts)
         self._open: dict[tuple[str, str, str], deque[Sighting]] = defaultdict(deque)
-        """Those of one name that wait for their other end, each way apart: a client may call all of its requests the
-        same, and is never heard itself."""
+        """Sightings of one name that wait for their other end, by direction.
+
+        A client may use one name for all of its requests, and logs nothing itself.
+        """
         self._waiting = 0
-        """How many wait, all together."""
+        """Total number of waiting sightings."""
         self._pairs: list[tuple[Sighting, Sighting]] = []
         self._ends: dict[str, dict[str, None]] = {}
         self._others: dict[tuple[str, str], str] = {}
 
     def add(self, sightings: Iterable[Sighting]) -> None:
-        """Take lines of one or several nodes; those of one node in their order."""
+        """Add lines of one or several nodes, in order per node."""
         for sighting in sightings:
-            # Whoever was heard last goes last.
+            # Connections without recent messages are dropped first.
             self._ends[sighting.line] = ends = self._ends.pop(sighting.line, {})
             ends[sighting.node] = None
             if sighting.other is not None:
@@ -156,7 +162,7 @@ class Matcher:
                 self._others.pop((line, node), None)
 
     def _partner(self, sighting: Sighting) -> Sighting | None:
-        """What the other end wrote of it, which waits no longer."""
+        """Take the other end's sighting of the message out of the waiting ones, if there is one."""
         name = (sighting.line, sighting.key, "received" if sighting.way == "sent" else "sent")
         for place, each in enumerate(self._open.get(name, ())):
             if _belong_together(each, sighting):
@@ -173,7 +179,7 @@ class Matcher:
         return found
 
     def messages(self) -> list[Message]:
-        """Every message, by when it was sent.  Ids are places in that order."""
+        """Return every message, ordered by sending time. Ids are positions in that order."""
         found = [self._message(sent, received) for sent, received in self._pairs]
         found += [self._lone(sighting) for waiting in self._open.values() for sighting in waiting]
         found.sort(key=lambda message: (message.sent_us, message.source, message.target, message.kind))
@@ -191,7 +197,7 @@ class Matcher:
         return message
 
     def _lone(self, sighting: Sighting) -> Message:
-        """A message that one end alone has written down."""
+        """Return a message that only one end has logged."""
         others = [node for node in self._ends.get(sighting.line, ()) if node != sighting.node]
         other = others[0] if others else self._others.get((sighting.line, sighting.node), OUTSIDE)
         if sighting.way == "sent":
@@ -227,7 +233,7 @@ def _made_of(sighting: Sighting, source: str, target: str) -> Message:
 
 
 def _answer(messages: list[Message]) -> None:
-    """Join answers with their requests: `answer@N` on a connection answers `request@N`."""
+    """Link responses to their requests: `answer@N` on a connection answers `request@N`."""
     asked: dict[str, int] = {}
     for message in messages:
         line, _, key = message.subject.pop("on").partition(" ")

@@ -1,8 +1,8 @@
-"""What silenced a broker whose session expired, or a follower that left an ISR: it stood still, or a link was cut.
+"""The cause of silence: a stopped process or a cut link, for an expired session or a follower that left an ISR.
 
-Whoever decides so knows only that nothing was heard.  What the other did then stands in the journals of others: a
-process that does not run says nothing, and nothing is heard over a link that is cut.  Either is named only if it held
-when it was decided, and began about when there was a last word; what was silent before that was so for another reason.
+The node that decides knows only that nothing arrived. Other journals contain the reason: a stopped process sends
+nothing, and nothing arrives over a cut link. Either is the cause only if it was active at the decision and began about
+when the last message arrived. A node that was silent before that had another reason.
 """
 
 from __future__ import annotations
@@ -17,57 +17,57 @@ _STOPPED = frozenset({"down", "paused"})
 
 
 class _Silence(NamedTuple):
-    """Of a node, as another hears it: how long it lasts when it is decided upon, and how long it may last.
+    """The silence of a node towards another one: how long it has lasted at the decision, and the limit.
 
-    Who waits for each answer falls silent without it, too: then a cut of either way brings it about.
+    A node that waits for each response falls silent without it as well: then a cut in either direction causes it.
     """
 
     node: str
-    hearer: str
+    receiver: str
     lasts_ms: int
     limit_ms: int
     waits_for_answers: bool = False
 
     def began_with(self, by: Entry, decided: Entry) -> bool:
-        """Whether it began with that: no later than two thirds of the limit after the last word.
+        """Return whether the silence began with that event: at most two thirds of the limit after the last message.
 
-        Who is there says something in each third of the limit; the other one is for clocks that differ.
+        A working node sends something in each third of the limit; the other third allows for clock differences.
         """
         return by.wall_us <= decided.wall_us - 1000 * (self.lasts_ms - self.limit_ms * 2 // 3)
 
     def outlived(self, by: Entry, decided: Entry) -> bool:
-        """Whether there was a word long after that: it brought nothing about by itself."""
+        """Return whether a message arrived long after that event, so that it was not the cause on its own."""
         return by.wall_us < decided.wall_us - 1000 * (self.lasts_ms + self.limit_ms // 3)
 
     def may_be_of(self, cut: Event) -> bool:
-        """Whether that cut keeps its words from the hearer."""
-        if not isinstance(cut, FaultInjected) or {cut.source, cut.target} != {self.node, self.hearer}:
+        """Return whether that cut keeps its messages from the other node."""
+        if not isinstance(cut, FaultInjected) or {cut.source, cut.target} != {self.node, self.receiver}:
             return False
         return cut.both_ways or cut.source == self.node or self.waits_for_answers
 
 
 class Silences:
-    """Which processes stand still, which links are cut, and what that led to.  Feed it every entry, in order."""
+    """The stopped processes, the cut links, and their effects. Pass it every entry, in order."""
 
     def __init__(self) -> None:
         self._owners: dict[int, str] = {}
         self._stopped: dict[str, Entry] = {}
         self._cuts: dict[str, Entry] = {}
-        self._behind: dict[tuple[str, int], Entry] = {}
+        self._causes: dict[tuple[str, int], Entry] = {}
 
     def owns(self, session_id: int, node: str) -> None:
-        """That node registered with this session."""
+        """Record that the node registered with this session."""
         self._owners[session_id] = node
 
     def see(self, entry: Entry) -> None:
-        """Take the next entry of the history in."""
+        """Add the next entry of the history."""
         match entry.event:
             case ProcessChanged(target=node, process=process) if process in _STOPPED:
                 self._stopped.setdefault(node, entry)
             case ProcessChanged(target=node):
                 self._stopped.pop(node, None)
             case NodeStarted(role="host"):
-                # The faults that its agent held went with the agent.
+                # The faults held by the host's agent ended with it.
                 self._cuts = {fault: by for fault, by in self._cuts.items() if by.node != entry.node}
             case NodeStarted():
                 self._stopped.pop(entry.node, None)
@@ -80,14 +80,14 @@ class Silences:
                 self._stopped = {node: by for node, by in self._stopped.items() if _fault_of(by.event) != fault_id}
             case Expired() | IsrProposed():
                 found = [self._silenced(entry, silence) for silence in self._silences(entry.event)]
-                told = {(by.node, by.node_seq): by for by in found if by is not None}
-                # Several replicas that leave at once: one thing has to account for all.
-                if len(told) == 1 and None not in found:
-                    self._behind[entry.node, entry.node_seq] = next(iter(told.values()))
+                found_causes = {(by.node, by.node_seq): by for by in found if by is not None}
+                # If several replicas leave at once, one event must explain all of them.
+                if len(found_causes) == 1 and None not in found:
+                    self._causes[entry.node, entry.node_seq] = next(iter(found_causes.values()))
 
-    def behind(self, effect: Entry) -> Entry | None:
-        """What brought the silence about that an event was decided upon; None where no journal tells it."""
-        return self._behind.get((effect.node, effect.node_seq))
+    def find_cause(self, effect: Entry) -> Entry | None:
+        """Return the cause of the silence that an event was decided by, or None if no journal contains it."""
+        return self._causes.get((effect.node, effect.node_seq))
 
     def _silences(self, event: Event) -> list[_Silence]:
         if isinstance(event, IsrProposed):
@@ -100,7 +100,7 @@ class Silences:
         owner = self._owners.get(event.session_id) if isinstance(event, Expired) else None
         if owner is None or not isinstance(event, Expired):
             return []
-        # A leader that has just begun knows of no last word: then it has lasted for the limit at least.
+        # A new leader knows no last message, so the silence has lasted for at least the limit.
         lasts_ms = event.heard_ms_ago if event.heard_ms_ago >= 0 else event.timeout_ms
         return [_Silence(owner, f"peer-{event.heard_by}", lasts_ms, event.timeout_ms)]
 
@@ -108,7 +108,7 @@ class Silences:
         held = [by for node, by in self._stopped.items() if node == silence.node]
         held += [by for by in self._cuts.values() if silence.may_be_of(by.event)]
         held = [by for by in held if silence.began_with(by, decided)]
-        # The first that began about with the last word; else the last of those that held long before.
+        # The first event near the last message, otherwise the latest event long before it.
         timely = [by for by in held if not silence.outlived(by, decided)]
         at = (lambda by: by.wall_us) if timely else (lambda by: -by.wall_us)
         return min(timely or held, key=at, default=None)

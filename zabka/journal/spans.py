@@ -1,18 +1,18 @@
-"""What lasted how long in a history: lanes of spans, as a fold beside that of the state.
+"""Spans: how long each part of a cluster was in one state, as a fold next to that of the state.
 
-At every event each lane is in the standing that the folded state gives it (`cells`); a span is the longest run of
-events through which that standing is the same.  It begins at the moment (`ClusterState.at_us`) of the event that made
-it so, and ends where the next one begins, or where there is nothing to say any more.  The lanes, and the rows in them:
+At every event each lane has the value that the folded state gives it (`cells`). A span is the longest run of events
+during which that value stays the same. It begins at the time (`ClusterState.at_us`) of the event that set the value,
+and ends where the next span begins, or where the row no longer exists. The lanes and their rows are:
 
-- `controller`: `reigns`, `dead` (the holder is killed or frozen, and the session that holds /controller stands) or
-  `nobody`; the value names the broker, its controller epoch and what its holder was lost by.
-- `belief:broker-N`: what that broker last said of the controller is `right`, `stale` or `ahead` of what the ensemble
-  knows; `silent` while it is down or frozen, or has said nothing yet.
-- `isr:TOPIC-P`, a row a replica: `leader`, `in_sync` or `out` of the ISR as the controller last wrote it, `gone` while
-  its broker's process is down; and a row of its own, `leaderless`, while no living leader serves.
+- `controller`: `reigns`, `dead` (the controller is killed or frozen, and its session still holds /controller) or
+  `nobody`; the value has the broker, its controller epoch and the cause of the holder's loss.
+- `belief:broker-N`: the controller in that broker's last report is `right`, `stale` or `ahead` of what the ensemble
+  knows; `silent` while the broker is down or frozen, or has not reported yet.
+- `isr:TOPIC-P`, one row per replica: `leader`, `in_sync` or `out` of the ISR as the controller last wrote it, `gone`
+  while its broker's process is down; and a separate row, `leaderless`, while no living leader serves.
 - `peer:N`: its role (`DOWN` while its process is), with its phase and epochs.
 - `process:NODE`: `running`, `paused`, `down` or `unknown`.
-- `faults`, a row a fault: its kind.
+- `faults`, one row per fault: its kind.
 """
 
 from __future__ import annotations
@@ -28,26 +28,28 @@ from zabka.journal.events import Entry, Event
 from zabka.journal.fold import apply
 
 NO_REPLICA = -1
-"""The row of an ISR lane that belongs to no replica: `leaderless`."""
+"""The row of an ISR lane for the partition instead of a replica: `leaderless`."""
 
 
 class Row(NamedTuple):
-    """Where a span is drawn: a lane, and within it the replica or the fault; empty where a lane has one row."""
+    """The place of a span: a lane, and within it the replica or the fault; empty if a lane has one row."""
 
     lane: str
     of: str = ""
 
 
 class Cell(NamedTuple):
-    """What a row is in at a moment; `value` is JSON."""
+    """The state of a row at a moment; `value` is JSON."""
 
     state: str
     value: Any = None
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True):
-    """A row was in that state from one moment to another; `to_us` is None while it lasts, `seq` the event that began
-    it."""
+    """A row was in that state from one time to another.
+
+    `to_us` is None while it lasts; `seq` is the event that began it.
+    """
 
     lane: str
     of: str
@@ -59,7 +61,7 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Begun(msgspec.Struct, frozen=True, array_like=True):
-    """When and with which event a row's present span began."""
+    """The time and the event at which a row's present span began."""
 
     lane: str
     of: str
@@ -77,16 +79,16 @@ _ABOUT_NODES: frozenset[type[Event]] = frozenset(
         e.ControllerBelieved, e.ControllerResigned, e.WriteFenced, e.RequestFenced,
     }
 )  # fmt: skip
-"""Events that may change what nodes are in, or be the first word of one."""
+"""Events that can change the state of nodes, or be the first event of a node."""
 _ABOUT_A_PARTITION: frozenset[type[Event]] = frozenset({e.LeaderElected, e.AssignmentChanged, e.IsrChanged})
 _ABOUT_A_TOPIC: frozenset[type[Event]] = frozenset({e.TopicCreated, e.TopicDeleted})
 
 
-# ---- what a state says of each row -----------------------------------------------------------------------------------
+# ---- the rows of a state ---------------------------------------------------------------------------------------------
 
 
 def cells(state: ClusterState) -> dict[Row, Cell]:
-    """What every row is in."""
+    """Return the state of every row."""
     found = {CONTROLLER: _controller(state)}
     found.update(_nodes(state))
     for partition in state.partitions.values():
@@ -97,11 +99,11 @@ def cells(state: ClusterState) -> dict[Row, Cell]:
 def _controller(state: ClusterState) -> Cell:
     if state.controller_id < 0 or not state.reigns:
         return Cell("nobody")
-    reign = state.reigns[-1]
-    held = {"broker_id": reign.broker_id, "controller_epoch": reign.controller_epoch}
-    if reign.holder_lost_us is None:
+    term = state.reigns[-1]
+    held = {"broker_id": term.broker_id, "controller_epoch": term.controller_epoch}
+    if term.holder_lost_us is None:
         return Cell("reigns", held)
-    return Cell("dead", {**held, "lost_by": reign.holder_lost_by})
+    return Cell("dead", {**held, "lost_by": term.holder_lost_by})
 
 
 def _nodes(state: ClusterState) -> Iterator[tuple[Row, Cell]]:
@@ -122,16 +124,16 @@ def _peer(peer: PeerView) -> Cell:
 
 
 def _belief(state: ClusterState, broker: BrokerView) -> Cell:
-    said = {"controller_id": broker.believed_controller_id, "controller_epoch": broker.believed_controller_epoch}
+    reported = {"controller_id": broker.believed_controller_id, "controller_epoch": broker.believed_controller_epoch}
     if broker.process in _MUTE or not broker.believed_since_us:
-        return Cell("silent", said)
+        return Cell("silent", reported)
     if broker.believed_controller_epoch > state.controller_epoch:
-        return Cell("ahead", said)
-    # Whoever believes in nobody is right while there is nobody, whichever epoch was the last.
+        return Cell("ahead", reported)
+    # A broker that knows of no controller is right while there is none, whatever the last epoch was.
     right = broker.believed_controller_id == state.controller_id and (
         state.controller_id < 0 or broker.believed_controller_epoch == state.controller_epoch
     )
-    return Cell("right" if right else "stale", said)
+    return Cell("right" if right else "stale", reported)
 
 
 def _fault(fault: FaultView) -> Cell:
@@ -140,7 +142,7 @@ def _fault(fault: FaultView) -> Cell:
 
 def _partition(state: ClusterState, partition: PartitionView) -> Iterator[tuple[Row, Cell]]:
     if not partition.replicas:
-        # Replicas told of it, and nothing was written of it yet.
+        # Replicas have reported it, but its state was not written yet.
         return
     lane = f"isr:{partition.topic}-{partition.partition}"
     for replica in partition.replicas:
@@ -161,10 +163,10 @@ def _process_of(state: ClusterState, broker_id: int) -> str:
 
 
 class Spans:
-    """Folds a history into a state and its spans.  `take_closed` gives those that ended since it was last called."""
+    """Folds a history into a state and its spans. `take_closed` returns the spans that ended since its last call."""
 
     def __init__(self, state: ClusterState | None = None, begun: list[Begun] | None = None) -> None:
-        """Goes on from a state and what had begun in it; from before the first event, if none is given."""
+        """Continue from a state and the starts of its spans; by default from before the first event."""
         self.state = state or ClusterState()
         self._closed: list[Span] = []
         self._open: dict[Row, tuple[Cell, int, int]] = {}
@@ -186,17 +188,17 @@ class Spans:
                 self._rows_of.setdefault(row.lane, []).append(row)
 
     def apply(self, entry: Entry) -> None:
-        """Take the next entry of the history."""
+        """Apply the next entry of the history."""
         state, kind = self.state, type(entry.event)
-        reigned = (state.controller_id, state.controller_epoch)
+        term_before = (state.controller_id, state.controller_epoch)
         faults = len(state.faults)
         apply(state, entry)
         self._set(CONTROLLER, _controller(state))
-        # A word of a frozen node ends its fault, whatever it says.
+        # Any event of a frozen node ends its fault.
         if (
             kind in _ABOUT_NODES
             or faults != len(state.faults)
-            or reigned != (state.controller_id, state.controller_epoch)
+            or term_before != (state.controller_id, state.controller_epoch)
         ):
             self._look_at_nodes()
         if kind in _ABOUT_A_PARTITION:
@@ -249,14 +251,14 @@ class Spans:
         self._closed.append(Span(*row, from_us, self.state.at_us, *cell, seq))
 
     def take_closed(self) -> list[Span]:
-        """The spans that ended since this was last called, in the order in which they ended."""
+        """Return the spans that ended since the last call, in order of their ends."""
         closed, self._closed = self._closed, []
         return closed
 
     def lasting(self) -> list[Span]:
-        """The spans that last."""
+        """Return the open spans."""
         return [Span(*row, from_us, None, *cell, seq) for row, (cell, from_us, seq) in self._open.items()]
 
     def begun(self) -> list[Begun]:
-        """When the spans that last began, to go on from this state later."""
+        """Return the starts of the open spans, to continue from this state later."""
         return [Begun(*row, from_us, seq) for row, (_, from_us, seq) in self._open.items()]

@@ -1,11 +1,12 @@
-"""The journal's writer: one JSON Lines file a node, rotated and bounded.
+"""The journal's writer: one JSON Lines file per node, rotated and bounded.
 
-A node writes to `<directory>/<node>.<first node_seq, 12 digits>.jsonl`; when that file reaches `file_bytes_max` the
-next one begins, and the oldest is removed once there are more than `files_max`.  Lines are buffered and handed to the
-operating system at `flush()`, or by themselves once BUFFER_BYTES_MAX are waiting, so a killed process loses at most
-what its last turn had not flushed.  `node_seq` goes on where the newest file ends, over restarts.  Where a disk is full
-lines wait in memory until there is room; beyond WAITING_BYTES_MAX the oldest of them go.  Their numbers are missing
-then, and standard error says how many were lost.
+A node writes to `<directory>/<node>.<first node_seq, 12 digits>.jsonl`. When that file reaches `file_bytes_max` the
+next one begins, and the oldest is removed once there are more than `files_max`. Lines are buffered and written to the
+operating system at `flush()`, or automatically once BUFFER_BYTES_MAX are waiting, so a killed process loses at most the
+lines since its last flush. `node_seq` continues after restarts where the newest file ends.
+
+While the disk is full, lines wait in memory. Beyond WAITING_BYTES_MAX the oldest of them are dropped: their numbers are
+missing then, and the number of lost lines is written to standard error.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode_line(node: str, node_seq: int, wall_us: int, mono_us: int, event: Event) -> bytes:
-    """One journal line, newline included: the envelope's fields, then the body's.
+    """Encode one journal line, with the newline: the envelope's fields, then the body's.
 
-    Raises TypeError of an event whose type is not listed in `zabka.journal.events.EVENT_TYPES`: no reader would know
+    Raises TypeError for an event whose type is not listed in `zabka.journal.events.EVENT_TYPES`: no reader would know
     it.
     """
     if type(event) not in KNOWN:
@@ -47,31 +48,31 @@ def encode_line(node: str, node_seq: int, wall_us: int, mono_us: int, event: Eve
 
 
 def clocks_us() -> tuple[int, int]:
-    """The wall clock and the monotonic clock, in microseconds."""
+    """Return the wall clock and the monotonic clock, in microseconds."""
     return time.time_ns() // 1000, time.monotonic_ns() // 1000
 
 
 class Journal(Protocol):
-    """What a node says its events to."""
+    """The interface for writing a node's events."""
 
     def write(self, event: Event) -> Cause:
-        """Add an event; what names it as the cause of another one."""
+        """Add an event. Return the reference to it as the cause of other events."""
         ...
 
     def flush(self) -> None:
-        """The turn is over: others may see what was written."""
+        """End a batch: other processes can read its events now."""
         ...
 
     def high_watermarks_reached(self) -> dict[TopicPartition, int]:
-        """Return the high watermarks that this journal shows the node's replicas to have reached."""
+        """Return the high watermarks that the node's replicas have reached according to this journal."""
         ...
 
 
 class JournalWriter:
     """Writes one node's events.
 
-    `full` decides whether events of Level.FULL are written.  `directory` is made when missing.  Raises OSError when the
-    directory cannot be written.
+    `full` is whether events of Level.FULL are written. `directory` is created if missing. Raises OSError if the
+    directory is not writable.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class JournalWriter:
         file = files[-1].open("r+b", buffering=0)
         size = file.seek(0, 2)
         if size and (file.seek(size - 1), file.read(1))[1] != b"\n":
-            # A crash left half a line behind: close it, so that readers set aside that line alone.
+            # A crash left half a line: end it, so that readers skip only that line.
             file.write(b"\n")
             size += 1
         return file, size
@@ -114,10 +115,10 @@ class JournalWriter:
         return path.open("ab", buffering=0), 0
 
     def write(self, event: Event) -> Cause:
-        """Add an event, stamped with this moment; it reaches the file with the next flush.
+        """Add an event with the current time; it reaches the file with the next flush.
 
-        Returns what names it as the cause of another one; unknown where this journal's level leaves it out.
-        Raises TypeError of an event whose type is not listed, as `encode_line` does.
+        Returns the reference to it as the cause of other events, or unknown if this journal's level leaves it out.
+        Raises TypeError for an event whose type is not listed, as `encode_line` does.
         """
         if event.level is Level.FULL and not self._full:
             return UNKNOWN
@@ -129,7 +130,10 @@ class JournalWriter:
         return event_cause(self.node, self._node_seq)
 
     def flush(self) -> None:
-        """Hand everything written to the operating system; what it does not take waits, and standard error says so."""
+        """Write everything to the operating system.
+
+        Lines that cannot be written wait, and standard error has the reason.
+        """
         if not self._buffer:
             return
         try:
@@ -144,12 +148,14 @@ class JournalWriter:
             return
         if self._stalled:
             self._stalled = False
-            self._say("it goes on" + self._without())
+            self._report("it goes on" + self._without())
             self._lost = 0
 
     def high_watermarks_reached(self) -> dict[TopicPartition, int]:
-        """Return the high watermarks that this journal shows the node's replicas to have reached; none if its files
-        cannot be read."""
+        """Return the high watermarks that the node's replicas have reached according to this journal.
+
+        None are returned if its files cannot be read.
+        """
         self.flush()
         try:
             return read_high_watermarks(self._directory, self.node)
@@ -159,10 +165,10 @@ class JournalWriter:
     def _wait(self, reason: OSError) -> None:
         if not self._stalled:
             self._stalled = True
-            self._say(f"{reason.strerror or reason}; events wait until it can go on")
+            self._report(f"{reason.strerror or reason}; events wait until it can go on")
         surplus = len(self._buffer) - WAITING_BYTES_MAX
         if surplus > 0:
-            # The first line may be half in the file: it stays.
+            # Half of the first line may be in the file already, so it stays.
             first = self._buffer.find(b"\n") + 1
             self._lose(first, self._buffer.find(b"\n", first + surplus) + 1)
 
@@ -173,7 +179,7 @@ class JournalWriter:
     def _without(self) -> str:
         return f", without {self._lost:,} events that were lost" if self._lost else ""
 
-    def _say(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         # Standard error may be a file on the same full disk.
         with contextlib.suppress(OSError):
             sys.stderr.write(f"journal of {self.node}: {text}\n")
@@ -186,9 +192,9 @@ class JournalWriter:
             old.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Flush and close; what the operating system does not take even now is lost."""
+        """Flush and close. Lines that still cannot be written are lost."""
         self.flush()
         if self._buffer:
             self._lose(0, len(self._buffer))
-            self._say("it ends" + self._without())
+            self._report("it ends" + self._without())
         self._file.close()

@@ -1,4 +1,4 @@
-// Answers of the API that grow old: asked for again every few seconds, for as long as somebody draws them.
+// Responses of the API that expire: requested again every few seconds while they are drawn.
 
 import { NoMoment, read } from "../time/run.js";
 
@@ -8,7 +8,7 @@ import { NoMoment, read } from "../time/run.js";
 const kept = new Map();
 
 /**
- * The newest answer to a path.  One that cannot be had any more leaves its place to the reason.
+ * The newest response for a path. If the request fails, the reason replaces the old value.
  * @param {string} path @param {number} everyMs @param {() => void} changed @returns {Answer}
  */
 export function fresh(path, everyMs, changed) {
@@ -23,7 +23,7 @@ export function fresh(path, everyMs, changed) {
 /** @param {string} path @param {number} everyMs @param {Answer} answer @param {() => void} changed */
 async function ask(path, everyMs, answer, changed) {
   answer.asking = true;
-  // What is not drawn any more is not asked for: the view says so by not coming back.
+  // Stop polling once the response is not drawn: each draw sets `drawn` again.
   while (answer.drawn) {
     answer.drawn = false;
     try {

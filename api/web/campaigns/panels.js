@@ -1,4 +1,4 @@
-// What Spark makes of journals and of simulated worlds, as it stands: the lake's tables, the last audit, the campaigns.
+// Spark's results from journals and simulated worlds: the lake's tables, the last audit, the campaigns.
 
 import { html, nothing } from "lit-html";
 
@@ -13,29 +13,29 @@ const TABLES_MS = 2000;
 const CAMPAIGNS_MS = 4000;
 const SILENT_MS = 10_000;
 
-/** The campaign whose report is shown. */
+/** The campaign with the visible report. */
 let opened = "";
 
-/** How long ago that was. @param {number} ms */
+/** The time since then. @param {number} ms */
 const ago = (ms) => `${duration(Math.max(0, Date.now() - ms))} ago`;
 
 /** @param {{state: string, message: string}} asked @param {string} what */
 const absent = (asked, what) => html`<p class="quiet">${asked.state === "loading" ? "Loading…" : html`${icon("empty")} ${what}: ${asked.message}.`}</p>`;
 
-/** The gold tables: rows, age, lag, and what Spark says. @param {Actions} actions @param {() => void} changed */
+/** The gold tables: rows, age, lag, and Spark's status. @param {Actions} actions @param {() => void} changed */
 export function tables(actions, changed) {
   const asked = fresh("/pipeline", TABLES_MS, changed);
   if (asked.state !== "ready") return panel("pipeline", "Pipeline", nothing, absent(asked, "Cannot read the state of the tables"));
   const { stream, spark, command, missing } = asked.value;
   /** @type {{name: string, rows: number, written_ms: number}[]} */
   const made = asked.value.tables;
-  const said = html`<p class="quiet">${spark === null
+  const status = html`<p class="quiet">${spark === null
     ? html`Tables are not updating. Start the stream: ${copyable(command, "the command")}`
     : html`${progress(spark)}`}</p>`;
   const trouble = stream === null ? [] : Object.entries(stream.broken).flatMap(([table, rules]) => Object.entries(rules).map(([rule, rows]) =>
     html`<p class="bad" role="alert">${icon("bad")} ${table}: ${plural(Number(rows), "row")} violate the rule: ${rule}</p>`));
   const aside = stream === null ? nothing : html`<span class="sum">${count(stream.lines)} lines, the tables lag <b>${duration(stream.lag_ms)}</b> behind the journals</span>`;
-  return panel("pipeline", "Pipeline", aside, html`${said}${trouble}
+  return panel("pipeline", "Pipeline", aside, html`${status}${trouble}
     ${missing ? html`<p class="bad">${icon("warn")} ${plural(missing, "range")} of journal lines deleted before Spark read them: see table gaps</p>` : nothing}
     ${made.length === 0 ? html`<p class="quiet">No tables yet.</p>` : listed(made, actions)}`);
 }
@@ -82,7 +82,7 @@ export function audits(changed) {
     </table></div>`);
 }
 
-/** Every campaign, and the report of the one that is opened. @param {() => void} changed */
+/** Every campaign, and the report of the opened one. @param {() => void} changed */
 export function campaigns(changed) {
   const asked = fresh("/campaigns", CAMPAIGNS_MS, changed);
   if (asked.state !== "ready") return panel("campaigns", "Campaigns", nothing, absent(asked, "Cannot read the campaigns"));
@@ -92,14 +92,14 @@ export function campaigns(changed) {
     return panel("campaigns", "Campaigns", nothing, html`<p class="quiet">A campaign compares settings on the same faults, seed by seed. Run one:
       ${copyable("zabka campaign run docs/campaigns/session-timeout.toml", "the command")}</p>`);
   }
-  return panel("campaigns", "Campaigns", html`<span class="sum">${plural(all.length, "campaign")}</span>`, html`${all.map((each) => told(each, changed))}`);
+  return panel("campaigns", "Campaigns", html`<span class="sum">${plural(all.length, "campaign")}</span>`, html`${all.map((each) => campaign(each, changed))}`);
 }
 
 /** @param {string} name */
 const reportOf = (name) => `/api/v1/campaigns/${encodeURIComponent(name)}/report`;
 
 /** @param {any} each @param {() => void} changed */
-function told(each, changed) {
+function campaign(each, changed) {
   const most = each.settings * each.seeds;
   const turn = () => {
     opened = opened === each.name ? "" : each.name;

@@ -1,4 +1,4 @@
-// Two histories on one axis: the time since each began; what both say stands in one row.  Pure.
+// Two histories on one axis: the time since each began. Equal events are in one row. Pure.
 
 import { inStory, sentence, weight } from "../sentences.js";
 
@@ -10,7 +10,7 @@ import { inStory, sentence, weight } from "../sentences.js";
  */
 
 /**
- * The rows of both, in the order of time.
+ * The rows of both, ordered by time.
  * @param {Table} table @param {Entry[]} one @param {Entry[]} other @param {{a: number, b: number}} begins_us
  */
 export function align(table, one, other, begins_us) {
@@ -41,10 +41,16 @@ export function align(table, one, other, begins_us) {
 
 const SOON = 6;
 
-/** Whether the other history says the same a little later: then it waits for that row. @param {Table} table @param {Entry} entry @param {Entry[]} other @param {number} from */
+/**
+ * Whether the other history has the same event a little later: then it waits for that row.
+ * @param {Table} table
+ * @param {Entry} entry
+ * @param {Entry[]} other
+ * @param {number} from
+ */
 function comesSoon(table, entry, other, from) {
-  const told = sentence(table, entry);
-  return other.slice(from, from + SOON).some((each) => each.node === entry.node && each.type === entry.type && sentence(table, each) === told);
+  const text = sentence(table, entry);
+  return other.slice(from, from + SOON).some((each) => each.node === entry.node && each.type === entry.type && sentence(table, each) === text);
 }
 
 /** @param {Table} table @param {Entry} entry @returns {Side} */

@@ -1,4 +1,5 @@
-// Both runs as tracks on one axis: the controller and each partition's ISR, one above the other, and where they part.
+// Both runs as tracks on one axis: the controller and each partition's ISR, one above the other, and the first
+// difference.
 
 import { html, nothing, svg } from "lit-html";
 
@@ -34,7 +35,13 @@ export function axis(a, b, names, part) {
 /** @param {Lane} lane */
 const shown = (lane) => lane.kind === "controller" || (lane.kind === "isr" && !lane.lane.startsWith("isr:__"));
 
-/** Who reigns or leads, when: of an ISR's rows those of leaders, and of nobody. @param {Spans} run @param {string} name @param {number} y @param {(us: number) => number} x */
+/**
+ * Controllers or leaders over time: for an ISR, only the rows of leaders and `leaderless`.
+ * @param {Spans} run
+ * @param {string} name
+ * @param {number} y
+ * @param {(us: number) => number} x
+ */
 function bars(run, name, y, x) {
   const lane = run.lanes.find((each) => each.lane === name);
   if (!lane) return nothing;
@@ -42,9 +49,9 @@ function bars(run, name, y, x) {
   return spans.map((span) => {
     const [from, to] = [x(span.from_us - run.first_us), x((span.to_us ?? run.last_us) - run.first_us)];
     const holder = span.value?.broker_id ?? span.value?.replica ?? -1;
-    const nobody = span.state === "leaderless" || span.state === "nobody" || holder < 0;
-    const text = nobody ? "none" : `${holder}${span.value?.controller_epoch ? `@${span.value.controller_epoch}` : ""}`;
-    return svg`<g class="bar-of ${nobody ? "none" : `b${holder % 8}`} ${span.state}"><rect x=${from.toFixed(1)} y=${y} width=${Math.max(1, to - from).toFixed(1)} height=${ROW - 2} rx="2"/>
+    const vacant = span.state === "leaderless" || span.state === "nobody" || holder < 0;
+    const text = vacant ? "none" : `${holder}${span.value?.controller_epoch ? `@${span.value.controller_epoch}` : ""}`;
+    return svg`<g class="bar-of ${vacant ? "none" : `b${holder % 8}`} ${span.state}"><rect x=${from.toFixed(1)} y=${y} width=${Math.max(1, to - from).toFixed(1)} height=${ROW - 2} rx="2"/>
       ${to - from > 46 ? svg`<text x=${(from + 5).toFixed(1)} y=${y + ROW - 5}>${text}</text>` : nothing}</g>`;
   });
 }

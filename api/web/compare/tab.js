@@ -1,4 +1,4 @@
-// Two runs side by side on one axis, such as a script as it is and with its bug: where they part, and by which rule.
+// Two runs side by side on one axis, such as a scenario with and without its bug: their first difference and its rule.
 
 import { html, nothing } from "lit-html";
 
@@ -26,9 +26,9 @@ import { axis } from "./axis.js";
  */
 
 const answers = new Answers();
-/** So many events of each run are told side by side. */
+/** The number of events of each run that are compared side by side. */
 const EVENTS_MAX = 100_000;
-/** What the story does not tell. */
+/** Event types that are not part of a story. */
 const UNTOLD = ["txn_committed", "txn_logged", "txn_proposed", "records_replicated", "records_appended", "records_acknowledged", "high_watermark_moved",
   "replica_progressed", "write_acknowledged"];
 
@@ -63,15 +63,15 @@ function compared(state, a, b, moment, changed) {
   const divergence = parted.value;
   const stories = [a, b].map((run) => answers.of(`/runs/${run.id}/journal`, changed, () => readStory(run.id, UNTOLD, EVENTS_MAX)));
   return html`<div class="side-by-side">${explained(state, divergence, a, b, moment)}${tracks(a, b, divergence, changed)}
-    ${told(state, stories, divergence, [a, b], moment, changed)}</div>`;
+    ${storiesView(state, stories, divergence, [a, b], moment, changed)}</div>`;
 }
 
 /**
- * Both stories, as far as they are here.
+ * Both stories, as far as they are loaded.
  * @param {State} state @param {import("../why/answers.js").Answer[]} stories @param {Divergence} divergence @param {RunInfo[]} runs
  * @param {Moment} moment @param {() => void} changed
  */
-function told(state, [of_a, of_b], divergence, [a, b], moment, changed) {
+function storiesView(state, [of_a, of_b], divergence, [a, b], moment, changed) {
   const failed = [of_a, of_b].find((each) => each.state === "failed");
   if (failed) return html`<p class="quiet">${icon("empty")} Cannot read the events of these runs: ${failed.message}.</p>`;
   if (of_a.state !== "ready" || of_b.state !== "ready") return html`<p class="quiet">Loading…</p>`;
@@ -96,7 +96,7 @@ function rowsOf(state, of_a, of_b, a, b) {
   return kept.rows;
 }
 
-/** The row of the first difference, or the first told one behind it. @param {Row[]} rows @param {Divergence} divergence */
+/** The row of the first difference, or the first visible row after it. @param {Row[]} rows @param {Divergence} divergence */
 function firstDifference(rows, { same, at }) {
   if (same) return -1;
   return rows.findIndex((row) => (at.a !== null && row.a !== null && row.a.seq >= at.a.seq) || (at.b !== null && row.b !== null && row.b.seq >= at.b.seq));
@@ -123,10 +123,10 @@ function tracks(a, b, { at }, changed) {
   });
 }
 
-/** Whether what both say before they part is shown as well. */
+/** Whether the equal rows before the first difference are shown as well. */
 let whole = false;
 const BEFORE = 3;
-/** So many rows are shown at first, and so many more whenever somebody asks for them. */
+/** The number of rows at first, and of further rows on each request. */
 const ROWS = 400;
 let shown_rows = ROWS;
 

@@ -1,4 +1,4 @@
-// What one does to the cluster besides killing its nodes, and beside it: load, link faults, outages of the library, tables, campaigns.
+// Actions on the cluster other than on processes: load, link faults, scenarios, tables, campaigns.
 
 import { html } from "lit-html";
 

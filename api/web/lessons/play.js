@@ -1,20 +1,20 @@
-// Plays a script of the outage library in the simulated world, and waits for the runs that are kept of it.
+// Runs a scenario in the simulated world, and waits for its stored runs.
 
 import { requests } from "../actions.js";
 import { read } from "../time/run.js";
 
 /**
- * @typedef {{run: string, bug: string | null}} Kept  The ids of the play as it is and with its bug.
+ * @typedef {{run: string, bug: string | null}} Kept  The ids of the runs without and with the bug.
  */
 
 const LOOK_MS = 100;
 const ELECTIONS = "records_lost,leader_elected,controller_elected,leader_established,session_expired";
 
-/** A play that cannot be shown; its message says why. */
+/** A run that cannot be shown; the message is the reason. */
 export class NotPlayed extends Error {}
 
 /**
- * @param {string} name of the script @param {import("../actions.js").Actions} actions @returns {Promise<Kept>} Raises NotPlayed.
+ * @param {string} name of the scenario @param {import("../actions.js").Actions} actions @returns {Promise<Kept>} Raises NotPlayed.
  */
 export async function playKept(name, actions) {
   const answer = await actions.send(requests.play(name));
@@ -28,8 +28,8 @@ export async function playKept(name, actions) {
 }
 
 /**
- * Where to look first in a play: at its decisive moment, with a bug in the play with it; if the player names none, at what
- * came of its first fault.
+ * The first moment to show of a run: its decisive moment, in the run with the bug if there is one. Without a decisive
+ * moment, it is the result of the first fault.
  * @param {Kept} kept @returns {Promise<{run: string, at: number | null, with: string | null}>} Raises NoMoment.
  */
 export async function interesting({ run, bug }) {

@@ -1,4 +1,4 @@
-// What was predicted in which lesson, kept by the browser from one visit to the next.
+// The predictions of each lesson, stored in the browser between visits.
 
 /** @typedef {{chosen: number, right: number}} Prediction */
 
@@ -19,6 +19,6 @@ export function notePrediction(lesson, prediction) {
   try {
     localStorage.setItem(KEY, JSON.stringify({ ...predictions(), [lesson]: prediction }));
   } catch {
-    // A browser that keeps nothing shows the lessons all the same.
+    // Lessons also work in a browser without storage.
   }
 }

@@ -1,4 +1,4 @@
-// Twelve outages, prediction first: a question, a prediction, the play, and what came to pass, with the rule behind it.
+// Twelve outages, prediction first: a question, a prediction, the run, and the outcome with its rule.
 
 import { html, nothing } from "lit-html";
 
@@ -36,7 +36,7 @@ export function view(_state, _m, moment, changed, actions) {
   const lesson = lessons.find((each) => each.name === moment.place.lesson) ?? lessons[0];
   return panel("lessons", "Lessons", aside, html`<div class="lessons">
     <nav aria-label="Lessons"><ol>${lessons.map((each) => entry(each, lesson, met[each.name], moment))}</ol></nav>
-    ${told(lesson, lessons, moment, changed, actions)}</div>`);
+    ${lessonView(lesson, lessons, moment, changed, actions)}</div>`);
 }
 
 /** @param {Lesson} each @param {Lesson} shown @param {import("./predictions.js").Prediction | undefined} met @param {Moment} moment */
@@ -47,7 +47,7 @@ function entry(each, shown, met, moment) {
 }
 
 /** @param {Lesson} lesson @param {Lesson[]} lessons @param {Moment} moment @param {() => void} changed @param {Actions} actions */
-function told(lesson, lessons, moment, changed, actions) {
+function lessonView(lesson, lessons, moment, changed, actions) {
   const stand = (stands[lesson.name] ??= { chosen: null, playing: false, trouble: "", revealed: null });
   const predict = submit(() => void play(lesson, stand, moment, changed, actions));
   const choose = (/** @type {number} */ i) => {
@@ -58,10 +58,10 @@ function told(lesson, lessons, moment, changed, actions) {
   return html`<article class="lesson" aria-labelledby="lesson-title">
     <h3 id="lesson-title">${lesson.title}</h3><p class="question">${lesson.question}</p>
     <form aria-label="Prediction" @submit=${predict}><fieldset ?disabled=${!open}><legend>What do you predict?</legend>
-      ${lesson.answers.map((text, i) => html`<label class="choice ${judged(stand, i)}">
+      ${lesson.answers.map((text, i) => html`<label class="choice ${verdictClass(stand, i)}">
         <input type="radio" name="answer" value=${i} required .checked=${stand.chosen === i} @change=${() => choose(i)}><span>${text}</span>
         ${stand.revealed?.right === i ? html`<span>${icon("ok")}<span class="unseen">correct</span></span>` : nothing}
-        ${judged(stand, i) === "wrong" ? html`<span class="warn">${icon("warn")}<span class="unseen">your prediction, not correct</span></span>` : nothing}</label>`)}</fieldset>
+        ${verdictClass(stand, i) === "wrong" ? html`<span class="warn">${icon("warn")}<span class="unseen">your prediction, not correct</span></span>` : nothing}</label>`)}</fieldset>
       <p class="row">${stand.revealed === null
     ? html`<button class="primary" ?disabled=${stand.chosen === null || stand.playing || actions.off === "silent"}>${stand.playing ? "Running…" : "Predict and run"}</button>
         <span class="quiet">runs <code>${lesson.scenario}</code> in a simulated world and does not touch this cluster</span>` : nothing}</p></form>
@@ -70,7 +70,7 @@ function told(lesson, lessons, moment, changed, actions) {
 }
 
 /** @param {Stand} stand @param {number} i */
-function judged(stand, i) {
+function verdictClass(stand, i) {
   if (stand.revealed === null) return "";
   if (stand.revealed.right === i) return "right";
   return stand.chosen === i ? "wrong" : "";
@@ -88,7 +88,7 @@ async function play(lesson, stand, moment, changed, actions) {
     stand.revealed = revealed;
     notePrediction(lesson.name, { chosen: stand.chosen, right: revealed.right });
     await moment.readRuns();
-    // Whoever went elsewhere meanwhile is left there.
+    // Do not move users who have chosen another tab meanwhile.
     if (moment.place.tab === "lessons") moment.go({ run: revealed.run, at: revealed.seq, with: revealed.pair, lesson: lesson.name });
   } catch (reason) {
     if (!(reason instanceof NotPlayed || reason instanceof NoMoment)) throw reason;
@@ -122,7 +122,7 @@ function reveal(lesson, lessons, stand, revealed, moment, changed) {
   </section>`;
 }
 
-/** Each rule of the chain once, with the step that it was met at first. @param {Revealed} revealed */
+/** Each rule of the chain once, with its first step. @param {Revealed} revealed */
 function rules(revealed) {
   const met = new Set();
   return revealed.chain.flatMap((step) => {

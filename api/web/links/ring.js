@@ -1,4 +1,4 @@
-// Where the nodes stand on the ring, and what lies between them.  Pure.
+// The positions of the nodes on the ring, and the lines between them. Pure.
 
 /**
  * @typedef {{name: string, x: number, y: number, peer: boolean}} Place
@@ -7,11 +7,11 @@
 
 export const SIZE = 460;
 const RADIUS = 172;
-/** From a node's centre to where a line may begin. */
+/** The distance from a node's centre to the start of a line. */
 export const NODE_RADIUS = 27;
 const BEND = 26;
 
-/** Brokers on the upper half, from left to right, peers on the lower. @param {string[]} brokers @param {string[]} peers @returns {Place[]} */
+/** Brokers on the upper half, from left to right, peers on the lower half. @param {string[]} brokers @param {string[]} peers @returns {Place[]} */
 export function places(brokers, peers) {
   return [...row(brokers, -1, false), ...row(peers, 1, true)];
 }
@@ -24,7 +24,7 @@ function row(names, side, peer) {
   });
 }
 
-/** The path of a link, bent a little so that one each way does not hide the other. @param {Point} from @param {Point} to @param {boolean} straight */
+/** The path of a link, slightly bent so that the two directions do not overlap. @param {Point} from @param {Point} to @param {boolean} straight */
 export function path(from, to, straight) {
   const [dx, dy] = [to.x - from.x, to.y - from.y];
   const length = Math.hypot(dx, dy) || 1;
@@ -35,7 +35,7 @@ export function path(from, to, straight) {
   return `M${one(a.x)} ${one(a.y)}Q${one(middle.x)} ${one(middle.y)} ${one(b.x)} ${one(b.y)}`;
 }
 
-/** Which node is at a point; null where none is. @param {Place[]} all @param {Point} at */
+/** The node at a point, or null. @param {Place[]} all @param {Point} at */
 export const nodeAt = (all, at) => all.find((place) => Math.hypot(place.x - at.x, place.y - at.y) <= NODE_RADIUS + 8) ?? null;
 
 /** @param {number} value */

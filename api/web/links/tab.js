@@ -1,4 +1,4 @@
-// Links between the nodes, and their faults: drag from node to node, or choose both in the form, which does the same.
+// Links between the nodes, and their faults: drag from node to node, or use the equivalent form.
 
 import { html, nothing, svg } from "lit-html";
 
@@ -15,12 +15,12 @@ import { nodeAt, path, places, SIZE } from "./ring.js";
  * @typedef {import("./ring.js").Place} Place
  */
 
-/** @type {Manner} What a drag makes of a link. */
+/** @type {Manner} The fault that a drag creates. */
 let manner = CUT;
-/** @type {{from: Place, x: number, y: number} | null} A drag that is under way. */
+/** @type {{from: Place, x: number, y: number} | null} The current drag. */
 let drag = null;
-/** @type {{name: string, to: string | null} | null} What was told last, of a drag. */
-let told = null;
+/** @type {{name: string, to: string | null} | null} The last announcement about a drag. */
+let announced = null;
 
 /** @type {import("../tabs.js").View} */
 export function view(_state, m, _moment, changed, actions) {
@@ -44,8 +44,8 @@ function howTo(actions, changed) {
       @change=${() => set({ kind: /** @type {Manner["kind"]} */ (kind) })}><span>${kind === "cut" ? "cut the link" : "delay the link"}</span></label>`)}
     <label class="field check"><input type="checkbox" name="ring-both" .checked=${manner.both_ways} @change=${(/** @type {Event} */ e) =>
       set({ both_ways: /** @type {HTMLInputElement} */ (e.target).checked })}><span>both ways</span></label>
-    <p class="quiet" role="status">${told === null ? (live ? "" : `Faults cannot be added: ${actions.why}.`)
-    : told.to === null ? `No fault added: the drag from ${told.name} ended on no other node.` : `Request received: fault from ${told.name} to ${told.to}.`}</p></fieldset>`;
+    <p class="quiet" role="status">${announced === null ? (live ? "" : `Faults cannot be added: ${actions.why}.`)
+    : announced.to === null ? `No fault added: the drag from ${announced.name} ended on no other node.` : `Request received: fault from ${announced.name} to ${announced.to}.`}</p></fieldset>`;
 }
 
 /** @param {Place[]} all @param {Model} m @param {Actions} actions @param {boolean} live @param {() => void} changed */
@@ -73,8 +73,8 @@ function ring(all, m, actions, live, changed) {
     const to = nodeAt(all, at(event));
     const { name } = drag.from;
     drag = null;
-    told = { name, to: to === null || to.name === name ? null : to.name };
-    if (told.to !== null) void actions.send(injection(name, told.to, manner));
+    announced = { name, to: to === null || to.name === name ? null : to.name };
+    if (announced.to !== null) void actions.send(injection(name, announced.to, manner));
     changed();
   };
   const cancel = () => {
@@ -96,7 +96,7 @@ function ring(all, m, actions, live, changed) {
     ${all.map((place) => node(place, m))}</svg>`;
 }
 
-/** Every link that there is, faintly: each broker to all, each peer to all. @param {Place[]} all */
+/** All links, in a light colour: from each broker to all nodes, from each peer to all nodes. @param {Place[]} all */
 function whole(all) {
   return all.flatMap((from, i) => all.slice(i + 1).map((to) => svg`<line class="link" x1=${from.x} y1=${from.y} x2=${to.x} y2=${to.y}/>`));
 }

@@ -1,4 +1,4 @@
-// The axis of time of the diagram: real time, real time with idle time folded, or the same room for each event.  Pure.
+// The time axis of the diagram: real time, real time with idle time folded, or the same distance for each event. Pure.
 
 /**
  * @typedef {"true" | "folded" | "steps"} Kind
@@ -12,12 +12,12 @@ export const KINDS = [
   ["true", "Real time", "Distances in proportion to time"],
   ["folded", "Skip idle time", "Real time, with idle time shortened"],
 ];
-/** Below this distance arrows and their names lie over each other. */
+/** Below this distance arrows and their labels overlap. */
 const NEAR_PX = 16;
 const FEW = 8;
 
 /**
- * The axis that suits a window: even spacing if most of its moments would lie close together in real time.
+ * The suitable axis for a window: even spacing if most of its moments would be close together in real time.
  * @param {number[]} moments in order @param {number} from @param {number} to both in us @param {number} width in pixels @returns {Kind}
  */
 export function suited(moments, from, to, width) {
@@ -77,7 +77,7 @@ function folded(moments, left, right) {
   return { knots, folds };
 }
 
-/** Where a value lies between knots. @param {Knot[]} knots @param {number} at @param {"us" | "x"} given @param {"us" | "x"} wanted */
+/** Interpolate a value between knots. @param {Knot[]} knots @param {number} at @param {"us" | "x"} given @param {"us" | "x"} wanted */
 function between(knots, at, given, wanted) {
   let [low, high] = [0, knots.length - 1];
   if (high < 1) return knots[0][wanted];
@@ -101,7 +101,7 @@ function niceTicks(from, to, width) {
   return ticks;
 }
 
-/** Knots that are far enough apart to bear a time. @param {Knot[]} knots */
+/** Knots that are far enough apart for a time label. @param {Knot[]} knots */
 function sparse(knots) {
   /** @type {Knot[]} */
   const found = [];

@@ -1,4 +1,5 @@
-// What is there of a window: its messages from the API, and the events around it.  The last answer stays until the next has come.
+// The data of a window: its messages from the API, and the events around it. The last response is shown until the next
+// one.
 
 import { NoMoment, read } from "../time/run.js";
 
@@ -6,18 +7,18 @@ import { NoMoment, read } from "../time/run.js";
  * @typedef {import("../fold.js").Entry} Entry
  * @typedef {import("./words.js").Message} Message
  * @typedef {import("./window.js").Window} Window
- * @typedef {{key: string, run: string, window: Window, messages: Message[], hidden: Record<string, number>, truncated: boolean}} Heard
+ * @typedef {{key: string, run: string, window: Window, messages: Message[], hidden: Record<string, number>, truncated: boolean}} Loaded
  */
 
 export const LIMIT = 5_000;
-/** Live, what was said a moment ago is asked for again after so long. */
+/** Live: when the latest messages are requested again. */
 const AGAIN_MS = 1_500;
 
 export class Conversation {
   /** @param {() => void} changed */
   constructor(changed) {
     this.changed = changed;
-    /** @type {Heard | null} */
+    /** @type {Loaded | null} */
     this.heard = null;
     this.trouble = "";
     this.asking = "";
@@ -25,9 +26,9 @@ export class Conversation {
   }
 
   /**
-   * The messages of a window, as far as they are here; what is missing is asked for.
-   * @param {string} run @param {Window} window @param {string[]} classes @param {boolean} growing may there be more the next time?
-   * @returns {Heard | null}
+   * The messages of a window, as far as they are loaded; missing ones are requested.
+   * @param {string} run @param {Window} window @param {string[]} classes @param {boolean} growing whether there may be more later
+   * @returns {Loaded | null}
    */
   of(run, window, classes, growing) {
     const key = `${run} ${window.from_us} ${window.to_us} ${classes.join()}`;
@@ -37,7 +38,7 @@ export class Conversation {
     return this.heard?.run === run ? this.heard : null;
   }
 
-  /** Is something under way that is not shown yet? */
+  /** Whether a request is in progress that is not shown yet. */
   get waits() {
     return this.asking !== "" && this.asking !== this.heard?.key;
   }
@@ -54,7 +55,7 @@ export class Conversation {
     } catch (reason) {
       if (!(reason instanceof NoMoment)) throw reason;
       this.trouble = reason.message;
-      // An answer that there is none is an answer: it is not asked for again at once.
+      // An empty response is a response: do not repeat the request at once.
       this.heard = { key, run, window, messages: [], hidden: {}, truncated: false };
     } finally {
       this.asking = "";

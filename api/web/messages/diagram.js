@@ -1,8 +1,8 @@
-// The canvas and what one does with it: pointing, clicking, zooming, and going from message to message by keys.
+// The canvas and its controls: pointing, clicking, zooming, and moving from message to message by keys.
 
 import { BOLD, draw, FONT, palette } from "./drawing.js";
 import { pointedAt, scene } from "./scene.js";
-import { told } from "./words.js";
+import { details } from "./words.js";
 
 /**
  * @typedef {import("../fold.js").Entry} Entry
@@ -25,12 +25,12 @@ export class Diagram {
     this.shown = null;
     /** @type {Scene | null} */
     this.scene = null;
-    /** @type {string[]} What is told of what was chosen last, line by line. */
+    /** @type {string[]} The description of the last selection, by lines. */
     this.told = [];
     this.unnamed = 0;
-    /** @type {number | null} The message that is drawn as the one that is meant. */
+    /** @type {number | null} The message that is drawn as highlighted. */
     this.marked = null;
-    /** @type {number | null} The message that is chosen. */
+    /** @type {number | null} The selected message. */
     this.chosen = null;
     /** @type {HTMLElement | null} */
     this.place = null;
@@ -51,12 +51,12 @@ export class Diagram {
     for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) matchMedia(query).addEventListener("change", () => this.#drawSoon());
   }
 
-  /** Its width in pixels, also before it is drawn first. */
+  /** Its width in pixels, also before the first drawing. */
   get width() {
     return this.place?.clientWidth || WIDTH;
   }
 
-  /** The element that the diagram stands in; undefined when it goes. @param {Element | undefined} place */
+  /** The element that contains the diagram; undefined when it is removed. @param {Element | undefined} place */
   attach(place) {
     if (!(place instanceof HTMLElement)) {
       this.sizes.disconnect();
@@ -69,7 +69,7 @@ export class Diagram {
     this.#drawSoon();
   }
 
-  /** Show this from now on; it is drawn where anything of it is new. @param {Shown} shown */
+  /** Show this from now on. It is drawn if anything has changed. @param {Shown} shown */
   show(shown) {
     const before = this.shown;
     this.shown = shown;
@@ -107,7 +107,7 @@ export class Diagram {
     }
   }
 
-  /** @param {number | null} marked @param {boolean} anew whether more than that is another one */
+  /** @param {number | null} marked @param {boolean} anew whether more than the highlight has changed */
   #paint(marked, anew = false) {
     if (this.scene === null || this.shown === null || (marked === this.marked && !anew)) return;
     this.marked = marked;
@@ -145,7 +145,7 @@ export class Diagram {
   /** @param {Arrow | Point} found */
   #lines(found) {
     const when = this.shown?.when ?? String;
-    return "message" in found ? told(found.message, when) : [`${found.entry.node}: ${found.text}`, `event ${found.entry.seq}`];
+    return "message" in found ? details(found.message, when) : [`${found.entry.node}: ${found.text}`, `event ${found.entry.seq}`];
   }
 
   /** @param {MouseEvent} event */
@@ -167,7 +167,7 @@ export class Diagram {
 
   /** @param {WheelEvent} event */
   #wheel(event) {
-    // A page is scrolled by the wheel alone; with Ctrl, or two fingers, one zooms.
+    // The wheel alone scrolls the page; with Ctrl, or two fingers, it zooms.
     if (!event.ctrlKey || this.scene === null || this.shown === null) return;
     event.preventDefault();
     const [, x] = this.#under(event);

@@ -1,4 +1,4 @@
-// Puts a scene on a canvas.
+// Draws a scene on a canvas.
 
 import { span } from "./times.js";
 import { isLost } from "./words.js";
@@ -16,7 +16,7 @@ export const FONT = "11px system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sa
 export const BOLD = FONT.replace("11px", "600 11px");
 const CROWD = 1_500;
 
-/** The colours of the page as it is now: light, dark or forced. @param {Element} at @returns {Palette} */
+/** The current colours of the page: light, dark or forced. @param {Element} at @returns {Palette} */
 export function palette(at) {
   const style = getComputedStyle(at);
   const of = (/** @type {string} */ name) => style.getPropertyValue(name).trim() || "CanvasText";
@@ -28,8 +28,8 @@ export function palette(at) {
 
 /**
  * @param {HTMLCanvasElement} canvas @param {Scene} of @param {Palette} colours
- * @param {{at_us: number | null, marked: number | null, when: (us: number) => string}} how the moment that is shown, and the message
- *   that is pointed at or chosen
+ * @param {{at_us: number | null, marked: number | null, when: (us: number) => string}} how the moment that is shown, and the
+ *   message under the pointer or selected
  */
 export function draw(canvas, of, colours, { at_us, marked, when }) {
   const ratio = devicePixelRatio || 1;
@@ -125,7 +125,7 @@ function fitting(ctx, text, width) {
   return end === text.length ? text : `${text.slice(0, Math.max(1, end - 1))}…`;
 }
 
-/** Arrows that are drawn in one go: of a colour, a strength and a stroke. @param {Arrow[]} all @param {number | null} but @returns {Iterable<Arrow[]>} */
+/** Arrows that are drawn together: with the same colour, strength and stroke. @param {Arrow[]} all @param {number | null} but @returns {Iterable<Arrow[]>} */
 function alike(all, but) {
   /** @type {Map<string, Arrow[]>} */
   const groups = new Map();
@@ -139,7 +139,7 @@ function alike(all, but) {
   return groups.values();
 }
 
-/** A message whose times contradict each other, since the clocks do, is not given the look of a plain one. @param {Arrow} each */
+/** A message with contradictory times, because of different clocks, does not look like a normal one. @param {Arrow} each */
 function strokeOf({ shape, message }) {
   if (shape === "stub") return isLost(message) ? "lost" : "unknown";
   return shape === "arrow" && message.lost ? "doubtful" : "plain";
@@ -149,7 +149,7 @@ function strokeOf({ shape, message }) {
 const DASHES = { lost: [4, 3], unknown: [4, 3], doubtful: [2, 2], plain: [] };
 
 /**
- * Arrows that are alike.  Each is a path of its own: of one path for all of them it would have to be found out where they overlap.
+ * Draw equal arrows. Each is a path of its own: in a single path the canvas would have to compute their overlaps.
  * @param {CanvasRenderingContext2D} ctx @param {Arrow[]} group @param {Palette} colours @param {number} width @param {boolean} headed in a crowd heads are blots
  */
 function arrows(ctx, group, colours, width, headed) {
@@ -218,7 +218,7 @@ function points(ctx, of, colours) {
 
 /** @param {CanvasRenderingContext2D} ctx @param {Scene} of @param {Palette} colours */
 function names(ctx, of, colours) {
-  // An outline around each letter would cost as much as everything else that is drawn.
+  // An outline around each letter would cost as much as everything else in the drawing.
   ctx.fillStyle = colours.panel;
   ctx.globalAlpha = 0.8;
   for (const { x, y, width } of of.names) ctx.fillRect(x - 1, y - 9, width + 2, 12);

@@ -1,4 +1,4 @@
-// A lane a process: which there are, and what each is at the moment.  Pure.
+// The lanes, one per process, and the role of each process at the moment. Pure.
 
 /**
  * @typedef {import("../fold.js").ClusterState} ClusterState
@@ -22,7 +22,7 @@ function inOrder(a, b) {
   return one[0] - other[0] || one[1].localeCompare(other[1]) || one[2] - other[2];
 }
 
-/** Peers, brokers, then whoever else talks. @param {Message[]} messages @param {ClusterState} state @returns {Lane[]} */
+/** Peers, brokers, then all other senders and receivers. @param {Message[]} messages @param {ClusterState} state @returns {Lane[]} */
 export function lanes(messages, state) {
   const names = new Set([
     ...Object.keys(state.peers).map((id) => `peer-${id}`),

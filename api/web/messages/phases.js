@@ -1,8 +1,8 @@
-// The phases of what is in a window, from its events and messages: a failover of the controller, or an election of ZAB.  Pure.
+// The phases in a window, from its events and messages: a failover of the controller, or an election of ZAB. Pure.
 
 /**
  * @typedef {import("../fold.js").Entry} Entry
- * @typedef {import("../fold.js").Reign} Reign
+ * @typedef {import("../fold.js").ControllerTermView} ControllerTermView
  * @typedef {import("./words.js").Message} Message
  * @typedef {{name: string, title: string, from_us: number, to_us: number}} Phase
  */
@@ -12,8 +12,8 @@ const BURST_US = 300_000;
 const ELECT_US = 10_000_000;
 
 /**
- * @param {Entry[]} events in order @param {Message[]} messages by when they were sent @param {(entry: Entry) => number} time
- * @param {Reign[]} [reigns] of the moment that is shown: they know when a controller died or froze
+ * @param {Entry[]} events in order @param {Message[]} messages by sending time @param {(entry: Entry) => number} time
+ * @param {ControllerTermView[]} [reigns] of the shown moment: they have the time at which a controller died or froze
  * @returns {Phase[]}
  */
 export function phases(events, messages, time, reigns = []) {
@@ -22,11 +22,12 @@ export function phases(events, messages, time, reigns = []) {
   return found.length > 1 ? found : election(events, time);
 }
 
-/** @param {Entry} ending @param {Entry[]} events @param {Message[]} messages @param {(entry: Entry) => number} time @param {Reign[]} reigns @returns {Phase[]} */
+/** @param {Entry} ending @param {Entry[]} events @param {Message[]} messages @param {(entry: Entry) => number} time @param {ControllerTermView[]} reigns @returns {Phase[]} */
 function failover(ending, events, messages, time, reigns) {
   const closed = events.find((entry) => entry.type === "session_closed" && String(entry.session_id) === String(ending.session_id));
   const gone = closed === undefined ? time(ending) : time(closed);
-  // The death or freeze may lie before the window, so it is taken from the reign, by the same clock as the session's end.
+  // The death or freeze may be before the window, so it is taken from the controller term, by the same clock as the
+  // session's end.
   const lost = closed === undefined ? undefined : reigns.findLast(({ holder_lost_us, until_us }) =>
     holder_lost_us !== null && holder_lost_us <= closed.wall_us && (until_us === null || Math.abs(until_us - closed.wall_us) < ELECT_US));
   const began = lost === undefined || closed === undefined ? time(ending) : gone - (closed.wall_us - Number(lost.holder_lost_us));
@@ -55,7 +56,7 @@ function failover(ending, events, messages, time, reigns) {
   return out;
 }
 
-/** When the last answer of a burst came. @param {Message[]} messages @param {number} from */
+/** The arrival of the last response of a burst. @param {Message[]} messages @param {number} from */
 function lastAnswer(messages, from) {
   let last = from;
   for (const each of messages) {
@@ -66,7 +67,7 @@ function lastAnswer(messages, from) {
   return last;
 }
 
-/** The newest election of which anything is here. @param {Entry[]} events @param {(entry: Entry) => number} time @returns {Phase[]} */
+/** The newest election in these events. @param {Entry[]} events @param {(entry: Entry) => number} time @returns {Phase[]} */
 function election(events, time) {
   const changes = events.filter((entry) => entry.type === "peer_state_changed");
   const leader = changes.filter((entry) => entry.state === "LEADING").at(-1)?.node;

@@ -1,4 +1,4 @@
-// Where everything of the diagram stands: lanes, arrows, stubs, events, and names that do not collide.  Pure.
+// The layout of the diagram: lanes, arrows, stubs, events, and labels that do not overlap. Pure.
 
 import { axis } from "./axis.js";
 import { isAnswer, label, protocol, rank } from "./words.js";
@@ -9,7 +9,7 @@ import { isAnswer, label, protocol, rank } from "./words.js";
  * @typedef {import("./words.js").Protocol} Protocol
  * @typedef {import("./phases.js").Phase} Phase
  * @typedef {import("./lanes.js").Lane} Lane
- * @typedef {"arrow" | "stub" | "loop"} Shape  A stub never arrived; a loop is what a process says to itself.
+ * @typedef {"arrow" | "stub" | "loop"} Shape  A stub never arrived; a loop is a message of a process to itself.
  * @typedef {{message: Message, shape: Shape, protocol: Protocol, faint: boolean, x1: number, y1: number, x2: number, y2: number}} Arrow
  * @typedef {{entry: Entry, text: string, weight: string, x: number, y: number}} Point
  * @typedef {{text: string, x: number, y: number, width: number, bold: boolean, protocol: Protocol | null}} Name
@@ -29,9 +29,9 @@ const LINE_PX = 13;
 const TRIES = [0.5, 0.34, 0.66, 0.2, 0.8];
 const NAMED_MAX = 400;
 const EVENT_TEXT_MAX = 44;
-/** What the messages beside it tell as well. */
+/** Events that repeat the messages next to them. */
 const UNNAMED = /^(txn|ephemeral|write|zxid|followership|session_created)/;
-/** What everything else in sight comes of. */
+/** Events that cause most others in the window. */
 const TURNS = /^(session_expired|log_truncated|fault_injected|leadership_taken|epoch_accepted)$/;
 /** @type {Record<string, number>} Among the ranks of messages. */
 const EVENT_RANKS = { loss: -2, election: -1, trouble: -1, plain: 1.5 };
@@ -63,7 +63,7 @@ export function scene({ messages, events, lanes, phases, kind, window: { from_us
   };
 }
 
-/** Faults are told by nobody's process: they stand where they strike. @param {Entry} entry @param {Map<string, number>} y */
+/** Faults are not logged by the affected process: they are drawn at the node that they affect. @param {Entry} entry @param {Map<string, number>} y */
 function laneOf(entry, y) {
   if (y.has(entry.node)) return entry.node;
   return [entry.target, entry.source].find((name) => y.has(name)) ?? "";
@@ -85,7 +85,7 @@ function arrow(message, scale, y) {
 const short = (text) => (text.length > EVENT_TEXT_MAX ? `${text.slice(0, EVENT_TEXT_MAX - 1)}…` : text);
 
 /**
- * Names go where there is room, the weightier first; what finds none has to be pointed at.
+ * Place labels where there is space, the most important first. Labels without space are shown on hover.
  * @param {Arrow[]} arrows @param {Point[]} points @param {(text: string, bold: boolean) => number} measure @param {Box} room
  * @returns {{names: Name[], unnamed: number}}
  */
@@ -102,17 +102,17 @@ function names(arrows, points, measure, room) {
     found.push(name);
     return true;
   };
-  const wanted = [
+  const candidates = [
     ...points.filter(({ entry }) => !UNNAMED.test(entry.type)).map((each) => ({ each, rank: TURNS.test(each.entry.type) ? -1 : EVENT_RANKS[each.weight] ?? 1.5, x: each.x })),
     ...arrows.filter((each) => rank(each.message) < 4 && each.protocol !== "beat").map((each) => ({ each, rank: rank(each.message), x: each.x1 })),
   ].sort((a, b) => a.rank - b.rank || a.x - b.x);
-  for (const { each } of wanted.slice(0, NAMED_MAX)) {
+  for (const { each } of candidates.slice(0, NAMED_MAX)) {
     if (!("entry" in each ? nameOfEvent(each, measure, put) : nameOf(each, measure, put))) unnamed += 1;
   }
-  return { names: found, unnamed: unnamed + Math.max(0, wanted.length - NAMED_MAX) };
+  return { names: found, unnamed: unnamed + Math.max(0, candidates.length - NAMED_MAX) };
 }
 
-/** What is taken of the drawing, line by line of text: a box is compared with its neighbours alone. */
+/** The occupied parts of the drawing, by lines of text, so that a box is only compared with its neighbours. */
 class Places {
   constructor() {
     /** @type {Map<number, Box[]>} */
@@ -163,7 +163,7 @@ const collide = (a, b) => a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.
 
 const NEAR_PX = 7;
 
-/** What somebody points at: an event before a message, the nearest of each. @param {Scene} of @param {number} x @param {number} y @returns {Arrow | Point | null} */
+/** The target of the pointer: an event before a message, the nearest of each. @param {Scene} of @param {number} x @param {number} y @returns {Arrow | Point | null} */
 export function pointedAt(of, x, y) {
   const point = of.points.find((each) => Math.hypot(each.x - x, each.y - y) <= NEAR_PX);
   if (point) return point;
@@ -177,7 +177,7 @@ export function pointedAt(of, x, y) {
   return best;
 }
 
-/** How far a point is from an arrow. @param {Arrow} each @param {number} x @param {number} y */
+/** The distance of a point from an arrow. @param {Arrow} each @param {number} x @param {number} y */
 function distance(each, x, y) {
   const lift = each.shape === "loop" ? LOOP_PX : 0;
   const [dx, dy] = [each.x2 - each.x1, each.y2 - each.y1];

@@ -1,4 +1,4 @@
-// The tab of the messages: a space-time diagram of the window around the moment, its phases, and the same as a table.
+// The Messages tab: a space-time diagram of the window around the moment, its phases, and the same data as a table.
 
 import { html, nothing } from "lit-html";
 import { ref } from "lit-html/directives/ref.js";
@@ -30,7 +30,7 @@ const LIVE_US = 5_000_000;
 const ROWS_MAX = 300;
 const ALL = [...GROUPS, ...CHATTER];
 
-/** State of the tab that is in no address. */
+/** State of the tab that is not in the address. */
 const ui = {
   /** @type {import("./axis.js").Kind | null} The axis that the user has chosen. */
   kind: null,
@@ -57,10 +57,10 @@ const ui = {
 let conversation = null;
 const diagram = new Diagram();
 
-/** The drawing; tests ask it. */
+/** The drawing, for the tests. */
 export const theDiagram = () => diagram;
 
-// One function for all draws: with another one lit would let go of the canvas and take it again, and the focus be lost.
+// One function for all draws: with a new function, lit would detach and attach the canvas, and the focus would be lost.
 const attach = (/** @type {Element | undefined} */ element) => diagram.attach(element);
 
 /** @type {import("../tabs.js").View} */
@@ -75,12 +75,12 @@ export function view(state, _m, moment, changed) {
   const asked = windowAt(moment, at_us);
   if (asked === null) return panel("messages", "Messages", nothing, html`<p class="quiet">Loading the events around this moment…</p>`);
   const classes = ALL.filter((group) => ui.on.has(group.name)).flatMap((group) => group.classes);
-  const heard = conversation.of(current.run, asked, classes, current.run === "live" && asked.to_us > current.last_us - 10e6);
-  const messages = heard?.messages ?? [];
+  const loaded = conversation.of(current.run, asked, classes, current.run === "live" && asked.to_us > current.last_us - 10e6);
+  const messages = loaded?.messages ?? [];
   const moments = [...ui.events.filter((entry) => !isProgress(state.sentences, entry)).map(time), ...messages.flatMap((each) => [each.sent_us, each.arrived_us ?? each.sent_us])];
   const isBurst = !ui.own && !current.live;
-  const window = isBurst && heard?.window === asked ? fitted(asked, at_us === null ? moments : [...moments, at_us]) : asked;
-  if (isBurst && heard?.window === asked) ui.suited = suited(moments.sort((a, b) => a - b), window.from_us, window.to_us, diagram.width);
+  const window = isBurst && loaded?.window === asked ? fitted(asked, at_us === null ? moments : [...moments, at_us]) : asked;
+  if (isBurst && loaded?.window === asked) ui.suited = suited(moments.sort((a, b) => a - b), window.from_us, window.to_us, diagram.width);
   const kind = ui.kind ?? (current.live ? "true" : ui.suited);
   const anchor_us = at_us !== null && holds(window, at_us) ? at_us : (window.from_us + window.to_us) / 2;
   const shown = ui.events.filter((entry) => time(entry) >= window.from_us && time(entry) <= window.to_us);
@@ -98,31 +98,31 @@ export function view(state, _m, moment, changed) {
     changed,
   });
   const body = html`
-    ${controls(moment, window, anchor_us, kind, heard?.hidden ?? {}, changed)}
+    ${controls(moment, window, anchor_us, kind, loaded?.hidden ?? {}, changed)}
     ${info !== null && !info.messages && current.run !== "live" ? html`<p class="note">The messages of this run were not recorded: only its events are shown. (An uploaded run has no messages. In scenarios of the bare protocol the packets are steps of the script.)</p>` : nothing}
     ${conversation.trouble ? html`<p class="bad" role="alert">${conversation.trouble}</p>` : nothing}
     ${summary(found, messages, when)}
     <div class="spacetime" ${ref(attach)}></div>
     <p class="told" aria-live="polite">${diagram.told.map((each, place) => (place ? html`<span>${each}</span>` : html`<b>${each}</b>`))}</p>
-    <p class="legend quiet">${legend(heard?.truncated ?? false)}</p>
+    <p class="legend quiet">${legend(loaded?.truncated ?? false)}</p>
     ${table(messages, when, moment, changed)}`;
   return panel("messages", "Messages", html`<span class="quiet">${plural(messages.length, "message")} in ${span(window.to_us - window.from_us)}${conversation.waits ? ", loading…" : ""}</span>`, body);
 }
 
-/** Read the events around the moment, and those of the window, where they are missing. @param {Moment} moment @param {() => void} changed */
+/** Read the missing events around the moment and in the window. @param {Moment} moment @param {() => void} changed */
 function readAround(moment, changed) {
   const { run, seq } = moment.current();
-  const wanted = seq === 0 || ui.reading ? null : missing(moment);
-  if (wanted === null) return;
+  const range = seq === 0 || ui.reading ? null : missing(moment);
+  if (range === null) return;
   ui.reading = true;
-  const [first, last] = wanted;
+  const [first, last] = range;
   moment.entries(first, last).then(
     (entries) => {
       if (run === ui.run) [ui.events, ui.first, ui.last] = [entries, first, last];
     },
     () => {
-      // The page reports elsewhere that the API does not answer.  Events that are here stay.
-      if (run === ui.run) [ui.first, ui.last] = wanted;
+      // The page reports elsewhere that the API does not respond. Loaded events stay.
+      if (run === ui.run) [ui.first, ui.last] = range;
     },
   ).finally(() => {
     ui.reading = false;
@@ -130,7 +130,7 @@ function readAround(moment, changed) {
   });
 }
 
-/** Which events are to be read; null if none are missing. @param {Moment} moment @returns {[number, number] | null} */
+/** The range of events to read; null if none are missing. @param {Moment} moment @returns {[number, number] | null} */
 function missing(moment) {
   const { seq, first_seq, last_seq, live } = moment.current();
   const [first, last] = [Math.max(first_seq, seq - AROUND), Math.min(last_seq, seq + AROUND)];
@@ -143,7 +143,7 @@ function missing(moment) {
   return earlier || later ? [earlier ? Math.max(first_seq, ui.first - AROUND) : ui.first, later ? Math.min(last_seq, ui.last + AROUND) : ui.last] : null;
 }
 
-/** The moment on the clock of the messages; null while its event is not here. @param {Moment} moment */
+/** The moment on the clock of the messages; null until its event is loaded. @param {Moment} moment */
 function momentTime(moment) {
   const { seq, live, last_us } = moment.current();
   if (live) return last_us;
@@ -153,7 +153,7 @@ function momentTime(moment) {
 }
 
 /**
- * The window: as the user has set it, until another moment is shown that is outside of it; else the burst around the moment.
+ * The window: as the user has set it, until a moment outside of it is shown; otherwise the burst around the moment.
  * @param {Moment} moment @param {number | null} at_us
  */
 function windowAt(moment, at_us) {
@@ -169,7 +169,7 @@ function windowAt(moment, at_us) {
   return ui.window;
 }
 
-/** Show this window; null is the burst around the moment. @param {Window | null} window @param {() => void} changed */
+/** Show this window; null means the burst around the moment. @param {Window | null} window @param {() => void} changed */
 function look(window, changed) {
   ui.window = window;
   ui.own = window !== null;
@@ -217,7 +217,12 @@ function controls(moment, window, anchor_us, kind, hidden, changed) {
   </div>`;
 }
 
-/** The phases in words, for whoever does not see the strip. @param {import("./phases.js").Phase[]} found @param {Message[]} messages @param {(us: number) => string} when */
+/**
+ * The phases in words, for users who cannot see the strip.
+ * @param {import("./phases.js").Phase[]} found
+ * @param {Message[]} messages
+ * @param {(us: number) => string} when
+ */
 function summary(found, messages, when) {
   const lost = messages.filter(isLost).length;
   if (!found.length && !lost) return nothing;
@@ -233,7 +238,7 @@ function legend(truncated) {
     ${truncated ? html`<b class="warn">Too many messages to draw: the latest are counted as hidden.</b>` : nothing}`;
 }
 
-/** The twin of the drawing. @param {Message[]} messages @param {(us: number) => string} when @param {Moment} moment @param {() => void} changed */
+/** The same data as the drawing. @param {Message[]} messages @param {(us: number) => string} when @param {Moment} moment @param {() => void} changed */
 function table(messages, when, moment, changed) {
   const opened = (/** @type {Event} */ event) => {
     ui.table = /** @type {HTMLDetailsElement} */ (event.currentTarget).open;

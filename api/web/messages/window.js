@@ -2,13 +2,13 @@
 
 /** @typedef {{from_us: number, to_us: number}} Window */
 
-/** Where the run's clock is one for all, bursts are milliseconds apart; real processes take longer over everything. */
+/** With one clock for the whole run, bursts are milliseconds apart; real processes are slower. */
 const QUIET_US = { simulated: 12_000, live: 700_000 };
 const LONGEST_US = { simulated: 80_000, live: 5_000_000 };
 const SHORTEST_US = 2_000;
 
 /**
- * The burst that a moment belongs to: what follows on each other without a pause.
+ * The burst of a moment: events that follow each other without a pause.
  * @param {number[]} times of events, in order @param {number} at @param {"simulated" | "live"} kind @returns {Window}
  */
 export function burst(times, at, kind) {
@@ -46,7 +46,7 @@ export function fitted(of, times) {
 export const holds = (of, us) => us >= of.from_us && us <= of.to_us;
 
 /**
- * A shorter time is taken from the axis as it is drawn: where each event has the same room, half as many are left.
+ * Zoom in or out. A shorter window is computed on the axis as drawn: with even spacing, it contains half as many events.
  * @param {Window} of @param {number} factor below 1 is closer @param {number} around_us stays where it is
  * @param {import("./axis.js").Axis | null} axis as drawn; null for real time @returns {Window}
  */

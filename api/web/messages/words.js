@@ -1,4 +1,4 @@
-// What a message is called in the diagram, how much its name matters, and what is told of it.  Pure.
+// The label of a message in the diagram, its importance, and its description. Pure.
 
 import { span } from "./times.js";
 
@@ -8,13 +8,13 @@ import { span } from "./times.js";
  * @typedef {"zab" | "client" | "kafka" | "beat"} Protocol
  */
 
-/** @type {{name: Protocol, title: string, classes: string[], on: boolean}[]} What can be shown and hidden, as a whole. */
+/** @type {{name: Protocol, title: string, classes: string[], on: boolean}[]} Groups of messages that can be shown and hidden. */
 export const GROUPS = [
   { name: "zab", title: "ZAB", classes: ["election", "discovery", "synchronisation", "broadcast"], on: true },
   { name: "client", title: "ZooKeeper clients", classes: ["session", "client"], on: true },
   { name: "kafka", title: "Kafka", classes: ["controller", "replication", "data", "group", "admin"], on: true },
 ];
-/** @type {{name: string, title: string, classes: string[], on: boolean}[]} Off unless somebody wants them. */
+/** @type {{name: string, title: string, classes: string[], on: boolean}[]} Hidden by default. */
 export const CHATTER = [
   { name: "fetch", title: "fetches", classes: ["fetch"], on: false },
   { name: "ping", title: "pings", classes: ["ping"], on: false },
@@ -26,10 +26,10 @@ export function protocol(message) {
   return GROUPS.find((group) => group.classes.includes(message.class))?.name ?? "kafka";
 }
 
-/** Whoever is at an end and no node of the cluster: what goes there arrives out of sight. */
+/** Any other end that is not a node of the cluster: the arrival of messages to it is unknown. */
 const OUTSIDE = "client";
 
-/** Did it not arrive, as far as anybody could tell? @param {Message} message */
+/** Whether it did not arrive, as far as the nodes know. @param {Message} message */
 export const isLost = (message) => message.arrived_us === null && message.to !== OUTSIDE;
 
 /** @param {Message} message */
@@ -37,7 +37,7 @@ export const isAnswer = (message) => message.kind.endsWith(" answer");
 
 const PHASES = ["discovery", "synchronisation"];
 
-/** Who comes first where names collide: 0 before 3; 4 has no name unless it is pointed at. @param {Message} message */
+/** The priority of a label where labels overlap: 0 before 3; 4 is only shown on hover. @param {Message} message */
 export function rank(message) {
   if (isAnswer(message)) return message.subject.error ? 2 : 4;
   if (message.class === "controller" || PHASES.includes(message.class)) return 0;
@@ -59,7 +59,7 @@ export function label(message) {
   return kind;
 }
 
-/** The end of a path, which tells more than its beginning. @param {unknown} path */
+/** The end of a path, which is more specific than its beginning. @param {unknown} path */
 function tail(path) {
   const parts = String(path).split("/").filter(Boolean);
   return parts.length <= 2 ? `/${parts.join("/")}` : `…/${parts.slice(-2).join("/")}`;
@@ -71,8 +71,8 @@ function operations(subject) {
   return `[${[...new Set(found)].join(", ")}]`;
 }
 
-/** Everything of a message, for whoever points at it, line by line. @param {Message} message @param {(us: number) => string} when */
-export function told(message, when) {
+/** All details of a message, by lines, for hovering. @param {Message} message @param {(us: number) => string} when */
+export function details(message, when) {
   const took = message.arrived_us === null ? "" : `, took ${span(message.arrived_us - message.sent_us)}`;
   const lines = [`${message.from} → ${message.to}: ${message.kind}`, `${message.class}, sent ${when(message.sent_us)}${took}`];
   if (message.lost) lines.push(message.arrived_us === null ? `${isLost(message) ? "never arrived" : "time of arrival unknown"}: ${message.lost}` : message.lost);
@@ -86,7 +86,7 @@ export function told(message, when) {
   return lines;
 }
 
-/** What it is about, on one line. @param {Message} message */
+/** The subject of a message, on one line. @param {Message} message */
 export function subject(message) {
   return Object.entries(message.subject)
     .map(([name, value]) => (name === "names" ? value.join("; ") : `${name.replaceAll("_", " ")} ${Array.isArray(value) ? value.join(", ") : value}`))

@@ -1,4 +1,4 @@
-// What the drawings show, as tables: the controller, peers, brokers, beliefs, partitions, what is lost.
+// The data of the drawings as tables: the controller, peers, brokers, beliefs, partitions, losses.
 
 import { html, nothing } from "lit-html";
 

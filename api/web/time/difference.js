@@ -1,4 +1,4 @@
-// What differs between two folded states, field by field, in words.  Pure.
+// The differences between two folded states, field by field, in words. Pure.
 
 import { clock, controllerTerm } from "../format.js";
 
@@ -8,14 +8,14 @@ import { clock, controllerTerm } from "../format.js";
  */
 
 const UNTOLD = new Set(["seq", "at_us", "reigns", "losses", "losses_acknowledged_seq", "lost_acknowledged", "zab_leader_since_us"]);
-/** @type {Record<string, string>} How the parts of a state are called. */
+/** @type {Record<string, string>} The names of the parts of a state. */
 const GROUPS = {
   peers: "peer ", brokers: "broker ", partitions: "", topics: "topic ", configs: "", faults: "fault ", workloads: "producer ",
   consumers: "consumer ", groups: "group ",
 };
 
 /**
- * Everything that is not the same, in the order of the state's parts; what is in one of them alone is whole or nothing.
+ * All differences, in the order of the state's parts. A key that only one state has is one difference.
  * @param {ClusterState} a @param {ClusterState} b @returns {Difference[]}
  */
 export function differences(a, b) {
@@ -30,9 +30,9 @@ export function differences(a, b) {
       }
     } else if (before[part] !== after[part]) found.push({ of: "ensemble", field: part.replaceAll("_", " "), before: word(part, before[part]), after: word(part, after[part]) });
   }
-  for (const reign of b.reigns) {
-    const same = a.reigns.find((each) => each.controller_epoch === reign.controller_epoch);
-    fields(`controller term, ${controllerTerm(reign.broker_id, reign.controller_epoch)}`, same, reign, found);
+  for (const term of b.reigns) {
+    const same = a.reigns.find((each) => each.controller_epoch === term.controller_epoch);
+    fields(`controller term, ${controllerTerm(term.broker_id, term.controller_epoch)}`, same, term, found);
   }
   const lost = (/** @type {ClusterState} */ state) => state.losses.length;
   if (lost(a) !== lost(b)) found.push({ of: "losses", field: "reported", before: String(lost(a)), after: String(lost(b)) });

@@ -1,8 +1,9 @@
-// The place in the address: `#run=live&at=1794&tab=tracks`.  A hash without an equals sign is an anchor on the page.  Pure.
+// The place in the address: `#run=live&at=1794&tab=tracks`. A hash without an equals sign is an anchor on the page.
+// Pure.
 
 /**
  * @typedef {{run: string, at: number | null, tab: string, pin: number | null, with: string | null, lesson: string | null}} Place
- *   `at` null is the end of the run: of the live one, now.
+ *   `at` null is the end of the run: for the live run, now.
  */
 
 export const LIVE = "live";
@@ -14,22 +15,22 @@ export const NOWHERE = { run: LIVE, at: null, tab: "tracks", pin: null, with: nu
 /** @param {string | null} text */
 const number = (text) => (text !== null && /^\d{1,15}$/.test(text) ? Number(text) : null);
 
-/** The place that a hash names; null where it is an anchor. @param {string} hash @returns {Place | null} */
+/** The place in a hash; null if the hash is an anchor. @param {string} hash @returns {Place | null} */
 export function place(hash) {
   const text = hash.replace(/^#/, "");
   if (text !== "" && !text.includes("=")) return null;
-  const said = new URLSearchParams(text);
-  const tab = said.get("tab") ?? NOWHERE.tab;
+  const parameters = new URLSearchParams(text);
+  const tab = parameters.get("tab") ?? NOWHERE.tab;
   return {
-    run: said.get("run") || LIVE, at: number(said.get("at")), tab: TABS.includes(tab) ? tab : NOWHERE.tab,
-    pin: number(said.get("pin")), with: said.get("with") || null, lesson: said.get("lesson") || null,
+    run: parameters.get("run") || LIVE, at: number(parameters.get("at")), tab: TABS.includes(tab) ? tab : NOWHERE.tab,
+    pin: number(parameters.get("pin")), with: parameters.get("with") || null, lesson: parameters.get("lesson") || null,
   };
 }
 
-/** The hash of a place; what stands by itself is left out. @param {Place} of */
+/** The hash of a place, without default values. @param {Place} of */
 export function hash(of) {
-  const said = Object.entries(of).filter(([name, value]) => value !== null && value !== NOWHERE[/** @type {keyof Place} */ (name)]);
-  // A link to a moment names its run, also where it is the live one: it is read by people.
-  if (of.at !== null && of.run === LIVE) said.unshift(["run", LIVE]);
-  return said.length ? `#${said.map(([name, value]) => `${name}=${encodeURIComponent(String(value))}`).join("&")}` : "";
+  const parameters = Object.entries(of).filter(([name, value]) => value !== null && value !== NOWHERE[/** @type {keyof Place} */ (name)]);
+  // A link to a moment contains its run, even the live one, because people read it.
+  if (of.at !== null && of.run === LIVE) parameters.unshift(["run", LIVE]);
+  return parameters.length ? `#${parameters.map(([name, value]) => `${name}=${encodeURIComponent(String(value))}`).join("&")}` : "";
 }

@@ -1,4 +1,4 @@
-// The keys, wherever one stands on the page, unless what has the focus takes them itself.
+// The keys, anywhere on the page, unless the focused element uses them itself.
 
 /**
  * @typedef {import("./moment.js").Moment} Moment
@@ -54,7 +54,7 @@ export function listen(moment, player, others) {
   });
 }
 
-/** Does what has the focus mean something else by this key? @param {KeyboardEvent} event */
+/** Whether the focused element uses this key itself. @param {KeyboardEvent} event */
 function takesKeys(event) {
   const at = event.target instanceof Element ? event.target : null;
   if (at === null || document.querySelector("dialog[open]")) return at !== null;

@@ -1,4 +1,4 @@
-// The moment that the page shows: which run, and which number of it, or the live end.  The one owner of the address.
+// The moment that the page shows: the run and its event number, or the live end. Only this class changes the address.
 
 import { apply } from "../fold.js";
 import { Timeline } from "../tracks/timeline.js";
@@ -11,10 +11,10 @@ import { NoMoment, read, readEvents, Run } from "./run.js";
  * @typedef {import("./hash.js").Place} Place
  * @typedef {import("./run.js").RunInfo} RunInfo
  * @typedef {{run: string, at: number | null, seq: number, at_us: number, live: boolean, state: ClusterState, first_seq: number,
- *   last_seq: number, first_us: number, last_us: number, info: RunInfo | null}} Current  `seq` is the number that `state` is
- *   the fold of: while another moment is under way, still the one before.
+ *   last_seq: number, first_us: number, last_us: number, info: RunInfo | null}} Current  `seq` is the number of `state`:
+ *   while another moment is loading, the previous one.
  * @typedef {"election" | "isr" | "loss"} Kind
- * @typedef {{cluster(): ClusterState, known(): boolean, now_us(): number}} LiveEnd  What the page follows anyway.
+ * @typedef {{cluster(): ClusterState, known(): boolean, now_us(): number}} LiveEnd  The state that the page follows.
  */
 
 /** @type {Record<Kind, string[]>} */
@@ -25,62 +25,62 @@ export const KINDS = {
 };
 /** @type {Record<Kind, string>} */
 const NAMES = { election: "election", isr: "ISR change", loss: "loss of records" };
-/** Of a kind so many events are looked at in one answer. */
+/** The number of events of a kind per response. */
 const LOOKED_AT = 20;
-/** Whether an event is of its kind: a truncation of records that were never committed is no loss. @param {Kind} kind @param {Entry} entry */
+/** Whether an event counts for its kind: a truncation of records that were never committed is not a loss. @param {Kind} kind @param {Entry} entry */
 const counts = (kind, entry) => kind !== "loss" || Math.max(entry.committed_at_least ?? -1, entry.below_high_watermark) > 0;
 const KEPT_RUNS_MAX = 6;
-/** Whoever goes on within this time wants nothing of what lies around. */
+/** A user who moves on within this time does not need the surroundings of the moment. */
 const REST_MS = 80;
-/** A moment that is there within this time is drawn at once: that somebody waits for it is drawn only then. */
+/** A moment that loads within this time is drawn at once; only after it the page shows that it is loading. */
 const WAITS_MS = 60;
 const PATIENCE_MS = 10_000;
 
 export class Moment {
   /**
    * @param {() => import("../sentences.js").Table} sentences
-   * @param {LiveEnd} end @param {() => void} changed draws the page again @param {() => void} shown draws it in the very next frame
-   * @param {(id: string) => string | null} tabOf on which tab an element of that id stands; null where on each
+   * @param {LiveEnd} end @param {() => void} changed draws the page again @param {() => void} shown draws it in the next frame
+   * @param {(id: string) => string | null} tabOf the tab with the element of that id; null if it is on every tab
    */
   constructor(sentences, end, changed, shown, tabOf) {
     this.end = end;
     this.changed = changed;
     this.shown = shown;
     this.tabOf = tabOf;
-    /** @type {string | null} An element to bring into sight once it is drawn. */
+    /** @type {string | null} An element to scroll to once it is drawn. */
     this.anchor = null;
     this.place = place(location.hash) ?? NOWHERE;
     /** @type {RunInfo[]} */
     this.runs = [];
-    /** What came of the last wish, where it could not be granted. */
+    /** Why the last request of the user failed. */
     this.trouble = "";
     this.busy = false;
-    /** @type {{run: string, seq: number, at_us: number, state: ClusterState, info: RunInfo} | null} What is shown of the past. */
+    /** @type {{run: string, seq: number, at_us: number, state: ClusterState, info: RunInfo} | null} The past moment that is shown. */
     this.past = null;
-    /** @type {{seq: number, state: ClusterState} | null} The pinned moment of the run that is shown. */
+    /** @type {{seq: number, state: ClusterState} | null} The pinned moment of the run. */
     this.pinned = null;
     /** @type {Map<string, Run>} */
     this.kept = new Map();
     /** @type {((current: Current) => void)[]} */
     this.heard = [];
-    /** Where playing is between two events; null where nothing plays. @type {number | null} */
+    /** The position of playback between two events; null without playback. @type {number | null} */
     this.player_us = null;
-    /** @type {import("../tracks/timeline.js").Timeline} The stretch of time that is seen, and the histories that are drawn. */
+    /** @type {import("../tracks/timeline.js").Timeline} The visible time range, and the histories that are drawn. */
     this.timeline = new Timeline(this, sentences, changed);
-    /** @type {number | null} From where one went to the pinned moment. */
+    /** @type {number | null} The moment before the jump to the pinned one. */
     this.swapped = null;
-    /** @type {number | null} Where a drag has come to, while the moment before is still under way. */
+    /** @type {number | null} The position of a drag, while the moment before it is still loading. */
     this.scrubbed = null;
-    /** @type {Promise<void>} Steps are done one after the other, however fast they are asked for. */
+    /** @type {Promise<void>} Steps are executed one at a time, however fast they are requested. */
     this.turn = Promise.resolve();
     this.wish = 0;
-    /** So long a moment is waited for before the page says that it does not come. */
+    /** How long a moment may load before the page reports a failure. */
     this.patience_ms = PATIENCE_MS;
-    /** Ends what is under way for a moment that nobody wants to see any more. */
+    /** Cancels loading of a moment that is not needed. */
     this.waits = new AbortController();
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this.resting = undefined;
-    /** Whether somebody has stayed at the moment that is shown: what lies around it may be fetched. */
+    /** Whether the user has stayed at the moment, so that its surroundings can be loaded. */
     this.rested = true;
     addEventListener("hashchange", () => this.#addressChanged());
     void this.readRuns();
@@ -88,7 +88,7 @@ export class Moment {
     else this.#follow(NOWHERE);
   }
 
-  /** Which moment is shown. @returns {Current} */
+  /** The moment that is shown. @returns {Current} */
   current() {
     const live = this.#info(LIVE);
     if (this.past === null) {
@@ -108,12 +108,12 @@ export class Moment {
     };
   }
 
-  /** Whether actions on the cluster make sense: what is shown is the live cluster, now. */
+  /** Whether actions on the cluster are possible: the page shows the live cluster, now. */
   get live() {
     return this.past === null && !this.busy;
   }
 
-  /** @param {(current: Current) => void} heard told whenever another moment is shown; live, only of coming and leaving */
+  /** @param {(current: Current) => void} heard called for every new moment; live, only at the change to and from live */
   subscribe(heard) {
     this.heard.push(heard);
     return () => {
@@ -122,7 +122,7 @@ export class Moment {
   }
 
   /**
-   * Go somewhere: what is not named stays.  Another run begins at its end, unless `at` is named too.
+   * Change the place; properties that are not given stay. Another run begins at its end, unless `at` is given too.
    * @param {Partial<Place>} wanted
    */
   go(wanted) {
@@ -130,14 +130,14 @@ export class Moment {
     const other = wanted.run !== undefined && wanted.run !== before.run;
     this.place = { ...before, ...(other ? { at: null, pin: null } : {}), ...wanted };
     const address = hash(this.place) || location.pathname + location.search;
-    // Every moment in the history would bury where one came from; a tab and a run are places to come back to.
+    // A history entry for every moment would hide the way back; tabs and runs are worth an entry.
     const turned = this.place.tab !== before.tab || this.place.run !== before.run || (before.at === null) !== (this.place.at === null);
     if (turned) history.pushState(null, "", address);
     else history.replaceState(null, "", address);
     this.#follow(before);
   }
 
-  /** Go to a number, of many that come fast: the last one is what counts. @param {number} seq */
+  /** Go to a number while many follow each other fast: only the last one counts. @param {number} seq */
   scrub(seq) {
     const waits = this.scrubbed !== null;
     this.scrubbed = seq;
@@ -157,7 +157,7 @@ export class Moment {
     void next();
   }
 
-  /** To the first moment that is kept.  The live run's oldest events go for newer ones: it is asked anew. */
+  /** Go to the first stored moment. The live run's oldest events are removed over time, so request it again. */
   async first() {
     const id = this.current().run;
     try {
@@ -169,12 +169,12 @@ export class Moment {
     }
   }
 
-  /** Pin the moment that is shown, or let go of the one that is pinned. */
+  /** Pin the moment that is shown, or unpin the pinned one. */
   pin() {
     this.go({ pin: this.place.pin === null ? this.current().seq : null });
   }
 
-  /** To the pinned moment; from there, back to where one came from. */
+  /** Go to the pinned moment, or from there back. */
   swap() {
     const { pin, at } = this.place;
     if (pin === null) return;
@@ -183,7 +183,7 @@ export class Moment {
     if (!here) this.swapped = at;
   }
 
-  /** The link to what is shown, with its number also at the live end. */
+  /** The link to the moment, with its number also at the live end. */
   link() {
     const { seq } = this.current();
     return location.origin + location.pathname + location.search + hash({ ...this.place, at: seq });
@@ -198,12 +198,12 @@ export class Moment {
     return kept;
   }
 
-  /** Events of the run that is shown. @param {number} from @param {number} to both among them @returns {Promise<Entry[]>} Raises NoMoment. */
+  /** Events of the run. @param {number} from @param {number} to included @returns {Promise<Entry[]>} Raises NoMoment. */
   entries(from, to) {
     return this.run(this.current().run).entries(from, Math.min(to, this.current().last_seq));
   }
 
-  /** One event on or back, from the newest where the live end is shown. @param {1 | -1} by @returns {Promise<void>} */
+  /** Go to the next or previous event, starting from the newest at the live end. @param {1 | -1} by @returns {Promise<void>} */
   step(by) {
     this.turn = this.turn.then(() => this.#step(by)).catch((reason) => this.#tell(reason));
     return this.turn;
@@ -215,7 +215,7 @@ export class Moment {
     if (live && by > 0) return;
     const goal = seq + by;
     if (goal < first_seq || goal > last_seq) return;
-    // Numbers may have gaps: where lines of an old file could not be read.
+    // Numbers may have gaps for unreadable lines of an old file.
     const near = await this.run(run).entries(by > 0 ? goal : Math.max(first_seq, goal - 20), by > 0 ? Math.min(last_seq, goal + 20) : goal);
     const found = by > 0 ? near[0] : near.at(-1);
     if (found === undefined) return;
@@ -223,7 +223,7 @@ export class Moment {
     await this.seeking;
   }
 
-  /** On to the next event of a kind, or back to the last one before. @param {Kind} kind @param {1 | -1} by @returns {Promise<void>} */
+  /** Go to the next event of a kind, or to the previous one. @param {Kind} kind @param {1 | -1} by @returns {Promise<void>} */
   next(kind, by = 1) {
     this.turn = this.turn.then(() => this.#next(kind, by)).catch((reason) => this.#tell(reason));
     return this.turn;
@@ -232,7 +232,7 @@ export class Moment {
   /** @param {Kind} kind @param {1 | -1} by */
   async #next(kind, by) {
     const { run, seq, live, first_seq, last_seq } = await this.#described();
-    // At the live end nothing comes after: there the newest of the kind is meant.
+    // There is no later event at the live end: use the newest of the kind.
     const found = by > 0 && !live ? await this.#firstOf(kind, run, seq, last_seq) : await this.#lastOf(kind, run, live ? seq : seq - 1, first_seq);
     if (found !== null) {
       this.go({ at: found.seq });
@@ -267,7 +267,7 @@ export class Moment {
     }
   }
 
-  /** What is shown, once its run is described: a key may be pressed before the page has heard how far it reaches.  Raises NoMoment. */
+  /** The moment with the description of its run: a key may be pressed before the page has it. Raises NoMoment. */
   async #described() {
     const info = await this.#infoOf(this.current().run);
     const current = this.current();
@@ -276,7 +276,7 @@ export class Moment {
     return { ...current, seq: last_seq, first_seq: info.first_seq, last_seq };
   }
 
-  /** The live run's numbers have a gap, or begin anew: nothing that was read of it is true for sure. */
+  /** The live run's numbers have a gap or start again: all its data may be outdated. */
   forgetLive() {
     this.kept.delete(LIVE);
     this.timeline.forget();
@@ -286,7 +286,7 @@ export class Moment {
     if (this.past !== null && this.place.at !== null) this.seeking = this.#seek();
   }
 
-  /** Read which runs there are. */
+  /** Read the list of runs. */
   async readRuns() {
     try {
       this.runs = await read("/runs");
@@ -296,7 +296,7 @@ export class Moment {
     this.changed();
   }
 
-  /** The entry of the moment that is shown, where its page is here. @returns {Entry | null} */
+  /** The entry of the moment, if its page is loaded. @returns {Entry | null} */
   entry() {
     const { run, seq, live } = this.current();
     return live ? null : this.run(run).kept(seq, seq)?.[0] ?? null;
@@ -317,7 +317,7 @@ export class Moment {
     }
   }
 
-  /** A link within the page: it leads to a panel, on whichever tab, and leaves the moment as it is. @param {string} id */
+  /** Follow a link within the page: it leads to a panel, on any tab, and does not change the moment. @param {string} id */
   #anchor(id) {
     const tab = this.tabOf(id);
     const before = this.place;
@@ -327,7 +327,7 @@ export class Moment {
     this.#follow(before);
   }
 
-  /** Make what is shown follow the place. @param {Place} before */
+  /** Show the place in the address. @param {Place} before */
   #follow(before) {
     const { run, at, pin } = this.place;
     this.trouble = "";
@@ -370,7 +370,7 @@ export class Moment {
       this.busy = false;
       this.#told();
       this.shown();
-      // What steps need comes behind, and draws the page again: the list of events waits for it.
+      // Load the data for steps afterwards, and draw the page again: the list of events waits for it.
       const prepare = () => {
         this.rested = true;
         void run.prepare(seq, info.first_seq, last).then(this.changed, () => undefined);
@@ -397,7 +397,7 @@ export class Moment {
     this.changed();
   }
 
-  /** One event on from what is shown: its state, with that event. @param {string} run @param {number} seq */
+  /** The state after the event that follows the shown one. @param {string} run @param {number} seq */
   #steppedTo(run, seq) {
     const past = this.past;
     if (past === null || past.run !== run || seq !== past.seq + 1) return null;
@@ -417,7 +417,7 @@ export class Moment {
     return found;
   }
 
-  /** A run is there once, however many ways its description came. @param {RunInfo} found */
+  /** Add or replace the description of a run. @param {RunInfo} found */
   #know(found) {
     const known = this.runs.some((each) => each.id === found.id);
     this.runs = known ? this.runs.map((each) => (each.id === found.id ? found : each)) : [...this.runs, found];
@@ -425,20 +425,20 @@ export class Moment {
 
   #told() {
     const current = this.current();
-    for (const heard of this.heard) heard(current);
+    for (const listener of this.heard) listener(current);
   }
 
-  /** Nothing is left half done, whatever went wrong. @param {unknown} reason */
+  /** Stop loading and show the error, whatever failed. @param {unknown} reason */
   #tell(reason) {
     this.busy = false;
     if (reason instanceof NoMoment && reason.oldest !== null) this.#thinned(reason.oldest);
     this.trouble = `This moment cannot be shown: ${reason instanceof Error ? reason.message : reason}.`;
     this.shown();
-    // What nobody foresaw is told in the console as well.
+    // Unexpected errors are reported in the console as well.
     if (!(reason instanceof NoMoment)) reportError(reason);
   }
 
-  /** The oldest events of the run that is wanted have made room. @param {number} oldest */
+  /** The oldest events of the run were removed. @param {number} oldest */
   #thinned(oldest) {
     this.runs = this.runs.map((each) => (each.id === this.place.run ? { ...each, first_seq: Math.max(each.first_seq, oldest) } : each));
   }

@@ -1,17 +1,17 @@
-// Playing a run on: from event to event, as fast or as slowly as somebody wants to see it.
+// Playback of a run from event to event, at any speed.
 
 /**
  * @typedef {import("./moment.js").Moment} Moment
  * @typedef {import("../fold.js").Entry} Entry
  */
 
-/** How many microseconds of the run pass in a microsecond here. */
+/** Microseconds of the run per microsecond of real time. */
 export const SPEEDS = [0.001, 0.01, 0.1, 1, 10];
-// Longer than this nobody waits before the same picture: idle time is passed over.
+// The longest time with an unchanged picture: idle time beyond this is skipped.
 const IDLE_MS = 1500;
 const TICK_MS = 40;
 
-/** How a speed is written: 1/1000 or 10 ×. @param {number} speed */
+/** The text of a speed: 1/1000 or 10 ×. @param {number} speed */
 export const speedWord = (speed) => (speed < 1 ? `1/${Math.round(1 / speed)}` : `${speed} ×`);
 
 export class Player {
@@ -21,11 +21,11 @@ export class Player {
     this.changed = changed;
     this.speed = 0.1;
     this.playing = false;
-    /** How often it began to play: a loop that waits while somebody pauses and plays again must not go on beside the new one. */
+    /** The number of starts: after a pause and a new start, an old loop that still waits must not continue. */
     this.turns = 0;
     this.last_ms = 0;
     moment.subscribe((current) => {
-      // Whoever goes elsewhere while it plays goes on from there.
+      // If the user goes elsewhere during playback, it continues from there.
       if (this.playing && current.live) this.stop();
       else if (this.playing && !this.own) this.moment.player_us = current.at_us;
     });
@@ -47,7 +47,7 @@ export class Player {
     const { live, first_seq, seq, last_seq } = this.moment.current();
     this.playing = true;
     const turn = (this.turns += 1);
-    // At the live end there is nothing to come: it plays what was last; at the end of a run, all of it.
+    // The live end has no later events, so play the latest ones; at the end of a run, play all of it.
     if (live) this.moment.go({ at: Math.max(first_seq, seq - 100) });
     else if (seq >= last_seq && this.moment.current().run !== "live") this.moment.go({ at: first_seq });
     this.changed();

@@ -1,4 +1,4 @@
-// Reading one run of the time machine: its events in pages that are kept, and its folded state at a number.
+// Reads one run of the time machine: its events in pages, which are cached, and its folded state at a number.
 
 import { apply, emptyState } from "../fold.js";
 import { parseExact } from "../json.js";
@@ -8,39 +8,39 @@ import { parseExact } from "../json.js";
  * @typedef {import("../fold.js").ClusterState} ClusterState
  * @typedef {{id: string, kind: string, title: string, of: string | null, pair: string | null, first_seq: number, last_seq: number,
  *   first_us: number, last_us: number, events: number, messages: boolean, verdict: string | null, replay: string | null, created_ms: number,
- *   decisive_seq?: number | null, variant?: string | null}} RunInfo  `variant` is the way in which a play differs from its script.
+ *   decisive_seq?: number | null, variant?: string | null}} RunInfo  `variant` is how the run differs from its scenario.
  * @typedef {{entries: Entry[], until: number}} Page  All events up to the number `until`, from the page's first number on.
  */
 
-/** So many numbers a page holds. */
+/** Numbers per page. */
 export const PAGE = 500;
-/** Whoever stands so near to another page will step into it. */
+/** This close to the next page, the user is likely to step into it. */
 const NEAR = 60;
 const PAGES_MAX = 60;
 const STORY_PAGE = 20_000;
 
-/** The API has no answer, or says that there is none. */
+/** The API has no response, or not the requested data. */
 export class NoMoment extends Error {
-  /** @param {string} message @param {number | null} oldest the oldest number that is kept, where that is the reason */
+  /** @param {string} message @param {number | null} oldest the oldest stored number, if that is the reason */
   constructor(message, oldest = null) {
     super(message);
     this.oldest = oldest;
   }
 }
 
-/** @param {string} path @param {AbortSignal | null} signal ends the wait for what nobody wants any more @returns {Promise<any>} Raises NoMoment. */
+/** @param {string} path @param {AbortSignal | null} signal cancels the request @returns {Promise<any>} Raises NoMoment. */
 export const read = async (path, signal = null) => (await ask(path, signal)).value;
 
 /**
- * A run's events of none of some types, from the first on, page by page.
- * @param {string} id @param {string[]} not_types @param {number} max more than so many are left where they are
- * @returns {Promise<{entries: Entry[], first_seq: number, whole: boolean}>} from which number on they are kept; `whole` where that is all of
- *   them.  Raises NoMoment.
+ * A run's events without some types, from the first on, page by page.
+ * @param {string} id @param {string[]} not_types @param {number} max stop after this many
+ * @returns {Promise<{entries: Entry[], first_seq: number, whole: boolean}>} `first_seq` is the oldest stored number; `whole` if these
+ *   are all events.  Raises NoMoment.
  */
 export async function readStory(id, not_types, max) {
   const { first_seq, last_seq } = await read(`/runs/${id}`);
   const entries = [];
-  // After 0 the API begins with the oldest event that is kept, and does not say that some before it are gone.
+  // After 0 the API begins with the oldest stored event, without a sign that earlier ones were removed.
   let after = first_seq - 1;
   while (after < last_seq && entries.length < max) {
     const found = await readEvents(id, `after=${after}&limit=${Math.min(STORY_PAGE, max - entries.length)}&not_types=${not_types.join(",")}`);
@@ -53,8 +53,8 @@ export async function readStory(id, not_types, max) {
 }
 
 /**
- * Some of a run's events.  The API looks through so many for one answer and no more: that few came, or none, says nothing of what
- * lies beyond `through`, the number up to which, or back to which, it has looked.
+ * Some of a run's events. The API limits the search per response: a short or empty result only covers the numbers up to
+ * `through`, or back to it.
  * @param {string} id @param {string} asked the query @returns {Promise<{entries: Entry[], through: number}>} Raises NoMoment.
  */
 export async function readEvents(id, asked) {
@@ -74,12 +74,12 @@ async function ask(path, signal = null) {
   try {
     problem = JSON.parse(text);
   } catch {
-    // No problem document: the status has to do.
+    // Not a problem document: use the status.
   }
   throw new NoMoment(problem?.detail ?? problem?.title ?? `the API returned ${answer.status}`, problem?.oldest ?? null);
 }
 
-/** One run.  Of the live one the last page grows. */
+/** One run. The last page of the live run grows. */
 export class Run {
   /** @param {string} id */
   constructor(id) {
@@ -88,7 +88,7 @@ export class Run {
     this.pages = new Map();
     /** @type {Map<number, Promise<Page>>} */
     this.asked = new Map();
-    /** @type {Map<number, ClusterState>} States at the ends of pages, by the page after. */
+    /** @type {Map<number, ClusterState>} States at the ends of pages, by the following page. */
     this.states = new Map();
   }
 
@@ -98,7 +98,7 @@ export class Run {
   }
 
   /**
-   * The events from one number to another, both among them, in order.
+   * The events from one number to another, both included, in order.
    * @param {number} from @param {number} to @returns {Promise<Entry[]>} Raises NoMoment.
    */
   async entries(from, to) {
@@ -108,7 +108,7 @@ export class Run {
     return pages.flatMap((page) => page.entries).filter((entry) => entry.seq >= from && entry.seq <= to);
   }
 
-  /** The events from one number to another, where they are here already. @param {number} from @param {number} to @returns {Entry[] | null} */
+  /** The events from one number to another, if they are loaded. @param {number} from @param {number} to @returns {Entry[] | null} */
   kept(from, to) {
     const found = [];
     for (let page = pageOf(Math.max(1, from)); page <= pageOf(Math.max(1, to)); page += 1) {
@@ -119,7 +119,7 @@ export class Run {
     return found.filter((entry) => entry.seq >= from && entry.seq <= to);
   }
 
-  /** @param {number} page @param {number} to the number up to which it is wanted @returns {Promise<Page>} */
+  /** @param {number} page @param {number} to the last number that is needed @returns {Promise<Page>} */
   async page(page, to) {
     const end = (page + 1) * PAGE;
     const kept = this.pages.get(page);
@@ -143,7 +143,7 @@ export class Run {
     const [begin, end] = [page * PAGE, (page + 1) * PAGE];
     /** @type {Entry[]} */
     const entries = await read(`/runs/${this.id}/journal?after=${begin}&until=${end}&limit=${PAGE}`);
-    // After 0 the API tells what is kept, and does not say that some of it is gone.
+    // After 0 the API returns the stored events, without a sign that earlier ones were removed.
     if (begin === 0 && to >= 1 && entries[0]?.seq !== 1) {
       const { first_seq } = await this.info();
       throw new NoMoment(`the oldest stored event is ${first_seq}`, first_seq);
@@ -156,7 +156,7 @@ export class Run {
   }
 
   /**
-   * The folded state at a number: of a page that is here, folded here; otherwise the API's.
+   * The folded state at a number: computed from a loaded page, otherwise from the API.
    * @param {number} seq @param {AbortSignal | null} signal @returns {Promise<ClusterState>} Raises NoMoment.
    */
   async stateAt(seq, signal = null) {
@@ -167,7 +167,7 @@ export class Run {
     return found.state;
   }
 
-  /** The state at a number, where page and the state before it are here. @param {number} seq @returns {ClusterState | null} */
+  /** The state at a number, if its page and the state before it are loaded. @param {number} seq @returns {ClusterState | null} */
   foldedHere(seq) {
     const page = pageOf(seq);
     const [before, events] = [this.states.get(page), this.kept(page * PAGE + 1, seq)];
@@ -178,8 +178,8 @@ export class Run {
   }
 
   /**
-   * Bring what steps around a number need: its page, the next one where that is near, and the states before them.
-   * @param {number} seq @param {number} first the first number that is kept @param {number} last the last there is
+   * Load the data for steps around a number: its page, the next one if it is close, and the states before them.
+   * @param {number} seq @param {number} first the first stored number @param {number} last the last number
    */
   async prepare(seq, first, last) {
     const near = [seq, seq - NEAR, seq + NEAR].map((each) => pageOf(Math.min(Math.max(each, first), last)));

@@ -1,12 +1,12 @@
-// How a run is called in a list: short, and different from every other run's.  Pure.
+// The name of a run in a list: short and unique. Pure.
 
 import { clockShort } from "../format.js";
 
 /** @typedef {{id: string, title: string, kind: string, of?: string | null, created_ms?: number, variant?: string | null}} Listed */
 
 /**
- * What distinguishes a run comes first, since lists are narrow: its script and when it was played.  How it differs from its
- * script comes last, since the header repeats that beside the list.  The title is the same for each play of a script.
+ * The distinguishing parts of a run come first, since lists are narrow: its scenario and its time. The variant comes
+ * last, since the header repeats it next to the list. The title is the same for each run of a scenario.
  * @param {Listed} run
  */
 export function runLabel({ id, title, kind, of, created_ms, variant }) {

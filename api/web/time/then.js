@@ -1,4 +1,4 @@
-// The page's state as of a past moment: what the journal says up to there, and nothing of what is asked of the API now.  Pure.
+// The page's state as of a past moment: from the journal up to there, without present data from the API. Pure.
 
 import { newState } from "../store.js";
 
@@ -8,7 +8,7 @@ import { newState } from "../store.js";
  */
 
 /**
- * What the panels are drawn from where a past moment is shown.  What somebody typed and pressed stays.
+ * The state for drawing a past moment. The user's input is kept.
  * @param {State} state @param {Current} current @returns {State}
  */
 export function asOf(state, current) {

@@ -45,7 +45,7 @@ function copyLink(moment) {
   return async (/** @type {Event} */ event) => {
     const button = /** @type {HTMLButtonElement} */ (event.currentTarget);
     const done = await navigator.clipboard?.writeText(moment.link()).then(() => true, () => false);
-    // Without a clipboard (plain HTTP) the address itself is the link.
+    // Without a clipboard (plain HTTP) the address is the link.
     if (!done) moment.go({ at: moment.current().seq });
     button.dataset.done = "yes";
     setTimeout(() => delete button.dataset.done, 1500);

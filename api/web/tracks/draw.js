@@ -1,4 +1,4 @@
-// Draws the tracks on a canvas: `draw(ctx, window)`.  No state of its own; what is narrower than a pixel is drawn once a pixel.
+// Draws the tracks on a canvas: `draw(ctx, window)`. Stateless; spans narrower than a pixel are merged.
 
 import { drawMarks, drawRate, drawSpans, drawTrouble } from "./draw_rows.js";
 import { tickWord, ticks, xOf } from "./scale.js";
@@ -9,8 +9,8 @@ import { tickWord, ticks, xOf } from "./scale.js";
  * @typedef {import("./spans.js").Spans} Spans
  * @typedef {import("./palette.js").Palette} Palette
  * @typedef {{from_us: number, to_us: number, now_us: number, first_us: number, width: number, height: number, gutter: number, scrolled: number,
- *   layout: Layout, spans: Spans, palette: Palette, offsets?: Record<string, import("../fold.js").PartitionView> | null, word?: (at_us: number, step_us: number) => string}} Window  What is seen: pixels, and
- *   microseconds of the run's clock; `offsets` are those to be written at their replicas; `first_us` is where what is known begins, `now_us` where it ends.
+ *   layout: Layout, spans: Spans, palette: Palette, offsets?: Record<string, import("../fold.js").PartitionView> | null, word?: (at_us: number, step_us: number) => string}} Window  The visible range: pixels, and
+ *   microseconds of the run's clock; `offsets` are to be written at their replicas; `first_us` and `now_us` limit the known time.
  */
 
 /** The height of the axis, before the text is scaled. */
@@ -52,7 +52,7 @@ function drawRow(ctx, of, row) {
   label(ctx, of, row);
   ctx.save();
   ctx.beginPath();
-  // From what was done a line goes down through everything.
+  // A line goes down from each action through all rows.
   ctx.rect(of.gutter, row.top - 1, of.width - of.gutter, row.lane === "done" ? of.height : row.extent + 2);
   ctx.clip();
   if (row.kind === "marks") drawMarks(ctx, of, row);
@@ -81,7 +81,7 @@ function grid(ctx, of) {
   const top = AXIS * scale;
   ctx.fillStyle = colors.edge;
   for (const { at_us } of ticks(of, width - gutter, 92 * of.palette.scale, of.word ?? tickWord)) ctx.fillRect(Math.round(xOf(of, at_us)), top - 4, 1, height);
-  // Before the first event and after the last nothing is known: that is shown as such.
+  // The state before the first event and after the last is unknown, and shown as such.
   ctx.fillStyle = colors.sunk;
   const [begin, end] = [xOf(of, of.first_us), xOf(of, of.now_us)];
   if (begin > gutter) ctx.fillRect(gutter, top, Math.min(begin, width) - gutter, height);

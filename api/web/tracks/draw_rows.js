@@ -1,5 +1,5 @@
-// Draws one row of the tracks: spans of a lane, marks, a rate.  What looks the same is drawn together, since a change of
-// colour or font costs more than what is drawn with it.
+// Draws one row of the tracks: spans of a lane, marks, a rate. Equal looks are drawn together, since a change of colour
+// or font costs more than the drawing.
 
 import { plural } from "../format.js";
 import { lookOf } from "./looks.js";
@@ -14,37 +14,37 @@ import { firstEnding } from "./spans.js";
  * @typedef {import("./spans.js").Mark} Mark
  * @typedef {CanvasRenderingContext2D} Ctx
  * @typedef {{x: number, y: number, width: number, height: number}} Box
- * @typedef {{marks: Mark[], x: number}} Seen  Marks that lie on the same pixels.
- * @typedef {Map<Look, number[]>} Bars  Where the bars of a look begin, each with its width.
- * @typedef {{look: Look, span: Span, x: number, width: number, begins: boolean}} Told  A span that is wide enough for a word.
+ * @typedef {{marks: Mark[], x: number}} Seen  Marks on the same pixels.
+ * @typedef {Map<Look, number[]>} Bars  The start and width of each bar of a look.
+ * @typedef {{look: Look, span: Span, x: number, width: number, begins: boolean}} Labelled  A span with enough space for a word.
  */
 
-/** Narrower than this nothing is written into a span, nor crossed out. */
+/** Narrower spans get no text and no cross. */
 const TOLD_PX = 9;
 const ROOM_MIN = 8;
-/** Glyphs that are nearer to each other than this share a label. */
+/** Glyphs nearer to each other than this share a label. */
 const SHARED_PX = 20;
-/** A label names so many marks one by one. */
+/** A label lists up to this many marks. */
 const LABELLED_MAX = 4;
-/** A line as short as this has no room for dashes, and a bar as narrow for a pattern and an outline. */
+/** A shorter line has no space for dashes, and a narrower bar none for a pattern and an outline. */
 const DASHED_PX = 8;
 const PATTERN_PX = 6;
 const LINE_PX = 2;
-/** Of a pattern so much is its lines. */
+/** The share of lines in a pattern. */
 const NARROW_ALPHA = 0.6;
-/** Counters that are silent for longer have not moved. */
+/** Counters without a report for this long have not changed. */
 const STILL_US = 2.5e6;
 
 /**
- * The spans of a lane that are seen, in whole pixels; of those that lie on the same one the weightiest.
- * @param {Ctx} ctx @param {Window} of @param {Row} row @returns {{bars: Bars, thin: Bars, told: Told[]}}
+ * The visible spans of a lane, in whole pixels; of those on the same pixel the one with the highest weight.
+ * @param {Ctx} ctx @param {Window} of @param {Row} row @returns {{bars: Bars, thin: Bars, told: Labelled[]}}
  */
 function seen(ctx, of, row) {
   const { from_us, to_us, now_us, gutter, width, palette } = of;
   const spans = of.spans.lanes.get(row.lane) ?? [];
   const scale = (width - gutter) / (to_us - from_us);
   const [left, right] = [gutter - 2, width + 2];
-  const found = { bars: new Map(), thin: new Map(), told: /** @type {Told[]} */ ([]) };
+  const found = { bars: new Map(), thin: new Map(), told: /** @type {Labelled[]} */ ([]) };
   /** @type {Look | null} */
   let thin = null;
   let thin_x = -Infinity;
@@ -62,7 +62,7 @@ function seen(ctx, of, row) {
     }
     add(found.bars, look, x, end - x);
     if (end - x < TOLD_PX) continue;
-    // Whether its process came to be as it is here, as far as is seen.
+    // Whether its process changed to this state at its start, as far as is visible.
     found.told.push({ look, span, x, width: end - x, begins: span.from_us < from_us || spans[i - 1]?.process !== span.process });
   }
   if (thin !== null) add(found.thin, thin, thin_x, 1);
@@ -79,7 +79,7 @@ function add(bars, look, x, width) {
 /** @param {Ctx} ctx @param {Window} of @param {Row} row */
 export function drawSpans(ctx, of, row) {
   const { bars, thin, told } = seen(ctx, of, row);
-  // Over its wider neighbours a narrow span is still seen.
+  // Narrow spans are drawn over their wider neighbours.
   for (const all of [bars, thin]) {
     for (const [look, places] of all) {
       if (look.dashes === null) drawBars(ctx, look, places, row);
@@ -96,13 +96,13 @@ export function drawSpans(ctx, of, row) {
   writeOffsets(ctx, of, row);
 }
 
-/** How far a replica's log goes, and how much of it is committed. @param {Ctx} ctx @param {Window} of @param {Row} row */
+/** A replica's log end offset and high watermark. @param {Ctx} ctx @param {Window} of @param {Row} row */
 function writeOffsets(ctx, { palette, width, offsets }, row) {
-  const told = offsets?.[row.under];
-  const end = told?.log_end_offsets[row.id];
-  if (told === undefined || end === undefined) return;
+  const view = offsets?.[row.under];
+  const end = view?.log_end_offsets[row.id];
+  if (view === undefined || end === undefined) return;
   const font = `${palette.size - 1}px ${palette.font}`;
-  const text = `end ${end}, HW ${told.high_watermarks[row.id] ?? "unknown"}`;
+  const text = `end ${end}, HW ${view.high_watermarks[row.id] ?? "unknown"}`;
   const wide = palette.width(ctx, font, text);
   ground(ctx, { x: width - wide - 12, y: row.top + 1, width: wide + 8, height: row.height - 2 }, palette.colors.panel);
   ctx.font = font;
@@ -121,7 +121,7 @@ function drawBars(ctx, look, places, row) {
   if (narrow_px === 0) {
     for (let i = 0; i < places.length; i += 2) ctx.fillRect(places[i], y, places[i + 1], height);
   } else {
-    // A pattern costs by the piece, so that all of it is filled at once; a colour is quicker piece by piece.
+    // The cost of a pattern is per fill, so fill all bars at once; single colours are faster one by one.
     ctx.beginPath();
     for (let i = 0; i < places.length; i += 2) if (places[i + 1] >= narrow_px) ctx.rect(places[i], y, places[i + 1], height);
     ctx.fill();
@@ -148,14 +148,14 @@ function drawLines(ctx, { palette }, look, dashes, places, row) {
   ctx.fillStyle = look.fill;
   for (let i = 0; i < places.length; i += 2) if (places[i + 1] < dashed_px) ctx.fillRect(places[i], y, places[i + 1], LINE_PX);
   if (dash === undefined) return;
-  // As with bars: the pattern of all of them is filled at once.  A dashed path takes many times as long.
+  // As with bars: fill the pattern of all lines at once. A dashed path takes many times as long.
   ctx.fillStyle = palette.dashed(ctx, String(look.fill), dash, gap);
   ctx.beginPath();
   for (let i = 0; i < places.length; i += 2) if (places[i + 1] >= dashed_px) ctx.rect(places[i], y, places[i + 1], LINE_PX);
   ctx.fill();
 }
 
-/** A partition that nobody serves, over all of its lanes. @param {Ctx} ctx @param {Window} of @param {Row} row */
+/** A partition without a serving leader, over all of its lanes. @param {Ctx} ctx @param {Window} of @param {Row} row */
 export function drawTrouble(ctx, of, row) {
   const { bars, thin, told } = seen(ctx, of, row);
   for (const [look, places] of [...bars, ...thin]) {
@@ -176,7 +176,7 @@ function losses(ctx, of, row) {
     if (lost.broker !== row.id || lost.at_us < of.from_us || lost.at_us > of.to_us) continue;
     const [x, y] = [xOf(of, lost.at_us), row.top + row.height / 2];
     if (lost.committed === 0) {
-      // A follower that truncates what was never committed loses nothing that was acknowledged with acks=all.
+      // A follower that truncates uncommitted records loses nothing that was acknowledged with acks=all.
       truncation(ctx, x, y, colors.quiet);
       continue;
     }
@@ -192,7 +192,7 @@ function losses(ctx, of, row) {
   }
 }
 
-/** The marks of a row that are seen, those on the same pixels together. @param {Window} of @param {Row} row @returns {Seen[]} */
+/** The visible marks of a row, with marks on the same pixels joined. @param {Window} of @param {Row} row @returns {Seen[]} */
 export function marksSeen(of, row) {
   const { marks } = of.spans;
   /** @type {Seen[]} */
@@ -208,26 +208,26 @@ export function marksSeen(of, row) {
 }
 
 /**
- * Glyphs between which there is no room for a label share one, after the last of them: else a mark would hide what happened with it.
- * @param {Seen[]} shown @returns {(Seen & {from: number})[]} `from` is where the first glyph is; those that need no label are left out
+ * Glyphs without space for labels between them share one, after the last of them. Otherwise a mark would hide the mark next to it.
+ * @param {Seen[]} shown @returns {(Seen & {from: number})[]} `from` is the first glyph; glyphs without a label are left out
  */
 export function clusters(shown) {
   /** @type {(Seen & {from: number})[]} */
   const found = [];
   for (const { marks, x } of shown) {
-    const told = marks.filter((mark) => mark.kind !== "expired" && mark.kind !== "fenced");
+    const labelled = marks.filter((mark) => mark.kind !== "expired" && mark.kind !== "fenced");
     const last = found.at(-1);
-    if (last !== undefined && x < last.x + SHARED_PX) Object.assign(last, { x, marks: [...last.marks, ...told] });
-    else found.push({ marks: told, x, from: x });
+    if (last !== undefined && x < last.x + SHARED_PX) Object.assign(last, { x, marks: [...last.marks, ...labelled] });
+    else found.push({ marks: labelled, x, from: x });
   }
-  // A request is the cause of the fault beside it, and says nothing that the fault's own words do not.
+  // A request is the cause of the fault next to it, and its text adds nothing to the fault's.
   return found.map((each) => {
     const others = each.marks.filter((mark) => mark.kind !== "request");
     return others.length ? { ...each, marks: others } : each;
   });
 }
 
-/** What a label may say, the longest first: "kill broker 2, kill broker 3", "kill b2, kill b3", "kill b2 +1". @param {string[]} texts */
+/** The possible texts of a label, longest first: "kill broker 2, kill broker 3", "kill b2, kill b3", "kill b2 +1". @param {string[]} texts */
 export function labels(texts) {
   const short = texts.map((text) => text.replace(/(broker|peer) /g, (_, role) => role[0]));
   const more = texts.length > 1 ? ` +${texts.length - 1}` : "";
@@ -250,7 +250,7 @@ export function drawMarks(ctx, of, row) {
   for (const { marks, x } of shown) glyph(ctx, weightiest(marks), x, y, toneColor(palette, weightiest(marks)));
   const labelled = clusters(shown);
   labelled.forEach(({ marks, x }, i) => {
-    // A label has room up to the next glyph.
+    // A label can extend to the next glyph.
     const room = Math.min(of.width, i + 1 < labelled.length ? labelled[i + 1].from - 5 : of.width) - x - 9;
     if (room < ROOM_MIN || marks.length === 0) return;
     const text = labels(marks.map((mark) => mark.text)).find((each) => palette.width(ctx, font, each) <= room);
@@ -267,7 +267,7 @@ const toneColor = (palette, { tone }) => (tone === "good" ? palette.colors.ok : 
 /** @type {Record<Mark["tone"], number>} */
 const TONES = { bad: 2, warn: 1, good: 0 };
 
-/** Of marks on the same pixels the one whose glyph is seen. @param {Mark[]} marks */
+/** Of marks on the same pixels, the one with the visible glyph. @param {Mark[]} marks */
 const weightiest = (marks) => marks.reduce((a, b) => (TONES[b.tone] > TONES[a.tone] ? b : a));
 
 /** @param {Ctx} ctx @param {Mark} mark @param {number} x @param {number} y @param {string} color */
@@ -298,7 +298,7 @@ function glyph(ctx, { kind }, x, y, color) {
 }
 
 /**
- * How fast counters rose, from pixel to pixel.  Where lines are missing nobody knows when they did: the rate is the average then, and `unknown`.
+ * The rates of counters, pixel by pixel. Where lines are missing, the rate is the average, and `unknown`.
  * @param {{from_us: number, to_us: number, width: number, gutter: number}} of @param {import("./spans.js").Point[]} points
  * @returns {{at_us: number, since_us: number, rate: number, failed: number, unknown: boolean}[]}
  */
@@ -312,7 +312,7 @@ export function ratesSeen(of, points) {
     let from_us = since.at_us;
     const unknown = at.broken > since.broken;
     if (!unknown && b === a + 1 && at.at_us - from_us > STILL_US) {
-      // Counters are told once a second, if they have moved: up to then they stood still.
+      // Counters are reported once a second if they have changed: until then they were constant.
       from_us = at.at_us - 1e6;
       found.push({ at_us: from_us, since_us: since.at_us, rate: 0, failed: 0, unknown: false });
     }
@@ -323,14 +323,14 @@ export function ratesSeen(of, points) {
   return found;
 }
 
-/** Acknowledged or read a second, and what failed. @param {Ctx} ctx @param {Window} of @param {Row} row */
+/** Records acknowledged or read per second, and failures. @param {Ctx} ctx @param {Window} of @param {Row} row */
 export function drawRate(ctx, of, row) {
   const { colors, size, font } = of.palette;
   const points = of.spans.rates.get(row.lane)?.points ?? [];
   const [floor, height] = [row.top + row.height - 6, row.height - 14];
   const rates = ratesSeen(of, points);
   if (!rates.length) return;
-  // What was held back in an outage comes all at once afterwards; it must not flatten the rest.
+  // Records held back by an outage arrive all at once afterwards; they must not flatten the rest.
   const known = rates.filter(({ unknown }) => !unknown);
   const usual = (known.length ? known : rates).map(({ rate }) => rate).sort((a, b) => a - b)[Math.floor((known.length || rates.length) * 0.9)];
   const top = Math.max(1, usual * 1.6);
@@ -346,7 +346,7 @@ export function drawRate(ctx, of, row) {
   rates.forEach(({ at_us, since_us, rate, unknown }, i) => {
     if (unknown) return;
     if (i === 0 || rates[i - 1].unknown) ctx.moveTo(xOf(of, since_us), y(rate));
-    // It stood still from the first moment on, and did not fall little by little.
+    // The counter was constant from the first moment on; it did not fall gradually.
     else if (rate === 0) ctx.lineTo(xOf(of, since_us), y(0));
     ctx.lineTo(xOf(of, at_us), y(rate));
   });
@@ -357,7 +357,7 @@ export function drawRate(ctx, of, row) {
 }
 
 /**
- * Lines are missing: what came between them is hatched, with its average.
+ * Missing lines: the time between them is hatched, with the average.
  * @param {Ctx} ctx @param {Window} of @param {{since_us: number, at_us: number}} gap @param {Row} row @param {number} y of the average
  */
 function drawUnknown(ctx, of, { since_us, at_us }, row, y) {
@@ -391,7 +391,7 @@ function firstAt(points, at_us) {
   return low;
 }
 
-/** A process that is not there, or frozen. @param {Ctx} ctx @param {Window} of @param {Told} told @param {Row} row */
+/** A process that is down or frozen. @param {Ctx} ctx @param {Window} of @param {Labelled} told @param {Row} row */
 function cross(ctx, of, { look, x }, row) {
   const [cx, cy] = [x + 8, row.top + row.height / 2];
   const paused = look.cross === "paused";
@@ -412,7 +412,7 @@ function cross(ctx, of, { look, x }, row) {
   ctx.stroke();
 }
 
-/** A log that was truncated, without a loss. @param {Ctx} ctx @param {number} x @param {number} y @param {string} color */
+/** A truncated log, without a loss. @param {Ctx} ctx @param {number} x @param {number} y @param {string} color */
 function truncation(ctx, x, y, color) {
   ctx.fillStyle = color;
   ctx.fillRect(Math.round(x) - 1, y - 5, 2, 10);
@@ -429,7 +429,7 @@ function diamond(ctx, x, y, size, color) {
   ctx.fill();
 }
 
-/** What lies under a text. @param {Ctx} ctx @param {Box} box @param {string} color */
+/** The background of a text. @param {Ctx} ctx @param {Box} box @param {string} color */
 function ground(ctx, { x, y, width, height }, color) {
   ctx.globalAlpha = 0.92;
   ctx.fillStyle = color;
@@ -438,8 +438,8 @@ function ground(ctx, { x, y, width, height }, color) {
 }
 
 /**
- * The first of its words that fits into a span, or none.  What begins left of the window is written at its edge.
- * @param {Ctx} ctx @param {Window} of @param {Told} told @param {Row} row @param {number} after is kept free in front of it
+ * The first of its words that fits into a span, or none. Text of a span that begins left of the window is at the window's edge.
+ * @param {Ctx} ctx @param {Window} of @param {Labelled} told @param {Row} row @param {number} after space to keep free before the text
  */
 function write(ctx, of, { look, span, x, width }, row, after) {
   const { palette, gutter } = of;

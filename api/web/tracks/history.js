@@ -1,5 +1,5 @@
-// The part of a run that the tracks are drawn of: its events but for mere progress, folded into spans.  Of the live run it
-// grows with the stream; further back it is read when somebody looks there.
+// The part of a run in the tracks: its events without mere progress, folded into spans. For the live run it grows with
+// the stream; older parts are read on demand.
 
 import { emptyState } from "../fold.js";
 import { progressTypes } from "../sentences.js";
@@ -13,21 +13,21 @@ import { Spans } from "./spans.js";
  * @typedef {{at_us: number, seq: number}} Place
  */
 
-/** How many events are asked for at once, and how many at most are kept, which is as many as one answer holds. */
+/** The number of events per request, and the limit of stored events, which is the limit of one response. */
 const FIRST = 600;
 const MORE = 4000;
 const EVENTS_MAX = 100_000;
 const RETRY_MS = 5_000;
 const BINS = 2_000;
-/** So many are folded before others have their turn: a few milliseconds. */
+/** Number of events to fold before other tasks run: a few milliseconds. */
 const BATCH = 300;
-// The rates are made of these, one a second.
+// The rates are computed from these events, one per second.
 const COUNTERS = new Set(["workload_progressed", "consumer_progressed"]);
 
-/** The types whose events no track shows. @param {Table} table */
+/** The types that no track shows. @param {Table} table */
 export const unseenTypes = (table) => progressTypes(table).filter((type) => !COUNTERS.has(type));
 
-/** The next event of a history; one that is there already is passed over. @param {Spans} spans @param {Entry[]} events @param {Place[]} places @param {Entry} entry */
+/** Add the next event of a history; known events are skipped. @param {Spans} spans @param {Entry[]} events @param {Place[]} places @param {Entry} entry */
 function addTo(spans, events, places, entry) {
   if (entry.seq <= spans.seq) return;
   spans.take(entry);
@@ -45,35 +45,35 @@ export class History {
     this.spans = null;
     /** @type {Entry[]} */
     this.events = [];
-    /** @type {Place[]} The events and the folded clock at each: simulated nodes' own clocks differ. */
+    /** @type {Place[]} The events and the folded clock at each: the clocks of simulated nodes differ. */
     this.places = [];
-    /** @type {Entry[]} What the stream told while the beginning was still asked for. */
+    /** @type {Entry[]} Events of the stream that arrived before the beginning was loaded. */
     this.waiting = [];
     this.busy = false;
-    /** Before it events are not read, and spans of one bin are merged; 0 where every event is here. */
+    /** Events before this time are not loaded, and their spans are merged by bins; 0 if every event is loaded. */
     this.merged_us = 0;
-    /** From this number on everything is here that is to be seen; there may be no event of it, but progress alone. */
+    /** All visible events from this number on are loaded. The number itself may be of a progress event. */
     this.begins = 0;
-    /** Whether what is here begins with the first number that is kept. */
+    /** Whether the loaded part begins with the first stored number. */
     this.whole = false;
     this.trouble = "";
-    /** Until then nothing is asked for again. */
+    /** No request is repeated before this time. */
     this.rests_until_ms = 0;
-    /** The oldest number that is kept, as far as the API has said so. */
+    /** The oldest stored number, as far as the API has reported it. */
     this.oldest = 0;
   }
 
-  /** After a failure it is not asked again at once. */
+  /** Wait after a failure before the next request. */
   get rests() {
     return performance.now() < this.rests_until_ms;
   }
 
-  /** Whether the stream has brought so much that it had better begin anew with the last of it. */
+  /** Whether the stream has delivered so much that the history should restart with the latest part. */
   get overgrown() {
     return this.events.length >= 2 * this.events_max;
   }
 
-  /** Of the live run: the next event of the stream. @param {Entry} entry @param {Set<string>} unseen */
+  /** Live run: add the next event of the stream. @param {Entry} entry @param {Set<string>} unseen */
   take(entry, unseen) {
     if (unseen.has(entry.type)) return;
     if (this.busy) this.waiting.push(entry);
@@ -86,14 +86,14 @@ export class History {
   }
 
   /**
-   * Begin, with the last events of the run; of a run that is over, with all of them, if they are not too many.
-   * @param {number} first_seq the oldest number that is kept @param {number} last_seq @param {string[]} unseen
+   * Begin with the last events of the run, or with all of them if the run is over and they are not too many.
+   * @param {number} first_seq the oldest stored number @param {number} last_seq @param {string[]} unseen
    */
   async begin(first_seq, last_seq, unseen) {
     await this.#read(first_seq, last_seq, this.run === "live" ? FIRST : this.events_max, unseen);
   }
 
-  /** Go further back. @param {number} first_seq @param {string[]} unseen */
+  /** Load older events. @param {number} first_seq @param {string[]} unseen */
   async older(first_seq, unseen) {
     if (this.busy || this.rests || this.whole || this.spans === null) return;
     if (this.events.length >= this.events_max) {
@@ -103,7 +103,7 @@ export class History {
     await this.#read(first_seq, this.begins - 1, MORE, unseen);
   }
 
-  /** What came before the events that are here, as spans. @param {Spans} spans */
+  /** Load the time before the loaded events as spans. @param {Spans} spans */
   async #merge(spans) {
     this.busy = true;
     try {
@@ -127,7 +127,7 @@ export class History {
     if (reason instanceof NoMoment && reason.oldest !== null) this.oldest = reason.oldest;
   }
 
-  /** What was told meanwhile comes behind. */
+  /** Add the events that arrived meanwhile. */
   #goOn() {
     this.busy = false;
     const waiting = this.waiting;
@@ -143,7 +143,8 @@ export class History {
     try {
       const { entries, through } = await readEvents(this.run, `until=${until}&limit=${limit}&not_types=${unseen.join(",")}`);
       if (this.spans !== null && until < this.begins && (through > until || until < first_seq)) {
-        // Nothing older is kept any more.  What is here stays; a state of later than it began would be none of its beginning.
+        // No older events are stored any longer. Keep the loaded ones: a later state would not be the state at their
+        // beginning.
         [this.whole, this.trouble] = [true, ""];
         this.#goOn();
         return;
@@ -160,7 +161,7 @@ export class History {
     this.#goOn();
   }
 
-  /** Batch by batch, so that others have their turn between them. @param {import("../fold.js").ClusterState} before @param {Entry[]} events */
+  /** Fold in batches, so that other tasks run between them. @param {import("../fold.js").ClusterState} before @param {Entry[]} events */
   async #fold(before, events) {
     const spans = new Spans(before);
     /** @type {[Entry[], Place[]]} */
@@ -183,7 +184,7 @@ export class History {
     return this.places[low - 1] ?? null;
   }
 
-  /** When the event of a number was, on the tracks' clock; null where it is not here. @param {number} seq */
+  /** The time of an event on the tracks' clock; null if it is not loaded. @param {number} seq */
   timeOf(seq) {
     let [low, high] = [0, this.places.length];
     while (low < high) {

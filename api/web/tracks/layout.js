@@ -1,4 +1,4 @@
-// Which lanes stand under each other, and where: rows of a name, a height and what is drawn in them.  Pure.
+// The order and position of the lanes: rows with a name, a height and a content. Pure.
 
 /**
  * @typedef {import("./spans.js").Span} Span
@@ -6,17 +6,17 @@
  * @typedef {import("../partition_filter.js").Shown} Shown
  * @typedef {"marks" | "controller" | "belief" | "partition" | "replica" | "topic" | "peer" | "rate" | "rule"} RowKind
  * @typedef {{kind: RowKind, label: string, strong: boolean, top: number, height: number, lane: string, under: string, id: number,
- *   extent: number}} Row  `lane` names its spans, `under` the partition that it belongs to; `extent` is the height with all
- *   that hangs below it.
- * @typedef {{pinned: Row[], pinned_height: number, rows: Row[], height: number}} Layout  The pinned rows stay in sight.
+ *   extent: number}} Row  `lane` is the key of its spans, `under` its partition; `extent` is the height including all
+ *   rows that belong to it.
+ * @typedef {{pinned: Row[], pinned_height: number, rows: Row[], height: number}} Layout  The pinned rows do not scroll.
  */
 
 /** @type {Record<RowKind, number>} Heights in pixels. */
 const HEIGHTS = { marks: 19, controller: 32, belief: 20, partition: 17, replica: 17, topic: 20, peer: 20, rate: 46, rule: 9 };
-/** With more partitions than this the lanes behind them would be far away: they go in front. */
+/** With more partitions than this the lanes after them would be far away, so they are drawn first. */
 const FEW = 8;
 
-/** Where there is room, rows are so much higher at most. */
+/** The maximum factor for stretching rows if there is space. */
 const STRETCH_MAX = 1.45;
 
 /**
@@ -70,7 +70,7 @@ const row = (kind, label, lane = "", strong = false, id = -1, under = "") => ({ 
 function stack(from, rows, by) {
   let top = from;
   const placed = rows.map((each) => {
-    // Whole pixels: what lies between two of them is blurred, and takes longer to draw.
+    // Whole pixels: positions between pixels are blurred, and take longer to draw.
     const height = Math.round(each.height * by);
     const at = { ...each, top, height, extent: height * (each.extent / each.height) };
     top += height;

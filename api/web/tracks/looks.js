@@ -1,5 +1,5 @@
-// How a span looks, by the kind of its row and what it says: colours, thickness, and which words it bears.  Spans that look
-// the same share one look, so that they are drawn together.
+// The look of a span, by its kind of row and its state: colours, thickness, and words. Equal spans share one look, so
+// that they are drawn together.
 
 /**
  * @typedef {import("./palette.js").Palette} Palette
@@ -7,13 +7,13 @@
  * @typedef {import("./spans.js").Span} Span
  * @typedef {{fill: string | CanvasPattern, narrow: string, alpha: number, thick: (height: number) => number, outline: string, dashes: number[] | null,
  *   cross: "" | "down" | "paused", ink: string, ground: string, bold: boolean, weight: number, words: (span: Span) => string[]}} Look
- *   `narrow` is the colour of what is too narrow for the pattern `fill`, and is empty where that is a colour.  With `dashes` (none of them: a whole line) a line of the colour `fill` is drawn instead of a bar; `cross` is drawn where a process came
- *   to be so; `ground` lies under the words; of spans on one pixel the one of the highest `weight` is seen.
+ *   `narrow` is the colour of bars that are too narrow for the pattern `fill`; it is empty if `fill` is a colour.  With `dashes` (empty: a solid line) a line of the colour `fill` is drawn instead of a bar; `cross` is drawn at the start of that
+ *   process state; `ground` is the background of the words; of spans on one pixel the one of the highest `weight` is visible.
  */
 
 const inset = (/** @type {number} */ by) => (/** @type {number} */ height) => height - 2 * by;
 
-/** What most of them have. @type {Omit<Look, "fill" | "ink" | "words">} */
+/** The defaults. @type {Omit<Look, "fill" | "ink" | "words">} */
 const PLAIN = { narrow: "", alpha: 1, thick: inset(2), outline: "", dashes: null, cross: "", ground: "", bold: false, weight: 0 };
 
 const whole = (/** @type {Span} */ { text }) => [text];
@@ -83,7 +83,7 @@ const KINDS = {
     return { ...PLAIN, fill: joins ? colors["warn-ground"] : colors["ok-ground"], alpha: frozen ? 0.5 : 1, outline: joins ? colors.warn : colors.edge,
       ink: colors.ink, weight: joins ? 1 : 0, words: ({ text, epoch }) => [text, `${state.slice(0, 6)} ${epoch}`] };
   },
-  // A partition that is not served or cannot be written.
+  // A partition that is not served or not writable.
   partition(_, palette, { state }) {
     const { bad } = palette.colors;
     return { ...PLAIN, fill: bad, alpha: 0.09, ink: bad, bold: true, weight: state === "offline" ? 2 : 1,
@@ -91,13 +91,13 @@ const KINDS = {
   },
 };
 
-/** What is written of a partition's trouble where there is little room. @type {Record<string, string>} */
+/** Short texts for a partition's problem. @type {Record<string, string>} */
 const TROUBLES = { offline: "offline", orphan: "leader not running", blocked: "not writable" };
 
-/** A process that has said nothing of it. @param {Palette} palette @returns {Look} */
+/** A process that has not reported anything. @param {Palette} palette @returns {Look} */
 const silent = ({ colors }) => ({ ...PLAIN, fill: colors["edge-strong"], dashes: [2, 3], ink: colors.quiet, ground: colors.panel, words: whole });
 
-/** A process that is not there. @param {Palette} palette @returns {Look} */
+/** A process that is down. @param {Palette} palette @returns {Look} */
 function gone({ colors }) {
   return { ...PLAIN, fill: colors["edge-strong"], dashes: [], cross: "down", ink: colors.quiet, ground: colors.panel, weight: 2, words: () => ["down"] };
 }

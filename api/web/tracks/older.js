@@ -1,11 +1,11 @@
-// The part of a long history whose events are not read: its spans as the API tells them, those of one bin merged.  Pure.
+// The part of a long history without loaded events: its spans from the API, merged by bins. Pure.
 
 import { controllerTerm, shortTerm } from "../format.js";
 
 /**
  * @typedef {import("./spans.js").Span} Span
- * @typedef {{from_us: number, to_us: number | null, state: string, value: any, seq: number}} Told
- * @typedef {{lane: string, kind: string, spans: Told[]}} Lane
+ * @typedef {{from_us: number, to_us: number | null, state: string, value: any, seq: number}} SpanView
+ * @typedef {{lane: string, kind: string, spans: SpanView[]}} Lane
  */
 
 /** @type {Record<string, string>} */
@@ -33,7 +33,7 @@ export function olderLanes(told, until_us) {
   return lanes;
 }
 
-/** @param {string} lane @param {string} kind @param {Told} told @returns {[string, import("./readings.js").Reading] | null} */
+/** @param {string} lane @param {string} kind @param {SpanView} told @returns {[string, import("./readings.js").Reading] | null} */
 function read(lane, kind, { state, value }) {
   if (kind === "controller") return ["controller", controller(state, value)];
   if (kind === "belief") return [lane.replace("broker-", ""), belief(state, value)];

@@ -1,4 +1,4 @@
-// The overview: all that is kept of a run as one strip, and the stretch of it that the tracks show.
+// The overview: everything that is stored of a run as one strip, and the range that the tracks show.
 
 import { xOf } from "./scale.js";
 
@@ -25,7 +25,7 @@ export function drawOverview(ctx, of) {
     ctx.fillStyle = palette.hatched(ctx, colors.edge, colors.sunk, 1);
     ctx.fillRect(gutter, 0, x(spans.first_us) - gutter, height);
   }
-  // How much happened: the counters that tell progress once a second are not meant.
+  // The number of events, without the progress counters once a second.
   const bins = new Float64Array(Math.max(1, Math.ceil((width - gutter) / 2)));
   const bins_us = bins.length / (all.to_us - all.from_us);
   for (let i = 0; i < places.length; i += 1) {

@@ -23,13 +23,13 @@ export class Palette {
     this.size = 12 * this.scale;
     /** @type {Map<string, CanvasPattern | string>} */
     this.hatchings = new Map();
-    /** @type {Map<string, import("./looks.js").Look>} How spans look in these colours. */
+    /** @type {Map<string, import("./looks.js").Look>} The looks of spans in these colours. */
     this.looks = new Map();
     /** @type {Map<string, number>} */
     this.widths = new Map();
   }
 
-  /** How wide a text is in a font, in pixels: measured once. @param {CanvasRenderingContext2D} ctx @param {string} font @param {string} text */
+  /** The width of a text in a font, in pixels, measured once. @param {CanvasRenderingContext2D} ctx @param {string} font @param {string} text */
   width(ctx, font, text) {
     const key = `${font}\n${text}`;
     let found = this.widths.get(key);
@@ -42,7 +42,7 @@ export class Palette {
     return found;
   }
 
-  /** As much of a text as fits. @param {CanvasRenderingContext2D} ctx @param {string} font @param {string} text @param {number} width */
+  /** The part of a text that fits. @param {CanvasRenderingContext2D} ctx @param {string} font @param {string} text @param {number} width */
   fitted(ctx, font, text, width) {
     if (this.width(ctx, font, text) <= width) return text;
     let cut = text.length - 1;
@@ -50,7 +50,7 @@ export class Palette {
     return `${text.slice(0, cut)}…`;
   }
 
-  /** @param {number} id -1 for nobody */
+  /** @param {number} id -1 for none */
   broker(id) {
     return id < 0 ? this.colors.quiet : this.brokers[id % BROKERS];
   }
@@ -88,7 +88,7 @@ export class Palette {
   }
 
   /**
-   * A pattern of tiles of that size, made once; the colour, where there are no patterns.
+   * A pattern of tiles of that size, created once; the plain colour if patterns are not available.
    * @param {CanvasRenderingContext2D} ctx @param {string} key @param {string} color @param {number} size @param {(draw: CanvasRenderingContext2D) => void} drawn
    */
   #tiled(ctx, key, color, size, drawn) {

@@ -1,5 +1,5 @@
-// What a lane says at one moment: pure functions of the folded state.  A span is a stretch of a history in which its lane
-// goes on saying the same.
+// The state of a lane at one moment: pure functions of the folded state. A span is a part of a history during which its
+// lane stays in the same state.
 
 import { controllerTerm, shortTerm } from "../format.js";
 import { obstacle } from "../writable.js";
@@ -7,14 +7,14 @@ import { obstacle } from "../writable.js";
 /**
  * @typedef {import("../fold.js").ClusterState} ClusterState
  * @typedef {import("../fold.js").PartitionView} PartitionView
- * @typedef {{state: string, text: string, id: number, epoch: number, process: string}} Reading  `state` chooses how it is drawn,
- *   `text` is what it says; `id` is a broker (-1 for none), by which it is coloured; `process` is running, paused or down.
+ * @typedef {{state: string, text: string, id: number, epoch: number, process: string}} Reading  `state` decides the look,
+ *   `text` is the description; `id` is the broker for the colour (-1 for none); `process` is running, paused or down.
  */
 
-/** Of a broker that nobody has told of it is not known. @param {ClusterState} state @param {number} id */
+/** A broker without events is unknown. @param {ClusterState} state @param {number} id */
 const brokersProcess = (state, id) => state.brokers[id]?.process ?? "unknown";
 
-/** Who reigns: acts, is dead or frozen while its session stands, or nobody. @param {ClusterState} state @returns {Reading | null} */
+/** The controller: active, dead or frozen while its session exists, or none. @param {ClusterState} state @returns {Reading | null} */
 export function controllerReading(state) {
   const { controller_id: id, controller_epoch: epoch } = state;
   if (epoch === 0) return null;
@@ -25,29 +25,29 @@ export function controllerReading(state) {
   return { state: "dead", text: `${frozen ? "frozen" : "dead"}, session not expired yet`, id, epoch, process: frozen ? "paused" : "down" };
 }
 
-/** Whom a broker takes for controller, and whether it is right. @param {ClusterState} state @param {number} id @returns {Reading | null} */
+/** The controller according to a broker, and whether that is right. @param {ClusterState} state @param {number} id @returns {Reading | null} */
 export function beliefReading(state, id) {
   const broker = state.brokers[id];
   if (broker === undefined) return null;
   const process = brokersProcess(state, id);
   const { believed_controller_id: of, believed_controller_epoch: epoch } = broker;
-  const said = shortTerm(of, epoch);
+  const belief = shortTerm(of, epoch);
   if (process === "down") return { state: "down", text: "down", id: -1, epoch, process };
   const mode = process === "paused" ? " frozen" : "";
   if (epoch === 0) return { state: "silent", text: `no report yet${mode}`, id: -1, epoch, process };
-  if (epoch > state.controller_epoch) return { state: "ahead", text: `${said}${mode}, ahead`, id: of, epoch, process };
+  if (epoch > state.controller_epoch) return { state: "ahead", text: `${belief}${mode}, ahead`, id: of, epoch, process };
   const right = of === state.controller_id && epoch === state.controller_epoch;
-  return { state: right ? "right" : "stale", text: `${said}${mode}${right ? "" : ", wrong"}`, id: of, epoch, process };
+  return { state: right ? "right" : "stale", text: `${belief}${mode}${right ? "" : ", wrong"}`, id: of, epoch, process };
 }
 
-/** How a replica stands. @param {ClusterState} state @param {PartitionView} partition @param {number} id @returns {Reading | null} */
+/** The state of a replica. @param {ClusterState} state @param {PartitionView} partition @param {number} id @returns {Reading | null} */
 export function replicaReading(state, partition, id) {
   if (!partition.replicas.includes(id)) return null;
   const process = brokersProcess(state, id);
   const epoch = partition.leader_epoch;
   const base = { id, epoch, process };
   if (partition.leader === id) return { ...base, state: "leader", text: `leader, epoch ${epoch}${partition.unclean ? ", UNCLEAN" : ""}` };
-  // In sync it is whatever the leader's epoch: that is no other span.
+  // An in-sync replica stays in one span, whatever its leader's epoch.
   if (partition.isr.includes(id)) return { ...base, epoch: 0, state: "in_sync", text: "in sync" };
   return { ...base, epoch: 0, state: "out", text: "not in the ISR" };
 }
@@ -83,7 +83,7 @@ export function peerReading(state, id) {
   return { ...base, state: phase ? "joining" : role, text: `${role}${phase}, epoch ${peer.current_epoch}${frozen}` };
 }
 
-/** Of a topic's partitions, how many nobody serves and how many are short of replicas. @param {number} unserved @param {number} short @param {number} all @returns {Reading | null} */
+/** How many partitions of a topic are not served, and how many lack replicas. @param {number} unserved @param {number} short @param {number} all @returns {Reading | null} */
 export function topicReading(unserved, short, all) {
   if (all === 0) return null;
   const base = { id: -1, epoch: 0, process: "running" };

@@ -1,5 +1,5 @@
-// Spans of a history, made event by event: what each lane says and from when to when; and the marks of what was done and
-// of what came of it.  Pure.  Only the lanes that an event can move are read again.
+// Spans of a history, built event by event: the states of each lane, and the marks of actions and their effects. Pure.
+// Only lanes that an event can change are read again.
 
 import { apply, nodeId } from "../fold.js";
 import { plural } from "../format.js";
@@ -14,38 +14,38 @@ import { beliefReading, controllerReading, peerReading, replicaReading, topicRea
  * @typedef {{row: "done" | "came", at_us: number, seq: number, kind: string, text: string, tone: "good" | "warn" | "bad"}} Mark
  * @typedef {{at_us: number, seq: number, broker: number, count: number, committed: number, fresh: number}} Lost  `committed`: how many of the
  *   records were committed; `fresh`: committed offsets that no replica lost before.
- * @typedef {{at_us: number, done: number, failed: number, broken: number}} Point  Counters of a producer or consumer, and in how many
- *   places up to there lines of the journal are missing that tells them.
+ * @typedef {{at_us: number, done: number, failed: number, broken: number}} Point  Counters of a producer or consumer, and the number of
+ *   places up to there with missing journal lines.
  * @typedef {{id: string, kind: "producer" | "consumer", topic: string, points: Point[]}} Rate
  */
 
 /** @type {Record<string, "good" | "warn" | "bad">} */
 const ACTION_TONES = { kill: "bad", stop: "bad", exited: "bad", pause: "warn", stopped: "warn", resume: "good", start: "good", restart: "good" };
-/** Events of these types move no lane, however many there are. */
+/** Events of these types change no lane, however many there are. */
 const STILL = new Set(["replica_progressed", "zxid_checkpoint", "session_created", "txn_logged", "txn_committed", "txn_proposed"]);
 
 export class Spans {
-  /** @param {ClusterState} state the state to begin from, which is this object's from now on */
+  /** @param {ClusterState} state the initial state, owned by this object from now on */
   constructor(state) {
     this.state = state;
     this.first_us = state.at_us;
-    /** @type {Map<string, Span[]>} By the lane: controller, belief:1, peer:1, trouble:t-0, replica:t-0:1, topic:t. */
+    /** @type {Map<string, Span[]>} By lane: controller, belief:1, peer:1, trouble:t-0, replica:t-0:1, topic:t. */
     this.lanes = new Map();
     /** @type {Mark[]} */
     this.marks = [];
-    /** @type {Map<string, Lost[]>} By the partition. */
+    /** @type {Map<string, Lost[]>} By partition. */
     this.lost = new Map();
     /** @type {Map<string, Rate>} */
     this.rates = new Map();
-    /** @type {Map<string, Set<number>>} Who ever held a replica, by the partition. */
+    /** @type {Map<string, Set<number>>} All brokers that ever had a replica, by partition. */
     this.replicas = new Map();
     /** @type {Map<string, {topic: string, unserved: boolean, short: boolean}>} */
     this.standing = new Map();
     /** @type {Map<string, {all: number, unserved: number, short: number}>} */
     this.topics = new Map();
-    /** Of each node the last line's number, and how often the next one was not there. @type {Map<string, {last: number, broken: number}>} */
+    /** The number of each node's last line, and how many gaps there were. @type {Map<string, {last: number, broken: number}>} */
     this.lines = new Map();
-    /** How often anything was added: what is drawn from it is as new as that. */
+    /** The number of changes: a drawing of the same version is up to date. */
     this.version = 0;
     this.#readAll();
   }
@@ -55,14 +55,14 @@ export class Spans {
     return this.state.seq;
   }
 
-  /** How many spans there are. */
+  /** The number of spans. */
   get count() {
     let sum = 0;
     for (const spans of this.lanes.values()) sum += spans.length;
     return sum;
   }
 
-  /** Take the next event. @param {Entry} entry */
+  /** Process the next event. @param {Entry} entry */
   take(entry) {
     this.version += 1;
     if (this.first_us === 0) this.first_us = entry.wall_us;
@@ -82,7 +82,7 @@ export class Spans {
     if (reign !== this.#reign()) this.#readBeliefs();
     for (const [role, id] of nodes) this.#readNode(role, id);
     if (cuts !== this.#cuts()) this.#readPartitions();
-    // Of a broker that keeps no journal here somebody else tells.
+    // Events about a broker without a journal here come from another node.
     if (entry.broker_id !== undefined) this.#readNode("broker", entry.broker_id);
     if (entry.sender_id !== undefined) this.#readNode("broker", entry.sender_id);
     if (entry.type === "broker_registered") this.#readPartitionsOf(entry.broker_id);
@@ -91,7 +91,7 @@ export class Spans {
     else if (entry.topic !== undefined && entry.partition !== undefined) this.#readPartition(`${entry.topic}-${entry.partition}`);
   }
 
-  /** Which links are cut: partitions whose leader is cut off cannot be written. */
+  /** The cut links: a partition whose leader is cut off is not writable. */
   #cuts() {
     return Object.values(this.state.faults).map(({ fault_id, kind }) => (kind === "cut" ? fault_id : "")).join();
   }
@@ -179,7 +179,7 @@ export class Spans {
     }
   }
 
-  /** A lane says this from now on; null where it says nothing. @param {string} lane @param {Reading | null} reading */
+  /** Set the state of a lane; null if it has none. @param {string} lane @param {Reading | null} reading */
   #set(lane, reading) {
     let spans = this.lanes.get(lane);
     if (spans === undefined) {
@@ -236,7 +236,7 @@ export class Spans {
     rate.points.push({ at_us: this.state.at_us, done, failed, broken: this.lines.get(e.node)?.broken ?? 0 });
   }
 
-  /** Whoever tells counters tells nothing that is left out of the tracks, so that its numbers have no holes of our making. @param {Entry} e */
+  /** Count missing lines. Nodes that report counters write nothing that the tracks leave out, so every gap is real. @param {Entry} e */
   #number({ node, node_seq }) {
     const of = this.lines.get(node);
     if (of === undefined) {
@@ -256,13 +256,13 @@ const same = (span, reading) => span.state === reading.state && span.id === read
 const faultWord = (e) => (e.source === e.target ? `${e.kind.replaceAll("_", " ")} ${e.target.replace("-", " ")}`
   : `${e.kind} ${e.source} ${e.both_ways ? "↔" : "→"} ${e.target === "*" ? "all" : e.target}`);
 
-/** The span of a lane that holds at a moment. @param {Span[]} spans @param {number} at_us @returns {Span | null} */
+/** The span of a lane at a moment. @param {Span[]} spans @param {number} at_us @returns {Span | null} */
 export function spanAt(spans, at_us) {
   const found = spans[firstEnding(spans, at_us)];
   return found && found.from_us <= at_us ? found : null;
 }
 
-/** The place of the first span that ends after a moment. @param {Span[]} spans @param {number} at_us */
+/** The index of the first span that ends after a moment. @param {Span[]} spans @param {number} at_us */
 export function firstEnding(spans, at_us) {
   let [low, high] = [0, spans.length];
   while (low < high) {

@@ -1,4 +1,4 @@
-// The canvas of the tracks and what one does on it: stand at a moment by click or drag, zoom by the wheel, be told by hovering.
+// The canvas of the tracks and its controls: select a moment by click or drag, zoom by the wheel, details on hover.
 
 import { partitionsShown } from "../partition_filter.js";
 import { AXIS, draw } from "./draw.js";
@@ -6,7 +6,7 @@ import { layout } from "./layout.js";
 import { drawOverview } from "./overview.js";
 import { Palette } from "./palette.js";
 import { timeAt, xOf } from "./scale.js";
-import { toldAt } from "./told.js";
+import { describeAt } from "./told.js";
 
 /**
  * @typedef {import("../time/moment.js").Moment} Moment
@@ -34,13 +34,13 @@ export class Stage {
     this.palette = null;
     this.drawn = "";
     this.drawn_overview = "";
-    /** How often the tracks were drawn: a test counts them. */
+    /** The number of drawings, for a test. */
     this.draws = 0;
     /** @type {Window | null} */
     this.window = null;
     /** @type {State | null} */
     this.state = null;
-    /** @type {import("../fold.js").ClusterState | null} Of which the log ends are shown. */
+    /** @type {import("../fold.js").ClusterState | null} The state with the log end offsets to show. */
     this.offsets = null;
     this.sizes = new ResizeObserver(() => this.timeline.changed());
     for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) {
@@ -84,7 +84,7 @@ export class Stage {
     this.overview?.addEventListener("pointerdown", (event) => this.#brush(event));
   };
 
-  /** What is to be drawn; it is drawn after the page. @param {State} state @param {Model} m */
+  /** Set the data to draw; the drawing follows after the page. @param {State} state @param {Model} m */
   show(state, m) {
     this.state = state;
     this.offsets = state.ui.offsets ? state.cluster : null;
@@ -120,7 +120,7 @@ export class Stage {
     this.#overview();
   }
 
-  /** The line at the moment that is shown, and at the pinned one. */
+  /** The lines at the shown and the pinned moment. */
   #cursor() {
     const { view, window, moment } = this;
     if (view === null || window === null) return;
@@ -190,7 +190,7 @@ export class Stage {
     view.addEventListener("pointercancel", up);
   }
 
-  /** Stand at what lies there: an event that was hit, or the last one before. @param {number} x @param {number | null} seq */
+  /** Go to an event that was hit, or to the last one before. @param {number} x @param {number | null} seq */
   #stand(x, seq) {
     const { window } = this;
     if (window === null) return;
@@ -203,13 +203,13 @@ export class Stage {
   #told(event) {
     if (this.view === null || this.window === null) return null;
     const { left, top } = this.view.getBoundingClientRect();
-    return toldAt(this.window, event.clientX - left, event.clientY - top);
+    return describeAt(this.window, event.clientX - left, event.clientY - top);
   }
 
   /** @param {PointerEvent} event */
   #hover(event) {
-    const told = event.pointerType === "touch" || event.buttons ? null : this.#told(event);
-    this.#tip(told?.text ?? null, event.clientX, event.clientY);
+    const description = event.pointerType === "touch" || event.buttons ? null : this.#told(event);
+    this.#tip(description?.text ?? null, event.clientX, event.clientY);
   }
 
   /** @param {string | null} text @param {number} x @param {number} y */
@@ -237,7 +237,7 @@ export class Stage {
     /** @type {"from" | "to" | "both"} */
     const grip = Math.abs(x - begin) < 7 ? "from" : Math.abs(x - end) < 7 ? "to" : "both";
     const half = (seen.to_us - seen.from_us) / 2;
-    // Beside the brush: it comes there first.
+    // Outside the brush: move the brush there first.
     const base = grip === "both" && (x < begin || x > end) ? { from_us: timeAt(of, x) - half, to_us: timeAt(of, x) + half } : seen;
     const drag = (/** @type {PointerEvent} */ e) => {
       const by = (e.clientX - event.clientX) * us;
@@ -259,7 +259,7 @@ export class Stage {
   }
 }
 
-/** Set what is not so already: what does not change is not touched. @param {HTMLElement} element @param {"height" | "transform"} name @param {string} value */
+/** Set a style only if it changes. @param {HTMLElement} element @param {"height" | "transform"} name @param {string} value */
 function style(element, name, value) {
   if (element.style[name] !== value) element.style[name] = value;
 }

@@ -1,4 +1,4 @@
-// The tracks: everything that happened, on one clock.
+// The tracks: all events on one clock.
 
 import { html, nothing } from "lit-html";
 import { ref } from "lit-html/directives/ref.js";
@@ -18,7 +18,7 @@ import { Stage } from "./stage.js";
 /** @type {Stage | null} */
 let stage = null;
 
-/** The drawing; tests ask it. */
+/** The drawing, for the tests. */
 export const theStage = () => stage;
 
 /** @type {import("../tabs.js").View} */
@@ -62,7 +62,7 @@ function zooms({ ui }, { timeline }, changed) {
     <button type="button" class="small" title="Whole recording (0)" @click=${() => timeline.fit()}>All</button></span>`;
 }
 
-/** Which partitions have lanes; shown where there are many. @param {State} state @param {Model} m @param {() => void} changed */
+/** The filter of partitions with lanes; shown if there are many. @param {State} state @param {Model} m @param {() => void} changed */
 function filters(state, m, changed) {
   const wanted = state.ui.partitions;
   const all = m.topics.reduce((sum, topic) => sum + topic.partitions.length, 0);
@@ -84,14 +84,14 @@ function filters(state, m, changed) {
     })}</div>`;
 }
 
-/** What a screen reader says of the moment. @param {State} state @param {Model} m @param {Moment} moment */
+/** The moment in words for screen readers. @param {State} state @param {Model} m @param {Moment} moment */
 function spoken(state, m, moment) {
   const { live, seq, at_us } = moment.current();
   const stands = `controller ${controllerTerm(m.ensemble.id, m.ensemble.epoch)}${m.ensemble.stale ? `, ${lastKnown(m.ensemble)}` : ""}, ${m.health.word}${m.health.reasons.length ? `: ${m.health.reasons.map((r) => r.text).join(", ")}` : ""}`;
   if (live) return `live; ${stands}`;
   const entry = moment.entry();
-  const said = entry === null ? "" : `: ${entry.node} ${sentence(state.sentences, entry)}`;
-  return `${clockShort(at_us)}, event ${seq}${said}; ${stands}`;
+  const sentenceText = entry === null ? "" : `: ${entry.node} ${sentence(state.sentences, entry)}`;
+  return `${clockShort(at_us)}, event ${seq}${sentenceText}; ${stands}`;
 }
 
 /** @param {KeyboardEvent} event @param {Moment} moment */

@@ -1,4 +1,4 @@
-// The stretch of time that is seen, the same for every drawing of a run, and the histories that are drawn.
+// The visible time range, shared by all drawings of a run, and the histories that are drawn.
 
 import { History, unseenTypes } from "./history.js";
 import { within, zoomed } from "./scale.js";
@@ -12,7 +12,7 @@ import { within, zoomed } from "./scale.js";
 
 const LIVE_US = 90e6;
 const KEPT_MAX = 4;
-// Beyond the last event a little room is left, so that it does not stick to the edge.
+// Some space after the last event, so that it is not at the edge.
 const ROOM = 0.02;
 
 export class Timeline {
@@ -23,19 +23,19 @@ export class Timeline {
     this.changed = changed;
     /** @type {Map<string, History>} */
     this.histories = new Map();
-    /** @type {Stretch | null} Null while the live end is followed, or a run is seen as a whole. */
+    /** @type {Stretch | null} Null while the view follows the live end, or shows a whole run. */
     this.chosen = null;
     this.run = "";
     this.live_us = LIVE_US;
     this.seen_seq = -1;
     moment.subscribe(({ live, run }) => {
-      // Whoever goes back to live wants to see what happens now.
+      // Back at the live end, show the latest events.
       if (live || run !== this.run) this.chosen = null;
       this.run = run;
     });
   }
 
-  /** The history of the run that is shown; begun when it is asked for the first time. @returns {History} */
+  /** The history of the shown run, created on first use. @returns {History} */
   history() {
     const { run, first_seq, last_seq, info } = this.moment.current();
     let found = this.histories.get(run);
@@ -54,18 +54,18 @@ export class Timeline {
     return unseenTypes(this.sentences());
   }
 
-  /** The live run goes on. @param {Entry} entry */
+  /** Add an event to the live run. @param {Entry} entry */
   take(entry) {
     if (this.histories.get("live")?.overgrown) this.forget();
     this.histories.get("live")?.take(entry, new Set(this.#unseen()));
   }
 
-  /** The live run's numbers have a gap, or begin anew: what was drawn of it is read again. */
+  /** The live run's numbers have a gap or start again: read its history again. */
   forget() {
     this.histories.delete("live");
   }
 
-  /** All there is of the run. @returns {Stretch} */
+  /** The whole time of the run. @returns {Stretch} */
   all() {
     const { first_us, last_us, live, run } = this.moment.current();
     const known = this.histories.get(run)?.spans?.first_us ?? Infinity;
@@ -74,7 +74,7 @@ export class Timeline {
     return { from_us: from_us - room, to_us: last_us + room };
   }
 
-  /** What is seen. @returns {Stretch} */
+  /** The visible range. @returns {Stretch} */
   window() {
     const { live, run, at_us, seq } = this.moment.current();
     const all = this.all();
@@ -82,7 +82,7 @@ export class Timeline {
       if (run !== "live") return all;
       const to_us = live ? all.to_us : Math.min(all.to_us, Math.max(at_us + this.live_us * 0.4, all.from_us + this.live_us));
       const stretch = { from_us: to_us - this.live_us, to_us };
-      // In the past the picture stands still, also while the run goes on.
+      // In the past the range does not move, even while the run continues.
       if (!live) this.chosen = stretch;
       this.seen_seq = seq;
       return stretch;
@@ -92,7 +92,7 @@ export class Timeline {
     return this.chosen;
   }
 
-  /** Shift the stretch so that a moment is in it. @param {number} at_us */
+  /** Shift the range to include a moment. @param {number} at_us */
   #bring(at_us) {
     if (this.chosen === null) return;
     const { from_us, to_us } = this.chosen;
@@ -101,23 +101,23 @@ export class Timeline {
     this.chosen = within({ from_us: at_us - width * 0.5, to_us: at_us + width * 0.5 }, this.all());
   }
 
-  /** See this stretch. @param {Stretch} stretch */
+  /** Show this range. @param {Stretch} stretch */
   see(stretch) {
     const { live } = this.moment.current();
     const all = this.all();
-    // Live the newest stays in sight: only the width is chosen.
+    // Live: the latest events stay visible; only the width changes.
     if (live && stretch.to_us >= all.to_us - (stretch.to_us - stretch.from_us) * 0.02) {
       this.live_us = Math.min(stretch.to_us - stretch.from_us, Math.max(LIVE_US, all.to_us - all.from_us));
       this.chosen = null;
     } else {
-      // A cluster that is younger than the window leaves its beginning empty: that is no reason to jump.
+      // A cluster younger than the window leaves its beginning empty; do not jump because of that.
       const bounds = this.run === "live" || live ? { ...all, from_us: Math.min(all.from_us, all.to_us - this.live_us) } : all;
       this.chosen = within(stretch, bounds);
     }
     this.changed();
   }
 
-  /** @param {number} factor below 1 nearer @param {number | null} fixed_us which moment stays in its place */
+  /** @param {number} factor below 1 zooms in @param {number | null} fixed_us the moment that stays in place */
   zoom(factor, fixed_us = null) {
     const { live, at_us } = this.moment.current();
     const window = this.window();
@@ -131,12 +131,12 @@ export class Timeline {
     this.see({ from_us: from_us + by, to_us: to_us + by });
   }
 
-  /** See all there is. */
+  /** Show the whole time. */
   fit() {
     this.see(this.all());
   }
 
-  /** Read further back where somebody looks there. */
+  /** Load older events if they are visible. */
   reach() {
     const history = this.history();
     const { first_seq } = this.moment.current();

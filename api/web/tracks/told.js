@@ -1,4 +1,4 @@
-// What lies at a place of the tracks, in words: for hovering, for a click, and for whoever hears the page.  Pure.
+// The content at a position of the tracks, in words: for hovering, clicks, and screen readers. Pure.
 
 import { clock, controllerTerm, duration, plural } from "../format.js";
 import { rowAt } from "./layout.js";
@@ -9,13 +9,13 @@ import { firstEnding, spanAt } from "./spans.js";
  * @typedef {import("./draw.js").Window} Window
  * @typedef {import("./layout.js").Row} Row
  * @typedef {import("./spans.js").Spans} Spans
- * @typedef {{text: string, seq: number | null}} Told  `seq` is the event that was hit.
+ * @typedef {{text: string, seq: number | null}} Description  `seq` is the event at the position.
  */
 
 const NEAR_PX = 6;
 
-/** @param {Window} window @param {number} x @param {number} y @returns {Told | null} */
-export function toldAt(window, x, y) {
+/** @param {Window} window @param {number} x @param {number} y @returns {Description | null} */
+export function describeAt(window, x, y) {
   if (x < window.gutter) return null;
   const { layout, scrolled } = window;
   const row = y < layout.pinned_height ? rowAt(layout.pinned, y) : rowAt(layout.rows, y - layout.pinned_height + scrolled);
@@ -29,16 +29,16 @@ export function toldAt(window, x, y) {
   return span(window, row, x, at_us);
 }
 
-/** The label of a row, complete where it stands alone. @param {Row} row */
+/** The label of a row, complete without the rows above it. @param {Row} row */
 function name({ kind, label, under }) {
   if (kind === "belief") return `Controller ${label}`;
   return under && kind === "replica" ? `${under} ${label}` : label;
 }
 
-/** @param {Window} window @param {Row} row @param {number} x @param {number} at_us @returns {Told | null} */
+/** @param {Window} window @param {Row} row @param {number} x @param {number} at_us @returns {Description | null} */
 function span(window, row, x, at_us) {
   const spans = window.spans.lanes.get(row.lane) ?? [];
-  // One that is narrower than a pixel is hit beside it, too.
+  // A span narrower than a pixel is also hit next to it.
   const found = spanAt(spans, at_us) ?? spans[firstEnding(spans, at_us)] ?? null;
   if (found === null || xOf(window, found.from_us) > x + NEAR_PX) return { text: `${name(row)}, ${clock(at_us)}`, seq: null };
   const to_us = found.to_us ?? window.now_us;
@@ -57,7 +57,7 @@ function words(row, found) {
   return `${found.text}${process}`;
 }
 
-/** @param {Window} window @param {Row} row @param {number} x @returns {Told | null} */
+/** @param {Window} window @param {Row} row @param {number} x @returns {Description | null} */
 function mark(window, row, x) {
   const near = window.spans.marks.filter((each) => each.row === row.lane && Math.abs(xOf(window, each.at_us) - x) < NEAR_PX);
   if (!near.length) return null;

@@ -1,4 +1,4 @@
-// The pinned moment beside the one that is shown: what changed between them, and nothing else.
+// The pinned moment next to the shown one: only the differences between them.
 
 import { html, nothing } from "lit-html";
 import { guard } from "lit-html/directives/guard.js";

@@ -1,4 +1,4 @@
-// The head of the page: which run and which moment is shown, how the cluster stands there, who reigns; and the tabs.
+// The head of the page: the run and the moment, the state of the cluster, the controller; and the tabs.
 
 import { html, nothing } from "lit-html";
 
@@ -26,12 +26,12 @@ export function top(state, m, moment, now_ms) {
   </header>`;
 }
 
-/** Which run is shown, where there are several. @param {Moment} moment */
+/** The choice of runs. @param {Moment} moment */
 function runs(moment) {
   const { run } = moment.place;
   const known = moment.runs.length ? moment.runs : [{ id: "live", title: "live cluster", kind: "live" }];
   const all = known.some((each) => each.id === run) ? known : [...known, { id: run, title: run, kind: "" }];
-  // The list of runs is too narrow for the end of a title, which also says how a play differs.
+  // The list of runs is too narrow for the end of a title, which contains the variant.
   const variant = moment.runs.find((each) => each.id === run)?.variant;
   const chosen = (/** @type {Event} */ e) => moment.go({ run: /** @type {HTMLSelectElement} */ (e.target).value });
   return html`<div class="which"><label class="unseen" for="run">run</label>
@@ -45,7 +45,7 @@ function when(state, m, moment, now_ms) {
   const { live, seq, at_us, run, last_us } = moment.current();
   if (live && moment.busy) return html`<p class="when past"><b class="pill">${icon("looking")} loading…</b></p>`;
   if (live) {
-    // A stream that is open and says nothing, while nobody answers either, is not live.
+    // An open stream without events, while no request is answered either, is not live.
     const link = state.link === "live" && m.silent_ms !== null ? "no response" : state.link;
     const [shape, word] = link === "live" ? /** @type {const} */ (["running", "LIVE"]) : /** @type {const} */ (["looking", link]);
     return html`<p class="when link ${link === "no response" ? "reconnecting" : link}"><b class="pill">${icon(shape)} ${word}</b></p>`;

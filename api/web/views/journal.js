@@ -1,4 +1,4 @@
-// The event list, the calls made from this page, and the tables that Spark makes.
+// The event list, the calls from this page, and Spark's tables.
 
 import { html, nothing } from "lit-html";
 import { guard } from "lit-html/directives/guard.js";
@@ -18,7 +18,7 @@ import { copyable, icon, panel, select } from "./parts.js";
  */
 
 const SHOWN_MAX = 150;
-// So many numbers around the moment are looked through for its list.
+// The number of events around the moment that are searched for its list.
 const BEFORE = 400;
 const AFTER = 60;
 const TABLES = ["controller_reigns", "failovers", "partition_leaderships", "isr_changes", "isr_membership", "availability", "client_availability", "records_lost", "sessions", "elections", "faults"];
@@ -28,7 +28,7 @@ const WEIGHT_SHAPES = { loss: "bad", election: "crown", trouble: "warn", plain: 
 /** @param {State} state @param {Model} m @param {Moment} moment @param {() => void} changed @param {() => Promise<void>} readChatter */
 export function events(state, m, moment, changed, readChatter) {
   const { ui } = state;
-  const all = told(state, moment);
+  const all = selected(state, moment);
   const { run, seq } = moment.current();
   if (!state.past && lasting.past) requestAnimationFrame(toNewest);
   if (all !== null) {
@@ -40,26 +40,26 @@ export function events(state, m, moment, changed, readChatter) {
   return panel("events", "Events", html`<span class="sum">${said}</span>`, list);
 }
 
-/** @type {{run: string, seq: number, past: boolean, depends: unknown[]}} What the list was made of: it stays until the events of another moment are here. */
+/** @type {{run: string, seq: number, past: boolean, depends: unknown[]}} The inputs of the list: it stays until another moment's events are loaded. */
 let lasting = { run: "", seq: 0, past: false, depends: [] };
 
-/** Whoever comes back to live wants to see what happens now. */
+/** Back at the live end, scroll to the newest events. */
 function toNewest() {
   const list = document.querySelector(".events");
   if (list !== null) list.scrollTop = 0;
 }
 
 /**
- * The events to choose from: the newest, or those around the moment; null while these are under way.
+ * The events to choose from: the newest, or those around the moment; null while these are loading.
  * @param {State} state @param {Moment} moment @returns {Entry[] | null}
  */
-function told(state, moment) {
+function selected(state, moment) {
   const { progress } = state.ui;
   if (!state.past) return progress ? [...state.events, ...state.chatter].sort((a, b) => a.seq - b.seq) : state.events;
   const { run, seq, first_seq, last_seq } = moment.current();
   const [from, to] = [Math.max(first_seq, seq - BEFORE), Math.min(last_seq, seq + AFTER)];
   const around = moment.run(run).kept(from, to);
-  // What is under way draws the page again when it is here.
+  // The page is drawn again when they are loaded.
   if (around === null && moment.rested) void moment.entries(from, to).then(moment.changed, () => undefined);
   return around?.filter((e) => progress || e.seq === seq || !isProgress(state.sentences, e)) ?? null;
 }
@@ -90,13 +90,13 @@ function eventList(state, all, m, moment, changed, readChatter) {
       ${together(state.sentences, found, at).map((told) => line(state.sentences, told, moment, at))}${found.length ? nothing : html`<li class="quiet">${none(state)}</li>`}</ol>`;
 }
 
-/** Why the list is empty: older events may be what one asks for, and are looked through no further. @param {State} state */
+/** Why the list is empty: older events are not searched. @param {State} state */
 function none(state) {
   if (state.past) return "no matches around this moment";
   return state.cluster.seq ? "no matches among the newest events" : "no events yet";
 }
 
-/** The newest events that the filters let through. @param {State} state @param {Entry[]} all */
+/** The newest events that match the filters. @param {State} state @param {Entry[]} all */
 function matching(state, all) {
   const { node, type } = state.ui;
   const found = [];
@@ -108,18 +108,18 @@ function matching(state, all) {
 }
 
 /**
- * Neighbours that say the same of several nodes become one line: every peer reports each session.
- * @param {Table} table @param {Entry[]} found @param {number | null} at the moment that is shown, whose event stands alone
+ * Adjacent equal events of several nodes become one line: every peer reports each session.
+ * @param {Table} table @param {Entry[]} found @param {number | null} at the shown moment, whose event has a line of its own
  * @returns {{e: Entry, nodes: string[], said: string}[]}
  */
 export function together(table, found, at = null) {
   /** @type {{e: Entry, nodes: string[], said: string}[]} */
   const lines = [];
   for (const e of found) {
-    const said = sentence(table, e);
+    const text = sentence(table, e);
     const last = lines.at(-1);
-    if (last && last.e.type === e.type && last.said === said && e.seq !== at && last.e.seq !== at && !last.nodes.includes(e.node)) last.nodes.push(e.node);
-    else lines.push({ e, nodes: [e.node], said });
+    if (last && last.e.type === e.type && last.said === text && e.seq !== at && last.e.seq !== at && !last.nodes.includes(e.node)) last.nodes.push(e.node);
+    else lines.push({ e, nodes: [e.node], said: text });
   }
   return lines;
 }
@@ -135,7 +135,10 @@ function line(table, { e, nodes, said }, moment, at) {
     <span class="said">${said}</span></li>`;
 }
 
-/** Keeps the moment's event in sight, within its own list.  How high lines out of sight are is only known once they were there: hence twice. */
+/**
+ * Scroll the list to the moment's event. The height of invisible lines is only known after they were visible, so do it
+ * twice.
+ */
 function inSight(times = 2) {
   const line = document.querySelector(".events .shown");
   const list = line?.parentElement;

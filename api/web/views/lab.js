@@ -1,4 +1,4 @@
-// What one does to the cluster besides killing: workloads and link faults.
+// Actions on the cluster other than on processes: workloads and link faults.
 
 import { html, nothing } from "lit-html";
 
@@ -85,13 +85,13 @@ function workload(state, w, actions) {
     ${runs && w.last_error ? html`<tr class="error"><td colspan="6">last error: ${w.last_error}</td></tr>` : nothing}`;
 }
 
-/** Acknowledged records a second, over the last minute: an outage is a hole in it. @param {State} state @param {any} w */
+/** Acknowledged records per second, over the last minute: an outage is a gap. @param {State} state @param {any} w */
 function spark(state, w) {
   const points = state.rates[w.id] ?? [];
   const rates = points.slice(1).map((p, i) => Math.max(0, (p.acknowledged - points[i].acknowledged) / Math.max(0.05, (p.at_us - points[i].at_us) / 1e6)));
   const now = rates.at(-1);
   if (now === undefined) return nothing;
-  // What was held back in an outage comes all at once afterwards; it must not flatten the rest.
+  // Records held back by an outage arrive all at once afterwards; they must not flatten the rest.
   const top = Math.min(w.records_per_s * 2, Math.max(w.records_per_s, ...rates));
   const step = 100 / (SPARK_POINTS - 1);
   const line = rates.slice(-SPARK_POINTS).reverse().map((r, i) => `${(100 - i * step).toFixed(1)},${(20 - Math.min(1, r / top) * 18).toFixed(1)}`).join(" ");

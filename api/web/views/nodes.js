@@ -1,4 +1,4 @@
-// Peers and brokers: what each is and says, and what can be done to its process.
+// Peers and brokers: their state and reports, and the actions on their processes.
 
 import { html, nothing } from "lit-html";
 
@@ -50,9 +50,9 @@ function peerCard(peer, actions) {
 
 /** @param {string} name @param {Peer | Broker} node @param {Actions} actions */
 function silentCard(name, node, actions) {
-  const told = node.silent ? silenceText(node.silent) : "";
+  const silence = node.silent ? silenceText(node.silent) : "";
   return html`<li class="card unknown" aria-label=${name}>
-    <header><h3>${name}</h3>${processBadge(node)}</header><p class="quiet">${told}</p>${handles(actions, node)}</li>`;
+    <header><h3>${name}</h3>${processBadge(node)}</header><p class="quiet">${silence}</p>${handles(actions, node)}</li>`;
 }
 
 /** @param {Model} m @param {Actions} actions */
@@ -89,7 +89,7 @@ function brokerCard(broker, m, actions) {
 /** @param {Broker} broker @param {boolean} official */
 function controllerBadge(broker, official) {
   if (official) return badge("crown", "controller", "leading");
-  // A zombie: it acts as controller by its own last word, and the ensemble names somebody else.
+  // A zombie controller: according to its own last report it acts as controller, but the ensemble has another one.
   if (broker.is_controller) return badge("warn", "acts as controller", "warn");
   return nothing;
 }
@@ -101,7 +101,7 @@ export function brokers(m, actions) {
   return panel("brokers", "Brokers", aside, cards(m.brokers.map((broker) => brokerCard(broker, m, actions))));
 }
 
-/** One row a broker, one column a candidate: whom each believes in. @param {Model} m */
+/** One row per broker, one column per candidate: the controller according to each broker. @param {Model} m */
 export function beliefs(m) {
   const { ensemble } = m;
   const columns = m.brokers.map((b) => b.id);
@@ -122,11 +122,11 @@ export function beliefs(m) {
   return panel("beliefs", "Controller according to each broker", aside, body);
 }
 
-/** @type {Record<import("../model.js").Judged["verdict"], "ok" | "warn" | "empty">} */
+/** @type {Record<import("../model.js").BeliefVerdict["verdict"], "ok" | "warn" | "empty">} */
 const VERDICT_SHAPES = { agrees: "ok", stale: "warn", ahead: "warn", silent: "empty" };
 
 /**
- * @param {boolean} here @param {number} epoch @param {number} id @param {import("../model.js").Judged["verdict"]} verdict
+ * @param {boolean} here @param {number} epoch @param {number} id @param {import("../model.js").BeliefVerdict["verdict"]} verdict
  * @param {boolean} is whether this is the column of the ensemble's controller
  */
 function mark(here, epoch, id, verdict, is) {
@@ -139,9 +139,9 @@ function mark(here, epoch, id, verdict, is) {
 function beliefRow(broker, columns, official) {
   const { verdict, text } = broker.judged;
   const known = columns.includes(broker.believes_id) ? broker.believes_id : -1;
-  const said = broker.age_ms !== null;
+  const hasReported = broker.age_ms !== null;
   return html`<tr class=${verdict} aria-label="Belief of broker ${broker.id}"><th scope="row">broker ${broker.id}</th>
-    ${[...columns, -1].map((id) => mark(said && id === known, broker.believes_epoch, id, verdict, id === official))}
+    ${[...columns, -1].map((id) => mark(hasReported && id === known, broker.believes_epoch, id, verdict, id === official))}
     <td class="verdict"><span>${icon(VERDICT_SHAPES[verdict])} ${text}</span> <span class="age">${broker.silent ? nothing : age(broker.age_ms)}</span></td>
     <td class="n" title="requests / writes">${broker.fenced_requests} / ${broker.fenced_writes}</td></tr>`;
 }

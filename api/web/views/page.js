@@ -1,4 +1,4 @@
-// The page: a function from the state, and the moment that is shown, to templates.
+// The page: a function from the state and the shown moment to templates.
 
 import { html, nothing } from "lit-html";
 import { ref } from "lit-html/directives/ref.js";
@@ -21,7 +21,7 @@ import { rail } from "./rail.js";
 
 /**
  * @param {State} state of the moment that is shown @param {Model} m @param {Actions} actions @param {Moment} moment @param {Player} player
- * @param {() => void} changed @param {() => Promise<void>} readChatter fetches what the event list leaves out
+ * @param {() => void} changed @param {() => Promise<void>} readChatter fetches the progress events
  * @param {(what: "keys" | "projector" | "drawer" | "offsets") => void} toggle
  */
 export function page(state, m, actions, moment, player, changed, readChatter, toggle) {
@@ -40,21 +40,21 @@ export function page(state, m, actions, moment, player, changed, readChatter, to
 
 /** @param {State} state @param {Model} m @param {Moment} moment */
 function banner(state, m, moment) {
-  const said = [];
+  const banners = [];
   const old = m.silent_ms === null ? "" : `, ${duration(m.silent_ms)} ago`;
   if (state.link === "reconnecting") {
-    said.push(html`<p class="banner" role="alert">${icon("warn")} Reconnecting: the API does not respond. The cluster may still be running.
+    banners.push(html`<p class="banner" role="alert">${icon("warn")} Reconnecting: the API does not respond. The cluster may still be running.
       The page shows its state at event ${state.cluster.seq}${old}.</p>`);
   } else if (state.poll_problem !== null) {
-    said.push(html`<p class="banner" role="alert">${icon("warn")} ${state.poll_problem}; ${old ? html`the page shows the last known state${old}` : "ages and process states may be out of date"}.</p>`);
+    banners.push(html`<p class="banner" role="alert">${icon("warn")} ${state.poll_problem}; ${old ? html`the page shows the last known state${old}` : "ages and process states may be out of date"}.</p>`);
   }
   const { run } = state.scenarios;
-  if (run?.live && moment.place.tab === "tracks") said.push(html`<p class="banner ${run.state === "ended" && !run.as_expected ? "" : "calm"}" role="status">${playedHere(run)}</p>`);
-  if (moment.trouble) said.push(html`<p class="banner" role="alert">${icon("warn")} ${moment.trouble}</p>`);
-  return said;
+  if (run?.live && moment.place.tab === "tracks") banners.push(html`<p class="banner ${run.state === "ended" && !run.as_expected ? "" : "calm"}" role="status">${playedHere(run)}</p>`);
+  if (moment.trouble) banners.push(html`<p class="banner" role="alert">${icon("warn")} ${moment.trouble}</p>`);
+  return banners;
 }
 
-/** How a script stands that is played on this cluster. @param {any} run */
+/** The state of a scenario that runs on this cluster. @param {any} run */
 function playedHere(run) {
   if (run.state !== "ended") return html`${icon("looking")} ${run.scenario} runs on this cluster. The cluster is restored afterwards.`;
   if (run.error) return html`${icon("bad")} ${run.scenario} could not run on this cluster: ${run.error}.`;
@@ -83,8 +83,8 @@ function tokenForm(actions) {
     </form></dialog>`;
 }
 
-/** A modal dialog keeps the focus inside and closes on Escape by itself. @param {Element | undefined} dialog */
+/** A modal dialog keeps the focus and closes on Escape by itself. @param {Element | undefined} dialog */
 export function openModal(dialog) {
-  // Not before it stands in the document, which is only once this turn's drawing is done.
+  // It is only in the document after this drawing.
   if (dialog instanceof HTMLDialogElement) queueMicrotask(() => dialog.isConnected && !dialog.open && dialog.showModal());
 }

@@ -1,4 +1,4 @@
-// Partitions against brokers: one row a partition, one column a broker, in each cell that broker's replica.
+// Partitions and brokers: one row per partition, one column per broker, with the replica in each cell.
 
 import { html, nothing, svg } from "lit-html";
 import { repeat } from "lit-html/directives/repeat.js";
@@ -14,12 +14,12 @@ import { createForm, topicHead } from "./topics.js";
  * @typedef {import("../model.js").Partition} Partition
  * @typedef {import("../model.js").Replica} Replica
  * @typedef {import("../partition_filter.js").Shown} Shown
- * @typedef {import("../partition_filter.js").Wanted} Wanted
+ * @typedef {import("../partition_filter.js").Filter} Filter
  * @typedef {import("../actions.js").Actions} Actions
  * @typedef {import("../store.js").State} State
  */
 
-// A bar shows a log's end, not all of it: a replica ten records behind must be seen to be behind.
+// A bar shows the end of a log, not all of it, so that a lag of ten records is visible.
 const WINDOW_MIN = 40;
 
 /** @param {State} state @param {Model} m @param {Actions} actions @param {() => void} changed */
@@ -51,7 +51,7 @@ export function partitions(state, m, actions, changed) {
   return panel("partitions", "Partitions", aside, m.topics.length ? table : html`<p class="quiet">Create a topic to see its replicas here.</p>`);
 }
 
-/** @param {Wanted} wanted @param {() => void} changed */
+/** @param {Filter} wanted @param {() => void} changed */
 function filterForm(wanted, changed) {
   const typed = (/** @type {Event} */ e) => {
     wanted.filter = /** @type {HTMLInputElement} */ (e.target).value;
@@ -68,7 +68,7 @@ function filterForm(wanted, changed) {
     <label class="field check"><input type="checkbox" .checked=${wanted.trouble} @change=${trouble}><span>with problems only</span></label></div>`;
 }
 
-/** What stands beside a topic's name: how many partitions, how they are, and what folds them. @param {Shown} each @param {Wanted} wanted @param {() => void} changed */
+/** The summary next to a topic's name: the number of partitions, their state, and the fold button. @param {Shown} each @param {Filter} wanted @param {() => void} changed */
 function fold({ topic, unfolded, partitions: rows }, wanted, changed) {
   const all = topic.partitions;
   const offline = topic.deleting ? 0 : all.filter((p) => p.offline).length;
@@ -87,7 +87,13 @@ function fold({ topic, unfolded, partitions: rows }, wanted, changed) {
     ${under ? badge("warn", `${count(under)} under-replicated`, "warn") : nothing}`;
 }
 
-/** Buttons that turn to another page, where there is one. @param {import("../partition_filter.js").Place} place @param {number} columns @param {string} what @param {(page: number) => void} go */
+/**
+ * Buttons for other pages, if there are any.
+ * @param {import("../partition_filter.js").Place} place
+ * @param {number} columns
+ * @param {string} what
+ * @param {(page: number) => void} go
+ */
 function turn({ page, pages, from, to, of }, columns, what, go) {
   if (pages < 2) return nothing;
   const step = (/** @type {string} */ text, /** @type {number} */ next) => html`<button type="button" class="small"
@@ -153,7 +159,7 @@ function standing(replica) {
   return replica.in_sync ? ["ok", "in sync", "in"] : ["warn", "out of sync", "out"];
 }
 
-/** The end of a replica's log, with the high watermark across it. @param {Replica} replica @param {number | null} mark @param {number} low @param {number} high */
+/** The end of a replica's log, with a mark at the high watermark. @param {Replica} replica @param {number | null} mark @param {number} low @param {number} high */
 function bar(replica, mark, low, high) {
   const part = (/** @type {number} */ offset) => Math.max(0, Math.min(100, ((offset - low) / Math.max(1, high - low)) * 100));
   const end = part(replica.leo ?? 0);
@@ -165,10 +171,10 @@ function bar(replica, mark, low, high) {
     ${mark === null ? nothing : svg`<line class="mark" x1="${part(mark)}%" x2="${part(mark)}%" y1="-1" y2="8"/>`}</svg>`;
 }
 
-/** A button with which a user takes note of all losses that are shown. @param {State} state @param {Actions} actions */
+/** A button for acknowledging all shown losses. @param {State} state @param {Actions} actions */
 export const acknowledge = (state, actions) => send(actions, requests.acknowledgeLosses(state.cluster.seq), "Acknowledge", { name: "Acknowledge the losses" });
 
-/** Records that are gone, the newest first. @param {State} state @param {Model} m @param {Actions} actions */
+/** Lost records, newest first. @param {State} state @param {Model} m @param {Actions} actions */
 export function losses(state, m, actions) {
   const found = state.cluster.losses.slice(-50).reverse();
   if (found.length === 0) return nothing;

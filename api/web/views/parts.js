@@ -1,4 +1,4 @@
-// Small pieces that the panels share: icons, a section, a button that shows its curl line, a select.
+// Small parts that the panels share: icons, a section, a button that shows its curl command, a select.
 
 import { html, nothing, svg } from "lit-html";
 
@@ -6,7 +6,7 @@ import { curl } from "../actions.js";
 
 /** @typedef {import("lit-html").TemplateResult | typeof nothing | string} View */
 
-/** Shapes beside words: no state is told by its colour alone. */
+/** Shapes next to words: no state is shown by its colour alone. */
 const SHAPES = {
   running: svg`<circle cx="6" cy="6" r="4" class="fill"/>`,
   paused: svg`<path d="M3 2h2v8H3zM7 2h2v8H7z" class="fill"/>`,
@@ -34,7 +34,7 @@ export function badge(shape, text, tone = "") {
 }
 
 /**
- * A panel with a heading that a link can lead to.
+ * A panel with a heading that is a link target.
  * @param {string} id @param {string} title @param {View} aside @param {View} body
  */
 export function panel(id, title, aside, body) {
@@ -45,12 +45,12 @@ export function panel(id, title, aside, body) {
 }
 
 /**
- * A button that sends a request; its title is the curl line.
+ * A button that sends a request; its title is the curl command.
  * @param {import("../actions.js").Actions} actions @param {import("../actions.js").Request} request
  * @param {string} text @param {{name?: string, tone?: string, disabled?: boolean}} options
  */
 export function send(actions, request, text, { name = text, tone = "", disabled = false } = {}) {
-  // A button that is disabled while it has the focus would drop it: the keyboard's user would stand at the page's top.
+  // Disabling a focused button would drop the focus, and keyboard users would be at the top of the page.
   const focused = document.activeElement?.getAttribute("aria-label") === name;
   const off = disabled || !actions.allows(request);
   return html`<button type="button" class="small ${tone}" aria-label=${name} title=${actions.off && off ? actions.why : curl(request)}
@@ -59,7 +59,7 @@ export function send(actions, request, text, { name = text, tone = "", disabled 
 }
 
 /**
- * The label stands beside the select and not around it: a label's text would contain every choice.
+ * The label is next to the select, not around it: otherwise its text would contain every choice.
  * @param {string} scope makes the id unique on the page
  * @param {string} name @param {string} label @param {(string | {value: string, text: string})[]} choices
  * @param {string} chosen @param {((value: string) => void) | null} onChange
@@ -76,7 +76,7 @@ export function select(scope, name, label, choices, chosen = "", onChange = null
 }
 
 /**
- * Handles a form's submission with its fields as texts.
+ * Handles a form's submission with its fields as strings.
  * @param {(fields: Record<string, string>, form: HTMLFormElement) => void} take
  */
 export function submit(take) {
@@ -102,7 +102,7 @@ export function copyable(text, what) {
     @click=${copy}>Copy</button></span>`;
 }
 
-/** Where the clipboard is closed to us (plain HTTP), select the text instead. @param {HTMLElement} button */
+/** Without access to the clipboard (plain HTTP), select the text instead. @param {HTMLElement} button */
 function selectText(button) {
   const code = button.previousElementSibling;
   if (code) getSelection()?.selectAllChildren(code);

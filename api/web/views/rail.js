@@ -1,4 +1,4 @@
-// The rail on the right: how the cluster stands, why, what was called, and the events around the moment.
+// The rail on the right: the state of the cluster, causes, calls, and the events around the moment.
 
 import { html, nothing } from "lit-html";
 

@@ -1,4 +1,5 @@
-// The controller epoch: now, large; before, as a ribbon of reigns and gaps over time, and as a list.
+// The controller epoch: the current one in large type, earlier ones as a ribbon of controller terms and gaps over time,
+// and as a list.
 
 import { html, nothing } from "lit-html";
 
@@ -9,20 +10,20 @@ import { icon } from "./parts.js";
 
 /**
  * @typedef {import("../model.js").Model} Model
- * @typedef {import("../fold.js").Reign} Reign
+ * @typedef {import("../fold.js").ControllerTermView} ControllerTermView
  */
 
 const SHOWN_MAX = 10;
-// A gap below this is only the time between two lines of a journal.
+// A shorter gap is only the time between two lines of a journal.
 const GAP_MIN_US = 50_000;
 
-/** @type {Record<string, string>} What became of a controller, by what ended or stopped its process. */
+/** @type {Record<string, string>} The end of a controller, by the action that stopped its process. */
 const FATES = {
   kill: "killed", exited: "exited", stop: "stopped", pause: "frozen", stopped: "frozen", crash: "crashed",
   power_loss: "lost power",
 };
 
-/** @param {Reign} reign */
+/** @param {ControllerTermView} reign */
 const fate = (reign) => FATES[reign.holder_lost_by ?? ""] ?? words(reign.holder_lost_by);
 
 /** @param {Model} m */
@@ -59,18 +60,18 @@ const gone = (ensemble) => ensemble.id < 0;
 /** @param {Model} m @param {number} place */
 function row(m, place) {
   const now_us = m.now_ms * 1000;
-  const reign = m.reigns[place];
-  const lost_us = reign.holder_lost_us ?? reign.until_us;
-  const acted = duration(((lost_us ?? now_us) - reign.since_us) / 1000);
+  const term = m.reigns[place];
+  const lost_us = term.holder_lost_us ?? term.until_us;
+  const acted = duration(((lost_us ?? now_us) - term.since_us) / 1000);
   return html`<li>
-    <b class="of-broker b${reign.broker_id % 8}" title=${controllerTerm(reign.broker_id, reign.controller_epoch)}>${shortTerm(reign.broker_id, reign.controller_epoch)}</b>
-    <time title=${clock(reign.since_us)}>${clockShort(reign.since_us)}</time>
-    <span>${acted}</span><span>${lost_us === null ? html`${icon("crown")} controller now` : ending(reign)}</span>
+    <b class="of-broker b${term.broker_id % 8}" title=${controllerTerm(term.broker_id, term.controller_epoch)}>${shortTerm(term.broker_id, term.controller_epoch)}</b>
+    <time title=${clock(term.since_us)}>${clockShort(term.since_us)}</time>
+    <span>${acted}</span><span>${lost_us === null ? html`${icon("crown")} controller now` : ending(term)}</span>
     ${lost_us === null ? nothing : after(m.reigns, place, lost_us, now_us)}
   </li>`;
 }
 
-/** How long there was no controller after one. @param {Reign[]} all @param {number} place @param {number} lost_us @param {number} now_us */
+/** The time without a controller after one. @param {ControllerTermView[]} all @param {number} place @param {number} lost_us @param {number} now_us */
 function after(all, place, lost_us, now_us) {
   const next = all[place + 1];
   const gap = gapBefore(all, place + 1);
@@ -84,7 +85,7 @@ function after(all, place, lost_us, now_us) {
   return html`<span class="gap">${next === undefined ? `no controller for ${known} so far` : `then no controller for at least ${known}`}</span>`;
 }
 
-/** How a reign came to its end: what became of its holder, and how long its session outlived it. @param {Reign} reign */
+/** The end of a controller term: what happened to its process, and how much later its session ended. @param {ControllerTermView} reign */
 function ending(reign) {
   if (reign.holder_lost_us === null) return words(reign.ended_by);
   if (reign.until_us === null) return `${fate(reign)}, session not expired yet`;
@@ -92,9 +93,9 @@ function ending(reign) {
 }
 
 /**
- * Reigns and gaps in their order, each as wide as the logarithm of its span: a failover of six seconds is seen beside
- * a reign of an hour, which on a true scale it would not be.
- * @param {Reign[]} shown @param {number} now_us
+ * Controller terms and gaps in order, each as wide as the logarithm of its duration: a failover of six seconds stays visible
+ * next to a term of an hour.
+ * @param {ControllerTermView[]} shown @param {number} now_us
  */
 export function spans(shown, now_us) {
   const found = shown.flatMap((reign, i) => {
@@ -102,7 +103,7 @@ export function spans(shown, now_us) {
     const lost_us = Math.min(reign.holder_lost_us ?? until_us, until_us);
     const next = shown[i + 1];
     const next_us = next === undefined ? now_us : next.ready_us ?? next.since_us;
-    /** @type {{reign: Reign | null, kind: "acts" | "absent" | "gap", from_us: number, to_us: number}[]} */
+    /** @type {{reign: ControllerTermView | null, kind: "acts" | "absent" | "gap", from_us: number, to_us: number}[]} */
     const parts = [{ reign, kind: "acts", from_us: Math.min(reign.ready_us ?? reign.since_us, lost_us), to_us: lost_us }];
     if (reign.holder_lost_us !== null) parts.push({ reign, kind: "absent", from_us: lost_us, to_us: until_us });
     if (reign.until_us !== null && next_us - until_us > GAP_MIN_US) parts.push({ reign: null, kind: "gap", from_us: until_us, to_us: next_us });
@@ -123,7 +124,7 @@ function band({ reign, kind, from_us, to_us, width }) {
   const name = reign ? shortTerm(reign.broker_id, reign.controller_epoch) : "none";
   const who = reign ? `broker ${reign.broker_id}, controller epoch ${reign.controller_epoch}` : "no controller";
   const title = kind === "absent" && reign ? `${who}: ${fate(reign)}, session not expired yet` : who;
-  // Set through the style object, which the page's content policy allows, unlike a style attribute.
+  // Set through the style object, which the page's Content-Security-Policy allows, unlike a style attribute.
   return html`<li class="band ${kind} ${reign ? `b${reign.broker_id % 8}` : ""}" .style=${`flex-grow: ${width.toFixed(3)}`}
     title="${title}, from ${clock(from_us)} for ${lasted}">
     <p><b>${kind === "absent" && reign ? fate(reign) : name}</b><span>${lasted}</span></p>

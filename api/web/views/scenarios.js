@@ -1,4 +1,4 @@
-// The outage library: what went wrong elsewhere, played in a simulated world beside this cluster, and its story.
+// The outage library: outages of other systems, run in a simulated world next to this cluster, and their stories.
 
 import { html, nothing } from "lit-html";
 import { guard } from "lit-html/directives/guard.js";
@@ -18,18 +18,18 @@ import { badge, copyable, icon, panel } from "./parts.js";
  * @typedef {{at_ms: number, who: string, text: string}} Line
  */
 
-/** @type {{name: string, trouble: string} | null} The script that was asked for last, and why it is not shown. */
-let wanted = null;
+/** @type {{name: string, trouble: string} | null} The last requested scenario, and why it is not shown. */
+let requested = null;
 
-/** Play a script, and go where it is worth looking. @param {string} name @param {Actions} actions @param {Moment} moment @param {() => void} changed */
+/** Run a scenario, and go to its decisive moment. @param {string} name @param {Actions} actions @param {Moment} moment @param {() => void} changed */
 async function playAndOpen(name, actions, moment, changed) {
-  const mine = (wanted = { name, trouble: "" });
+  const mine = (requested = { name, trouble: "" });
   changed();
   try {
     const place = await interesting(await playKept(name, actions));
     await moment.readRuns();
-    // Whoever went elsewhere, or plays another one, is left there.
-    if (wanted === mine && moment.place.tab === "lab") moment.go({ ...place, tab: "tracks" });
+    // Do not move users who have chosen another tab or started another scenario meanwhile.
+    if (requested === mine && moment.place.tab === "lab") moment.go({ ...place, tab: "tracks" });
   } catch (reason) {
     if (!(reason instanceof NotPlayed || reason instanceof NoMoment)) throw reason;
     mine.trouble = reason.message;
@@ -37,14 +37,14 @@ async function playAndOpen(name, actions, moment, changed) {
   changed();
 }
 
-/** Play a script on the cluster itself, and watch it on the tracks. @param {string} name @param {Actions} actions @param {Moment} moment */
+/** Run a scenario on the cluster itself, and show the tracks. @param {string} name @param {Actions} actions @param {Moment} moment */
 async function playHere(name, actions, moment) {
   const answer = await actions.send(requests.playLive(name));
   if (answer?.ok) moment.go({ run: "live", at: null, tab: "tracks" });
 }
 
 /**
- * It breaks the cluster, so it takes two presses.  One button and not two, so that the focus stays where it is between them.
+ * It breaks the cluster, so it takes two presses. A single button keeps the focus between them.
  * @param {any} script @param {State} state @param {Actions} actions @param {Moment} moment @param {() => void} changed
  */
 function live({ name, running_obstacle }, state, actions, moment, changed) {
@@ -74,18 +74,18 @@ export function scenarios(state, actions, moment, changed) {
       @click=${() => void actions.loadScenarios()}>${state.scenarios.state === "loading" ? "Loading…" : "Show the library"}</button>`;
   const intro = html`<p class="quiet">${message || `Outages of ZooKeeper and Kafka as scenarios. They run in a simulated world and do not
     touch this cluster. A Kafka outage runs twice: with zabka as it is, and with the bug or setting of the outage. “Live” runs a scenario on this cluster and breaks it.`}</p>`;
-  // The run stands above the list: whoever pressed Play looks for it.
-  return panel("scenarios", "Outage library", aside, html`${run ? keyed(run.id, told(list, run)) : nothing}
-    ${wanted?.trouble && !run?.error ? html`<p class="bad" role="alert">${icon("bad")} ${wanted.name} cannot be shown: ${wanted.trouble}.</p>` : nothing}
+  // The run is above the list, where users look for it after pressing Play.
+  return panel("scenarios", "Outage library", aside, html`${run ? keyed(run.id, runView(list, run)) : nothing}
+    ${requested?.trouble && !run?.error ? html`<p class="bad" role="alert">${icon("bad")} ${requested.name} cannot be shown: ${requested.trouble}.</p>` : nothing}
     ${list.length ? guard([list, state.ui.armed, actions.off], () => table(list, state, actions, moment, changed)) : intro}`);
 }
 
-/** Brings a run into sight when it begins. @param {Element | undefined} section */
+/** Scroll to a run when it begins. @param {Element | undefined} section */
 const show = (section) => section && queueMicrotask(() => section.scrollIntoView({ block: "nearest" }));
 
 /**
- * Where two stories part: the number of their first line with another node or text.  The time of a line is no difference.
- * Null if none differs.
+ * The first difference between two stories: the number of the first line with another node or text. Times are not
+ * compared. Null if none differs.
  * @param {Line[]} one @param {Line[]} other
  */
 export function parting(one, other) {
@@ -110,7 +110,7 @@ function table(list, state, actions, moment, changed) {
         ${live(s, state, actions, moment, changed)}</td></tr>`)}</tbody></table></div>`;
 }
 
-/** What brings the outage about. @param {Record<string, string>} settings */
+/** The settings that cause the outage. @param {Record<string, string>} settings */
 function bug(settings) {
   const set = Object.entries(settings);
   if (set.length === 0) return html`<span class="quiet">operator action</span>`;
@@ -119,7 +119,7 @@ function bug(settings) {
 }
 
 /** @param {any[]} list @param {any} run */
-function told(list, run) {
+function runView(list, run) {
   const { settings = {}, label = "with its bug" } = list.find((s) => s.name === run.scenario)?.outage ?? {};
   const parts = run.outage ? parting(run.story, run.outage.story) : null;
   return html`<section class="run" ${ref(show)} aria-label="Run of ${run.scenario}" aria-busy=${run.state !== "ended"}>
@@ -150,8 +150,8 @@ function problems(found) {
 }
 
 /**
- * @param {string} name @param {Line[]} lines @param {number | null} parts the line at which the other story is another one
- * @param {boolean} first whether a link leads to that line here, and not in the other story
+ * @param {string} name @param {Line[]} lines @param {number | null} parts the first line that differs from the other story
+ * @param {boolean} first whether the link leads to that line here, and not in the other story
  */
 function story(name, lines, parts, first) {
   return html`<details open><summary>${name}: ${plural(lines.length, "line")}</summary>

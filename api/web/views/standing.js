@@ -1,4 +1,4 @@
-// How the cluster stands at the moment that is shown: one row a node, and what is done to its process.
+// The state of the cluster at the shown moment: one row per node, with the actions on its process.
 
 import { html, nothing } from "lit-html";
 
@@ -17,7 +17,7 @@ import { icon, panel, send } from "./parts.js";
  */
 
 const IN_MENU = ["Stop", "Pause", "Restart"];
-/** @type {Record<string, string[]>} What makes sense to a process in a state. */
+/** @type {Record<string, string[]>} The useful actions for each process state. */
 const SENSIBLE = {
   running: ["Kill", "Stop", "Pause", "Restart"],
   paused: ["Kill", "Resume", "Restart"],
@@ -74,7 +74,7 @@ function state(node) {
   return html`<span class="process ${node.process}" title=${title}>${icon(SHAPES[node.process] ?? "down")}${node.process}</span>`;
 }
 
-/** Kill, Start or Resume, and a menu with what else there is. @param {Actions} actions @param {Node} node */
+/** Kill, Start or Resume, and a menu with the other actions. @param {Actions} actions @param {Node} node */
 export function handles(actions, node) {
   const spoken = node.name.replace("-", " ");
   if (node.process === "unknown" && !node.silent) return html`<span class="handles quiet" title="this cluster does not manage the broker's process">not managed here</span>`;
@@ -95,7 +95,7 @@ function copy(node, action) {
   return navigator.clipboard?.writeText(curl(requests.act(node.name, action.toLowerCase()))).catch(() => undefined);
 }
 
-/** A menu opens below its button, or above where there is no room. @param {Event} event */
+/** A menu opens below its button, or above if there is no space. @param {Event} event */
 function placed(event) {
   const menu = /** @type {HTMLElement} */ (event.currentTarget);
   if (/** @type {ToggleEvent} */ (event).newState !== "open") return;

@@ -1,4 +1,4 @@
-// Topics: made, configured, deleted.
+// Topics: creation, configuration, deletion.
 
 import { html, nothing } from "lit-html";
 
@@ -53,7 +53,7 @@ export function createForm(state, m, actions, changed) {
 
 /**
  * @param {State} state @param {Topic} topic @param {number} columns @param {Actions} actions @param {() => void} changed
- * @param {unknown} summary stands behind the name
+ * @param {unknown} summary next to the name
  */
 export function topicHead(state, topic, columns, actions, changed, summary) {
   const { ui } = state;
@@ -74,7 +74,7 @@ export function topicHead(state, topic, columns, actions, changed, summary) {
     ${open ? configForm(state, topic, actions, changed) : nothing}</td></tr>`;
 }
 
-/** Deleting cannot be taken back, so it takes two presses. @param {State} state @param {Topic} topic @param {Actions} actions @param {() => void} changed */
+/** Deletion cannot be undone, so it takes two presses. @param {State} state @param {Topic} topic @param {Actions} actions @param {() => void} changed */
 function deletion(state, topic, actions, changed) {
   const { ui } = state;
   const arm = (/** @type {string | null} */ name) => () => {
@@ -84,11 +84,11 @@ function deletion(state, topic, actions, changed) {
   const armed = ui.armed === topic.name;
   const sure = () => {
     ui.armed = null;
-    // Its row will go, and this button with it: the focus has to stay on the page's part where it was.
+    // The row and this button will disappear: keep the focus in this part of the page.
     document.getElementById("partitions")?.focus();
     void actions.send(requests.deleteTopic(topic.name));
   };
-  // One button and not two, so that the focus stays where it is between the presses.
+  // A single button keeps the focus between the presses.
   return html`<button type="button" class="small danger ${armed ? "sure" : ""}" aria-label="${armed ? "Really delete" : "Delete"} ${topic.name}"
     @click=${armed ? sure : arm(topic.name)} @blur=${armed ? arm(null) : nothing}>${armed ? html`${icon("warn")} Really delete` : "Delete"}</button>`;
 }

@@ -1,9 +1,9 @@
-// Answers of the API that stay as they are, each asked for once: what is drawn asks for them again and again.  Those about
-// the live run, which goes on, are asked for anew after a while; until then, and meanwhile, the last one stands.
+// Cached responses of the API, for data that does not change: each drawing asks for them again. Responses about the
+// live run are refreshed after a while; the previous one is shown meanwhile.
 
 import { NoMoment, read } from "../time/run.js";
 
-/** @typedef {{state: "loading" | "ready" | "failed", value: any, message: string, until_ms: number}} Answer  It counts until then. */
+/** @typedef {{state: "loading" | "ready" | "failed", value: any, message: string, until_ms: number}} Answer  It is valid until `until_ms`. */
 
 const KEPT_MAX = 60;
 const FAILED_FOR_MS = 5000;
@@ -17,8 +17,8 @@ export class Answers {
   }
 
   /**
-   * The answer to a path, asked for where it is not here.
-   * @param {string} path @param {() => void} changed @param {(path: string) => Promise<any>} ask how it is asked for @returns {Answer}
+   * The response for a path, requested if it is not cached.
+   * @param {string} path @param {() => void} changed @param {(path: string) => Promise<any>} ask sends the request @returns {Answer}
    */
   of(path, changed, ask = read) {
     const kept = this.kept.get(path);

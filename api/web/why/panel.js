@@ -1,4 +1,4 @@
-// Why something happened: from the event that is shown back to where its written causes end, each step with its rule.
+// Why something happened: from the shown event back along the recorded causes, each step with its rule.
 
 import { html, nothing } from "lit-html";
 
@@ -16,7 +16,7 @@ import { ruled } from "./rule.js";
  * @typedef {"fault" | "request" | "timer" | "start" | "unknown"} End
  * @typedef {{seq: number, event: import("../fold.js").Entry, told: string, rule: Rule | null, end?: End | null, says?: string | null,
  *   controller_gap?: {gap_before_ms: number, detection_ms: number | null, election_ms: number, loading_ms: number} | null}} Step
- *   One step of a chain; the last says what it began with, and its own word for that where no event is behind it.
+ *   One step of a chain; the last has the kind of the first cause, and its reference if no event belongs to it.
  */
 
 /** @type {Record<End, string>} */
@@ -25,11 +25,11 @@ const ENDS = {
   timer: "Triggered by a timeout.", unknown: "Earlier causes are not known.",
 };
 
-// Whoever steps through a run asks of none of the events that are passed.
+// A user who steps through a run does not need the causes of each event on the way.
 const REST_MS = 150;
 
 const answers = new Answers();
-let wanted = "";
+let requested = "";
 let restedAt = 0;
 
 /** @param {State} _state @param {Moment} moment @param {() => void} changed */
@@ -40,13 +40,13 @@ export function whyPanel(_state, moment, changed) {
   return panel("why", "Why", aside, rested(run, seq, changed) ? chain(run, seq, moment, changed) : html`<p class="quiet">…</p>`);
 }
 
-/** Whether that event has been shown for long enough to be asked about. @param {string} run @param {number} seq @param {() => void} changed */
+/** Whether that event has been shown for long enough to load its causes. @param {string} run @param {number} seq @param {() => void} changed */
 function rested(run, seq, changed) {
   const path = whyPath(run, seq);
   if (answers.kept.has(path)) return true;
   const now = performance.now();
-  if (path !== wanted) {
-    wanted = path;
+  if (path !== requested) {
+    requested = path;
     restedAt = now + REST_MS;
     setTimeout(changed, REST_MS + 1);
   }
@@ -70,7 +70,7 @@ function gapText({ gap_before_ms, detection_ms, election_ms, loading_ms }) {
   return `No controller for ${duration(gap_before_ms)} before: ${partsText(parts)}.`;
 }
 
-/** The chain as a list; each step leads to its moment. @param {Step[]} told @param {Moment} moment */
+/** The chain as a list; each step links to its moment. @param {Step[]} told @param {Moment} moment */
 export function steps(told, moment) {
   const effect = told[0]?.event;
   const { end, says } = told.at(-1) ?? {};

@@ -1,4 +1,4 @@
-// A rule as it is told beside an event: one sentence, our source, Kafka's or ZooKeeper's class, and what stands behind it.
+// A rule next to an event: one sentence, our source, Kafka's or ZooKeeper's class, and the references.
 
 import { html, nothing } from "lit-html";
 
@@ -7,10 +7,10 @@ import { html, nothing } from "lit-html";
  * @typedef {{name: string, sentence: string, source: {path: string, symbol: string, line?: number | null}, theirs: Link, references: Link[]}} Rule
  */
 
-/** Where this server shows a function of ours. @param {Rule["source"]} source */
+/** The address of one of our functions on this server. @param {Rule["source"]} source */
 export const sourceLink = ({ path, symbol }) => `/source/${path}#${encodeURIComponent(symbol)}`;
 
-/** A name that a narrow column may break behind its dots. @param {string} name */
+/** A name with possible line breaks after its dots, for narrow columns. @param {string} name */
 const breakable = (name) => name.split(".").map((part, i) => html`${i ? html`.<wbr>` : nothing}${part}`);
 
 /** @param {Rule | null} rule */

@@ -7,7 +7,7 @@ import { lanes } from "../../../api/web/messages/lanes.js";
 import { phases } from "../../../api/web/messages/phases.js";
 import { pointedAt, scene } from "../../../api/web/messages/scene.js";
 import { burst, fitted, moved, zoomed } from "../../../api/web/messages/window.js";
-import { label, told } from "../../../api/web/messages/words.js";
+import { label, details } from "../../../api/web/messages/words.js";
 import { emptyState } from "../../../api/web/fold.js";
 
 const message = (id, sent_us, arrived_us, from, to, kind = "PROPOSAL", others = {}) => ({
@@ -159,6 +159,6 @@ test("an election's phases are those of the peer that leads in the end", () => {
 test("a message is told with who, what, when, how long, and why it never arrived", () => {
   const lost = message(1, 1_000, null, "peer-1", "peer-2", "Notification", { class: "election", subject: { vote: 3 }, lost: "the link was cut" });
   assert.equal(label(lost), "vote 3");
-  const lines = told(lost, (us) => `${us} us`);
+  const lines = details(lost, (us) => `${us} us`);
   assert.deepEqual(lines, ["peer-1 → peer-2: Notification", "election, sent 1000 us", "never arrived: the link was cut", "vote 3"]);
 });

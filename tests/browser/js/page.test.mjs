@@ -4,14 +4,14 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { Actions, outcome, requests } from "../../../api/web/actions.js";
-import { announcement, heard } from "../../../api/web/announcer.js";
+import { announcement, isAnnounced } from "../../../api/web/announcer.js";
 import { apply, emptyState, fold, nodeId } from "../../../api/web/fold.js";
 import { gapBefore, partsText } from "../../../api/web/gaps.js";
 import { age, shortTerm, duration, hex, lastKnown, list } from "../../../api/web/format.js";
 import { partitionsShown, troubled } from "../../../api/web/partition_filter.js";
 import { parseExact } from "../../../api/web/json.js";
 import { lostByPartition } from "../../../api/web/losses.js";
-import { judge, leftOfSession, model } from "../../../api/web/model.js";
+import { checkBelief, leftOfSession, model } from "../../../api/web/model.js";
 import { howMany, noFault } from "../../../api/web/links/fault.js";
 import { sentence, weight } from "../../../api/web/sentences.js";
 import { EVENTS_MAX, newState, takeAnswer, takeChatter, takeEntry, takeHistory, takeSnapshot } from "../../../api/web/store.js";
@@ -105,14 +105,14 @@ test("history that was asked for before another snapshot came is not put before 
 test("a broker is judged by what the ensemble says", () => {
   const ensemble = { id: 2, epoch: 4, zk_version: 4, stale: false };
   const word = (id, epoch, age_ms = 10) => ({ believes_id: id, believes_epoch: epoch, age_ms });
-  assert.equal(judge(word(2, 4), "running", ensemble).verdict, "agrees");
-  assert.deepEqual(judge(word(1, 3), "paused", ensemble), {
+  assert.equal(checkBelief(word(2, 4), "running", ensemble).verdict, "agrees");
+  assert.deepEqual(checkBelief(word(1, 3), "paused", ensemble), {
     verdict: "stale", text: "stale: reports broker 1 · epoch 3; ZooKeeper has broker 2 · epoch 4",
   });
-  assert.equal(judge(word(1, 3), "down", ensemble).verdict, "silent");
-  assert.equal(judge(word(-1, 0, null), "running", ensemble).verdict, "silent");
-  assert.equal(judge(word(3, 5), "running", ensemble).verdict, "ahead");
-  assert.equal(judge(word(1, 4), "running", { ...ensemble, id: -1 }).text, "stale: reports broker 1 · epoch 4; ZooKeeper has none · epoch 4");
+  assert.equal(checkBelief(word(1, 3), "down", ensemble).verdict, "silent");
+  assert.equal(checkBelief(word(-1, 0, null), "running", ensemble).verdict, "silent");
+  assert.equal(checkBelief(word(3, 5), "running", ensemble).verdict, "ahead");
+  assert.equal(checkBelief(word(1, 4), "running", { ...ensemble, id: -1 }).text, "stale: reports broker 1 · epoch 4; ZooKeeper has none · epoch 4");
 });
 
 const answer = (changes) => ({
@@ -547,7 +547,7 @@ test("of a failover one hears who is controller and how the partitions stand aft
     leader_epoch: epoch, isr: leader < 0 ? [1] : [leader], replicas: [1, 2], partition_epoch: epoch, unclean: false });
   const elected = entry(1, "broker-3", "controller_elected", { broker_id: 3, controller_epoch: 9, zk_version: 9 });
   const told = [elected, led(2, 0, -1, 1), led(3, 1, -1, 1), led(4, 0, 2, 2)];
-  assert.ok(told.every((each) => heard(table, each)));
+  assert.ok(told.every((each) => isAnnounced(table, each)));
   assert.equal(announcement(table, told, fold(told)), "Broker 3 is controller, epoch 9. New leaders for 1 partition. orders-1 is offline.");
   told.push(led(5, 1, 2, 2));
   assert.equal(announcement(table, told, fold(told)), "Broker 3 is controller, epoch 9. New leaders for 2 partitions; no partition is offline.");

@@ -9,7 +9,7 @@ import { hash, place } from "../../../api/web/time/hash.js";
 import { differences } from "../../../api/web/time/difference.js";
 import { tickWord, ticks, timeAt, within, xOf, zoomed } from "../../../api/web/tracks/scale.js";
 import { firstEnding, spanAt, Spans } from "../../../api/web/tracks/spans.js";
-import { toldAt } from "../../../api/web/tracks/told.js";
+import { describeAt } from "../../../api/web/tracks/told.js";
 import { History } from "../../../api/web/tracks/history.js";
 import { clusters, drawRate, drawSpans, labels, marksSeen, ratesSeen } from "../../../api/web/tracks/draw_rows.js";
 import { readStory } from "../../../api/web/time/run.js";
@@ -219,10 +219,10 @@ test("hovering names the lane, what it says, since when, and the event", () => {
   const set = layout(spans, [], 24, 1, 0);
   const window = { from_us: 0, to_us: 20e6, now_us: 20e6, first_us: 0, width: 1150, height: 500, gutter: 150, scrolled: 0, layout: set, spans };
   const controller = set.pinned.find((row) => row.lane === "controller");
-  const told = toldAt(window, xOf(window, 12e6), controller.top + 5);
+  const told = describeAt(window, xOf(window, 12e6), controller.top + 5);
   assert.match(told.text, /^Controller: broker 1 · epoch 1, dead, session not expired yet\. From .*, so far 10 s, event 10$/);
   assert.equal(told.seq, null);
-  assert.equal(toldAt(window, xOf(window, 10e6) + 2, controller.top + 5).seq, 10, "at its beginning its event is hit");
+  assert.equal(describeAt(window, xOf(window, 10e6) + 2, controller.top + 5).seq, 10, "at its beginning its event is hit");
 });
 
 test("a history that cannot be read is asked for again after a while, from the oldest number that is kept, and hoards nothing meanwhile", async (context) => {
@@ -423,8 +423,8 @@ test("what is unknown is not part of the line, and whoever points at it is told 
   const layout = { pinned: [row], rows: [], pinned_height: 30, height: 30 };
   const { ctx, palette } = canvas();
   const of = { from_us: 0, to_us: 11e6, now_us: 11e6, first_us: 0, width: 1100, height: 30, gutter: 0, scrolled: 0, palette, spans, layout };
-  assert.match(toldAt(of, 600, 15).text, /unknown because journal lines are missing; 50\/s on average/);
-  assert.doesNotMatch(toldAt(of, 250, 15).text, /unknown/);
+  assert.match(describeAt(of, 600, 15).text, /unknown because journal lines are missing; 50\/s on average/);
+  assert.doesNotMatch(describeAt(of, 250, 15).text, /unknown/);
   drawRate(ctx, of, row);
   assert.ok(ctx.moves.includes(900), "the line goes on behind the gap");
   assert.ok(!ctx.lines.includes(900), "and not through it");

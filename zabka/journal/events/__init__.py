@@ -1,17 +1,16 @@
-"""The event schema: facts that assign.
+"""The event schema: facts that assign values.
 
-An event says what is now true on one node, so that a fold over events is assignment and never re-implements a protocol.
-`Event` is the body that protocol code emits; `Entry` is the body with its envelope (who, which number, when), which the
-writer adds.  Offsets, epochs, versions and zxids are plain integers here; JSON shows zxids as integers too (the page
-formats them).
+An event says what is now true on one node, so that a fold over events consists of assignments and never re-implements a
+protocol. `Event` is the body that protocol code emits. `Entry` is the body with its envelope (node, number, times),
+which the writer adds. Offsets, epochs, versions and zxids are plain integers here; JSON has zxids as integers too (the
+page formats them).
 
-There is one file for each kind of node that writes; everybody imports events from here.  Begin here, too: a new event
+There is one file for each kind of node that writes, and all events are imported from here. Begin here, too. A new event
 is a class in one of those files, a name in `EVENT_TYPES` below, an entry in `zabka/journal/sentences.json`, and a line
-of the golden file (`tests.journal.golden_files`).  A type that is missing in the list cannot be written, so whatever is
-in a journal can be read back.  Every room may import this package; it imports `zabka.journal.event` and nothing else of
-ours.
+of the golden file (`tests.journal.golden_files`). A type that is not in the list cannot be written, so everything in a
+journal can be read back. Every package may import this one; it imports only `zabka.journal.event` from ours.
 
-Levels: `NORMAL` events are always written; `FULL` events (every commit, every acknowledgement) are written by simulated
+Levels: `NORMAL` events are always written. `FULL` events (every commit, every acknowledgement) are written by simulated
 runs and by nodes that were started with the full journal level.
 """
 
@@ -163,7 +162,7 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     AdminRequested,
     LossesAcknowledged,
 )
-"""Every type that there is: what is missing here is neither written nor read."""
+"""Every event type. Types that are not in this list are neither written nor read."""
 BY_NAME: dict[str, type[Event]] = {snake(kind.__name__): kind for kind in EVENT_TYPES}
 KNOWN: frozenset[type[Event]] = frozenset(EVENT_TYPES)
 
@@ -171,8 +170,8 @@ KNOWN: frozenset[type[Event]] = frozenset(EVENT_TYPES)
 class Entry(msgspec.Struct, frozen=True, gc=False):
     """One line of a journal: the envelope and the body.
 
-    `node_seq` counts a node's lines from 1 and goes on over restarts; `seq` is the collector's cluster-wide number
-    (0 in a node's own file, which does not know it yet).  `wall_us` and `mono_us` are the node's two clocks.
+    `node_seq` counts a node's lines from 1 and continues after restarts. `seq` is the collector's cluster-wide number
+    (0 in a node's own file, which does not contain it yet). `wall_us` and `mono_us` are the node's two clocks.
     """
 
     node: str
@@ -183,7 +182,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     seq: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """The flat JSON form: envelope, then type, then the body's fields."""
+        """Return the flat JSON form: envelope, then type, then the body's fields."""
         return {
             "seq": self.seq,
             "schema": SCHEMA_VERSION,
@@ -196,14 +195,14 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 def type_name(event: Event) -> str:
-    """The `type` an event is written under, such as `controller_elected`."""
+    """Return the `type` of an event, such as `controller_elected`."""
     return snake(type(event).__name__)
 
 
 def entry_from_dict(raw: dict[str, Any]) -> Entry:
     """Rebuild an entry from its flat form.
 
-    Raises msgspec.ValidationError where a field is missing or wrong, KeyError where the type is unknown.
+    Raises msgspec.ValidationError if a field is missing or wrong, KeyError if the type is unknown.
     """
     body = BY_NAME[raw["type"]]
     event = msgspec.convert(raw, body, str_keys=True)

@@ -1,4 +1,4 @@
-"""What a broker writes: its registration, whom it believes, its replicas, and the requests that it refused."""
+"""The events of a broker: its registration, its belief about the controller, its replicas, and rejected requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zabka.journal.event import Event, Level
 
 
 class BrokerRegistered(Event):
-    """The broker's ephemeral stands in /brokers/ids; its czxid is the broker epoch."""
+    """The broker's ephemeral exists in /brokers/ids; its czxid is the broker epoch."""
 
     broker_id: int
     broker_epoch: int
@@ -19,7 +19,7 @@ class BrokerRegistered(Event):
 
 
 class BrokerSessionChanged(Event):
-    """What a broker knows of its own session: connected, suspended or expired."""
+    """A broker's view of its own session: connected, suspended or expired."""
 
     broker_id: int
     state: str
@@ -27,7 +27,7 @@ class BrokerSessionChanged(Event):
 
 
 class ControllerBelieved(Event):
-    """Whom this broker believes to be controller, and at which epoch (highest controller epoch it has seen)."""
+    """The broker that this broker believes to be controller, and the highest controller epoch it has seen."""
 
     broker_id: int
     controller_id: int
@@ -36,7 +36,7 @@ class ControllerBelieved(Event):
 
 
 class RequestFenced(Event):
-    """A broker refused a request: `reason` is Kafka's error name, the epochs are the request's and its own."""
+    """A broker rejected a request: `reason` is Kafka's error name, the epochs are the request's and its own."""
 
     broker_id: int
     request: str
@@ -49,9 +49,11 @@ class RequestFenced(Event):
 
 
 class ReplicaStanding(msgspec.Struct, frozen=True, gc=False):
-    """Where a follower stood when its leader decided about it: its log's end beside the leader's and the high
-    watermark, how long ago it had last caught up with the leader's log (-1: not in this leader epoch), and how long it
-    may stay behind (replica.lag.time.max.ms)."""
+    """The state of a follower when its leader decided about it.
+
+    It has the follower's log end offset, the leader's, and the high watermark; when it had last caught up with the
+    leader's log (-1: not in this leader epoch); and how long it may lag (replica.lag.time.max.ms).
+    """
 
     replica: int
     log_end_offset: int
@@ -62,9 +64,9 @@ class ReplicaStanding(msgspec.Struct, frozen=True, gc=False):
 
 
 class IsrProposed(Event):
-    """A leader asks for another ISR: `cause` is lag or caught_up, `upon` the partition epoch that it knows.
+    """A leader requests another ISR: `cause` is lag or caught_up, `upon` the partition epoch that it knows.
 
-    `moved` holds every replica that is to leave or to join, with what the decision was made from.
+    `moved` has every replica that would leave or join, with the data of the decision.
     """
 
     broker_id: int
@@ -79,10 +81,10 @@ class IsrProposed(Event):
 
 
 class IsrChanged(Event):
-    """A partition's ISR is now this; cause lag, caught_up (both through the leader) or controller.
+    """A partition has a new ISR. `cause` is lag, caught_up (both through the leader) or controller.
 
-    `moved` holds what a leader that wrote the ISR itself decided upon; what one that asked the controller decided upon
-    stands in the proposal that `caused_by` names.  `left` are the replicas that were in the ISR before.
+    `moved` has the data of the decision if the leader wrote the ISR itself. If it asked the controller, the data is in
+    the proposal in `caused_by`. `left` are the replicas that were in the ISR before.
     """
 
     topic: str
@@ -126,8 +128,10 @@ class FollowershipTaken(Event):
 
 
 class ReplicaProgressed(Event):
-    """Where a broker's replicas stand: rows of topic, partition, high watermark, log end offset.
-    Written at most a few times a second, and only for what moved."""
+    """The offsets of a broker's replicas: rows of topic, partition, high watermark, log end offset.
+
+    Written at most a few times a second, and only for replicas that changed.
+    """
 
     broker_id: int
     replicas: list[tuple[str, int, int, int]]
@@ -144,11 +148,11 @@ class ReplicaLoaded(Event):
 
 
 class LogTruncated(Event):
-    """A replica dropped its log's end: offsets from `to_offset` up to, not including, `from_offset` are gone.
+    """A replica truncated its log: offsets from `to_offset` up to, not including, `from_offset` were removed.
 
-    `cause` is by what it was cut: diverging_epoch (the leader's answer to a fetch), offset_out_of_range (the leader's
-    log is shorter), leader_start (the leader's log begins later), or an old way: high_watermark, leader_epoch.
-    `begins_at` says where the log goes on that is empty now, since its leader's begins there; -1 where it is only cut.
+    `cause` is the reason: diverging_epoch (the leader's response to a fetch), offset_out_of_range (the leader's log is
+    shorter), leader_start (the leader's log begins later), or an old way: high_watermark, leader_epoch. `begins_at` is
+    where an emptied log continues because the leader's log begins there; -1 if the log was only truncated.
     """
 
     broker_id: int
@@ -163,17 +167,19 @@ class LogTruncated(Event):
 
     @property
     def log_end_offset(self) -> int:
-        """Where the log ends then."""
+        """The log end offset after the truncation."""
         return max(self.to_offset, self.begins_at)
 
 
 class RecordsLost(Event):
-    """Records that some leader's log held are gone from a replica that had them: `count` from `first_offset` to
-    `last_offset`.  At least `committed_at_least` of them, the first ones, were committed: the replica's high watermark
-    is known to have been there, by the broker's checkpoint or by its journal, which is newer after a crash.
-    `below_high_watermark` is the same figure under its older name.  `topic_id` tells topics of one name apart, since a
-    topic that is deleted and created again has the same offsets again; it is empty if the broker does not know it.
-    `committed_at_least` is -1 in journals of versions that wrote only the older name."""
+    """A replica lost records that it had from some leader's log: `count` from `first_offset` to `last_offset`.
+
+    At least `committed_at_least` of them, the first ones, were committed. The replica's high watermark was above them,
+    according to the broker's checkpoint or to its journal, which is newer after a crash. `committed_at_least` is -1 in
+    journals of versions that wrote only its older name, `below_high_watermark`, which is the same number. `topic_id`
+    distinguishes topics of the same name, since a topic that is deleted and created again has the same offsets again.
+    It is empty if the broker does not know it.
+    """
 
     broker_id: int
     topic: str
@@ -202,8 +208,11 @@ class RecordsAppended(Event):
 
 
 class LogCompacted(Event):
-    """Compaction put what it left of a segment in its place: records with offsets from `first_offset` to `last_offset`
-    may be gone from this broker's log, and batches among them are others.  Told just before."""
+    """Compaction replaced a segment.
+
+    Records with offsets from `first_offset` to `last_offset` may be missing from this broker's log now, and the batches
+    among them have changed. Written just before the replacement.
+    """
 
     broker_id: int
     topic: str
@@ -215,8 +224,11 @@ class LogCompacted(Event):
 
 
 class RecordsReplicated(Event):
-    """A follower appended a batch that it fetched.  `compacted` says that compaction had been through it: it holds
-    fewer records than offsets, or notes when its tombstones may go, and has another checksum than what was appended."""
+    """A follower appended a batch that it fetched.
+
+    `compacted` means that the batch was compacted before: it has fewer records than offsets, or a time for the removal
+    of its tombstones, and another checksum than the appended batch.
+    """
 
     level: ClassVar[Level] = Level.FULL
     broker_id: int
@@ -230,7 +242,7 @@ class RecordsReplicated(Event):
 
 
 class RecordsAcknowledged(Event):
-    """A producer was told that its batch is stored, under this `acks` (-1 = all)."""
+    """A producer received the acknowledgement of its batch, with this `acks` (-1 = all)."""
 
     level: ClassVar[Level] = Level.FULL
     broker_id: int
@@ -244,7 +256,7 @@ class RecordsAcknowledged(Event):
 
 
 class HighWatermarkMoved(Event):
-    """A replica's high watermark; `is_leader` tells whose."""
+    """A replica's high watermark; `is_leader` is whether the replica is the leader."""
 
     level: ClassVar[Level] = Level.FULL
     broker_id: int

@@ -1,4 +1,4 @@
-"""What is known of Kafka's clients: consumer groups, by their coordinators' word, and the workloads that run inside."""
+"""Events about Kafka's clients: consumer groups, as their coordinators report them, and the built-in workloads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from zabka.journal.event import Event
 
 
 class GroupChanged(Event):
-    """Where a consumer group stands, by its coordinator's word: `state` as Kafka's tools name it."""
+    """The state of a consumer group, as its coordinator reports it; `state` is named as in Kafka's tools."""
 
     broker_id: int
     group_id: str
@@ -17,7 +17,7 @@ class GroupChanged(Event):
 
 
 class WorkloadProgressed(Event):
-    """How a workload stands."""
+    """The counts of a workload."""
 
     workload_id: str
     topic: str
@@ -28,7 +28,7 @@ class WorkloadProgressed(Event):
 
 
 class ConsumerProgressed(Event):
-    """How a consumer of a workload stands; its lag is in records."""
+    """The counts of a workload's consumer; its lag is in records."""
 
     workload_id: str
     topic: str
@@ -41,10 +41,9 @@ class ConsumerProgressed(Event):
 
 
 class AdminRequested(Event):
-    """Somebody asked for a change, over HTTP or with one of Kafka's administrative requests, by its name: an effect's
-    chain of causes may end here.
+    """A client requested a change, over HTTP or with a named admin request of Kafka. A chain of causes can end here.
 
-    `subjects` are what it is about: topics, partitions, nodes; of CreateTopics the topic and the id that it is to have.
+    `subjects` are the topics, partitions or nodes of the request; for CreateTopics, the topic and its future id.
     """
 
     request: str
@@ -53,8 +52,10 @@ class AdminRequested(Event):
 
 
 class LossesAcknowledged(Event):
-    """A user has taken note of all records that were lost up to that number of the history, and of so many that each
-    producer did not find again: they no longer count against the cluster's health."""
+    """A user acknowledged lost records, which no longer count against the cluster's health.
+
+    These are all records lost up to that number of the history, and that many lost records per producer.
+    """
 
     through_seq: int
     producers: dict[str, int]

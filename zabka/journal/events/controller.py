@@ -1,4 +1,4 @@
-"""What a controller writes: its reign, what it decided, and what was refused to it."""
+"""The events of a controller: its term, its decisions, and its rejected writes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class ControllerReady(Event):
 
 
 class ControllerPropagated(Event):
-    """Every broker has answered what a new controller told it while it took over.
+    """Every broker has responded to the requests that a new controller sent during the failover.
 
-    The last stage of a failover.  The others are in the journal too: detection ends with `session_expired`, election
-    with `controller_elected`; `controller_ready` says how long reading and deciding took.
+    This is the last stage of a failover. The others are in the journal too: detection ends with `session_expired`,
+    election with `controller_elected`; `controller_ready` has the durations of reading and deciding.
     """
 
     broker_id: int
@@ -38,7 +38,7 @@ class ControllerPropagated(Event):
 
 
 class ControllerResigned(Event):
-    """This broker stopped being controller: reason session_expired, controller_moved, illegal_state or shutdown."""
+    """This broker resigned as controller: reason session_expired, controller_moved, illegal_state or shutdown."""
 
     broker_id: int
     controller_epoch: int
@@ -47,8 +47,10 @@ class ControllerResigned(Event):
 
 
 class ControllerEventFailed(Event):
-    """A controller's event could not be processed, or met something that nobody should have written: `problem` says
-    what.  An unexpected failure is followed by its resignation."""
+    """A controller event could not be processed, or invalid data was found in ZooKeeper: `problem` describes it.
+
+    After an unexpected failure the controller resigns.
+    """
 
     broker_id: int
     controller_epoch: int
@@ -57,11 +59,11 @@ class ControllerEventFailed(Event):
 
 
 class WriteFenced(Event):
-    """A controller's write was refused: `reason` controller_epoch (/controller_epoch had moved on), or session_expired
-    (the session that held /controller is over, and the reign with it).
+    """A controller's write was rejected.
 
-    The write asked for the version `epoch_version` of /controller_epoch, which held `controller_epoch`; what it holds
-    now was not told with the refusal.
+    `reason` is controller_epoch (/controller_epoch had changed) or session_expired (the session that held /controller
+    has ended, and the term with it). The write required the version `epoch_version` of /controller_epoch, which had the
+    value `controller_epoch`. The rejection does not contain the present value.
     """
 
     broker_id: int
@@ -73,7 +75,7 @@ class WriteFenced(Event):
 
 
 class BrokerLivenessChanged(Event):
-    """The controller's view of who is alive."""
+    """The controller's view of the live brokers."""
 
     controller_epoch: int
     live: list[int]
@@ -81,7 +83,7 @@ class BrokerLivenessChanged(Event):
     bounced: list[int]
     removed: list[int]
     ended: list[tuple[int, str]] = []
-    """Of each that is gone or came back: what ended its registration."""
+    """For each broker that was removed or has bounced: what ended its registration."""
     caused_by: str = ""
 
 
@@ -103,22 +105,25 @@ class LeaderElected(Event):
     cause: str
     zxid: int = 0
     eligible: list[int] = []
-    """Outside the ISR, with all that was committed."""
+    """Eligible leader replicas: outside the ISR, with all committed records."""
     recovering: bool = False
-    """Has no leader changed the ISR since the last unclean election (KIP-704)?"""
+    """Whether no leader has changed the ISR since the last unclean election (KIP-704)."""
     previous: int = -1
-    """Who led before, as the controller knew it."""
+    """The previous leader, as the controller knew it."""
     candidates: list[tuple[int, str]] = []
-    """Where a leader was chosen: every replica, in the order of the assignment, with what spoke for or against it:
-    elected, available (another came first, or is preferred), not_in_sync, not_alive, offline_directory or
-    shutting_down."""
+    """For an election: every replica, in the order of the assignment, with its status.
+
+    The statuses are elected, available (an earlier replica is elected, or a preferred one), not_in_sync, not_alive,
+    offline_directory and shutting_down.
+    """
     caused_by: str = ""
 
 
 class AssignmentChanged(Event):
-    """The controller wrote a partition's replicas; `adding` and `removing` are empty unless it is being reassigned.
+    """The controller wrote a partition's replicas.
 
-    While it is, `replicas` holds the target and the origin together.
+    `adding` and `removing` are empty unless the partition is being reassigned. Meanwhile `replicas` contains both the
+    target and the original replicas.
     """
 
     topic: str
@@ -131,7 +136,7 @@ class AssignmentChanged(Event):
 
 
 class TopicCreated(Event):
-    """The controller took a new topic on; `assignment` maps partition to replicas."""
+    """The controller processed a new topic; `assignment` maps partition to replicas."""
 
     topic: str
     topic_id: str
@@ -140,14 +145,14 @@ class TopicCreated(Event):
 
 
 class TopicDeleted(Event):
-    """A topic is gone, znodes and all."""
+    """A topic was deleted, including its znodes."""
 
     topic: str
     caused_by: str = ""
 
 
 class ConfigChanged(Event):
-    """The overrides of a topic or broker are now these (`entity` is topics/T or brokers/N)."""
+    """The overrides of a topic or broker have changed (`entity` is topics/T or brokers/N)."""
 
     entity: str
     config: dict[str, str]

@@ -1,4 +1,4 @@
-"""What a server of the ensemble writes: its role, its log, its tree, and its clients' sessions."""
+"""The events of a server of the ensemble: its role, its log, its tree, and its clients' sessions."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from zabka.journal.event import Event, Level
 
 
 class PeerStateChanged(Event):
-    """A peer's role and phase: state LOOKING, FOLLOWING, LEADING or OBSERVING; phase ELECTION, DISCOVERY,
-    SYNCHRONIZATION or BROADCAST.  `leader_id` is -1 while it knows none.
+    """A peer's role and phase.
 
-    What sent a peer looking is the cause of LOOKING, and that it looked is the cause of what follows."""
+    The state is LOOKING, FOLLOWING, LEADING or OBSERVING, the phase ELECTION, DISCOVERY, SYNCHRONIZATION or BROADCAST.
+    `leader_id` is -1 while it knows none. The cause of LOOKING is the reason why the peer began to look for a leader;
+    LOOKING itself is the cause of the states after it.
+    """
 
     state: str
     phase: str
@@ -24,13 +26,13 @@ class PeerStateChanged(Event):
 
 
 class EpochAccepted(Event):
-    """acceptedEpoch is durable: this peer promised to follow nobody of a lower epoch."""
+    """acceptedEpoch is durable: this peer will not follow a leader of a lower epoch."""
 
     accepted_epoch: int
 
 
 class EpochAdopted(Event):
-    """currentEpoch is durable: this peer has taken over that epoch's initial history."""
+    """currentEpoch is durable: this peer has adopted that epoch's initial history."""
 
     current_epoch: int
 
@@ -46,7 +48,7 @@ class LeaderEstablished(Event):
 
 
 class MembershipActivated(Event):
-    """This membership of the ensemble is in force for this peer; `version` is the zxid that made it."""
+    """This peer uses this membership of the ensemble now; `version` is the zxid that created it."""
 
     version: int
     voters: list[int]
@@ -54,7 +56,7 @@ class MembershipActivated(Event):
 
 
 class LearnerSynced(Event):
-    """A learner was brought to its leader's history: mode DIFF, TRUNC or SNAP."""
+    """A learner was synchronised with its leader's history: mode DIFF, TRUNC or SNAP."""
 
     peer_id: int
     leader_id: int
@@ -72,7 +74,7 @@ class TxnLogTruncated(Event):
 
 
 class LogDamageFound(Event):
-    """A torn tail or a bad checksum in a log or snapshot, and what was done about it."""
+    """A torn tail or a bad checksum in a log or snapshot, and the action taken."""
 
     file: str
     offset: int
@@ -81,7 +83,7 @@ class LogDamageFound(Event):
 
 
 class ZxidCheckpoint(Event):
-    """Where a peer's tree stands: last applied zxid and the tree's 64-bit digest (unsigned)."""
+    """The state of a peer's tree: last applied zxid and the tree's 64-bit digest (unsigned)."""
 
     zxid: int
     digest: int
@@ -106,10 +108,10 @@ class SessionCreated(Event):
 
 
 class SessionExpired(Event):
-    """The ensemble's leader declared a session dead; its closing follows as a transaction.
+    """The ensemble's leader declared a session dead. Its closing follows as a transaction.
 
-    The last word of it came `heard_ms_ago` milliseconds before, from the server `heard_by`; -1 and 0 where nothing was
-    heard of it since it was created, or since this leader began.
+    The session's last message arrived `heard_ms_ago` milliseconds before, at the server `heard_by`. They are -1 and 0
+    if none arrived since the session was created, or since this leader took over.
     """
 
     session_id: int
@@ -120,8 +122,10 @@ class SessionExpired(Event):
 
 
 class QuotaExceeded(Event):
-    """More znodes or bytes are in a subtree than its quota allows, softly or hard; -1 is no limit.  The leader says so
-    when it becomes true."""
+    """A subtree has more znodes or bytes than its soft or hard quota allows; a limit of -1 means no limit.
+
+    The leader writes this when the quota is first exceeded.
+    """
 
     path: str
     count: int
@@ -131,7 +135,7 @@ class QuotaExceeded(Event):
 
 
 class SessionClosed(Event):
-    """A session's end was committed; its ephemerals went with it."""
+    """A session's end was committed; its ephemerals were deleted with it."""
 
     session_id: int
     zxid: int
@@ -140,7 +144,7 @@ class SessionClosed(Event):
 
 
 class TxnProposed(Event):
-    """A leader broadcast a transaction to whoever follows it."""
+    """A leader broadcast a transaction to its learners."""
 
     level: ClassVar[Level] = Level.FULL
     zxid: int
@@ -149,7 +153,7 @@ class TxnProposed(Event):
 
 
 class HistoryReplaced(Event):
-    """A peer took over its leader's snapshot in place of all it had; it will be durable when LearnerSynced says so."""
+    """A peer replaced all its data with its leader's snapshot, which is durable at the next LearnerSynced."""
 
     level: ClassVar[Level] = Level.FULL
     zxid: int
@@ -163,7 +167,7 @@ class TxnLogged(Event):
 
 
 class TxnCommitted(Event):
-    """A transaction was applied to this peer's tree, in order.  `digest` is the tree's after it."""
+    """A transaction was applied to this peer's tree, in order. `digest` is the tree's digest after it."""
 
     level: ClassVar[Level] = Level.FULL
     zxid: int
@@ -185,7 +189,7 @@ class EphemeralCreated(Event):
 
 
 class EphemeralDeleted(Event):
-    """An ephemeral znode went on this peer."""
+    """An ephemeral znode was deleted on this peer."""
 
     level: ClassVar[Level] = Level.FULL
     path: str
@@ -194,7 +198,7 @@ class EphemeralDeleted(Event):
 
 
 class WriteAcknowledged(Event):
-    """A client was told that its write is committed (emitted by the peer that replied)."""
+    """A client received the reply that its write is committed (emitted by the peer that replied)."""
 
     level: ClassVar[Level] = Level.FULL
     session_id: int

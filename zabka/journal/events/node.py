@@ -1,4 +1,4 @@
-"""What any node writes, whatever its role: its life, its process, the faults that it feels, and what broke."""
+"""The events of any node: its start and end, its process, the faults that affect it, and internal errors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from zabka.journal.event import Event
 
 
 class NodeStarted(Event):
-    """A peer, a broker or a service began to run; `config` holds its effective configuration."""
+    """A peer, a broker or a service started; `config` has its effective configuration."""
 
     role: str
     id: int
@@ -14,20 +14,20 @@ class NodeStarted(Event):
 
 
 class NodeStopped(Event):
-    """A node ends by its own decision; `reason` says why ("shutdown" when it was asked to)."""
+    """A node stops by itself; `reason` is "shutdown" if a shutdown was requested."""
 
     reason: str
 
 
 class TaskFailed(Event):
-    """A task that goes on for as long as its node ended, for that reason; it is begun again."""
+    """A background task of a node ended, for that reason, and is started again."""
 
     task: str
     reason: str
 
 
 class ProcessChanged(Event):
-    """The host agent saw or made a process change: `process` is running, paused or down."""
+    """The host agent saw or caused a change of a process: `process` is running, paused or down."""
 
     target: str
     process: str
@@ -36,8 +36,11 @@ class ProcessChanged(Event):
 
 
 class FaultInjected(Event):
-    """From now on this fault holds: a link cut or delayed, or (simulated) crash, power_loss, pause, slow_disk, or one
-    of a disk: fsync_fails, fsync_stalls, disk_full, bit_flipped, log_dir_fails, log_dir_full, disk_replaced."""
+    """A fault is active from now on.
+
+    It is a link that is cut or delayed, or (simulated) crash, power_loss, pause, slow_disk, or a disk fault:
+    fsync_fails, fsync_stalls, disk_full, bit_flipped, log_dir_fails, log_dir_full, disk_replaced.
+    """
 
     fault_id: str
     kind: str
@@ -48,14 +51,16 @@ class FaultInjected(Event):
 
 
 class FaultRemoved(Event):
-    """The fault of that id holds no longer."""
+    """The fault with that id was removed."""
 
     fault_id: str
 
 
 class PeerProtocolBroken(Event):
-    """The other side of a connection broke the protocol and was dropped; of `count` that were since the last such
-    event, this one is the last."""
+    """The other side of a connection violated the protocol and was disconnected.
+
+    Only the last of `count` violations since the previous such event is described.
+    """
 
     remote: str
     reason: str
@@ -63,7 +68,7 @@ class PeerProtocolBroken(Event):
 
 
 class InvariantViolated(Event):
-    """An invariant did not hold at this point of a history."""
+    """An invariant is violated at this point of a history."""
 
     invariant: str
     detail: str

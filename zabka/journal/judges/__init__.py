@@ -1,9 +1,9 @@
-"""What must hold of a history: invariants of ZAB, of controllers, replicas and records, and of what clients saw.
+"""The invariants of a history: of ZAB, controllers, replicas and records, and of what clients saw.
 
-Each judge is a fold of its own over entries, or over the calls and answers of clients, and knows nothing of the code
-that it judges: its rules come from the papers, from TLA+ specifications, from Kafka and ZooKeeper, and each module
-names its source.  The simulated world asks the judges at every step, live tests and campaigns ask them of whole
-journals.  They import `journal` alone, and every room may import them.
+Each checker is a separate fold over entries, or over the calls and replies of clients, and does not depend on the code
+that it checks. Its rules come from the papers, from TLA+ specifications, from Kafka and ZooKeeper, and each module
+names its source. The simulated world runs the checkers at every step; live tests and campaigns run them on whole
+journals. They import only `journal`, and every package may import them.
 
-Begin with `invariants`, which holds what a checker is and how several watch one history.
+Begin with `invariants`, which defines a checker and runs several of them over one history.
 """

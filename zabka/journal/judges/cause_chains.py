@@ -1,8 +1,8 @@
-"""Every decision has a beginning: a fault, a request, a timer or a start, and each step towards it is an earlier event.
+"""Invariant: every decision has a first cause: a fault, a request, a timer or a start, through earlier events only.
 
-Judged over a whole history at the journal's full level, since an effect may be told before another node's word on what
-led to it.  A step also has to fit: what a decision names as its cause must be about the same session, partition or
-epoch, and what it was made from must agree with what was decided.
+It is checked over a whole history at the journal's full level, because an effect may be logged before its cause on
+another node. Each step also has to fit: the cause of a decision must be about the same session, partition or epoch, and
+the data of a decision must agree with its result.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ JUDGED = (
     SessionClosed, ControllerElected, ControllerResigned, LeaderElected, LeaderEstablished, IsrChanged, LogTruncated,
     RecordsLost,
 )  # fmt: skip
-"""What somebody asks "why?" about."""
+"""The decisions that are checked."""
 
 
 def broken_chains(entries: Sequence[Entry]) -> list[Violation]:
-    """Every decision of a history whose chain of causes ends nowhere, does not fit, or does not lead backwards."""
+    """Return the decisions whose chain of causes does not end, does not fit, or does not lead backwards."""
     causes = Causes()
     committed: set[int] = set()
     elections: set[tuple[str, int, int]] = set()
@@ -56,15 +56,18 @@ def broken_chains(entries: Sequence[Entry]) -> list[Violation]:
         if isinstance(entry.event, JUDGED):
             chain = causes.chain(entry)
             fault = _disagreement(entry.event) or _misfit(chain) or _late(chain, causes)
-            if not fault and not _untold(chain, elections):
+            if not fault and not _is_unlogged(chain, elections):
                 fault = _end_fault(chain, committed)
             if fault:
                 found.append(Violation(NAME, fault, entry.node, entry.node_seq, entry.mono_us))
     return found
 
 
-def _untold(chain: Chain, elections: set[tuple[str, int, int]]) -> bool:
-    """A controller that died before it heard of its write told nobody: then no journal has that election."""
+def _is_unlogged(chain: Chain, elections: set[tuple[str, int, int]]) -> bool:
+    """Return whether the chain ends at an election that its controller could not log.
+
+    The controller died before it received the reply.
+    """
     last = chain.steps[-1].event
     return (
         isinstance(last, FollowershipTaken)
@@ -74,7 +77,7 @@ def _untold(chain: Chain, elections: set[tuple[str, int, int]]) -> bool:
 
 
 def _end_fault(chain: Chain, committed: set[int]) -> str:
-    """What is wrong with where a chain ends; empty where it is as it should be."""
+    """Return what is wrong with the end of a chain; empty if it is correct."""
     word, _, rest = chain.says.partition(" ")
     known = {
         "timer": rest in TIMERS,
@@ -98,7 +101,7 @@ def _end_fault(chain: Chain, committed: set[int]) -> str:
 
 
 def _late(chain: Chain, causes: Causes) -> str:
-    # A broker tells of its registration when it has the answer; the controller may have heard of it before.
+    # A broker logs its registration when the reply arrives; the controller may have seen it before.
     steps = [step for step in chain.steps if not isinstance(step.event, BrokerRegistered)]
     for effect, cause in pairwise(steps):
         if causes.place(cause) >= causes.place(effect):
@@ -160,11 +163,11 @@ _FITS: dict[type[Event], Callable[[Event, Event], bool]] = {
     LogTruncated: _truncated_fits,
     RecordsLost: _lost_fits,
 }
-"""Whether what an event names can have led to it."""
+"""By type of effect: whether a cause can have led to it."""
 
 
 def _disagreement(event: Event) -> str:
-    """Where what a decision was made from does not agree with what was decided."""
+    """Return how the data of a decision disagrees with its result; empty if it agrees."""
     if isinstance(event, LeaderElected) and event.candidates:
         elected = [replica for replica, word in event.candidates if word == "elected"]
         if [replica for replica, _ in event.candidates] != event.replicas or elected != [event.leader]:

@@ -1,8 +1,8 @@
-"""The invariants: what must hold of every history, as checkers that take one entry after the other.
+"""The invariants of every history, as checkers that process one entry at a time.
 
-Each checker is a small fold of its own that says, entry by entry, what is violated.  `check` runs all of them over a
-whole history; the simulated world feeds them after every step.  A history is ordered: an entry that comes later
-happened later (exact in the simulated world; merged by wall clock where nodes are real processes).
+Each checker is a small fold that reports violations entry by entry. `check` runs all of them over a whole history; the
+simulated world passes entries to them after every step. A history is ordered: a later entry happened later (exact in
+the simulated world, merged by wall clock for real processes).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zabka.journal.events import Entry, Event, TopicPartition
 
 
 class Violation(NamedTuple):
-    """An invariant that does not hold, and the entry at which that shows."""
+    """A violated invariant, and the entry that shows the violation."""
 
     invariant: str
     detail: str
@@ -25,18 +25,20 @@ class Violation(NamedTuple):
 
 
 class Checker(Protocol):
-    """One invariant.  A checker may name the kinds of event it looks at in `watches`; the others then pass it by."""
+    """Checks one invariant. A checker can restrict the event types that it receives with `watches`."""
 
     name: str
 
     @property
     def judged(self) -> int | None:
-        """How often it had something to judge: entries of which it could have said that they break the invariant.
-        None for one that passes on what others say."""
+        """The number of entries that could have shown a violation.
+
+        None for a checker that only forwards reports of others.
+        """
         ...
 
     def see(self, entry: Entry) -> Iterable[str]:
-        """Take the next entry; give what is wrong."""
+        """Process the next entry and return its violations."""
         ...
 
 
@@ -51,7 +53,7 @@ class OneLeaderPerEpoch:
         self._leaders: dict[int, int] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Compare with whoever led that epoch before."""
+        """Compare with the earlier leader of that epoch."""
         event = entry.event
         if isinstance(event, e.LeaderEstablished):
             self.judged += 1
@@ -61,7 +63,7 @@ class OneLeaderPerEpoch:
 
 
 class CommittedPrefixesAgree:
-    """Every peer that applies a zxid applies the same transaction onto the same tree, in zxid order."""
+    """All peers that apply a zxid apply the same transaction to the same tree, in zxid order."""
 
     name = "committed prefixes agree"
     watches = (e.TxnCommitted, e.NodeStarted, e.LearnerSynced)
@@ -72,7 +74,7 @@ class CommittedPrefixesAgree:
         self._last: dict[str, int] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Compare with what others committed under that zxid."""
+        """Compare with the commits of other peers under that zxid."""
         event = entry.event
         if isinstance(event, e.TxnCommitted):
             row = (event.session_id, event.cxid, event.operation, event.path, event.error, event.digest)
@@ -91,9 +93,10 @@ class CommittedPrefixesAgree:
 
 
 class DigestsAgree:
-    """Peers that stand at one zxid have one tree: whoever's digest differs from that of most is wrong.
+    """All peers have the same tree at the same zxid.
 
-    The journal of the control level has checkpoints alone, the full one every transaction as well; either is enough.
+    The control level of the journal has only checkpoints, the full level has every transaction as well; either is
+    enough.
     """
 
     name = "digests agree"
@@ -104,7 +107,7 @@ class DigestsAgree:
         self._digests: dict[int, dict[str, int]] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Compare with the others at that zxid."""
+        """Compare with the other peers at that zxid."""
         event = entry.event
         assert isinstance(event, e.TxnCommitted | e.ZxidCheckpoint)
         if isinstance(event, e.TxnCommitted) and not event.digest:
@@ -120,15 +123,15 @@ class DigestsAgree:
             self.judged += 1
             yield f"{entry.node} stood at 0x{event.zxid:x} with digest {before:x}, now with {event.digest:x}"
         if any(digest != event.digest for digest in digests.values()):
-            said = ", ".join(f"{node} {digest:x}" for node, digest in sorted(digests.items()))
-            yield f"at 0x{event.zxid:x} the digests differ: {said}"
+            listed = ", ".join(f"{node} {digest:x}" for node, digest in sorted(digests.items()))
+            yield f"at 0x{event.zxid:x} the digests differ: {listed}"
 
 
 class AcknowledgedWritesSurvive:
-    """A write that a client was told of is in the log of every leader established later; no peer truncates it.
+    """An acknowledged write is in the log of every later leader, and no peer truncates it.
 
-    A peer that joins a leader while a proposal of that leader is under way may have to cut it off and get it again: the
-    leader has it, and counted others for it.
+    A peer that joins a leader while a proposal of that leader is in progress may have to truncate the proposal and
+    receive it again: the leader has it, and did not count that peer's acknowledgement.
     """
 
     name = "no acknowledged write lost"
@@ -150,7 +153,7 @@ class AcknowledgedWritesSurvive:
             if event.state == "LEADING" and event.phase != "BROADCAST":
                 self._last_zxid[entry.node] = event.last_zxid
         elif isinstance(event, e.LeaderEstablished):
-            # What was acknowledged in an older epoch must be in the history that this leader imposes.
+            # Writes acknowledged in an older epoch must be in the history of this leader.
             had = self._last_zxid.get(entry.node, 0)
             self.judged += 0 < self._acknowledged >> 32 < event.epoch
             if self._acknowledged >> 32 < event.epoch and had < self._acknowledged:
@@ -167,7 +170,7 @@ class AcknowledgedWritesSurvive:
 
 
 class EphemeralsEndWithSessions:
-    """When a session's end is applied its ephemerals are gone, and none appears later."""
+    """Once a session's end is applied, its ephemerals are deleted and none is created later."""
 
     name = "no ephemeral outlives its session"
     watches = (e.NodeStarted, e.LearnerSynced, e.EphemeralCreated, e.EphemeralDeleted, e.SessionClosed)
@@ -201,9 +204,9 @@ class EphemeralsEndWithSessions:
 
 
 class ControllerEpochsRise:
-    """Controller epochs strictly rise, and nothing that a lower epoch wrote takes effect after a higher one began.
+    """Controller epochs strictly rise, and no write of a lower epoch takes effect after a higher epoch began.
 
-    Effect is judged by the ensemble's own order: the zxid of the write against the zxid of the election.
+    The order is that of the ensemble: the zxid of the write is compared with the zxid of the election.
     """
 
     name = "controller epochs rise and fence"
@@ -236,7 +239,10 @@ class ControllerEpochsRise:
 
 
 class OneLeaderPerLeaderEpoch:
-    """At most one broker leads a partition in a leader epoch, and one process of it: a restart begins another epoch."""
+    """At most one broker, and one process of it, leads a partition in a leader epoch.
+
+    A restart begins another leader epoch.
+    """
 
     name = "one leader per partition and leader epoch"
     watches = (e.NodeStarted, e.TopicDeleted, e.LeadershipTaken, e.LeaderElected)
@@ -248,7 +254,7 @@ class OneLeaderPerLeaderEpoch:
         self._led_by: dict[tuple[str, int, int], tuple[str, int]] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Compare with whoever led in that leader epoch before."""
+        """Compare with the earlier leader of that leader epoch."""
         event = entry.event
         if isinstance(event, e.NodeStarted):
             self._lives[entry.node] = self._lives.get(entry.node, 0) + 1
@@ -278,9 +284,9 @@ class OneLeaderPerLeaderEpoch:
 
 
 class IsrWithinAssignment:
-    """An ISR holds assigned replicas only, the leader among them, and partition epochs rise by one write each.
+    """An ISR contains only assigned replicas, including the leader, and each write raises the partition epoch by one.
 
-    A write that is told late, when the assignment has been changed since, is not held against that one.
+    A write that is logged late, after the assignment has changed, is not compared with the new assignment.
     """
 
     name = "ISR within the assignment"
@@ -290,11 +296,11 @@ class IsrWithinAssignment:
         self.judged = 0
         self._replicas: dict[TopicPartition, dict[int, None]] = {}
         self._assigned: dict[TopicPartition, int] = {}
-        """The transaction that wrote the assignment."""
+        """The zxid that wrote the assignment."""
         self._writes: dict[tuple[TopicPartition, int], tuple[int, ...]] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Check every write of a partition's state; no partition epoch may be written twice with another ISR."""
+        """Check every write of a partition's state; no partition epoch can be written twice with different ISRs."""
         event = entry.event
         if isinstance(event, e.TopicDeleted):
             for key in [key for key in self._writes if key[0].topic == event.topic]:
@@ -311,7 +317,8 @@ class IsrWithinAssignment:
             return
         is_late = event.zxid < self._assigned.get(name, 0)
         if isinstance(event, e.LeaderElected) and not is_late:
-            # While a reassignment ends, a controller goes by the target already, and the ISR still holds the origin.
+            # At the end of a reassignment the controller already uses the target, while the ISR still has the original
+            # replicas.
             self._replicas.setdefault(name, {}).update(dict.fromkeys(event.replicas))
         replicas = self._replicas.get(name)
         if replicas is not None and not is_late:
@@ -328,18 +335,18 @@ class IsrWithinAssignment:
 
 
 _ID_IN_USE = "BrokerIdInUse"
-"""Somebody else stands at a broker's id: the broker says so and tries again, and has broken no rule."""
+"""Another process holds the broker's id: the broker reports it and retries, which violates nothing."""
 
 
 class NothingSelfReported:
-    """No node has found itself in a state that cannot be (a tree digest that differs from the leader's, say)."""
+    """No node has reported an impossible state of its own, such as a tree digest that differs from the leader's."""
 
     name = "no node and no judge of the world reports a broken rule"
     watches = (e.InvariantViolated, e.ControllerEventFailed)
     judged = None
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Pass on what a node says of itself."""
+        """Forward the node's report."""
         event = entry.event
         if isinstance(event, e.InvariantViolated):
             yield f"{entry.node} reports {event.invariant}: {event.detail}"
@@ -348,7 +355,7 @@ class NothingSelfReported:
 
 
 def default_checkers() -> list[Checker]:
-    """Every invariant, fresh."""
+    """Return a new checker for every invariant."""
     from zabka.journal.judges.record_invariants import CommittedRecordsSurvive
     from zabka.journal.judges.replication_invariants import (
         HighWatermarkWithinLog,
@@ -374,7 +381,7 @@ def default_checkers() -> list[Checker]:
 
 
 class Watchdog:
-    """All invariants over one growing history."""
+    """Runs all checkers over one growing history."""
 
     def __init__(self, checkers: list[Checker] | None = None) -> None:
         self._checkers = default_checkers() if checkers is None else checkers
@@ -382,12 +389,12 @@ class Watchdog:
         self.violations: list[Violation] = []
 
     def judged(self) -> dict[str, int]:
-        """How often each invariant had something to judge."""
+        """Return the number of checks per invariant."""
         counts = [(checker.name, checker.judged) for checker in self._checkers]
         return {name: judged for name, judged in counts if judged is not None}
 
     def see(self, entry: Entry) -> None:
-        """Take the next entry; violations collect in `violations`."""
+        """Process the next entry; violations are added to `violations`."""
         kind = type(entry.event)
         watching = self._watching.get(kind)
         if watching is None:
@@ -399,7 +406,7 @@ class Watchdog:
 
 
 def check(history: Iterable[Entry]) -> list[Violation]:
-    """Every violation in a history, in the order in which they show."""
+    """Return every violation in a history, in order of appearance."""
     watchdog = Watchdog()
     for entry in history:
         watchdog.see(entry)

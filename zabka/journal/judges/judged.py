@@ -1,4 +1,4 @@
-"""How often each invariant had something to judge: a judge that never has is no judge."""
+"""The number of checks per invariant: a checker that never had anything to check proves nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 
 class Judged:
-    """A count for each invariant, by its name."""
+    """A count for each invariant, by name."""
 
     __slots__ = ("counts",)
 
@@ -14,10 +14,10 @@ class Judged:
         self.counts: dict[str, int] = {}
 
     def note(self, invariant: str, times: int = 1) -> None:
-        """It was looked whether that invariant holds."""
+        """Count checks of that invariant."""
         self.counts[invariant] = self.counts.get(invariant, 0) + times
 
     def add(self, others: Mapping[str, int]) -> None:
-        """Counts of somebody else, on top of these."""
+        """Add the counts of another checker."""
         for invariant, times in others.items():
             self.note(invariant, times)

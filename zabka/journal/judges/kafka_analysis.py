@@ -1,15 +1,15 @@
-"""What clients of a Kafka cluster saw, judged: the anomalies that Jepsen's kafka workload looks for.
+"""Anomalies in what clients of a Kafka cluster saw, as Jepsen's kafka workload defines them.
 
-A history holds what producers were told of each record and what consumers polled.  Every value is sent once, so that a
-value names its send.  Pure: over simulated histories and live ones alike.
+A history has the acknowledgement of each record sent and the records that consumers polled. Every value is sent once,
+so that a value identifies its send. Pure: used for simulated and live histories.
 
-lost write          an acknowledged value that no poll shows, though polls went beyond its offset, or to the log's end
-inconsistent offset one offset of a partition has shown, or was acknowledged for, two values
-duplicate           one value stands at two offsets of a partition, or in two partitions
-nonmonotonic poll   a consumer's next records lie before, or at, what it had in that assignment already
-skipped poll        a consumer's next records leave out some that are known to lie between
-nonmonotonic send   a producer's later record, sent after the former was acknowledged, got a lower offset
-unknown value       a poll shows what nobody has sent, or what was sent to another partition
+lost write          an acknowledged value was never polled, though polls went beyond its offset, or to the log's end
+inconsistent offset one offset of a partition had two values, in polls or acknowledgements
+duplicate           one value was polled at two offsets of a partition, or in two partitions
+nonmonotonic poll   a consumer's next records have offsets that it had reached in that assignment already
+skipped poll        a consumer's next records leave out some that are known to be between
+nonmonotonic send   a producer's later record, sent after the first was acknowledged, got a lower offset
+unknown value       a polled value was never sent, or was sent to another partition
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ACKS_ALL = -1
 
 
 class Anomaly(StrEnum):
-    """What can be wrong with a history."""
+    """The kinds of anomalies in a history."""
 
     LOST_WRITE = "lost write"
     INCONSISTENT_OFFSET = "inconsistent offset"
@@ -35,7 +35,7 @@ class Anomaly(StrEnum):
 
 
 class Sent(NamedTuple):
-    """A record that a producer sent.  `offset` is None where nobody said how it ended: it may be stored."""
+    """A record that a producer sent. `offset` is None if the outcome is unknown: the record may be stored."""
 
     producer: str
     partition: str
@@ -47,8 +47,11 @@ class Sent(NamedTuple):
 
 
 class Polled(NamedTuple):
-    """What one poll gave a consumer of one partition.  `assignment` counts up where it was given the partition anew,
-    or went somewhere else in it: what it polls from then on need not continue what it had."""
+    """The records of one partition in one poll of a consumer.
+
+    `assignment` is incremented when the consumer gets the partition again or seeks in it: later polls need not continue
+    the earlier ones.
+    """
 
     consumer: str
     assignment: int
@@ -57,7 +60,7 @@ class Polled(NamedTuple):
 
 
 class Read(NamedTuple):
-    """When a poll began, and the high watermark that it was answered with."""
+    """The start of a poll, and the high watermark in its response."""
 
     partition: str
     began_us: int
@@ -76,7 +79,7 @@ class Found(NamedTuple):
 
 
 class KafkaHistory:
-    """A history as it grows."""
+    """A growing history."""
 
     __slots__ = ("ends", "polled", "reads", "sent")
 
@@ -85,28 +88,30 @@ class KafkaHistory:
         self.polled: list[Polled] = []
         self.reads: list[Read] = []
         self.ends: dict[str, int] = {}
-        """Where each partition's log ended when everything had been sent, for those that were polled that far."""
+        """The log end offset of each partition after all sends, for partitions that were polled up to there."""
 
     @property
     def acknowledged(self) -> int:
-        """How many records were acknowledged."""
+        """The number of acknowledged records."""
         return sum(sent.offset is not None for sent in self.sent)
 
     def violations(self, acks: Iterable[int] = (ACKS_ALL,)) -> list[Found]:
-        """Everything that is wrong; what was acknowledged binds only where it was with one of `acks`: a leader's word
-        alone (acks=1) goes with the leader, and its offsets are given to other records."""
+        """Return all anomalies. Only records acknowledged with one of `acks` must not be lost.
+
+        With acks=1 only the leader acknowledges; after its loss, the same offsets are given to other records.
+        """
         shown = _by_offset(self.polled)
         binding = tuple(acks)
-        promised = [sent for sent in self.sent if sent.acks in binding]
-        known = _with_acknowledged(shown, promised)
+        acknowledged = [sent for sent in self.sent if sent.acks in binding]
+        known = _with_acknowledged(shown, acknowledged)
         sent_to = {sent.value: sent.partition for sent in self.sent}
         return [
             *_inconsistent(known),
             *_duplicates(shown),
             *_unknown(shown, sent_to),
-            *_lost(promised, shown, self.ends),
+            *_lost(acknowledged, shown, self.ends),
             *_polls(self.polled, known),
-            *_sends(promised),
+            *_sends(acknowledged),
         ]
 
 

@@ -1,11 +1,11 @@
-"""Is a history of concurrent operations linearizable?  A checker of Porcupine's kind.
+"""Linearizability checker for histories of concurrent operations, similar to Porcupine.
 
-Each operation has a call and, unless nobody ever learnt how it ended, a return.  The history is linearizable where one
-can place each operation at a moment between its call and its return such that a sequential object would have given the
-same answers (Herlihy and Wing 1990).  The search is Wing and Gong's with Lowe's memory of what was tried ("Testing for
-linearizability", 2017): place the earliest possible operation, go on, take it back where that leads nowhere, and never
-try the same set of placed operations in the same state again.  Histories of independent objects are checked one by one
-(P-compositionality), which keeps the sets small.
+Each operation has a call and a return, unless its outcome is unknown. A history is linearizable if each operation can
+be placed at a moment between its call and its return such that a sequential object would have given the same answers
+(Herlihy and Wing 1990). The search is Wing and Gong's with Lowe's memory of earlier attempts ("Testing for
+linearizability", 2017): place the earliest possible operation and continue; take it back if that leads nowhere; and
+never try the same set of placed operations in the same state again. Histories of independent objects are checked
+separately (P-compositionality), which keeps the sets small.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ STEPS_MAX = 5_000_000
 
 
 class Operation(NamedTuple):
-    """What a client asked of one object, and what it was told.
+    """A client's operation on one object, and its answer.
 
-    `returned_us` is None where the client never learnt the outcome: a connection broke, a process died.  Such an
-    operation may have taken effect at any time after its call, or never.
+    `returned_us` is None if the client never learnt the outcome: a connection broke, a process died. Such an operation
+    may have taken effect at any time after its call, or never.
     """
 
     client: str
@@ -32,14 +32,14 @@ class Operation(NamedTuple):
 
 
 Step = Callable[[Any, Operation], tuple[bool, Hashable]]
-"""May this operation happen in this state, with this answer?  And the state after it."""
+"""Returns whether the operation can have this answer in this state, and the state after it."""
 
 
 class Verdict(NamedTuple):
-    """How a check ended.
+    """The result of a check.
 
-    `linearizable` is None where the search was given up after `STEPS_MAX` placements.  Where it is False, `placed` is
-    the longest order found and `stuck` the operations of which none could come next.
+    `linearizable` is None if the search was given up after `STEPS_MAX` placements. If it is False, `placed` is the
+    longest order found and `stuck` are the operations that could not follow it.
     """
 
     linearizable: bool | None
@@ -50,7 +50,7 @@ class Verdict(NamedTuple):
 
 
 class _Event:
-    """A call or a return in the doubly linked list of what is not placed yet."""
+    """A call or a return in the doubly linked list of operations that are not placed yet."""
 
     __slots__ = ("after", "before", "is_call", "number", "operation", "return_")
 
@@ -64,7 +64,7 @@ class _Event:
 
 
 def check(operations: Iterable[Operation], step: Step, initial: Hashable, steps_max: int = STEPS_MAX) -> list[Verdict]:
-    """One verdict a key, keys in their order of appearance; operations in any order."""
+    """Return one verdict per key, in order of appearance. The operations can be in any order."""
     by_key: dict[str, list[Operation]] = {}
     for operation in operations:
         by_key.setdefault(operation.key, []).append(operation)
@@ -72,7 +72,7 @@ def check(operations: Iterable[Operation], step: Step, initial: Hashable, steps_
 
 
 def check_one(key: str, operations: Sequence[Operation], step: Step, initial: Hashable, steps_max: int) -> Verdict:
-    """The verdict on one object's history."""
+    """Return the verdict on one object's history."""
     head = _linked(operations)
     unreturned = sum(operation.returned_us is not None for operation in operations)
     state, placed_set = initial, 0
@@ -82,7 +82,7 @@ def check_one(key: str, operations: Sequence[Operation], step: Step, initial: Ha
     steps = 0
     event = head.after
     while unreturned:
-        # A return of what is not placed ends what could have come first.
+        # An operation that is not placed returns here, so no later call can come first.
         if event is None or not event.is_call:
             if len(placed) >= len(longest):
                 longest = tuple(call.operation for call, _ in placed)
@@ -113,8 +113,11 @@ def check_one(key: str, operations: Sequence[Operation], step: Step, initial: Ha
 
 
 def _linked(operations: Sequence[Operation]) -> _Event:
-    """The list of events by time, behind an empty head.  At one microsecond a call comes before a return: such
-    operations count as concurrent, which can only excuse, never accuse."""
+    """Return the head of the list of events, ordered by time.
+
+    At the same microsecond a call precedes a return, so such operations count as concurrent. That can only hide a
+    violation, never invent one.
+    """
     timed: list[tuple[int, bool, int, _Event]] = []
     for number, operation in enumerate(operations):
         call = _Event(number, operation, True)
@@ -152,14 +155,14 @@ def _take_out(call: _Event) -> None:
 
 
 def _put_back(call: _Event) -> None:
-    """The reverse of `_take_out`, in the reverse order."""
+    """Undo `_take_out`, in reverse order."""
     if call.return_ is not None:
         _relink(call.return_)
     _relink(call)
 
 
 def _open_calls(head: _Event) -> tuple[Operation, ...]:
-    """The calls before the first return that is left."""
+    """Return the calls before the first remaining return."""
     found = []
     event = head.after
     while event is not None and event.is_call:

@@ -1,7 +1,7 @@
-"""What must hold of records: what was committed or acknowledged is in every later leader's log.
+"""Invariants of records: every committed or acknowledged record is in every later leader's log.
 
 The checker keeps a model of every replica's log, built from the journal alone: batches appended and replicated, offsets
-truncated.  A batch is known by its offsets and checksum, or, once compaction has been through it, by its offsets.
+truncated. A batch is identified by its offsets and checksum, or, once it is compacted, by its offsets.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _APPENDS = (e.RecordsAppended, e.RecordsReplicated)
 _FORGETTING = ("power_loss", "disk_replaced")
 
 
-class _Promise(NamedTuple):
-    """A batch that must not be lost, why, and since which leader epoch."""
+class _Durable(NamedTuple):
+    """A batch that must not be lost, the reason, and the leader epoch since then."""
 
     batch: LoggedBatch
     why: str
@@ -26,91 +26,104 @@ class _Promise(NamedTuple):
 
 
 class _Loss:
-    """What one power loss took from one replica, and who was in sync with it then or has come to be since."""
+    """The batches that a replica lost in one power loss, and the replicas in sync then or since."""
 
     __slots__ = ("batches", "disk_was_replaced", "in_sync", "is_known", "left_isr")
 
     def __init__(self, in_sync: dict[int, int], is_known: bool) -> None:
         self.batches: dict[LoggedBatch, None] = {}
         self.in_sync = in_sync
-        """Brokers, and the transaction that wrote the ISR in which each was found."""
+        """Brokers, and the zxid that wrote the ISR in which each was found."""
         self.is_known = is_known
-        """Is every write of the state journalled?"""
+        """Whether every write of the state since is in the journal."""
         self.left_isr = False
-        """Has the replica been out of the ISR since, and not eligible?"""
+        """Whether the replica has been outside the ISR since, and not eligible."""
         self.disk_was_replaced = False
-        """May it come back without this log?"""
+        """Whether the broker can return without this log."""
 
 
 class _Partition:
-    """One partition: its replicas' logs, what was promised of it, and how its state was written."""
+    """One partition: its replicas' logs, its acknowledged and committed batches, and the writes of its state."""
 
     __slots__ = (
         "compacted_to",
+        "durable",
         "elected",
         "isr",
         "logs",
         "losses",
         "marks",
         "partition_epoch",
-        "promises",
         "recovering",
         "unclean",
-        "unheard_of",
         "unloaded",
+        "unlogged",
         "zxid",
     )
 
     def __init__(self) -> None:
         self.logs: dict[int, list[LoggedBatch]] = {}
         self.marks: dict[int, int] = {}
-        self.promises: dict[int, _Promise] = {}
+        self.durable: dict[int, _Durable] = {}
         self.unclean = -1
-        """The epoch of the last unclean election.  What a leader of before it, who does not know, still promises was
-        taken by that election."""
+        """The epoch of the last unclean election.
+
+        Later acknowledgements of an earlier leader that does not know of that election do not count.
+        """
         self.recovering = False
-        """Has nobody changed the ISR since that?"""
+        """Whether no leader has changed the ISR since the unclean election."""
         self.isr: tuple[int, ...] = ()
         self.zxid = 0
         self.partition_epoch = -1
         self.elected: dict[int, int] = {}
-        """Leader epochs, and the transaction that wrote each."""
-        self.unheard_of: dict[int, list[range]] = {}
-        """Where brokers found more in this log than the journal says: an append that failed leaves what it has written,
-        whole batches among it."""
+        """The zxid that wrote each leader epoch."""
+        self.unlogged: dict[int, list[range]] = {}
+        """Offsets that brokers found in this log although the journal lacks them.
+
+        A failed append leaves the bytes it has written, perhaps including whole batches.
+        """
         self.unloaded: dict[int, _Loss] = {}
-        """Brokers that lost power and have neither loaded this log since nor begun it anew."""
+        """Brokers that lost power and have neither loaded this log since nor created it again."""
         self.losses: dict[int, list[_Loss]] = {}
-        """Brokers that found something missing when they loaded this log; what they get again is taken out."""
+        """Losses that brokers found when they loaded this log, without batches that they received again."""
         self.compacted_to = -1
-        """The last offset that compaction may have taken from a replica, and so from who was made anew out of it."""
+        """The last offset that compaction may have removed from a replica, and so from replicas that copied it."""
 
 
 class CommittedRecordsSurvive:
-    """What was below a leader's high watermark, or acknowledged with acks=all, is in every later leader's log.
+    """Records below a leader's high watermark, or acknowledged with acks=all, are in every later leader's log.
 
-    It may be lost in two ways only, both of which the journal must show: by an unclean election (of one that was not
-    told, the state says that it is recovering from it), and by a power loss of the last in-sync replica, for brokers do
-    not fsync and Kafka relies on replication. The latter means that the new leader had held the record and lost it to a
-    power loss, that it has not left the ISR since, or is eligible (who is neither must catch up first), and that every
-    other member of the ISR, as last written before the power loss or at any time since, either lost that record to a
-    power loss too or had gone by the time of the election: its registration ended or begun anew. One member that stayed
-    is enough to condemn the loss, for it should have led. The leader itself may narrow that circle, by dropping
-    followers that lag. Whom the controller takes out of the ISR still counts, unless it is a replica no more, for a
-    reassignment believes the ISR, too, and has the other copies deleted; or unless it asked to leave: a controlled
-    shutdown hands all to the members that are taken for live; or unless it had given up a log directory, and what lies
-    there is out of reach.
-    Where the journal lacks a write of the state, because the controller died before it told of it, nothing is known of
-    the ISR since, and the loss is not judged.
+    They can be lost in two ways only, and the journal must show it:
 
-    A disk that was replaced by an empty one is a power loss that took all that lay on it: Kafka makes such a log anew
-    and, where nobody else was in sync, lets it lead.  A log directory that only failed excuses nothing: what lies in it
-    is out of reach until it is mended, and others must lead, or nobody.
+    - An unclean election. If that election is not in the journal, the state is marked as recovering from it.
+    - A power loss of the last in-sync replica, because brokers do not fsync and Kafka relies on replication.
 
-    What a broker told to have compacted may be missing from a log that goes on behind it, or be there with fewer
-    records: what of it had to stay depends on keys, which the journal does not tell.
+    The power loss is an excuse only if all of the following is true:
 
-    A new leader's own mark may start lower, as Kafka's does.
+    - The new leader had the record and lost it in a power loss.
+    - It has not left the ISR since, or it is eligible. Any other replica must catch up first.
+    - Every other member of the ISR either lost the record in a power loss too, or had left by the time of the election:
+      its registration had ended or was a new one. The ISR is the one last written before the power loss, or any later
+      one. One member that stayed is enough for a violation, because it should have been elected.
+
+    The leader itself can reduce that set by removing followers that lag. A replica that the controller removes from the
+    ISR still counts, with three exceptions:
+
+    - It is not assigned any longer. A reassignment relies on the ISR, too, and deletes the other copies.
+    - It asked to leave. A controlled shutdown hands over to the members that are considered alive.
+    - It had lost a log directory, so that its records are out of reach.
+
+    If the journal lacks a write of the state, because the controller died before logging it, the later ISR is unknown
+    and the loss is not checked.
+
+    A disk that was replaced by an empty one counts as a power loss that took everything on it. Kafka creates such a log
+    again and lets it lead if no other replica was in sync. A log directory that only failed excuses nothing: its
+    records are out of reach until it is repaired, and another replica must lead, or none.
+
+    Compacted records may be missing from a log that continues after them, or their batch may have fewer records. Which
+    of them had to stay depends on keys, which the journal does not contain.
+
+    A new leader's own high watermark can start lower, as in Kafka.
     """
 
     name = "committed and acks=all records survive"
@@ -138,11 +151,11 @@ class CommittedRecordsSurvive:
         self.judged = 0
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._brokers: dict[str, int] = {}
-        """Nodes that have led or followed, and so have something to lose."""
+        """Nodes that have been leader or follower, and so have logs to lose."""
         self._registered: dict[int, tuple[int, int]] = {}
         self._closed: dict[int, int] = {}
         self._lost_directories: dict[int, None] = {}
-        """Brokers that gave a log directory up in this life."""
+        """Brokers that have lost a log directory since their start."""
 
     def _of(self, topic: str, partition: int) -> _Partition:
         name = topic_partition(topic, partition)
@@ -152,31 +165,31 @@ class CommittedRecordsSurvive:
         return found
 
     def see(self, entry: Entry) -> Iterable[str]:
-        """Follow logs, promises and states; judge at each LeadershipTaken."""
+        """Follow logs, acknowledgements and states; check at each LeadershipTaken."""
         event = entry.event
         if isinstance(event, _APPENDS):
             self._append(event)
         elif isinstance(event, e.LogTruncated):
-            _cut(self._of(event.topic, event.partition), event.broker_id, event.to_offset)
+            _truncate(self._of(event.topic, event.partition), event.broker_id, event.to_offset)
         elif isinstance(event, e.HighWatermarkMoved):
             if event.is_leader:
-                self._promise_committed(event)
+                self._record_committed(event)
         elif isinstance(event, e.RecordsAcknowledged):
             partition = self._of(event.topic, event.partition)
             if event.acks == -1 and event.leader_epoch >= partition.unclean:
                 batch = LoggedBatch(event.first_offset, event.last_offset, event.checksum)
-                partition.promises[batch.first] = _Promise(batch, "acknowledged (acks=all)", event.leader_epoch)
+                partition.durable[batch.first] = _Durable(batch, "acknowledged (acks=all)", event.leader_epoch)
         elif isinstance(event, e.LeaderElected | e.IsrChanged):
             self._write(event)
         elif isinstance(event, e.LeadershipTaken):
             self._take_role(entry.node, event)
-            return self._judge(event)
+            return self._check(event)
         else:
             self._follow_lives(entry)
         return ()
 
     def _follow_lives(self, entry: Entry) -> None:
-        """Brokers that follow, register, lose their power, load their logs; sessions that end; topics that go."""
+        """Process the events about followers, registrations, sessions, power losses, loaded logs and deleted topics."""
         event = entry.event
         if isinstance(event, e.FollowershipTaken):
             self._take_role(entry.node, event)
@@ -202,21 +215,21 @@ class CommittedRecordsSurvive:
         elif isinstance(event, e.ReplicaLoaded):
             partition = self._of(event.topic, event.partition)
             log = partition.logs.get(event.broker_id)
-            heard_end = log[-1].last + 1 if log else 0
-            before = [each for each in partition.unheard_of.get(event.broker_id, ()) if each.start < heard_end]
-            partition.unheard_of[event.broker_id] = [*before, range(heard_end, event.log_end_offset)]
-            # What it loses after this has no excuse, until the power goes again.
+            known_end = log[-1].last + 1 if log else 0
+            before = [each for each in partition.unlogged.get(event.broker_id, ()) if each.start < known_end]
+            partition.unlogged[event.broker_id] = [*before, range(known_end, event.log_end_offset)]
+            # Later losses of this log have no excuse until the next power loss.
             _lose(partition, event.broker_id, event.log_end_offset, partition.unloaded.pop(event.broker_id, None))
         elif isinstance(event, e.TopicDeleted):
             for name in [name for name in self._partitions if name.topic == event.topic]:
                 del self._partitions[name]
 
     def _take_role(self, node: str, event: e.LeadershipTaken | e.FollowershipTaken) -> None:
-        """A broker that leads or follows has its log open, and tells where that ends.
+        """Process the role of a broker, which has its log open now and reports where the log ends.
 
-        It has loaded whatever its disk had before that.  Where it loaded nothing after a power loss, it had no replica
-        any more or had none yet, and begins anew: that power loss took nothing and is over, and what the model has
-        beyond the log's end went with the deletion, which excuses nothing.  Unless its disk was replaced meanwhile.
+        The broker has loaded everything on its disk before that. If it loaded no such log after a power loss, it had no
+        replica then, and starts with an empty log: the power loss took nothing and is over. Batches that the model has
+        beyond the log's end went with a deletion, which is no excuse, unless the disk was replaced meanwhile.
         """
         self._brokers[node] = event.broker_id
         partition = self._of(event.topic, event.partition)
@@ -229,15 +242,15 @@ class CommittedRecordsSurvive:
         if isinstance(event, e.LeaderElected):
             partition.elected.setdefault(event.leader_epoch, event.zxid)
             if event.unclean:
-                partition.promises.clear()
+                partition.durable.clear()
                 partition.unclean = max(partition.unclean, event.leader_epoch)
         if event.partition_epoch <= partition.partition_epoch:
-            # The second telling of a write, or one that was told late.
+            # The write was logged a second time, or late.
             return
         if isinstance(event, e.LeaderElected):
             if event.recovering and not event.unclean and not partition.recovering:
-                # There was an unclean election of which its controller died before it told.
-                partition.promises.clear()
+                # There was an unclean election, and its controller died before logging it.
+                partition.durable.clear()
                 partition.unclean = max(partition.unclean, event.leader_epoch - 1)
             partition.recovering = event.recovering
         elif event.cause != "controller":
@@ -253,12 +266,12 @@ class CommittedRecordsSurvive:
     def _append(self, event: e.RecordsAppended | e.RecordsReplicated) -> None:
         partition = self._of(event.topic, event.partition)
         batch = logged(event)
-        _cut(partition, event.broker_id, event.first_offset)
+        _truncate(partition, event.broker_id, event.first_offset)
         partition.logs[event.broker_id].append(batch)
         for loss in partition.losses.get(event.broker_id, ()):
             loss.batches.pop(batch, None)
 
-    def _promise_committed(self, event: e.HighWatermarkMoved) -> None:
+    def _record_committed(self, event: e.HighWatermarkMoved) -> None:
         partition = self._of(event.topic, event.partition)
         before = partition.marks.get(event.broker_id, 0)
         partition.marks[event.broker_id] = event.high_watermark
@@ -267,28 +280,28 @@ class CommittedRecordsSurvive:
         for batch in reversed(partition.logs.get(event.broker_id, [])):
             if batch.last < before:
                 break
-            if batch.last < event.high_watermark and batch.first not in partition.promises:
-                partition.promises[batch.first] = _Promise(batch, "below a leader's high watermark", event.leader_epoch)
+            if batch.last < event.high_watermark and batch.first not in partition.durable:
+                partition.durable[batch.first] = _Durable(batch, "below a leader's high watermark", event.leader_epoch)
 
-    def _judge(self, event: e.LeadershipTaken) -> Iterator[str]:
+    def _check(self, event: e.LeadershipTaken) -> Iterator[str]:
         partition = self._of(event.topic, event.partition)
         log = partition.logs.get(event.broker_id, [])
         held = {batch.first: batch for batch in log if batch.last >= event.log_start_offset}
-        self.judged += bool(partition.promises)
-        for first in sorted(partition.promises):
-            batch, why, leader_epoch = partition.promises[first]
+        self.judged += bool(partition.durable)
+        for first in sorted(partition.durable):
+            batch, why, leader_epoch = partition.durable[first]
             if batch.last < event.log_start_offset:
-                # Retention, or somebody who asked for it, has deleted it.
+                # Retention or a DeleteRecords request has removed it.
                 continue
-            is_unheard_of = any(first in each for each in partition.unheard_of.get(event.broker_id, ()))
-            found = held.get(first, batch if is_unheard_of else None)
+            is_unlogged = any(first in each for each in partition.unlogged.get(event.broker_id, ()))
+            found = held.get(first, batch if is_unlogged else None)
             is_kept = batch.is_kept_as(found, partition.compacted_to)
             if leader_epoch > event.leader_epoch or (batch.first < event.log_end_offset and is_kept):
-                # Kept; or a leader of old, told late of its election, when there is a later one already.
+                # The batch is kept, or this is an earlier leader that learnt late of its election.
                 continue
             if self._is_excused(partition, batch, event):
-                # Nobody can promise it any more: this leader's log is the partition's now.
-                del partition.promises[first]
+                # The batch is lost for good: this leader's log is the partition's log now.
+                del partition.durable[first]
                 continue
             yield (
                 f"{event.topic}-{event.partition}: offsets {batch.first}-{batch.last} were {why}, but broker "
@@ -297,7 +310,7 @@ class CommittedRecordsSurvive:
             return
 
     def _is_excused(self, partition: _Partition, batch: LoggedBatch, event: e.LeadershipTaken) -> bool:
-        """Did a power loss of the last in-sync replica take that batch?"""
+        """Return whether a power loss of the last in-sync replica took that batch."""
         loss = _loss_of(partition, event.broker_id, batch)
         if loss is None or loss.left_isr:
             return False
@@ -312,7 +325,7 @@ class CommittedRecordsSurvive:
         )
 
     def _stayed(self, broker: int, since_zxid: int, until_zxid: int) -> bool:
-        """Was the broker registered all the time between two transactions?"""
+        """Return whether the broker was registered all the time between two transactions."""
         if broker not in self._registered:
             return False
         broker_epoch, session_id = self._registered[broker]
@@ -327,9 +340,9 @@ def _follow_isr(
     partition_epoch: int,
     lost_directories: dict[int, None],
 ) -> None:
-    """Take a write of the state into account; `partition_epoch` is that of the one before."""
+    """Process a write of the state; `partition_epoch` is the one before it."""
     loss.is_known = loss.is_known and event.partition_epoch == partition_epoch + 1
-    # Who is eligible was in sync when the ISR shrank, and may lead once nobody of the ISR can.
+    # An eligible replica was in sync when the ISR shrank, and can lead once no member of the ISR can.
     loss.left_isr = loss.left_isr or broker not in (*event.isr, *event.eligible)
     before = loss.in_sync
     if isinstance(event, e.LeaderElected):
@@ -344,8 +357,8 @@ def _follow_isr(
 
 
 def _lose(partition: _Partition, broker: int, end_offset: int, excuse: _Loss | None) -> None:
-    """A broker's log turns out to end there; what it had beyond goes with that excuse, or without any."""
-    gone = _cut(partition, broker, end_offset)
+    """Truncate the model of a broker's log at its real end; the lost batches have that excuse, or none."""
+    gone = _truncate(partition, broker, end_offset)
     if excuse is not None and gone:
         excuse.batches.update(dict.fromkeys(gone))
         partition.losses.setdefault(broker, []).append(excuse)
@@ -355,10 +368,10 @@ def _loss_of(partition: _Partition, broker: int, batch: LoggedBatch) -> _Loss | 
     return next((loss for loss in partition.losses.get(broker, ()) if batch in loss.batches), None)
 
 
-def _cut(partition: _Partition, broker: int, end_offset: int) -> list[LoggedBatch]:
-    if unheard_of := partition.unheard_of.get(broker):
-        shorter = [range(each.start, min(each.stop, end_offset)) for each in unheard_of]
-        partition.unheard_of[broker] = [each for each in shorter if each]
+def _truncate(partition: _Partition, broker: int, end_offset: int) -> list[LoggedBatch]:
+    if unlogged := partition.unlogged.get(broker):
+        shorter = [range(each.start, min(each.stop, end_offset)) for each in unlogged]
+        partition.unlogged[broker] = [each for each in shorter if each]
     log = partition.logs.setdefault(broker, [])
     gone: list[LoggedBatch] = []
     while log and log[-1].last >= end_offset:

@@ -1,7 +1,7 @@
-"""What must hold of replicas' logs in any history: the part of kafka-specification's invariants that the journal shows.
+"""Invariants of replicas' logs in any history: those of kafka-specification that a journal can show.
 
-They need no order between nodes, so that they hold of live histories as they do of simulated ones.  The simulated world
-checks the rest against the brokers' own state (`zabka.simulation.judges.replication_audit`).
+They need no order between nodes, so they apply to live histories as well as to simulated ones. The simulated world
+checks the others against the brokers' own state (`zabka.simulation.judges.replication_audit`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _BEGINNINGS = (e.ReplicaLoaded, e.LeadershipTaken, e.FollowershipTaken)
 
 
 class LogsMatch:
-    """What one leader wrote at an offset is what every replica has there of that leader epoch.
+    """All replicas have the same batch at an offset of a leader epoch.
 
-    A leader epoch belongs to one leader, which gives each offset once; so epoch and offset name a batch (Kafka's form
-    of Raft's log matching, on which truncation by epoch relies).  Of a batch that compaction has been through this
-    cannot be said: each replica compacts at a time of its own.
+    A leader epoch belongs to one leader, which assigns each offset once, so epoch and offset identify a batch. (This is
+    Kafka's form of Raft's log matching, which truncation by epoch relies on.) It does not apply to compacted batches,
+    because each replica compacts at its own time.
     """
 
     name = "epoch and offset name one batch"
@@ -32,7 +32,7 @@ class LogsMatch:
         self._batches: dict[TopicPartition, dict[tuple[int, int], tuple[int, int, int]]] = {}
 
     def see(self, entry: Entry) -> Iterable[str]:
-        """Compare with whoever had that epoch and offset first."""
+        """Compare with the first replica that had that epoch and offset."""
         event = entry.event
         if isinstance(event, e.RecordsReplicated) and event.compacted:
             return ()
@@ -55,7 +55,7 @@ class LogsMatch:
 
 
 class HighWatermarkWithinLog:
-    """A replica's high watermark lies within its log, and a leader's does not fall within its leader epoch."""
+    """A replica's high watermark is within its log, and a leader's never decreases in its leader epoch."""
 
     name = "high watermark within the log"
     watches = (
@@ -75,12 +75,12 @@ class HighWatermarkWithinLog:
         self._led: dict[tuple[int, TopicPartition], tuple[int, int]] = {}
 
     def see(self, entry: Entry) -> Iterable[str]:
-        """Follow each replica's log end; compare each move of its mark."""
+        """Follow each replica's log end; check each change of its high watermark."""
         event = entry.event
         if isinstance(event, _APPENDS):
             self._ends[_key(event)] = event.last_offset + 1
         elif isinstance(event, e.HighWatermarkMoved):
-            return self._judge(_key(event), event)
+            return self._check(_key(event), event)
         elif isinstance(event, e.LogTruncated):
             self._ends[_key(event)] = event.log_end_offset
         elif isinstance(event, _BEGINNINGS):
@@ -92,7 +92,7 @@ class HighWatermarkWithinLog:
                     del known[key]
         return ()
 
-    def _judge(self, key: tuple[int, TopicPartition], event: e.HighWatermarkMoved) -> Iterator[str]:
+    def _check(self, key: tuple[int, TopicPartition], event: e.HighWatermarkMoved) -> Iterator[str]:
         broker, name = key
         end = self._ends.get(key)
         self.judged += end is not None
@@ -107,13 +107,14 @@ class HighWatermarkWithinLog:
 
 
 class OnlyUncleanElectionsLeaveTheIsr:
-    """Whoever is elected was in sync or eligible by the state written before, or the election says it was unclean.
+    """Every elected leader was in the ISR or eligible in the previous state, or the election is marked as unclean.
 
-    It may say so of anybody where some are eligible: of one in sync that came back without what it had and should have
-    given way to them, or of one of these, whom a change of the minimum since has taken out.
+    While replicas are eligible, the election of any replica can be marked as unclean. It may be an ISR member that
+    restarted without its records and should have given way to them, or an eligible replica that a later change of
+    min.insync.replicas has excluded.
 
-    The state before is the one of the partition epoch before, whenever that is told.  Where its controller died before
-    it told, the election is not judged.
+    The previous state is that of the previous partition epoch, whenever it is logged. If its controller died before
+    logging it, the election is not checked.
     """
 
     name = "only unclean elections leave the ISR"
@@ -125,7 +126,7 @@ class OnlyUncleanElectionsLeaveTheIsr:
         self._elections: dict[TopicPartition, dict[int, LeaderElected]] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Note the ISR as written; judge the elections before and behind it."""
+        """Record the written ISR; check the election of this partition epoch and of the next one."""
         event = entry.event
         if isinstance(event, e.TopicDeleted):
             for known in (self._isrs, self._elections):

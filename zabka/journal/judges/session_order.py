@@ -1,8 +1,8 @@
-"""What one ZooKeeper session may rely on: its own writes, reads that never go back, watches that come first.
+"""The guarantees of one ZooKeeper session: its own writes are visible, reads never go back, watch events come first.
 
-Plain reads are not linearizable, and need not be: a server may lag.  What holds is FIFO order per client (Hunt et al.
-2010, section 2.3): a session sees its own writes, never an older state after a newer one, and the event of a watch
-before the change it is about.
+Plain reads are not linearizable and need not be, because a server may lag. The guarantee is FIFO order per client (Hunt
+et al. 2010, section 2.3): a session sees its own writes, never an older state after a newer one, and the event of a
+watch before the change it is about.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from typing import Literal, NamedTuple
 
 
 class Seen(NamedTuple):
-    """One thing that a session was told, in the order in which it was told.
+    """One result that a session received, in order of arrival.
 
-    `wrote`: its own create or set took effect at `zxid`.  `read`: the node stood as transaction `zxid` had left it.
-    `watched`: a read that also left a data watch.  `event`: a watch of the node fired; it tells no zxid.
+    - `wrote`: its own create or set took effect at `zxid`.
+    - `read`: it read the node in the state that transaction `zxid` left.
+    - `watched`: the same, for a read that also set a data watch.
+    - `event`: a watch of the node fired; the event has no zxid.
     """
 
     session: str
@@ -25,14 +27,14 @@ class Seen(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What a session knows of a node: the newest transaction it saw there, and the one its armed watch was left at."""
+    """A session's knowledge of a node: the newest transaction seen, and the one at which its watch was set."""
 
     newest: int = 0
     watched_at: int | None = None
 
 
 def violations(history: Iterable[Seen]) -> list[str]:
-    """What contradicts a session's guarantees, a line each; empty where all held."""
+    """Return the violations of a session's guarantees, one line each."""
     known: dict[tuple[str, str], _Known] = {}
     found = []
     for seen in history:

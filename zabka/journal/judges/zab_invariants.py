@@ -1,11 +1,11 @@
-"""ZAB's own invariants, over the full journal: those that the TLA+ specifications of ZAB and of ZooKeeper 3.7 check.
+"""ZAB's own invariants, over the full journal, as the TLA+ specifications of ZAB and of ZooKeeper 3.7 check them.
 
-Sources: Zab.tla, ZkV3_7_0.tla and their after-action additions (mixed_v1.tla, MSPEC_2.tla); the names are theirs.  Each
-checker takes one entry after the other and does O(1) work for it, amortised.  What needs a look at the disks
-(processConsistency, the acknowledgement rules) is in `zabka.simulation.judges.rules`.
+Sources: Zab.tla, ZkV3_7_0.tla and their after-action additions (mixed_v1.tla, MSPEC_2.tla), with the same names. Each
+checker processes one entry at a time with O(1) work, amortised. Invariants that need the disks (processConsistency, the
+acknowledgement rules) are in `zabka.simulation.judges.rules`.
 
-A zxid names a transaction once and for all, because `Integrity` holds that it is proposed once; the other checkers
-rely on that and compare zxids alone.
+A zxid identifies a transaction, because `Integrity` checks that it is proposed only once; the other checkers rely on
+that and compare only zxids.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DELIVERIES = (e.TxnProposed, e.TxnCommitted)
 
 
 class Leadership:
-    """At most one peer ever leads in synchronisation or broadcast of an epoch (Leadership1 and 2)."""
+    """At most one peer ever leads the synchronisation or broadcast of an epoch (Leadership1 and 2)."""
 
     name = "Leadership"
     watches: tuple[type[Event], ...] = (e.PeerStateChanged,)
@@ -32,7 +32,7 @@ class Leadership:
         self._leaders: dict[int, str] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Compare with whoever led in that epoch before."""
+        """Compare with the earlier leader of that epoch."""
         event = entry.event
         assert isinstance(event, e.PeerStateChanged)
         if event.state == "LEADING" and event.phase in ("SYNCHRONIZATION", "BROADCAST"):
@@ -43,7 +43,7 @@ class Leadership:
 
 
 class Integrity:
-    """What is delivered was broadcast, as it was broadcast, and a zxid is broadcast once."""
+    """Every delivered transaction was broadcast before with the same content, and each zxid is broadcast once."""
 
     name = "Integrity"
     watches: tuple[type[Event], ...] = (e.TxnProposed, e.TxnCommitted)
@@ -53,7 +53,7 @@ class Integrity:
         self._proposed: dict[int, tuple[int, int]] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Remember proposals; look each commit up."""
+        """Record proposals; look up each commit."""
         event = entry.event
         assert isinstance(event, _DELIVERIES)
         self.judged += 1
@@ -69,9 +69,11 @@ class Integrity:
 
 
 class DeliveryOrder:
-    """There is one order of all that is delivered, it follows the zxids without a gap, and each peer delivers a
-    contiguous part of it in that order (PrefixConsistency, Agreement, TotalOrder, LocalPrimaryOrder,
-    GlobalPrimaryOrder)."""
+    """All peers deliver the same transactions in the same order.
+
+    The order follows the zxids without a gap, and each peer delivers a contiguous part of it (PrefixConsistency,
+    Agreement, TotalOrder, LocalPrimaryOrder, GlobalPrimaryOrder).
+    """
 
     name = "TotalOrder"
     watches: tuple[type[Event], ...] = (e.TxnCommitted, e.NodeStarted, e.HistoryReplaced, e.ZxidCheckpoint)
@@ -83,7 +85,7 @@ class DeliveryOrder:
         self._at: dict[str, int] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Place each delivery in the order, and behind the peer's last one."""
+        """Find each delivery's place in the order and compare it with the peer's last one."""
         event, node = entry.event, entry.node
         if isinstance(event, e.TxnCommitted):
             yield from self._delivered(node, event.zxid)
@@ -110,13 +112,13 @@ class DeliveryOrder:
             order.append(zxid)
         expected = self._at.get(node, place - 1) + 1
         if place != expected:
-            wanted = f"0x{order[expected]:x}" if expected < len(order) else "nothing known"
-            yield f"{node} delivered 0x{zxid:x}, next for it was {wanted}"
+            due = f"0x{order[expected]:x}" if expected < len(order) else "nothing known"
+            yield f"{node} delivered 0x{zxid:x}, next for it was {due}"
         self._at[node] = place
 
 
 class PrimaryIntegrity:
-    """Before a primary broadcasts, it has delivered all of earlier epochs that anybody ever delivers."""
+    """Before a primary broadcasts, it has every transaction of earlier epochs that any peer ever delivers."""
 
     name = "PrimaryIntegrity"
     watches: tuple[type[Event], ...] = (e.LeaderEstablished, e.TxnCommitted)
@@ -145,12 +147,15 @@ class PrimaryIntegrity:
 
 
 class CommittedLog:
-    """What is committed stays: a new leader has all of it (leaderLogCompleteness), no synchronisation removes any of
-    it (committedLogDurability), and no peer serves an older state than it served before (monotonicRead).
+    """Committed transactions are never lost.
 
-    A proposal of the very leader that a peer joins may be cut off there and sent again, if it was not committed yet
-    when the leader looked: it counts the peer for nothing from before, so a quorum has it without that peer.  What the
-    peer has delivered itself may not.
+    A new leader has all of them (leaderLogCompleteness), no synchronisation removes one (committedLogDurability), and
+    no peer serves an older state than before (monotonicRead).
+
+    A peer that joins a leader may truncate a proposal of that same leader and receive it again, if the proposal was not
+    committed when the leader planned the synchronisation. The leader does not count that peer's earlier
+    acknowledgement, so a quorum has the proposal without it. A transaction that the peer itself has delivered must
+    stay.
     """
 
     name = "committedLogDurability"
@@ -171,11 +176,11 @@ class CommittedLog:
 
     @property
     def last(self) -> int:
-        """The newest transaction that anybody has delivered, 0 before the first."""
+        """The newest transaction that any peer has delivered, 0 before the first."""
         return self._committed[-1] if self._committed else 0
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Compare with all that was committed so far."""
+        """Compare with all transactions committed so far."""
         event, node = entry.event, entry.node
         if isinstance(event, e.TxnCommitted):
             if not self._committed or event.zxid > self._committed[-1]:
@@ -184,7 +189,7 @@ class CommittedLog:
         elif isinstance(event, e.PeerStateChanged):
             self._accepted[node] = event.accepted_epoch
         elif isinstance(event, e.LeaderEstablished):
-            # One that hears late that it is established may have been overtaken by a higher epoch.
+            # A leader that is established late may have been replaced in a higher epoch already.
             older = bisect_right(self._committed, (event.epoch << 32) - 1)
             self.judged += older > 0
             if older and self._committed[older - 1] > event.zxid:
@@ -205,15 +210,17 @@ class CommittedLog:
 
 
 class MessagesLegal:
-    """Among our own peers nobody ever receives what the protocol does not allow at that point (stateInconsistent,
-    proposalInconsistent, commitInconsistent, ackInconsistent, messageIllegal)."""
+    """Our peers never receive a message that the protocol does not allow at that point.
+
+    The names are stateInconsistent, proposalInconsistent, commitInconsistent, ackInconsistent and messageIllegal.
+    """
 
     name = "messageIllegal"
     watches: tuple[type[Event], ...] = (e.PeerProtocolBroken,)
     judged = None
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Pass on what a peer says of another."""
+        """Forward a peer's report about another peer."""
         event = entry.event
         assert isinstance(event, e.PeerProtocolBroken)
         if entry.node.startswith("peer-") and event.remote.startswith("peer-"):
@@ -225,5 +232,5 @@ def _follows(previous: int, zxid: int) -> bool:
 
 
 def zab_checkers() -> list[Checker]:
-    """ZAB's invariants, fresh; for histories at the full journal level."""
+    """Return new checkers for ZAB's invariants, for histories at the full journal level."""
     return [Leadership(), Integrity(), DeliveryOrder(), PrimaryIntegrity(), CommittedLog(), MessagesLegal()]

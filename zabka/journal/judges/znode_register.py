@@ -1,6 +1,6 @@
-"""A znode as a sequential object: what create, set, delete and a read after a quorum sync may answer.
+"""A znode as a sequential object: the possible answers to create, set, delete and a read after a quorum sync.
 
-A step function for `zabka.journal.judges.linearizability`.  The state is None while there is no node, else data and
+A step function for `zabka.journal.judges.linearizability`. The state is None while there is no node, otherwise data and
 version.
 """
 
@@ -17,7 +17,7 @@ State = tuple[bytes, int] | None
 
 
 class Asked(NamedTuple):
-    """A request on one znode.  `read` stands for a sync followed by getData: a quorum read."""
+    """A request on one znode. `read` means a sync followed by getData: a quorum read."""
 
     verb: Literal["create", "set", "delete", "read"]
     data: bytes = b""
@@ -25,7 +25,7 @@ class Asked(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """The outcome: ok, no_node, node_exists or bad_version; data and version where it tells them."""
+    """The outcome: ok, no_node, node_exists or bad_version, with data and version for a read."""
 
     outcome: Literal["ok", "no_node", "node_exists", "bad_version"]
     data: bytes = b""
@@ -33,11 +33,11 @@ class Answered(NamedTuple):
 
 
 UNKNOWN: None = None
-"""The answer of an operation that nobody learnt the outcome of: any outcome is possible."""
+"""The answer of an operation without a known outcome: any outcome is possible."""
 
 
 def step(state: Hashable, operation: Operation) -> tuple[bool, Hashable]:
-    """May the znode, standing so, give this answer?  And how it stands then."""
+    """Return whether the znode can give this answer in this state, and the state after it."""
     asked = operation.asked
     assert isinstance(asked, Asked)
     assert state is None or isinstance(state, tuple)

@@ -1,10 +1,9 @@
-"""Which rule fired: for a decision in a journal, why it was taken so, in one sentence, and who says so.
+"""Rules: the reason for a decision in a journal, in one sentence, with its source.
 
-A rule names the function of ours that decides, the class of Kafka's or ZooKeeper's that does, and what stands behind
-it: a KIP, a section of the Zab papers, an issue.  `rule_of` finds the rule of an event by its type and by what the
-event says of itself; nothing is worked out from other events.  Begin here; `rule` says what a rule is, and the other
-modules hold the rules, each beside the condition (in the language of `zabka.journal.sentences`) under which it is an
-event's. Whoever may import the journal may import this package.
+A rule names our function that decides, the class of Kafka or ZooKeeper that does, and its references: a KIP, a section
+of the Zab papers, an issue. `rule_of` finds the rule of an event by the event's type and fields, without other events.
+Begin here. `rule` defines a rule, and the other modules contain the rules, each with the condition (in the language of
+`zabka.journal.sentences`) for its events. Every package that may import the journal may import this package.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from zabka.journal.rules.rule import Rule as Rule
 from zabka.journal.sentences import holds
 
 RULES: Mapping[type[Event], tuple[tuple[str, Rule], ...]] = {**CONTROLLER_RULES, **BROKER_RULES, **ENSEMBLE_RULES}
-"""By type of event: pairs of a condition and a rule.  The first whose condition holds is the event's."""
+"""By type of event: pairs of a condition and a rule. The first pair with a true condition applies."""
 
 
 def rule_of(event: Event) -> Rule | None:
-    """The rule that an event follows; None where it tells of no decision, or of one that has no rule."""
+    """Return the rule of an event, or None if it is not a decision or has no rule."""
     pairs = RULES.get(type(event), ())
     if not pairs:
         return None

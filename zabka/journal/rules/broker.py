@@ -1,4 +1,4 @@
-"""The rules by which Kafka's brokers decide: about in-sync replicas, logs, and whose requests they take."""
+"""The rules of Kafka's brokers: in-sync replicas, logs, and accepted requests."""
 
 from __future__ import annotations
 

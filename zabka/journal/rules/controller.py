@@ -1,4 +1,4 @@
-"""The rules by which Kafka's controller decides."""
+"""The rules of Kafka's controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules by which the ensemble decides: who leads, what is committed, whose session is over."""
+"""The rules of the ensemble: leadership, commits, and the end of sessions."""
 
 from __future__ import annotations
 

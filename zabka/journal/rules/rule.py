@@ -1,4 +1,4 @@
-"""What a rule is, and whom it names as its source."""
+"""The definition of a rule and its sources."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _KIPS = {
     903: "%3A+Replicas+with+stale+broker+epoch+should+not+be+allowed+to+join+the+ISR",
     966: "%3A+Eligible+Leader+Replicas",
 }
-"""What follows a KIP's number in the name of its page."""
+"""The rest of a KIP's page name, after its number."""
 ZAB_PAPER: Final = "https://doi.org/10.1109/DSN.2011.5958223"
 SHORT_PAPER: Final = "https://doi.org/10.1145/1529974.1529978"
 
 
 class Link(msgspec.Struct, frozen=True):
-    """Something that can be read elsewhere: its name, and where."""
+    """A link: a name and a URL."""
 
     name: str
     url: str
@@ -49,8 +49,8 @@ class Source(msgspec.Struct, frozen=True):
 class Rule(msgspec.Struct, frozen=True):
     """Why a decision is made: `name` in a few words, `sentence` in at most three short sentences.
 
-    `source` is where it is decided here, `theirs` where Kafka or ZooKeeper decides it, and `references` are the KIP,
-    the papers' sections and the issues behind it.
+    `source` is our function that decides, `theirs` the one of Kafka or ZooKeeper, and `references` are the KIPs, the
+    sections of papers and the issues.
     """
 
     name: str
@@ -61,24 +61,27 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 def source(written: str) -> Source:
-    """`controller/election.py:is_unclean` as a source."""
+    """Parse a source such as `controller/election.py:is_unclean`."""
     path, _, symbol = written.partition(":")
     return Source(path, symbol)
 
 
 def kafka(name: str, path: str) -> Link:
-    """A class or method of Kafka 3.9, in that file below core/src/main/scala/kafka."""
+    """Return the link to a class or method of Kafka 3.9, in that file below core/src/main/scala/kafka."""
     return Link(name, KAFKA_SOURCE + path)
 
 
 def zookeeper(name: str, path: str) -> Link:
-    """A class or method of ZooKeeper 3.9, in that file below org/apache/zookeeper."""
+    """Return the link to a class or method of ZooKeeper 3.9, in that file below org/apache/zookeeper."""
     return Link(name, ZOOKEEPER_SOURCE + path)
 
 
 def reference(name: str) -> Link:
-    """What is called `KIP-101`, `KAFKA-1211`, `ZOOKEEPER-1549`, `Zab IV, phase 2` (the paper's section), or
-    `Zab 2008, 4.2` (the short paper's).  Raises KeyError for a KIP whose page is not listed here."""
+    """Return the link for a name.
+
+    The name is like `KIP-101`, `KAFKA-1211`, `ZOOKEEPER-1549`, `Zab IV, phase 2` (a section of the paper) or `Zab 2008,
+    4.2` (of the short paper). Raises KeyError for a KIP whose page is not listed here.
+    """
     kind, _, rest = name.partition("-" if "-" in name else " ")
     match kind:
         case "KIP":
@@ -90,5 +93,5 @@ def reference(name: str) -> Link:
 
 
 def references(*names: str) -> tuple[Link, ...]:
-    """Several of them."""
+    """Return the links for several names."""
     return tuple(map(reference, names))

@@ -1,4 +1,4 @@
-"""On which line of our source a function or a method begins: looked up in the file, for whoever shows it."""
+"""The line at which a function or method of our source begins, looked up in the file."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ _PACKAGE = Path(__file__).resolve().parents[2]
 
 
 def file_of(path: str) -> Path:
-    """Return the file that a `Source.path` names, in a checkout or in an installed package."""
+    """Return the file of a `Source.path`, in a checkout or in an installed package."""
     return _PACKAGE / path.removeprefix("zabka/")
 
 
 def definitions(text: str) -> dict[str, int]:
-    """Every function, class and method of a module's text, methods as `Class.method`, with the line it begins on.
-    Raises SyntaxError where the text is no Python."""
+    """Return the first line of every function, class and method of a module, with methods as `Class.method`.
+
+    Raises SyntaxError if the text is not Python.
+    """
     found: dict[str, int] = {}
     for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -35,11 +37,11 @@ def _definitions_of(path: Path) -> dict[str, int]:
 
 
 def line_of(source: Source) -> int | None:
-    """The line, counted from 1; None where there is no such file or nothing of that name in it."""
+    """Return the line, counted from 1, or None if the file or the name does not exist."""
     return _definitions_of(file_of(source.path)).get(source.symbol)
 
 
 def place_of(source: Source) -> str:
-    """`controller/election.py:37 (leader_for_offline)`."""
+    """Return a text such as `controller/election.py:37 (leader_for_offline)`."""
     line = line_of(source)
     return f"{source.path}{f':{line}' if line else ''} ({source.symbol})"
