@@ -1,7 +1,7 @@
-"""AlterPartition: a leader asks for another ISR (KafkaController.tryProcessAlterPartition).
+"""AlterPartition: the leader of a partition requests another ISR (KafkaController.tryProcessAlterPartition).
 
-The leader epoch stays; the znode's version, which is the partition epoch, rises by one.  Versions 0 and 1 name topics,
-2 and 3 their ids; only version 3 says which life of each member the leader has seen catch up.
+The leader epoch stays; the znode's version, which is the partition epoch, rises by one. Versions 0 and 1 name topics, 2
+and 3 topic ids. Only version 3 carries the broker epoch of each member that the leader has seen catch up.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _Results = dict[TopicPartition, LeaderAndIsr | KafkaError]
 
 
 class _Member(NamedTuple):
-    """A broker that is to be in an ISR; its epoch is -1 where the request does not know it."""
+    """A broker of the requested ISR; its epoch is -1 if the request does not carry broker epochs."""
 
     broker_id: int
     broker_epoch: int
 
 
 class _Wish(NamedTuple):
-    """What a leader asks for one partition."""
+    """The ISR that a leader requests for one partition."""
 
     leader_epoch: int
     partition_epoch: int
@@ -54,13 +54,14 @@ class _Wish(NamedTuple):
 
 
 def refuse_alter_partition(error: KafkaError, request: KafkaMessage) -> KafkaMessage:
-    """An answer for the whole request."""
+    """Return the response that rejects the whole request with one error."""
     schema = _RESPONSES[request.__version__]
     return schema.AlterPartitionResponse(throttle_time=NO_THROTTLE, error_code=error, topics=())
 
 
 async def process_alter_partition(reign: Reign, request: KafkaMessage) -> KafkaMessage:
-    """Check the sender, then each partition; write what is accepted, fenced and over the expected version."""
+    """Check the sender, then each partition; write the accepted states, fenced and conditional on the expected version.
+    """
     known_epoch = reign.context.broker_epoch(int(request.broker_id))
     if known_epoch not in (int(request.broker_epoch), UNKNOWN_BROKER_EPOCH):
         _fenced(reign, request, KafkaError.stale_broker_epoch, int(request.broker_epoch), known_epoch)
@@ -78,14 +79,14 @@ async def process_alter_partition(reign: Reign, request: KafkaMessage) -> KafkaM
             results[partition] = verdict
     if wanted:
         await _write(reign, wanted, results)
-    # Also of those that were refused: whoever asked in vain may not know how they stand.
+    # Include the rejected partitions: their sender may not know their current state.
     asked = sorted({**results, **wanted})
     reign.send_update_metadata(reign.context.live_or_shutting_down_ids, asked)
     return _response(reign, request, results)
 
 
 async def reassign_after_alter_partition(reign: Reign, request: KafkaMessage, response: KafkaMessage) -> None:
-    """Once a leader has its answer: complete the reassignments that were waiting for these ISRs."""
+    """Complete the reassignments that waited for these ISRs, after the leader has its response."""
     if response.error_code is not KafkaError.none:
         return
     changed = [
@@ -147,13 +148,13 @@ def _fenced(
 def _judge(
     reign: Reign, sender: int, partition: TopicPartition, wish: _Wish, version: int
 ) -> LeaderAndIsr | KafkaError:
-    """The state to be written; the present one where it is that already (also from an older partition epoch)."""
+    """Return the state to write; the current state if the request asks for it (also with an older partition epoch)."""
     current = reign.context.leadership.get(partition)
     if current is None:
         return KafkaError.unknown_topic_or_partition
     isr = tuple(member.broker_id for member in wish.members)
     if wish.partition_epoch > current.partition_epoch or wish.leader_epoch > current.leader_epoch:
-        # The sender knows of a later decision than this controller: it is this one that is stale.
+        # The sender has seen a later decision than this controller, so this controller is stale.
         return KafkaError.not_controller
     if wish.leader_epoch < current.leader_epoch:
         return KafkaError.fenced_leader_epoch
@@ -174,12 +175,12 @@ def _judge(
 
 
 def _is_serving(context: ControllerContext, member: _Member) -> bool:
-    """Live, and not shutting down (KIP-841)."""
+    """Return whether the broker is live and not shutting down (KIP-841)."""
     return context.is_live(member.broker_id)
 
 
 def _is_the_one_seen(context: ControllerContext, member: _Member) -> bool:
-    """The very process that the leader has seen catch up (KIP-903)."""
+    """Return whether the broker is the process that the leader has seen catch up (KIP-903)."""
     return UNKNOWN_BROKER_EPOCH in (member.broker_epoch, context.broker_epoch(member.broker_id)) or (
         member.broker_epoch == context.broker_epoch(member.broker_id)
     )

@@ -1,4 +1,4 @@
-"""Brokers that come, go, and come back as another process (KafkaController.processBrokerChange and what follows it)."""
+"""Brokers that start, fail, or restart as another process (KafkaController.processBrokerChange and its callees)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def process_broker_change(reign: Reign, _: str) -> None:
     if not (new or dead or bounced):
         return
     latest = max([context.broker_epoch_seen, *(current[b][1] for b in (*new, *bounced))])
-    # Who has bounced is dealt with last: a state that is written before that is not to say that it has been.
+    # Bounced brokers are handled last: a state written before that must not claim that they were handled.
     context.broker_epoch_seen = min([latest, *(current[b][1] - 1 for b in bounced)])
     for broker_id in new:
         reign.channels.add_broker(current[broker_id][0])
@@ -35,7 +35,7 @@ async def process_broker_change(reign: Reign, _: str) -> None:
     for broker_id in bounced:
         reign.channels.add_broker(current[broker_id][0])
     for broker_id in dead:
-        # At once, unlike Kafka, which would elect it still where another one's bounce asks for an election.
+        # Remove the broker at once. Kafka could still elect it when the bounce of another broker requires an election.
         context.remove_broker(broker_id)
         reign.channels.remove_broker(broker_id)
         reign.signals.forget_watcher("BrokerModifications", str(broker_id))
@@ -62,8 +62,9 @@ async def process_broker_change(reign: Reign, _: str) -> None:
         await _on_startup(reign, new)
     for broker_id in bounced:
         context.remove_broker(broker_id)
-    # The last one in sync stays it: rather one that is back with its log, failing that one that is still away.
-    # Kafka takes the bounced ones out first, so that a dead one stays, and of these the one of the highest id.
+    # The last member of an ISR stays in it: preferably a broker that restarted with an intact log, else a broker that
+    # is still away. Kafka removes the bounced brokers first, so a dead one stays, and of these the one with the highest
+    # id.
     intact = [b for b in bounced if current[b][0].log_intact]
     for broker_ids in ([b for b in bounced if b not in intact], dead, intact):
         if broker_ids:
@@ -76,7 +77,7 @@ async def process_broker_change(reign: Reign, _: str) -> None:
 
 
 def tell_liveness(reign: Reign, added: list[int]) -> None:
-    """Journal who is live, as a new controller found it."""
+    """Journal the live brokers that a new controller found."""
     context = reign.context
     reign.emit(
         BrokerLivenessChanged(
@@ -91,14 +92,14 @@ def tell_liveness(reign: Reign, added: list[int]) -> None:
 
 
 async def process_broker_modifications(reign: Reign, argument: str) -> None:
-    """A broker changed its registration in place, such as its listeners."""
+    """Handle a broker that changed its registration in place, such as its listeners."""
     service, context = reign.zk.service, reign.context
     broker_id = int(argument)
     watcher = reign.signals.watcher("BrokerModifications", argument)
     outcome = await reign.zk.attempt(lambda: service.get(znodes.broker_path(broker_id), watcher))
     old = context.broker(broker_id)
     if outcome.value is None or old is None:
-        # Gone, or not yet known: BrokerChange sees to it.
+        # Removed, or not yet known: BrokerChange handles it.
         return
     data, stat = outcome.value
     info = znodes.decode_broker(broker_id, data)
@@ -111,7 +112,7 @@ async def process_broker_modifications(reign: Reign, argument: str) -> None:
 
 
 async def _on_startup(reign: Reign, broker_ids: Sequence[int]) -> None:
-    """onBrokerStartup: tell everybody, bring their replicas online, and retry what waited for them."""
+    """Update every broker's metadata, bring the replicas online, and retry what waited for them (onBrokerStartup)."""
     context = reign.context
     context.forget_offline_dirs(broker_ids)
     existing = [b for b in context.live_or_shutting_down_ids if b not in broker_ids]
@@ -127,13 +128,13 @@ async def _on_startup(reign: Reign, broker_ids: Sequence[int]) -> None:
 
 
 async def _on_failure(reign: Reign, broker_ids: Sequence[int]) -> None:
-    """onBrokerFailure."""
+    """Handle brokers that are no longer registered (onBrokerFailure)."""
     reign.context.forget_lives(broker_ids)
     await on_replicas_offline(reign, reign.context.replicas_on(broker_ids))
 
 
 async def on_replicas_offline(reign: Reign, replicas: Sequence[Replica]) -> None:
-    """onReplicasBecomeOffline: elect first, and only then take the dead out of the ISRs that still hold them."""
+    """Elect new leaders, then remove the dead replicas from the ISRs that still hold them (onReplicasBecomeOffline)."""
     context = reign.context
     deleting = [r for r in replicas if context.is_going(r.partition)]
     staying = [r for r in replicas if not context.is_going(r.partition)]
@@ -142,16 +143,16 @@ async def on_replicas_offline(reign: Reign, replicas: Sequence[Replica]) -> None
     await reign.replicas.handle(staying, ReplicaState.OFFLINE)
     await reign.deletion.fail(deleting)
     if not staying and all(isinstance(result, Refused) for result in results.values()):
-        # No state changed, so nothing has told the brokers yet that these are gone.
+        # No state changed, so no request has informed the brokers of these removals yet.
         reign.send_update_metadata(context.live_or_shutting_down_ids, [])
 
 
 async def give_way(reign: Reign, returned: Sequence[int]) -> None:
-    """Write a new state for every partition with eligible replicas of which one of these brokers is a replica.
+    """Write a new state for every partition with eligible replicas that has a replica on one of these brokers.
 
-    Brokers that come back without saying that their logs are intact give way to those that have everything.  Kafka's
-    ZooKeeper mode takes a member of the ISR for what it was, whatever it has lost while it was away (KIP-966).  Where
-    nobody is noted as eligible there is nobody better, and so does ours.
+    Brokers that return without reporting that their logs are intact give way to replicas that have every committed
+    record. Kafka's ZooKeeper mode keeps such a broker in the ISR, whatever records it lost while it was away (KIP-966).
+    This controller does the same if no replica is noted as eligible, because then there is no better replica.
     """
     context = reign.context
     doubtful = [broker_id for broker_id in returned if not context.is_intact(broker_id)]
@@ -160,7 +161,8 @@ async def give_way(reign: Reign, returned: Sequence[int]) -> None:
         for partition, state in sorted(context.leadership.items())
         if state.eligible
         and any(b in doubtful for b in (*state.isr, *state.eligible))
-        # Nobody leads there any more, and who has deleted its replica would begin another one upon the word.
+        # Such a partition has no leader any longer, and LeaderAndIsr would make a broker that has deleted its replica
+        # create it again.
         and not context.is_going(partition)
     ]
     while remaining:

@@ -28,7 +28,7 @@ _RESPONSES: tuple[Any, ...] = (v0, v1, v2, v3)
 def controlled_shutdown_response(
     request: KafkaMessage, error: KafkaError, remaining: Iterable[TopicPartition] = ()
 ) -> KafkaMessage:
-    """The answer, with the partitions that the broker still leads."""
+    """Return the response, with the partitions that the broker still leads."""
     schema = _RESPONSES[request.__version__]
     return schema.ControlledShutdownResponse(
         error_code=error,
@@ -40,7 +40,10 @@ def controlled_shutdown_response(
 
 
 async def process_controlled_shutdown(reign: Reign, request: KafkaMessage) -> KafkaMessage:
-    """Elect others where it leads, take it out of the ISRs where it follows; partitions of one replica are left."""
+    """Elect other leaders where the broker leads and remove it from the ISRs where it follows.
+
+    Partitions with a single replica are left alone.
+    """
     context = reign.context
     broker_id, asked_epoch = int(request.broker_id), int(getattr(request, "broker_epoch", UNKNOWN_BROKER_EPOCH))
     known_epoch = context.broker_epoch(broker_id)
@@ -59,7 +62,7 @@ async def process_controlled_shutdown(reign: Reign, request: KafkaMessage) -> Ka
     led = [p for p in concerned if context.leadership[p].leader == broker_id]
     followed = [p for p in concerned if context.leadership[p].leader != broker_id]
     await reign.partitions.handle(led, PartitionState.ONLINE, ElectionStrategy.CONTROLLED_SHUTDOWN)
-    # It is to stop fetching before it is taken out of the ISRs.
+    # Stop its fetchers before it is removed from the ISRs.
     reign.batch.new_batch()
     for partition in followed:
         reign.batch.add_stop_replica([broker_id], partition, delete=False)

@@ -140,10 +140,10 @@ from zabka.kafka.zk.znodes import BrokerInfo
 class KafkaController:
     """One broker's controller.
 
-    `broker_info` is asked at each registration what to write into /brokers/ids.  `config` is read when it is needed:
-    the broker may change it in place.  The broker's part: `startup()` once the coordination service has a session;
-    when that expires, await `session_expired()`, renew the session, then call `session_renewed()`; `shutdown()` before
-    closing the session.
+    `broker_info` is called at each registration and returns the content of /brokers/ids/<id>. `config` is read when it
+    is needed: the broker may change it in place. The broker calls `startup()` once the coordination service has a
+    session. When that session expires, it awaits `session_expired()`, renews the session, and calls
+    `session_renewed()`. It calls `shutdown()` before it closes the session.
     """
 
     def __init__(
@@ -185,29 +185,30 @@ class KafkaController:
         self._occasion.start_event(START)
         self._signals = EventSignals(runtime, self._events, lambda: self._reign, self._candidate_events())
 
-    # -- what others may know
+    # -- state for reports
 
     @property
     def is_active(self) -> bool:
-        """Does this broker believe that it is the controller?  A zombie does, until it learns better."""
+        """Whether this broker considers itself the controller. A zombie controller does, until it learns otherwise."""
         return self._reign is not None
 
     @property
     def active_controller_id(self) -> int:
-        """Whom this broker believes to be controller; -1 for nobody."""
+        """The id of the broker that this broker considers the controller; -1 for none."""
         return self._believed[0]
 
     @property
     def controller_epoch(self) -> ControllerEpoch:
-        """The highest controller epoch this broker has seen, in whatever way; 0 before the first.
+        """The highest controller epoch that this broker has seen from any source; 0 before the first.
 
-        As soon as there is a broker epoch this is no lower than the ensemble's was at the registration.
+        As soon as there is a broker epoch, this is no lower than the ensemble's controller epoch was at the
+        registration.
         """
         return ControllerEpoch(self._epoch_seen)
 
     @property
     def is_registered(self) -> bool:
-        """Has this broker registered in its present session?"""
+        """Whether this broker has registered in its present session."""
         return self._service.session_id in self._own_sessions
 
     @property
@@ -217,7 +218,7 @@ class KafkaController:
 
     @property
     def reign(self) -> Reign | None:
-        """What the active controller knows, for reports and metrics; None while this broker is not active."""
+        """The state of the active controller term, for reports and metrics, or None while this broker is not active."""
         return self._reign
 
     @property
@@ -236,7 +237,7 @@ class KafkaController:
         )
 
     def controller_seen(self, controller_id: int, controller_epoch: int) -> None:
-        """A request that the broker accepted named this controller: keep what the journal says we believe true."""
+        """Note the controller that an accepted request named, to keep the journal's record of it true."""
         if controller_epoch <= self._believed[1]:
             return
         if self._reign is not None:
@@ -245,16 +246,16 @@ class KafkaController:
             self._believe(controller_id, controller_epoch)
 
     def controller_changed(self) -> None:
-        """Somebody may reign after us: find out, and resign if so."""
+        """Check whether another controller was elected, and resign if so."""
         self._signals.put("ControllerChange", "", request_cause("of a later controller"))
 
     # -- the broker's calls
 
     async def startup(self) -> None:
-        """Register this broker, then begin to take part in elections.
+        """Register this broker, then take part in elections.
 
-        Makes the persistent paths first.  Raises BrokerIdInUse where another session holds this id, in which case
-        nothing was begun and it may be called again; and ZooKeeperError.
+        Creates the persistent paths first. Raises BrokerIdInUse if another session holds this id; nothing has begun
+        then, and `startup` may be called again. Raises ZooKeeperError.
         """
         await create_persistent_paths(self._zk)
         await self._register()
@@ -262,7 +263,8 @@ class KafkaController:
         self._signals.put("Startup", "", START)
 
     async def shutdown(self) -> None:
-        """Refuse what waits, finish the event in hand (within a limit), and resign.  The session stays open."""
+        """Reject the requests that wait, finish the current event (within a limit), and resign. The session stays open.
+        """
         if not self._events.running:
             return
         event = ControllerEvent("ControllerShutdown", self._process_shutdown, request_cause("shutdown"))
@@ -274,14 +276,15 @@ class KafkaController:
         self._resign("shutdown", request_cause("shutdown"))
 
     async def session_expired(self) -> None:
-        """The session is over.  Returns once this broker has resigned: only then may a new session begin."""
+        """End the term of an expired session. Returns once this broker has resigned: only then may a new session begin.
+        """
         if self._events.running:
             event = ControllerEvent("Expire", self._process_expire, expiry_cause(self._service.session_id))
             self._events.clear_and_put(event)
             await self._events.wait(event)
 
     def session_renewed(self) -> None:
-        """There is a new session: register again, and take part in elections again."""
+        """Register again in a new session, and take part in elections again."""
         before = next(reversed(self._own_sessions), None)
         if before is None:
             caused_by = START
@@ -292,7 +295,7 @@ class KafkaController:
         self._signals.put("RegisterBrokerAndReelect", "", caused_by)
 
     def alter_partition(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
-        """AlterPartition, versions 0 to 3; NOT_CONTROLLER where this broker is not active."""
+        """Process AlterPartition, versions 0 to 3; NOT_CONTROLLER if this broker is not active."""
         return self._signals.request(
             "AlterPartition",
             lambda reign: process_alter_partition(reign, request),
@@ -302,7 +305,8 @@ class KafkaController:
         )
 
     def controlled_shutdown(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
-        """ControlledShutdown, versions 0 to 3; STALE_CONTROLLER_EPOCH (Kafka's ControllerMoved) where not active."""
+        """Process ControlledShutdown, versions 0 to 3; STALE_CONTROLLER_EPOCH (Kafka's ControllerMoved) if not active.
+        """
         return self._signals.request(
             "ControlledShutdown",
             lambda reign: process_controlled_shutdown(reign, request),
@@ -312,7 +316,7 @@ class KafkaController:
         )
 
     def elect_leaders(self, request: KafkaMessage, client: str = "") -> Awaitable[KafkaMessage]:
-        """ElectLeaders, version 2; NOT_CONTROLLER where this broker is not active."""
+        """Process ElectLeaders, version 2; NOT_CONTROLLER if this broker is not active."""
         return self._signals.request(
             "ReplicaLeaderElection",
             lambda reign: process_elect_leaders(reign, request),
@@ -322,7 +326,7 @@ class KafkaController:
         )
 
     def alter_partition_reassignments(self, request: KafkaMessage, client: str = "") -> Awaitable[KafkaMessage]:
-        """AlterPartitionReassignments, version 0; NOT_CONTROLLER where this broker is not active."""
+        """Process AlterPartitionReassignments, version 0; NOT_CONTROLLER if this broker is not active."""
         return self._signals.request(
             "ApiPartitionReassignment",
             lambda reign: process_alter_reassignments(reign, request),
@@ -332,7 +336,7 @@ class KafkaController:
         )
 
     def list_partition_reassignments(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
-        """ListPartitionReassignments, version 0; NOT_CONTROLLER where this broker is not active."""
+        """Process ListPartitionReassignments, version 0; NOT_CONTROLLER if this broker is not active."""
         return self._signals.request(
             "ListPartitionReassignments",
             lambda reign: process_list_reassignments(reign, request),
@@ -341,7 +345,7 @@ class KafkaController:
         )
 
     def allocate_producer_ids(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
-        """AllocateProducerIds, version 0; NOT_CONTROLLER where this broker is not active."""
+        """Process AllocateProducerIds, version 0; NOT_CONTROLLER if this broker is not active."""
         return self._signals.request(
             "AllocateProducerIds",
             lambda reign: process_allocate_producer_ids(reign, request),
@@ -350,11 +354,11 @@ class KafkaController:
         )
 
     def unclean_default_enabled(self) -> None:
-        """unclean.leader.election.enable was turned on as the broker's default (and is in `config` already)."""
+        """Handle unclean.leader.election.enable turned on as the broker's default (already in `config`)."""
         self._signals.put("UncleanLeaderElectionEnable", "", request_cause("AlterConfigs"))
 
     def topic_unclean_enabled(self, topic: str) -> None:
-        """unclean.leader.election.enable was turned on as that topic's override."""
+        """Handle unclean.leader.election.enable turned on as that topic's override."""
         self._signals.put("TopicUncleanLeaderElectionEnable", topic, request_cause("AlterConfigs"))
 
     def _asked(self, request: str, subjects: list[str], client: str) -> Cause:
@@ -381,11 +385,11 @@ class KafkaController:
         self._stats.event_finished(self._runtime.now().mono_ms - began_ms)
 
     async def _process_whatever_comes(self, event: ControllerEvent) -> None:
-        """Every way in which an event can end keeps the queue going."""
+        """Process an event; no outcome stops the queue."""
         try:
             await self._process_or_move(event)
         except SessionExpired:
-            # Expire follows, by way of the broker; until then nothing can be decided.
+            # The broker puts Expire next; until then nothing can be decided.
             self._resign("session_expired", expiry_cause(self._session_held()))
         except ControllerMoved:
             self._resign("controller_moved", owner_cause(self._session_held()))
@@ -409,7 +413,7 @@ class KafkaController:
         return self._emit(journal.ControllerEventFailed(self._broker_id, self.controller_epoch, event, problem))
 
     async def _process_reelect(self) -> None:
-        """Look who is controller (maybeResign), and race for it where nobody is (elect)."""
+        """Read /controller (maybeResign), and race for it if it is absent (elect)."""
         seen = await self._look()
         if seen.broker_id == -1 or self._is_ghost(seen):
             await self._elect(seen)
@@ -418,7 +422,8 @@ class KafkaController:
         try:
             await self._register()
         except BrokerIdInUse as error:
-            # Perhaps our own, from a session whose creation was answered to nobody (KAFKA-14845): it will expire.
+            # Perhaps it is our own: a session whose creation was never acknowledged to us (KAFKA-14845). It will
+            # expire.
             self._report("RegisterBrokerAndReelect", error)
             if self._waits_for_its_id:
                 self._later("RegisterBrokerAndReelect", self._config.registration_retry_ms)
@@ -427,9 +432,9 @@ class KafkaController:
         await self._process_reelect()
 
     async def _withdraw(self) -> None:
-        """The last word of a reign that its session's expiry ended: withdraw what it may have left at /controller.
+        """Delete the /controller that a term ended by session expiry may have left.
 
-        Fenced as every write of that reign was, so that it is refused, and journalled, where another one has begun.
+        The write is fenced like every write of that term. If another term has begun, it fails and is journalled.
         """
         lapsed, self._lapsed = self._lapsed, None
         if lapsed is not None:
@@ -454,8 +459,9 @@ class KafkaController:
         session_id = self._service.session_id
         epoch = await register_broker(self._zk, info, now.wall_ms, self._own_sessions)
         self._own_sessions[session_id] = None
-        # A session's reads are no older than its writes.  Whoever had been deposed by the time of this registration can
-        # greet it all the same, and is to be refused, though this process has not heard of any controller yet.
+        # A session's reads are no older than its writes. A controller that was deposed before this registration can
+        # still send requests to this broker. They must be rejected even though this process has not seen any controller
+        # yet.
         self._epoch_seen = max(self._epoch_seen, await controller_epoch_now(self._zk))
         self._broker_epoch = BrokerEpoch(epoch)
         self._emit(journal.BrokerRegistered(self._broker_id, epoch, session_id, self._occasion.cause))
@@ -463,14 +469,14 @@ class KafkaController:
     # -- the race for /controller
 
     async def _look(self) -> ControllerSeen:
-        """Watch /controller, then read it; a reign that it no longer confirms ends here."""
+        """Watch /controller, then read it; end a term that it no longer confirms."""
         watcher = self._signals.watcher("ControllerChange")
         await self._zk.call(lambda: self._service.exists(znodes.CONTROLLER, watcher))
         seen = await read_controller(self._zk)
         self._owner_seen = seen.owner or self._owner_seen
         if self._reign is not None and not self._confirms(seen, self._reign):
             self._resign("controller_moved", owner_cause(self._session_held()))
-        # A server that lags behind may still show a controller that we know to be gone.
+        # A server that lags may still show a controller that is known to be gone.
         if seen.epoch >= self.controller_epoch:
             self._believe(seen.broker_id, seen.epoch)
         return seen
@@ -482,7 +488,10 @@ class KafkaController:
         return seen.broker_id == self._broker_id and seen.owner == self._service.session_id
 
     def _is_ghost(self, seen: ControllerSeen) -> bool:
-        """Does /controller name this very session, though it has resigned?  Nobody would ever decide (KAFKA-13407)."""
+        """Return whether /controller names this session although its term has ended (KAFKA-13407).
+
+        Otherwise no controller would act until the session expires.
+        """
         return self._replaces_ghosts and self._reign is None and self._is_ours(seen)
 
     async def _elect(self, seen: ControllerSeen) -> None:
@@ -493,12 +502,12 @@ class KafkaController:
         if self._is_ghost(seen):
             await remove_controller(self._zk, seen.epoch_zk_version)
         if self._occasion.cause == UNKNOWN and self._owner_seen:
-            # The watch on /controller was told without its transaction, or this broker looked by itself.
+            # The watch on /controller fired without its transaction, or this broker read /controller by itself.
             self._occasion.cause = owner_cause(self._owner_seen)
         won = await register_controller(self._zk, self._broker_id, now.wall_ms)
         if won is None:
             if (await self._look()).broker_id == -1:
-                # Nobody took /controller, so no watch will tell: it was the epoch that somebody else moved.
+                # No broker took /controller, so no watch will fire: another broker changed the epoch only.
                 self._signals.put("Reelect", "", self._occasion.cause)
             return
         await self._begin(won)
@@ -532,11 +541,11 @@ class KafkaController:
         await fail_over(reign)
 
     def _session_held(self) -> int:
-        """The session of this broker's last registration, and so of its reign: the client has forgotten it."""
+        """Return the session of this broker's last registration and term; the client no longer keeps it."""
         return next(reversed(self._own_sessions), 0)
 
     def _resign(self, reason: str, caused_by: Cause) -> None:
-        """onControllerResignation: from here on this broker decides nothing."""
+        """Resign: from here on this broker decides nothing (onControllerResignation)."""
         if (reign := self._reign) is None:
             return
         self._reign = None
@@ -547,7 +556,8 @@ class KafkaController:
         self._believe(-1, self.controller_epoch)
 
     async def _move_away(self, caused_by: Cause) -> None:
-        """triggerControllerMove: resign, remove /controller unless it is another's by now, and let others try first."""
+        """Resign, delete /controller unless another broker holds it, and let others try first (triggerControllerMove).
+        """
         reign = self._reign
         self._resign("illegal_state", caused_by)
         self._sit_out_until_ms = self._runtime.now().mono_ms + self._config.sit_out_ms

@@ -1,4 +1,4 @@
-"""How watches, timers and requests become events of the controller's queue, by the names that Kafka gives them."""
+"""Turn watches, timers and requests into events of the controller's queue, under Kafka's names."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ becomes shorter."""
 
 
 class EventSignals:
-    """Puts events into the queue of one broker's controller; the `Signals` of its reigns.
+    """Puts events into the queue of one broker's controller; the `Signals` of its terms.
 
-    `reign` gives the reign there is now, None where this broker is not active; `otherwise` are the events that a
-    candidate processes as well, by name.
+    `reign` returns the active controller term, or None if this broker is not active. `otherwise` holds the events that
+    a candidate also processes, by name.
     """
 
     def __init__(
@@ -77,7 +77,8 @@ class EventSignals:
         self._watchers: dict[tuple[str, str], Watcher] = {}
 
     def watcher(self, event: str, argument: str = "") -> Watcher:
-        """A watcher that puts that event; one and the same for the same words, so that it is left only once."""
+        """Return a watcher that puts that event; the same object for the same arguments, so that it is set only once.
+        """
         key = (event, argument)
         if key not in self._watchers:
 
@@ -90,7 +91,7 @@ class EventSignals:
         return self._watchers[key]
 
     def forget_watcher(self, event: str, argument: str) -> None:
-        """That argument is gone for good."""
+        """Drop the watcher of an argument that is gone for good."""
         self._watchers.pop((event, argument), None)
 
     def put(self, event: str, argument: str, caused_by: Cause) -> None:
@@ -112,7 +113,7 @@ class EventSignals:
         return process_when_active
 
     def put_for(self, reign: Reign, event: str, process: Callable[[], Awaitable[None]], caused_by: Cause) -> None:
-        """Put an event that counts only as long as that reign lasts."""
+        """Put an event that is processed only while that term lasts."""
 
         async def process_in_reign() -> None:
             if self._reign() is reign:
@@ -129,9 +130,9 @@ class EventSignals:
         asked: Asked | None = None,
         afterwards: Callable[[Reign, R], Awaitable[None]] | None = None,
     ) -> Awaitable[R]:
-        """Put a request as an event; its answer is there whatever becomes of the event, and before `afterwards`.
+        """Put a request as an event; it is answered whatever becomes of the event, and before `afterwards` runs.
 
-        `asked` journals an administrator's request, where this broker is active.
+        `asked` journals an administrator's request if this broker is active.
         """
         answer = self._runtime.future()
 
@@ -165,8 +166,11 @@ class EventSignals:
 
 
 async def _last_write(reign: Reign, seen: WatchEvent) -> Cause:
-    """The last transaction on what a watch told of without its zxid: servers do so after a reconnection (SetWatches),
-    those before 3.9 always.  What the event's processing reads next includes it; unknown where the znode is gone."""
+    """Return the last transaction on the znode of a watch event without a zxid; unknown if the znode is gone.
+
+    Servers send such events after a reconnection (SetWatches), and those before 3.9 always. The processing of the event
+    then reads a state that includes this transaction.
+    """
     stat = await reign.zk.call(lambda: reign.zk.service.exists(seen.path))
     if stat is None:
         return UNKNOWN

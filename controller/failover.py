@@ -1,4 +1,4 @@
-"""What a newly elected controller does, in this order (KafkaController.onControllerFailover)."""
+"""The steps of a newly elected controller, in this order (KafkaController.onControllerFailover)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from zabka.journal.events import ControllerPropagated, ControllerReady, TopicPar
 
 
 async def fail_over(reign: Reign) -> None:
-    """Read the cluster, decide what the dead left undecided, and begin to serve.
+    """Read the cluster, make the decisions that are pending, and begin to serve.
 
-    Every list is watched before it is read, and brokers learn who is live before they learn
-    whom to follow (KAFKA-4443).  Before anybody is told to lead or follow, brokers that bounced unseen are fenced,
-    which Kafka does not do: see `unseen_bounces`.
+    Every list is watched before it is read, and brokers receive the live brokers before they receive their leaders
+    (KAFKA-4443). Brokers that bounced unseen are fenced before any replica is made leader or follower, which Kafka does
+    not do: see `unseen_bounces`.
     """
     runtime, context = reign.runtime, reign.context
     began_ms = runtime.now().mono_ms
@@ -48,7 +48,7 @@ async def fail_over(reign: Reign) -> None:
     _tell_when_propagated(reign, ready_ms)
     await initialize_reassignments(reign)
     await reign.deletion.resume()
-    # Requests to delete what does not exist, or may not be deleted, are removed by the event's own processing.
+    # The event's own processing removes requests to delete topics that do not exist or must not be deleted.
     if len(known) < len(queued) or not reign.config.delete_topic_enable:
         reign.signals.put("TopicDeletion", "", reign.occasion.cause)
     await elect_preferred_from_znode(reign)
@@ -67,7 +67,7 @@ def _tell_when_propagated(reign: Reign, ready_ms: int) -> None:
 
 
 async def _initialize_context(reign: Reign) -> dict[TopicPartition, WrittenState]:
-    """Fill the context; the states of the partitions as they were found."""
+    """Fill the context; return the partition states as they were found."""
     context = reign.context
     brokers = await reign.read_brokers()
     context.broker_epoch_seen = max((epoch for _, epoch in brokers.values()), default=-1)
@@ -84,7 +84,7 @@ async def _initialize_context(reign: Reign) -> dict[TopicPartition, WrittenState
         elif row is not ErrorCode.NO_NODE:
             reign.report("Startup", f"the state of {partition} is not readable: {row.name}")
     for topic in context.topics:
-        # Created while there was no controller: nobody has taken it on yet.
+        # Created while there was no controller: no controller has taken it on yet.
         if not any(partition in context.leadership for partition in context.partitions_of(topic)):
             tell_topic(reign, topic)
     reign.channels.startup(info for info, _ in brokers.values())

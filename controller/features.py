@@ -1,7 +1,7 @@
-"""/feature: which features of the cluster are final, and which brokers can take part (KIP-584).
+"""/feature: the finalized features of the cluster, and which brokers can take part (KIP-584).
 
-Sources: KafkaController.enableFeatureVersioning, partitionOnFeatureCompatibility; kafka.zk.FeatureZNode.  A broker here
-supports no feature and so finalizes none; others may have.
+Sources: KafkaController.enableFeatureVersioning, partitionOnFeatureCompatibility; kafka.zk.FeatureZNode. A broker here
+supports no feature and so finalizes none; other brokers may have finalized some.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _ENABLED = 1
 
 
 def encode_features(finalized: Mapping[str, int]) -> bytes:
-    """The content of /feature: feature versioning enabled (FeatureZNode, version 2)."""
+    """Return the content of /feature: feature versioning enabled (FeatureZNode, version 2)."""
     rows = {name: {"max_version_level": level} for name, level in finalized.items()}
     return znodes.encode({"version": 2, "status": _ENABLED, "features": rows})
 
 
 def decode_features(data: bytes | None) -> dict[str, int] | None:
-    """The finalized level of each feature, of versions 1 and 2; none while feature versioning is disabled."""
+    """Return the finalized level of each feature, of versions 1 and 2; none while feature versioning is disabled."""
     value = znodes.decode(data)
     if value is None or value.get("version") not in (1, 2) or value.get("status") not in (0, _ENABLED):
         return None
@@ -43,7 +43,8 @@ def decode_features(data: bytes | None) -> dict[str, int] | None:
 
 
 async def set_up_features(reign: Reign) -> None:
-    """Make /feature, or enable it and bring it to the present format; what is finalized stays, and is remembered."""
+    """Create /feature, or enable it and convert it to the present format; finalized features stay and are remembered.
+    """
     service, path = reign.zk.service, znodes.FEATURE
     outcome = await reign.zk.attempt(lambda: service.get(path))
     if outcome.value is None:

@@ -1,4 +1,4 @@
-"""Elections that are asked for: by znode, by request, by the imbalance check, and by a change of configuration.
+"""Requested elections: by znode, by request, by the imbalance check, and by a change of configuration.
 
 Sources: KafkaController.processReplicaLeaderElection, onReplicaElection, checkAndTriggerAutoLeaderRebalance.
 """
@@ -44,7 +44,7 @@ _MESSAGES = {
 async def _elect(
     reign: Reign, partitions: Iterable[TopicPartition], election_type: int, *, asked_by_admin: bool
 ) -> dict[TopicPartition, KafkaError]:
-    """Elect where it is needed and possible; one error, or none, for each partition."""
+    """Elect leaders where needed and possible; return one error, or none, for each partition."""
     context = reign.context
     results: dict[TopicPartition, KafkaError] = {}
     electable: list[TopicPartition] = []
@@ -81,7 +81,8 @@ def _needed(reign: Reign, partition: TopicPartition, election_type: int) -> bool
 
 
 async def elect_preferred_from_znode(reign: Reign, _: str = "") -> None:
-    """Elect what /admin/preferred_replica_election lists, and delete it; the watch is left before it is read."""
+    """Elect leaders for the partitions in /admin/preferred_replica_election, and delete it; watch it before reading it.
+    """
     service = reign.zk.service
     path = znodes.PREFERRED_REPLICA_ELECTION
     watcher = reign.signals.watcher("ReplicaLeaderElection")
@@ -95,7 +96,7 @@ async def elect_preferred_from_znode(reign: Reign, _: str = "") -> None:
     if partitions is None:
         reign.report("ReplicaLeaderElection", f"{path} is not readable; removed")
     await _elect(reign, partitions or [], PREFERRED, asked_by_admin=False)
-    # The deletion fires the watch left above; the event that follows leaves the next one.
+    # The deletion fires the watch set above; the event that follows sets the next one.
     await reign.writer.write([Delete(path)])
 
 
@@ -103,7 +104,7 @@ async def elect_preferred_from_znode(reign: Reign, _: str = "") -> None:
 
 
 async def process_elect_leaders(reign: Reign, request: KafkaMessage) -> KafkaMessage:
-    """An administrator's request; without partitions it means all, and those in no need are not listed."""
+    """Process an administrator's request; without partitions it means all, and partitions in no need are not listed."""
     if int(request.election_type) not in (PREFERRED, UNCLEAN):
         return refuse_elect_leaders(KafkaError.invalid_request, request)
     asked = requested_partitions(request)
@@ -115,7 +116,7 @@ async def process_elect_leaders(reign: Reign, request: KafkaMessage) -> KafkaMes
 
 
 def requested_partitions(request: KafkaMessage) -> list[TopicPartition] | None:
-    """The partitions that an ElectLeaders request names; None for all."""
+    """Return the partitions that an ElectLeaders request names, or None for all."""
     if request.topic_partitions is None:
         return None
     return [TopicPartition(str(t.topic), int(n)) for t in request.topic_partitions for n in t.partitions]
@@ -135,7 +136,7 @@ def _message(error: KafkaError, partition: TopicPartition) -> str | None:
 
 
 def elect_leaders_response(error: KafkaError, results: dict[TopicPartition, KafkaError]) -> ElectLeadersResponse:
-    """The answer to ElectLeaders, version 2."""
+    """Return the response to ElectLeaders, version 2."""
     topics: dict[str, list[PartitionResult]] = {}
     for partition in sorted(results):
         row = results[partition]
@@ -154,13 +155,13 @@ def elect_leaders_response(error: KafkaError, results: dict[TopicPartition, Kafk
     )
 
 
-# ---- on our own account ---------------------------------------------------------------------------------------
+# ---- elections without a request --------------------------------------------------------------------------------
 
 
 async def process_auto_rebalance(reign: Reign, _: str) -> None:
-    """Give brokers that lead too little of what they are preferred for their leadership back, and look again later.
+    """Return leaderships to preferred leaders that lead too few of their partitions, and schedule the next check.
 
-    Not while partitions are being reassigned, which elects and is busy enough as it is.
+    Skipped while partitions are being reassigned, which causes elections and load of its own.
     """
     reign.schedule_rebalance(reign.config.leader_imbalance_check_interval_seconds * 1000)
     context = reign.context
@@ -184,16 +185,16 @@ def _can_lead(reign: Reign, partition: TopicPartition, broker_id: int) -> bool:
 
 
 async def process_unclean_default(reign: Reign, _: str) -> None:
-    """The broker's default now allows unclean elections: try again for every partition without a leader."""
+    """Retry every partition without a leader: the broker's default now allows unclean elections."""
     await reign.partitions.trigger_online()
 
 
 async def process_topic_unclean(reign: Reign, topic: str) -> None:
-    """A topic's override now allows unclean elections."""
+    """Retry a topic's partitions without a leader: its override now allows unclean elections."""
     await reign.partitions.trigger_online(topic)
 
 
 def refuse_elect_leaders(error: KafkaError, request: KafkaMessage) -> KafkaMessage:
-    """The answer of a broker that is not controller, or that failed."""
+    """Return the response of a broker that is not the controller, or that failed."""
     asked = requested_partitions(request) or []
     return elect_leaders_response(error, dict.fromkeys(asked, error))

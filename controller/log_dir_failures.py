@@ -1,7 +1,7 @@
-"""Log directories that fail on brokers that go on serving from their others.
+"""Failed log directories on brokers that continue to serve from their other directories.
 
-A broker leaves a notification; the controller answers with LeaderAndIsr for every replica of that broker, and learns
-from the errors which of them are offline.  Sources: KafkaController.processLogDirEventNotification,
+The broker writes a notification znode. The controller sends LeaderAndIsr for every replica of that broker, and learns
+from the errors in the response which of them are offline. Sources: KafkaController.processLogDirEventNotification,
 onBrokerLogDirFailure, processLeaderAndIsrResponseReceived.
 """
 
@@ -24,7 +24,7 @@ from zabka.kafka.zk import znodes
 
 
 async def process_log_dir_events(reign: Reign, _: str) -> None:
-    """Ask the brokers that are named how their replicas stand, by telling them again what they host."""
+    """Send the named brokers all their replicas again, to learn the state of these from the responses."""
     service = reign.zk.service
     paths = await watch_notifications(reign, LOG_DIR_EVENTS)
     brokers: dict[int, None] = {}
@@ -41,7 +41,7 @@ async def process_log_dir_events(reign: Reign, _: str) -> None:
 
 
 def on_leader_and_isr_answered(reign: Reign, broker_id: int, response: KafkaMessage) -> None:
-    """Queue what a broker answered, where it says anything new of its log directories."""
+    """Put an event for a broker's response if it changes what is known about its log directories."""
     if response.error_code is not KafkaError.none:
         # Fenced; the broker has journalled it.
         return

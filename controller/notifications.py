@@ -1,4 +1,4 @@
-"""Sequential znodes by which a broker calls the controller: ISR changes written past it, failed log directories."""
+"""Sequential znodes that notify the controller: ISR changes written by leaders, and failed log directories."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zabka.kafka.zk import znodes
 
 
 class Notifications(NamedTuple):
-    """Where they are left, and the controller's event that sees to them."""
+    """The path of a kind of notifications, and the controller's event that handles them."""
 
     path: str
     event: str
@@ -28,19 +28,21 @@ LOG_DIR_EVENTS = Notifications(znodes.LOG_DIR_EVENT_NOTIFICATION, "LogDirEventNo
 
 
 async def watch_notifications(reign: Reign, which: Notifications) -> list[str]:
-    """The paths of those that are there, a watch left on the list."""
+    """Return the paths of the present notifications, and leave a watch on the list."""
     names = await reign.read_list(which.path, which.event)
     return [f"{which.path}/{name}" for name in names]
 
 
 async def delete_notifications(reign: Reign, paths: Sequence[str]) -> None:
-    """They have been seen to."""
+    """Delete notifications that were handled."""
     await reign.writer.write([Delete(path) for path in paths])
 
 
 async def process_isr_notifications(reign: Reign, _: str) -> None:
-    """Read again what the notifications name, and tell every broker: leaders wrote these ISR changes themselves (with
-    an inter-broker protocol before 2.7-IV2)."""
+    """Read the partitions in the notifications again, and update every broker's metadata.
+
+    Leaders with an inter-broker protocol before 2.7-IV2 write these ISR changes themselves.
+    """
     service, context = reign.zk.service, reign.context
     paths = await watch_notifications(reign, ISR_CHANGES)
     outcomes = await reign.zk.batch([partial(service.get, path) for path in paths])

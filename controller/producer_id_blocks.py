@@ -1,6 +1,6 @@
-"""Producer ids, taken from /latest_producer_id_block a thousand at a time, and given to brokers that ask (KIP-730).
+"""Producer ids, allocated from /latest_producer_id_block a thousand at a time for brokers that request them (KIP-730).
 
-Source: kafka.coordinator.transaction.ZkProducerIdManager, KafkaController.processAllocateProducerIds.  Brokers of Kafka
+Source: kafka.coordinator.transaction.ZkProducerIdManager, KafkaController.processAllocateProducerIds. Brokers of Kafka
 3.0 and newer ask the controller; older ones, and ours, take their blocks themselves, by the same compare-and-set.
 """
 
@@ -23,9 +23,9 @@ _ID_MAX = 2**63 - 1
 
 
 class ProducerIdsUnavailable(Exception):
-    """/latest_producer_id_block does not say which ids are free: missing, unreadable, or at its end.
+    """Raised if /latest_producer_id_block is missing, unreadable or exhausted, so that the free ids are unknown.
 
-    An id given twice would let one producer's records pass for another's repetitions.
+    If an id were allocated twice, one producer's records could be taken for another's duplicates.
     """
 
 
@@ -46,7 +46,7 @@ async def claim_block(zk: Zk, broker_id: int) -> tuple[int, int]:
         try:
             await zk.call(lambda: service.set(znodes.LATEST_PRODUCER_ID_BLOCK, block, version))  # noqa: B023
         except BadVersion:
-            # Another broker was faster, or a first sending of ours went through: the next block is free.
+            # Another broker was faster, or our first transmission succeeded: try the next block.
             continue
         return first, first + BLOCK_SIZE
 
@@ -64,7 +64,7 @@ def _first_free(data: bytes | None) -> int:
 
 
 def producer_ids_response(error: KafkaError, first: int = 0, count: int = 0) -> KafkaMessage:
-    """The answer to AllocateProducerIds."""
+    """Return the response to AllocateProducerIds."""
     return AllocateProducerIdsResponse(
         throttle_time=NO_THROTTLE,
         error_code=error,
@@ -74,7 +74,7 @@ def producer_ids_response(error: KafkaError, first: int = 0, count: int = 0) -> 
 
 
 async def process_allocate_producer_ids(reign: Reign, request: KafkaMessage) -> KafkaMessage:
-    """Take a block for the broker that asks, if it is the one that is registered."""
+    """Allocate a block for the requesting broker if its registration matches."""
     epoch = reign.context.broker_epoch(request.broker_id)
     if epoch is None:
         return producer_ids_response(KafkaError.broker_id_not_registered)

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments and ListPartitionReassignments (KIP-455), as the active controller answers them."""
+"""AlterPartitionReassignments and ListPartitionReassignments (KIP-455) on the active controller."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MESSAGES = {
 
 
 class Verdict(NamedTuple):
-    """One partition's error, and what it means here."""
+    """One partition's error and its message."""
 
     error: KafkaError
     message: str | None
@@ -43,7 +43,7 @@ def _verdict(error: KafkaError) -> Verdict:
 async def process_alter_reassignments(
     reign: Reign, request: KafkaMessage
 ) -> altered.AlterPartitionReassignmentsResponse:
-    """Begin, supersede or (replicas null) cancel; answered as soon as it is under way, not when it is complete."""
+    """Begin, supersede or (replicas null) cancel reassignments; respond once they have begun, not when complete."""
     asked: dict[TopicPartition, tuple[int, ...] | None] = {}
     for topic in request.topics:
         for row in topic.partitions:
@@ -63,7 +63,7 @@ async def process_alter_reassignments(
             verdicts[partition] = Verdict(KafkaError.invalid_replica_assignment, fault)
         else:
             planned[partition] = assignment
-    # The latest word counts, also over one that was asked for by znode.
+    # The latest request wins, also over a reassignment that was requested by znode.
     await take_off_list(reign, list(planned))
     for partition, error in (await trigger(reign, planned)).items():
         verdicts[partition] = _verdict(error)
@@ -71,7 +71,7 @@ async def process_alter_reassignments(
 
 
 def _fault(reign: Reign, partition: TopicPartition, target: Sequence[int]) -> str | None:
-    """What is wrong with a target (KafkaController.validateReplicas)."""
+    """Return why a target is invalid, or None (KafkaController.validateReplicas)."""
     if not target:
         return "the list of replicas is empty"
     if len(dict.fromkeys(target)) < len(target):
@@ -109,7 +109,7 @@ def _altered(verdicts: Mapping[TopicPartition, Verdict]) -> altered.AlterPartiti
 
 
 def refuse_alter_reassignments(error: KafkaError) -> altered.AlterPartitionReassignmentsResponse:
-    """An answer for the whole request."""
+    """Return the response that rejects the whole request with one error."""
     return altered.AlterPartitionReassignmentsResponse(
         throttle_time=NO_THROTTLE, error_code=error, error_message=_MESSAGES.get(error), responses=()
     )
@@ -119,7 +119,7 @@ def refuse_alter_reassignments(error: KafkaError) -> altered.AlterPartitionReass
 
 
 async def process_list_reassignments(reign: Reign, request: KafkaMessage) -> listed.ListPartitionReassignmentsResponse:
-    """What is under way, of the partitions named or (topics null) of all; the others are left out."""
+    """List the reassignments in progress, of the partitions named or (topics null) of all."""
     if request.topics is None:
         asked = sorted(reign.context.reassigning)
     else:
@@ -148,7 +148,7 @@ async def process_list_reassignments(reign: Reign, request: KafkaMessage) -> lis
 
 
 def refuse_list_reassignments(error: KafkaError) -> listed.ListPartitionReassignmentsResponse:
-    """An answer for the whole request."""
+    """Return the response that rejects the whole request with one error."""
     return listed.ListPartitionReassignmentsResponse(
         throttle_time=NO_THROTTLE, error_code=error, error_message=_MESSAGES.get(error), topics=()
     )

@@ -1,8 +1,8 @@
-"""Reassignment: a partition's replicas move to other brokers, while it serves (KIP-455).
+"""Reassignment: a partition's replicas move to other brokers while it serves (KIP-455).
 
-Source: KafkaController.onPartitionReassignment and what it calls.  The whole state is the topic's znode: the replicas
-listed are target and origin together, beside which of them are added and removed, so that any later controller can go
-on.  The target is written last.
+Source: KafkaController.onPartitionReassignment and its callees. The whole state is in the topic's znode, so that any
+later controller can continue. The replicas listed are target and origin together, next to the lists of added and
+removed replicas. The target alone is written last.
 """
 
 from __future__ import annotations
@@ -28,18 +28,21 @@ Outcomes = dict[TopicPartition, KafkaError]
 
 
 class ReassignmentFailed(Exception):
-    """A step of a reassignment could not be taken.  What was written stays, and is taken up again later."""
+    """A step of a reassignment failed. Completed writes stay, and a later attempt continues from them."""
 
 
 class TargetIsAway(ReassignmentFailed):
-    """Nobody of the target can lead now."""
+    """No target replica can lead now."""
 
 
 # ---- beginning, resuming, completing --------------------------------------------------------------------------
 
 
 def plan(reign: Reign, partition: TopicPartition, target: Sequence[int] | None) -> ReplicaAssignment | None:
-    """The assignment that leads to the target; None as target cancels.  None where there is nothing to cancel."""
+    """Return the assignment that leads to the target; a target of None cancels.
+
+    Returns None if there is nothing to cancel.
+    """
     current = reign.context.assignment(partition)
     if target is not None:
         return current.reassign_to(target)
@@ -47,10 +50,10 @@ def plan(reign: Reign, partition: TopicPartition, target: Sequence[int] | None) 
 
 
 def leaves_nobody_in_sync(reign: Reign, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
-    """Are all that are in sync replicas which this assignment has no need of any more?  They would be deleted at once.
+    """Return whether all in-sync replicas are ones that this assignment removes, and so would delete at once.
 
-    So a reassignment is not to be cancelled, or given another target, while the replicas that it began to add are all
-    there is: Kafka does that, and the partition's records are gone.
+    A reassignment must not be cancelled, or given another target, while only the replicas that it began to add are in
+    sync: Kafka allows that, and the partition's records are lost.
     """
     state = reign.context.leadership.get(partition)
     if state is None or not state.isr:
@@ -59,7 +62,7 @@ def leaves_nobody_in_sync(reign: Reign, partition: TopicPartition, assignment: R
 
 
 async def trigger(reign: Reign, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> Outcomes:
-    """Begin these reassignments, or let them supersede those under way; one error, or none, for each."""
+    """Begin these reassignments, or let them supersede those in progress; return one error, or none, for each."""
     outcomes: Outcomes = {}
     for partition, assignment in assignments.items():
         if reign.context.is_being_deleted(partition.topic) or not reign.context.replicas(partition):
@@ -71,7 +74,7 @@ async def trigger(reign: Reign, assignments: Mapping[TopicPartition, ReplicaAssi
 
 
 async def resume_for_brokers(reign: Reign, broker_ids: Sequence[int]) -> None:
-    """These brokers are back: go on with what moves to them."""
+    """Continue the reassignments to these brokers, which have returned."""
     for partition in sorted(reign.context.reassigning):
         assignment = reign.context.assignment(partition)
         if any(broker_id in assignment.target for broker_id in broker_ids):
@@ -79,7 +82,7 @@ async def resume_for_brokers(reign: Reign, broker_ids: Sequence[int]) -> None:
 
 
 async def complete_reassignments(reign: Reign, partitions: Iterable[TopicPartition]) -> None:
-    """The ISRs of these partitions have changed: what was waiting for that is completed."""
+    """Complete the reassignments that waited for a change of these partitions' ISRs."""
     for partition in partitions:
         if partition in reign.context.reassigning:
             assignment = reign.context.assignment(partition)
@@ -88,7 +91,8 @@ async def complete_reassignments(reign: Reign, partitions: Iterable[TopicPartiti
 
 
 async def initialize_reassignments(reign: Reign) -> None:
-    """At failover: what was asked for by znode, which supersedes, then what was under way besides."""
+    """Begin the reassignments requested by znode, which supersede others, then continue the remaining ones (failover).
+    """
     by_znode = await process_zk_reassignment(reign)
     for partition in sorted(reign.context.reassigning):
         if partition not in by_znode:
@@ -99,9 +103,9 @@ async def initialize_reassignments(reign: Reign) -> None:
 
 
 async def process_zk_reassignment(reign: Reign, _: str = "") -> list[TopicPartition]:
-    """Begin what /admin/reassign_partitions lists, the watch left before it is read; those that were begun.
+    """Begin what /admin/reassign_partitions lists, which is watched before it is read; return the partitions begun.
 
-    What cannot be begun is taken off the list at once; the rest leaves it when it is complete.
+    Partitions that cannot be reassigned are removed from the list at once, the others when they are complete.
     """
     targets = await _listed(reign, watched=True)
     planned: dict[TopicPartition, ReplicaAssignment] = {}
@@ -122,7 +126,7 @@ async def process_zk_reassignment(reign: Reign, _: str = "") -> list[TopicPartit
 
 
 async def take_off_list(reign: Reign, partitions: Sequence[TopicPartition]) -> None:
-    """These partitions are not to be reassigned by znode; the znode goes with the last one."""
+    """Remove partitions from the list of reassignments by znode; delete the znode with the last one."""
     listed, taken_off = await _listed(reign), frozenset(partitions)
     rest = {partition: target for partition, target in listed.items() if partition not in taken_off}
     if len(rest) < len(listed):
@@ -155,7 +159,7 @@ async def _write_list(reign: Reign, targets: Mapping[TopicPartition, tuple[int, 
     if written.error not in (ErrorCode.OK, ErrorCode.NO_NODE):
         raise error_for(written.error, path)
     if not targets:
-        # Its processing leaves the watch that notices the next list.
+        # Its processing sets the watch that notices the next list.
         reign.signals.put("ZkPartitionReassignment", "", reign.occasion.cause)
 
 
@@ -172,7 +176,7 @@ async def _attempt(reign: Reign, partition: TopicPartition, assignment: ReplicaA
 
 
 async def _reassign(reign: Reign, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-    """Write what is to be (U); then wait for the added replicas (A), or complete it where the target is in sync (B)."""
+    """Write the assignment (U); then wait for the added replicas (A), or complete if the target is in sync (B)."""
     context = reign.context
     reign.deletion.mark_ineligible([partition.topic])
     await _take_on(reign, partition, assignment)
@@ -190,14 +194,14 @@ async def _reassign(reign: Reign, partition: TopicPartition, assignment: Replica
         await _move_leader(reign, partition, completed)
     except TargetIsAway:
         if assignment.removing:
-            # It waits until one is back, under way still: nobody else would know any more what there is to remove.
+            # Keep the reassignment in progress until a target replica returns: only it records the replicas to remove.
             context.set_assignment(partition, assignment)
             return
     except ReassignmentFailed:
         context.set_assignment(partition, assignment)
         raise
     await _remove_replicas(reign, partition, assignment.removing)
-    # Only now: the znode is the only place that says what there is left to do.
+    # Written only now, because the znode is the only record of the remaining steps.
     await _write_assignment(reign, partition, completed)
     await _take_off_list_if_done(reign, partition, completed)
     context.reassigning.pop(partition, None)
@@ -219,11 +223,11 @@ async def _take_on(reign: Reign, partition: TopicPartition, assignment: ReplicaA
 
 
 async def _has_begun(reign: Reign, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
-    """Has it a state?  One that nobody has led yet is begun by whoever is live, of the replicas added as well; False
-    where nobody is, so that it waits for the first of them.
+    """Return whether the partition has a state; a new partition gets one from any live replica, including added ones.
 
-    There is nothing to catch up with.  And a replica that had no state of its own when the partition came online would
-    get none any more once it led: it would be told nothing after a restart, and nobody would delete it.
+    Without a state there is nothing to catch up with. If no replica is live, the reassignment waits for the first of
+    them. A replica that had no state of its own when the partition came online would get none once it led: it would
+    receive nothing after a restart, and would never be deleted.
     """
     if reign.context.partition_states.get(partition) is not PartitionState.NEW:
         return True
@@ -233,8 +237,9 @@ async def _has_begun(reign: Reign, partition: TopicPartition, assignment: Replic
 
 
 async def _replace_leader(reign: Reign, partition: TopicPartition, unneeded: Sequence[int]) -> None:
-    """Elect again where the leader was among the unneeded: Kafka leaves that partition without one until some broker
-    goes, and the reassignment without anybody to catch up with.
+    """Elect again if the leader was among the unneeded replicas.
+
+    Kafka leaves that partition without a leader until some broker fails, so the reassignment cannot catch up.
     """
     state = reign.context.leadership.get(partition)
     if unneeded and state is not None and state.leader == NO_LEADER:
@@ -246,14 +251,14 @@ async def _is_complete(reign: Reign, partition: TopicPartition, assignment: Repl
     if not assignment.is_being_reassigned:
         return True
     if not assignment.target:
-        # Written by hand; to complete it would be to delete every replica, and nobody is left to ask for them.
+        # Written by hand. Completing it would delete every replica, and leave none to copy from.
         return False
     state = (await reign.store.read([partition]))[partition]
     return isinstance(state, LeaderAndIsr) and all(broker_id in state.isr for broker_id in assignment.target)
 
 
 async def _tell_everyone_involved(reign: Reign, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-    """Raise the leader epoch, so that the replicas take the new list; only for added ones the partition is new."""
+    """Raise the leader epoch, so that the replicas take the new list; the partition is new only for added replicas."""
     state = await _raise_leader_epoch(reign, partition)
     reign.batch.new_batch()
     reign.batch.add_leader_and_isr(assignment.origin, partition, state, is_new=False)
@@ -262,7 +267,7 @@ async def _tell_everyone_involved(reign: Reign, partition: TopicPartition, assig
 
 
 async def _raise_leader_epoch(reign: Reign, partition: TopicPartition) -> LeaderAndIsr:
-    """Write the state with the next leader epoch and nothing else changed (updateLeaderEpoch)."""
+    """Write the state with the next leader epoch and no other change (updateLeaderEpoch)."""
     while True:
         state = (await reign.store.read([partition]))[partition]
         if not isinstance(state, LeaderAndIsr):
@@ -279,8 +284,9 @@ async def _raise_leader_epoch(reign: Reign, partition: TopicPartition) -> Leader
 
 
 async def _move_leader(reign: Reign, partition: TopicPartition, completed: ReplicaAssignment) -> None:
-    """One of the target leads, or the reassignment waits: Kafka deletes the origin's replicas though nobody of the
-    target is alive.
+    """Let a target replica lead, or raise so that the reassignment waits.
+
+    Kafka deletes the replicas of the origin even if no target replica is alive.
     """
     state = reign.context.leadership.get(partition)
     if state is None:
@@ -295,7 +301,7 @@ async def _move_leader(reign: Reign, partition: TopicPartition, completed: Repli
 
 
 async def _remove_replicas(reign: Reign, partition: TopicPartition, broker_ids: Sequence[int]) -> None:
-    """Out of the ISR, stopped and deleted; whether the broker managed to delete it is not waited for."""
+    """Remove replicas from the ISR, stop them and delete them, without waiting for the deletion on the broker."""
     replicas = [Replica(partition, broker_id) for broker_id in broker_ids]
     for state in (
         ReplicaState.OFFLINE,
@@ -310,11 +316,11 @@ async def _write_assignment(reign: Reign, partition: TopicPartition, assignment:
     topic, context = partition.topic, reign.context
 
     def amended(found: TopicAssignment) -> TopicAssignment:
-        # What is unknown here was added a moment ago, and waits for its event.
+        # Partitions unknown here were just added, and their event is waiting.
         rows = {**found.partitions, **context.topic_assignment(topic), partition.partition: assignment}
         return TopicAssignment(context.topic_ids.get(topic), rows)
 
-    # What ends it makes the znode smaller.
+    # Completing a reassignment makes the znode smaller, so only the first write is limited.
     bytes_max = znodes.ZNODE_BYTES_MAX if assignment.is_being_reassigned else None
     try:
         stat = await amend_topic(reign, topic, amended, bytes_max=bytes_max)
@@ -336,6 +342,6 @@ async def _write_assignment(reign: Reign, partition: TopicPartition, assignment:
 
 
 async def _take_off_list_if_done(reign: Reign, partition: TopicPartition, completed: ReplicaAssignment) -> None:
-    """Unless the list asks for another target by now."""
+    """Remove the partition from the list unless the list asks for another target now."""
     if (await _listed(reign)).get(partition) == completed.replicas:
         await take_off_list(reign, [partition])

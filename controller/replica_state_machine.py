@@ -1,4 +1,5 @@
-"""Replicas between New, Online, Offline and the stages of deletion (kafka.controller.ZkReplicaStateMachine)."""
+"""State machine of replicas: New, Online, Offline and the stages of deletion (kafka.controller.ZkReplicaStateMachine).
+"""
 
 from __future__ import annotations
 
@@ -36,17 +37,17 @@ VALID_PREVIOUS: Mapping[ReplicaState, tuple[ReplicaState, ...]] = {
 
 
 def isr_keeping_the_last(state: LeaderAndIsr, broker_id: int) -> tuple[int, ...]:
-    """The ISR without that broker, unless it is the last member: an ISR is never empty (KAFKA-5083)."""
+    """Return the ISR without that broker, unless it is the last member: an ISR is never empty (KAFKA-5083)."""
     return state.isr if len(state.isr) == 1 else isr_to_the_last(state, broker_id)
 
 
 def isr_to_the_last(state: LeaderAndIsr, broker_id: int) -> tuple[int, ...]:
-    """Historical.EMPTY_ISR: the ISR without that broker, whatever is left of it."""
+    """Return the ISR without that broker, even if that leaves it empty (Historical.EMPTY_ISR)."""
     return tuple(member for member in state.isr if member != broker_id)
 
 
 class ReplicaStateMachine:
-    """Moves replicas.  Raises ControllerMoved and SessionExpired, and nothing else."""
+    """Moves replicas between states. Raises ControllerMoved and SessionExpired only."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class ReplicaStateMachine:
         """In the batch under way: the state told of each partition, and whom it was not told, if a replica's."""
 
     async def startup(self) -> None:
-        """Bring every replica online or offline, as its broker is; the dead ones leave the ISRs."""
+        """Bring every replica online or offline like its broker; offline replicas leave the ISRs."""
         context = self._context
         online: list[Replica] = []
         offline: list[Replica] = []
@@ -79,7 +80,7 @@ class ReplicaStateMachine:
         await self.handle(offline, ReplicaState.OFFLINE)
 
     async def handle(self, replicas: Sequence[Replica], target: ReplicaState) -> list[Replica]:
-        """Move replicas to a state; those that may not go there, or could not, are returned."""
+        """Move replicas to a state; return those with an invalid transition or a failed one."""
         if not replicas:
             return []
         self._batch.new_batch()
@@ -134,16 +135,16 @@ class ReplicaStateMachine:
         for replica in replicas:
             current = context.replica_states[replica]
             state = context.leadership.get(replica.partition)
-            # A new replica was told when its partition came online.
+            # A new replica received the state when its partition came online.
             if current is not ReplicaState.NEW and state is not None and not self._leads_to_delete(replica, state):
                 self._batch.add_leader_and_isr([replica.broker_id], replica.partition, state, is_new=False)
             context.replica_states[replica] = ReplicaState.ONLINE
 
     def _leads_to_delete(self, replica: Replica, state: LeaderAndIsr) -> bool:
-        """Is this the leader of a partition on its way out?
+        """Return whether the replica leads a partition that is being deleted.
 
-        Nobody is elected there when a leader is gone.  Kafka tells it, where it comes back, to lead on in the leader
-        epoch of its former life; there is nothing left to do but to delete, unless a reassignment has to end first.
+        Such a partition elects no leader after a failure. When the leader returns, Kafka lets it continue in the leader
+        epoch of its former process. Here the partition is only deleted, unless a reassignment has to end first.
         """
         return self._context.is_going(replica.partition) and state.leader == replica.broker_id
 
@@ -159,7 +160,7 @@ class ReplicaStateMachine:
         refused: list[Replica] = []
         for replica in replicas:
             unwritten = replica.partition in context.leadership and replica.partition not in shrunk
-            # In a topic that is being deleted the state znode may be gone already; that must not hold it up.
+            # In a topic that is being deleted the state znode may already be gone; that must not block the deletion.
             if not unwritten or context.is_being_deleted(replica.partition.topic):
                 context.replica_states[replica] = ReplicaState.OFFLINE
             else:
@@ -169,9 +170,11 @@ class ReplicaStateMachine:
         return refused
 
     def _tell_others(self, broker_id: int, partition: TopicPartition, state: LeaderAndIsr) -> None:
-        """Of one state in one batch all but the first to go were told upon that one's going: now that one is, too.
+        """Send a partition's state to the replicas other than the one removed.
 
-        To go through all of them again for each would take a partition of very many dead replicas hours.
+        If several replicas leave with one state in one batch, the other replicas received it with the first removal,
+        and only that first replica still needs it. Going through all replicas each time would take hours for a
+        partition with very many dead replicas.
         """
         told_state, left_out = self._told.get(partition, (None, []))
         if told_state == state:
@@ -179,17 +182,18 @@ class ReplicaStateMachine:
         else:
             replicas = self._context.replicas(partition)
             others = [b for b in replicas if b != broker_id]
-            # Who is assigned no longer, and is to delete its replica, hears nothing of it.
+            # A broker that is no longer assigned and deletes its replica does not receive the state.
             self._told[partition] = (state, [broker_id] if len(others) < len(replicas) else [])
         self._batch.add_leader_and_isr(others, partition, state, is_new=False)
 
     async def _remove_from_isr(
         self, broker_id: int, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, LeaderAndIsr]:
-        """Take a broker out of the ISRs that hold it; the states as they are now, of all whose znode could be read.
+        """Remove a broker from the ISRs that hold it; return the present state of every partition with a readable
+        znode.
 
-        Where it led there is no leader then.  A partition whose ISR does not hold it is not written, but told again to
-        the others, as Kafka does.
+        A partition that the broker led then has no leader. A partition whose ISR does not hold it is not written, but
+        its state is sent to the other replicas again, as in Kafka.
         """
         results: dict[TopicPartition, LeaderAndIsr] = {}
         remaining = list(partitions)

@@ -1,5 +1,7 @@
-"""Topics that appear, grow and are to be deleted (KafkaController.processTopicChange, processPartitionModifications,
-processTopicDeletion)."""
+"""Topics that are created, grow and are to be deleted.
+
+Sources: KafkaController.processTopicChange, processPartitionModifications, processTopicDeletion.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from zabka.kafka.zk.znodes import TopicAssignment
 
 
 async def process_topic_change(reign: Reign, _: str) -> None:
-    """The list of topics changed: take the new ones on, forget those whose znode somebody removed."""
+    """Handle a changed list of topics: take on new topics, forget topics with a deleted znode."""
     context = reign.context
     names = await reign.read_topic_names()
     present = frozenset(names)
@@ -27,7 +29,7 @@ async def process_topic_change(reign: Reign, _: str) -> None:
     gone = [topic for topic in context.topics if topic not in present]
     added = await add_topics(reign, new)
     if any(context.is_being_deleted(topic) for topic in gone):
-        # The request to delete it would count for the next topic of that name, as in Kafka.
+        # Otherwise the request to delete it would apply to the next topic of that name, as in Kafka.
         reign.signals.put("TopicDeletion", "", reign.occasion.cause)
     for topic in gone:
         context.remove_topic(topic)
@@ -49,12 +51,12 @@ def tell_topic(reign: Reign, topic: str) -> None:
 
 
 async def add_topics(reign: Reign, topics: Sequence[str]) -> dict[str, TopicAssignment]:
-    """Read these topics and put them into the context; a topic without an id gets one (processTopicIds)."""
+    """Read these topics and add them to the context; give a topic without an id one (processTopicIds)."""
     added = await reign.read_topics(topics)
     nameless = [topic for topic, assignment in added.items() if assignment.topic_id is None]
 
     def named(topic: str, found: TopicAssignment) -> TopicAssignment:
-        # What was added since it was read counts too.
+        # Keep partitions that were added since it was read.
         added[topic] = found._replace(topic_id=found.topic_id or random_topic_id(reign.runtime.random))
         return added[topic]
 
@@ -72,7 +74,7 @@ async def add_topics(reign: Reign, topics: Sequence[str]) -> dict[str, TopicAssi
 
 
 async def _on_new_partitions(reign: Reign, partitions: Sequence[TopicPartition]) -> None:
-    """onNewPartitionCreation: exactly in this order."""
+    """Bring new partitions and their replicas online, exactly in this order (onNewPartitionCreation)."""
     replicas = reign.context.replicas_of(partitions)
     await reign.partitions.handle(partitions, PartitionState.NEW)
     await reign.replicas.handle(replicas, ReplicaState.NEW)
@@ -81,15 +83,15 @@ async def _on_new_partitions(reign: Reign, partitions: Sequence[TopicPartition])
 
 
 async def process_partition_modifications(reign: Reign, topic: str) -> None:
-    """A topic's znode changed: bring new partitions online.  In a topic being deleted they are taken back.
+    """Handle a topic's changed znode: bring new partitions online, or revert them if the topic is being deleted.
 
-    An id that is gone is written again: tools older than Kafka 2.8 leave it out when they add partitions by znode, and
-    the next controller would make another, under which no broker takes its replicas (KAFKA-14190).
+    A topic id that is missing is written again. Tools older than Kafka 2.8 drop it when they add partitions by znode.
+    The next controller would then create another id, and brokers reject replicas under a new id (KAFKA-14190).
     """
     context = reign.context
     if not context.has_topic(topic):
         if topic in reign.unreadable_topics:
-            # Perhaps somebody has mended it.
+            # The znode may have been repaired.
             await process_topic_change(reign, "")
         return
     found = (await reign.read_topics([topic])).get(topic)
@@ -121,16 +123,16 @@ async def _write_id_again(reign: Reign, topic: str) -> None:
 
 
 async def watch_topic_deletions(reign: Reign) -> list[str]:
-    """The topics in /admin/delete_topics, a watch left on the list."""
+    """Return the topics in /admin/delete_topics, and leave a watch on the list."""
     return await reign.read_list(znodes.DELETE_TOPICS, "TopicDeletion")
 
 
 async def process_topic_deletion(reign: Reign, _: str) -> None:
-    """Topics are to be deleted; a request for one that does not exist is removed at once."""
+    """Queue topics for deletion; remove a request for an unknown topic at once."""
     context = reign.context
     listed = await watch_topic_deletions(reign)
     if not all(context.has_topic(topic) for topic in listed):
-        # Made a moment ago, perhaps: the event that tells of it may wait behind this one, and Kafka drops the request.
+        # It may have been created just now: its event may still be waiting in the queue. Kafka drops the request.
         await process_topic_change(reign, "")
     unknown = [topic for topic in listed if not context.has_topic(topic)]
     known = [topic for topic in listed if context.has_topic(topic) and not context.is_being_deleted(topic)]

@@ -1,7 +1,7 @@
-"""Writes to a topic's znode, in which administrators write as well: nothing that one of them wrote meanwhile gets lost.
+"""Writes to a topic's znode that keep concurrent changes by administrators.
 
-Kafka's controller writes what it knows over whatever is there: partitions that were added a moment before, and of which
-it has not heard yet, are gone then (KafkaController.updateReplicaAssignmentForPartition).
+Kafka's controller overwrites the znode with its own view: partitions that were added just before, and that it does not
+know yet, are lost then (KafkaController.updateReplicaAssignmentForPartition).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _EMPTY = TopicAssignment(None, {})
 
 
 class TopicTooLarge(Exception):
-    """A topic's znode would become too large; nothing was written."""
+    """Raised if a topic's znode would become too large; nothing was written."""
 
 
 async def amend_topic(
     reign: Reign, topic: str, amended: Callable[[TopicAssignment], TopicAssignment], *, bytes_max: int | None = None
 ) -> Stat | None:
-    """Write a topic's znode over the very version that was read; its stat then, None where there is no such znode.
+    """Write a topic's znode, conditional on the version read; return its stat, or None if there is no such znode.
 
-    `amended` is given what is there, without partitions where that is not readable, and may be called again.  Raises
-    ControllerMoved, SessionExpired, ZooKeeperError, and TopicTooLarge where it would have more than `bytes_max` bytes.
+    `amended` receives the present content, without partitions if that is not readable, and may be called again. Raises
+    ControllerMoved, SessionExpired, ZooKeeperError, and TopicTooLarge if the znode would exceed `bytes_max` bytes.
     """
     stats = await amend_topics(reign, [topic], lambda _, found: amended(found), bytes_max=bytes_max)
     return stats.get(topic)
@@ -42,7 +42,7 @@ async def amend_topics(
     *,
     bytes_max: int | None = None,
 ) -> dict[str, Stat]:
-    """The same for many topics at once, in a few round trips; those without a znode are left out."""
+    """Do the same as `amend_topic` for many topics in a few round trips; those without a znode are left out."""
     service = reign.zk.service
     stats: dict[str, Stat] = {}
     waiting = list(topics)
