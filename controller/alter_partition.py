@@ -60,8 +60,7 @@ def refuse_alter_partition(error: KafkaError, request: KafkaMessage) -> KafkaMes
 
 
 async def process_alter_partition(reign: Reign, request: KafkaMessage) -> KafkaMessage:
-    """Check the sender, then each partition; write the accepted states, fenced and conditional on the expected version.
-    """
+    """Check the sender, then each partition; write the accepted states, fenced and with compare-and-set."""
     known_epoch = reign.context.broker_epoch(int(request.broker_id))
     if known_epoch not in (int(request.broker_epoch), UNKNOWN_BROKER_EPOCH):
         _fenced(reign, request, KafkaError.stale_broker_epoch, int(request.broker_epoch), known_epoch)
@@ -190,7 +189,7 @@ _MEMBER_CHECKS: dict[Historical, Callable[[ControllerContext, _Member], bool]] =
     Historical.ISR_WITH_LEAVING_BROKER: _is_serving,
     Historical.NO_MEMBER_EPOCHS: _is_the_one_seen,
 }
-"""What every member of a new ISR must be, under the old behaviour that did not ask for it."""
+"""The check of a new ISR's members, by the historical behaviour that leaves it out."""
 
 
 async def _write(reign: Reign, wanted: dict[TopicPartition, LeaderAndIsr], results: _Results) -> None:

@@ -129,7 +129,7 @@ class _BrokerQueue:
         self._config = config
         self._queue: deque[tuple[KafkaMessage, OnResponse | None]] = deque()
         self._marks: deque[tuple[int, Callable[[], None]]] = deque()
-        """Behind how many more answers whom to call."""
+        """(number of further responses to wait for, callback)."""
         self._wake: Future[Any] | None = None
         self._task: Task = runtime.spawn(self._run(), f"controller-to-broker-{endpoint.broker_id}")
 

@@ -59,9 +59,9 @@ class ControllerContext:
         self.reassigning: dict[TopicPartition, None] = {}
         """Partitions whose reassignment is under way (partitionsBeingReassigned)."""
         self.broker_epoch_seen = -1
-        """This controller has dealt with every registration up to that one."""
+        """This controller has handled every registration up to that one."""
         self.offline_dirs: dict[int, frozenset[TopicPartition]] = {}
-        """By broker: replicas whose log directory failed (replicasOnOfflineDirs)."""
+        """Replicas with a failed log directory, by broker (replicasOnOfflineDirs)."""
         self.topics_to_be_deleted: set[str] = set()
         self.topics_with_deletion_started: set[str] = set()
         self.topics_ineligible_for_deletion: set[str] = set()

@@ -263,8 +263,7 @@ class KafkaController:
         self._signals.put("Startup", "", START)
 
     async def shutdown(self) -> None:
-        """Reject the requests that wait, finish the current event (within a limit), and resign. The session stays open.
-        """
+        """Reject waiting requests, finish the current event (within a limit), and resign; the session stays open."""
         if not self._events.running:
             return
         event = ControllerEvent("ControllerShutdown", self._process_shutdown, request_cause("shutdown"))
@@ -276,7 +275,9 @@ class KafkaController:
         self._resign("shutdown", request_cause("shutdown"))
 
     async def session_expired(self) -> None:
-        """End the term of an expired session. Returns once this broker has resigned: only then may a new session begin.
+        """End the term of an expired session.
+
+        Returns once this broker has resigned: only then may a new session begin.
         """
         if self._events.running:
             event = ControllerEvent("Expire", self._process_expire, expiry_cause(self._service.session_id))
@@ -305,8 +306,7 @@ class KafkaController:
         )
 
     def controlled_shutdown(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
-        """Process ControlledShutdown, versions 0 to 3; STALE_CONTROLLER_EPOCH (Kafka's ControllerMoved) if not active.
-        """
+        """Process ControlledShutdown, versions 0 to 3; STALE_CONTROLLER_EPOCH (Kafka's ControllerMoved) if inactive."""
         return self._signals.request(
             "ControlledShutdown",
             lambda reign: process_controlled_shutdown(reign, request),
@@ -556,7 +556,9 @@ class KafkaController:
         self._believe(-1, self.controller_epoch)
 
     async def _move_away(self, caused_by: Cause) -> None:
-        """Resign, delete /controller unless another broker holds it, and let others try first (triggerControllerMove).
+        """Resign, delete /controller unless another broker holds it, and let others go first.
+
+        Source: triggerControllerMove.
         """
         reign = self._reign
         self._resign("illegal_state", caused_by)

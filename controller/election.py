@@ -17,7 +17,7 @@ class ElectionStrategy(Enum):
     """The reason for an election, which selects the algorithm."""
 
     OFFLINE = "offline"
-    """The leader is gone; unclean only where the topic's or the broker's configuration says so."""
+    """The leader failed; unclean only if the topic's or the broker's configuration allows it."""
     OFFLINE_UNCLEAN = "offline_unclean"
     """The same, unclean because an administrator asked for it."""
     PREFERRED = "preferred"
@@ -83,8 +83,8 @@ def leader_for_controlled_shutdown(
     live_or_shutting_down: Collection[int],
     shutting_down: Collection[int],
 ) -> LeaderAndIsr | None:
-    """Elect the first replica that is online, in the ISR and not shutting down; the ISR loses the shutting-down ones.
-    """
+    """Elect the first replica that is online, in the ISR and not shutting down; remove shutting-down replicas from
+    it."""
     for broker_id in assignment:
         if broker_id in live_or_shutting_down and broker_id in state.isr and broker_id not in shutting_down:
             return _lead(state, broker_id, [b for b in state.isr if b not in shutting_down])

@@ -32,8 +32,7 @@ _NOT_NOTED = -1
 
 
 def with_isr(state: LeaderAndIsr, isr: Sequence[int]) -> LeaderAndIsr:
-    """Return the state with another ISR; members that leave it are checked for eligibility when the state is written.
-    """
+    """Return the state with another ISR; members that leave are checked for eligibility when the state is written."""
     eligible = [b for b in dict.fromkeys((*state.eligible, *state.isr)) if b not in isr and b not in state.doubtful]
     changed = state._replace(isr=tuple(isr), eligible=tuple(eligible))
     if not eligible:
@@ -99,7 +98,9 @@ class EligibleReplicas:
         self._configs = configs
 
     async def settle(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Return no eligible replicas if the ISR is large enough; else replicas of the partition, by one configuration.
+        """Return no eligible replicas if the ISR is large enough; else replicas of the partition.
+
+        They count under one configuration only: replicas noted under an earlier one are dropped.
         """
         minimums = await self._configs.minimums(_topics_with_eligible(states))
         settled = dict(states)

@@ -52,8 +52,7 @@ _WHEN_ACTIVE: dict[str, Callable[[Reign, str], Awaitable[object]]] = {
 """Events that only the active controller processes, by Kafka's names."""
 
 _IGNORED = frozenset({("ZkPartitionReassignment", EventType.DATA_CHANGED)})
-"""What a watch may tell and nobody follows up: a list of reassignments is taken up when it is created, not when it
-becomes shorter."""
+"""Ignored watch events: a list of reassignments is processed when it is created, not when it becomes shorter."""
 
 
 class EventSignals:
@@ -77,8 +76,7 @@ class EventSignals:
         self._watchers: dict[tuple[str, str], Watcher] = {}
 
     def watcher(self, event: str, argument: str = "") -> Watcher:
-        """Return a watcher that puts that event; the same object for the same arguments, so that it is set only once.
-        """
+        """Return a watcher that puts that event; the same object for the same arguments, so it is set only once."""
         key = (event, argument)
         if key not in self._watchers:
 

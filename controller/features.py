@@ -43,8 +43,7 @@ def decode_features(data: bytes | None) -> dict[str, int] | None:
 
 
 async def set_up_features(reign: Reign) -> None:
-    """Create /feature, or enable it and convert it to the present format; finalized features stay and are remembered.
-    """
+    """Create /feature, or enable it and convert it to the present format; keep and remember finalized features."""
     service, path = reign.zk.service, znodes.FEATURE
     outcome = await reign.zk.attempt(lambda: service.get(path))
     if outcome.value is None:

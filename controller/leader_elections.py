@@ -81,8 +81,7 @@ def _needed(reign: Reign, partition: TopicPartition, election_type: int) -> bool
 
 
 async def elect_preferred_from_znode(reign: Reign, _: str = "") -> None:
-    """Elect leaders for the partitions in /admin/preferred_replica_election, and delete it; watch it before reading it.
-    """
+    """Elect leaders for the partitions in /admin/preferred_replica_election, and delete it; watch before reading."""
     service = reign.zk.service
     path = znodes.PREFERRED_REPLICA_ELECTION
     watcher = reign.signals.watcher("ReplicaLeaderElection")
@@ -126,7 +125,7 @@ _STRATEGIES = {
     KafkaError.preferred_leader_not_available: "PreferredReplicaPartitionLeaderElectionStrategy",
     KafkaError.eligible_leaders_not_available: "OfflinePartitionLeaderElectionStrategy(true)",
 }
-"""Kafka's names of the strategies that found nobody, which its tools print."""
+"""Kafka's names, as its tools print them, of the strategies that found no leader."""
 
 
 def _message(error: KafkaError, partition: TopicPartition) -> str | None:

@@ -104,7 +104,7 @@ class ControllerStats:
         self.queue_time = Timing()
         """EventQueueTimeMs: how long events waited for their turn."""
         self.unclean_elections = 0
-        """UncleanLeaderElectionsPerSec: counted when chosen, before the write, which may have to be repeated."""
+        """UncleanLeaderElectionsPerSec: counted at the decision, before the write, which may have to be repeated."""
 
     def event_started(self, event: str, waited_ms: int) -> None:
         """Count an event that begins."""

@@ -29,7 +29,7 @@ VALID_PREVIOUS: Mapping[PartitionState, tuple[PartitionState, ...]] = {
     PartitionState.OFFLINE: (PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE),
     PartitionState.NON_EXISTENT: (PartitionState.OFFLINE,),
 }
-"""From where each state may be entered; any other change is refused for that partition."""
+"""By state: the states before it. Any other change is refused for that partition."""
 
 
 class Refused(NamedTuple):
@@ -37,7 +37,7 @@ class Refused(NamedTuple):
 
     reason: str
     nobody_can_lead: bool = False
-    """Nothing went wrong: whoever could lead is away, and may come back."""
+    """No error occurred: the brokers that could lead are away, and may return."""
 
 
 Result = LeaderAndIsr | Refused
@@ -260,8 +260,7 @@ class PartitionStateMachine:
         self._store.announce_leader(partition, old, new, zxid, cause, unclean=unclean)
 
     def _recipients(self, partition: TopicPartition, strategy: ElectionStrategy) -> list[int]:
-        """Return the recipients of an election's result (ElectionResult.liveReplicas); the batch drops the dead ones.
-        """
+        """Return the recipients of an election's result (ElectionResult.liveReplicas); the batch drops dead ones."""
         context = self._context
         assignment = context.assignment(partition)
         if strategy is ElectionStrategy.PREFERRED:

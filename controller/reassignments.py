@@ -24,7 +24,7 @@ from zabka.kafka.zk import znodes
 from zabka.kafka.zk.znodes import LeaderAndIsr, ReplicaAssignment, TopicAssignment
 
 Outcomes = dict[TopicPartition, KafkaError]
-"""For each partition what became of the request; NONE for one that was begun, or is complete already."""
+"""The result for each partition: NONE if its reassignment has begun or is already complete."""
 
 
 class ReassignmentFailed(Exception):
@@ -91,8 +91,7 @@ async def complete_reassignments(reign: Reign, partitions: Iterable[TopicPartiti
 
 
 async def initialize_reassignments(reign: Reign) -> None:
-    """Begin the reassignments requested by znode, which supersede others, then continue the remaining ones (failover).
-    """
+    """Begin reassignments requested by znode, which supersede others, then continue the remaining ones (failover)."""
     by_znode = await process_zk_reassignment(reign)
     for partition in sorted(reign.context.reassigning):
         if partition not in by_znode:

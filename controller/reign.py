@@ -118,9 +118,9 @@ class Reign:
             forget_topic=lambda topic: signals.forget_watcher("PartitionModifications", topic),
         )
         self.finalized_features: dict[str, int] = {}
-        """What /feature says: brokers that do not support it are left out."""
+        """The content of /feature: brokers that do not support these are left out."""
         self.unreadable_topics: dict[str, None] = {}
-        """Topics whose znode could not be read: left out until it is mended."""
+        """Topics with an unreadable znode: left out until it is repaired."""
         self._rebalance_timer: Timer | None = None
 
     def resign(self) -> None:
@@ -202,8 +202,7 @@ class Reign:
         return [name for name in names if znodes.is_tellable(name)]
 
     async def read_topics(self, topics: Sequence[str]) -> dict[str, TopicAssignment]:
-        """Return the assignments of these topics, and leave a watch on each; missing or unreadable ones are left out.
-        """
+        """Return the assignments of these topics, and leave a watch on each; omit missing or unreadable topics."""
         service, signals = self.zk.service, self.signals
         outcomes = await self.zk.batch(
             [partial(service.get, znodes.topic_path(t), signals.watcher("PartitionModifications", t)) for t in topics]

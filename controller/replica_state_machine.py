@@ -1,4 +1,6 @@
-"""State machine of replicas: New, Online, Offline and the stages of deletion (kafka.controller.ZkReplicaStateMachine).
+"""State machine of replicas: New, Online, Offline and the stages of deletion.
+
+Source: kafka.controller.ZkReplicaStateMachine.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ VALID_PREVIOUS: Mapping[ReplicaState, tuple[ReplicaState, ...]] = {
     ReplicaState.DELETION_INELIGIBLE: (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED),
     ReplicaState.NON_EXISTENT: (ReplicaState.DELETION_SUCCESSFUL,),
 }
-"""From where each state may be entered; any other change is refused for that replica."""
+"""By state: the states before it. Any other change is refused for that replica."""
 
 
 def isr_keeping_the_last(state: LeaderAndIsr, broker_id: int) -> tuple[int, ...]:
@@ -61,7 +63,7 @@ class ReplicaStateMachine:
         self._batch = batch
         self._isr_without = isr_without
         self._told: dict[TopicPartition, tuple[LeaderAndIsr, list[int]]] = {}
-        """In the batch under way: the state told of each partition, and whom it was not told, if a replica's."""
+        """In the current batch: the state sent for each partition, and the replica that it was not sent to, if any."""
 
     async def startup(self) -> None:
         """Bring every replica online or offline like its broker; offline replicas leave the ISRs."""
@@ -189,8 +191,7 @@ class ReplicaStateMachine:
     async def _remove_from_isr(
         self, broker_id: int, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, LeaderAndIsr]:
-        """Remove a broker from the ISRs that hold it; return the present state of every partition with a readable
-        znode.
+        """Remove a broker from the ISRs that hold it; return the present state of every readable partition.
 
         A partition that the broker led then has no leader. A partition whose ISR does not hold it is not written, but
         its state is sent to the other replicas again, as in Kafka.

@@ -24,16 +24,16 @@ from zabka.kafka.topic_ids import topic_id_to_kafka
 from zabka.kafka.zk.znodes import BrokerInfo, LeaderAndIsr
 
 LEADER_DURING_DELETE = -2
-"""LeaderAndIsr.LeaderDuringDelete: what UpdateMetadata names as leader in a topic that is being deleted."""
+"""LeaderAndIsr.LeaderDuringDelete: the leader in UpdateMetadata for a topic that is being deleted."""
 EPOCH_DURING_DELETE = -2
-"""LeaderAndIsr.EpochDuringDelete: the leader epoch of a StopReplica that no broker may refuse."""
+"""LeaderAndIsr.EpochDuringDelete: the leader epoch of a StopReplica that no broker may reject."""
 NO_EPOCH = -1
 
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """org.apache.kafka.common.security.auth.SecurityProtocol ids."""
 
 OnStopReplica = Callable[[int, list[TopicPartition], KafkaMessage], None]
-"""(broker, partitions that were to be deleted, the response)"""
+"""(broker, partitions to delete, the response)"""
 OnLeaderAndIsr = Callable[[int, KafkaMessage], None]
 """(broker, the response)"""
 

@@ -1,7 +1,7 @@
-"""What a leader, or a follower that serves consumers, answers to one partition of a fetch.
+"""Fetch responses for one partition, from a leader or from a follower that serves consumers.
 
-Source: Kafka's Partition.fetchRecords, with the epochs of KIP-320, diverging logs of KIP-595, and the replicas that
-consumers had better read from of KIP-392.
+Source: Kafka's Partition.fetchRecords, with the epochs of KIP-320, diverging logs of KIP-595, and the preferred read
+replicas of KIP-392.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def read(
     at_least_one: bool,
     note_fetch: bool,
 ) -> FetchedPartition:
-    """Answer one partition of a fetch.  `note_fetch`: this is the follower's word on where its log ends."""
+    """Answer one partition of a fetch; with `note_fetch`, note the fetch offset as the follower's log end offset."""
     is_follower = params.replica_id >= 0
     if wanted.topic_id is not None and partition.topic_id not in (None, wanted.topic_id):
         return _refused(partition, ErrorCode.inconsistent_topic_id)
@@ -69,14 +69,14 @@ def read(
 def told_before(
     partition: Partition, wanted: FetchPartition, params: FetchParams, now_ms: int | None
 ) -> FetchedPartition | None:
-    """The answer to a follower that repeats its last question where nothing has changed since; most do.
+    """Return the previous response if a follower repeats its last fetch and nothing has changed; most fetches do.
 
-    `now_ms` is when it asked, None where this is not its word on where its log ends.
+    `now_ms` is the time of the fetch, or None if the fetch offset is not to be noted as the follower's log end.
     """
     follower = partition.followers.get(params.replica_id)
     if follower is None or follower.told_epoch != partition.leader_epoch:
         return None
-    # In a session the question is the very same object.
+    # In a session the request row is the very same object.
     if follower.question is not wanted and follower.question != wanted:
         return None
     log, told = partition.log, follower.told
@@ -97,7 +97,7 @@ def told_before(
 
 
 def must_answer(partition: Partition, wanted: FetchPartition, leader_only: bool) -> bool:
-    """Must a waiting fetch be answered now, whatever it got: is it fenced, or has its log diverged?"""
+    """Return whether a waiting fetch must be answered now: it is fenced, or its log has diverged."""
     if partition.check_epoch(wanted.current_leader_epoch, leader_only):
         return True
     error, diverging = _diverging(partition, wanted)
@@ -105,7 +105,7 @@ def must_answer(partition: Partition, wanted: FetchPartition, leader_only: bool)
 
 
 def _diverging(partition: Partition, wanted: FetchPartition) -> tuple[int, tuple[int, int] | None]:
-    """(error, divergence) for a fetcher that says which epoch its last record is of."""
+    """Return (error, divergence) for a fetcher that sends the epoch of its last record."""
     if wanted.last_fetched_epoch < 0:
         return 0, None
     epoch, end_offset = partition.log.epochs.end_offset_for(wanted.last_fetched_epoch, partition.log.end_offset)
@@ -122,13 +122,13 @@ def _follower_error(partition: Partition, wanted: FetchPartition, params: FetchP
         unknown = wanted.current_leader_epoch != NO_EPOCH
         return ErrorCode.unknown_leader_epoch if unknown else ErrorCode.not_leader_or_follower
     if 0 <= params.replica_epoch < follower.broker_epoch:
-        # A fetch of the follower's life before, that was long under way.
+        # A delayed fetch of the follower's previous process.
         return ErrorCode.not_leader_or_follower
     return 0
 
 
 def _preferred_replica(partition: Partition, wanted: FetchPartition, params: FetchParams) -> int | None:
-    """Another replica that this consumer had better read from; only a leader says so."""
+    """Return the preferred read replica of this consumer; only a leader returns one."""
     selector = partition.host.selector
     if selector is None or params.reader is None or params.replica_id >= 0 or not partition.is_leader:
         return None
