@@ -83,8 +83,7 @@ def leader_for_controlled_shutdown(
     live_or_shutting_down: Collection[int],
     shutting_down: Collection[int],
 ) -> LeaderAndIsr | None:
-    """Elect the first replica that is online, in the ISR and not shutting down; remove shutting-down replicas from
-    it."""
+    """Elect the first replica that is online, in the ISR and not shutting down; drop shutting-down replicas from it."""
     for broker_id in assignment:
         if broker_id in live_or_shutting_down and broker_id in state.isr and broker_id not in shutting_down:
             return _lead(state, broker_id, [b for b in state.isr if b not in shutting_down])

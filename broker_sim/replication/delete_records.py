@@ -26,7 +26,7 @@ class DeletionRow:
         self.absence = absence
         self.offset = offset
         self.deleted: Deleted | None = None
-        """The result; None while it waits for its replicas."""
+        """The result; not set while it waits for its replicas."""
 
     def move_log_start(self) -> None:
         """Advance the leader's log start.
