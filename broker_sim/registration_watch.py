@@ -1,7 +1,7 @@
-"""A broker looks after its own registration: somebody may write over /brokers/ids/N, or delete it.
+"""Watch of a broker's own registration: another client may overwrite /brokers/ids/N, or delete it.
 
-Kafka's brokers do not look.  One whose registration became unreadable is left out by the next controller, and one whose
-registration was deleted is dead to the cluster, until its session ends: here it is put right at once, and said so.
+Kafka's brokers do not watch it. A broker with an unreadable registration is left out by the next controller, and one
+with a deleted registration is dead to the cluster until its session ends. Here it is restored at once, and logged.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from zabka.kafka.zk.coordination import Zk
 from zabka.kafka.zk.znodes import BrokerInfo
 
 LOOK_AGAIN_MS = 1_000
-"""Before the next look where there is nothing to watch yet, or the ensemble refused."""
+"""Delay before the next read if there is nothing to watch yet, or the ensemble refused."""
 
 
 class RegistrationWatch:
-    """The watch of one broker; `is_registered` says whether its present session has registered, `register` does so
-    again, with a new broker epoch."""
+    """The watch of one broker.
+
+    `is_registered` returns whether its present session has registered; `register` registers again, with a new broker
+    epoch.
+    """
 
     def __init__(
         self,
@@ -41,7 +44,7 @@ class RegistrationWatch:
         self._changed: Future[None] | None = None
 
     async def follow(self) -> None:
-        """Look, and put right what is wrong; runs until cancelled."""
+        """Watch the registration and restore it; runs until cancelled."""
         while True:
             self._changed = changed = self._runtime.future()
             try:
@@ -61,7 +64,7 @@ class RegistrationWatch:
             self._changed.set_result(None)
 
     async def _look(self) -> bool:
-        """Is it as this broker wrote it, and watched?"""
+        """Return whether the registration is as this broker wrote it, and watched."""
         service, info = self._zk.service, self._info()
         path, session_id = znodes.broker_path(info.broker_id), service.session_id
         outcome = await self._zk.attempt(lambda: service.get(path, self._on_change))

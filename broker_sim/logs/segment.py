@@ -59,8 +59,10 @@ class Segment:
         self.base_offset = base_offset
         self.end_offset = base_offset
         self.records_end = base_offset
-        """The end of its last batch; lower than `end_offset` after a truncation within a gap, which the file does not
-        show."""
+        """The end of its last batch.
+
+        It is lower than `end_offset` after a truncation within a gap, which the file does not show.
+        """
         self.name = file_name(base_offset)
         self.file = file
         self.size = 0
