@@ -1,4 +1,4 @@
-"""DescribeLogDirs, AlterReplicaLogDirs and DescribeProducers: where logs lie, and who writes to them."""
+"""DescribeLogDirs, AlterReplicaLogDirs and DescribeProducers: directories and producers of logs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from zabka.kafka.wire.kafka_schema import ApiKey, respond
 
 NO_TRANSACTION = -1
 UNKNOWN_LAG = -1
-"""Of a replica that nobody has told this broker to lead or follow yet."""
+"""Lag of a replica that has no role on this broker yet."""
 
 _Topics = dict[str, list[dict[str, Any]]]
 
 
 class LogHandlers:
-    """Tells administrators about this broker's logs."""
+    """Serves requests about this broker's logs."""
 
     def __init__(self, log_dirs: Sequence[str], replicas: ReplicaManager, metadata: MetadataCache) -> None:
         self._log_dirs = log_dirs
@@ -69,8 +69,7 @@ class LogHandlers:
         return topics
 
     def _lag(self, topic_partition: TopicPartition, log: PartitionLog, is_future: bool) -> int:
-        """How far a log is behind: a future one behind the replica whose place it will take, that one behind what is
-        committed."""
+        """Return a log's lag: of a future log to the replica that it will replace, of that to the high watermark."""
         partition = self._replicas.partitions.get(topic_partition)
         if partition is None:
             return UNKNOWN_LAG
@@ -78,7 +77,7 @@ class LogHandlers:
         return current.end_offset - log.end_offset if is_future else max(current.high_watermark - log.end_offset, 0)
 
     async def alter_replica_log_dirs(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer AlterReplicaLogDirs: the answer says whether the moves have begun."""
+        """Answer AlterReplicaLogDirs: the response reports whether the moves have begun."""
         places = {
             TopicPartition(str(topic.name), int(number)): str(directory.path)
             for directory in request.dirs
@@ -103,7 +102,7 @@ class LogHandlers:
         return error
 
     async def describe_producers(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer DescribeProducers: idempotent producers, as this replica's log knows them."""
+        """Answer DescribeProducers: idempotent producers in this replica's log."""
         rows = []
         for topic in request.topics:
             name = str(topic.name)

@@ -1,6 +1,6 @@
 """FindCoordinator, OffsetCommit, OffsetFetch, OffsetDelete: from Kafka's requests to the group coordinator and back.
 
-Version 0 of OffsetCommit and OffsetFetch is from before there were coordinators: its offsets are in ZooKeeper.
+Version 0 of OffsetCommit and OffsetFetch is older than coordinators: its offsets are in ZooKeeper.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from zabka.kafka.zk import consumer_znodes
 from zabka.kafka.zk.coordination import Zk
 
 _GROUPS = 0
-"""The key type of FindCoordinator that means groups."""
+"""The key type of groups in FindCoordinator."""
 _TRANSACTIONS = 1
 _SHARE_GROUPS, _SHARE_GROUPS_FROM = 2, 6
 _KEYS_IN_BATCHES_FROM = 4
@@ -45,12 +45,12 @@ _MESSAGES = {
 _NOT_AVAILABLE_MESSAGE = "The coordinator is not available."
 
 CreateMissing = Callable[[str, str], ErrorCode]
-"""Begin to create a topic that a client (its own name) needs."""
+"""Begins to create a topic for a client (by its client id)."""
 PartitionErrors = dict[TopicPartition, ErrorCode]
 
 
 class OffsetHandlers:
-    """Serves whoever looks for a coordinator, or keeps offsets."""
+    """Serves clients that look for a coordinator, or store offsets."""
 
     def __init__(
         self,
@@ -80,10 +80,10 @@ class OffsetHandlers:
     # ---- FindCoordinator --------------------------------------------------------------------------------------
 
     async def find_coordinator(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer FindCoordinator; `__consumer_offsets` is made when a group is looked for first.
+        """Answer FindCoordinator; create `__consumer_offsets` at the first request for a group.
 
-        Transactions and share groups have no coordinators here.  `zabka.broker_sim.handlers.transactions` says how each
-        client learns that transactions are not supported.
+        Transactions and share groups have no coordinators here. `zabka.broker_sim.handlers.transactions` describes how
+        each client learns that transactions are not supported.
         """
         version = version_of(request)
         kind = int(getattr(request, "key_type", _GROUPS))
@@ -126,10 +126,10 @@ class OffsetHandlers:
     # ---- OffsetCommit -----------------------------------------------------------------------------------------
 
     async def offset_commit(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer OffsetCommit; offsets of partitions that do not exist are refused one by one.
+        """Answer OffsetCommit; reject offsets of partitions that do not exist one by one.
 
-        Of a partition that is named twice the later offset is kept, and the coordinator answers once; what has nothing
-        to do with coordinators is answered row by row, as in Kafka.
+        If a request repeats a partition, the later offset is kept, and the coordinator's result is returned once.
+        Results that do not come from the coordinator are returned row by row, as in Kafka.
         """
         errors: list[tuple[TopicPartition, ErrorCode]] = []
         offsets: list[tuple[TopicPartition, OffsetAndMetadata]] = []
@@ -232,7 +232,7 @@ def _zookeeper_error(failure: ZooKeeperError) -> ErrorCode:
 
 
 def _wanted(topics: Iterable[KafkaMessage] | None) -> Sequence[TopicPartition] | None:
-    """The partitions asked for; None for all."""
+    """Return the requested partitions, or None for all."""
     if topics is None:
         return None
     return [TopicPartition(str(topic.name), int(number)) for topic in topics for number in topic.partition_indexes]
