@@ -66,7 +66,7 @@ Count = Callable[[int], None]
 """Called with the number of partitions about to be created or deleted. Raises Refused if a quota rejects them."""
 
 
-Reigning = Callable[[], Awaitable[FencedWriter | None]]
+CurrentWriter = Callable[[], Awaitable[FencedWriter | None]]
 """Returns the writer of a controller term, or None if there is no such term.
 
 It is this broker's own term for requests that only the controller processes, and any broker's term for the others.
@@ -99,10 +99,10 @@ class ZkAdminManager:
         config: KafkaConfig,
         metadata: MetadataCache,
         emit: Emit,
-        reigning: Reigning,
+        current_writer: CurrentWriter,
     ) -> None:
         self._zk = zk
-        self._reigning = reigning
+        self._current_writer = current_writer
         self._runtime = runtime
         self._config = config
         self._metadata = metadata
@@ -110,7 +110,7 @@ class ZkAdminManager:
 
     async def _writer(self) -> FencedWriter:
         """Return the writer of the present term for a new request. Raises Refused, and ZooKeeperError."""
-        writer = await self._reigning()
+        writer = await self._current_writer()
         if writer is None:
             raise Refused(KafkaError.not_controller, "This is not the correct controller for this cluster.")
         return writer

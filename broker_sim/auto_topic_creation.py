@@ -37,14 +37,14 @@ class AutoTopicCreation:
 
     def create(self, topic: str, client_id: str) -> ErrorCode:
         """Begin to create a topic that a client requested; return the error to answer meanwhile, or the refusal."""
-        wanted = self._new_topic(topic)
+        new_topic = self._new_topic(topic)
         if topic != CONSUMER_OFFSETS and not self._config.flag("auto.create.topics.enable"):
             return ErrorCode.unknown_topic_or_partition
-        if wanted.replication_factor > len(self._metadata.brokers()):
+        if new_topic.replication_factor > len(self._metadata.brokers()):
             return ErrorCode.invalid_replication_factor
         if topic not in self._creating and len(self._creating) < CREATING_MAX:
             self._creating[topic] = None
-            self._runtime.spawn(self._create(wanted, client_id), f"create topic {topic}")
+            self._runtime.spawn(self._create(new_topic, client_id), f"create topic {topic}")
         return ErrorCode.leader_not_available
 
     def _new_topic(self, topic: str) -> NewTopic:
@@ -56,11 +56,11 @@ class AutoTopicCreation:
         config_default = self._config.number("default.replication.factor")
         return NewTopic(topic, -1, config_default, {}, {})
 
-    async def _create(self, wanted: NewTopic, client_id: str) -> None:
+    async def _create(self, new_topic: NewTopic, client_id: str) -> None:
         try:
             timeout_ms = self._config.number("request.timeout.ms")
             # The client did not request the creation: it is not rejected, but its quota is charged.
             count = self._mutations.permissive(client_id).record
-            await self._admin.create_topics([wanted], timeout_ms, validate_only=False, count=count, client=client_id)
+            await self._admin.create_topics([new_topic], timeout_ms, validate_only=False, count=count, client=client_id)
         finally:
-            del self._creating[wanted.name]
+            del self._creating[new_topic.name]

@@ -43,8 +43,8 @@ from zabka.broker_sim.quotas.client_quotas import ClientQuotas
 from zabka.broker_sim.quotas.client_throttling import client_throttles
 from zabka.broker_sim.quotas.connection_limits import connection_limits, connection_quotas
 from zabka.broker_sim.registration_watch import RegistrationWatch
+from zabka.broker_sim.replication.environment import BrokerIdentity, ReplicaPorts, ReplicaStorage
 from zabka.broker_sim.replication.replica_manager import ReplicaManager
-from zabka.broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
 from zabka.broker_sim.replication.zookeeper_isr import isr_writer
 from zabka.broker_sim.request_context import Handler, RequestContext, RequestRefused
 from zabka.controller.config import ControllerConfig
@@ -83,7 +83,7 @@ class Broker:
         self._runtime = runtime
         self._halt = ports.halt
         self._emit = emit
-        self._say = ports.say
+        self._log_line = ports.log_line
         self._resolve = ports.resolve
         self._advertised: tuple[Listener, ...] = config.advertised_listeners
         self._tasks: list[Task] = []
@@ -91,7 +91,7 @@ class Broker:
         self._logs_open = False
         self._log_intact = False
         """Whether the registration reports an intact log."""
-        self._heard_ms = runtime.now().mono_ms
+        self._controller_confirmed_ms = runtime.now().mono_ms
         self._zk = Zk(self.coordination, runtime, config.number("zookeeper.max.in.flight.requests"))
         self._controller_config = controller_config(config)
         self.loggers = LoggerLevels()
@@ -125,15 +125,15 @@ class Broker:
             self._broker_info,
             lambda: self.controller.is_registered,
             self.controller.session_renewed,
-            ports.say,
+            ports.log_line,
         )
         self.leaving = ControlledShutdown(
             config, ports, self.coordination, self.metadata, lambda: self.controller.broker_epoch
         )
         self.groups = GroupCoordinator(group_config(config), self.replicas, runtime, emit)
-        self._admin = ZkAdminManager(self._zk, runtime, config, self.metadata, ports.emit, self._own_reign)
-        anywhere = ZkAdminManager(self._zk, runtime, config, self.metadata, ports.emit, self._present_reign)
-        self._topics_asked_for = AutoTopicCreation(
+        self._admin = ZkAdminManager(self._zk, runtime, config, self.metadata, ports.emit, self._own_writer)
+        anywhere = ZkAdminManager(self._zk, runtime, config, self.metadata, ports.emit, self._present_writer)
+        self._topic_creation = AutoTopicCreation(
             config, self.groups.config, runtime, self.metadata, anywhere, self.quotas.mutations
         )
         self._handlers = self._routes()
@@ -164,14 +164,14 @@ class Broker:
 
     def _routes(self) -> dict[ApiKey, Handler]:
         producer_ids = ProducerIds(self._zk, self._runtime, self.config.broker_id)
-        config_admin = ConfigAdmin(self._zk, self.config, self.configs, self.metadata, self.loggers, self._say)
+        config_admin = ConfigAdmin(self._zk, self.config, self.configs, self.metadata, self.loggers, self._log_line)
         entity_znodes = EntityZnodes(self._zk)
         quotas = ClientQuotas(entity_znodes, self._resolve)
         describer = ConfigDescriber(self._zk, self.config, self.metadata, self.configs, self.loggers)
         return {
             **DataHandlers(self.config, self.metadata, self.replicas, self._runtime, self.quotas).table(),
             **MetadataHandlers(
-                self.metadata, producer_ids, self._topics_asked_for.create, lambda: self.cluster_id
+                self.metadata, producer_ids, self._topic_creation.create, lambda: self.cluster_id
             ).table(),
             **AdminHandlers(
                 admin=self._admin,
@@ -183,7 +183,12 @@ class Broker:
                 runtime=self._runtime,
             ).table(),
             **ControlHandlers(
-                self.replicas, self.metadata, self.configs, self.controller, self.groups, self._heard
+                self.replicas,
+                self.metadata,
+                self.configs,
+                self.controller,
+                self.groups,
+                self._controller_request_accepted,
             ).table(),
             **UserHandlers(quotas, ScramCredentials(entity_znodes), lambda: self.controller.is_active).table(),
             **LogHandlers(self.config.log_dirs, self.replicas, self.metadata).table(),
@@ -195,7 +200,7 @@ class Broker:
                 self.metadata,
                 self._zk,
                 self._runtime,
-                self._topics_asked_for.create,
+                self._topic_creation.create,
                 self.config.broker_id,
             ).table(),
         }
@@ -223,8 +228,8 @@ class Broker:
             return self.quotas.hold_to_request_time(response, context)
         return response
 
-    def _heard(self, controller_id: int, controller_epoch: int) -> None:
-        self._heard_ms = self._runtime.now().mono_ms
+    def _controller_request_accepted(self, controller_id: int, controller_epoch: int) -> None:
+        self._controller_confirmed_ms = self._runtime.now().mono_ms
         self.controller.controller_seen(controller_id, controller_epoch)
 
     # ---- lifecycle ------------------------------------------------------------------------------------------------
@@ -277,7 +282,7 @@ class Broker:
         """Start the controller, which registers; if the id is still taken, wait for that session to expire."""
         wait_ms = 2 * self.config.session_timeout_ms + REGISTRATION_POLL_MS
         deadline_ms = self._runtime.now().mono_ms + wait_ms
-        said = False
+        logged = False
         while True:
             try:
                 await self.controller.startup()
@@ -285,9 +290,9 @@ class Broker:
             except BrokerIdInUse as in_use:
                 if self._runtime.now().mono_ms >= deadline_ms:
                     raise
-                if not said:
-                    said = True
-                    self._say(
+                if not logged:
+                    logged = True
+                    self._log_line(
                         f"broker id {self.config.broker_id} is still registered: {in_use}; "
                         f"waiting up to {wait_ms} ms for that session to expire"
                     )
@@ -322,13 +327,13 @@ class Broker:
         """
         return self.controller.broker_epoch if self.replicas.partitions else self.replicas.broker_epoch_left
 
-    async def _own_reign(self) -> FencedWriter | None:
-        reign = self.controller.reign
-        return None if reign is None else reign.writer
+    async def _own_writer(self) -> FencedWriter | None:
+        term = self.controller.term
+        return None if term is None else term.writer
 
-    async def _present_reign(self) -> FencedWriter | None:
+    async def _present_writer(self) -> FencedWriter | None:
         """Return a writer: a broker that is not controller writes itself, as in Kafka's AutoTopicCreationManager."""
-        own = await self._own_reign()
+        own = await self._own_writer()
         if own is not None:
             return own
         seen = await read_controller(self._zk)
@@ -375,7 +380,7 @@ class Broker:
         with suppress(ZooKeeperError):
             data, _ = await self.coordination.get(znodes.CONTROLLER)
             if znodes.decode_controller(data) == self.controller.active_controller_id:
-                self._heard_ms = self._runtime.now().mono_ms
+                self._controller_confirmed_ms = self._runtime.now().mono_ms
 
     def _config_changed(self, entity: str) -> None:
         self._config_changes.take_over(entity)
@@ -385,15 +390,15 @@ class Broker:
     def _log_dir_failed(self) -> None:
         self.groups.roles_changed()
         if self.replicas.has_storage:
-            self._say("a log directory has failed and is offline")
-            self._runtime.spawn(self._tell_of_failed_log_dir(), f"log_dir_event of broker {self.config.broker_id}")
+            self._log_line("a log directory has failed and is offline")
+            self._runtime.spawn(self._notify_failed_log_dir(), f"log_dir_event of broker {self.config.broker_id}")
         else:
             self.state = "stopped"
             reason = self.replicas.storage_complaint
             self._emit(NodeStopped(reason))
             self._halt(reason)
 
-    async def _tell_of_failed_log_dir(self) -> None:
+    async def _notify_failed_log_dir(self) -> None:
         """Write a notification for the controller (KIP-112), which then requests the state of every replica here."""
         path = f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_"
         data = znodes.encode_log_dir_event(self.config.broker_id)
@@ -412,7 +417,7 @@ class Broker:
             state=self.state,
             coordination=self.coordination,
             controller=self.controller,
-            heard_age_ms=self._runtime.now().mono_ms - self._heard_ms,
+            confirmed_age_ms=self._runtime.now().mono_ms - self._controller_confirmed_ms,
             replicas=self.replicas,
             metadata=self.metadata,
         )

@@ -12,7 +12,7 @@ from zabka.ensemble.ports import Runtime
 from zabka.kafka.ports import BrokerChannel, Emit
 
 
-def _say_nothing(_: str) -> None:
+def _ignore_line(_: str) -> None:
     return
 
 
@@ -29,9 +29,9 @@ class BrokerPorts:
     """In the order of log.dirs; at least one."""
     emit: Emit
     """Receives the broker's events."""
-    say: Callable[[str], None] = _say_nothing
+    log_line: Callable[[str], None] = _ignore_line
     """Receives the few lines for the console."""
-    halt: Callable[[str], None] = _say_nothing
+    halt: Callable[[str], None] = _ignore_line
     """Ends the process at once for the given reason: no log directory is left to work with."""
     high_watermarks_reached: ReachedMarks = dict
     """Returns the high watermarks that this broker's journal shows its replicas to have reached."""

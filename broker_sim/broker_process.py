@@ -22,6 +22,7 @@ from zabka.broker_sim.broker import Broker
 from zabka.broker_sim.broker_ports import BrokerPorts
 from zabka.broker_sim.configs.broker_config import KafkaConfig, Listener, parse_config
 from zabka.broker_sim.configs.config_def import ConfigError
+from zabka.broker_sim.environment import BrokerEnvironment
 from zabka.broker_sim.kafka_port import KafkaPort
 from zabka.broker_sim.loggers import CONNECTIONS, LOGS, REQUESTS, SERVER
 from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
@@ -29,7 +30,6 @@ from zabka.broker_sim.logs.log_manager import DuplicateReplicas
 from zabka.broker_sim.logs.meta_properties import InconsistentMetaProperties, stored_broker_id
 from zabka.broker_sim.process_log import ProcessLog
 from zabka.broker_sim.request_times import RequestTimes
-from zabka.broker_sim.surroundings import Surroundings
 from zabka.ensemble.client.asyncio_connector import AsyncioConnector
 from zabka.ensemble.client.client import Client
 from zabka.ensemble.client.client_tap import ClientTap
@@ -138,12 +138,14 @@ def run_broker(config_path: Path) -> None:
             held.callback(messages.close)
         gc.set_threshold(*GC_THRESHOLDS)
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(serve(config, host_surroundings(log, journal, messages)))
+            runner.run(serve(config, host_environment(log, journal, messages)))
 
 
-def host_surroundings(log: structlog.BoundLogger, journal: Journal, messages: MessageLog | None = None) -> Surroundings:
+def host_environment(
+    log: structlog.BoundLogger, journal: Journal, messages: MessageLog | None = None
+) -> BrokerEnvironment:
     """Return the environment of a broker on this machine."""
-    return Surroundings(
+    return BrokerEnvironment(
         log=log,
         journal=journal,
         files=HOST,
@@ -155,16 +157,16 @@ def host_surroundings(log: structlog.BoundLogger, journal: Journal, messages: Me
     )
 
 
-def _exit(code: int, said: str) -> NoReturn:
+def _exit(code: int, text: str) -> NoReturn:
     stream = LogStream()
-    stream.write(said)
+    stream.write(text)
     stream.flush()
     os._exit(code)
 
 
-async def serve(config: KafkaConfig, surroundings: Surroundings) -> None:
+async def serve(config: KafkaConfig, environment: BrokerEnvironment) -> None:
     """Run a broker until it is stopped. Raises CannotRun, and the exceptions of `Broker.start`."""
-    await BrokerProcess(config, surroundings).run()
+    await BrokerProcess(config, environment).run()
 
 
 def lock_log_dirs(config: KafkaConfig, held: ExitStack, files: Files = HOST) -> None:
@@ -194,22 +196,22 @@ def _locked(log_dir: Path, files: Files) -> Iterator[None]:
 class BrokerProcess:
     """Everything around one `Broker`: ports, connections, journal, signals. Created on the running loop."""
 
-    def __init__(self, config: KafkaConfig, surroundings: Surroundings) -> None:
-        messages = surroundings.messages
+    def __init__(self, config: KafkaConfig, environment: BrokerEnvironment) -> None:
+        messages = environment.messages
         self._kafka_tap = KafkaTap(messages) if messages is not None else None
         self._client_tap = ClientTap(messages) if messages is not None else None
         self._config = config
-        self._journal = surroundings.journal
-        self._exit = surroundings.exit
-        self._started = surroundings.started
+        self._journal = environment.journal
+        self._exit = environment.exit
+        self._started = environment.started
         self._loop = asyncio.get_running_loop()
         self._flushing = False
         self._over: asyncio.Future[None] = self._loop.create_future()
-        self._runtime = AsyncioRuntime(self._loop, surroundings.random_seed, on_failure=self._fail)
+        self._runtime = AsyncioRuntime(self._loop, environment.random_seed, on_failure=self._fail)
         self._faults = LinkFaults(_peer_names(config))
         self._channel = AsyncioChannel(f"broker-{config.broker_id}", self._faults.open_connection, self._kafka_tap)
         self._log_directories = [
-            FileLogDirectory(Path(log_dir), surroundings.files, surroundings.workers) for log_dir in config.log_dirs
+            FileLogDirectory(Path(log_dir), environment.files, environment.workers) for log_dir in config.log_dirs
         ]
         self._broker = Broker(
             config,
@@ -219,16 +221,16 @@ class BrokerProcess:
                 channel=self._channel,
                 log_directories=self._log_directories,
                 emit=self._emit,
-                say=self._say,
+                log_line=self._log_line,
                 halt=self._halt,
-                high_watermarks_reached=surroundings.journal.high_watermarks_reached,
+                high_watermarks_reached=environment.journal.high_watermarks_reached,
                 resolve=_address,
             ),
         )
-        self._log = ProcessLog(surroundings.log, self._broker.loggers)
-        surroundings.made(self._broker)
+        self._log = ProcessLog(environment.log, self._broker.loggers)
+        environment.made(self._broker)
         self._ports: list[KafkaPort] = []
-        self._dropped = DroppedConnections(self._say_dropped, self._runtime.call_later)
+        self._dropped = DroppedConnections(self._log_dropped, self._runtime.call_later)
         self._control: ControlSocket | None = None
 
     async def run(self) -> None:
@@ -377,10 +379,10 @@ class BrokerProcess:
             self._exit(130, "")
         self._over.set_result(None)
 
-    def _say(self, line: str) -> None:
+    def _log_line(self, line: str) -> None:
         self._log.info(SERVER, line)
 
-    def _say_dropped(self, remote: str, reason: str, count: int) -> None:
+    def _log_dropped(self, remote: str, reason: str, count: int) -> None:
         self._log.warning(CONNECTIONS, "dropped a connection", remote=remote, reason=reason, count=count)
         self._emit(PeerProtocolBroken(remote, reason, count))
 

@@ -24,7 +24,7 @@ def describe(
     state: str,
     coordination: CoordinationService,
     controller: KafkaController,
-    heard_age_ms: int,
+    confirmed_age_ms: int,
     replicas: ReplicaManager,
     metadata: MetadataCache,
 ) -> BrokerStatus:
@@ -38,7 +38,7 @@ def describe(
         "believes": {
             "controller_id": controller.active_controller_id,
             "controller_epoch": int(controller.controller_epoch),
-            "age_ms": heard_age_ms,
+            "age_ms": confirmed_age_ms,
         },
         "controller_metrics": controller.metrics(),
         "replica_metrics": replicas.metrics(),

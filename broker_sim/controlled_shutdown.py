@@ -36,7 +36,7 @@ class ControlledShutdown:
         self._config = config
         self._runtime = ports.runtime
         self._channel = ports.channel
-        self._say = ports.say
+        self._log_line = ports.log_line
         self._coordination = coordination
         self._metadata = metadata
         self._broker_epoch = broker_epoch
@@ -50,7 +50,7 @@ class ControlledShutdown:
                 return
             if not attempts_left or not await self._back_off_before_leaving():
                 break
-        self._say("proceeding with an unclean shutdown: not every leadership could be handed over")
+        self._log_line("proceeding with an unclean shutdown: not every leadership could be handed over")
 
     async def _back_off_before_leaving(self) -> bool:
         """Wait before the next attempt.
@@ -58,13 +58,13 @@ class ControlledShutdown:
         Returns False at once if no other broker is left, or if the whole cluster is being stopped.
         """
         left_ms = self._config.number("controlled.shutdown.retry.backoff.ms")
-        said = False
+        logged = False
         while left_ms > 0:
             if self.hurried or not await self._others_registered():
                 return False
-            if not said:
-                said = True
-                self._say("retrying controlled shutdown: partitions are still led here, or no controller answered")
+            if not logged:
+                logged = True
+                self._log_line("retrying controlled shutdown: partitions are still led here, or no controller answered")
             step_ms = min(left_ms, LEAVING_POLL_MS)
             await self._runtime.sleep(step_ms)
             left_ms -= step_ms

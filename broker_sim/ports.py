@@ -85,7 +85,7 @@ class LogDirectory(Protocol):
         """Make the file names of a replica directory, and its own name, survive a power loss."""
         ...
 
-    async def sync_beside(self, files: Sequence[tuple[str, str]]) -> None:
+    async def sync_in_background(self, files: Sequence[tuple[str, str]]) -> None:
         """Sync these (replica, file) pairs and their names, so that they survive a power loss.
 
         Other work goes on meanwhile. A file that is gone by then is left out.

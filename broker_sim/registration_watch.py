@@ -33,14 +33,14 @@ class RegistrationWatch:
         info: Callable[[], BrokerInfo],
         is_registered: Callable[[], bool],
         register: Callable[[], None],
-        say: Callable[[str], None],
+        log_line: Callable[[str], None],
     ) -> None:
         self._zk = zk
         self._runtime = runtime
         self._info = info
         self._is_registered = is_registered
         self._register = register
-        self._say = say
+        self._log_line = log_line
         self._changed: Future[None] | None = None
 
     async def follow(self) -> None:
@@ -52,7 +52,7 @@ class RegistrationWatch:
             except SessionExpired:
                 is_well = False
             except ZooKeeperError as refused:
-                self._say(f"the registration of this broker cannot be looked after: {refused}")
+                self._log_line(f"the registration of this broker cannot be looked after: {refused}")
                 is_well = False
             if is_well:
                 await changed
@@ -71,7 +71,7 @@ class RegistrationWatch:
         if service.session_id != session_id or not self._is_registered():
             return False
         if outcome.error is ErrorCode.NO_NODE:
-            self._say(f"{path} was deleted by somebody else; registering again")
+            self._log_line(f"{path} was deleted by somebody else; registering again")
             self._register()
         if outcome.value is None:
             return False
@@ -81,6 +81,6 @@ class RegistrationWatch:
         ours = znodes.encode_broker(info, self._runtime.now().wall_ms)
         if znodes.decode_broker(info.broker_id, data) == znodes.decode_broker(info.broker_id, ours):
             return True
-        self._say(f"{path} was overwritten by somebody else; writing it again")
+        self._log_line(f"{path} was overwritten by somebody else; writing it again")
         await self._zk.attempt(lambda: service.set(path, ours, stat.version))
         return False

@@ -2,5 +2,5 @@
 
 Every broker runs one (kafka.controller, ZooKeeper mode). The package does no I/O of its own. It imports `kafka`,
 `ensemble` and `journal`; `broker_sim` and the packages above import it. Begin with `controller`; `event_signals` lists
-its events, `reign` holds the state of an active controller, and `failover` is what a new controller does first.
+its events, `term` holds the state of an active controller, and `failover` is what a new controller does first.
 """

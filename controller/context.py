@@ -90,7 +90,7 @@ class ControllerContext:
         for broker_id in broker_ids:
             self.offline_dirs.pop(broker_id, None)
 
-    def forget_lives(self, broker_ids: Iterable[int]) -> None:
+    def forget_processes(self, broker_ids: Iterable[int]) -> None:
         """Clear the shutting-down flag and the failed log directories of dead brokers."""
         listed = list(broker_ids)
         self.forget_offline_dirs(listed)
@@ -227,7 +227,8 @@ class ControllerContext:
         return [
             partition
             for partition in sorted(self.leadership)
-            if not self.is_replica_online(self.leadership[partition].leader, partition) and not self.is_going(partition)
+            if not self.is_replica_online(self.leadership[partition].leader, partition)
+            and not self.needs_no_leader(partition)
         ]
 
     @property
@@ -264,7 +265,7 @@ class ControllerContext:
         """Return whether the topic is queued for deletion."""
         return topic in self.topics_to_be_deleted
 
-    def is_going(self, partition: TopicPartition) -> bool:
+    def needs_no_leader(self, partition: TopicPartition) -> bool:
         """Return whether the partition is being deleted and needs no leader.
 
         In Kafka this holds for every partition of a queued topic. But a partition whose reassignment has to end first
@@ -272,7 +273,7 @@ class ControllerContext:
         """
         return self.is_being_deleted(partition.topic) and partition not in self.reassigning
 
-    def is_ending(self, topic: str) -> bool:
+    def is_deletion_announced(self, topic: str) -> bool:
         """Return whether brokers are notified that the topic is being deleted.
 
         Kafka notifies them for every queued topic. A topic whose deletion waits for a reassignment would then wait for

@@ -6,16 +6,16 @@ Theory of operation
 A `KafkaController` lives as long as its broker process.  It has one event queue (`zabka.controller.events`) with one
 task: the next event begins when the last one has ended.  Watches, requests, timers and the replies of brokers only put
 events into the queue (`EventSignals`).  Everything that the controller knows while it is active belongs to one
-controller term, the class `Reign`.  A term begins with a won election, ends in `_resign`, and leaves nothing to the
-next one.
+controller term, the class `ControllerTerm`.  A term begins with a won election, ends in `_resign`, and leaves nothing
+to the next one.
 
     state        condition                           processes
     -----------  ----------------------------------  ---------------------------------------------------------------
     new          the queue is not running            nothing; `startup` registers the broker, then starts the queue
-    candidate    running, `_reign` is None           candidate events; requests get NOT_CONTROLLER or its equivalent
+    candidate    running, `_term` is None           candidate events; requests get NOT_CONTROLLER or its equivalent
     sitting out  candidate before _sit_out_until_ms  the same, but `_elect` waits for a timer
     expired      candidate without a session         the same; every request to ZooKeeper raises SessionExpired
-    active       running, `_reign` is set            all events
+    active       running, `_term` is set            all events
     stopped      after `shutdown`                    nothing; requests get the same errors
 
     event                     put by                                                      effect
@@ -89,6 +89,7 @@ from zabka.controller.alter_partition import (
     reassign_after_alter_partition,
     refuse_alter_partition,
 )
+from zabka.controller.causes import CurrentCauses
 from zabka.controller.config import ControllerConfig
 from zabka.controller.controlled_shutdown import controlled_shutdown_response, process_controlled_shutdown
 from zabka.controller.event_signals import EventSignals
@@ -103,7 +104,6 @@ from zabka.controller.leader_elections import (
 from zabka.controller.legacy import Legacy
 from zabka.controller.log_dir_failures import on_leader_and_isr_answered
 from zabka.controller.metrics import ControllerStats, mbeans
-from zabka.controller.occasion import Occasion
 from zabka.controller.producer_id_blocks import process_allocate_producer_ids, producer_ids_response
 from zabka.controller.reassignment_requests import (
     process_alter_reassignments,
@@ -111,7 +111,7 @@ from zabka.controller.reassignment_requests import (
     refuse_alter_reassignments,
     refuse_list_reassignments,
 )
-from zabka.controller.reign import Reign
+from zabka.controller.term import ControllerTerm
 from zabka.ensemble.client.service import CoordinationService
 from zabka.ensemble.errors import SessionExpired
 from zabka.ensemble.ids import SessionId
@@ -174,23 +174,23 @@ class KafkaController:
         self._remove_controller = remove_any_controller if Historical.UNFENCED_CONTROLLER in old else remove_controller
         self._replaces_ghosts = Historical.GHOST_CONTROLLER not in old
         self._waits_for_its_id = Historical.FOREIGN_EPHEMERAL not in old
-        self._reign: Reign | None = None
+        self._term: ControllerTerm | None = None
         self._lapsed: tuple[int, int] | None = None
         self._believed = (-1, 0, False)
         self._epoch_seen = 0
         self._sit_out_until_ms = 0
         self._timers: dict[str, Timer] = {}
         self._owner_seen = 0
-        self._occasion = Occasion()
-        self._occasion.start_event(START)
-        self._signals = EventSignals(runtime, self._events, lambda: self._reign, self._candidate_events())
+        self._causes = CurrentCauses()
+        self._causes.start_event(START)
+        self._signals = EventSignals(runtime, self._events, lambda: self._term, self._candidate_events())
 
     # -- state for reports
 
     @property
     def is_active(self) -> bool:
         """Whether this broker considers itself the controller. A zombie controller does, until it learns otherwise."""
-        return self._reign is not None
+        return self._term is not None
 
     @property
     def active_controller_id(self) -> int:
@@ -217,9 +217,9 @@ class KafkaController:
         return self._broker_epoch
 
     @property
-    def reign(self) -> Reign | None:
+    def term(self) -> ControllerTerm | None:
         """The state of the active controller term, for reports and metrics, or None while this broker is not active."""
-        return self._reign
+        return self._term
 
     @property
     def stats(self) -> ControllerStats:
@@ -228,19 +228,19 @@ class KafkaController:
 
     def metrics(self) -> dict[str, dict[str, int]]:
         """Kafka's MBeans of the domain kafka.controller, by type and name."""
-        reign = self._reign
+        term = self._term
         return mbeans(
             self._stats,
-            reign.context if reign is not None else None,
+            term.context if term is not None else None,
             len(self._events),
-            reign.channels.total_queue_size if reign is not None else 0,
+            term.channels.total_queue_size if term is not None else 0,
         )
 
     def controller_seen(self, controller_id: int, controller_epoch: int) -> None:
         """Note the controller that an accepted request named, to keep the journal's record of it true."""
         if controller_epoch <= self._believed[1]:
             return
-        if self._reign is not None:
+        if self._term is not None:
             self.controller_changed()
         else:
             self._believe(controller_id, controller_epoch)
@@ -299,17 +299,17 @@ class KafkaController:
         """Process AlterPartition, versions 0 to 3; NOT_CONTROLLER if this broker is not active."""
         return self._signals.request(
             "AlterPartition",
-            lambda reign: process_alter_partition(reign, request),
+            lambda term: process_alter_partition(term, request),
             lambda error: refuse_alter_partition(error, request),
             KafkaError.not_controller,
-            afterwards=lambda reign, response: reassign_after_alter_partition(reign, request, response),
+            afterwards=lambda term, response: reassign_after_alter_partition(term, request, response),
         )
 
     def controlled_shutdown(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
         """Process ControlledShutdown, versions 0 to 3; STALE_CONTROLLER_EPOCH (Kafka's ControllerMoved) if inactive."""
         return self._signals.request(
             "ControlledShutdown",
-            lambda reign: process_controlled_shutdown(reign, request),
+            lambda term: process_controlled_shutdown(term, request),
             lambda error: controlled_shutdown_response(request, error),
             KafkaError.stale_controller_epoch,
             lambda: self._asked("ControlledShutdown", [], f"broker {request.broker_id}"),
@@ -319,7 +319,7 @@ class KafkaController:
         """Process ElectLeaders, version 2; NOT_CONTROLLER if this broker is not active."""
         return self._signals.request(
             "ReplicaLeaderElection",
-            lambda reign: process_elect_leaders(reign, request),
+            lambda term: process_elect_leaders(term, request),
             lambda error: refuse_elect_leaders(error, request),
             KafkaError.not_controller,
             lambda: self._asked("ElectLeaders", list(map(str, requested_partitions(request) or [])), client),
@@ -329,7 +329,7 @@ class KafkaController:
         """Process AlterPartitionReassignments, version 0; NOT_CONTROLLER if this broker is not active."""
         return self._signals.request(
             "ApiPartitionReassignment",
-            lambda reign: process_alter_reassignments(reign, request),
+            lambda term: process_alter_reassignments(term, request),
             refuse_alter_reassignments,
             KafkaError.not_controller,
             lambda: self._asked("AlterPartitionReassignments", [str(topic.name) for topic in request.topics], client),
@@ -339,7 +339,7 @@ class KafkaController:
         """Process ListPartitionReassignments, version 0; NOT_CONTROLLER if this broker is not active."""
         return self._signals.request(
             "ListPartitionReassignments",
-            lambda reign: process_list_reassignments(reign, request),
+            lambda term: process_list_reassignments(term, request),
             refuse_list_reassignments,
             KafkaError.not_controller,
         )
@@ -348,7 +348,7 @@ class KafkaController:
         """Process AllocateProducerIds, version 0; NOT_CONTROLLER if this broker is not active."""
         return self._signals.request(
             "AllocateProducerIds",
-            lambda reign: process_allocate_producer_ids(reign, request),
+            lambda term: process_allocate_producer_ids(term, request),
             producer_ids_response,
             KafkaError.not_controller,
         )
@@ -379,12 +379,12 @@ class KafkaController:
     async def _process(self, event: ControllerEvent) -> None:
         """Process an event, and count it."""
         began_ms = self._runtime.now().mono_ms
-        self._occasion.start_event(event.caused_by)
+        self._causes.start_event(event.caused_by)
         self._stats.event_started(event.name, began_ms - event.put_ms)
-        await self._process_whatever_comes(event)
+        await self._process_safely(event)
         self._stats.event_finished(self._runtime.now().mono_ms - began_ms)
 
-    async def _process_whatever_comes(self, event: ControllerEvent) -> None:
+    async def _process_safely(self, event: ControllerEvent) -> None:
         """Process an event; no outcome stops the queue."""
         try:
             await self._process_or_move(event)
@@ -401,7 +401,7 @@ class KafkaController:
             await event.process()
         except ControllerMoved:
             self._resign("controller_moved", owner_cause(self._session_held()))
-            self._occasion.start_event(UNKNOWN)
+            self._causes.start_event(UNKNOWN)
             await self._process_reelect()
         except SessionExpired:
             raise
@@ -464,7 +464,7 @@ class KafkaController:
         # yet.
         self._epoch_seen = max(self._epoch_seen, await controller_epoch_now(self._zk))
         self._broker_epoch = BrokerEpoch(epoch)
-        self._emit(journal.BrokerRegistered(self._broker_id, epoch, session_id, self._occasion.cause))
+        self._emit(journal.BrokerRegistered(self._broker_id, epoch, session_id, self._causes.cause))
 
     # -- the race for /controller
 
@@ -474,15 +474,15 @@ class KafkaController:
         await self._zk.call(lambda: self._service.exists(znodes.CONTROLLER, watcher))
         seen = await read_controller(self._zk)
         self._owner_seen = seen.owner or self._owner_seen
-        if self._reign is not None and not self._confirms(seen, self._reign):
+        if self._term is not None and not self._confirms(seen, self._term):
             self._resign("controller_moved", owner_cause(self._session_held()))
         # A server that lags may still show a controller that is known to be gone.
         if seen.epoch >= self.controller_epoch:
             self._believe(seen.broker_id, seen.epoch)
         return seen
 
-    def _confirms(self, seen: ControllerSeen, reign: Reign) -> bool:
-        return self._is_ours(seen) and seen.epoch_zk_version == reign.context.epoch_zk_version
+    def _confirms(self, seen: ControllerSeen, term: ControllerTerm) -> bool:
+        return self._is_ours(seen) and seen.epoch_zk_version == term.context.epoch_zk_version
 
     def _is_ours(self, seen: ControllerSeen) -> bool:
         return seen.broker_id == self._broker_id and seen.owner == self._service.session_id
@@ -492,7 +492,7 @@ class KafkaController:
 
         Otherwise no controller would act until the session expires.
         """
-        return self._replaces_ghosts and self._reign is None and self._is_ours(seen)
+        return self._replaces_ghosts and self._term is None and self._is_ours(seen)
 
     async def _elect(self, seen: ControllerSeen) -> None:
         now = self._runtime.now()
@@ -501,19 +501,19 @@ class KafkaController:
             return
         if self._is_ghost(seen):
             await remove_controller(self._zk, seen.epoch_zk_version)
-        if self._occasion.cause == UNKNOWN and self._owner_seen:
+        if self._causes.cause == UNKNOWN and self._owner_seen:
             # The watch on /controller fired without its transaction, or this broker read /controller by itself.
-            self._occasion.cause = owner_cause(self._owner_seen)
+            self._causes.cause = owner_cause(self._owner_seen)
         won = await register_controller(self._zk, self._broker_id, now.wall_ms)
         if won is None:
             if (await self._look()).broker_id == -1:
                 # No broker took /controller, so no watch will fire: another broker changed the epoch only.
-                self._signals.put("Reelect", "", self._occasion.cause)
+                self._signals.put("Reelect", "", self._causes.cause)
             return
         await self._begin(won)
 
     async def _begin(self, won: Won) -> None:
-        self._reign = reign = Reign(
+        self._term = term = ControllerTerm(
             broker_id=self._broker_id,
             won=won,
             zk=self._zk,
@@ -521,24 +521,24 @@ class KafkaController:
             channel=self._channel,
             runtime=self._runtime,
             emit=self._emit,
-            occasion=self._occasion,
+            causes=self._causes,
             signals=self._signals,
             legacy=self._legacy,
             stats=self._stats,
             on_leader_and_isr=on_leader_and_isr_answered,
         )
-        self._occasion.cause = self._emit(
+        self._causes.cause = self._emit(
             journal.ControllerElected(
                 broker_id=self._broker_id,
                 controller_epoch=won.epoch,
                 zk_version=won.epoch_zk_version,
                 zxid=won.zxid,
-                caused_by=self._occasion.cause,
+                caused_by=self._causes.cause,
             )
         )
         self._owner_seen = self._service.session_id
         self._believe(self._broker_id, won.epoch)
-        await fail_over(reign)
+        await fail_over(term)
 
     def _session_held(self) -> int:
         """Return the session of this broker's last registration and term; the client no longer keeps it."""
@@ -546,13 +546,13 @@ class KafkaController:
 
     def _resign(self, reason: str, caused_by: Cause) -> None:
         """Resign: from here on this broker decides nothing (onControllerResignation)."""
-        if (reign := self._reign) is None:
+        if (term := self._term) is None:
             return
-        self._reign = None
-        reign.resign()
+        self._term = None
+        term.resign()
         if reason == "session_expired":
-            self._lapsed = (reign.context.epoch, reign.context.epoch_zk_version)
-        self._emit(journal.ControllerResigned(self._broker_id, reign.context.epoch, reason, caused_by))
+            self._lapsed = (term.context.epoch, term.context.epoch_zk_version)
+        self._emit(journal.ControllerResigned(self._broker_id, term.context.epoch, reason, caused_by))
         self._believe(-1, self.controller_epoch)
 
     async def _move_away(self, caused_by: Cause) -> None:
@@ -560,16 +560,16 @@ class KafkaController:
 
         Source: triggerControllerMove.
         """
-        reign = self._reign
+        term = self._term
         self._resign("illegal_state", caused_by)
         self._sit_out_until_ms = self._runtime.now().mono_ms + self._config.sit_out_ms
         self._later("Reelect", self._config.sit_out_ms)
-        if reign is not None:
-            await self._remove_controller(self._zk, reign.context.epoch_zk_version)
+        if term is not None:
+            await self._remove_controller(self._zk, term.context.epoch_zk_version)
 
     def _believe(self, controller_id: int, controller_epoch: int) -> None:
         self._epoch_seen = max(self._epoch_seen, controller_epoch)
-        believed = (controller_id, controller_epoch, self._reign is not None)
+        believed = (controller_id, controller_epoch, self._term is not None)
         if believed != self._believed:
             self._believed = believed
             self._emit(journal.ControllerBelieved(self._broker_id, *believed))
@@ -579,5 +579,5 @@ class KafkaController:
         pending = self._timers.pop(event, None)
         if pending is not None:
             pending.cancel()
-        caused_by = self._occasion.cause
+        caused_by = self._causes.cause
         self._timers[event] = self._runtime.call_later(delay_ms, lambda: self._signals.put(event, "", caused_by))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from enum import Enum
 
-from zabka.controller.eligibility import trusted, with_isr, with_nobody_eligible
+from zabka.controller.eligibility import trusted, with_isr, without_eligible
 from zabka.kafka.zk.znodes import LeaderAndIsr
 
 
@@ -53,7 +53,7 @@ def leader_for_offline(
     if unclean:
         for broker_id in sorted(assignment, key=lambda b: b not in state.doubtful):
             if broker_id in live:
-                return with_nobody_eligible(_lead(state, broker_id, [broker_id], recovering=True))
+                return without_eligible(_lead(state, broker_id, [broker_id], recovering=True))
     return None
 
 

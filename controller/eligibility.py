@@ -36,11 +36,11 @@ def with_isr(state: LeaderAndIsr, isr: Sequence[int]) -> LeaderAndIsr:
     eligible = [b for b in dict.fromkeys((*state.eligible, *state.isr)) if b not in isr and b not in state.doubtful]
     changed = state._replace(isr=tuple(isr), eligible=tuple(eligible))
     if not eligible:
-        return with_nobody_eligible(changed)
+        return without_eligible(changed)
     return changed._replace(doubtful=tuple([b for b in state.doubtful if b in isr]))
 
 
-def with_nobody_eligible(state: LeaderAndIsr) -> LeaderAndIsr:
+def without_eligible(state: LeaderAndIsr) -> LeaderAndIsr:
     """Return the state without eligible replicas, as Kafka has it."""
     return state._replace(eligible=(), eligible_by_zxid=_NOT_NOTED, doubtful=(), broker_epoch_seen=_NOT_NOTED)
 
@@ -48,7 +48,7 @@ def with_nobody_eligible(state: LeaderAndIsr) -> LeaderAndIsr:
 def not_eligible(state: LeaderAndIsr, brokers: Collection[int]) -> LeaderAndIsr:
     """Return the state without these brokers among the eligible ones."""
     left = tuple(b for b in state.eligible if b not in brokers)
-    return state._replace(eligible=left) if left else with_nobody_eligible(state)
+    return state._replace(eligible=left) if left else without_eligible(state)
 
 
 def given_way(state: LeaderAndIsr, returned: Collection[int]) -> LeaderAndIsr:
@@ -80,12 +80,12 @@ class Eligibility(Protocol):
         ...
 
 
-class NobodyEligible:
+class NoEligibleReplicas:
     """No replica is eligible: only the last ISR member may lead, or commits go on below the minimum (`Historical`)."""
 
     async def settle(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
         """Return Kafka's states."""
-        return {partition: with_nobody_eligible(state) for partition, state in states.items()}
+        return {partition: without_eligible(state) for partition, state in states.items()}
 
     confirm = settle
 
@@ -111,7 +111,7 @@ class EligibleReplicas:
             minimum = minimums.get(partition.topic)
             known = minimum is not None and state.eligible_by_zxid in (_NOT_NOTED, minimum.zxid)
             if minimum is None or not known or _enough(state, min(minimum.size, len(replicas))):
-                settled[partition] = with_nobody_eligible(state)
+                settled[partition] = without_eligible(state)
                 continue
             left = not_eligible(state, [b for b in state.eligible if b not in replicas])
             if left.eligible:
@@ -131,7 +131,7 @@ class EligibleReplicas:
         for partition, state in states.items():
             minimum = minimums.get(partition.topic)
             still = minimum is not None and state.eligible_by_zxid == minimum.zxid
-            confirmed[partition] = state if still else with_nobody_eligible(state)
+            confirmed[partition] = state if still else without_eligible(state)
         return confirmed
 
 

@@ -19,7 +19,7 @@ from zabka.controller.leader_elections import (
 from zabka.controller.log_dir_failures import process_log_dir_events
 from zabka.controller.notifications import process_isr_notifications
 from zabka.controller.reassignments import process_zk_reassignment
-from zabka.controller.reign import Reign
+from zabka.controller.term import ControllerTerm
 from zabka.controller.topic_changes import (
     process_partition_modifications,
     process_topic_change,
@@ -35,7 +35,7 @@ from zabka.kafka.zk.coordination import ControllerMoved
 R = TypeVar("R")
 Asked = Callable[[], Cause]
 
-_WHEN_ACTIVE: dict[str, Callable[[Reign, str], Awaitable[object]]] = {
+_WHEN_ACTIVE: dict[str, Callable[[ControllerTerm, str], Awaitable[object]]] = {
     "BrokerChange": process_broker_change,
     "BrokerModifications": process_broker_modifications,
     "TopicChange": process_topic_change,
@@ -58,7 +58,7 @@ _IGNORED = frozenset({("ZkPartitionReassignment", EventType.DATA_CHANGED)})
 class EventSignals:
     """Puts events into the queue of one broker's controller; the `Signals` of its terms.
 
-    `reign` returns the active controller term, or None if this broker is not active. `otherwise` holds the events that
+    `term` returns the active controller term, or None if this broker is not active. `otherwise` holds the events that
     a candidate also processes, by name.
     """
 
@@ -66,12 +66,12 @@ class EventSignals:
         self,
         runtime: Runtime,
         events: EventQueue,
-        reign: Callable[[], Reign | None],
+        term: Callable[[], ControllerTerm | None],
         otherwise: Mapping[str, Callable[[], Awaitable[None]]],
     ) -> None:
         self._runtime = runtime
         self._events = events
-        self._reign = reign
+        self._term = term
         self._otherwise = otherwise
         self._watchers: dict[tuple[str, str], Watcher] = {}
 
@@ -102,31 +102,33 @@ class EventSignals:
         handler = _WHEN_ACTIVE[event]
 
         async def process_when_active() -> None:
-            reign = self._reign()
-            if reign is not None:
-                if seen is not None and reign.occasion.cause == UNKNOWN:
-                    reign.occasion.cause = await _last_write(reign, seen)
-                await handler(reign, argument)
+            term = self._term()
+            if term is not None:
+                if seen is not None and term.causes.cause == UNKNOWN:
+                    term.causes.cause = await _last_write(term, seen)
+                await handler(term, argument)
 
         return process_when_active
 
-    def put_for(self, reign: Reign, event: str, process: Callable[[], Awaitable[None]], caused_by: Cause) -> None:
+    def put_for(
+        self, term: ControllerTerm, event: str, process: Callable[[], Awaitable[None]], caused_by: Cause
+    ) -> None:
         """Put an event that is processed only while that term lasts."""
 
-        async def process_in_reign() -> None:
-            if self._reign() is reign:
+        async def process_in_term() -> None:
+            if self._term() is term:
                 await process()
 
-        self._events.put(ControllerEvent(event, process_in_reign, caused_by))
+        self._events.put(ControllerEvent(event, process_in_term, caused_by))
 
     def request(
         self,
         name: str,
-        process: Callable[[Reign], Awaitable[R]],
+        process: Callable[[ControllerTerm], Awaitable[R]],
         refuse: Callable[[KafkaError], R],
         inactive: KafkaError,
         asked: Asked | None = None,
-        afterwards: Callable[[Reign, R], Awaitable[None]] | None = None,
+        afterwards: Callable[[ControllerTerm, R], Awaitable[None]] | None = None,
     ) -> Awaitable[R]:
         """Put a request as an event; it is answered whatever becomes of the event, and before `afterwards` runs.
 
@@ -139,15 +141,15 @@ class EventSignals:
                 answer.set_result(response)
 
         async def run() -> None:
-            reign = self._reign()
-            if reign is None:
+            term = self._term()
+            if term is None:
                 reply(refuse(inactive))
                 return
             try:
-                response = await process(reign)
+                response = await process(term)
                 reply(response)
                 if afterwards is not None:
-                    await afterwards(reign, response)
+                    await afterwards(term, response)
             except (ControllerMoved, SessionExpired):
                 reply(refuse(inactive))
                 raise
@@ -158,18 +160,18 @@ class EventSignals:
         if not self._events.running or len(self._events) >= EVENTS_QUEUED_MAX:
             reply(refuse(inactive))
         else:
-            caused_by = asked() if asked is not None and self._reign() is not None else request_cause(name)
+            caused_by = asked() if asked is not None and self._term() is not None else request_cause(name)
             self._events.put(ControllerEvent(name, run, caused_by, preempt=lambda: reply(refuse(inactive))))
         return answer
 
 
-async def _last_write(reign: Reign, seen: WatchEvent) -> Cause:
+async def _last_write(term: ControllerTerm, seen: WatchEvent) -> Cause:
     """Return the last transaction on the znode of a watch event without a zxid; unknown if the znode is gone.
 
     Servers send such events after a reconnection (SetWatches), and those before 3.9 always. The processing of the event
     then reads a state that includes this transaction.
     """
-    stat = await reign.zk.call(lambda: reign.zk.service.exists(seen.path))
+    stat = await term.zk.call(lambda: term.zk.service.exists(seen.path))
     if stat is None:
         return UNKNOWN
     return transaction_cause(stat.pzxid if seen.type is EventType.CHILDREN_CHANGED else stat.mzxid)

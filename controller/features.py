@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from zabka.controller.reign import Reign
+from zabka.controller.term import ControllerTerm
 from zabka.ensemble.client.service import Create, Op, SetData
 from zabka.ensemble.errors import ErrorCode, error_for
 from zabka.kafka.zk import znodes
@@ -42,10 +42,10 @@ def decode_features(data: bytes | None) -> dict[str, int] | None:
     return found
 
 
-async def set_up_features(reign: Reign) -> None:
+async def set_up_features(term: ControllerTerm) -> None:
     """Create /feature, or enable it and convert it to the present format; keep and remember finalized features."""
-    service, path = reign.zk.service, znodes.FEATURE
-    outcome = await reign.zk.attempt(lambda: service.get(path))
+    service, path = term.zk.service, znodes.FEATURE
+    outcome = await term.zk.attempt(lambda: service.get(path))
     if outcome.value is None:
         if outcome.error is not ErrorCode.NO_NODE:
             raise error_for(outcome.error, path)
@@ -53,12 +53,12 @@ async def set_up_features(reign: Reign) -> None:
     else:
         finalized = decode_features(outcome.value[0])
         if finalized is None:
-            reign.report("Startup", f"{path} is not readable; left as it was")
+            term.report("Startup", f"{path} is not readable; left as it was")
             return
-        reign.finalized_features = finalized
+        term.finalized_features = finalized
         if outcome.value[0] == encode_features(finalized):
             return
         op = SetData(path, encode_features(finalized))
-    [written] = await reign.writer.write([op])
+    [written] = await term.writer.write([op])
     if written.error not in (ErrorCode.OK, ErrorCode.NODE_EXISTS):
         raise error_for(written.error, path)

@@ -36,7 +36,7 @@ class Refused(NamedTuple):
     """The reason for a state change of a partition that did not happen (StateChangeFailedException)."""
 
     reason: str
-    nobody_can_lead: bool = False
+    no_leader_available: bool = False
     """No error occurred: the brokers that could lead are away, and may return."""
 
 
@@ -78,7 +78,7 @@ class PartitionStateMachine:
         waiting = [
             partition
             for partition in self._context.partitions_in(PartitionState.OFFLINE, PartitionState.NEW)
-            if not self._context.is_going(partition) and topic in (None, partition.topic)
+            if not self._context.needs_no_leader(partition) and topic in (None, partition.topic)
         ]
         return await self.handle(waiting, PartitionState.ONLINE, ElectionStrategy.OFFLINE)
 
@@ -129,7 +129,7 @@ class PartitionStateMachine:
             if live:
                 states[partition] = LeaderAndIsr(live[0], 0, tuple(live), self._context.epoch)
             else:
-                results[partition] = Refused("no replica is live", nobody_can_lead=True)
+                results[partition] = Refused("no replica is live", no_leader_available=True)
         if not states:
             return []
         updates = await self._store.create(states)
@@ -169,7 +169,7 @@ class PartitionStateMachine:
                 continue
             elected = self._choose(partition, state, strategy, unclean=unclean.get(partition, False))
             if elected is None:
-                results[partition] = Refused(f"no replica can lead ({strategy.value})", nobody_can_lead=True)
+                results[partition] = Refused(f"no replica can lead ({strategy.value})", no_leader_available=True)
             else:
                 chosen[partition] = elected
                 self._stats.unclean_elections += is_unclean(state, elected)

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from zabka.controller.causes import CurrentCauses
 from zabka.controller.context import ControllerContext
 from zabka.controller.eligibility import Eligibility, trusted
-from zabka.controller.occasion import Occasion
 from zabka.ensemble.client.service import Create, SetData
 from zabka.ensemble.errors import ErrorCode
 from zabka.journal.cause import Cause
@@ -58,13 +58,13 @@ class PartitionStore:
         context: ControllerContext,
         eligibility: Eligibility,
         emit: Emit,
-        occasion: Occasion,
+        causes: CurrentCauses,
     ) -> None:
         self._writer = writer
         self._context = context
         self._eligibility = eligibility
         self._emit = emit
-        self._occasion = occasion
+        self._causes = causes
 
     # -- reading
 
@@ -187,7 +187,7 @@ class PartitionStore:
         left = [] if old is None else [broker for broker in old.isr if broker not in new.isr]
         missed = left if old is None or old.leader in (new.leader, NO_LEADER) else [old.leader, *left]
         alive = self._context.live_or_shutting_down_ids
-        caused_by = self._occasion.of(partition, missed, new.leader, alive)
+        caused_by = self._causes.of(partition, missed, new.leader, alive)
         self._emit(
             LeaderElected(
                 topic=partition.topic,
@@ -252,14 +252,14 @@ def candidates(
     in_sync = () if old is None else trusted(old)
     for broker_id in context.replicas(partition):
         if broker_id == new.leader:
-            word = "elected"
+            standing = "elected"
         elif broker_id in context.shutting_down:
-            word = "shutting_down"
+            standing = "shutting_down"
         elif not context.is_replica_online(broker_id, partition):
-            word = "offline_directory" if context.is_live(broker_id) else "not_alive"
+            standing = "offline_directory" if context.is_live(broker_id) else "not_alive"
         elif old is None or broker_id in in_sync or broker_id in old.eligible:
-            word = "available"
+            standing = "available"
         else:
-            word = "not_in_sync"
-        found.append((broker_id, word))
+            standing = "not_in_sync"
+        found.append((broker_id, standing))
     return found

@@ -12,7 +12,7 @@ from kio.schema.types import ProducerId
 from kio.static.primitive import i32
 
 from zabka.controller.leader_elections import NO_THROTTLE
-from zabka.controller.reign import Reign
+from zabka.controller.term import ControllerTerm
 from zabka.ensemble.errors import BadVersion, NoNode
 from zabka.kafka.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
 from zabka.kafka.zk import znodes
@@ -73,16 +73,16 @@ def producer_ids_response(error: KafkaError, first: int = 0, count: int = 0) -> 
     )
 
 
-async def process_allocate_producer_ids(reign: Reign, request: KafkaMessage) -> KafkaMessage:
+async def process_allocate_producer_ids(term: ControllerTerm, request: KafkaMessage) -> KafkaMessage:
     """Allocate a block for the requesting broker if its registration matches."""
-    epoch = reign.context.broker_epoch(request.broker_id)
+    epoch = term.context.broker_epoch(request.broker_id)
     if epoch is None:
         return producer_ids_response(KafkaError.broker_id_not_registered)
     if epoch not in (request.broker_epoch, UNKNOWN_BROKER_EPOCH):
         return producer_ids_response(KafkaError.stale_broker_epoch)
     try:
-        first, end = await claim_block(reign.zk, request.broker_id)
+        first, end = await claim_block(term.zk, request.broker_id)
     except ProducerIdsUnavailable as unavailable:
-        reign.report("AllocateProducerIds", str(unavailable))
+        term.report("AllocateProducerIds", str(unavailable))
         return producer_ids_response(KafkaError.unknown_server_error)
     return producer_ids_response(KafkaError.none, first, end - first)

@@ -62,7 +62,7 @@ class ReplicaStateMachine:
         self._store = store
         self._batch = batch
         self._isr_without = isr_without
-        self._told: dict[TopicPartition, tuple[LeaderAndIsr, list[int]]] = {}
+        self._sent: dict[TopicPartition, tuple[LeaderAndIsr, list[int]]] = {}
         """In the current batch: the state sent for each partition, and the replica that it was not sent to, if any."""
 
     async def startup(self) -> None:
@@ -90,7 +90,7 @@ class ReplicaStateMachine:
         for replica in replicas:
             by_broker.setdefault(replica.broker_id, []).append(replica)
         refused: list[Replica] = []
-        self._told.clear()
+        self._sent.clear()
         for broker_id, listed in sorted(by_broker.items()):
             refused += await self._handle(broker_id, listed, target)
         self._batch.send()
@@ -148,7 +148,7 @@ class ReplicaStateMachine:
         Such a partition elects no leader after a failure. When the leader returns, Kafka lets it continue in the leader
         epoch of its former process. Here the partition is only deleted, unless a reassignment has to end first.
         """
-        return self._context.is_going(replica.partition) and state.leader == replica.broker_id
+        return self._context.needs_no_leader(replica.partition) and state.leader == replica.broker_id
 
     async def _to_offline(self, broker_id: int, replicas: Sequence[Replica]) -> list[Replica]:
         context = self._context
@@ -157,8 +157,8 @@ class ReplicaStateMachine:
         led = [r.partition for r in replicas if r.partition in context.leadership]
         shrunk = await self._remove_from_isr(broker_id, led)
         for partition, state in shrunk.items():
-            if not context.is_going(partition):
-                self._tell_others(broker_id, partition, state)
+            if not context.needs_no_leader(partition):
+                self._send_to_others(broker_id, partition, state)
         refused: list[Replica] = []
         for replica in replicas:
             unwritten = replica.partition in context.leadership and replica.partition not in shrunk
@@ -171,21 +171,21 @@ class ReplicaStateMachine:
                 self._batch.add_update_metadata(context.live_or_shutting_down_ids, [replica.partition])
         return refused
 
-    def _tell_others(self, broker_id: int, partition: TopicPartition, state: LeaderAndIsr) -> None:
+    def _send_to_others(self, broker_id: int, partition: TopicPartition, state: LeaderAndIsr) -> None:
         """Send a partition's state to the replicas other than the one removed.
 
         If several replicas leave with one state in one batch, the other replicas received it with the first removal,
         and only that first replica still needs it. Going through all replicas each time would take hours for a
         partition with very many dead replicas.
         """
-        told_state, left_out = self._told.get(partition, (None, []))
-        if told_state == state:
+        sent_state, left_out = self._sent.get(partition, (None, []))
+        if sent_state == state:
             others = left_out
         else:
             replicas = self._context.replicas(partition)
             others = [b for b in replicas if b != broker_id]
             # A broker that is no longer assigned and deletes its replica does not receive the state.
-            self._told[partition] = (state, [broker_id] if len(others) < len(replicas) else [])
+            self._sent[partition] = (state, [broker_id] if len(others) < len(replicas) else [])
         self._batch.add_leader_and_isr(others, partition, state, is_new=False)
 
     async def _remove_from_isr(

@@ -139,7 +139,7 @@ class RequestBatch:
     def add_stop_replica(self, broker_ids: Iterable[int], partition: TopicPartition, *, delete: bool) -> None:
         """Add an order to stop a replica for these brokers, and to delete it if `delete`."""
         state = self._context.leadership.get(partition)
-        if self._context.is_ending(partition.topic):
+        if self._context.is_deletion_announced(partition.topic):
             leader_epoch = EPOCH_DURING_DELETE
         else:
             leader_epoch = NO_EPOCH if state is None else state.leader_epoch
@@ -215,7 +215,7 @@ class RequestBatch:
 
     def _update_metadata_row(self, partition: TopicPartition, state: LeaderAndIsr) -> Any:
         context = self._context
-        if context.is_ending(partition.topic):
+        if context.is_deletion_announced(partition.topic):
             state = LeaderAndIsr(LEADER_DURING_DELETE, 0, state.isr, state.controller_epoch)
         replicas = context.replicas(partition)
         return _UpdateMetadataRow(

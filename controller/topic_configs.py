@@ -59,8 +59,8 @@ class TopicConfigs:
         if value is None:
             return self._config.unclean_leader_election_enable
         # Kafka's ConfigDef accepts booleans in any case, and rejects everything else.
-        word = value.strip().lower()
-        return word == "true" if word in ("true", "false") else f"{UNCLEAN}={value}"
+        flag = value.strip().lower()
+        return flag == "true" if flag in ("true", "false") else f"{UNCLEAN}={value}"
 
     # -- min.insync.replicas
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+from zabka.controller.causes import CurrentCauses
 from zabka.controller.context import ControllerContext, PartitionState, Replica, ReplicaState
-from zabka.controller.occasion import Occasion
 from zabka.controller.partition_state_machine import PartitionStateMachine
 from zabka.controller.replica_state_machine import ReplicaStateMachine
 from zabka.controller.request_batch import RequestBatch
@@ -32,7 +32,7 @@ class TopicDeletion:
         partitions: PartitionStateMachine,
         replicas: ReplicaStateMachine,
         emit: Emit,
-        occasion: Occasion,
+        causes: CurrentCauses,
         forget_topic: Callable[[str], None],
     ) -> None:
         self._context = context
@@ -41,7 +41,7 @@ class TopicDeletion:
         self._partitions = partitions
         self._replicas = replicas
         self._emit = emit
-        self._occasion = occasion
+        self._causes = causes
         self._forget_topic = forget_topic
 
     def init(self, queued: Iterable[str]) -> None:
@@ -132,7 +132,7 @@ class TopicDeletion:
         await self._partitions.handle(ending, PartitionState.NON_EXISTENT)
         context.topics_with_deletion_started.update(unseen)
         partitions = [partition for topic in topics for partition in context.partitions_of(topic)]
-        self._tell(partitions)
+        self._send_update_metadata(partitions)
         dead: list[Replica] = []
         alive: list[Replica] = []
         for replica in context.replicas_of(partitions):
@@ -146,7 +146,7 @@ class TopicDeletion:
         await self._replicas.handle(alive, ReplicaState.DELETION_STARTED)
         self.mark_ineligible(replica.partition.topic for replica in dead)
 
-    def _tell(self, partitions: Sequence[TopicPartition]) -> None:
+    def _send_update_metadata(self, partitions: Sequence[TopicPartition]) -> None:
         self._batch.new_batch()
         self._batch.add_update_metadata(self._context.live_or_shutting_down_ids, partitions)
         self._batch.send()
@@ -164,7 +164,7 @@ class TopicDeletion:
         await self._delete([znodes.config_path("topics", topic)])
         await self._delete_with_request(topic)
         self._context.remove_topic(topic)
-        self._emit(TopicDeleted(topic, self._occasion.cause))
+        self._emit(TopicDeleted(topic, self._causes.cause))
 
     async def _descendants(self, path: str) -> list[str]:
         """Return a path and all znodes below it, children first; each level is read in one batch."""

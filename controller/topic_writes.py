@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from zabka.controller.reign import Reign
+from zabka.controller.term import ControllerTerm
 from zabka.ensemble.client.service import SetData
 from zabka.ensemble.errors import ErrorCode, error_for
 from zabka.ensemble.records import Stat
@@ -24,30 +24,34 @@ class TopicTooLarge(Exception):
 
 
 async def amend_topic(
-    reign: Reign, topic: str, amended: Callable[[TopicAssignment], TopicAssignment], *, bytes_max: int | None = None
+    term: ControllerTerm,
+    topic: str,
+    amended: Callable[[TopicAssignment], TopicAssignment],
+    *,
+    bytes_max: int | None = None,
 ) -> Stat | None:
     """Write a topic's znode, conditional on the version read; return its stat, or None if there is no such znode.
 
     `amended` receives the present content, without partitions if that is not readable, and may be called again. Raises
     ControllerMoved, SessionExpired, ZooKeeperError, and TopicTooLarge if the znode would exceed `bytes_max` bytes.
     """
-    stats = await amend_topics(reign, [topic], lambda _, found: amended(found), bytes_max=bytes_max)
+    stats = await amend_topics(term, [topic], lambda _, found: amended(found), bytes_max=bytes_max)
     return stats.get(topic)
 
 
 async def amend_topics(
-    reign: Reign,
+    term: ControllerTerm,
     topics: Sequence[str],
     amended: Callable[[str, TopicAssignment], TopicAssignment],
     *,
     bytes_max: int | None = None,
 ) -> dict[str, Stat]:
     """Do the same as `amend_topic` for many topics in a few round trips; those without a znode are left out."""
-    service = reign.zk.service
+    service = term.zk.service
     stats: dict[str, Stat] = {}
     waiting = list(topics)
     while waiting:
-        outcomes = await reign.zk.batch([partial(service.get, znodes.topic_path(topic)) for topic in waiting])
+        outcomes = await term.zk.batch([partial(service.get, znodes.topic_path(topic)) for topic in waiting])
         writes: dict[str, SetData] = {}
         for topic, outcome in zip(waiting, outcomes, strict=True):
             path = znodes.topic_path(topic)
@@ -60,7 +64,7 @@ async def amend_topics(
             elif outcome.error is not ErrorCode.NO_NODE:
                 raise error_for(outcome.error, path)
         waiting = []
-        for topic, written in zip(writes, await reign.writer.write(list(writes.values())), strict=True):
+        for topic, written in zip(writes, await term.writer.write(list(writes.values())), strict=True):
             if written.stat is not None:
                 stats[topic] = written.stat
             elif written.error is ErrorCode.BAD_VERSION:

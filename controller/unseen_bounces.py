@@ -22,7 +22,7 @@ from zabka.controller.context import ControllerContext
 from zabka.controller.election import leader_after_bounce
 from zabka.controller.eligibility import given_way, not_eligible
 from zabka.controller.partition_store import Updates, WrittenState
-from zabka.controller.reign import Reign
+from zabka.controller.term import ControllerTerm
 from zabka.ensemble.errors import ErrorCode
 from zabka.journal.events import TopicPartition
 from zabka.kafka.zk.znodes import LeaderAndIsr
@@ -35,27 +35,27 @@ class _Fenced(NamedTuple):
     doubtful: list[int]
 
 
-async def fence_bounced(reign: Reign, states: Mapping[TopicPartition, WrittenState]) -> None:
+async def fence_bounced(term: ControllerTerm, states: Mapping[TopicPartition, WrittenState]) -> None:
     """Write a new state for every partition whose ISR holds a bounced broker, without informing brokers yet.
 
     `states` are the states as this controller found them, read after the brokers.
     """
     found: dict[TopicPartition, WrittenState] = dict(states)
     while True:
-        confirmed = await reign.store.confirmed({partition: row.state for partition, row in found.items()})
+        confirmed = await term.store.confirmed({partition: row.state for partition, row in found.items()})
         found = {partition: WrittenState(confirmed[partition], row.zxid) for partition, row in found.items()}
-        fenced = _fenced(reign.context, found)
+        fenced = _fenced(term.context, found)
         if not fenced:
             return
-        settled = await reign.store.settled({partition: row.state for partition, row in fenced.items()})
+        settled = await term.store.settled({partition: row.state for partition, row in fenced.items()})
         # A replica that left the ISR just now may be eligible by the configuration: it has what the bounced ones may
         # have lost.
-        updates = await reign.store.update({p: given_way(state, fenced[p].doubtful) for p, state in settled.items()})
-        _took_effect(reign, found, updates)
+        updates = await term.store.update({p: given_way(state, fenced[p].doubtful) for p, state in settled.items()})
+        _took_effect(term, found, updates)
         found = {}
-        for partition, row in (await reign.store.read_written(updates.conflicted)).items():
+        for partition, row in (await term.store.read_written(updates.conflicted)).items():
             if not isinstance(row, ErrorCode):
-                reign.context.leadership[partition] = row.state
+                term.context.leadership[partition] = row.state
                 found[partition] = row
 
 
@@ -74,12 +74,12 @@ def _fenced(context: ControllerContext, states: Mapping[TopicPartition, WrittenS
     return fenced
 
 
-def _took_effect(reign: Reign, found: Mapping[TopicPartition, WrittenState], updates: Updates) -> None:
+def _took_effect(term: ControllerTerm, found: Mapping[TopicPartition, WrittenState], updates: Updates) -> None:
     for partition, state in updates.written.items():
-        reign.context.leadership[partition] = state
-        reign.store.announce_leader(partition, found[partition].state, state, updates.zxids[partition], "bounced")
+        term.context.leadership[partition] = state
+        term.store.announce_leader(partition, found[partition].state, state, updates.zxids[partition], "bounced")
     for partition, error in updates.failed.items():
         # Brokers must not receive the old leader epoch.
-        reign.context.leadership.pop(partition, None)
+        term.context.leadership.pop(partition, None)
         if error is not ErrorCode.NO_NODE:
-            reign.report("Startup", f"the state of {partition} could not be written: {error.name}")
+            term.report("Startup", f"the state of {partition} could not be written: {error.name}")

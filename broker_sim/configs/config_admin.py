@@ -44,15 +44,15 @@ class ConfigAdmin:
         configs: EntityConfigs,
         metadata: MetadataCache,
         loggers: LoggerLevels,
-        say: Callable[[str], None],
+        log_line: Callable[[str], None],
     ) -> None:
-        """`say` receives a line about each change of a logger's level."""
+        """`log_line` receives a line about each change of a logger's level."""
         self._znodes = EntityZnodes(zk)
         self._config = config
         self._configs = configs
         self._metadata = metadata
         self._loggers = loggers
-        self._say = say
+        self._log_line = log_line
 
     async def alter(self, resource: Resource, configs: Sequence[Alteration], validate_only: bool) -> ConfigResult:
         """Process AlterConfigs: these overrides, all of them with values, replace all others."""
@@ -112,7 +112,7 @@ class ConfigAdmin:
                 f"Unexpected node id. Expected {self._config.broker_id}, but received {number}",
             )
         for line in self._loggers.alter(alterations, validate_only):
-            self._say(line)
+            self._log_line(line)
 
     # ---- validation ---------------------------------------------------------------------------------------------
 

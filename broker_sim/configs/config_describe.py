@@ -48,8 +48,8 @@ def _documentation(
 ) -> dict[str, str]:
     return {
         **honoured,
-        **{key: f"{said} Without effect here: {why}." for key, (said, why) in without_effect.items()},
-        **{key: f"{said} {_only(values)}" for key, (values, said, _) in supported.items()},
+        **{key: f"{sentence} Without effect here: {why}." for key, (sentence, why) in without_effect.items()},
+        **{key: f"{sentence} {_only(values)}" for key, (values, sentence, _) in supported.items()},
     }
 
 
@@ -125,8 +125,8 @@ class ConfigDescriber:
         try:
             found = await self._read([self._own, self._shared, *(f"topics/{topic}" for topic in dict.fromkeys(topics))])
         except ZooKeeperError as failure:
-            said = str(failure)
-            return (ConfigResult(resource, KafkaError.unknown_server_error, said) for resource, _ in asked)
+            sentence = str(failure)
+            return (ConfigResult(resource, KafkaError.unknown_server_error, sentence) for resource, _ in asked)
         return (self._result(resource, names, found) for resource, names in asked)
 
     def _result(self, resource: Resource, names: Sequence[str] | None, found: _Found) -> ConfigResult:

@@ -15,8 +15,8 @@ def sentences(text: str) -> dict[str, str]:
         if line.startswith(" "):
             found[key] += " " + line.strip()
         else:
-            key, _, said = line.partition(" ")
-            found[key] = said
+            key, _, sentence = line.partition(" ")
+            found[key] = sentence
     return found
 
 

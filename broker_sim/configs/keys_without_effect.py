@@ -272,7 +272,7 @@ message.format.version The format that records are written in.
 
 
 def _by_key(groups: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    return {key: (said, why) for why, text in groups.items() for key, said in sentences(text).items()}
+    return {key: (sentence, why) for why, text in groups.items() for key, sentence in sentences(text).items()}
 
 
 BROKER_WITHOUT_EFFECT: Mapping[str, tuple[str, str]] = _by_key(_OF_BROKERS)

@@ -68,13 +68,13 @@ class GroupCoordinator:
         self._runtime = runtime
         self._broker_id = replicas.broker_id
         self._emit = emit
-        self._membership = GroupMembership(config, lambda: self.store, runtime, self._tell)
+        self._membership = GroupMembership(config, lambda: self.store, runtime, self._journal_group)
         self.store = GroupStore(
             config,
             replicas,
             runtime,
             emit,
-            changed=self._tell,
+            changed=self._journal_group,
             loaded=self._membership.loaded,
             unloaded=self._membership.unloaded,
         )
@@ -104,7 +104,7 @@ class GroupCoordinator:
         self._expiry = self._runtime.call_later(self.config.offsets_retention_check_interval_ms, self._expire)
         self.store.expire()
 
-    def _tell(self, group: Group) -> None:
+    def _journal_group(self, group: Group) -> None:
         members = list(group.members)
         leader_id = group.leader_id or ""
         self._emit(
@@ -209,7 +209,7 @@ class GroupCoordinator:
             return dict.fromkeys(committing.offsets, refusal)
         member = group.members.get(committing.member_id)
         if group.state is not GroupState.EMPTY and member is not None:
-            self._membership.sessions.heard_from(group, member)
+            self._membership.sessions.renew(group, member)
         return await self.store.store_offsets(group, committing.offsets)
 
     @staticmethod
@@ -242,17 +242,17 @@ class GroupCoordinator:
             return refusal, {}
         group = self.store.groups.get(group_id)
         if group is None or group.state is GroupState.DEAD:
-            return ErrorCode.none, {wanted: CommittedOffset() for wanted in partitions or ()}
+            return ErrorCode.none, {partition: CommittedOffset() for partition in partitions or ()}
         found = {}
-        for wanted in group.offsets.partitions() if partitions is None else partitions:
-            if require_stable and group.offsets.is_pending(wanted):
-                found[wanted] = CommittedOffset(error=ErrorCode.unstable_offset_commit)
+        for partition in group.offsets.partitions() if partitions is None else partitions:
+            if require_stable and group.offsets.is_pending(partition):
+                found[partition] = CommittedOffset(error=ErrorCode.unstable_offset_commit)
                 continue
-            committed = group.offsets.get(wanted)
+            committed = group.offsets.get(partition)
             if committed is None:
-                found[wanted] = CommittedOffset()
+                found[partition] = CommittedOffset()
             else:
-                found[wanted] = CommittedOffset(committed.offset, committed.leader_epoch, committed.metadata)
+                found[partition] = CommittedOffset(committed.offset, committed.leader_epoch, committed.metadata)
         return ErrorCode.none, found
 
     def delete_offsets(

@@ -45,7 +45,7 @@ class MemberSessions:
         self._runtime = runtime
         self._ended = ended
 
-    def heard_from(self, group: Group, member: Member) -> None:
+    def renew(self, group: Group, member: Member) -> None:
         """Begin the member's session again after a request."""
         self.expect(group, member, member.session_timeout_ms)
 
@@ -121,7 +121,7 @@ class GroupMembership:
             self._add_member(group, joining, joining.member_id, answer)
         else:
             self._join_again(group, joining, answer)
-        self._complete_join_if_all_are_there(group)
+        self._complete_join_if_all_joined(group)
 
     def _has_room(self, group: Group, member_id: str) -> bool:
         size_max = self._config.group_max_size
@@ -228,7 +228,7 @@ class GroupMembership:
         leader_before = group.leader_id
         member = group.replace_static_member(instance_id, old_id, new_id)
         before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
-        self.sessions.heard_from(group, member)
+        self.sessions.renew(group, member)
         self._update_member(group, member, joining, answer)
         if group.state is _STABLE:
             if group.select_protocol() != group.protocol_name:
@@ -272,7 +272,7 @@ class GroupMembership:
         )
         assert member.group_instance_id is not None
         group.replace_static_member(member.group_instance_id, member.member_id, old_id)
-        self.sessions.heard_from(group, member)
+        self.sessions.renew(group, member)
 
     def _back_again(
         self, group: Group, member: Member, can_skip_assignment: bool, leader_before: str | None
@@ -308,9 +308,9 @@ class GroupMembership:
         group.rebalance = delayed
         delay_ms = max(1, delayed.delay_ms)
         delayed.timer = self._runtime.call_later(delay_ms, lambda: self._join_delay_over(group, delayed))
-        self._complete_join_if_all_are_there(group)
+        self._complete_join_if_all_joined(group)
 
-    def _complete_join_if_all_are_there(self, group: Group) -> None:
+    def _complete_join_if_all_joined(self, group: Group) -> None:
         delayed = group.rebalance
         if delayed is not None and not delayed.is_initial and group.state is _PREPARING and group.all_have_joined:
             if delayed.timer is not None:
@@ -348,7 +348,7 @@ class GroupMembership:
             return
         for member in list(group.members.values()):
             member.answer_join(self._joined(group, member))
-            self.sessions.heard_from(group, member)
+            self.sessions.renew(group, member)
             member.is_new = False
             group.pending_sync[member.member_id] = None
         generation_id = group.generation_id
@@ -368,7 +368,7 @@ class GroupMembership:
         if group.state is _STABLE:
             self._has_synced(group, member)
             answer(SyncResult(ErrorCode.none, group.protocol_type, group.protocol_name, member.assignment))
-            self.sessions.heard_from(group, member)
+            self.sessions.renew(group, member)
             return
         member.answer_sync(SyncResult(ErrorCode.rebalance_in_progress))
         member.sync_answer = answer
@@ -426,7 +426,7 @@ class GroupMembership:
             protocol_type, protocol_name = group.protocol_type, group.protocol_name
         for member in list(group.members.values()):
             if member.answer_sync(SyncResult(error, protocol_type, protocol_name, member.assignment)):
-                self.sessions.heard_from(group, member)
+                self.sessions.renew(group, member)
 
     def _has_synced(self, group: Group, member: Member) -> None:
         group.pending_sync.pop(member.member_id, None)
@@ -461,12 +461,12 @@ class GroupMembership:
             return ErrorCode.illegal_generation
         if group.state is _EMPTY:
             return ErrorCode.unknown_member_id
-        self.sessions.heard_from(group, group.members[member_id])
+        self.sessions.renew(group, group.members[member_id])
         return ErrorCode.rebalance_in_progress if group.state is _PREPARING else ErrorCode.none
 
     def _forget_pending(self, group: Group, member_id: str) -> None:
         group.remove(member_id)
-        self._complete_join_if_all_are_there(group)
+        self._complete_join_if_all_joined(group)
 
     # ---- leaving -----------------------------------------------------------------------------------------------
 
@@ -496,7 +496,7 @@ class GroupMembership:
         if group.state in (_STABLE, _COMPLETING):
             self._prepare(group)
         elif group.state is _PREPARING:
-            self._complete_join_if_all_are_there(group)
+            self._complete_join_if_all_joined(group)
 
     # ---- load and unload ---------------------------------------------------------------------------------------
 
@@ -506,7 +506,7 @@ class GroupMembership:
         if len(group.members) > self._config.group_max_size:
             self._prepare(group)
         for member in list(group.members.values()):
-            self.sessions.heard_from(group, member)
+            self.sessions.renew(group, member)
 
     def unloaded(self, group: Group) -> None:
         """Handle a group that another broker now coordinates: clients that wait must find that broker."""

@@ -40,7 +40,7 @@ DELETION_DISABLED_SINCE = 3
 CLUSTER_METADATA = "__cluster_metadata"
 """The topic of brokers without ZooKeeper."""
 
-Doomed = tuple[str | None, Any]
+TopicToDelete = tuple[str | None, Any]
 """A topic to delete, by its name or its id; the other is None."""
 Alter = Callable[[Resource, Sequence[Alteration], bool], Awaitable[ConfigResult]]
 """One way to alter a resource: `ConfigAdmin`'s methods."""
@@ -119,7 +119,7 @@ class AdminHandlers:
     async def delete_topics(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer DeleteTopics, by names and (version 6) by topic ids."""
         counted = self._counted(request, context, DELETE_TOPICS_STRICT)
-        asked = _doomed(request)
+        asked = _topics_to_delete(request)
         if not self._is_controller():
             rows = _all_refused(asked, ErrorCode.not_controller)
         elif any(name is not None and topic_id is not None for name, topic_id in asked):
@@ -130,7 +130,7 @@ class AdminHandlers:
         return _throttled(request, context, counted, responses=rows)
 
     async def _deleted(
-        self, request: KafkaMessage, context: RequestContext, asked: Sequence[Doomed], counted: Mutations
+        self, request: KafkaMessage, context: RequestContext, asked: Sequence[TopicToDelete], counted: Mutations
     ) -> list[dict[str, Any]]:
         """Return a row for each requested topic, in that order, also if a topic is repeated, as in Kafka."""
         found = [name if name is not None else self._metadata.topic_of_id(topic_id) for name, topic_id in asked]
@@ -225,12 +225,12 @@ class AdminHandlers:
         resources = [Resource(int(asked.resource_type), str(asked.resource_name)) for asked in request.resources]
         named = Counter(resources)
         rows = []
-        for resource, wanted in zip(resources, alterations, strict=True):
+        for resource, requested in zip(resources, alterations, strict=True):
             if named[resource] > 1:
                 once = "Each resource must appear at most once."
                 rows.append(_config_row(ConfigResult(resource, ErrorCode.invalid_request, once)))
             else:
-                rows.append(_config_row(await alter(resource, wanted, bool(request.validate_only))))
+                rows.append(_config_row(await alter(resource, requested, bool(request.validate_only))))
         return respond(request, responses=rows)
 
 
@@ -268,14 +268,14 @@ def _new_partitions(topic: KafkaMessage) -> NewPartitions:
     return NewPartitions(str(topic.name), int(topic.count), given)
 
 
-def _doomed(request: KafkaMessage) -> list[Doomed]:
+def _topics_to_delete(request: KafkaMessage) -> list[TopicToDelete]:
     """Return the topics to delete."""
     if hasattr(request, "topic_names"):
         return [(str(name), None) for name in request.topic_names]
     return [(topic.name, None if topic.topic_id == uuid_zero else topic.topic_id) for topic in request.topics]
 
 
-def _all_refused(asked: Sequence[Doomed], error: ErrorCode, message: str | None = None) -> list[dict[str, Any]]:
+def _all_refused(asked: Sequence[TopicToDelete], error: ErrorCode, message: str | None = None) -> list[dict[str, Any]]:
     return [
         {"name": name, "topic_id": topic_id, "error_code": error, "error_message": message} for name, topic_id in asked
     ]

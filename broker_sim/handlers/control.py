@@ -20,7 +20,7 @@ from zabka.kafka.wire.kafka_schema import request as build_request
 _ELECT_LEADERS_VERSION = 2
 PREFERRED = 0
 
-Heard = Callable[[int, int], None]
+OnControllerRequest = Callable[[int, int], None]
 """(controller id, controller epoch): a request of a controller was accepted."""
 
 
@@ -34,15 +34,15 @@ class ControlHandlers:
         configs: EntityConfigs,
         controller: KafkaController,
         groups: GroupCoordinator,
-        heard: Heard,
+        on_controller_request: OnControllerRequest,
     ) -> None:
         self._replicas = replicas
         self._metadata = metadata
         self._configs = configs
         self._controller = controller
         self._groups = groups
-        self._heard = heard
-        self._spoken = (-1, 0)
+        self._on_controller_request = on_controller_request
+        self._last_accepted = (-1, 0)
         """The controller epoch of the last accepted request, and the number of its connection."""
 
     def table(self) -> Mapping[ApiKey, Handler]:
@@ -97,14 +97,14 @@ class ControlHandlers:
         A controller has one connection at a time with each broker, and resends unanswered requests on the next one. A
         request that still arrives on the old one is older than later ones, and nothing else in it shows that.
         """
-        epoch, connection = self._spoken
+        epoch, connection = self._last_accepted
         if request.controller_epoch == epoch and 0 < context.connection < connection:
             raise RequestRefused("the controller has another connection by now")
 
     def _accepted(self, request: KafkaMessage, context: RequestContext, response: KafkaMessage) -> KafkaMessage:
         if response.error_code == ErrorCode.none:
-            self._spoken = max(self._spoken, (int(request.controller_epoch), context.connection))
-            self._heard(int(request.controller_id), int(request.controller_epoch))
+            self._last_accepted = max(self._last_accepted, (int(request.controller_epoch), context.connection))
+            self._on_controller_request(int(request.controller_id), int(request.controller_epoch))
         return response
 
     # ---- to the controller ------------------------------------------------------------------------------------

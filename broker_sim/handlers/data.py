@@ -208,10 +208,10 @@ class DataHandlers:
         leaders: list[int] = []
         version = version_of(request)
         for (topic, partition), row in rows.items():
-            word = NO_WORD_OF_LEADER
+            hint = NO_WORD_OF_LEADER
             if version >= _PRODUCE_SAYS_LEADER and row.error == ErrorCode.not_leader_or_follower:
-                word = LeaderIdAndEpoch(*self._leader(row.topic_partition))
-                leaders.append(word.leader_id)
+                hint = LeaderIdAndEpoch(*self._leader(row.topic_partition))
+                leaders.append(hint.leader_id)
             answer = PartitionProduceResponse(
                 index=partition,
                 error_code=error_code(row.error),
@@ -220,7 +220,7 @@ class DataHandlers:
                 log_start_offset=row.log_start_offset,
                 record_errors=[BatchIndexAndErrorMessage(*wrong) for wrong in row.record_errors] if row.error else (),
                 error_message=row.error_message,
-                current_leader=word,
+                current_leader=hint,
             )
             topics.setdefault(topic, []).append(answer)
         responses = [TopicProduceResponse(topic, answers) for topic, answers in topics.items()]
@@ -252,8 +252,8 @@ class DataHandlers:
         )
         if isinstance(opened, FetchRefused):
             return FetchResponse(version, (), opened.error)
-        rows, wanted = self._sort_out(opened.partitions)
-        if wanted:
+        rows, requested = self._sort_out(opened.partitions)
+        if requested:
             max_bytes = min(int(getattr(request, "max_bytes", MAX_BYTES_UNASKED)), self._fetch_bytes_max)
             quota = self._quotas.fetch
             if quota.is_used and replica_id < 0:
@@ -267,20 +267,20 @@ class DataHandlers:
                 reader=Reader(str(request.rack_id), context.listener) if version >= _FETCH_BY_READER else None,
                 replica_epoch=replica_epoch,
             )
-            fetched = await self._replicas.fetch(params, list(wanted.values()))
-            rows.update(zip(wanted, fetched, strict=True))
+            fetched = await self._replicas.fetch(params, list(requested.values()))
+            rows.update(zip(requested, fetched, strict=True))
             if version < FETCH_KNOWS_ZSTD:
                 # Other partitions must not wait for a partition without remaining records.
                 may_wait = sum(bool(row.records or row.error) for row in fetched) <= 1
                 until_ms = now_ms + params.max_wait_ms if may_wait else now_ms
-                for key, row in zip(wanted, fetched, strict=True):
+                for key, row in zip(requested, fetched, strict=True):
                     rows[key] = await read_for_older(
                         self._replicas,
                         self._runtime,
                         version=version,
                         params=params,
                         until_ms=until_ms,
-                        wanted=wanted[key],
+                        requested=requested[key],
                         row=row,
                     )
         if replica_id < 0 and (self._quotas.fetch.is_used or self._quotas.request.is_used):
@@ -328,7 +328,7 @@ class DataHandlers:
     def _sort_out(self, asked: Mapping[FetchKey, FetchPartition]) -> tuple[Rows, dict[FetchKey, FetchPartition]]:
         """Return the rows of unknown partitions, and the partitions to read."""
         rows: Rows = {}
-        wanted: dict[FetchKey, FetchPartition] = {}
+        requested: dict[FetchKey, FetchPartition] = {}
         for key, row in asked.items():
             topic_partition = row.topic_partition
             if not topic_partition.topic and row.topic_id is not None:
@@ -340,8 +340,8 @@ class DataHandlers:
             elif self._metadata.partition(topic_partition) is None:
                 rows[key] = _refused(topic_partition, ErrorCode.unknown_topic_or_partition)
             else:
-                wanted[key] = row
-        return rows, wanted
+                requested[key] = row
+        return rows, requested
 
     def _fetch_answer(
         self, request: KafkaMessage, context: RequestContext, error: ErrorCode, session_id: int, rows: Rows
@@ -350,11 +350,11 @@ class DataHandlers:
         topics: dict[Any, list[PartitionData]] = {}
         leaders: list[int] = []
         for key, row in rows.items():
-            word = NO_WORD_OF_LEADER
+            hint = NO_WORD_OF_LEADER
             if row.error and version >= _FETCH_SAYS_LEADER and row.error in _LEADER_IS_ELSEWHERE:
-                word = LeaderIdAndEpoch(*self._leader(row.topic_partition))
-                leaders.append(word.leader_id)
-            topics.setdefault(key[0], []).append(_fetched_row(row, version, word))
+                hint = LeaderIdAndEpoch(*self._leader(row.topic_partition))
+                leaders.append(hint.leader_id)
+            topics.setdefault(key[0], []).append(_fetched_row(row, version, hint))
         if version >= FETCH_BY_TOPIC_ID:
             responses = [FetchableTopicResponse(answers, "", _id_of(key)) for key, answers in topics.items()]
         else:
@@ -441,8 +441,8 @@ class DataHandlers:
                 refused[partition] = Deleted(ErrorCode.unknown_topic_or_partition)
             elif partition.topic in INTERNAL_TOPICS:
                 refused[partition] = Deleted(ErrorCode.invalid_topic_exception)
-        wanted = {partition: offset for partition, offset in offsets.items() if partition not in refused}
-        deleted = await self._replicas.delete_records(wanted, milliseconds(request.timeout)) if wanted else {}
+        requested = {partition: offset for partition, offset in offsets.items() if partition not in refused}
+        deleted = await self._replicas.delete_records(requested, milliseconds(request.timeout)) if requested else {}
         topics: dict[str, list[dict[str, Any]]] = {}
         for partition in offsets:
             error, low_watermark = refused.get(partition) or deleted[partition]
@@ -514,8 +514,8 @@ def _produce_size(request: KafkaMessage, context: RequestContext) -> int:
 def _fetch_size(rows: Mapping[tuple[Any, int], FetchedPartition]) -> int:
     """Return the approximate size of a Fetch response in bytes."""
     # A session's response leaves out unchanged partitions.
-    told = {key: _ROW_BYTES + len(row.records) for key, row in rows.items() if row.records or row.error}
-    return _HEAD_BYTES + _TOPIC_BYTES * len({topic for topic, _ in told}) + sum(told.values())
+    sizes = {key: _ROW_BYTES + len(row.records) for key, row in rows.items() if row.records or row.error}
+    return _HEAD_BYTES + _TOPIC_BYTES * len({topic for topic, _ in sizes}) + sum(sizes.values())
 
 
 def _fetched_row(row: FetchedPartition, version: int, leader: LeaderIdAndEpoch) -> PartitionData:

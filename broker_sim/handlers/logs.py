@@ -44,21 +44,21 @@ class LogHandlers:
 
     async def describe_log_dirs(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer DescribeLogDirs, for the partitions named or (topics null) all."""
-        wanted = None
+        requested = None
         if request.topics is not None:
-            wanted = {TopicPartition(str(t.topic), int(n)) for t in request.topics for n in t.partitions}
+            requested = {TopicPartition(str(t.topic), int(n)) for t in request.topics for n in t.partitions}
         directories = zip(self._log_dirs, self._replicas.logs.by_directory(), strict=True)
 
         def rows(logs: DirectoryLogs) -> _Topics:
-            return self._log_rows(logs, wanted)
+            return self._log_rows(logs, requested)
 
         return respond(request, results=[_directory(path, logs, rows) for path, logs in directories])
 
-    def _log_rows(self, logs: DirectoryLogs, wanted: set[TopicPartition] | None) -> _Topics:
+    def _log_rows(self, logs: DirectoryLogs, requested: set[TopicPartition] | None) -> _Topics:
         topics: _Topics = {}
         for is_future, each in ((False, logs.current), (True, logs.future)):
             for topic_partition, log in each.items():
-                if wanted is None or topic_partition in wanted:
+                if requested is None or topic_partition in requested:
                     row = {
                         "partition_index": topic_partition.partition,
                         "partition_size": log.size_bytes,

@@ -73,8 +73,8 @@ class MetadataHandlers:
 
     async def api_versions(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer ApiVersions; from version 3 on a client must send a valid software name and version (KIP-511)."""
-        said = (getattr(request, name, "unknown") for name in ("client_software_name", "client_software_version"))
-        if not all(map(_SOFTWARE.fullmatch, said)):
+        software = (getattr(request, name, "unknown") for name in ("client_software_name", "client_software_version"))
+        if not all(map(_SOFTWARE.fullmatch, software)):
             return respond(request, error_code=ErrorCode.invalid_request)
         return api_versions.answer(request)
 
@@ -82,9 +82,9 @@ class MetadataHandlers:
 
     async def metadata(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer Metadata; return the same object while nothing has changed, so that its bytes can be reused."""
-        wanted = self._wanted(request)
-        if wanted is not None and getattr(request, "allow_auto_topic_creation", True):
-            missing = {name: self._create_missing(name, context.client_id) for name in self._missing(wanted)}
+        requested = self._requested(request)
+        if requested is not None and getattr(request, "allow_auto_topic_creation", True):
+            missing = {name: self._create_missing(name, context.client_id) for name in self._missing(requested)}
         else:
             missing = {}
         if self._answers_generation != self._metadata.generation or len(self._answers) >= ANSWERS_REMEMBERED_MAX:
@@ -94,13 +94,13 @@ class MetadataHandlers:
         key = (
             version_of(request),
             context.listener,
-            None if wanted is None else tuple(wanted),
+            None if requested is None else tuple(requested),
             _operations(request),
             *missing.items(),
         )
         answer = self._answers.get(key)
         if answer is None:
-            answer = self._answers[key] = self._answer_metadata(request, context.listener, wanted, missing)
+            answer = self._answers[key] = self._answer_metadata(request, context.listener, requested, missing)
         return answer
 
     def _keep_rows(self) -> None:
@@ -115,33 +115,33 @@ class MetadataHandlers:
         for topic in [topic for topic in self._rows if topic not in self._metadata]:
             del self._rows[topic]
 
-    def _wanted(self, request: KafkaMessage) -> list[tuple[str | None, KafkaUuid | None]] | None:
+    def _requested(self, request: KafkaMessage) -> list[tuple[str | None, KafkaUuid | None]] | None:
         """Return the requested topics by name or id, or None for all."""
         if request.topics is None or (version_of(request) == 0 and not request.topics):
             return None
-        wanted = []
+        requested = []
         for topic in request.topics:
             topic_id = getattr(topic, "topic_id", None)
-            wanted.append((topic.name, None if topic_id is None or topic_id == uuid_zero else topic_id))
-        return list(dict.fromkeys(wanted))
+            requested.append((topic.name, None if topic_id is None or topic_id == uuid_zero else topic_id))
+        return list(dict.fromkeys(requested))
 
-    def _missing(self, wanted: list[tuple[str | None, KafkaUuid | None]]) -> list[str]:
+    def _missing(self, requested: list[tuple[str | None, KafkaUuid | None]]) -> list[str]:
         """Return the topics requested by name that could be created."""
-        names = (name for name, _ in wanted if name is not None)
+        names = (name for name, _ in requested if name is not None)
         return [name for name in names if name not in self._metadata and invalid_name(name) is None]
 
     def _answer_metadata(
         self,
         request: KafkaMessage,
         listener: str,
-        wanted: list[tuple[str | None, KafkaUuid | None]] | None,
+        requested: list[tuple[str | None, KafkaUuid | None]] | None,
         missing: Mapping[str, ErrorCode],
     ) -> KafkaMessage:
         brokers = self._brokers("node_id", listener)
-        if wanted is None:
+        if requested is None:
             topics = [self._topic(name) for name in self._metadata.topics()]
         else:
-            topics = [self._wanted_topic(name, topic_id, missing) for name, topic_id in wanted]
+            topics = [self._requested_topic(name, topic_id, missing) for name, topic_id in requested]
         version = version_of(request)
         seen = frozenset(row["node_id"] for row in brokers)
         if version < _DEAD_REPLICAS_ARE_NAMED_FROM or len(seen) < len(self._alive):
@@ -171,7 +171,7 @@ class MetadataHandlers:
                 )
         return rows
 
-    def _wanted_topic(
+    def _requested_topic(
         self, name: str | None, topic_id: KafkaUuid | None, missing: Mapping[str, ErrorCode]
     ) -> MetadataResponseTopic:
         if topic_id is not None:
@@ -223,8 +223,8 @@ class MetadataHandlers:
 
     async def describe_cluster(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer DescribeCluster; there are no KRaft controllers (endpoint type 2)."""
-        if (wanted := int(getattr(request, "endpoint_type", _BROKERS))) != _BROKERS:
-            error, message = _wrong_endpoint_type(wanted)
+        if (requested := int(getattr(request, "endpoint_type", _BROKERS))) != _BROKERS:
+            error, message = _wrong_endpoint_type(requested)
             return respond(request, error_code=error, error_message=message, endpoint_type=_BROKERS)
         return respond(
             request,
@@ -238,8 +238,8 @@ class MetadataHandlers:
 
     async def init_producer_id(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer InitProducerId: a new id for an idempotent producer; transactions have no coordinator here."""
-        says_id, says_epoch = (getattr(request, name, -1) != -1 for name in ("producer_id", "producer_epoch"))
-        if says_id != says_epoch or request.transactional_id == "":
+        has_id, has_epoch = (getattr(request, name, -1) != -1 for name in ("producer_id", "producer_epoch"))
+        if has_id != has_epoch or request.transactional_id == "":
             return respond(request, error_code=ErrorCode.invalid_request, producer_id=-1, producer_epoch=-1)
         if request.transactional_id is not None:
             return respond(request, error_code=NOT_SUPPORTED, producer_id=-1, producer_epoch=-1)
@@ -266,13 +266,13 @@ def _with_operations(topic: MetadataResponseTopic, operations: int) -> MetadataR
     return replace(topic, topic_authorized_operations=operations)
 
 
-def _wrong_endpoint_type(wanted: int) -> tuple[ErrorCode, str]:
+def _wrong_endpoint_type(requested: int) -> tuple[ErrorCode, str]:
     """Return Kafka's error for an endpoint type that is not the broker's.
 
     Source: AuthHelper.computeDescribeClusterResponse.
     """
-    if wanted != _CONTROLLERS:
-        return ErrorCode.unsupported_endpoint_type, f"Unsupported endpoint type {wanted}"
+    if requested != _CONTROLLERS:
+        return ErrorCode.unsupported_endpoint_type, f"Unsupported endpoint type {requested}"
     message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
     return ErrorCode.mismatched_endpoint_type, message
 

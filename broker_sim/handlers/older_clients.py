@@ -30,7 +30,7 @@ async def read_for_older(
     version: int,
     params: FetchParams,
     until_ms: int,
-    wanted: FetchPartition,
+    requested: FetchPartition,
     row: FetchedPartition,
 ) -> FetchedPartition:
     """Convert a fetched row for a client of a Fetch version below 10 (KafkaApis.maybeConvertFetchedData).
@@ -50,18 +50,18 @@ async def read_for_older(
         return _unreadable(row, ErrorCode.unsupported_version)
     magic = 0 if version < _FETCH_HAS_TIMES else 1
     while not row.error:
-        work = convert_down(row.records, magic, wanted.fetch_offset, SLICE_RECORDS)
+        work = convert_down(row.records, magic, requested.fetch_offset, SLICE_RECORDS)
         try:
             messages = await in_slices(work, runtime)
         except CannotConvert as cannot:
             return _unreadable(row, cannot.error)
         if messages != NOTHING_FITS:
             return msgspec.structs.replace(row, records=messages)
-        wanted = msgspec.structs.replace(wanted, fetch_offset=offset_after(row.records, wanted.fetch_offset))
+        requested = msgspec.structs.replace(requested, fetch_offset=offset_after(row.records, requested.fetch_offset))
         # Let other tasks run before the next read.
         await runtime.sleep(0)
         left_ms = max(0, until_ms - runtime.now().mono_ms)
-        [row] = await replicas.fetch(msgspec.structs.replace(params, max_wait_ms=left_ms), [wanted])
+        [row] = await replicas.fetch(msgspec.structs.replace(params, max_wait_ms=left_ms), [requested])
     return row
 
 

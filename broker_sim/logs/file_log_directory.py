@@ -184,7 +184,7 @@ class FileLogDirectory:
         self._names_in(name).sync(self._files)
         self._names.sync(self._files)
 
-    async def sync_beside(self, files: Sequence[tuple[str, str]]) -> None:
+    async def sync_in_background(self, files: Sequence[tuple[str, str]]) -> None:
         """Sync these files and their names in the background; they survive a power loss after this returns.
 
         Raises OSError.

@@ -87,12 +87,12 @@ class GuardedDirectory:
         """Make the file names of a replica directory survive a power loss."""
         self.attempt(lambda: self._inner.sync_names(name))
 
-    async def sync_beside(self, files: Sequence[tuple[str, str]]) -> None:
+    async def sync_in_background(self, files: Sequence[tuple[str, str]]) -> None:
         """These files, and their names, survive a power loss once this returns."""
         if not self.is_online:
             raise LogDirFailed
         try:
-            await self._inner.sync_beside(files)
+            await self._inner.sync_in_background(files)
         except OSError as failure:
             self.give_up(failure)
 

@@ -176,10 +176,10 @@ class LogManager:
     @property
     def complaint(self) -> str:
         """Why no directory is online, and what to do about it if that is known."""
-        said = "every log directory has failed"
+        text = "every log directory has failed"
         if self._last_failure is not None and self._last_failure.errno in _FULL:
-            said += ", the last one because its disk is full: make room and start this broker again"
-        return said
+            text += ", the last one because its disk is full: make room and start this broker again"
+        return text
 
     def _dir_failed(self, directory: GuardedDirectory, failure: OSError) -> None:
         (log_dir,) = (each for each in self._dirs if each.directory is directory)
@@ -234,9 +234,9 @@ class LogManager:
 
     def _open_dir(self, log_dir: LogDir, reached: Mapping[TopicPartition, int]) -> None:
         directory = log_dir.directory
-        left_behind = directory.read_text("", checkpoints.CLEAN_SHUTDOWN)
-        epoch_left = checkpoints.broker_epoch_of(left_behind)
-        if left_behind is None:
+        mark = directory.read_text("", checkpoints.CLEAN_SHUTDOWN)
+        epoch_left = checkpoints.broker_epoch_of(mark)
+        if mark is None:
             epoch_left = checkpoints.broker_epoch_alive(directory.read_text("", checkpoints.ALIVE), directory.boot_id)
         self._epochs_left.append(epoch_left)
         directory.remove("", checkpoints.CLEAN_SHUTDOWN)
@@ -251,7 +251,7 @@ class LogManager:
             topic_partition = future or partition_of(name)
             if topic_partition is None:
                 continue
-            log = self._open(log_dir, topic_partition, left_behind is not None, name)
+            log = self._open(log_dir, topic_partition, mark is not None, name)
             log.advance_start(min(starts.get(topic_partition, 0), log.end_offset))
             log.first_dirty_offset = min(cleaned.get(topic_partition, 0), log.end_offset)
             mark = marks.get(topic_partition, 0)
@@ -496,7 +496,7 @@ class LogManager:
         for log_dir in list(self._online()):
             logs = [log for log in log_dir.logs.values() if log.metadata_file.is_dirty]
             with suppress(LogDirFailed):
-                await log_dir.directory.sync_beside([(log.name, checkpoints.PARTITION_METADATA) for log in logs])
+                await log_dir.directory.sync_in_background([(log.name, checkpoints.PARTITION_METADATA) for log in logs])
                 for log in logs:
                     log.metadata_file.synced()
             failed += [log.topic_partition for log in logs if log.metadata_file.is_dirty]

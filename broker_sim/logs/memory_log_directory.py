@@ -126,7 +126,7 @@ class MemoryLogDirectory:
     def sync_names(self, name: str) -> None:
         """Do nothing: names are durable at once."""
 
-    async def sync_beside(self, files: Sequence[tuple[str, str]]) -> None:
+    async def sync_in_background(self, files: Sequence[tuple[str, str]]) -> None:
         """Make these files survive a power loss at once."""
         for name, file in files:
             self._before.pop((name, file), None)

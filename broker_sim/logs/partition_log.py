@@ -565,11 +565,11 @@ class PartitionLog:
 
     async def sync_cleaned(self, segment: Segment) -> None:
         """Sync the replacement of a segment to disk."""
-        await self._directory.sync_beside([(self.name, segment.name + CLEANED_SUFFIX)])
+        await self._directory.sync_in_background([(self.name, segment.name + CLEANED_SUFFIX)])
 
     async def sync_replaced(self, segment: Segment) -> None:
         """Sync a segment's replacement, so that it survives a power loss."""
-        await self._directory.sync_beside([(self.name, segment.name)])
+        await self._directory.sync_in_background([(self.name, segment.name)])
 
     def replace_segment(self, segment: Segment, cleaned: LogFile) -> None:
         """Replace a segment by its cleaned and synced file, with one rename, so that a crash leaves either of them."""

@@ -30,11 +30,11 @@ Key = tuple[str, str]
 
 
 class _Meter(Generic[M]):
-    __slots__ = ("heard_ms", "measured")
+    __slots__ = ("last_used_ms", "measured")
 
     def __init__(self, measured: M, now_ms: int) -> None:
         self.measured = measured
-        self.heard_ms = now_ms
+        self.last_used_ms = now_ms
 
 
 class ClientMeters(Generic[M]):
@@ -98,9 +98,9 @@ class ClientMeters(Generic[M]):
             while self._meters and self._has_too_many(now_ms):
                 del self._meters[next(iter(self._meters))]
         self._meters[key] = meter
-        meter.heard_ms = now_ms
+        meter.last_used_ms = now_ms
         return meter.measured
 
     def _has_too_many(self, now_ms: int) -> bool:
         silent_longest = next(iter(self._meters.values()))
-        return len(self._meters) >= METERS_MAX or now_ms - silent_longest.heard_ms > SILENT_MS_MAX
+        return len(self._meters) >= METERS_MAX or now_ms - silent_longest.last_used_ms > SILENT_MS_MAX

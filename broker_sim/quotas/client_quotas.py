@@ -78,18 +78,18 @@ class ClientQuotas:
 
     async def describe(self, components: Sequence[Component], strict: bool) -> list[tuple[Entity, dict[str, float]]]:
         """Return every entity that matches, with its quotas. Raises Refused, ZooKeeperError."""
-        wanted = _by_type(components)
-        if IP in wanted and len(wanted) > 1:
+        requested = _by_type(components)
+        if IP in requested and len(requested) > 1:
             raise Refused(
                 KafkaError.invalid_request,
                 "Invalid entity filter component combination, IP filter component should not be used with "
                 "user or clientId filter component.",
             )
         found = []
-        if IP not in wanted:
-            found += [row for row in await self._users_and_clients() if _matches(row[0], wanted, strict)]
-        if IP in wanted or (not wanted and not strict):
-            found += [row for row in await self._entities("ips", IP, _IP_KEYS) if _matches(row[0], wanted, strict)]
+        if IP not in requested:
+            found += [row for row in await self._users_and_clients() if _matches(row[0], requested, strict)]
+        if IP in requested or (not requested and not strict):
+            found += [row for row in await self._entities("ips", IP, _IP_KEYS) if _matches(row[0], requested, strict)]
         return [(entity, values) for entity, values in found if values]
 
     async def _users_and_clients(self) -> list[tuple[Entity, dict[str, float]]]:
@@ -151,7 +151,7 @@ class ClientQuotas:
 
 
 def _by_type(components: Sequence[Component]) -> dict[str, Component]:
-    wanted: dict[str, Component] = {}
+    requested: dict[str, Component] = {}
     for component in components:
         # Kafka's handler fails on these.
         if component.match_type not in (EXACT, DEFAULT, ANY):
@@ -164,18 +164,18 @@ def _by_type(components: Sequence[Component]) -> dict[str, Component]:
             raise Refused(KafkaError.invalid_request, "Unexpected empty filter component entity type")
         if kind not in (USER, CLIENT, IP):
             raise Refused(KafkaError.unsupported_version, f"Custom entity type '{kind}' not supported")
-        if kind in wanted:
+        if kind in requested:
             what = "client" if kind == CLIENT else kind
             raise Refused(KafkaError.invalid_request, f"Duplicate {what} filter component entity type")
-        wanted[kind] = component
-    return wanted
+        requested[kind] = component
+    return requested
 
 
-def _matches(entity: Entity, wanted: Mapping[str, Component], strict: bool) -> bool:
+def _matches(entity: Entity, requested: Mapping[str, Component], strict: bool) -> bool:
     parts = dict(entity)
-    if strict and parts.keys() != wanted.keys():
+    if strict and parts.keys() != requested.keys():
         return False
-    for kind, component in wanted.items():
+    for kind, component in requested.items():
         if kind not in parts:
             return False
         name = parts[kind]

@@ -146,17 +146,17 @@ class ClientThrottles:
         if throttle_ms <= context.muted_ms:
             return response
         context.muted_ms = throttle_ms
-        return told_throttled(response, throttle_ms)
+        return with_throttle_time(response, throttle_ms)
 
 
-def told_throttled(response: KafkaMessage, throttle_ms: int) -> KafkaMessage:
+def with_throttle_time(response: KafkaMessage, throttle_ms: int) -> KafkaMessage:
     """Return the response with that throttle time, if its version has the field."""
     if not hasattr(response, "throttle_time"):
         return response
     message: Any = response
     replace: Any = msgspec.structs.replace if isinstance(response, msgspec.Struct) else dataclasses.replace
-    told: KafkaMessage = replace(message, throttle_time=as_time(throttle_ms))
-    return told
+    throttled: KafkaMessage = replace(message, throttle_time=as_time(throttle_ms))
+    return throttled
 
 
 def number(text: str | None) -> float | None:

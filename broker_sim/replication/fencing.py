@@ -20,7 +20,7 @@ class Fences(NamedTuple):
 
     fetch_epoch_error: Callable[[int, int], int]
     """(leader epoch of the fetcher, leader epoch of the leader) to an error code."""
-    is_for_former_life: Callable[[int, int], bool]
+    is_for_earlier_process: Callable[[int, int], bool]
     """(broker epoch in a controller's request, this broker's own) to whether it is for an earlier process."""
 
 
@@ -51,5 +51,5 @@ def fences(historical: frozenset[Historical]) -> Fences:
     """Return the fences under these old behaviours."""
     return Fences(
         fetch_epoch_error=_never_fenced if Historical.NO_LEADER_EPOCH_IN_FETCH in historical else _fenced_by_epoch,
-        is_for_former_life=_never if Historical.NO_BROKER_EPOCH in historical else _precedes,
+        is_for_earlier_process=_never if Historical.NO_BROKER_EPOCH in historical else _precedes,
     )

@@ -35,29 +35,29 @@ class FetchQuestions:
     again.
     """
 
-    __slots__ = ("_epoch", "_naming", "_session_id", "_told")
+    __slots__ = ("_epoch", "_naming", "_sent", "_session_id")
 
     def __init__(self) -> None:
         self._session_id = _NO_SESSION
         self._epoch = INITIAL_EPOCH
         self._naming: Hashable = None
-        self._told: dict[TopicPartition, FetchPartition] = {}
+        self._sent: dict[TopicPartition, FetchPartition] = {}
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """End the session: the next fetch names all partitions and requests a new session."""
         self._epoch = INITIAL_EPOCH
 
-    def next(self, wanted: dict[TopicPartition, FetchPartition], naming: Hashable) -> Question:
+    def next(self, requested: dict[TopicPartition, FetchPartition], naming: Hashable) -> Question:
         """Return the next fetch for these partitions. A session never changes its `naming` of topics."""
         if self._epoch == INITIAL_EPOCH or naming != self._naming:
             self._epoch = INITIAL_EPOCH
             self._naming = naming
-            self._told = wanted
-            return Question(self._session_id, INITIAL_EPOCH, wanted, [])
-        told = self._told
-        rows = {key: row for key, row in wanted.items() if told.get(key) is not row}
-        forgotten = [key for key in told if key not in wanted]
-        self._told = wanted
+            self._sent = requested
+            return Question(self._session_id, INITIAL_EPOCH, requested, [])
+        sent = self._sent
+        rows = {key: row for key, row in requested.items() if sent.get(key) is not row}
+        forgotten = [key for key in sent if key not in requested]
+        self._sent = requested
         return Question(self._session_id, self._epoch, rows, forgotten)
 
     def answered(self, response: FetchResponse) -> None:

@@ -44,14 +44,14 @@ class FetchRefused(NamedTuple):
 
 
 class _Session:
-    __slots__ = ("created_ms", "epoch", "id", "is_follower", "partitions", "told", "used_ms", "uses_topic_ids")
+    __slots__ = ("created_ms", "epoch", "id", "is_follower", "known", "partitions", "used_ms", "uses_topic_ids")
 
     def __init__(self, session_id: int, request: Request, rows: Rows, now_ms: int) -> None:
         self.id = session_id
         self.is_follower = request.is_follower
         self.uses_topic_ids = request.uses_topic_ids
         self.partitions: Asked = {key: request.asked[key] for key in rows}
-        self.told = {key: _told(row) for key, row in rows.items()}
+        self.known = {key: _known_values(row) for key, row in rows.items()}
         self.created_ms = self.used_ms = now_ms
         self.epoch = 1
 
@@ -59,24 +59,24 @@ class _Session:
         self.partitions.update(asked)
         for key in forgotten:
             self.partitions.pop(key, None)
-            self.told.pop(key, None)
+            self.known.pop(key, None)
 
     def news(self, rows: Rows) -> Rows:
         """Return the rows that the fetcher does not know yet; move partitions with records to the session's end."""
         news: Rows = {}
         for key, row in rows.items():
-            told = _told(row)
-            known = self.told.get(key)
-            tells = row.records or row.error or row.diverging is not None or row.preferred_read_replica >= 0
-            if tells or told != known:
+            known = _known_values(row)
+            previous = self.known.get(key)
+            is_news = row.records or row.error or row.diverging is not None or row.preferred_read_replica >= 0
+            if is_news or known != previous:
                 news[key] = row
-                self.told[key] = told
+                self.known[key] = known
             if row.records and key in self.partitions:
                 self.partitions[key] = self.partitions.pop(key)
         return news
 
 
-def _told(row: FetchedPartition) -> tuple[int, int]:
+def _known_values(row: FetchedPartition) -> tuple[int, int]:
     """Return what a fetcher knows after that response: (high watermark, log start).
 
     It takes over no high watermark after an error, or if it has to truncate first: the next row is sent then.

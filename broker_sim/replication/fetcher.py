@@ -86,7 +86,7 @@ class _Fetching:
         self.leader_mark: int | None = None
         """The leader's high watermark, or None before the first response."""
 
-    def question(self, last_epoch: int, max_bytes: int) -> FetchPartition:
+    def request_row(self, last_epoch: int, max_bytes: int) -> FetchPartition:
         """Return the request row, from the log end; the same object unless something changed."""
         log = self.partition.log
         ask = self.ask
@@ -147,7 +147,7 @@ class ReplicaFetcher:
         asks_first = self._truncation.needs_epoch_end(partition)
         self._fetching[partition.topic_partition] = one = _Fetching(partition, asks_first)
         self._names[one.topic_id] = partition.topic_partition.topic
-        self._questions.begin_anew()
+        self._questions.restart()
         if self._task is None:
             self._task = self._host.runtime.spawn(self._run(), f"fetcher-{self._leader_id}")
         self._wake()
@@ -183,7 +183,9 @@ class ReplicaFetcher:
                 self._back_off(ready)
             elif any(one.truncating for one in ready.values()):
                 with suppress(LogDirFailed):
-                    await self._find_ends(endpoint, {tp: one for tp, one in ready.items() if one.truncating})
+                    await self._truncate_to_epoch_end(
+                        endpoint, {tp: one for tp, one in ready.items() if one.truncating}
+                    )
             else:
                 with suppress(LogDirFailed):
                     await self._fetch(endpoint, ready)
@@ -222,7 +224,7 @@ class ReplicaFetcher:
         try:
             response = await self._host.channel.call(endpoint, self._request(ready), timeout_ms)
         except ChannelBroken:
-            self._questions.begin_anew()
+            self._questions.restart()
             self._back_off(ready)
             return
         self._questions.answered(response)
@@ -238,7 +240,7 @@ class ReplicaFetcher:
                 one = ready.get(topic_partition)
                 if one is None or self._fetching.get(topic_partition) is not one or not one.is_current:
                     # The leader now assumes that this follower has the row.
-                    self._questions.begin_anew()
+                    self._questions.restart()
                     continue
                 if row.error_code == ErrorCode.offset_out_of_range:
                     out_of_range.append(one)
@@ -256,7 +258,7 @@ class ReplicaFetcher:
         by_id = all(one.topic_id is not None for one in ready.values())
         last_epoch, max_bytes = self._truncation.last_fetched_epoch, config.replica_fetch_max_bytes
         asked = self._questions.next(
-            {key: one.question(last_epoch(one.partition), max_bytes) for key, one in ready.items()}, by_id
+            {key: one.request_row(last_epoch(one.partition), max_bytes) for key, one in ready.items()}, by_id
         )
         if asked.session_epoch == INITIAL_EPOCH:
             # No partition is forgotten then, so topics that are no longer followed need no name.
@@ -309,21 +311,21 @@ class ReplicaFetcher:
             self._fetching[topic_partition] = self._fetching.pop(topic_partition)
         return True
 
-    async def _find_ends(self, endpoint: Endpoint, truncating: dict[TopicPartition, _Fetching]) -> None:
+    async def _truncate_to_epoch_end(self, endpoint: Endpoint, truncating: dict[TopicPartition, _Fetching]) -> None:
         """Ask the leader for the end of each log's last epoch, and truncate to that (KIP-101)."""
         topics: dict[str, list[dict[str, int]]] = {}
         for (topic, partition), asking in truncating.items():
             asking.asked_offset = asking.partition.log.end_offset
             row = {"current_leader_epoch": asking.leader_epoch, "leader_epoch": asking.partition.log.epochs.latest}
             topics.setdefault(topic, []).append({"partition": partition, **row})
-        question = request(
+        message = request(
             ApiKey.OFFSET_FOR_LEADER_EPOCH,
             OFFSET_FOR_LEADER_EPOCH_VERSION,
             replica_id=self._host.broker_id,
             topics=[{"topic": topic, "partitions": rows} for topic, rows in topics.items()],
         )
         try:
-            response = await self._host.channel.call(endpoint, question, self._host.config.replica_socket_timeout_ms)
+            response = await self._host.channel.call(endpoint, message, self._host.config.replica_socket_timeout_ms)
         except ChannelBroken:
             self._back_off(truncating)
             return
@@ -367,7 +369,7 @@ class ReplicaFetcher:
     async def _list_offset(self, endpoint: Endpoint, one: _Fetching, timestamp: int) -> int | None:
         topic, partition = one.partition.topic_partition
         row = {"partition_index": partition, "current_leader_epoch": one.leader_epoch, "timestamp": timestamp}
-        question = request(
+        message = request(
             ApiKey.LIST_OFFSETS,
             LIST_OFFSETS_VERSION,
             replica_id=self._host.broker_id,
@@ -375,7 +377,7 @@ class ReplicaFetcher:
             topics=[{"name": topic, "partitions": [row]}],
         )
         try:
-            response = await self._host.channel.call(endpoint, question, self._host.config.replica_socket_timeout_ms)
+            response = await self._host.channel.call(endpoint, message, self._host.config.replica_socket_timeout_ms)
         except ChannelBroken:
             return None
         for answer in (row for topic_row in response.topics for row in topic_row.partitions):

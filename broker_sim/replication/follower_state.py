@@ -24,18 +24,18 @@ class FollowerState:
         "last_caught_up_ms",
         "last_fetch_leader_end_offset",
         "last_fetch_ms",
-        "question",
+        "last_request",
+        "response",
+        "response_epoch",
         "start_offset",
-        "told",
-        "told_epoch",
     )
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
-        self.question: FetchPartition | None = None
-        """Its last request row that had no new data; `told` was the response."""
-        self.told: FetchedPartition | None = None
-        self.told_epoch = UNKNOWN_EPOCH
+        self.last_request: FetchPartition | None = None
+        """Its last request row that had no new data; `response` answered it."""
+        self.response: FetchedPartition | None = None
+        self.response_epoch = UNKNOWN_EPOCH
         """The leader epoch of that response."""
         self.last_caught_up_ms = self.NEVER
         self.forget()

@@ -111,7 +111,7 @@ class HostedPartitions:
         """
         sent_epoch = getattr(request, "broker_epoch", NO_EPOCH)
         known_epoch = self._broker_epoch()
-        if self._host.fences.is_for_former_life(sent_epoch, known_epoch):
+        if self._host.fences.is_for_earlier_process(sent_epoch, known_epoch):
             self._fenced(name, request, ErrorCode.stale_broker_epoch, sent_epoch, known_epoch)
             return ErrorCode.stale_broker_epoch
         newest = max(self.controller_epoch, self._controller_epoch_seen())

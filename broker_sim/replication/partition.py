@@ -100,7 +100,7 @@ from zabka.broker_sim.replication.partition_host import (
     LeaderAndIsrPartitionState,
     PartitionHost,
 )
-from zabka.broker_sim.replication.validation_turns import AtOnce, cost_of
+from zabka.broker_sim.replication.validation_scheduler import AtOnce, cost_of
 from zabka.journal.cause import UNKNOWN, election_cause, request_cause, timer_cause
 from zabka.journal.events import (
     FollowershipTaken,
@@ -437,12 +437,12 @@ class Partition:
             and throttle.is_exceeded
         )
 
-    def follower_fetched(self, follower: FollowerState, wanted: FetchPartition, replica_epoch: int) -> None:
+    def follower_fetched(self, follower: FollowerState, requested: FetchPartition, replica_epoch: int) -> None:
         """Note a follower's log end offset by its fetch, and apply the consequences."""
         before = follower.end_offset
-        note_fetch(follower, wanted.fetch_offset, self.log.end_offset, self.now_ms())
-        if follower.start_offset != wanted.log_start_offset:
-            follower.start_offset = wanted.log_start_offset
+        note_fetch(follower, requested.fetch_offset, self.log.end_offset, self.now_ms())
+        if follower.start_offset != requested.log_start_offset:
+            follower.start_offset = requested.log_start_offset
             self.host.wake(self.topic_partition)
         follower.broker_epoch = replica_epoch
         self.maybe_expand_isr(follower)
@@ -457,8 +457,8 @@ class Partition:
         """
         if from_follower:
             return 0, self.log.end_offset
-        behind = self.leader_epoch_start is not None and self.leader_epoch_start > self.log.high_watermark
-        return ErrorCode.offset_not_available if behind else 0, self.log.high_watermark
+        is_too_low = self.leader_epoch_start is not None and self.leader_epoch_start > self.log.high_watermark
+        return ErrorCode.offset_not_available if is_too_low else 0, self.log.high_watermark
 
     # ---- leader: high watermark and ISR ------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from zabka.broker_sim.replication.hosted_partitions import HostedPartitions
 from zabka.broker_sim.replication.partition import ALL, Partition
 from zabka.broker_sim.replication.partition_host import Appended
 from zabka.broker_sim.replication.purgatory import DelayedProduce, ProduceRow, Purgatory
-from zabka.broker_sim.replication.validation_turns import AtOnce, ValidationTurns, cost_of
+from zabka.broker_sim.replication.validation_scheduler import AtOnce, ValidationScheduler, cost_of
 from zabka.ensemble.ports import Future, Runtime
 from zabka.journal.events import RecordsAcknowledged, TopicPartition
 from zabka.kafka.ports import Emit
@@ -52,7 +52,7 @@ class Producing:
         self._purgatory = purgatory
         self._hosted = hosted
         self._emit = emit
-        self._validations = ValidationTurns(runtime)
+        self._validations = ValidationScheduler(runtime)
 
     def close(self) -> None:
         """Begin no further validation, and end those in progress."""

@@ -164,14 +164,14 @@ class DelayedProduce:
         self._answer(self.rows)
 
 
-def reads_older_segment(partition: Partition, wanted: FetchPartition, params: FetchParams) -> bool:
+def reads_older_segment(partition: Partition, requested: FetchPartition, params: FetchParams) -> bool:
     """Return whether the fetch begins in an older segment than its readable end.
 
     A read returns bytes of one segment only, and an older segment does not grow. So the fetch is answered at once with
     the present data (DelayedFetch, case F).
     """
     end = partition.readable_end(params.replica_id >= 0)
-    return end > wanted.fetch_offset and partition.log.lies_in_older_segment(wanted.fetch_offset, end)
+    return end > requested.fetch_offset and partition.log.lies_in_older_segment(requested.fetch_offset, end)
 
 
 class DelayedFetch:
@@ -180,17 +180,17 @@ class DelayedFetch:
     The data of each partition is counted after an event at that partition; Kafka counts all partitions each time.
     """
 
-    __slots__ = ("_answer", "_bytes", "_bytes_of", "_find", "_params", "_wanted")
+    __slots__ = ("_answer", "_bytes", "_bytes_of", "_find", "_params", "_requested")
 
     def __init__(
         self,
         params: FetchParams,
-        wanted: Sequence[FetchPartition],
+        requested: Sequence[FetchPartition],
         find: Callable[[TopicPartition], Partition | None],
         answer: Callable[[Collection[TopicPartition]], None],
     ) -> None:
         self._params = params
-        self._wanted = {row.topic_partition: row for row in wanted}
+        self._requested = {row.topic_partition: row for row in requested}
         self._find = find
         self._answer = answer
         self._bytes = 0
@@ -198,22 +198,23 @@ class DelayedFetch:
 
     def waits_for(self) -> list[TopicPartition]:
         """Return the partitions that this fetch waits for."""
-        return list(self._wanted)
+        return list(self._requested)
 
     def is_ready_after(self, key: TopicPartition) -> bool:
         """Return whether there are enough bytes, or an event that must be sent at once: fenced, diverged, truncated."""
-        wanted = self._wanted[key]
+        requested = self._requested[key]
         partition = self._find(key)
-        if partition is None or must_answer(partition, wanted, self._params.leader_only):
+        if partition is None or must_answer(partition, requested, self._params.leader_only):
             return True
-        if partition.log.end_offset < wanted.fetch_offset:
+        if partition.log.end_offset < requested.fetch_offset:
             return True
-        if partition.readable_end(self._params.replica_id >= 0) <= wanted.fetch_offset or self._is_held_back(partition):
+        is_follower = self._params.replica_id >= 0
+        if partition.readable_end(is_follower) <= requested.fetch_offset or self._is_held_back(partition):
             # There may have been data: a follower's high watermark falls, and throttles come and go.
             self._bytes -= self._bytes_of.pop(key, 0)
             return False
         min_bytes = self._params.min_bytes
-        if min_bytes <= 1 or reads_older_segment(partition, wanted, self._params):
+        if min_bytes <= 1 or reads_older_segment(partition, requested, self._params):
             return True
         try:
             return self._count(key) >= min_bytes
@@ -223,18 +224,18 @@ class DelayedFetch:
 
     def _count(self, key: TopicPartition) -> int:
         """Return the bytes available in all partitions, after an event at this one."""
-        for each in (key,) if self._bytes_of else self._wanted:
-            found = self._available(self._wanted[each])
+        for each in (key,) if self._bytes_of else self._requested:
+            found = self._available(self._requested[each])
             self._bytes += found - self._bytes_of.get(each, 0)
             self._bytes_of[each] = found
         return self._bytes
 
-    def _available(self, wanted: FetchPartition) -> int:
-        partition = self._find(wanted.topic_partition)
+    def _available(self, requested: FetchPartition) -> int:
+        partition = self._find(requested.topic_partition)
         end = -1 if partition is None else partition.readable_end(self._params.replica_id >= 0)
-        if partition is None or end <= wanted.fetch_offset or self._is_held_back(partition):
+        if partition is None or end <= requested.fetch_offset or self._is_held_back(partition):
             return 0
-        return min(wanted.max_bytes, partition.log.bytes_between(wanted.fetch_offset, end))
+        return min(requested.max_bytes, partition.log.bytes_between(requested.fetch_offset, end))
 
     def _is_held_back(self, partition: Partition) -> bool:
         follower_id = self._params.replica_id

@@ -27,8 +27,9 @@ from zabka.broker_sim.ports import (
 from zabka.broker_sim.quotas.replication_throttles import ReplicationThrottles
 from zabka.broker_sim.replication.alter_partition import AlterPartitionManager
 from zabka.broker_sim.replication.delete_records import DelayedDeletion, DeletionRow
+from zabka.broker_sim.replication.environment import BrokerIdentity, ReplicaPorts, ReplicaStorage
 from zabka.broker_sim.replication.fencing import fences
-from zabka.broker_sim.replication.fetch_answers import read, told_before
+from zabka.broker_sim.replication.fetch_answers import read, unchanged_response
 from zabka.broker_sim.replication.fetcher import FetcherHost, ReplicaFetchers
 from zabka.broker_sim.replication.hosted_partitions import HostedPartitions, with_storage_errors
 from zabka.broker_sim.replication.isr_rules import IsrRules
@@ -39,7 +40,6 @@ from zabka.broker_sim.replication.producing import Producing
 from zabka.broker_sim.replication.progress import HostedLog, ProgressReports
 from zabka.broker_sim.replication.purgatory import DelayedFetch, Purgatory, reads_older_segment
 from zabka.broker_sim.replication.replica_selector import replica_selector
-from zabka.broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
 from zabka.broker_sim.slices import in_slices
 from zabka.ensemble.ports import Future, Timer
 from zabka.journal.events import TopicPartition
@@ -51,8 +51,8 @@ MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 
 
-def _unread(wanted: FetchPartition, error: ErrorCode) -> FetchedPartition:
-    return FetchedPartition(wanted.topic_partition, int(error), -1, -1, b"")
+def _unread(requested: FetchPartition, error: ErrorCode) -> FetchedPartition:
+    return FetchedPartition(requested.topic_partition, int(error), -1, -1, b"")
 
 
 class ReplicaManager:
@@ -327,9 +327,9 @@ class ReplicaManager:
         return answer
 
     def _reads_older_segment(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> bool:
-        for wanted in partitions:
-            partition = self._hosted.partitions.get(wanted.topic_partition)
-            if partition is not None and reads_older_segment(partition, wanted, params):
+        for requested in partitions:
+            partition = self._hosted.partitions.get(requested.topic_partition)
+            if partition is not None and reads_older_segment(partition, requested, params):
                 return True
         return False
 
@@ -350,19 +350,19 @@ class ReplicaManager:
         nothing_yet = True
         is_follower = params.replica_id >= 0
         now_ms = self._runtime.now().mono_ms if note_fetch else None
-        for wanted in partitions:
-            partition = self._hosted.partitions.get(wanted.topic_partition)
+        for requested in partitions:
+            partition = self._hosted.partitions.get(requested.topic_partition)
             if partition is None:
-                fetched.append(_unread(wanted, self._hosted.absence(wanted.topic_partition)))
+                fetched.append(_unread(requested, self._hosted.absence(requested.topic_partition)))
                 continue
-            told = told_before(partition, wanted, params, now_ms) if is_follower else None
-            if told is not None:
-                fetched.append(told)
+            unchanged = unchanged_response(partition, requested, params, now_ms) if is_follower else None
+            if unchanged is not None:
+                fetched.append(unchanged)
                 continue
             try:
-                row = read(partition, wanted, params, left, nothing_yet, note_fetch)
+                row = read(partition, requested, params, left, nothing_yet, note_fetch)
             except LogDirFailed:
-                row = _unread(wanted, ErrorCode.kafka_storage_error)
+                row = _unread(requested, ErrorCode.kafka_storage_error)
             fetched.append(row)
             if row.records:
                 nothing_yet = False

@@ -65,7 +65,7 @@ class Node:
             "channel": Channel(self.cluster, self.runtime),
             "log_directories": [self.directory],
             "emit": self.events.append,
-            "say": self.said.append,
+            "log_line": self.said.append,
         }
         self.broker = Broker(self.config(), BrokerPorts(**surroundings | self.more_ports))
         return self.broker

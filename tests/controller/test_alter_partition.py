@@ -42,7 +42,7 @@ def alter(
     member_epochs: dict[int, int] | None = None,
 ) -> Any:
     """What the leader of t-0 asks; whatever is not given is right.  The row of the answer, or the whole."""
-    context = world.active().controller.reign.context
+    context = world.active().controller.term.context
     state = context.leadership[T0]
     epochs = member_epochs or {}
     request = AlterPartitionRequest(
@@ -97,7 +97,7 @@ def test_a_shrink_and_an_expansion_raise_the_partition_epoch_alone(world: World)
 def test_alter_partition_answers_each_fault_with_its_error(world: World) -> None:
     # testAlterPartitionErrors
     assert alter(world, [2, 3]).error_code is KafkaError.none
-    context = world.active().controller.reign.context
+    context = world.active().controller.term.context
     epoch = context.broker_epoch(2)
     before = world.state("t")
     assert alter(world, [2], broker_epoch=epoch - 1).error_code is KafkaError.stale_broker_epoch
@@ -139,7 +139,7 @@ def test_a_replica_that_is_dead_or_shutting_down_is_not_eligible(world: World) -
 
 def test_a_replica_of_an_earlier_life_is_not_eligible(world: World) -> None:
     # KIP-903: it may have come back without its disk.
-    context = world.active().controller.reign.context
+    context = world.active().controller.term.context
     assert alter(world, [2, 3]).error_code is KafkaError.none
     old = context.broker_epoch(4)
     world.ensemble.end_session(0x9004)
@@ -216,7 +216,7 @@ def test_a_fenced_controller_answers_not_controller_and_writes_nothing(world: Wo
 
 
 def test_an_unexpected_failure_answers_and_ends_the_reign(world: World) -> None:
-    world.active().controller.reign.batch.add_update_metadata([2], [])
+    world.active().controller.term.batch.add_update_metadata([2], [])
     answer = alter(world, [2, 3])
     assert answer.error_code is KafkaError.unknown_server_error
     assert not world.nodes[1].controller.is_active
@@ -227,7 +227,7 @@ def test_an_unexpected_failure_answers_and_ends_the_reign(world: World) -> None:
 
 def alter_in(world: World, version: int, isr: list[int], **fields: int) -> Any:
     """The same in an older version: topics by name in 0 and 1, members without epochs in all of them."""
-    context = world.active().controller.reign.context
+    context = world.active().controller.term.context
     state = context.leadership[T0]
     schema = import_module(f"kio.schema.alter_partition.v{version}.request")
     row = schema.PartitionData(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.controller.controller_world import World
-from zabka.controller.eligibility import given_way, not_eligible, with_isr, with_nobody_eligible
+from zabka.controller.eligibility import given_way, not_eligible, with_isr, without_eligible
 from zabka.controller.historical import Historical
 from zabka.journal.events import ControllerEventFailed, LeaderElected, TopicPartition
 from zabka.kafka.zk import znodes
@@ -64,8 +64,8 @@ def test_a_replica_that_leaves_an_isr_below_the_minimum_is_eligible(world: World
 
 def test_no_replica_is_eligible_once_enough_are_in_sync_again(world: World) -> None:
     leave(world, 4, 3)
-    state = world.active().controller.reign.context.leadership[T0]
-    settled = world.call(world.active().controller.reign.store.update({T0: with_isr(state, (2, 4))}))
+    state = world.active().controller.term.context.leadership[T0]
+    settled = world.call(world.active().controller.term.store.update({T0: with_isr(state, (2, 4))}))
     assert settled.written[T0].eligible == ()
 
 
@@ -242,7 +242,7 @@ def test_a_return_that_the_last_controller_had_not_seen_is_judged_though_the_sta
     node = world.active()
     node.session.hold_watches = True
     world.join(3)
-    store, state = node.controller.reign.store, node.controller.reign.context.leadership[T0]
+    store, state = node.controller.term.store, node.controller.term.context.leadership[T0]
     world.call(store.update({T0: state._replace(leader_epoch=state.leader_epoch + 1)}))
     assert stands(world) == (2, (2,), (3,))
     world.kill(1)
@@ -263,15 +263,15 @@ def test_a_state_in_which_somebody_gave_way_outlives_its_controller(world: World
 def test_a_state_in_which_nobody_is_eligible_is_as_its_znode_reads() -> None:
     """A write that was sent twice is recognised by what the znode holds."""
     state = LeaderAndIsr(2, 7, (2,), 3, 11, eligible=(3,), eligible_by_zxid=9)
-    for changed in (with_isr(state, (2, 3)), not_eligible(state, [3]), with_nobody_eligible(state)):
+    for changed in (with_isr(state, (2, 3)), not_eligible(state, [3]), without_eligible(state)):
         assert znodes.decode_partition_state(znodes.encode_partition_state(changed), 11) == changed
 
 
 def test_a_broker_that_is_no_replica_any_more_is_not_eligible_and_leaves_no_trace(world: World) -> None:
     leave(world, 4, 3)
     state = world.state("t")._replace(eligible=(9,))
-    written = world.call(world.active().controller.reign.store.update({T0: state})).written[T0]
-    assert written == world.state("t") == with_nobody_eligible(written)
+    written = world.call(world.active().controller.term.store.update({T0: state})).written[T0]
+    assert written == world.state("t") == without_eligible(written)
 
 
 def test_whoever_gives_way_keeps_its_place_in_the_isr_and_a_leader_that_is_trusted_leads_on() -> None:

@@ -37,7 +37,7 @@ def test_a_write_that_chooses_nobody_names_no_candidates() -> None:
     """The same leader goes on, or the leader is taken off and an election follows."""
     world = World()
     led_by_the_second(world)
-    context = world.active().controller.reign.context
+    context = world.active().controller.term.context
     old = context.leadership[T0]
     standing = [(2, "available"), (1, "not_in_sync"), (3, "elected"), (4, "available")]
     assert candidates(context, T0, old, old._replace(leader=3)) == standing

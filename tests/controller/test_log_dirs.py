@@ -41,7 +41,7 @@ def test_the_broker_is_asked_for_all_its_replicas_and_those_it_lost_are_led_else
     assert world.brief("u") == (2, (2, 3), 0)
     assert set(world.requests("LeaderAndIsr", 2)[0].partitions()) == {T0, U0}
     assert not world.ensemble.nodes[znodes.LOG_DIR_EVENT_NOTIFICATION].children
-    assert world.active().controller.reign.context.replica_states[Replica(T0, 2)] is ReplicaState.OFFLINE
+    assert world.active().controller.term.context.replica_states[Replica(T0, 2)] is ReplicaState.OFFLINE
     assert world.requests("UpdateMetadata", 3)[-1].partitions()[T0].offline_replicas == (2,)
 
 
@@ -68,7 +68,7 @@ def test_a_broker_with_a_failed_log_dir_counts_as_whole_after_its_restart(world:
     world.settle()
     world.join(2)
     world.settle()
-    assert world.active().controller.reign.context.offline_dirs.get(2, frozenset()) == frozenset()
+    assert world.active().controller.term.context.offline_dirs.get(2, frozenset()) == frozenset()
     assert world.requests("UpdateMetadata", 3)[-1].request.live_brokers
     assert world.requests("LeaderAndIsr", 2)[-1].partitions()[T0].leader == 3
 
@@ -88,7 +88,7 @@ def test_a_replica_that_a_brokers_life_before_had_lost_is_served_though_the_answ
     world.offline_replicas.clear()
     world.settle()
     assert [told.kind for told in world.told if told.to == 2 and told.kind != "UpdateMetadata"][-1] == "LeaderAndIsr"
-    assert world.active().controller.reign.context.replica_states[Replica(T0, 2)] is ReplicaState.ONLINE
+    assert world.active().controller.term.context.replica_states[Replica(T0, 2)] is ReplicaState.ONLINE
 
 
 def test_a_reassignment_to_a_failed_log_dir_does_not_progress(world: World) -> None:
@@ -97,7 +97,7 @@ def test_a_reassignment_to_a_failed_log_dir_does_not_progress(world: World) -> N
     fail_log_dir(world, 4, T0)
     assert reassign(world, T0, [4]) is KafkaError.none
     assert world.state("t").leader == 2 and 4 not in world.state("t").isr
-    assert world.active().controller.reign.context.offline_dirs[4] == {T0}
+    assert world.active().controller.term.context.offline_dirs[4] == {T0}
 
 
 def test_a_notification_that_cannot_be_read_is_removed_and_journalled(world: World) -> None:

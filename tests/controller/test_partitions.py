@@ -67,14 +67,14 @@ def test_when_all_of_the_isr_is_dead_the_last_member_stays_in_it(world: World) -
     world.leave(2)
     world.settle()
     assert world.brief("t") == (-1, (2,), 2)
-    assert world.active().controller.reign.context.offline_partition_count == 1
+    assert world.active().controller.term.context.offline_partition_count == 1
     world.join(3)
     world.settle()
     assert world.brief("t") == (-1, (2,), 2)
     world.join(2)
     world.settle()
     assert world.brief("t") == (2, (2,), 3)
-    assert world.active().controller.reign.context.offline_partition_count == 0
+    assert world.active().controller.term.context.offline_partition_count == 0
     assert not any(e.unclean for e in world.events(LeaderElected))
 
 
@@ -231,7 +231,7 @@ def test_turning_the_brokers_default_on_while_offline_elects_at_once(world: Worl
 def test_a_state_that_changed_underneath_is_read_again(world: World) -> None:
     world.create_topic("t", {0: [2, 3, 4]})
     world.settle()
-    context = world.active().controller.reign.context
+    context = world.active().controller.term.context
     reads: list[int] = []
     session = world.nodes[1].session
     original = session.get
@@ -320,7 +320,7 @@ REPLICA_PREVIOUS = {
 
 @pytest.mark.parametrize("target", list(PartitionState))
 def test_partitions_change_state_only_along_the_table(world: World, target: PartitionState) -> None:
-    reign = world.active().controller.reign
+    reign = world.active().controller.term
     for current in PartitionState:
         world.create_topic("t", {0: [2, 3]})
         world.settle()
@@ -339,7 +339,7 @@ def test_partitions_change_state_only_along_the_table(world: World, target: Part
 
 @pytest.mark.parametrize("target", list(ReplicaState))
 def test_replicas_change_state_only_along_the_table(world: World, target: ReplicaState) -> None:
-    reign = world.active().controller.reign
+    reign = world.active().controller.term
     replica = Replica(T0, 3)
     for current in ReplicaState:
         world.create_topic("t", {0: [2, 3]})
@@ -360,7 +360,7 @@ def test_a_replica_without_a_leader_goes_offline_and_everybody_is_told(world: Wo
     """ReplicaStateMachine.doHandleStateChanges: what has no leadership is moved, and UpdateMetadata says so."""
     world.create_topic("t", {0: [2, 3]})
     world.settle()
-    reign = world.active().controller.reign
+    reign = world.active().controller.term
     reign.context.leadership.pop(T0)
     assert world.call(reign.replicas.handle([Replica(T0, 3)], ReplicaState.OFFLINE)) == []
     assert reign.context.replica_states[Replica(T0, 3)] is ReplicaState.OFFLINE
@@ -369,7 +369,7 @@ def test_a_replica_without_a_leader_goes_offline_and_everybody_is_told(world: Wo
 def test_a_replica_whose_state_cannot_be_read_does_not_go_offline(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
-    reign = world.active().controller.reign
+    reign = world.active().controller.term
     world.ensemble.delete("/brokers/topics/t/partitions")
     assert world.call(reign.replicas.handle([Replica(T0, 3)], ReplicaState.OFFLINE)) == [Replica(T0, 3)]
     assert reign.context.replica_states[Replica(T0, 3)] is ReplicaState.ONLINE
@@ -378,6 +378,6 @@ def test_a_replica_whose_state_cannot_be_read_does_not_go_offline(world: World) 
 def test_a_leader_cannot_become_a_new_replica(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
-    reign = world.active().controller.reign
+    reign = world.active().controller.term
     del reign.context.replica_states[Replica(T0, 2)]
     assert world.call(reign.replicas.handle([Replica(T0, 2)], ReplicaState.NEW)) == [Replica(T0, 2)]

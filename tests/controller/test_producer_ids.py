@@ -25,7 +25,7 @@ def world() -> World:
 
 def allocate(world: World, broker_id: int, broker_epoch: int | None = None) -> Any:
     """What a broker asks; its epoch is right unless given."""
-    context = world.active().controller.reign.context
+    context = world.active().controller.term.context
     epoch = context.broker_epoch(broker_id) if broker_epoch is None else broker_epoch
     asked = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=epoch)
     return world.call(world.active().controller.allocate_producer_ids(asked))
@@ -40,7 +40,7 @@ def test_blocks_follow_each_other_and_name_who_asked(world: World) -> None:
 
 
 def test_only_a_broker_of_the_registered_epoch_gets_producer_ids(world: World) -> None:
-    epoch = world.active().controller.reign.context.broker_epoch(2)
+    epoch = world.active().controller.term.context.broker_epoch(2)
     assert allocate(world, 2, epoch - 1).error_code == KafkaError.stale_broker_epoch
     assert allocate(world, 2, epoch + 1).error_code == KafkaError.stale_broker_epoch
     assert allocate(world, 7, epoch).error_code == KafkaError.broker_id_not_registered

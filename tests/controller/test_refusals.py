@@ -65,7 +65,7 @@ def test_a_partition_whose_state_cannot_be_read_is_said_and_left_out() -> None:
     world.settle()
     assert problems(world) == ["the state of t-0 is not readable: NO_AUTH"]
     assert world.nodes[9].controller.is_active
-    context = world.active().controller.reign.context
+    context = world.active().controller.term.context
     assert T0 not in context.leadership and TopicPartition("u", 0) in context.leadership
 
 
@@ -79,7 +79,7 @@ def test_a_topic_whose_state_cannot_be_written_has_no_leader_and_the_others_are_
     world.create_topic("u", {0: [2, 3]})
     world.settle()
     assert world.brief("u") == (2, (2, 3), 0) and STATE not in world.ensemble.nodes
-    context = world.active().controller.reign.context
+    context = world.active().controller.term.context
     assert context.partition_states[T0] is PartitionState.NEW and T0 not in context.leadership
     assert context.partition_states[TopicPartition("u", 0)] is PartitionState.ONLINE
 
@@ -92,5 +92,5 @@ def test_a_partition_whose_new_leader_cannot_be_written_is_offline_and_the_other
     world.leave(2)
     world.settle()
     assert (world.brief("t"), world.brief("u")) == ((2, (2, 3), 0), (3, (3,), 1))
-    states = world.active().controller.reign.context.partition_states
+    states = world.active().controller.term.context.partition_states
     assert (states[T0], states[TopicPartition("u", 0)]) == (PartitionState.OFFLINE, PartitionState.ONLINE)

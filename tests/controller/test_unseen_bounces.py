@@ -199,7 +199,7 @@ def test_a_state_written_after_the_registration_speaks_of_that_process(world: Wo
     assert world.brief("t") == (2, (2, 4), 1)
     # It catches up, and its leader takes it back into the ISR.
     controller = world.nodes[1].controller
-    epoch = controller.reign.context.broker_epoch(2)
+    epoch = controller.term.context.broker_epoch(2)
     row = alter_v3.PartitionData(
         partition_index=0,
         leader_epoch=1,
@@ -207,7 +207,7 @@ def test_a_state_written_after_the_registration_speaks_of_that_process(world: Wo
         leader_recovery_state=0,
         partition_epoch=world.state("t").partition_epoch,
     )
-    topic_id = topic_id_to_kafka(controller.reign.context.topic_ids["t"])
+    topic_id = topic_id_to_kafka(controller.term.context.topic_ids["t"])
     topic = alter_v3.TopicData(topic_id=topic_id, partitions=(row,))
     request = alter_v3.AlterPartitionRequest(broker_id=2, broker_epoch=epoch, topics=(topic,))
     assert world.call(controller.alter_partition(request)).topics[0].partitions[0].error_code is KafkaError.none
@@ -343,7 +343,7 @@ def test_a_bounce_that_the_last_controller_had_yet_to_deal_with_is_judged_though
 def test_a_state_that_a_later_controller_wrote_is_left_to_it(world: World, written_in: int, fenced: bool) -> None:
     """Epochs relative to this controller's own: what it wrote itself, it may write again."""
     create(world, 2, 3)
-    context = world.active().controller.reign.context
+    context = world.active().controller.term.context
     state = context.leadership[T0]._replace(controller_epoch=context.epoch + written_in)
     bounced_after = min(context.broker_epoch(broker_id) or 0 for broker_id in (2, 3)) - 1
     assert bool(_fenced(context, {T0: WrittenState(state, bounced_after)})) == fenced

@@ -32,7 +32,7 @@ def last_election_cause(world: World) -> str:
 
 def acts_upon(world: World, zxid: int) -> bool:
     """The controller comes to act upon that transaction, for as short as it may be."""
-    occasion = world.active().controller.reign.occasion
+    occasion = world.active().controller.term.causes
     world.until(lambda: occasion.cause == transaction_cause(zxid), 1_000)
     return True
 

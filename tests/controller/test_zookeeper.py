@@ -8,9 +8,9 @@ import pytest
 
 from tests.controller.controller_world import World
 from tests.controller.fake_ensemble import FakeSession
+from zabka.controller.causes import CurrentCauses
 from zabka.controller.context import ControllerContext
-from zabka.controller.eligibility import NobodyEligible
-from zabka.controller.occasion import Occasion
+from zabka.controller.eligibility import NoEligibleReplicas
 from zabka.controller.partition_store import PartitionStore
 from zabka.ensemble.client.service import Delete
 from zabka.ensemble.errors import BadVersion, ErrorCode, NodeExists
@@ -68,7 +68,7 @@ def test_a_batch_of_state_writes_has_an_outcome_for_each(world: World, session: 
         world.ensemble.put(znodes.partition_state_path(partition), znodes.encode_partition_state(state))
     journal: list[Event] = []
     writer = FencedWriter(zk, 1, 4, 0, journal.append)
-    store = PartitionStore(writer, ControllerContext(4, 0), NobodyEligible(), journal.append, Occasion())
+    store = PartitionStore(writer, ControllerContext(4, 0), NoEligibleReplicas(), journal.append, CurrentCauses())
     wanted = {
         GOOD: state._replace(isr=(1,)),
         STALE: state._replace(isr=(1,), partition_epoch=9),

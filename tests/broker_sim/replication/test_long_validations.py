@@ -10,7 +10,13 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.broker_sim.replication.replication_cluster import TP, Cluster, at_once, batch
-from zabka.broker_sim.replication.validation_turns import BEGUN_MAX, COST_MIN, SLICES_AT_ONCE, ValidationTurns, cost_of
+from zabka.broker_sim.replication.validation_scheduler import (
+    BEGUN_MAX,
+    COST_MIN,
+    SLICES_AT_ONCE,
+    ValidationScheduler,
+    cost_of,
+)
 from zabka.broker_sim.slices import PAUSE_MS
 from zabka.journal.events import TopicPartition
 from zabka.kafka.compression import Codec
@@ -159,7 +165,7 @@ class Counted:
 
 def test_validations_take_turns_a_slice_at_a_time_and_few_are_begun() -> None:
     scheduler = Scheduler()
-    turns = ValidationTurns(SimRuntime(scheduler, Random(1)))
+    turns = ValidationScheduler(SimRuntime(scheduler, Random(1)))
     log: list[int] = []
     done: list[str] = []
     for number in range(BEGUN_MAX + 2):
@@ -171,7 +177,7 @@ def test_validations_take_turns_a_slice_at_a_time_and_few_are_begun() -> None:
 
 def test_small_validations_share_a_turn_as_far_as_a_slice_goes_and_take_turns_with_long_ones() -> None:
     scheduler = Scheduler()
-    turns = ValidationTurns(SimRuntime(scheduler, Random(1)))
+    turns = ValidationScheduler(SimRuntime(scheduler, Random(1)))
     log: list[int] = []
     seen = []
     for number in (-1, -2):
@@ -187,7 +193,7 @@ def test_small_validations_share_a_turn_as_far_as_a_slice_goes_and_take_turns_wi
 
 def test_few_that_turn_out_long_are_begun() -> None:
     scheduler = Scheduler()
-    turns = ValidationTurns(SimRuntime(scheduler, Random(1)))
+    turns = ValidationScheduler(SimRuntime(scheduler, Random(1)))
     log: list[int] = []
     for number in range(5 * BEGUN_MAX):
         turns.add(Counted(log, number, 1_000).work(), lambda outcome: None, COST_MIN)
@@ -207,7 +213,7 @@ def test_what_a_batch_costs_is_told_by_its_header() -> None:
 def test_a_slice_is_all_that_is_done_in_a_turn() -> None:
     scheduler = Scheduler()
     runtime = SimRuntime(scheduler, Random(1))
-    turns = ValidationTurns(runtime)
+    turns = ValidationScheduler(runtime)
     log: list[int] = []
     turns.add(Counted(log, 1, 5).work(), lambda outcome: None)
     seen = []
@@ -219,7 +225,7 @@ def test_a_slice_is_all_that_is_done_in_a_turn() -> None:
 
 def test_between_two_slices_there_is_a_pause_however_many_validations_were_begun() -> None:
     scheduler = Scheduler()
-    turns = ValidationTurns(SimRuntime(scheduler, Random(1)))
+    turns = ValidationScheduler(SimRuntime(scheduler, Random(1)))
     log: list[int] = []
     for number in range(3):
         turns.add(Counted(log, number, 5).work(), lambda outcome: None)
@@ -232,7 +238,7 @@ def test_between_two_slices_there_is_a_pause_however_many_validations_were_begun
 
 def test_a_request_of_many_turns_waits_for_one_slice_at_most() -> None:
     runtime = SimRuntime(scheduler := Scheduler(), Random(1))
-    turns = ValidationTurns(runtime)
+    turns = ValidationScheduler(runtime)
     log: list[int] = []
     turns.add(Counted(log, 1, 5).work(), lambda outcome: None)
     while not log:
@@ -251,7 +257,7 @@ def test_a_request_of_many_turns_waits_for_one_slice_at_most() -> None:
 
 def test_a_real_validation_ends_as_it_would_at_once() -> None:
     scheduler = Scheduler()
-    turns = ValidationTurns(SimRuntime(scheduler, Random(1)))
+    turns = ValidationScheduler(SimRuntime(scheduler, Random(1)))
     done: list[Any] = []
     data = many()
     turns.add(validate(data, Append(TopicRules(), TP, 0)), done.append)

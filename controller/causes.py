@@ -14,7 +14,7 @@ from zabka.journal.cause import UNKNOWN, Cause, absence_cause
 from zabka.journal.events import TopicPartition
 
 
-class Occasion:
+class CurrentCauses:
     """Holds `cause`, the default cause of the decisions of one event.
 
     `lost` and `returned` hold the cause of the end or begin of each broker's registration that this event is about.

@@ -14,7 +14,7 @@ from zabka.journal.message_log import MessageNotes
 from zabka.journal.writer import Journal
 
 
-class Surroundings(NamedTuple):
+class BrokerEnvironment(NamedTuple):
     """Log, journal, disk, worker threads, randomness, and the exits of one process."""
 
     log: structlog.BoundLogger

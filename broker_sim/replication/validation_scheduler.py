@@ -59,7 +59,7 @@ class _Job(NamedTuple):
     cost: int
 
 
-class ValidationTurns:
+class ValidationScheduler:
     """All validations of a broker that are not completed at once."""
 
     def __init__(self, runtime: Runtime) -> None:

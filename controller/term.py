@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
+from zabka.controller.causes import CurrentCauses
 from zabka.controller.channel_manager import ControllerChannelManager
 from zabka.controller.config import ControllerConfig
 from zabka.controller.context import ControllerContext, Replica
-from zabka.controller.eligibility import Eligibility, EligibleReplicas, NobodyEligible
+from zabka.controller.eligibility import Eligibility, EligibleReplicas, NoEligibleReplicas
 from zabka.controller.historical import Historical
 from zabka.controller.legacy import Legacy, PoisonedReplicaStateMachine
 from zabka.controller.metrics import ControllerStats
-from zabka.controller.occasion import Occasion
 from zabka.controller.partition_state_machine import PartitionStateMachine
 from zabka.controller.partition_store import PartitionStore
 from zabka.controller.replica_state_machine import ReplicaStateMachine, isr_keeping_the_last, isr_to_the_last
@@ -52,12 +52,14 @@ class Signals(Protocol):
         """Put an event for whichever term is active when it is processed."""
         ...
 
-    def put_for(self, reign: Reign, event: str, process: Callable[[], Awaitable[None]], caused_by: Cause) -> None:
+    def put_for(
+        self, term: ControllerTerm, event: str, process: Callable[[], Awaitable[None]], caused_by: Cause
+    ) -> None:
         """Put an event that is processed only while this term lasts."""
         ...
 
 
-class Reign:
+class ControllerTerm:
     """The parts of an active controller, wired together."""
 
     def __init__(
@@ -70,18 +72,18 @@ class Reign:
         channel: BrokerChannel,
         runtime: Runtime,
         emit: Emit,
-        occasion: Occasion,
+        causes: CurrentCauses,
         signals: Signals,
         legacy: Legacy,
         stats: ControllerStats,
-        on_leader_and_isr: Callable[[Reign, int, KafkaMessage], None],
+        on_leader_and_isr: Callable[[ControllerTerm, int, KafkaMessage], None],
     ) -> None:
         old = config.historical
         self.broker_id = broker_id
         self.config = config
         self.runtime = runtime
         self.emit = emit
-        self.occasion = occasion
+        self.causes = causes
         self.signals = signals
         self.zk = zk
         self.context = ControllerContext(won.epoch, won.epoch_zk_version)
@@ -93,8 +95,8 @@ class Reign:
         configs = TopicConfigs(zk, runtime, config)
         eligibility: Eligibility = EligibleReplicas(self.context, configs)
         if old & {Historical.LAST_REPLICA_STANDING, Historical.HIGH_WATERMARK_UNDER_MIN_ISR}:
-            eligibility = NobodyEligible()
-        self.store = PartitionStore(self.writer, self.context, eligibility, emit, occasion)
+            eligibility = NoEligibleReplicas()
+        self.store = PartitionStore(self.writer, self.context, eligibility, emit, causes)
         self.partitions = PartitionStateMachine(self.context, self.store, self.batch, configs, stats)
         self.legacy = legacy
         isr_without = isr_to_the_last if Historical.EMPTY_ISR in old else isr_keeping_the_last
@@ -114,7 +116,7 @@ class Reign:
             partitions=self.partitions,
             replicas=self.replicas,
             emit=emit,
-            occasion=occasion,
+            causes=causes,
             forget_topic=lambda topic: signals.forget_watcher("PartitionModifications", topic),
         )
         self.finalized_features: dict[str, int] = {}
@@ -250,9 +252,11 @@ class Reign:
             if done:
                 await self.deletion.complete(done)
 
-        self.put_for_life(broker_id, "TopicDeletionStopReplicaResponseReceived", process, request_cause("StopReplica"))
+        self.put_for_process(
+            broker_id, "TopicDeletionStopReplicaResponseReceived", process, request_cause("StopReplica")
+        )
 
-    def put_for_life(
+    def put_for_process(
         self, broker_id: int, event: str, process: Callable[[], Awaitable[None]], caused_by: Cause
     ) -> None:
         """Put an event for a broker's response, to be processed only while the same process is registered.
@@ -262,8 +266,8 @@ class Reign:
         """
         broker_epoch = self.context.broker_epoch(broker_id)
 
-        async def process_in_life() -> None:
+        async def process_if_same() -> None:
             if self.context.broker_epoch(broker_id) == broker_epoch:
                 await process()
 
-        self.signals.put_for(self, event, process_in_life, caused_by)
+        self.signals.put_for(self, event, process_if_same, caused_by)
