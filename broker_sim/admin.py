@@ -1,7 +1,7 @@
-"""Topics made, deleted and grown by writing ZooKeeper (kafka.server.ZkAdminManager); the controller sees and acts.
+"""Create, delete and grow topics by writes to ZooKeeper (kafka.server.ZkAdminManager); the controller acts on them.
 
-Refusals are values: Kafka's error code with Kafka's text.  Unlike Kafka's, these writes are fenced by the controller's
-epoch: a request that a frozen controller carries out when it wakes may have been asked of the next one meanwhile.
+Refusals are values: Kafka's error code with Kafka's text. Unlike Kafka's, these writes are fenced by the controller
+epoch: a frozen controller may process a request after it wakes, when its client has already sent it to the next one.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from zabka.kafka.zk.coordination import ControllerMoved, FencedWriter, Zk
 from zabka.kafka.zk.znodes import ReplicaAssignment, TopicAssignment
 
 PARTITIONS_MAX = 10_000
-"""Partitions that one topic may have here."""
+"""Most partitions of one topic here."""
 
 
 class NewTopic(NamedTuple):
-    """A topic to be made: -1 for the broker's default, or an assignment of partition to replicas."""
+    """A topic to create: -1 for the broker's default, or an assignment of partition to replicas."""
 
     name: str
     num_partitions: int
@@ -43,7 +43,7 @@ class NewTopic(NamedTuple):
 
 
 class TopicResult(NamedTuple):
-    """What became of one topic of a request."""
+    """Result for one topic of a request."""
 
     name: str
     error: KafkaError = KafkaError.none
@@ -55,7 +55,7 @@ class TopicResult(NamedTuple):
 
 
 class NewPartitions(NamedTuple):
-    """A topic to be grown to `total` partitions, the new ones on these replicas where they are given."""
+    """A topic to grow to `total` partitions, with the replicas of the new ones if they are given."""
 
     name: str
     total: int
@@ -63,20 +63,22 @@ class NewPartitions(NamedTuple):
 
 
 Count = Callable[[int], None]
-"""Told how many partitions are about to be made or deleted.  Raises Refused where a quota does not let them."""
+"""Called with the number of partitions about to be created or deleted. Raises Refused if a quota rejects them."""
 
 
-Reigning = Callable[[], Awaitable[FencedWriter | None]]
-"""What writes for a reign; None where it does not last: that of this broker as controller, for what clients may ask of
-the controller alone, and whosever it is, for what they may ask of any broker."""
+CurrentWriter = Callable[[], Awaitable[FencedWriter | None]]
+"""Returns the writer of a controller term, or None if there is no such term.
+
+It is this broker's own term for requests that only the controller processes, and any broker's term for the others.
+"""
 
 
 def count_nothing(_: int) -> None:
-    """Nobody asked for it who could have a quota."""
+    """Do nothing: the request has no client with a quota."""
 
 
 async def guarded(name: str, work: Awaitable[TopicResult]) -> TopicResult:
-    """One topic's result: what it refuses, and what ZooKeeper refuses, as values."""
+    """Return one topic's result; refusals and ZooKeeper errors become values."""
     try:
         return await work
     except Refused as refused:
@@ -88,7 +90,7 @@ async def guarded(name: str, work: Awaitable[TopicResult]) -> TopicResult:
 
 
 class ZkAdminManager:
-    """What CreateTopics, DeleteTopics and CreatePartitions do."""
+    """Implements CreateTopics, DeleteTopics and CreatePartitions."""
 
     def __init__(
         self,
@@ -97,18 +99,18 @@ class ZkAdminManager:
         config: KafkaConfig,
         metadata: MetadataCache,
         emit: Emit,
-        reigning: Reigning,
+        current_writer: CurrentWriter,
     ) -> None:
         self._zk = zk
-        self._reigning = reigning
+        self._current_writer = current_writer
         self._runtime = runtime
         self._config = config
         self._metadata = metadata
         self._emit = emit
 
     async def _writer(self) -> FencedWriter:
-        """That of the reign in which a request is begun.  Raises Refused, and ZooKeeperError."""
-        writer = await self._reigning()
+        """Return the writer of the present term for a new request. Raises Refused, and ZooKeeperError."""
+        writer = await self._current_writer()
         if writer is None:
             raise Refused(KafkaError.not_controller, "This is not the correct controller for this cluster.")
         return writer
@@ -124,7 +126,7 @@ class ZkAdminManager:
         *,
         client: str,
     ) -> list[TopicResult]:
-        """Make topics, and wait until every partition has a leader; REQUEST_TIMED_OUT where it has none in time."""
+        """Create topics, and wait until every partition has a leader; REQUEST_TIMED_OUT if one has none in time."""
         results = [
             await guarded(topic.name, self._create_topic(topic, validate_only, count, client)) for topic in topics
         ]
@@ -239,13 +241,13 @@ class ZkAdminManager:
         partitions = {number: ReplicaAssignment(replicas) for number, replicas in assignment.items()}
         data = znodes.encode_topic(TopicAssignment(topic_id, partitions))
         _check_size(data, config_data)
-        # As Kafka: the overrides first, so that they stand when the controller sees the topic.
+        # Write the overrides first, as Kafka does, so that they are present when the controller sees the topic.
         if await _write(writer, Create(config_path, config_data), ErrorCode.NODE_EXISTS) is not ErrorCode.OK:
             await _write(writer, SetData(config_path, config_data))
         path = znodes.topic_path(name)
         if await _write(writer, Create(path, data), ErrorCode.NODE_EXISTS) is not ErrorCode.OK:
             standing, _ = await self._zk.call(lambda: self._zk.service.get(path))
-            # The topic id tells whether a first sending, whose answer was lost, made it.
+            # The same topic id shows that a first transmission, whose response was lost, created it.
             if standing != data:
                 raise Refused(KafkaError.topic_already_exists, f"Topic '{name}' already exists.")
 
@@ -254,7 +256,7 @@ class ZkAdminManager:
     async def delete_topics(
         self, names: Sequence[str], timeout_ms: int, count: Count = count_nothing, *, client: str
     ) -> list[TopicResult]:
-        """Mark topics for deletion, and wait until they are gone; REQUEST_TIMED_OUT for those that stay."""
+        """Mark topics for deletion, and wait until they are removed; REQUEST_TIMED_OUT for topics that remain."""
         results = [await guarded(name, self._delete_topic(name, count, client)) for name in names]
         gone = [result.name for result in results if result.error is KafkaError.none]
         await self._metadata.wait_until(lambda: not any(name in self._metadata for name in gone), timeout_ms)
@@ -273,7 +275,7 @@ class ZkAdminManager:
             raise Refused(KafkaError.unknown_topic_or_partition, "This server does not host this topic-partition.")
         count(len(self._metadata.partitions(name)))
         self._emit(admin_requested("DeleteTopics", [name], client))
-        # Where it is marked already there is nothing more to ask for.
+        # If it is marked already, there is nothing to write.
         await _write(writer, Create(znodes.delete_topic_path(name), None), ErrorCode.NODE_EXISTS)
         return TopicResult(name)
 
@@ -381,9 +383,9 @@ class ZkAdminManager:
 
 
 async def _write(writer: FencedWriter, op: Create | SetData, expected: ErrorCode = ErrorCode.OK) -> ErrorCode:
-    """Carry out one write of a reign; OK, or the refusal that is expected.
+    """Write once in a controller term; return OK, or the expected error.
 
-    Raises Refused where the reign is over, and ZooKeeperError.
+    Raises Refused if the term is over, and ZooKeeperError.
     """
     try:
         [written] = await writer.write([op])

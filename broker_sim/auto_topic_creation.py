@@ -1,4 +1,4 @@
-"""Topics that are made because somebody asked about them (kafka.server.AutoTopicCreationManager)."""
+"""Topics that are created because a client requested their metadata (kafka.server.AutoTopicCreationManager)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from zabka.broker_sim.quotas.controller_mutations import MutationQuota
 from zabka.ensemble.ports import Runtime
 
 CREATING_MAX = 100
-"""Topics being made at a time because clients asked for them."""
+"""Most automatic creations at a time."""
 
 
 class AutoTopicCreation:
-    """Makes topics with the broker's defaults, one task a topic; `mutations` is what clients owe for it."""
+    """Creates topics with the broker's defaults, one task per topic; `mutations` charges them to clients' quotas."""
 
     def __init__(
         self,
@@ -36,19 +36,19 @@ class AutoTopicCreation:
         self._creating: dict[str, None] = {}
 
     def create(self, topic: str, client_id: str) -> ErrorCode:
-        """Begin to make a topic that a client asked about; what to answer meanwhile, or why it is not made."""
-        wanted = self._new_topic(topic)
+        """Begin to create a topic that a client requested; return the error to answer meanwhile, or the refusal."""
+        new_topic = self._new_topic(topic)
         if topic != CONSUMER_OFFSETS and not self._config.flag("auto.create.topics.enable"):
             return ErrorCode.unknown_topic_or_partition
-        if wanted.replication_factor > len(self._metadata.brokers()):
+        if new_topic.replication_factor > len(self._metadata.brokers()):
             return ErrorCode.invalid_replication_factor
         if topic not in self._creating and len(self._creating) < CREATING_MAX:
             self._creating[topic] = None
-            self._runtime.spawn(self._create(wanted, client_id), f"create topic {topic}")
+            self._runtime.spawn(self._create(new_topic, client_id), f"create topic {topic}")
         return ErrorCode.leader_not_available
 
     def _new_topic(self, topic: str) -> NewTopic:
-        """A topic as it is made unasked: `__consumer_offsets` with its own settings, which have to be met."""
+        """Return a topic for automatic creation: `__consumer_offsets` with its own settings, which are mandatory."""
         if topic == CONSUMER_OFFSETS:
             config = self._group_config
             count, factor = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
@@ -56,11 +56,11 @@ class AutoTopicCreation:
         config_default = self._config.number("default.replication.factor")
         return NewTopic(topic, -1, config_default, {}, {})
 
-    async def _create(self, wanted: NewTopic, client_id: str) -> None:
+    async def _create(self, new_topic: NewTopic, client_id: str) -> None:
         try:
             timeout_ms = self._config.number("request.timeout.ms")
-            # The client asked about a topic, not for it: it is not refused, but owes what it took.
+            # The client did not request the creation: it is not rejected, but its quota is charged.
             count = self._mutations.permissive(client_id).record
-            await self._admin.create_topics([wanted], timeout_ms, validate_only=False, count=count, client=client_id)
+            await self._admin.create_topics([new_topic], timeout_ms, validate_only=False, count=count, client=client_id)
         finally:
-            del self._creating[wanted.name]
+            del self._creating[new_topic.name]

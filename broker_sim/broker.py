@@ -1,7 +1,7 @@
-"""One broker: its registration, its session with the ensemble, its controller, its replicas, and what it serves.
+"""One broker: its registration, its session with the ensemble, its controller, its replicas, and its handlers.
 
-Pure: it is handed its configuration, and by `BrokerPorts` all that it reaches.  The shell around it listens
-(`zabka.broker_sim.broker_process`), or the simulated world calls `handle` with messages.
+It does no I/O of its own: it receives its configuration, and everything outside by `BrokerPorts`. The shell around it
+listens (`zabka.broker_sim.broker_process`), or the simulated world calls `handle` with messages.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from zabka.broker_sim.quotas.client_quotas import ClientQuotas
 from zabka.broker_sim.quotas.client_throttling import client_throttles
 from zabka.broker_sim.quotas.connection_limits import connection_limits, connection_quotas
 from zabka.broker_sim.registration_watch import RegistrationWatch
+from zabka.broker_sim.replication.environment import BrokerIdentity, ReplicaPorts, ReplicaStorage
 from zabka.broker_sim.replication.replica_manager import ReplicaManager
-from zabka.broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
 from zabka.broker_sim.replication.zookeeper_isr import isr_writer
 from zabka.broker_sim.request_context import Handler, RequestContext, RequestRefused
 from zabka.controller.config import ControllerConfig
@@ -70,7 +70,7 @@ _EMITTED_STATES = (SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.
 class Broker:
     """A Kafka broker.
 
-    `await start()`, then `handle()` for each request, then `await stop()`.  A broker that is killed is simply dropped.
+    `await start()`, then `handle()` for each request, then `await stop()`. A killed broker is simply dropped.
     """
 
     def __init__(self, config: KafkaConfig, ports: BrokerPorts) -> None:
@@ -83,15 +83,15 @@ class Broker:
         self._runtime = runtime
         self._halt = ports.halt
         self._emit = emit
-        self._say = ports.say
+        self._log_line = ports.log_line
         self._resolve = ports.resolve
         self._advertised: tuple[Listener, ...] = config.advertised_listeners
         self._tasks: list[Task] = []
         self._renewing = False
         self._logs_open = False
         self._log_intact = False
-        """What the registration says."""
-        self._heard_ms = runtime.now().mono_ms
+        """Whether the registration reports an intact log."""
+        self._controller_confirmed_ms = runtime.now().mono_ms
         self._zk = Zk(self.coordination, runtime, config.number("zookeeper.max.in.flight.requests"))
         self._controller_config = controller_config(config)
         self.loggers = LoggerLevels()
@@ -125,15 +125,15 @@ class Broker:
             self._broker_info,
             lambda: self.controller.is_registered,
             self.controller.session_renewed,
-            ports.say,
+            ports.log_line,
         )
         self.leaving = ControlledShutdown(
             config, ports, self.coordination, self.metadata, lambda: self.controller.broker_epoch
         )
         self.groups = GroupCoordinator(group_config(config), self.replicas, runtime, emit)
-        self._admin = ZkAdminManager(self._zk, runtime, config, self.metadata, ports.emit, self._own_reign)
-        anywhere = ZkAdminManager(self._zk, runtime, config, self.metadata, ports.emit, self._present_reign)
-        self._topics_asked_for = AutoTopicCreation(
+        self._admin = ZkAdminManager(self._zk, runtime, config, self.metadata, ports.emit, self._own_writer)
+        anywhere = ZkAdminManager(self._zk, runtime, config, self.metadata, ports.emit, self._present_writer)
+        self._topic_creation = AutoTopicCreation(
             config, self.groups.config, runtime, self.metadata, anywhere, self.quotas.mutations
         )
         self._handlers = self._routes()
@@ -164,14 +164,14 @@ class Broker:
 
     def _routes(self) -> dict[ApiKey, Handler]:
         producer_ids = ProducerIds(self._zk, self._runtime, self.config.broker_id)
-        config_admin = ConfigAdmin(self._zk, self.config, self.configs, self.metadata, self.loggers, self._say)
+        config_admin = ConfigAdmin(self._zk, self.config, self.configs, self.metadata, self.loggers, self._log_line)
         entity_znodes = EntityZnodes(self._zk)
         quotas = ClientQuotas(entity_znodes, self._resolve)
         describer = ConfigDescriber(self._zk, self.config, self.metadata, self.configs, self.loggers)
         return {
             **DataHandlers(self.config, self.metadata, self.replicas, self._runtime, self.quotas).table(),
             **MetadataHandlers(
-                self.metadata, producer_ids, self._topics_asked_for.create, lambda: self.cluster_id
+                self.metadata, producer_ids, self._topic_creation.create, lambda: self.cluster_id
             ).table(),
             **AdminHandlers(
                 admin=self._admin,
@@ -183,7 +183,12 @@ class Broker:
                 runtime=self._runtime,
             ).table(),
             **ControlHandlers(
-                self.replicas, self.metadata, self.configs, self.controller, self.groups, self._heard
+                self.replicas,
+                self.metadata,
+                self.configs,
+                self.controller,
+                self.groups,
+                self._controller_request_accepted,
             ).table(),
             **UserHandlers(quotas, ScramCredentials(entity_znodes), lambda: self.controller.is_active).table(),
             **LogHandlers(self.config.log_dirs, self.replicas, self.metadata).table(),
@@ -195,7 +200,7 @@ class Broker:
                 self.metadata,
                 self._zk,
                 self._runtime,
-                self._topics_asked_for.create,
+                self._topic_creation.create,
                 self.config.broker_id,
             ).table(),
         }
@@ -205,17 +210,17 @@ class Broker:
     def handle(
         self, message: KafkaMessage, client_id: str = "", listener: str = "", client_host: str = ""
     ) -> Coroutine[Any, Any, KafkaMessage | None]:
-        """Carry a request out: its response, None where the client expects none.
+        """Process a request and return its response, or None if the client expects none.
 
-        Raises RequestRefused where the connection is to be closed instead.  Requests of one connection are to be
-        handled one after the other, as Kafka does.
+        Raises RequestRefused if the connection is to be closed instead. The caller must process the requests of one
+        connection one after the other, as Kafka does.
         """
         return self.serve(message, RequestContext(client_id, listener, client_host))
 
     async def serve(self, message: KafkaMessage, context: RequestContext) -> KafkaMessage | None:
-        """Carry a request out, as `handle`; its context then says for how long the client is not to be heard."""
-        # While the id is still registered by the process before this one, the controller means that one: what it sends
-        # must not make this one lead or follow.  Kafka, too, serves nobody before it is registered.
+        """Process a request like `handle`; `context` then holds how long the client is muted."""
+        # While the id is still registered by the previous process, control requests are for that process, and must not
+        # make this one lead or follow. Kafka, too, serves no request before it is registered.
         if self.state not in ("running", "shutting_down", "registering") or self.controller.broker_epoch < 0:
             raise RequestRefused(f"broker {self.config.broker_id} is {self.state}")
         response = await self._handlers[ApiKey(api_key_of(message))](message, context)
@@ -223,17 +228,17 @@ class Broker:
             return self.quotas.hold_to_request_time(response, context)
         return response
 
-    def _heard(self, controller_id: int, controller_epoch: int) -> None:
-        self._heard_ms = self._runtime.now().mono_ms
+    def _controller_request_accepted(self, controller_id: int, controller_epoch: int) -> None:
+        self._controller_confirmed_ms = self._runtime.now().mono_ms
         self.controller.controller_seen(controller_id, controller_epoch)
 
-    # ---- life -------------------------------------------------------------------------------------------------
+    # ---- lifecycle ------------------------------------------------------------------------------------------------
 
     async def start(self, advertised: Sequence[Listener] | None = None) -> None:
         """Join the cluster; returns once this broker is registered and a candidate for controller.
 
-        `advertised` replaces the configured listeners, where the ports were not known before.  Raises BrokerIdInUse
-        where another live broker has this id, InconsistentMetaProperties, and ZooKeeperError.
+        `advertised` replaces the configured listeners if the ports were not known before. Raises BrokerIdInUse if
+        another live broker has this id, InconsistentMetaProperties, and ZooKeeperError.
         """
         if advertised is not None:
             self._advertised = tuple(advertised)
@@ -246,7 +251,7 @@ class Broker:
                 await self._join()
                 break
             except SessionExpired:
-                # Before the controller has begun, a new session is all that is needed.
+                # Before the controller has started, a new session is all that is needed.
                 await self.coordination.renew()
         self._tasks.append(self._runtime.spawn(self.configs.follow(), f"configs of broker {self.config.broker_id}"))
         self._tasks.append(self._runtime.spawn(self._own_registration.follow(), "own registration"))
@@ -268,16 +273,16 @@ class Broker:
         await self._register()
 
     async def _consumer_offsets_partitions(self) -> int | None:
-        """How many partitions `__consumer_offsets` has; None where it is not there yet."""
+        """Return the number of partitions of `__consumer_offsets`, or None if it does not exist yet."""
         outcome = await self._zk.attempt(lambda: self.coordination.get(znodes.topic_path(CONSUMER_OFFSETS)))
         topic = None if outcome.value is None else znodes.decode_topic(outcome.value[0])
         return len(topic.partitions) if topic is not None and topic.partitions else None
 
     async def _register(self) -> None:
-        """Start the controller, which registers; where the id is still taken, wait for that session to expire."""
+        """Start the controller, which registers; if the id is still taken, wait for that session to expire."""
         wait_ms = 2 * self.config.session_timeout_ms + REGISTRATION_POLL_MS
         deadline_ms = self._runtime.now().mono_ms + wait_ms
-        said = False
+        logged = False
         while True:
             try:
                 await self.controller.startup()
@@ -285,16 +290,16 @@ class Broker:
             except BrokerIdInUse as in_use:
                 if self._runtime.now().mono_ms >= deadline_ms:
                     raise
-                if not said:
-                    said = True
-                    self._say(
+                if not logged:
+                    logged = True
+                    self._log_line(
                         f"broker id {self.config.broker_id} is still registered: {in_use}; "
                         f"waiting up to {wait_ms} ms for that session to expire"
                     )
             await self._runtime.sleep(REGISTRATION_POLL_MS)
 
     async def stop(self) -> None:
-        """Controlled shutdown: hand leaderships over, resign, close the logs, end the session."""
+        """Shut down: move leaderships away, resign, close the logs, end the session."""
         if self.state in ("shutting_down", "stopped"):
             return
         was_running = self.state == "running"
@@ -306,8 +311,8 @@ class Broker:
             task.cancel()
         self._tasks.clear()
         self.groups.close()
-        # The controller may have something to say until the session ends: by then these logs are closed, and a
-        # replica that is not there would be begun anew.
+        # The controller may send requests until the session ends. By then these logs are closed, and a replica that is
+        # missing would be created again.
         self.state = "stopped"
         if self._logs_open:
             self.replicas.shutdown(self._intact_since)
@@ -316,19 +321,19 @@ class Broker:
 
     @property
     def _intact_since(self) -> int:
-        """The registration since which nothing can have been lost here, or -1.
+        """The registration since which this broker cannot have lost records, or -1.
 
-        That is this process's own once a controller has told it its part, for it has dealt with what came back.
+        It is this process's own after a LeaderAndIsr of a controller, which has then handled this broker's return.
         """
         return self.controller.broker_epoch if self.replicas.partitions else self.replicas.broker_epoch_left
 
-    async def _own_reign(self) -> FencedWriter | None:
-        reign = self.controller.reign
-        return None if reign is None else reign.writer
+    async def _own_writer(self) -> FencedWriter | None:
+        term = self.controller.term
+        return None if term is None else term.writer
 
-    async def _present_reign(self) -> FencedWriter | None:
-        """As Kafka's AutoTopicCreationManager, a broker that is not controller writes to ZooKeeper itself."""
-        own = await self._own_reign()
+    async def _present_writer(self) -> FencedWriter | None:
+        """Return a writer: a broker that is not controller writes itself, as in Kafka's AutoTopicCreationManager."""
+        own = await self._own_writer()
         if own is not None:
             return own
         seen = await read_controller(self._zk)
@@ -348,7 +353,7 @@ class Broker:
             self._runtime.spawn(self._renew_session(), f"renew session of broker {self.config.broker_id}")
 
     async def _renew_session(self) -> None:
-        """KafkaZkClient's order at expiry: resign, new session, register again, elect again."""
+        """Follow KafkaZkClient's order at expiry: resign, new session, register again, elect again."""
         try:
             await self.controller.session_expired()
             self._log_intact = self._intact_since >= 0
@@ -371,11 +376,11 @@ class Broker:
         return BrokerInfo(self.config.broker_id, endpoints, self.config.rack, log_intact=intact)
 
     async def confirm_controller(self) -> None:
-        """Ask the ensemble whether whom this broker believes in is controller; where so, the belief is fresh again."""
+        """Check with the ensemble that the believed controller is still the controller; if so, refresh the belief."""
         with suppress(ZooKeeperError):
             data, _ = await self.coordination.get(znodes.CONTROLLER)
             if znodes.decode_controller(data) == self.controller.active_controller_id:
-                self._heard_ms = self._runtime.now().mono_ms
+                self._controller_confirmed_ms = self._runtime.now().mono_ms
 
     def _config_changed(self, entity: str) -> None:
         self._config_changes.take_over(entity)
@@ -385,16 +390,16 @@ class Broker:
     def _log_dir_failed(self) -> None:
         self.groups.roles_changed()
         if self.replicas.has_storage:
-            self._say("a log directory has failed and is offline")
-            self._runtime.spawn(self._tell_of_failed_log_dir(), f"log_dir_event of broker {self.config.broker_id}")
+            self._log_line("a log directory has failed and is offline")
+            self._runtime.spawn(self._notify_failed_log_dir(), f"log_dir_event of broker {self.config.broker_id}")
         else:
             self.state = "stopped"
             reason = self.replicas.storage_complaint
             self._emit(NodeStopped(reason))
             self._halt(reason)
 
-    async def _tell_of_failed_log_dir(self) -> None:
-        """Leave the controller a note (KIP-112); it then asks how every replica here stands."""
+    async def _notify_failed_log_dir(self) -> None:
+        """Write a notification for the controller (KIP-112), which then requests the state of every replica here."""
         path = f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_"
         data = znodes.encode_log_dir_event(self.config.broker_id)
         while self.state in ("registering", "running"):
@@ -406,20 +411,20 @@ class Broker:
     # ---- reports ----------------------------------------------------------------------------------------------
 
     def status(self) -> BrokerStatus:
-        """This broker's own word on itself."""
+        """Return this broker's status."""
         return describe(
             broker_id=self.config.broker_id,
             state=self.state,
             coordination=self.coordination,
             controller=self.controller,
-            heard_age_ms=self._runtime.now().mono_ms - self._heard_ms,
+            confirmed_age_ms=self._runtime.now().mono_ms - self._controller_confirmed_ms,
             replicas=self.replicas,
             metadata=self.metadata,
         )
 
 
 def controller_config(config: KafkaConfig) -> ControllerConfig:
-    """What the controller reads of a broker's configuration."""
+    """Return the part of a broker's configuration that the controller reads."""
     return ControllerConfig(
         unclean_leader_election_enable=config.flag(UNCLEAN),
         min_insync_replicas=config.min_insync_replicas,

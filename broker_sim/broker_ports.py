@@ -1,4 +1,4 @@
-"""What a broker is handed by whoever runs it: a process on this machine, or the simulated world."""
+"""Ports of a broker, provided by its environment: a process on this machine, or the simulated world."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from zabka.ensemble.ports import Runtime
 from zabka.kafka.ports import BrokerChannel, Emit
 
 
-def _say_nothing(_: str) -> None:
+def _ignore_line(_: str) -> None:
     return
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerPorts:
-    """Everything of a broker that is not itself."""
+    """Everything that a broker uses from outside."""
 
     runtime: Runtime
     coordination: Callable[[], CoordinationService]
-    """Makes the session with the ensemble; called once."""
+    """Creates the session with the ensemble; called once."""
     channel: BrokerChannel
-    """To the other brokers."""
+    """Channel to the other brokers."""
     log_directories: Sequence[LogDirectory]
     """In the order of log.dirs; at least one."""
     emit: Emit
-    """Where the broker's events go."""
-    say: Callable[[str], None] = _say_nothing
-    """Gets the few lines that a person at the console should see."""
-    halt: Callable[[str], None] = _say_nothing
-    """Ends the process at once, for the reason given: no log directory is left to work with."""
+    """Receives the broker's events."""
+    log_line: Callable[[str], None] = _ignore_line
+    """Receives the few lines for the console."""
+    halt: Callable[[str], None] = _ignore_line
+    """Ends the process at once for the given reason: no log directory is left to work with."""
     high_watermarks_reached: ReachedMarks = dict
     """Returns the high watermarks that this broker's journal shows its replicas to have reached."""
     resolve: Resolve = str
-    """Finds the addresses of hosts that limits of connections name."""
+    """Resolves the host names in connection limits."""

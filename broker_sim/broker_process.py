@@ -22,6 +22,7 @@ from zabka.broker_sim.broker import Broker
 from zabka.broker_sim.broker_ports import BrokerPorts
 from zabka.broker_sim.configs.broker_config import KafkaConfig, Listener, parse_config
 from zabka.broker_sim.configs.config_def import ConfigError
+from zabka.broker_sim.environment import BrokerEnvironment
 from zabka.broker_sim.kafka_port import KafkaPort
 from zabka.broker_sim.loggers import CONNECTIONS, LOGS, REQUESTS, SERVER
 from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
@@ -29,7 +30,6 @@ from zabka.broker_sim.logs.log_manager import DuplicateReplicas
 from zabka.broker_sim.logs.meta_properties import InconsistentMetaProperties, stored_broker_id
 from zabka.broker_sim.process_log import ProcessLog
 from zabka.broker_sim.request_times import RequestTimes
-from zabka.broker_sim.surroundings import Surroundings
 from zabka.ensemble.client.asyncio_connector import AsyncioConnector
 from zabka.ensemble.client.client import Client
 from zabka.ensemble.client.client_tap import ClientTap
@@ -56,18 +56,18 @@ from zabka.kafka.zk.registration import BrokerIdInUse, create_persistent_paths, 
 GC_THRESHOLDS = (50_000, 20, 50)
 """Fewer, larger collections: most of what a broker allocates is freed by reference counting at once."""
 CONFIRM_PERIOD_MS = 1_000
-"""How often a broker asks the ensemble whether whom it believes in is still controller."""
+"""Interval at which a broker checks with the ensemble whether the believed controller still is the controller."""
 PATIENCE_S = 3
-"""An ensemble that has not answered by then is worth a line."""
+"""If the ensemble has not answered by then, this is logged."""
 
 FINISH_S = 1.0
-"""How long a broker that stops waits for its small files to reach the disk."""
+"""How long a stopping broker waits for its small files to be synced."""
 
 LOCK_FILE = ".lock"
 
 
 class CannotRun(Exception):
-    """The broker cannot start, or cannot go on; the text is fit for the user."""
+    """The broker cannot start, or cannot continue; the text is for the user."""
 
 
 class NoEnsemble(CannotRun):
@@ -75,7 +75,7 @@ class NoEnsemble(CannotRun):
 
 
 def main(config_path: Path) -> int:
-    """Run a broker until it is told to stop; the process's exit code.  Troubles are one line on standard error."""
+    """Run a broker until it is stopped; return the process's exit code. Errors are one line on standard error."""
     try:
         run_broker(config_path)
     except (
@@ -98,7 +98,7 @@ def main(config_path: Path) -> int:
 
 
 def _complaint(failed: OSError) -> str:
-    """One line about what the machine does not let a broker do; where its disk is full, what to do about it."""
+    """Return one line about an OS error; for a full disk, with the remedy."""
     if failed.errno not in (errno.ENOSPC, errno.EDQUOT):
         return str(failed)
     where = f" for {failed.filename}" if failed.filename else ""
@@ -109,7 +109,7 @@ def _complaint(failed: OSError) -> str:
 
 
 def _read_config(path: Path) -> KafkaConfig:
-    """A broker's server.properties.  Raises ConfigError, which names the file."""
+    """Read a broker's server.properties. Raises ConfigError, which names the file."""
     try:
         return parse_config(decode_properties(path.read_bytes()))
     except OSError as bad:
@@ -119,7 +119,7 @@ def _read_config(path: Path) -> KafkaConfig:
 
 
 def run_broker(config_path: Path) -> None:
-    """Run a broker until SIGTERM or SIGINT, then hand its leaderships over.  Raises what `main` turns into a line."""
+    """Run a broker until SIGTERM or SIGINT, then shut it down. Raises the exceptions that `main` reports."""
     may_open_all_files()
     config = _read_config(config_path)
     with ExitStack() as held:
@@ -138,12 +138,14 @@ def run_broker(config_path: Path) -> None:
             held.callback(messages.close)
         gc.set_threshold(*GC_THRESHOLDS)
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(serve(config, host_surroundings(log, journal, messages)))
+            runner.run(serve(config, host_environment(log, journal, messages)))
 
 
-def host_surroundings(log: structlog.BoundLogger, journal: Journal, messages: MessageLog | None = None) -> Surroundings:
-    """What a broker takes from this machine."""
-    return Surroundings(
+def host_environment(
+    log: structlog.BoundLogger, journal: Journal, messages: MessageLog | None = None
+) -> BrokerEnvironment:
+    """Return the environment of a broker on this machine."""
+    return BrokerEnvironment(
         log=log,
         journal=journal,
         files=HOST,
@@ -155,28 +157,30 @@ def host_surroundings(log: structlog.BoundLogger, journal: Journal, messages: Me
     )
 
 
-def _exit(code: int, said: str) -> NoReturn:
+def _exit(code: int, text: str) -> NoReturn:
     stream = LogStream()
-    stream.write(said)
+    stream.write(text)
     stream.flush()
     os._exit(code)
 
 
-async def serve(config: KafkaConfig, surroundings: Surroundings) -> None:
-    """Be a broker until told to stop.  Raises CannotRun, and what `Broker.start` raises."""
-    await BrokerProcess(config, surroundings).run()
+async def serve(config: KafkaConfig, environment: BrokerEnvironment) -> None:
+    """Run a broker until it is stopped. Raises CannotRun, and the exceptions of `Broker.start`."""
+    await BrokerProcess(config, environment).run()
 
 
 def lock_log_dirs(config: KafkaConfig, held: ExitStack, files: Files = HOST) -> None:
-    """Take the log directories, made where they are missing, until `held` is closed.  Raises CannotRun where another
-    process has one, OSError."""
+    """Lock the log directories, created if missing, until `held` is closed.
+
+    Raises OSError, and CannotRun if another process has locked one.
+    """
     for log_dir in config.log_dirs:
         held.enter_context(_locked(Path(log_dir), files))
 
 
 @contextmanager
 def _locked(log_dir: Path, files: Files) -> Iterator[None]:
-    """Hold Kafka's .lock of a log directory.  Raises CannotRun where another process does, OSError."""
+    """Hold Kafka's .lock of a log directory. Raises OSError, and CannotRun if another process holds it."""
     make_directories(log_dir, files)
     descriptor = files.open(log_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o666)
     try:
@@ -190,24 +194,24 @@ def _locked(log_dir: Path, files: Files) -> Iterator[None]:
 
 
 class BrokerProcess:
-    """Everything around one `Broker`: ports, connections, journal, signals.  Made on the running loop."""
+    """Everything around one `Broker`: ports, connections, journal, signals. Created on the running loop."""
 
-    def __init__(self, config: KafkaConfig, surroundings: Surroundings) -> None:
-        messages = surroundings.messages
+    def __init__(self, config: KafkaConfig, environment: BrokerEnvironment) -> None:
+        messages = environment.messages
         self._kafka_tap = KafkaTap(messages) if messages is not None else None
         self._client_tap = ClientTap(messages) if messages is not None else None
         self._config = config
-        self._journal = surroundings.journal
-        self._exit = surroundings.exit
-        self._started = surroundings.started
+        self._journal = environment.journal
+        self._exit = environment.exit
+        self._started = environment.started
         self._loop = asyncio.get_running_loop()
         self._flushing = False
         self._over: asyncio.Future[None] = self._loop.create_future()
-        self._runtime = AsyncioRuntime(self._loop, surroundings.random_seed, on_failure=self._fail)
+        self._runtime = AsyncioRuntime(self._loop, environment.random_seed, on_failure=self._fail)
         self._faults = LinkFaults(_peer_names(config))
         self._channel = AsyncioChannel(f"broker-{config.broker_id}", self._faults.open_connection, self._kafka_tap)
         self._log_directories = [
-            FileLogDirectory(Path(log_dir), surroundings.files, surroundings.workers) for log_dir in config.log_dirs
+            FileLogDirectory(Path(log_dir), environment.files, environment.workers) for log_dir in config.log_dirs
         ]
         self._broker = Broker(
             config,
@@ -217,20 +221,20 @@ class BrokerProcess:
                 channel=self._channel,
                 log_directories=self._log_directories,
                 emit=self._emit,
-                say=self._say,
+                log_line=self._log_line,
                 halt=self._halt,
-                high_watermarks_reached=surroundings.journal.high_watermarks_reached,
+                high_watermarks_reached=environment.journal.high_watermarks_reached,
                 resolve=_address,
             ),
         )
-        self._log = ProcessLog(surroundings.log, self._broker.loggers)
-        surroundings.made(self._broker)
+        self._log = ProcessLog(environment.log, self._broker.loggers)
+        environment.made(self._broker)
         self._ports: list[KafkaPort] = []
-        self._dropped = DroppedConnections(self._say_dropped, self._runtime.call_later)
+        self._dropped = DroppedConnections(self._log_dropped, self._runtime.call_later)
         self._control: ControlSocket | None = None
 
     async def run(self) -> None:
-        """Serve until a signal comes.  Raises CannotRun where it cannot listen, and what `Broker.start` raises."""
+        """Serve until a signal arrives. Raises CannotRun if it cannot listen, and the exceptions of `Broker.start`."""
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._signalled)
         self._loop.add_signal_handler(signal.SIGUSR1, self._hurried)
@@ -258,7 +262,7 @@ class BrokerProcess:
             await self._close()
 
     async def _await_ensemble(self, starting: asyncio.Task[None]) -> None:
-        """Say so where the ensemble does not answer; give up after zookeeper.connection.timeout.ms.
+        """Log that the ensemble does not answer; give up after zookeeper.connection.timeout.ms.
 
         Raises NoEnsemble.
         """
@@ -274,7 +278,7 @@ class BrokerProcess:
         raise NoEnsemble(f"no connection to {connect} within zookeeper.connection.timeout.ms={limit_ms}")
 
     async def _is_connected_within(self, starting: asyncio.Task[None], patience_s: float) -> bool:
-        """Has the ensemble answered within that time, or is there no need to wait for it any more?"""
+        """Return whether the ensemble has answered within that time, or the wait is over."""
         await asyncio.wait((starting, self._over), timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
         is_over = starting.done() or self._over.done()
         return is_over or self._broker.coordination.session_id != 0
@@ -293,7 +297,7 @@ class BrokerProcess:
             await self._runtime.sleep(CONFIRM_PERIOD_MS)
 
     async def _listen(self) -> list[Listener]:
-        """Open the ports; what to advertise, with the ports that were picked where 0 was asked for."""
+        """Open the ports; return the listeners to advertise, with the chosen ports instead of 0."""
         config = self._config
         picked: dict[str, int] = {}
         for listener in config.listeners:
@@ -341,10 +345,10 @@ class BrokerProcess:
             directory.finish(FINISH_S)
         await self._runtime.cancel_all()
         self._journal.flush()
-        # Let the transports write what is queued and see their ends.
+        # Let the transports write their buffers and see their ends.
         await asyncio.sleep(0)
 
-    # ---- what happens -----------------------------------------------------------------------------------------
+    # ---- events and errors -------------------------------------------------------------------------------------
 
     def _emit(self, event: Event) -> Cause:
         cause = self._journal.write(event)
@@ -362,23 +366,23 @@ class BrokerProcess:
         self._journal.flush()
 
     def _hurried(self) -> None:
-        """The whole cluster is being stopped: there will be nobody to hand leaderships to."""
+        """Stop without moving leaderships, because the whole cluster is being stopped."""
         self._broker.leaving.hurried = True
         if not self._over.done():
             self._over.set_result(None)
 
     def _signalled(self) -> None:
         if self._over.done():
-            # Asked twice: leave at once, as a crash would.
+            # Second signal: stop at once, like a crash.
             self._emit(NodeStopped("asked twice to stop"))
             self._journal.flush()
             self._exit(130, "")
         self._over.set_result(None)
 
-    def _say(self, line: str) -> None:
+    def _log_line(self, line: str) -> None:
         self._log.info(SERVER, line)
 
-    def _say_dropped(self, remote: str, reason: str, count: int) -> None:
+    def _log_dropped(self, remote: str, reason: str, count: int) -> None:
         self._log.warning(CONNECTIONS, "dropped a connection", remote=remote, reason=reason, count=count)
         self._emit(PeerProtocolBroken(remote, reason, count))
 
@@ -389,19 +393,19 @@ class BrokerProcess:
             self._log.error(REQUESTS, "request failed", request=request, failure=f"{type(failure).__name__}: {failure}")
 
     def _halt(self, reason: str) -> None:
-        """There is nothing left to store records in: end at once, as Kafka does."""
+        """End the process at once, as Kafka does, because no log directory is left."""
         self._journal.flush()
         self._exit(1, f"zabka broker: {reason}\n")
 
     def _fail(self, name: str, failure: BaseException) -> None:
-        """We are wrong: end loudly, with the reason as the journal's last word."""
+        """End the process with an error after a bug of our own; the reason is the journal's last entry."""
         self._emit(NodeStopped(f"{name}: {type(failure).__name__}: {failure}"))
         self._journal.flush()
         self._exit(70, "".join(traceback.format_exception(failure)) + f"zabka broker: {name} failed\n")
 
 
 def _address(host: str) -> str | None:
-    """A host's address, of those that a limit of connections names; None where it has none."""
+    """Return the address of a host in a connection limit, or None if it cannot be resolved."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
@@ -410,9 +414,9 @@ def _address(host: str) -> str | None:
 
 
 def _peer_names(config: KafkaConfig) -> dict[str, str]:
-    """Addresses of the ensemble, which go by their place in zookeeper.connect until the agent sends better names.
+    """Return names for the ensemble's addresses by their place in zookeeper.connect, until the agent sends better ones.
 
-    Raises CannotRun where one of them is none.
+    Raises CannotRun if an address is invalid.
     """
     servers = parse_hosts(config.zookeeper_connect).servers
     try:
@@ -423,9 +427,9 @@ def _peer_names(config: KafkaConfig) -> dict[str, str]:
 
 
 async def _identified(config: KafkaConfig) -> KafkaConfig:
-    """The configuration with the broker's own id in it (broker.id.generation.enable).  Raises ZooKeeperError.
+    """Return the configuration with the broker's id (broker.id.generation.enable). Raises ZooKeeperError.
 
-    As Kafka does, a broker goes on with the id in its log directory; only a new one asks the ensemble for the next.
+    As in Kafka, a broker keeps the id in its log directory; only a new one requests the next id from the ensemble.
     """
     broker_id = stored_broker_id(FileLogDirectory(Path(config.log_dir)))
     return config.identified(await _next_id(config) if broker_id is None else broker_id)

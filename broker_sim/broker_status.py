@@ -1,4 +1,4 @@
-"""What a broker says of itself when it is asked: whom it believes in, and where its replicas stand."""
+"""A broker's status: its role, its belief about the controller, and its replicas."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from zabka.controller.controller import KafkaController
 from zabka.ensemble.client.service import CoordinationService
 
 BrokerStatus = dict[str, Any]
-"""Plain JSON: broker_id, state, broker_epoch, session, is_controller, believes, controller_metrics, replica_metrics,
-live_brokers, partitions.  The row of a partition that this broker leads has `min_isr`, and `lagging` where members of
-the ISR are not caught up."""
+"""Status as plain JSON.
+
+Its keys: broker_id, state, broker_epoch, session, is_controller, believes, controller_metrics, replica_metrics,
+live_brokers, partitions. The row of a partition that this broker leads has `min_isr`, and `lagging` if members of the
+ISR are not caught up.
+"""
 
 
 def describe(
@@ -21,11 +24,11 @@ def describe(
     state: str,
     coordination: CoordinationService,
     controller: KafkaController,
-    heard_age_ms: int,
+    confirmed_age_ms: int,
     replicas: ReplicaManager,
     metadata: MetadataCache,
 ) -> BrokerStatus:
-    """Put a broker's status together.  `age_ms` is since the last word of, or about, the controller believed in."""
+    """Return a broker's status. `age_ms` is the time since the believed controller was last confirmed."""
     return {
         "broker_id": broker_id,
         "state": state,
@@ -35,7 +38,7 @@ def describe(
         "believes": {
             "controller_id": controller.active_controller_id,
             "controller_epoch": int(controller.controller_epoch),
-            "age_ms": heard_age_ms,
+            "age_ms": confirmed_age_ms,
         },
         "controller_metrics": controller.metrics(),
         "replica_metrics": replicas.metrics(),

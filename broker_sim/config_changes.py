@@ -1,4 +1,4 @@
-"""What follows from a change under /config: whoever goes by the entity is told (kafka.server.ConfigHandler)."""
+"""Application of changes under /config to the parts of a broker (kafka.server.ConfigHandler)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ CONNECTION_RATE = "connection_creation_rate"
 
 
 class ConfigChanges:
-    """Tells the parts of one broker.  `controller_config` is changed in place; `resolve` finds the addresses of
-    hosts."""
+    """Applies changed overrides to one broker.
+
+    `controller_config` is changed in place; `resolve` finds the addresses of hosts.
+    """
 
     def __init__(
         self,
@@ -48,7 +50,7 @@ class ConfigChanges:
         self._resolve = resolve
 
     def take_over(self, entity: str) -> None:
-        """The overrides of that entity changed: topics/T, brokers/N, users/U, clients/C or ips/A."""
+        """Apply the overrides of a changed entity: topics/T, brokers/N, users/U, clients/C or ips/A."""
         kind, _, name = entity.partition("/")
         if kind == "topics":
             self._replicas.topic_configs_changed([name])
@@ -75,8 +77,10 @@ class ConfigChanges:
             self._controller.unclean_default_enabled()
 
     def _with_housekeeping(self) -> KafkaConfig:
-        """The broker's configuration with what now holds of compaction and of producers that have gone.  What somebody
-        wrote past us into the znodes and does not go together counts as not there."""
+        """Return the broker's configuration with the present values for compaction and producer expiry.
+
+        Values that were written into the znodes directly and contradict each other are ignored.
+        """
         values = {**self._config.values, **{key: self._configs.broker_value(key) for key in HOUSEKEEPING_KEYS}}
         with suppress(ConfigError):
             check_cleaner(values)

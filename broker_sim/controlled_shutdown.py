@@ -1,4 +1,4 @@
-"""A broker leaves in an orderly way: the controller moves its leaderships first (KafkaServer.controlledShutdown)."""
+"""Controlled shutdown: the controller moves a broker's leaderships first (KafkaServer.controlledShutdown)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from zabka.kafka.zk import znodes
 CONTROLLED_SHUTDOWN_VERSION = 3
 LEAVING_POLL_MS = 500
 CONTROLLED_SHUTDOWN_ATTEMPT_MS_MAX = 3_000
-"""How long one attempt waits for the controller; there may be none."""
+"""How long one attempt waits for the controller, which may not exist."""
 
 
 class ControlledShutdown:
-    """Asks the controller to move what this broker leads.  `broker_epoch` gives its present registration."""
+    """Asks the controller to move this broker's leaderships. `broker_epoch` returns its present registration."""
 
     def __init__(
         self,
@@ -36,41 +36,42 @@ class ControlledShutdown:
         self._config = config
         self._runtime = ports.runtime
         self._channel = ports.channel
-        self._say = ports.say
+        self._log_line = ports.log_line
         self._coordination = coordination
         self._metadata = metadata
         self._broker_epoch = broker_epoch
         self.hurried = False
-        """The whole cluster is being stopped: one attempt, then the broker leaves as it is."""
+        """The whole cluster is being stopped: one attempt, then the broker stops anyway."""
 
     async def leave(self) -> None:
-        """Ask until nothing is led here any more, as often as controlled.shutdown.max.retries allows."""
+        """Retry until this broker leads nothing, as often as controlled.shutdown.max.retries allows."""
         for attempts_left in reversed(range(max(1, self._config.number("controlled.shutdown.max.retries")))):
             if await self._ask_to_leave():
                 return
             if not attempts_left or not await self._back_off_before_leaving():
                 break
-        self._say("proceeding with an unclean shutdown: not every leadership could be handed over")
+        self._log_line("proceeding with an unclean shutdown: not every leadership could be handed over")
 
     async def _back_off_before_leaving(self) -> bool:
-        """Wait before the next attempt; False at once where no broker is left to hand leaderships to, or the whole
-        cluster is being stopped.
+        """Wait before the next attempt.
+
+        Returns False at once if no other broker is left, or if the whole cluster is being stopped.
         """
         left_ms = self._config.number("controlled.shutdown.retry.backoff.ms")
-        said = False
+        logged = False
         while left_ms > 0:
             if self.hurried or not await self._others_registered():
                 return False
-            if not said:
-                said = True
-                self._say("retrying controlled shutdown: partitions are still led here, or no controller answered")
+            if not logged:
+                logged = True
+                self._log_line("retrying controlled shutdown: partitions are still led here, or no controller answered")
             step_ms = min(left_ms, LEAVING_POLL_MS)
             await self._runtime.sleep(step_ms)
             left_ms -= step_ms
         return True
 
     async def _others_registered(self) -> bool:
-        """Is another broker registered?  Where the ensemble does not answer there is nobody to hand over to either."""
+        """Return whether another broker is registered; False also if the ensemble does not answer."""
         answer: Future[bool] = self._runtime.future()
 
         def finish(others: bool) -> None:
@@ -92,7 +93,7 @@ class ControlledShutdown:
         return others
 
     async def _ask_to_leave(self) -> bool:
-        """One attempt of a controlled shutdown: is there nothing left that this broker leads?"""
+        """Make one attempt of a controlled shutdown; return whether this broker leads nothing any longer."""
         endpoint = self._metadata.endpoint(self._metadata.controller_id)
         if endpoint is None:
             return False

@@ -1,4 +1,4 @@
-"""Requests from a broker to whoever is controller now (Kafka's NodeToControllerChannelManager)."""
+"""Requests from a broker to the active controller (Kafka's NodeToControllerChannelManager)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RETRY_BACKOFF_MS = 50
 
 
 class ControllerGateway:
-    """Finds the controller by the metadata cache, and asks again where it has moved (a `ControllerGate`)."""
+    """Finds the controller by the metadata cache, and retries if it has moved (a `ControllerGate`)."""
 
     def __init__(self, runtime: Runtime, metadata: MetadataCache, channel: BrokerChannel) -> None:
         self._runtime = runtime
@@ -20,9 +20,9 @@ class ControllerGateway:
         self._channel = channel
 
     async def call(self, request: KafkaMessage, timeout_ms: int) -> KafkaMessage:
-        """The controller's answer.  NOT_CONTROLLER is asked again, of whoever is controller then.
+        """Return the controller's response; retry NOT_CONTROLLER with the controller known then.
 
-        Raises ChannelBroken when `timeout_ms` pass without a controller that answers.
+        Raises ChannelBroken if no controller answers within `timeout_ms`.
         """
         deadline_ms = self._runtime.now().mono_ms + timeout_ms
         reason = "no controller is known"

@@ -1,8 +1,8 @@
-"""The Kafka port: asyncio connections on which requests come in and answers go out in the same order.
+"""The Kafka port: asyncio connections with requests and their responses in the same order.
 
-As in Kafka, a connection's requests are carried out one after the other; the next one waits until the answer to the one
-before is written.  All complete frames of a read are taken at once and all answers of a turn leave in one write.
-Whatever is no request closes that one connection.
+As in Kafka, a connection's requests are processed one after the other; the next one waits until the response to the
+previous one is written. All complete frames of a read are taken at once, and all responses of an event loop iteration
+are sent in one write. A frame that is not a valid request closes its connection.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of
 from zabka.kafka.wire.primitives import WireError
 
 Handle = Callable[[KafkaMessage, RequestContext], Coroutine[Any, Any, KafkaMessage | None]]
-"""A request and who asks to the response; None where the client expects none."""
+"""Maps a request and its context to the response, or to None if the client expects none."""
 Broken = Callable[[str, str], None]
-"""(remote, reason): a client broke the protocol and was dropped."""
+"""(remote, reason): a client violated the protocol and was disconnected."""
 
 JOINED_BYTES_MAX = 32 * 1024
-"""Answers that are larger together leave as they are, without being copied into one."""
+"""Responses of a larger total size are sent as they are, without being copied into one buffer."""
 WAITING_MAX = 512
-"""Connections that wait to be let in; more are closed."""
+"""Connections that wait to be admitted; further ones are closed."""
 IPV4_IN_IPV6 = "::ffff:"
 REQUESTS_QUEUED_MAX = 64
-"""More frames than this waiting on one connection, and no more is read from it."""
+"""With more waiting frames than this, a connection is not read."""
 
 
 class KafkaPort:
     """Listens on one listener of a broker.
 
-    `frame_bytes_max` is socket.request.max.bytes, `idle_ms_max` connections.max.idle.ms (0 or less: never closed for
-    it).  `failed` is told of an error of ours while a request was carried out; that connection is closed.  `times`
-    measures requests where clients have quotas of time.
+    `frame_bytes_max` is socket.request.max.bytes, `idle_ms_max` connections.max.idle.ms (0 or less: never). `failed` is
+    called with a bug of our own during a request; that connection is closed. `times` measures requests while clients
+    have request quotas.
     """
 
     def __init__(
@@ -80,13 +80,13 @@ class KafkaPort:
         self._arrivals: asyncio.Queue[_Connection] = asyncio.Queue()
         self._accepting: asyncio.Task[None] | None = None
         self._turned_away: dict[int, _Connection] = {}
-        """Those that came too fast, until they are closed."""
+        """Connections that arrived too fast, until they are closed."""
         self._idle_ms_max = idle_ms_max
         self._server: asyncio.AbstractServer | None = None
         self._sweep: asyncio.TimerHandle | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; the port listened on, which matters where 0 was asked for.  Raises OSError."""
+        """Listen; return the port, which matters if `port` is 0. Raises OSError."""
         loop = asyncio.get_running_loop()
         self._quotas.add_listener(self.listener, self._evict)
         self._accepting = loop.create_task(self._accept(), name=f"accept {self.listener}")
@@ -111,15 +111,15 @@ class KafkaPort:
         if self._server is not None:
             await self._server.wait_closed()
 
-    # ---- who is let in ----------------------------------------------------------------------------------------
+    # ---- admission ----------------------------------------------------------------------------------------------
 
     @property
     def is_of_few(self) -> bool:
-        """Whether this port is for the other brokers alone: clients must leave them descriptors."""
+        """Whether this port is for the other brokers only: clients must leave file descriptors for it."""
         return self._quotas.is_protected(self.listener)
 
     def arrive(self, connection: _Connection) -> None:
-        """A client has connected; it is heard once there is room for it."""
+        """Queue a new connection; it is read once it is admitted."""
         connection.number = self._quotas.number()
         if self._arrivals.qsize() < WAITING_MAX:
             self._arrivals.put_nowait(connection)
@@ -127,13 +127,13 @@ class KafkaPort:
             connection.close()
 
     def leave(self, connection: _Connection) -> None:
-        """A connection has ended."""
+        """Handle the end of a connection."""
         self._turned_away.pop(id(connection), None)
         if self.connections.pop(id(connection), None) is not None:
             self._quotas.release(self.listener, connection.address)
 
     async def _accept(self) -> None:
-        """Let connections in, one after the other: while one waits, those after it do."""
+        """Admit connections one after the other: while one waits, the later ones wait too."""
         loop = asyncio.get_running_loop()
         while True:
             connection = await self._arrivals.get()
@@ -152,7 +152,7 @@ class KafkaPort:
                 connection.start_reading()
 
     def _evict(self) -> str | None:
-        """Close the connection that was silent longest, to make room; whose it was."""
+        """Close the connection that was idle longest, to make room; return its address."""
         found = min(self.connections.values(), key=lambda connection: connection.last_active, default=None)
         if found is None:
             return None
@@ -174,7 +174,7 @@ class KafkaPort:
 
 
 class _Connection(asyncio.Protocol):
-    """One client."""
+    """One client's connection."""
 
     def __init__(self, port: KafkaPort) -> None:
         self._port = port
@@ -196,13 +196,13 @@ class _Connection(asyncio.Protocol):
         self._client_software = ""
         self._line: ServerLine | None = None
         self._transport: asyncio.Transport | None = None
-        # The loop itself keeps only a weak reference to a task.
+        # The event loop itself keeps only a weak reference to a task.
         self._task: asyncio.Task[None] | None = None
 
-    # ---- asyncio's side ---------------------------------------------------------------------------------------
+    # ---- called by asyncio ------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are asyncio's by shape only.
+        # uvloop's transports have asyncio's interface, but not its types.
         self._transport = transport = cast(asyncio.Transport, transport)
         if not may_stay(transport, is_of_few=self._port.is_of_few):
             transport.abort()
@@ -213,13 +213,13 @@ class _Connection(asyncio.Protocol):
         if peer:
             self._remote = f"{peer[0]}:{peer[1]}"
             self.address = str(peer[0]).removeprefix(IPV4_IN_IPV6)
-            # As Kafka's tools show a member's host: Java's way to write an address.
+            # As Kafka's tools show a member's host: Java's form of an address.
             self._client_host = f"/{self.address}"
         transport.pause_reading()
         self._port.arrive(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        # A request in hand is carried through, as Kafka does; only its answer has nowhere to go.
+        # As in Kafka, the current request is completed, but its response is dropped.
         self._transport = None
         self._port.leave(self)
         self._frames.clear()
@@ -248,10 +248,10 @@ class _Connection(asyncio.Protocol):
             self._writable.set_result(None)
         self._writable = None
 
-    # ---- ours -------------------------------------------------------------------------------------------------
+    # ---- own methods ------------------------------------------------------------------------------------------
 
     def start_reading(self) -> None:
-        """There is room for this client: hear it."""
+        """Begin to read: the connection was admitted."""
         if self._transport is None or self._transport.is_closing():
             self._port.leave(self)
             return
@@ -261,21 +261,21 @@ class _Connection(asyncio.Protocol):
         ends_loudly(self._task, self._failed)
 
     def close(self) -> None:
-        """Disconnect, once what was answered has left."""
+        """Disconnect after the responses are sent."""
         if self._transport is not None:
             self._flush()
             self._transport.close()
 
     def _failed(self, name: str, failure: BaseException) -> None:
-        """An error of ours outside of a request: nobody would hear this client any more."""
+        """Close the connection after a bug outside of a request, because it is not read any longer."""
         assert isinstance(failure, Exception)
         self._port.failed(name, failure)
         self.close()
 
     def idle_since(self, moment: float) -> bool:
-        """Has nothing come since then, and is nothing being carried out?
+        """Return whether no data has arrived since then, and no request is in progress.
 
-        Who is muted is idle, too: nothing is read from it, and so nobody would hear that it has gone.
+        A muted connection counts as idle too: it is not read, so its end would not be noticed.
         """
         is_quiet = self._muted is not None or (not self._busy and not self._frames)
         return is_quiet and self.last_active < moment
@@ -295,13 +295,13 @@ class _Connection(asyncio.Protocol):
             if not await self._carry_out(frame):
                 return
             self._busy = False
-            # It may have taken long: the client is to have as much time from the answer on (IdleExpiryManager.update).
+            # It may have taken long: the idle time begins with the response (IdleExpiryManager.update).
             self.last_active = self._loop.time()
             if self._writable is not None:
                 await self._writable
 
     async def _carry_out(self, frame: bytes) -> bool:
-        """Answer one request; False where the connection is closed instead."""
+        """Answer one request; return False if the connection is closed instead."""
         times = self._port.times
         clock = None if times is None else times.clock()
         try:
@@ -351,7 +351,7 @@ class _Connection(asyncio.Protocol):
             if context.muted_ms:
                 await self._mute(context.muted_ms)
         except RequestRefused:
-            # As Kafka does where a client that expects no answer must be told of an error.
+            # As in Kafka, this reports an error to a client that expects no response.
             self.close()
             return False
         except Exception as failure:
@@ -371,7 +371,7 @@ class _Connection(asyncio.Protocol):
             await asyncio.sleep(0)
 
     async def _mute(self, duration_ms: int) -> None:
-        """Hear nothing from this client for a while; it has been answered (KIP-219)."""
+        """Stop reading from this client for a while, after it has its response (KIP-219)."""
         if self._reading and self._transport is not None and not self._transport.is_closing():
             self._reading = False
             self._transport.pause_reading()

@@ -1,8 +1,8 @@
 """Levels of a broker's loggers, which BROKER_LOGGER resources describe and alter (RuntimeLoggerManager).
 
-A logger is named after the class of Kafka that logs the same lines.  A logger without a level of its own has that of
-its nearest ancestor by name, or the root's (Log4jController).  Levels are kept in memory and are lost when the process
-ends, as in Kafka.
+A logger has the name of the Kafka class that logs the same lines. A logger without a level of its own has that of its
+nearest ancestor by name, or the root's (Log4jController). Levels are kept in memory and are lost when the process ends,
+as in Kafka.
 
 | level | what a logger writes |
 |---|---|
@@ -31,14 +31,14 @@ LOGS = "kafka.log.LogManager"
 CONTROLLER = "kafka.controller.KafkaController"
 GROUPS = "kafka.coordinator.group.GroupCoordinator"
 NAMES = (CONTROLLER, GROUPS, LOGS, CONNECTIONS, REQUESTS, SERVER, REPLICAS)
-"""Every logger below the root."""
+"""Every logger except the root."""
 
 TRACE, DEBUG, INFO, WARN, ERROR, FATAL = "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"
 _LEVELS = (TRACE, DEBUG, INFO, WARN, ERROR, FATAL)
 
 
 class LoggerLevels:
-    """The level of each logger.  The root's is INFO at first."""
+    """The level of each logger. The root's is INFO at first."""
 
     def __init__(self) -> None:
         self._levels: dict[str, str | None] = {ROOT: INFO, **dict.fromkeys(NAMES)}
@@ -50,11 +50,11 @@ class LoggerLevels:
         return self._prints_events
 
     def names(self) -> Iterable[str]:
-        """Every logger, the root first."""
+        """Return every logger, the root first."""
         return self._levels
 
     def level(self, name: str) -> str:
-        """The level that a logger has, of its own or by its ancestors."""
+        """Return a logger's level, its own or inherited."""
         while (level := self._levels.get(name)) is None:
             parent, dot, _ = name.rpartition(".")
             name = parent if dot else ROOT
@@ -65,7 +65,7 @@ class LoggerLevels:
         return _LEVELS.index(level) >= _LEVELS.index(self.level(name))
 
     def alter(self, alterations: Sequence[Alteration], validate_only: bool) -> list[str]:
-        """Set and remove levels, all or none; a line about each change.  Raises Refused with Kafka's message."""
+        """Set and remove levels, all or none; return a line about each change. Raises Refused with Kafka's message."""
         for alteration in alterations:
             self._validate(alteration)
         if validate_only:

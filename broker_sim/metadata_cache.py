@@ -1,4 +1,4 @@
-"""What a broker knows of the cluster: assigned from UpdateMetadata (Kafka's ZkMetadataCache), and waited on."""
+"""Cluster metadata of a broker: set by UpdateMetadata (Kafka's ZkMetadataCache), and awaited by requests."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from zabka.kafka.ports import Endpoint, KafkaMessage
 from zabka.kafka.wire.kafka_schema import KafkaUuid
 
 LEADER_DURING_DELETE = -2
-"""The leader UpdateMetadata names for a partition that is being deleted."""
+"""The leader in UpdateMetadata of a partition that is being deleted."""
 ENDED_MAX = 10_000
-"""Topics that are no more of which the ids are remembered."""
+"""Number of deleted topics whose ids are remembered."""
 
 
 class LiveBroker(NamedTuple):
-    """A broker that the controller holds to be alive: host and port of each listener, and its rack."""
+    """A broker that is live in the controller's view: host and port of each listener, and its rack."""
 
     broker_id: int
     endpoints: Mapping[str, tuple[str, int]]
@@ -25,7 +25,7 @@ class LiveBroker(NamedTuple):
 
 
 class PartitionMetadata(NamedTuple):
-    """A partition as UpdateMetadata told of it; leader -1 is none."""
+    """A partition as in UpdateMetadata; leader -1 is none."""
 
     partition: int
     leader: int
@@ -37,7 +37,7 @@ class PartitionMetadata(NamedTuple):
 
 
 class MetadataCache:
-    """Brokers, topics and the controller as last told.  `generation` changes whenever any of it may have."""
+    """Brokers, topics and the controller by the last UpdateMetadata. `generation` changes whenever any may have."""
 
     def __init__(self, runtime: Runtime, inter_broker_listener: str) -> None:
         self._runtime = runtime
@@ -47,7 +47,7 @@ class MetadataCache:
         self._topic_ids: dict[str, KafkaUuid] = {}
         self._names: dict[KafkaUuid, str] = {}
         self._ended: dict[KafkaUuid, None] = {}
-        """Ids of topics that were deleted, or made anew under the same name."""
+        """Ids of topics that were deleted, or replaced by a new topic of the same name."""
         self._waiters: dict[Future[None], None] = {}
         self.controller_id = -1
         self.generation = 0
@@ -55,12 +55,15 @@ class MetadataCache:
     # ---- the view -------------------------------------------------------------------------------------------
 
     def is_alive(self, broker_id: int) -> bool:
-        """Does the controller hold that broker to be alive?"""
+        """Return whether the broker is live in the controller's view."""
         return broker_id in self._brokers
 
     def endpoint(self, broker_id: int, listener: str | None = None) -> Endpoint | None:
-        """Where a live broker listens on that listener; None where it lacks it, for another one's address may be of no
-        use to whoever came by this one.  Without a listener, where other brokers reach it: on its first, if need be."""
+        """Return a live broker's address on a listener, or None if it lacks that listener.
+
+        Another listener's address may be unreachable for the client. Without a listener, return the address for other
+        brokers, if need be that of the first listener.
+        """
         broker = self._brokers.get(broker_id)
         if broker is None or not broker.endpoints:
             return None
@@ -70,51 +73,51 @@ class MetadataCache:
         return None if address is None else Endpoint(broker_id, *address)
 
     def rack(self, broker_id: int) -> str | None:
-        """A live broker's rack; None where it has none or is not alive."""
+        """Return a live broker's rack, or None if it has none or is not alive."""
         broker = self._brokers.get(broker_id)
         return None if broker is None else broker.rack
 
     def brokers(self) -> list[LiveBroker]:
-        """Live brokers in the order of their ids."""
+        """Return live brokers in the order of their ids."""
         return [self._brokers[broker_id] for broker_id in sorted(self._brokers)]
 
     def live_controller(self) -> int:
-        """The controller's id, -1 where none is known or it is not alive."""
+        """Return the controller's id; -1 if none is known or it is not alive."""
         return self.controller_id if self.controller_id in self._brokers else -1
 
     def topics(self) -> list[str]:
-        """Topic names, sorted."""
+        """Return topic names, sorted."""
         return sorted(self._topics)
 
     def __contains__(self, topic: object) -> bool:
         return topic in self._topics
 
     def partitions(self, topic: str) -> list[PartitionMetadata]:
-        """A topic's partitions in order; none where it is unknown."""
+        """Return a topic's partitions in order; empty if it is unknown."""
         known = self._topics.get(topic, {})
         return [known[partition] for partition in sorted(known)]
 
     def partition(self, topic_partition: TopicPartition) -> PartitionMetadata | None:
-        """One partition, None where it is unknown."""
+        """Return one partition, or None if it is unknown."""
         known = self._topics.get(topic_partition.topic)
         return None if known is None else known.get(topic_partition.partition)
 
     def topic_id(self, topic: str) -> KafkaUuid | None:
-        """A topic's id; None where it has none or is unknown."""
+        """Return a topic's id, or None if it has none or is unknown."""
         return self._topic_ids.get(topic)
 
     def topic_of_id(self, topic_id: KafkaUuid) -> str | None:
-        """The topic of that id."""
+        """Return the topic of that id."""
         return self._names.get(topic_id)
 
     # ---- change ---------------------------------------------------------------------------------------------
 
     def apply(self, request: KafkaMessage) -> list[TopicPartition]:
-        """Take over an UpdateMetadata request; the partitions that it says are deleted.
+        """Apply an UpdateMetadata request; return the partitions that it deletes.
 
-        What is older than what is known of the same topic is left out: a request that was given up and sent again may
-        arrive after all that came behind it, which Kafka's brokers would believe.  Of a request that shows itself to be
-        such a one, the brokers are not believed either.
+        States older than the known ones of the same topic are ignored: a request that timed out and was sent again may
+        arrive after all later ones. Kafka's brokers would apply it. The live brokers in such a late request are ignored
+        too.
         """
         states = list(_partition_states(request))
         if not any(self._is_late(*each) for each in states):
@@ -136,7 +139,7 @@ class MetadataCache:
         known_id = self._topic_ids.get(topic)
         if topic_id is not None and known_id != topic_id:
             if known_id is not None:
-                # Made anew: it may have fewer partitions than it had.
+                # The topic was created again: it may have fewer partitions than before.
                 self._end(topic, known_id)
             self._topic_ids[topic] = topic_id
             self._names[topic_id] = topic
@@ -146,7 +149,7 @@ class MetadataCache:
         known, known_id = self._topics.get(topic, {}), self._topic_ids.get(topic, topic_id)
         known.pop(partition, None)
         if topic_id not in (None, known_id):
-            # Of the end of the one that is known nobody has told: its controller died with the word.
+            # The end of the known topic was never sent: its controller failed before.
             self._end(topic, known_id)
             known, known_id = {}, topic_id
         if not known:
@@ -162,12 +165,12 @@ class MetadataCache:
                 del self._ended[next(iter(self._ended))]
 
     def _is_late(self, topic: str, topic_id: KafkaUuid | None, state: PartitionMetadata) -> bool:
-        """Is it older than what is known, or of a topic that is no more, as which another one may have been made?"""
+        """Return whether a state is older than the known one, or of a deleted topic whose name may be in use again."""
         if topic_id is None:
             return False
         known_id = self._topic_ids.get(topic)
         if state.leader == LEADER_DURING_DELETE:
-            # Of one that was never heard of, this is its first and last word, and later than what is known.
+            # For a topic id that was never seen, this is the only state, and later than the known one.
             return known_id not in (None, topic_id) and topic_id in self._ended
         if known_id != topic_id:
             return topic_id in self._ended
@@ -175,7 +178,7 @@ class MetadataCache:
         return known is not None and state.partition_epoch < known.partition_epoch
 
     def changed(self) -> None:
-        """Count a new generation and wake whoever waits."""
+        """Begin a new generation and wake all waiters."""
         self.generation += 1
         waiters, self._waiters = self._waiters, {}
         for waiter in waiters:
@@ -183,7 +186,7 @@ class MetadataCache:
                 waiter.set_result(None)
 
     async def wait_until(self, condition: Callable[[], bool], timeout_ms: int) -> bool:
-        """Wait until `condition` holds after some change; False when it does not within `timeout_ms`."""
+        """Wait until `condition` holds after some change; return False if it does not within `timeout_ms`."""
         deadline_ms = self._runtime.now().mono_ms + timeout_ms
         while not condition():
             left_ms = deadline_ms - self._runtime.now().mono_ms
@@ -209,7 +212,7 @@ _LISTENERS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 
 
 def _live_broker(broker: KafkaMessage) -> LiveBroker:
-    """A broker of an UpdateMetadata request; version 0 has one endpoint without a protocol."""
+    """Return a broker of an UpdateMetadata request; version 0 has one endpoint without a protocol."""
     if hasattr(broker, "v0_host"):
         endpoints = {_LISTENERS[0]: (str(broker.v0_host), int(broker.v0_port))}
     else:

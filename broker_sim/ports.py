@@ -1,4 +1,4 @@
-"""What a broker's pure parts are handed: storage, the metadata they may look at, and the way to the controller."""
+"""Interfaces of a broker's parts: storage, metadata, the controller, and replication."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ ReachedMarks = Callable[[], Mapping[TopicPartition, int]]
 
 
 class LogFile(Protocol):
-    """One append-only file.  Writes reach the operating system at once (a killed process keeps them); only `flush`
-    makes them survive a power loss."""
+    """One append-only file.
+
+    Writes reach the operating system at once (a killed process keeps them); only `flush` makes them survive a power
+    loss.
+    """
 
     def append(self, data: bytes) -> int:
-        """Append; returns the position the data starts at."""
+        """Append; return the position at which the data starts."""
         ...
 
     def read(self, position: int, size: int) -> bytes: ...
@@ -32,24 +35,28 @@ class LogFile(Protocol):
 
 
 class DiskSpace(NamedTuple):
-    """The size of a log directory's file system, and the bytes that a broker can still write (KIP-827); -1 each if
-    unknown."""
+    """The size of a log directory's file system, and the bytes that a broker can still write (KIP-827).
+
+    Each is -1 if unknown.
+    """
 
     total_bytes: int = -1
     usable_bytes: int = -1
 
 
 class LogDirectory(Protocol):
-    """A broker's log.dirs: one directory a replica, named topic-partition, plus small text files."""
+    """A broker's log.dirs: one directory per replica, named topic-partition, plus small text files."""
 
     @property
     def boot_id(self) -> str:
-        """Names this run of the operating system: whatever was written under the same one is there, flushed or not.
-        Empty where that is not known."""
+        """The id of this run of the operating system; empty if unknown.
+
+        Everything written under the same id is still there, flushed or not.
+        """
         ...
 
     def space(self) -> DiskSpace:
-        """The space of the file system.  Raises OSError."""
+        """Return the space of the file system. Raises OSError."""
         ...
 
     def partitions(self) -> list[str]:
@@ -59,7 +66,7 @@ class LogDirectory(Protocol):
     def create_partition(self, name: str) -> None: ...
     def delete_partition(self, name: str) -> None: ...
     def rename_partition(self, name: str, to: str) -> None:
-        """Give a replica directory another name, atomically and durably; files that are open in it stay so."""
+        """Rename a replica directory atomically and durably; open files stay open."""
         ...
 
     def list_files(self, name: str) -> list[str]:
@@ -71,62 +78,64 @@ class LogDirectory(Protocol):
         ...
 
     def remove(self, name: str, file: str) -> None:
-        """Remove a file, large or small, if it is there; a power loss may bring it back."""
+        """Remove a file, large or small, if it exists; a power loss may restore it."""
         ...
 
     def sync_names(self, name: str) -> None:
-        """What files a replica directory has, and that there is one, survives a power loss from now on."""
+        """Make the file names of a replica directory, and its own name, survive a power loss."""
         ...
 
-    async def sync_beside(self, files: Sequence[tuple[str, str]]) -> None:
-        """Of these (replica, file) what was written so far, and their names, survive a power loss once this returns.
+    async def sync_in_background(self, files: Sequence[tuple[str, str]]) -> None:
+        """Sync these (replica, file) pairs and their names, so that they survive a power loss.
 
-        The process does other things meanwhile.  A file that is gone by then is left out.
+        Other work goes on meanwhile. A file that is gone by then is left out.
         """
         ...
 
     def replace(self, name: str, file: str, by: str) -> None:
-        """Put the file `by` in the place of `file`, atomically; both are of one replica.  A power loss may undo it."""
+        """Replace `file` by the file `by` of the same replica, atomically; a power loss may undo it."""
         ...
 
     def read_text(self, name: str, file: str) -> str | None:
-        """A small file's content; None where it does not exist.  `name` "" is the log directory itself."""
+        """Return a small file's content, or None if it does not exist; `name` "" is the log directory itself."""
         ...
 
     def exchange_text(self, name: str, file: str, text: str) -> None:
-        """Replace a small file atomically; a killed process keeps it.  It is on the disk a little later: a power loss
-        before that may bring the old one back, or leave none."""
+        """Replace a small file atomically; a killed process keeps it.
+
+        It is synced a little later: a power loss before that may restore the old one, or leave none.
+        """
         ...
 
     def write_text(self, name: str, file: str, text: str) -> None:
-        """Replace a small file atomically (written aside, fsynced, renamed), as Kafka's checkpoint files."""
+        """Replace a small file atomically and durably (temporary file, fsync, rename), like Kafka's checkpoints."""
         ...
 
 
 class MetadataView(Protocol):
-    """What the broker was last told by UpdateMetadata."""
+    """The broker's metadata by the last UpdateMetadata."""
 
     def is_alive(self, broker_id: int) -> bool: ...
     def endpoint(self, broker_id: int) -> Endpoint | None: ...
     def rack(self, broker_id: int) -> str | None:
-        """A live broker's rack; None where it has none or is not alive."""
+        """Return a live broker's rack, or None if it has none or is not alive."""
         ...
 
     def partition(self, topic_partition: TopicPartition) -> object | None:
-        """What is known of a partition; None for nothing, and where it is being deleted."""
+        """Return a partition's metadata, or None if it is unknown or being deleted."""
         ...
 
 
 class ControllerGate(Protocol):
-    """Requests to whoever is controller now; finds it, retries where it moved."""
+    """Requests to the active controller; finds it, and retries if it moved."""
 
     def call(self, request: KafkaMessage, timeout_ms: int) -> Awaitable[KafkaMessage]:
-        """Raises ChannelBroken when there is no controller or no answer."""
+        """Send a request. Raises ChannelBroken if there is no controller or no response."""
         ...
 
 
 class FetchPartition(msgspec.Struct, frozen=True, gc=False):
-    """One partition of a fetch.  `current_leader_epoch` and `last_fetched_epoch` are -1 where not given."""
+    """One partition of a fetch. `current_leader_epoch` and `last_fetched_epoch` are -1 if not given."""
 
     topic_partition: TopicPartition
     fetch_offset: int
@@ -134,9 +143,9 @@ class FetchPartition(msgspec.Struct, frozen=True, gc=False):
     last_fetched_epoch: int
     max_bytes: int
     log_start_offset: int = -1
-    """Where the fetching follower's own log starts; -1 from consumers."""
+    """The log start of the fetching follower; -1 from consumers."""
     topic_id: str | None = None
-    """The topic id the fetcher named (Fetch 13), None where it named the topic."""
+    """The topic id in the fetch (Fetch 13), or None if it names the topic."""
 
 
 class FetchParams(msgspec.Struct, frozen=True, gc=False):
@@ -149,23 +158,23 @@ class FetchParams(msgspec.Struct, frozen=True, gc=False):
     reader: Reader | None = None
     """A consumer that may be served by a follower (Fetch 11, KIP-392)."""
     replica_epoch: int = -1
-    """The fetching follower's broker epoch, -1 where it did not say (KIP-903)."""
+    """The fetching follower's broker epoch, or -1 if it is unknown (KIP-903)."""
 
     @property
     def leader_only(self) -> bool:
-        """Must it be the leader that answers?  Replicas and consumers that know of no other way say so."""
+        """Whether only the leader can answer: for replicas, and for consumers without KIP-392."""
         return self.replica_id >= 0 or (self.replica_id == -1 and self.reader is None)
 
 
 class Reader(NamedTuple):
-    """Where a consumer stands: its rack ("" for none), and the listener it came in by."""
+    """A consumer's rack ("" for none), and the listener of its connection."""
 
     rack: str
     listener: str
 
 
 class FetchedPartition(msgspec.Struct, frozen=True, gc=False):
-    """One partition's answer.  `diverging` is (epoch, end offset) where the fetcher must truncate."""
+    """One partition's response. `diverging` is (epoch, end offset) if the fetcher must truncate."""
 
     topic_partition: TopicPartition
     error: int
@@ -174,11 +183,11 @@ class FetchedPartition(msgspec.Struct, frozen=True, gc=False):
     records: bytes
     diverging: tuple[int, int] | None = None
     preferred_read_replica: int = -1
-    """A replica that the consumer should rather read from (KIP-392)."""
+    """The preferred read replica of the consumer (KIP-392)."""
 
 
 class ProducedPartition(NamedTuple):
-    """What became of one partition's batch; `error` is Kafka's code."""
+    """Result of one partition's batch; `error` is Kafka's code."""
 
     topic_partition: TopicPartition
     error: int
@@ -187,18 +196,18 @@ class ProducedPartition(NamedTuple):
     log_start_offset: int
     error_message: str | None = None
     record_errors: Sequence[RecordError] = ()
-    """The records that made the others of their batch be refused as well."""
+    """The records that made their whole batch be rejected."""
 
 
 class Deleted(NamedTuple):
-    """What became of one partition's deletion; `low_watermark` is where the live replicas' logs start at least."""
+    """Result of one partition's deletion; `low_watermark` is the lowest log start of the live replicas."""
 
     error: int
     low_watermark: int = -1
 
 
 class ReplicaService(Protocol):
-    """What the Kafka port needs of the replica manager (`ReplicaManager` in `zabka.broker_sim.replication`)."""
+    """The part of the replica manager that the Kafka port uses (`zabka.broker_sim.replication.ReplicaManager`)."""
 
     def become_leader_or_follower(self, request: KafkaMessage) -> KafkaMessage: ...
     def stop_replica(self, request: KafkaMessage) -> KafkaMessage: ...
@@ -214,31 +223,31 @@ class ReplicaService(Protocol):
         from_follower: bool,
         leader_only: bool = True,
     ) -> tuple[int, int, int, int]:
-        """(error, timestamp, offset, leader epoch); timestamp -1 latest, -2 earliest."""
+        """Return (error, timestamp, offset, leader epoch); timestamp -1 latest, -2 earliest."""
         ...
 
     def offsets_before(
         self, topic_partition: TopicPartition, timestamp: int, count_max: int, from_consumer: bool, leader_only: bool
     ) -> tuple[int, list[int]]:
-        """(error, offsets), as ListOffsets 0 answers."""
+        """Return (error, offsets) as in ListOffsets 0."""
         ...
 
     def settings(self, topic_partition: TopicPartition) -> PartitionConfig | None:
-        """A hosted partition's configuration; None where it is not hosted."""
+        """Return a hosted partition's configuration, or None if it is not hosted."""
         ...
 
     def delete_records(
         self, offsets: Mapping[TopicPartition, int], timeout_ms: int
     ) -> Awaitable[Mapping[TopicPartition, Deleted]]:
-        """Move the starts of logs up; see `ReplicaManager.delete_records`."""
+        """Advance log starts; see `ReplicaManager.delete_records`."""
         ...
 
     def leader_and_epoch(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
-        """Who leads a hosted partition in which epoch, as this broker knows it; None where it hosts no such."""
+        """Return the leader and leader epoch of a hosted partition in this broker's view, or None if not hosted."""
         ...
 
     def end_offset_for_epoch(
         self, topic_partition: TopicPartition, current_leader_epoch: int, epoch: int
     ) -> tuple[int, int, int]:
-        """(error, epoch, end offset), as OffsetForLeaderEpoch answers."""
+        """Return (error, epoch, end offset) as in OffsetForLeaderEpoch."""
         ...

@@ -17,7 +17,7 @@ _LOGGER_OF_MODULE = {
 
 
 class ProcessLog:
-    """Writes lines to the process's log.  `levels` is read at each line, so that a change applies at once."""
+    """Writes lines to the process's log. `levels` is read at each line, so that a change applies at once."""
 
     def __init__(self, log: structlog.BoundLogger, levels: LoggerLevels) -> None:
         self._log = log

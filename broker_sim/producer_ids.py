@@ -1,4 +1,4 @@
-"""Producer ids, taken from /latest_producer_id_block a thousand at a time (kafka's ZkProducerIdManager)."""
+"""Producer ids, allocated from /latest_producer_id_block a thousand at a time (Kafka's ZkProducerIdManager)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from zabka.kafka.zk.coordination import Zk
 
 
 class ProducerIds:
-    """Hands out ids that no other broker hands out.  A block is lost with the process that took it."""
+    """Returns ids that no other broker returns. The rest of a block is lost with its process."""
 
     def __init__(self, zk: Zk, runtime: Runtime, broker_id: int) -> None:
         self._zk = zk
@@ -20,7 +20,7 @@ class ProducerIds:
         self._taking = False
 
     async def next(self) -> int:
-        """A fresh id.  Raises ZooKeeperError and ProducerIdsUnavailable."""
+        """Return a new id. Raises ZooKeeperError and ProducerIdsUnavailable."""
         while self._next >= self._end:
             if self._taking:
                 turn: Future[None] = self._runtime.future()

@@ -1,4 +1,4 @@
-"""How the parts of a broker that change the cluster say no: with Kafka's error code, and Kafka's text."""
+"""Refusals of changes to the cluster, with Kafka's error code and Kafka's text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kio.schema.errors import ErrorCode as KafkaError
 
 
 class Refused(Exception):
-    """A request's part that Kafka's rules refuse: an error code and a text.  Handlers turn it into an answer."""
+    """A part of a request that Kafka's rules reject: an error code and a text. Handlers turn it into a response."""
 
     def __init__(self, error: KafkaError, message: str) -> None:
         super().__init__(message)

@@ -1,7 +1,7 @@
-"""A broker looks after its own registration: somebody may write over /brokers/ids/N, or delete it.
+"""Watch of a broker's own registration: another client may overwrite /brokers/ids/N, or delete it.
 
-Kafka's brokers do not look.  One whose registration became unreadable is left out by the next controller, and one whose
-registration was deleted is dead to the cluster, until its session ends: here it is put right at once, and said so.
+Kafka's brokers do not watch it. A broker with an unreadable registration is left out by the next controller, and one
+with a deleted registration is dead to the cluster until its session ends. Here it is restored at once, and logged.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from zabka.kafka.zk.coordination import Zk
 from zabka.kafka.zk.znodes import BrokerInfo
 
 LOOK_AGAIN_MS = 1_000
-"""Before the next look where there is nothing to watch yet, or the ensemble refused."""
+"""Delay before the next read if there is nothing to watch yet, or the ensemble refused."""
 
 
 class RegistrationWatch:
-    """The watch of one broker; `is_registered` says whether its present session has registered, `register` does so
-    again, with a new broker epoch."""
+    """The watch of one broker.
+
+    `is_registered` returns whether its present session has registered; `register` registers again, with a new broker
+    epoch.
+    """
 
     def __init__(
         self,
@@ -30,18 +33,18 @@ class RegistrationWatch:
         info: Callable[[], BrokerInfo],
         is_registered: Callable[[], bool],
         register: Callable[[], None],
-        say: Callable[[str], None],
+        log_line: Callable[[str], None],
     ) -> None:
         self._zk = zk
         self._runtime = runtime
         self._info = info
         self._is_registered = is_registered
         self._register = register
-        self._say = say
+        self._log_line = log_line
         self._changed: Future[None] | None = None
 
     async def follow(self) -> None:
-        """Look, and put right what is wrong; runs until cancelled."""
+        """Watch the registration and restore it; runs until cancelled."""
         while True:
             self._changed = changed = self._runtime.future()
             try:
@@ -49,7 +52,7 @@ class RegistrationWatch:
             except SessionExpired:
                 is_well = False
             except ZooKeeperError as refused:
-                self._say(f"the registration of this broker cannot be looked after: {refused}")
+                self._log_line(f"the registration of this broker cannot be looked after: {refused}")
                 is_well = False
             if is_well:
                 await changed
@@ -61,14 +64,14 @@ class RegistrationWatch:
             self._changed.set_result(None)
 
     async def _look(self) -> bool:
-        """Is it as this broker wrote it, and watched?"""
+        """Return whether the registration is as this broker wrote it, and watched."""
         service, info = self._zk.service, self._info()
         path, session_id = znodes.broker_path(info.broker_id), service.session_id
         outcome = await self._zk.attempt(lambda: service.get(path, self._on_change))
         if service.session_id != session_id or not self._is_registered():
             return False
         if outcome.error is ErrorCode.NO_NODE:
-            self._say(f"{path} was deleted by somebody else; registering again")
+            self._log_line(f"{path} was deleted by somebody else; registering again")
             self._register()
         if outcome.value is None:
             return False
@@ -78,6 +81,6 @@ class RegistrationWatch:
         ours = znodes.encode_broker(info, self._runtime.now().wall_ms)
         if znodes.decode_broker(info.broker_id, data) == znodes.decode_broker(info.broker_id, ours):
             return True
-        self._say(f"{path} was overwritten by somebody else; writing it again")
+        self._log_line(f"{path} was overwritten by somebody else; writing it again")
         await self._zk.attempt(lambda: service.set(path, ours, stat.version))
         return False

@@ -1,4 +1,4 @@
-"""What every request handler works with, and the one way a request may end without an answer."""
+"""The context of a request for its handler, and the exception for a request without a response."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from zabka.kafka.ports import KafkaMessage
 
 
 class RequestRefused(Exception):
-    """There is no answer to give: the connection is closed instead, which the client takes for a retriable error."""
+    """There is no response: the connection is closed instead, which the client treats as a retriable error."""
 
 
 class RequestClock(Protocol):
-    """How long a request has been worked on: not the time it waited, for a follower, say."""
+    """The time spent on a request, without the time that it waited, for example for a follower."""
 
     def spent_ns(self) -> int:
-        """Nanoseconds so far."""
+        """Return the nanoseconds so far."""
 
 
 class Costless:
-    """Nobody measures: no client has a quota of time."""
+    """A clock that measures nothing: no client has a request quota."""
 
     def spent_ns(self) -> int:
-        """Nothing."""
+        """Return 0."""
         return 0
 
 
@@ -31,12 +31,11 @@ COSTLESS = Costless()
 
 
 class RequestContext:
-    """Who asks: the client's own name, the listener it came in by, and its address as Kafka's tools show it.
+    """The client of a request: its client id, its listener, and its address as Kafka's tools show it.
 
-    `connection` is the number of its connection, in the order in which they were accepted; 0 where there is none.
-    `client_software` is the name of the client library, if ApiVersions 3 or later has given one on this connection
-    (KIP-511).
-    `muted_ms` is set by whoever throttles the client: once it has been answered, nothing is heard from it for so long.
+    `connection` is the number of its connection in the order of acceptance; 0 if there is none. `client_software` is
+    the name of the client library, if ApiVersions 3 or later has given one on this connection (KIP-511). `muted_ms` is
+    set if the client is throttled: after its response, its connection is not read for so long.
     """
 
     __slots__ = ("client_host", "client_id", "client_software", "clock", "connection", "listener", "muted_ms")
@@ -60,4 +59,4 @@ class RequestContext:
 
 
 Handler = Callable[[KafkaMessage, RequestContext], Awaitable[KafkaMessage | None]]
-"""Answers one kind of request; None where the client expects no answer.  Raises RequestRefused."""
+"""Answers one kind of request; returns None if the client expects no response. Raises RequestRefused."""

@@ -1,7 +1,7 @@
-"""How long the broker's thread works on a request: what quotas of time are held against (shell).
+"""The time of the broker's thread that requests take, for request quotas (shell).
 
-The time between two waits of the request's coroutine, as Kafka counts what its threads spend on a request and not what
-the request waits for.  Nothing is measured until a client has such a quota.
+It is the time between two waits of the request's coroutine: Kafka, too, counts the time of its threads, and not the
+time that a request waits. Measurement starts when a client first has such a quota.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class ThreadClock:
-    """One request's time.  It runs from the beginning."""
+    """One request's time. It runs from the beginning."""
 
     __slots__ = ("_began_ns", "_spent_ns")
 
@@ -26,12 +26,12 @@ class ThreadClock:
         self._began_ns = perf_counter_ns()
 
     def spent_ns(self) -> int:
-        """Nanoseconds so far.  To be asked while it runs."""
+        """Return the nanoseconds so far, while it runs."""
         return self._spent_ns + perf_counter_ns() - self._began_ns
 
     @coroutine
     def measure(self, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-        """Do the work; the clock stands while that waits."""
+        """Run the work; the clock stops while that waits."""
         step, argument = work.send, None
         while True:
             try:
@@ -48,15 +48,15 @@ class ThreadClock:
 
 
 class RequestTimes:
-    """Clocks for the requests of a broker, and where their times go."""
+    """Clocks for a broker's requests, and the quotas that their times are charged to."""
 
     def __init__(self, quota: RequestTime) -> None:
         self._quota = quota
 
     def clock(self) -> ThreadClock | None:
-        """A clock for a request that is about to be read; None where nobody has a quota."""
+        """Return a clock for a request about to be read, or None if there is no request quota."""
         return ThreadClock() if self._quota.is_used else None
 
     def sent(self, client: str, spent_ns: int) -> None:
-        """The answer was written in that time."""
+        """Charge the time of writing a response."""
         self._quota.add(client, spent_ns)

@@ -1,4 +1,4 @@
-"""Work that takes long, done a slice at a time so that requests are served in between."""
+"""Long work, done in slices so that requests are served in between."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from zabka.ensemble.ports import Runtime
 T = TypeVar("T")
 
 SLICE_RECORDS = 100
-"""So many records made objects of: a quarter of a millisecond or so."""
+"""Records per slice that become objects: about a quarter of a millisecond."""
 PAUSE_MS = 1
-"""Between two slices: several times what a request takes, so that it waits for one slice at most."""
+"""Pause between two slices: several times what a request takes, so that it waits for one slice at most."""
 _BATCH_COST = 4
-"""To read a batch, and to write what is left of it, takes as long as so many of its records."""
+"""Reading a batch, and writing the rest of it, takes as long as this many of its records."""
 _RECORD_COST = 10
-"""A record takes as long as so many headers that are passed over."""
+"""A record takes as long as this many skipped headers."""
 
 
 class Slices:
-    """When to pause among batches: they may be as small as a record, and a log holds millions of them."""
+    """Decides when to pause among batches: they may be as small as a record, and a log holds millions of them."""
 
     __slots__ = ("_done",)
 
@@ -28,11 +28,11 @@ class Slices:
         self._done = 0
 
     def is_full(self, records: int) -> bool:
-        """A batch is read, of which so many records are looked at without a pause: is it time for one?"""
+        """Count a batch with so many processed records; return whether it is time to pause."""
         return self._add((records + _BATCH_COST) * _RECORD_COST)
 
     def is_full_of_headers(self) -> bool:
-        """Only a batch's header is read: is it time for a pause?"""
+        """Count a batch whose header alone is read; return whether it is time to pause."""
         return self._add(1)
 
     def _add(self, cost: int) -> bool:
@@ -44,8 +44,11 @@ class Slices:
 
 
 async def in_slices(work: Generator[None, None, T], runtime: Runtime, pause_ms: int = PAUSE_MS) -> T:
-    """Do the work, with a pause wherever it says so; what came of it.  Without `pause_ms` others have one turn of the
-    event loop between two slices: for work that somebody waits for."""
+    """Run the work with a pause after each slice; return its result.
+
+    Without `pause_ms`, other tasks get one iteration of the event loop between two slices: for work that a client waits
+    for.
+    """
     while True:
         try:
             next(work)

@@ -1,6 +1,6 @@
-"""The Kafka controller: the race for /controller, epoch fencing, state machines, elections, control requests.
+"""The Kafka controller: election through /controller, epoch fencing, state machines, control requests.
 
-Every broker carries one (kafka.controller, ZooKeeper mode); all of it is pure.  It imports `kafka`,
-`ensemble` and `journal`; `broker_sim` and the rooms above import it.  Begin with `controller`, whose events
-`event_signals` names; `reign` is what an active one knows, and `failover` what it does first.
+Every broker runs one (kafka.controller, ZooKeeper mode). The package does no I/O of its own. It imports `kafka`,
+`ensemble` and `journal`; `broker_sim` and the packages above import it. Begin with `controller`; `event_signals` lists
+its events, `term` holds the state of an active controller, and `failover` is what a new controller does first.
 """

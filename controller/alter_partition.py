@@ -1,7 +1,7 @@
-"""AlterPartition: a leader asks for another ISR (KafkaController.tryProcessAlterPartition).
+"""AlterPartition: the leader of a partition requests another ISR (KafkaController.tryProcessAlterPartition).
 
-The leader epoch stays; the znode's version, which is the partition epoch, rises by one.  Versions 0 and 1 name topics,
-2 and 3 their ids; only version 3 says which life of each member the leader has seen catch up.
+The leader epoch stays; the znode's version, which is the partition epoch, rises by one. Versions 0 and 1 name topics, 2
+and 3 topic ids. Only version 3 carries the broker epoch of each member that the leader has seen catch up.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from zabka.controller.eligibility import with_isr
 from zabka.controller.historical import Historical
 from zabka.controller.leader_elections import NO_THROTTLE
 from zabka.controller.reassignments import complete_reassignments
-from zabka.controller.reign import Reign
+from zabka.controller.term import ControllerTerm
 from zabka.journal.cause import proposal_cause
 from zabka.journal.events import RequestFenced, TopicPartition
 from zabka.kafka.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
@@ -38,14 +38,14 @@ _Results = dict[TopicPartition, LeaderAndIsr | KafkaError]
 
 
 class _Member(NamedTuple):
-    """A broker that is to be in an ISR; its epoch is -1 where the request does not know it."""
+    """A broker of the requested ISR; its epoch is -1 if the request does not carry broker epochs."""
 
     broker_id: int
     broker_epoch: int
 
 
-class _Wish(NamedTuple):
-    """What a leader asks for one partition."""
+class _Requested(NamedTuple):
+    """The ISR that a leader requests for one partition."""
 
     leader_epoch: int
     partition_epoch: int
@@ -54,85 +54,85 @@ class _Wish(NamedTuple):
 
 
 def refuse_alter_partition(error: KafkaError, request: KafkaMessage) -> KafkaMessage:
-    """An answer for the whole request."""
+    """Return the response that rejects the whole request with one error."""
     schema = _RESPONSES[request.__version__]
     return schema.AlterPartitionResponse(throttle_time=NO_THROTTLE, error_code=error, topics=())
 
 
-async def process_alter_partition(reign: Reign, request: KafkaMessage) -> KafkaMessage:
-    """Check the sender, then each partition; write what is accepted, fenced and over the expected version."""
-    known_epoch = reign.context.broker_epoch(int(request.broker_id))
+async def process_alter_partition(term: ControllerTerm, request: KafkaMessage) -> KafkaMessage:
+    """Check the sender, then each partition; write the accepted states, fenced and with compare-and-set."""
+    known_epoch = term.context.broker_epoch(int(request.broker_id))
     if known_epoch not in (int(request.broker_epoch), UNKNOWN_BROKER_EPOCH):
-        _fenced(reign, request, KafkaError.stale_broker_epoch, int(request.broker_epoch), known_epoch)
+        _fenced(term, request, KafkaError.stale_broker_epoch, int(request.broker_epoch), known_epoch)
         return refuse_alter_partition(KafkaError.stale_broker_epoch, request)
     results: _Results = {}
-    wanted: dict[TopicPartition, LeaderAndIsr] = {}
-    for partition, data in _asked(reign, request):
-        verdict = _judge(reign, int(request.broker_id), partition, _wish(request, data), request.__version__)
+    accepted: dict[TopicPartition, LeaderAndIsr] = {}
+    for partition, data in _asked(term, request):
+        verdict = _check(term, int(request.broker_id), partition, _requested_isr(request, data), request.__version__)
         if verdict is KafkaError.fenced_leader_epoch:
-            known_epoch = reign.context.leadership[partition].leader_epoch
-            _fenced(reign, request, verdict, int(data.leader_epoch), known_epoch, partition)
-        if isinstance(verdict, tuple) and verdict != reign.context.leadership[partition]:
-            wanted[partition] = verdict
+            known_epoch = term.context.leadership[partition].leader_epoch
+            _fenced(term, request, verdict, int(data.leader_epoch), known_epoch, partition)
+        if isinstance(verdict, tuple) and verdict != term.context.leadership[partition]:
+            accepted[partition] = verdict
         else:
             results[partition] = verdict
-    if wanted:
-        await _write(reign, wanted, results)
-    # Also of those that were refused: whoever asked in vain may not know how they stand.
-    asked = sorted({**results, **wanted})
-    reign.send_update_metadata(reign.context.live_or_shutting_down_ids, asked)
-    return _response(reign, request, results)
+    if accepted:
+        await _write(term, accepted, results)
+    # Include the rejected partitions: their sender may not know their current state.
+    asked = sorted({**results, **accepted})
+    term.send_update_metadata(term.context.live_or_shutting_down_ids, asked)
+    return _response(term, request, results)
 
 
-async def reassign_after_alter_partition(reign: Reign, request: KafkaMessage, response: KafkaMessage) -> None:
-    """Once a leader has its answer: complete the reassignments that were waiting for these ISRs."""
+async def reassign_after_alter_partition(term: ControllerTerm, request: KafkaMessage, response: KafkaMessage) -> None:
+    """Complete the reassignments that waited for these ISRs, after the leader has its response."""
     if response.error_code is not KafkaError.none:
         return
     changed = [
         TopicPartition(name, int(row.partition_index))
         for topic in response.topics
-        if (name := _topic_name(reign, topic, request.__version__)) is not None
+        if (name := _topic_name(term, topic, request.__version__)) is not None
         for row in topic.partitions
         if row.error_code is KafkaError.none
     ]
-    await complete_reassignments(reign, changed)
+    await complete_reassignments(term, changed)
 
 
-def _topic_name(reign: Reign, topic: KafkaMessage, version: int) -> str | None:
+def _topic_name(term: ControllerTerm, topic: KafkaMessage, version: int) -> str | None:
     if version < _TOPIC_IDS_SINCE:
         return str(topic.topic_name)
-    return reign.context.topic_names.get(topic_id_from_kafka(topic.topic_id) or "")
+    return term.context.topic_names.get(topic_id_from_kafka(topic.topic_id) or "")
 
 
-def _asked(reign: Reign, request: KafkaMessage) -> Iterable[tuple[TopicPartition, KafkaMessage]]:
+def _asked(term: ControllerTerm, request: KafkaMessage) -> Iterable[tuple[TopicPartition, KafkaMessage]]:
     for topic in request.topics:
-        name = _topic_name(reign, topic, request.__version__)
+        name = _topic_name(term, topic, request.__version__)
         if name is not None:
             for data in topic.partitions:
                 yield TopicPartition(name, int(data.partition_index)), data
 
 
-def _wish(request: KafkaMessage, data: KafkaMessage) -> _Wish:
+def _requested_isr(request: KafkaMessage, data: KafkaMessage) -> _Requested:
     version = request.__version__
     if version < _MEMBER_EPOCHS_SINCE:
         members = tuple(_Member(int(broker_id), UNKNOWN_BROKER_EPOCH) for broker_id in data.new_isr)
     else:
         members = tuple(_Member(int(m.broker_id), int(m.broker_epoch)) for m in data.new_isr_with_epochs)
     recovering = version >= _RECOVERY_STATE_SINCE and int(data.leader_recovery_state) == 1
-    return _Wish(int(data.leader_epoch), int(data.partition_epoch), members, recovering)
+    return _Requested(int(data.leader_epoch), int(data.partition_epoch), members, recovering)
 
 
 def _fenced(
-    reign: Reign,
+    term: ControllerTerm,
     request: KafkaMessage,
     error: KafkaError,
     request_epoch: int,
     known_epoch: int | None,
     partition: TopicPartition | None = None,
 ) -> None:
-    reign.emit(
+    term.emit(
         RequestFenced(
-            broker_id=reign.broker_id,
+            broker_id=term.broker_id,
             request="AlterPartition",
             sender_id=int(request.broker_id),
             reason=error.name.upper(),
@@ -144,42 +144,42 @@ def _fenced(
     )
 
 
-def _judge(
-    reign: Reign, sender: int, partition: TopicPartition, wish: _Wish, version: int
+def _check(
+    term: ControllerTerm, sender: int, partition: TopicPartition, requested: _Requested, version: int
 ) -> LeaderAndIsr | KafkaError:
-    """The state to be written; the present one where it is that already (also from an older partition epoch)."""
-    current = reign.context.leadership.get(partition)
+    """Return the state to write; the current state if the request asks for it (also with an older partition epoch)."""
+    current = term.context.leadership.get(partition)
     if current is None:
         return KafkaError.unknown_topic_or_partition
-    isr = tuple(member.broker_id for member in wish.members)
-    if wish.partition_epoch > current.partition_epoch or wish.leader_epoch > current.leader_epoch:
-        # The sender knows of a later decision than this controller: it is this one that is stale.
+    isr = tuple(member.broker_id for member in requested.members)
+    if requested.partition_epoch > current.partition_epoch or requested.leader_epoch > current.leader_epoch:
+        # The sender has seen a later decision than this controller, so this controller is stale.
         return KafkaError.not_controller
-    if wish.leader_epoch < current.leader_epoch:
+    if requested.leader_epoch < current.leader_epoch:
         return KafkaError.fenced_leader_epoch
-    if (sender, sorted(isr), wish.recovering) == (current.leader, sorted(current.isr), current.recovering):
+    if (sender, sorted(isr), requested.recovering) == (current.leader, sorted(current.isr), current.recovering):
         return current
-    if wish.partition_epoch < current.partition_epoch:
+    if requested.partition_epoch < current.partition_epoch:
         return KafkaError.invalid_update_version
-    if wish.recovering and (len(isr) > 1 or not current.recovering):
+    if requested.recovering and (len(isr) > 1 or not current.recovering):
         return KafkaError.invalid_request
-    replicas = reign.context.replicas(partition)
+    replicas = term.context.replicas(partition)
     # Kafka's ZooKeeper mode trusts its leaders here; these are the checks of its KRaft controller.
     if sender != current.leader or sender not in isr or len(set(isr)) < len(isr) or not set(isr) <= set(replicas):
         return KafkaError.invalid_request
-    checks = [check for switch, check in _MEMBER_CHECKS.items() if switch not in reign.config.historical]
-    if not all(check(reign.context, member) for member in wish.members for check in checks):
+    checks = [check for switch, check in _MEMBER_CHECKS.items() if switch not in term.config.historical]
+    if not all(check(term.context, member) for member in requested.members for check in checks):
         return KafkaError.ineligible_replica if version >= _TOPIC_IDS_SINCE else KafkaError.operation_not_attempted
-    return with_isr(current, isr)._replace(recovering=wish.recovering)
+    return with_isr(current, isr)._replace(recovering=requested.recovering)
 
 
 def _is_serving(context: ControllerContext, member: _Member) -> bool:
-    """Live, and not shutting down (KIP-841)."""
+    """Return whether the broker is live and not shutting down (KIP-841)."""
     return context.is_live(member.broker_id)
 
 
-def _is_the_one_seen(context: ControllerContext, member: _Member) -> bool:
-    """The very process that the leader has seen catch up (KIP-903)."""
+def _is_seen_process(context: ControllerContext, member: _Member) -> bool:
+    """Return whether the broker is the process that the leader has seen catch up (KIP-903)."""
     return UNKNOWN_BROKER_EPOCH in (member.broker_epoch, context.broker_epoch(member.broker_id)) or (
         member.broker_epoch == context.broker_epoch(member.broker_id)
     )
@@ -187,33 +187,33 @@ def _is_the_one_seen(context: ControllerContext, member: _Member) -> bool:
 
 _MEMBER_CHECKS: dict[Historical, Callable[[ControllerContext, _Member], bool]] = {
     Historical.ISR_WITH_LEAVING_BROKER: _is_serving,
-    Historical.NO_MEMBER_EPOCHS: _is_the_one_seen,
+    Historical.NO_MEMBER_EPOCHS: _is_seen_process,
 }
-"""What every member of a new ISR must be, under the old behaviour that did not ask for it."""
+"""The check of a new ISR's members, by the historical behaviour that leaves it out."""
 
 
-async def _write(reign: Reign, wanted: dict[TopicPartition, LeaderAndIsr], results: _Results) -> None:
-    context = reign.context
-    updates = await reign.store.update(wanted)
+async def _write(term: ControllerTerm, accepted: dict[TopicPartition, LeaderAndIsr], results: _Results) -> None:
+    context = term.context
+    updates = await term.store.update(accepted)
     for partition, state in updates.written.items():
         old = context.leadership[partition]
         context.leadership[partition] = results[partition] = state
         if state.isr != old.isr:
             cause = "lag" if any(member not in state.isr for member in old.isr) else "caught_up"
             asked = proposal_cause(partition, old.partition_epoch)
-            reign.store.announce_isr(partition, old, state, updates.zxids[partition], cause, asked)
+            term.store.announce_isr(partition, old, state, updates.zxids[partition], cause, asked)
     for partition in updates.conflicted:
         results[partition] = KafkaError.invalid_update_version
     for partition in updates.failed:
         results[partition] = KafkaError.unknown_server_error
 
 
-def _response(reign: Reign, request: KafkaMessage, results: _Results) -> KafkaMessage:
+def _response(term: ControllerTerm, request: KafkaMessage, results: _Results) -> KafkaMessage:
     version = request.__version__
     schema = _RESPONSES[version]
     topics: list[Any] = []
     for topic in request.topics:
-        name = _topic_name(reign, topic, version)
+        name = _topic_name(term, topic, version)
         rows = tuple(
             _row(
                 version,

@@ -1,4 +1,4 @@
-"""Brokers that come, go, and come back as another process (KafkaController.processBrokerChange and what follows it)."""
+"""Brokers that start, fail, or restart as another process (KafkaController.processBrokerChange and its callees)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from zabka.controller.context import PartitionState, Replica, ReplicaState
 from zabka.controller.eligibility import given_way
 from zabka.controller.partition_state_machine import Refused
 from zabka.controller.reassignments import resume_for_brokers
-from zabka.controller.reign import Reign
+from zabka.controller.term import ControllerTerm
 from zabka.journal.cause import registration_cause, transaction_cause
 from zabka.journal.events import BrokerLivenessChanged, TopicPartition
 from zabka.kafka.zk import znodes
 from zabka.kafka.zk.znodes import LeaderAndIsr
 
 
-async def process_broker_change(reign: Reign, _: str) -> None:
+async def process_broker_change(term: ControllerTerm, _: str) -> None:
     """Compare the registered brokers with the known ones; a higher epoch under the same id is a bounced broker."""
-    context = reign.context
-    current = await reign.read_brokers()
+    context = term.context
+    current = await term.read_brokers()
     known = {broker_id: context.broker_epoch(broker_id) or 0 for broker_id in context.live_or_shutting_down_ids}
     new = [b for b in current if b not in known]
     dead = [b for b in known if b not in current]
@@ -26,26 +26,26 @@ async def process_broker_change(reign: Reign, _: str) -> None:
     if not (new or dead or bounced):
         return
     latest = max([context.broker_epoch_seen, *(current[b][1] for b in (*new, *bounced))])
-    # Who has bounced is dealt with last: a state that is written before that is not to say that it has been.
+    # Bounced brokers are handled last: a state written before that must not claim that they were handled.
     context.broker_epoch_seen = min([latest, *(current[b][1] - 1 for b in bounced)])
     for broker_id in new:
-        reign.channels.add_broker(current[broker_id][0])
+        term.channels.add_broker(current[broker_id][0])
     for broker_id in bounced:
-        reign.channels.remove_broker(broker_id)
+        term.channels.remove_broker(broker_id)
     for broker_id in bounced:
-        reign.channels.add_broker(current[broker_id][0])
+        term.channels.add_broker(current[broker_id][0])
     for broker_id in dead:
-        # At once, unlike Kafka, which would elect it still where another one's bounce asks for an election.
+        # Remove the broker at once. Kafka could still elect it when the bounce of another broker requires an election.
         context.remove_broker(broker_id)
-        reign.channels.remove_broker(broker_id)
-        reign.signals.forget_watcher("BrokerModifications", str(broker_id))
+        term.channels.remove_broker(broker_id)
+        term.signals.forget_watcher("BrokerModifications", str(broker_id))
     live = sorted(current)
-    reign.occasion.lost.update((b, registration_cause(b, known[b])) for b in (*bounced, *dead))
-    reign.occasion.returned.update((b, transaction_cause(current[b][1])) for b in (*new, *bounced))
+    term.causes.lost.update((b, registration_cause(b, known[b])) for b in (*bounced, *dead))
+    term.causes.returned.update((b, transaction_cause(current[b][1])) for b in (*new, *bounced))
     ended: list[tuple[int, str]] = [
         (broker_id, registration_cause(broker_id, known[broker_id])) for broker_id in (*bounced, *dead)
     ]
-    reign.occasion.cause = reign.emit(
+    term.causes.cause = term.emit(
         BrokerLivenessChanged(
             controller_epoch=context.epoch,
             live=live,
@@ -53,137 +53,141 @@ async def process_broker_change(reign: Reign, _: str) -> None:
             bounced=bounced,
             removed=dead,
             ended=ended,
-            caused_by=reign.occasion.cause,
+            caused_by=term.causes.cause,
         )
     )
     if new:
         for broker_id in new:
             context.add_broker(*current[broker_id])
-        await _on_startup(reign, new)
+        await _on_startup(term, new)
     for broker_id in bounced:
         context.remove_broker(broker_id)
-    # The last one in sync stays it: rather one that is back with its log, failing that one that is still away.
-    # Kafka takes the bounced ones out first, so that a dead one stays, and of these the one of the highest id.
+    # The last member of an ISR stays in it: preferably a broker that restarted with an intact log, else a broker that
+    # is still away. Kafka removes the bounced brokers first, so a dead one stays, and of these the one with the highest
+    # id.
     intact = [b for b in bounced if current[b][0].log_intact]
     for broker_ids in ([b for b in bounced if b not in intact], dead, intact):
         if broker_ids:
-            await _on_failure(reign, broker_ids)
+            await _on_failure(term, broker_ids)
     if bounced:
         for broker_id in bounced:
             context.add_broker(*current[broker_id])
         context.broker_epoch_seen = latest
-        await _on_startup(reign, bounced)
+        await _on_startup(term, bounced)
 
 
-def tell_liveness(reign: Reign, added: list[int]) -> None:
-    """Journal who is live, as a new controller found it."""
-    context = reign.context
-    reign.emit(
+def journal_live_brokers(term: ControllerTerm, added: list[int]) -> None:
+    """Journal the live brokers that a new controller found."""
+    context = term.context
+    term.emit(
         BrokerLivenessChanged(
             controller_epoch=context.epoch,
             live=context.live_or_shutting_down_ids,
             added=added,
             bounced=[],
             removed=[],
-            caused_by=reign.occasion.cause,
+            caused_by=term.causes.cause,
         )
     )
 
 
-async def process_broker_modifications(reign: Reign, argument: str) -> None:
-    """A broker changed its registration in place, such as its listeners."""
-    service, context = reign.zk.service, reign.context
+async def process_broker_modifications(term: ControllerTerm, argument: str) -> None:
+    """Handle a broker that changed its registration in place, such as its listeners."""
+    service, context = term.zk.service, term.context
     broker_id = int(argument)
-    watcher = reign.signals.watcher("BrokerModifications", argument)
-    outcome = await reign.zk.attempt(lambda: service.get(znodes.broker_path(broker_id), watcher))
+    watcher = term.signals.watcher("BrokerModifications", argument)
+    outcome = await term.zk.attempt(lambda: service.get(znodes.broker_path(broker_id), watcher))
     old = context.broker(broker_id)
     if outcome.value is None or old is None:
-        # Gone, or not yet known: BrokerChange sees to it.
+        # Removed, or not yet known: BrokerChange handles it.
         return
     data, stat = outcome.value
     info = znodes.decode_broker(broker_id, data)
     if info is None:
-        reign.report("BrokerModifications", f"{znodes.broker_path(broker_id)} is not readable; left as it was")
-    elif reign.broker_epoch(stat) == context.broker_epoch(broker_id) and info != old:
+        term.report("BrokerModifications", f"{znodes.broker_path(broker_id)} is not readable; left as it was")
+    elif term.broker_epoch(stat) == context.broker_epoch(broker_id) and info != old:
         context.update_broker(info)
-        reign.channels.update_endpoint(info)
-        reign.send_update_metadata(context.live_or_shutting_down_ids, [])
+        term.channels.update_endpoint(info)
+        term.send_update_metadata(context.live_or_shutting_down_ids, [])
 
 
-async def _on_startup(reign: Reign, broker_ids: Sequence[int]) -> None:
-    """onBrokerStartup: tell everybody, bring their replicas online, and retry what waited for them."""
-    context = reign.context
+async def _on_startup(term: ControllerTerm, broker_ids: Sequence[int]) -> None:
+    """Update every broker's metadata, bring the replicas online, and retry what waited for them (onBrokerStartup)."""
+    context = term.context
     context.forget_offline_dirs(broker_ids)
     existing = [b for b in context.live_or_shutting_down_ids if b not in broker_ids]
-    reign.send_update_metadata(existing, [])
-    reign.send_update_metadata(broker_ids, sorted(context.leadership))
-    await give_way(reign, broker_ids)
+    term.send_update_metadata(existing, [])
+    term.send_update_metadata(broker_ids, sorted(context.leadership))
+    await give_way(term, broker_ids)
     replicas = context.replicas_on(broker_ids)
-    await reign.replicas.handle(replicas, ReplicaState.ONLINE)
-    await reign.partitions.trigger_online()
-    await resume_for_brokers(reign, broker_ids)
+    await term.replicas.handle(replicas, ReplicaState.ONLINE)
+    await term.partitions.trigger_online()
+    await resume_for_brokers(term, broker_ids)
     topics = dict.fromkeys(replica.partition.topic for replica in replicas)
-    await reign.deletion.resume_for(topic for topic in topics if context.is_being_deleted(topic))
+    await term.deletion.resume_for(topic for topic in topics if context.is_being_deleted(topic))
 
 
-async def _on_failure(reign: Reign, broker_ids: Sequence[int]) -> None:
-    """onBrokerFailure."""
-    reign.context.forget_lives(broker_ids)
-    await on_replicas_offline(reign, reign.context.replicas_on(broker_ids))
+async def _on_failure(term: ControllerTerm, broker_ids: Sequence[int]) -> None:
+    """Handle brokers that are no longer registered (onBrokerFailure)."""
+    term.context.forget_processes(broker_ids)
+    await on_replicas_offline(term, term.context.replicas_on(broker_ids))
 
 
-async def on_replicas_offline(reign: Reign, replicas: Sequence[Replica]) -> None:
-    """onReplicasBecomeOffline: elect first, and only then take the dead out of the ISRs that still hold them."""
-    context = reign.context
-    deleting = [r for r in replicas if context.is_going(r.partition)]
-    staying = [r for r in replicas if not context.is_going(r.partition)]
-    await reign.partitions.handle(context.partitions_with_offline_leader(), PartitionState.OFFLINE)
-    results = await reign.partitions.trigger_online()
-    await reign.replicas.handle(staying, ReplicaState.OFFLINE)
-    await reign.deletion.fail(deleting)
+async def on_replicas_offline(term: ControllerTerm, replicas: Sequence[Replica]) -> None:
+    """Elect new leaders, then remove the dead replicas from the ISRs that still hold them (onReplicasBecomeOffline)."""
+    context = term.context
+    deleting = [r for r in replicas if context.needs_no_leader(r.partition)]
+    staying = [r for r in replicas if not context.needs_no_leader(r.partition)]
+    await term.partitions.handle(context.partitions_with_offline_leader(), PartitionState.OFFLINE)
+    results = await term.partitions.trigger_online()
+    await term.replicas.handle(staying, ReplicaState.OFFLINE)
+    await term.deletion.fail(deleting)
     if not staying and all(isinstance(result, Refused) for result in results.values()):
-        # No state changed, so nothing has told the brokers yet that these are gone.
-        reign.send_update_metadata(context.live_or_shutting_down_ids, [])
+        # No state changed, so no request has informed the brokers of these removals yet.
+        term.send_update_metadata(context.live_or_shutting_down_ids, [])
 
 
-async def give_way(reign: Reign, returned: Sequence[int]) -> None:
-    """Write a new state for every partition with eligible replicas of which one of these brokers is a replica.
+async def give_way(term: ControllerTerm, returned: Sequence[int]) -> None:
+    """Write a new state for every partition with eligible replicas that has a replica on one of these brokers.
 
-    Brokers that come back without saying that their logs are intact give way to those that have everything.  Kafka's
-    ZooKeeper mode takes a member of the ISR for what it was, whatever it has lost while it was away (KIP-966).  Where
-    nobody is noted as eligible there is nobody better, and so does ours.
+    Brokers that return without reporting that their logs are intact give way to replicas that have every committed
+    record. Kafka's ZooKeeper mode keeps such a broker in the ISR, whatever records it lost while it was away (KIP-966).
+    This controller does the same if no replica is noted as eligible, because then there is no better replica.
     """
-    context = reign.context
+    context = term.context
     doubtful = [broker_id for broker_id in returned if not context.is_intact(broker_id)]
     remaining = [
         partition
         for partition, state in sorted(context.leadership.items())
         if state.eligible
         and any(b in doubtful for b in (*state.isr, *state.eligible))
-        # Nobody leads there any more, and who has deleted its replica would begin another one upon the word.
-        and not context.is_going(partition)
+        # Such a partition has no leader any longer, and LeaderAndIsr would make a broker that has deleted its replica
+        # create it again.
+        and not context.needs_no_leader(partition)
     ]
     while remaining:
-        read = await reign.store.read(remaining)
-        current = await reign.store.confirmed({p: s for p, s in read.items() if isinstance(s, LeaderAndIsr)})
+        read = await term.store.read(remaining)
+        current = await term.store.confirmed({p: s for p, s in read.items() if isinstance(s, LeaderAndIsr)})
         changed = {
             partition: after._replace(leader_epoch=after.leader_epoch + 1)
             for partition, state in current.items()
             if (after := given_way(state, doubtful)) != state and state.controller_epoch <= context.epoch
         }
-        updates = await reign.store.update(changed)
-        reign.batch.new_batch()
+        updates = await term.store.update(changed)
+        term.batch.new_batch()
         for partition, state in updates.written.items():
-            _took_effect(reign, partition, current[partition], state, updates.zxids[partition])
-        reign.batch.send()
+            _took_effect(term, partition, current[partition], state, updates.zxids[partition])
+        term.batch.send()
         remaining = updates.conflicted
 
 
-def _took_effect(reign: Reign, partition: TopicPartition, old: LeaderAndIsr, new: LeaderAndIsr, zxid: int) -> None:
-    context = reign.context
+def _took_effect(
+    term: ControllerTerm, partition: TopicPartition, old: LeaderAndIsr, new: LeaderAndIsr, zxid: int
+) -> None:
+    context = term.context
     context.leadership[partition] = new
     online = [b for b in context.replicas(partition) if context.is_replica_online(b, partition)]
     if new.leader not in online:
         context.partition_states[partition] = PartitionState.OFFLINE
-    reign.batch.add_leader_and_isr(online, partition, new, is_new=False)
-    reign.store.announce_leader(partition, old, new, zxid, "doubtful_return")
+    term.batch.add_leader_and_isr(online, partition, new, is_new=False)
+    term.store.announce_leader(partition, old, new, zxid, "doubtful_return")

@@ -1,4 +1,4 @@
-"""The way to each broker: a queue of control requests, one in flight, repeated until answered or the broker is gone.
+"""Channels to brokers: a queue of control requests each, one in flight, resent until answered or the broker is gone.
 
 Source: kafka.controller.ControllerChannelManager and RequestSendThread.
 """
@@ -21,13 +21,13 @@ OnResponse = Callable[[KafkaMessage], None]
 
 
 class QueueFull(Exception):
-    """More requests wait for one broker than any healthy cluster has."""
+    """Raised if more requests wait for one broker than in any healthy cluster."""
 
 
 class ControllerChannelManager:
-    """Queues to the live and shutting-down brokers of one reign.
+    """Queues to the live and shutting-down brokers during one controller term.
 
-    `refused` is called where a broker answers that it knows of a later controller epoch.
+    `refused` is called when a broker's response shows that it knows a later controller epoch.
     """
 
     def __init__(
@@ -40,25 +40,25 @@ class ControllerChannelManager:
         self._brokers: dict[int, _BrokerQueue] = {}
 
     def startup(self, brokers: Iterable[BrokerInfo]) -> None:
-        """Begin with these brokers."""
+        """Open a queue to each of these brokers."""
         for info in brokers:
             self.add_broker(info)
 
     def shutdown(self) -> None:
-        """End every queue; what was not sent is dropped."""
+        """Close every queue and drop the unsent requests."""
         for queue in self._brokers.values():
             queue.stop()
         self._brokers.clear()
 
     def add_broker(self, info: BrokerInfo) -> None:
-        """A broker appeared."""
+        """Open a queue to a broker that registered."""
         if info.broker_id not in self._brokers:
             endpoint = self.endpoint(info)
             queue = _BrokerQueue(self._channel, self._runtime, self._config, endpoint, self._refused)
             self._brokers[info.broker_id] = queue
 
     def remove_broker(self, broker_id: int) -> None:
-        """A broker went (or came back as another process): drop its queue and its connection."""
+        """Drop the queue and the connection of a broker that failed, or that restarted as another process."""
         queue = self._brokers.pop(broker_id, None)
         if queue is not None:
             queue.stop()
@@ -66,13 +66,13 @@ class ControllerChannelManager:
             queue.pass_marks()
 
     def update_endpoint(self, info: BrokerInfo) -> None:
-        """A broker listens elsewhere now; what waits for it goes there."""
+        """Use the broker's new listener, also for the requests that wait."""
         queue = self._brokers.get(info.broker_id)
         if queue is not None:
             queue.endpoint = self.endpoint(info)
 
     def endpoint(self, info: BrokerInfo) -> Endpoint:
-        """Where control requests to that broker go."""
+        """Return the address for control requests to that broker."""
         name = self._config.inter_broker_listener_name
         found = next((e for e in info.endpoints if e.listener == name), None)
         if found is None:
@@ -80,13 +80,13 @@ class ControllerChannelManager:
         return Endpoint(info.broker_id, found.host, found.port)
 
     def send(self, broker_id: int, request: KafkaMessage, on_response: OnResponse | None = None) -> None:
-        """Queue a request.  Nothing for an unknown broker; raises QueueFull."""
+        """Queue a request; do nothing for an unknown broker. Raises QueueFull."""
         queue = self._brokers.get(broker_id)
         if queue is not None:
             queue.put(request, on_response)
 
     def once_answered(self, done: Callable[[], None]) -> None:
-        """Call once every request queued by now is answered, or its broker gone; never where the reign ends first."""
+        """Call `done` once every request queued now is answered or its broker is gone; never if the term ends first."""
         waiting = {broker_id: None for broker_id, queue in self._brokers.items() if len(queue)}
 
         def answered(broker_id: int) -> None:
@@ -102,11 +102,11 @@ class ControllerChannelManager:
 
     @property
     def total_queue_size(self) -> int:
-        """Requests that wait for any broker."""
+        """Number of requests that wait for any broker."""
         return sum(len(queue) for queue in self._brokers.values())
 
     def queue_size(self, broker_id: int) -> int:
-        """Requests that wait for that broker, the one in flight included."""
+        """Number of requests that wait for that broker, including the one in flight."""
         queue = self._brokers.get(broker_id)
         return len(queue) if queue is not None else 0
 
@@ -129,7 +129,7 @@ class _BrokerQueue:
         self._config = config
         self._queue: deque[tuple[KafkaMessage, OnResponse | None]] = deque()
         self._marks: deque[tuple[int, Callable[[], None]]] = deque()
-        """Behind how many more answers whom to call."""
+        """(number of further responses to wait for, callback)."""
         self._wake: Future[Any] | None = None
         self._task: Task = runtime.spawn(self._run(), f"controller-to-broker-{endpoint.broker_id}")
 
@@ -147,11 +147,11 @@ class _BrokerQueue:
         self._task.cancel()
 
     def mark(self, passed: Callable[[], None]) -> None:
-        """Call once everything that waits now is answered."""
+        """Call `passed` once every request that waits now is answered."""
         self._marks.append((len(self._queue), passed))
 
     def pass_marks(self) -> None:
-        """Nothing more will be answered."""
+        """Call all remaining marks, because no further response will arrive."""
         marks, self._marks = self._marks, deque()
         for _, passed in marks:
             passed()

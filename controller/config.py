@@ -1,4 +1,4 @@
-"""What the controller reads of a broker's configuration."""
+"""The part of a broker's configuration that the controller reads."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from zabka.controller.historical import NO_HISTORY, Historical
 
 EVENTS_QUEUED_MAX = 10_000
-"""Requests that find this many events before them are refused as if there were no controller here."""
+"""Requests that find this many events before them are rejected as if there were no controller here."""
 REQUESTS_QUEUED_MAX = 10_000
 """Control requests that may wait for one broker; more is an illegal state, and the next controller starts afresh."""
 
 
 @dataclass(slots=True)
 class ControllerConfig:
-    """Kafka's keys, with Kafka's defaults.  The broker changes a field in place when its dynamic default changes."""
+    """Kafka's keys, with Kafka's defaults. The broker changes a field in place when its dynamic default changes."""
 
     unclean_leader_election_enable: bool = False
     min_insync_replicas: int = 1
@@ -33,10 +33,10 @@ class ControllerConfig:
     first_rebalance_check_ms: int = 5_000
     """KafkaController.onControllerFailover: the first check for imbalance after an election."""
     request_retry_backoff_ms: int = 100
-    """RequestSendThread: between two attempts of one control request."""
+    """Wait between two attempts of one control request (RequestSendThread)."""
     registration_retry_ms: int = 1_000
-    """Between two attempts to register again where another session still holds this broker's id."""
+    """Wait between two attempts to register again while another session still holds this broker's id."""
     sit_out_ms: int = 1_000
-    """After an illegal state this broker leaves the next election to others for that long."""
+    """How long this broker leaves the next election to others after an illegal state."""
     shutdown_wait_ms: int = 2_000
-    """How long a shutdown waits for the event in hand before it is cut off."""
+    """How long a shutdown waits for the current event before it cancels it."""

@@ -1,6 +1,6 @@
-"""What a controller knows of the cluster during one reign (kafka.controller.ControllerContext).
+"""The controller's view of the cluster during one controller term (kafka.controller.ControllerContext).
 
-Sets appear here for membership only; everything that is iterated over is sorted or a dictionary.
+Sets are used for membership tests only; whatever is iterated over is sorted or a dictionary.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from zabka.kafka.zk.znodes import BrokerInfo, LeaderAndIsr, ReplicaAssignment
 
 
 class PartitionState(Enum):
-    """Where a partition stands (kafka.controller.PartitionState)."""
+    """State of a partition (kafka.controller.PartitionState)."""
 
     NEW = "NewPartition"
     ONLINE = "OnlinePartition"
@@ -23,7 +23,7 @@ class PartitionState(Enum):
 
 
 class ReplicaState(Enum):
-    """Where a replica stands (kafka.controller.ReplicaState)."""
+    """State of a replica (kafka.controller.ReplicaState)."""
 
     NEW = "NewReplica"
     ONLINE = "OnlineReplica"
@@ -59,9 +59,9 @@ class ControllerContext:
         self.reassigning: dict[TopicPartition, None] = {}
         """Partitions whose reassignment is under way (partitionsBeingReassigned)."""
         self.broker_epoch_seen = -1
-        """This controller has dealt with every registration up to that one."""
+        """This controller has handled every registration up to that one."""
         self.offline_dirs: dict[int, frozenset[TopicPartition]] = {}
-        """By broker: replicas whose log directory failed (replicasOnOfflineDirs)."""
+        """Replicas with a failed log directory, by broker (replicasOnOfflineDirs)."""
         self.topics_to_be_deleted: set[str] = set()
         self.topics_with_deletion_started: set[str] = set()
         self.topics_ineligible_for_deletion: set[str] = set()
@@ -72,68 +72,68 @@ class ControllerContext:
     # -- brokers
 
     def add_broker(self, info: BrokerInfo, broker_epoch: int) -> None:
-        """A broker is registered; its epoch is its znode's czxid."""
+        """Add a registered broker; its epoch is its znode's czxid."""
         self._brokers[info.broker_id] = info
         self._epochs[info.broker_id] = broker_epoch
 
     def update_broker(self, info: BrokerInfo) -> None:
-        """A broker changed what it says of itself, in the same registration."""
+        """Replace a broker's data after it changed its registration in place."""
         self._brokers[info.broker_id] = info
 
     def remove_broker(self, broker_id: int) -> None:
-        """A broker is registered no longer."""
+        """Remove a broker whose registration is gone."""
         self._brokers.pop(broker_id, None)
         self._epochs.pop(broker_id, None)
 
     def forget_offline_dirs(self, broker_ids: Iterable[int]) -> None:
-        """These brokers begin another life, with all their log directories for what is known."""
+        """Clear the failed log directories of brokers that started as new processes."""
         for broker_id in broker_ids:
             self.offline_dirs.pop(broker_id, None)
 
-    def forget_lives(self, broker_ids: Iterable[int]) -> None:
-        """These brokers are dead: neither shutting down nor with failed log directories any longer."""
+    def forget_processes(self, broker_ids: Iterable[int]) -> None:
+        """Clear the shutting-down flag and the failed log directories of dead brokers."""
         listed = list(broker_ids)
         self.forget_offline_dirs(listed)
         self.shutting_down.difference_update(listed)
 
     def broker(self, broker_id: int) -> BrokerInfo | None:
-        """A live or shutting-down broker."""
+        """Return a live or shutting-down broker, or None if it is not registered."""
         return self._brokers.get(broker_id)
 
     def is_intact(self, broker_id: int) -> bool:
-        """Does that broker say that its log is what it was?"""
+        """Return whether the broker registered with an intact log."""
         info = self._brokers.get(broker_id)
         return info is not None and info.log_intact
 
     def broker_epoch(self, broker_id: int) -> int | None:
-        """A live or shutting-down broker's epoch."""
+        """Return a live or shutting-down broker's epoch."""
         return self._epochs.get(broker_id)
 
     @property
     def live_or_shutting_down_ids(self) -> list[int]:
-        """Every registered broker, in numeric order."""
+        """Ids of all registered brokers, in numeric order."""
         return sorted(self._brokers)
 
     @property
     def live_ids(self) -> list[int]:
-        """Every registered broker that is not shutting down, in numeric order."""
+        """Ids of all registered brokers that are not shutting down, in numeric order."""
         return [broker_id for broker_id in sorted(self._brokers) if broker_id not in self.shutting_down]
 
     def is_live(self, broker_id: int) -> bool:
-        """Is that broker registered, and not shutting down?"""
+        """Return whether the broker is registered and not shutting down."""
         return broker_id in self._brokers and broker_id not in self.shutting_down
 
     def is_replica_online(
         self, broker_id: int, partition: TopicPartition, *, include_shutting_down: bool = False
     ) -> bool:
-        """Can that broker serve its replica of the partition?  Not where the log directory has failed."""
+        """Return whether the broker can serve its replica of the partition; False if that log directory has failed."""
         serving = self.is_live(broker_id) or (include_shutting_down and broker_id in self._brokers)
         return serving and (broker_id not in self.offline_dirs or partition not in self.offline_dirs[broker_id])
 
     def take_up(self, earlier: ControllerContext) -> None:
-        """Historical.CONTEXT_KEPT: what an earlier reign knew counts on, also of topics that are no more.
+        """Keep the state of an earlier term, including topics that no longer exist (Historical.CONTEXT_KEPT).
 
-        What it had been moving it goes on moving, and what it had been deleting it goes on deleting.
+        Reassignments and deletions that were in progress in that term continue.
         """
         for topic in earlier.topics:
             known = self.has_topic(topic)
@@ -152,22 +152,22 @@ class ControllerContext:
 
     @property
     def topics(self) -> list[str]:
-        """Every topic, sorted."""
+        """All topics, sorted."""
         return sorted(self._assignments)
 
     def has_topic(self, topic: str) -> bool:
-        """Is the topic known?"""
+        """Return whether the topic is known."""
         return topic in self._assignments
 
     def add_topic(self, topic: str, topic_id: str | None) -> None:
-        """A topic appeared, its partitions to be told separately."""
+        """Add a topic; its partitions are added separately."""
         self._assignments.setdefault(topic, {})
         if topic_id is not None:
             self.topic_ids[topic] = topic_id
             self.topic_names[topic_id] = topic
 
     def remove_topic(self, topic: str) -> None:
-        """A topic is gone; forget everything about it."""
+        """Remove a topic and everything known about it."""
         partitions = self.partitions_of(topic)
         for replica in self.replicas_of(partitions):
             self.replica_states.pop(replica, None)
@@ -186,53 +186,54 @@ class ControllerContext:
     # -- partitions
 
     def set_assignment(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-        """A partition's replicas are now these."""
+        """Set a partition's replicas."""
         self._assignments.setdefault(partition.topic, {})[partition.partition] = assignment
 
     def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
-        """A partition's full assignment, empty where it is unknown."""
+        """Return a partition's full assignment, empty if the partition is unknown."""
         return self._assignments.get(partition.topic, {}).get(partition.partition, _NOTHING)
 
     def replicas(self, partition: TopicPartition) -> tuple[int, ...]:
-        """A partition's replicas, the preferred leader first."""
+        """Return a partition's replicas, the preferred leader first."""
         return self.assignment(partition).replicas
 
     def topic_assignment(self, topic: str) -> dict[int, ReplicaAssignment]:
-        """A topic's partitions with their replicas."""
+        """Return a topic's partitions with their replicas."""
         return dict(self._assignments.get(topic, {}))
 
     def has_partition(self, partition: TopicPartition) -> bool:
-        """Is the partition known?"""
+        """Return whether the partition is known."""
         return partition.partition in self._assignments.get(partition.topic, {})
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
-        """A topic's partitions, in order."""
+        """Return a topic's partitions, in order."""
         return [TopicPartition(topic, number) for number in sorted(self._assignments.get(topic, {}))]
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """Every partition, by topic and number."""
+        """All partitions, by topic and number."""
         return [partition for topic in self.topics for partition in self.partitions_of(topic)]
 
     def partitions_on(self, broker_id: int) -> list[TopicPartition]:
-        """Every partition with a replica on that broker."""
+        """Return all partitions with a replica on that broker."""
         return [partition for partition in self.partitions if broker_id in self.replicas(partition)]
 
     def partitions_in(self, *states: PartitionState) -> list[TopicPartition]:
-        """Every partition in one of these states, by topic and number."""
+        """Return all partitions in one of these states, by topic and number."""
         return sorted(partition for partition, state in self.partition_states.items() if state in states)
 
     def partitions_with_offline_leader(self) -> list[TopicPartition]:
-        """Partitions whose leader is not live, those on their way out left out."""
+        """Return the partitions without a live leader, except partitions that are being deleted."""
         return [
             partition
             for partition in sorted(self.leadership)
-            if not self.is_replica_online(self.leadership[partition].leader, partition) and not self.is_going(partition)
+            if not self.is_replica_online(self.leadership[partition].leader, partition)
+            and not self.needs_no_leader(partition)
         ]
 
     @property
     def offline_partition_count(self) -> int:
-        """OfflinePartitionsCount: partitions that lost their leader, topics being deleted left out."""
+        """OfflinePartitionsCount: partitions that lost their leader, except those of topics being deleted."""
         return sum(
             state is PartitionState.OFFLINE and not self.is_being_deleted(partition.topic)
             for partition, state in self.partition_states.items()
@@ -241,19 +242,19 @@ class ControllerContext:
     # -- replicas
 
     def replicas_of(self, partitions: Iterable[TopicPartition]) -> list[Replica]:
-        """Every replica of these partitions, in order of partition and assignment."""
+        """Return all replicas of these partitions, in order of partition and assignment."""
         return [Replica(partition, b) for partition in partitions for b in self.replicas(partition)]
 
     def replicas_on(self, broker_ids: Iterable[int]) -> list[Replica]:
-        """Every replica that these brokers host."""
+        """Return all replicas on these brokers."""
         return [Replica(partition, b) for b in sorted(broker_ids) for partition in self.partitions_on(b)]
 
     def replicas_of_topic_in(self, topic: str, state: ReplicaState) -> list[Replica]:
-        """A topic's replicas in that state."""
+        """Return a topic's replicas in that state."""
         return [r for r in self.replicas_of(self.partitions_of(topic)) if self.replica_states.get(r) is state]
 
     def remove_replica(self, replica: Replica) -> None:
-        """A replica is no more, nor assigned."""
+        """Remove a deleted replica from the assignment and from the states."""
         partition, broker_id = replica
         self.set_assignment(partition, self.assignment(partition).without(broker_id))
         self.replica_states.pop(replica, None)
@@ -261,26 +262,27 @@ class ControllerContext:
     # -- deletion
 
     def is_being_deleted(self, topic: str) -> bool:
-        """Is the topic queued for deletion?"""
+        """Return whether the topic is queued for deletion."""
         return topic in self.topics_to_be_deleted
 
-    def is_going(self, partition: TopicPartition) -> bool:
-        """Is the partition on its way out, so that nobody need lead it?
+    def needs_no_leader(self, partition: TopicPartition) -> bool:
+        """Return whether the partition is being deleted and needs no leader.
 
-        In Kafka every one of a topic in the queue is.  But where a reassignment of it has to end first it needs a
-        leader for that: without one both would wait for ever.
+        In Kafka this holds for every partition of a queued topic. But a partition whose reassignment has to end first
+        needs a leader for that: without a leader, deletion and reassignment would wait for each other for ever.
         """
         return self.is_being_deleted(partition.topic) and partition not in self.reassigning
 
-    def is_ending(self, topic: str) -> bool:
-        """Are brokers told that the topic is no more?
+    def is_deletion_announced(self, topic: str) -> bool:
+        """Return whether brokers are notified that the topic is being deleted.
 
-        Kafka says so of every topic in the queue.  One whose deletion waits for a reassignment would wait for ever: who
-        is to catch up names the topic by its id, of which its leader would have heard no more.  Nor are replicas that
-        the reassignment removes stopped as those of a topic that is no more: a broker that knows better refuses that.
+        Kafka notifies them for every queued topic. A topic whose deletion waits for a reassignment would then wait for
+        ever: the added replicas fetch it by its topic id, which its leader would have dropped. For the same reason,
+        replicas that the reassignment removes are not stopped with the leader epoch of a deletion: a broker that knows
+        better rejects that.
         """
         return self.is_being_deleted(topic) and not self.is_moving(topic)
 
     def is_moving(self, topic: str) -> bool:
-        """Is any of the topic's partitions being reassigned?"""
+        """Return whether a partition of the topic is being reassigned."""
         return any(partition.topic == topic for partition in self.reassigning)

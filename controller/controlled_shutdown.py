@@ -18,7 +18,7 @@ from kio.static.primitive import i32
 
 from zabka.controller.context import PartitionState, Replica, ReplicaState
 from zabka.controller.election import ElectionStrategy
-from zabka.controller.reign import Reign
+from zabka.controller.term import ControllerTerm
 from zabka.journal.events import TopicPartition
 from zabka.kafka.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
 
@@ -28,7 +28,7 @@ _RESPONSES: tuple[Any, ...] = (v0, v1, v2, v3)
 def controlled_shutdown_response(
     request: KafkaMessage, error: KafkaError, remaining: Iterable[TopicPartition] = ()
 ) -> KafkaMessage:
-    """The answer, with the partitions that the broker still leads."""
+    """Return the response, with the partitions that the broker still leads."""
     schema = _RESPONSES[request.__version__]
     return schema.ControlledShutdownResponse(
         error_code=error,
@@ -39,9 +39,12 @@ def controlled_shutdown_response(
     )
 
 
-async def process_controlled_shutdown(reign: Reign, request: KafkaMessage) -> KafkaMessage:
-    """Elect others where it leads, take it out of the ISRs where it follows; partitions of one replica are left."""
-    context = reign.context
+async def process_controlled_shutdown(term: ControllerTerm, request: KafkaMessage) -> KafkaMessage:
+    """Elect other leaders where the broker leads and remove it from the ISRs where it follows.
+
+    Partitions with a single replica are left alone.
+    """
+    context = term.context
     broker_id, asked_epoch = int(request.broker_id), int(getattr(request, "broker_epoch", UNKNOWN_BROKER_EPOCH))
     known_epoch = context.broker_epoch(broker_id)
     if known_epoch is None:
@@ -58,12 +61,12 @@ async def process_controlled_shutdown(reign: Reign, request: KafkaMessage) -> Ka
     ]
     led = [p for p in concerned if context.leadership[p].leader == broker_id]
     followed = [p for p in concerned if context.leadership[p].leader != broker_id]
-    await reign.partitions.handle(led, PartitionState.ONLINE, ElectionStrategy.CONTROLLED_SHUTDOWN)
-    # It is to stop fetching before it is taken out of the ISRs.
-    reign.batch.new_batch()
+    await term.partitions.handle(led, PartitionState.ONLINE, ElectionStrategy.CONTROLLED_SHUTDOWN)
+    # Stop its fetchers before it is removed from the ISRs.
+    term.batch.new_batch()
     for partition in followed:
-        reign.batch.add_stop_replica([broker_id], partition, delete=False)
-    reign.batch.send()
-    await reign.replicas.handle([Replica(p, broker_id) for p in followed], ReplicaState.OFFLINE)
+        term.batch.add_stop_replica([broker_id], partition, delete=False)
+    term.batch.send()
+    await term.replicas.handle([Replica(p, broker_id) for p in followed], ReplicaState.OFFLINE)
     remaining = [p for p in concerned if context.leadership[p].leader == broker_id]
     return controlled_shutdown_response(request, KafkaError.none, remaining)

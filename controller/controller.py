@@ -6,16 +6,16 @@ Theory of operation
 A `KafkaController` lives as long as its broker process.  It has one event queue (`zabka.controller.events`) with one
 task: the next event begins when the last one has ended.  Watches, requests, timers and the replies of brokers only put
 events into the queue (`EventSignals`).  Everything that the controller knows while it is active belongs to one
-controller term, the class `Reign`.  A term begins with a won election, ends in `_resign`, and leaves nothing to the
-next one.
+controller term, the class `ControllerTerm`.  A term begins with a won election, ends in `_resign`, and leaves nothing
+to the next one.
 
     state        condition                           processes
     -----------  ----------------------------------  ---------------------------------------------------------------
     new          the queue is not running            nothing; `startup` registers the broker, then starts the queue
-    candidate    running, `_reign` is None           candidate events; requests get NOT_CONTROLLER or its equivalent
+    candidate    running, `_term` is None           candidate events; requests get NOT_CONTROLLER or its equivalent
     sitting out  candidate before _sit_out_until_ms  the same, but `_elect` waits for a timer
     expired      candidate without a session         the same; every request to ZooKeeper raises SessionExpired
-    active       running, `_reign` is set            all events
+    active       running, `_term` is set            all events
     stopped      after `shutdown`                    nothing; requests get the same errors
 
     event                     put by                                                      effect
@@ -89,6 +89,7 @@ from zabka.controller.alter_partition import (
     reassign_after_alter_partition,
     refuse_alter_partition,
 )
+from zabka.controller.causes import CurrentCauses
 from zabka.controller.config import ControllerConfig
 from zabka.controller.controlled_shutdown import controlled_shutdown_response, process_controlled_shutdown
 from zabka.controller.event_signals import EventSignals
@@ -103,7 +104,6 @@ from zabka.controller.leader_elections import (
 from zabka.controller.legacy import Legacy
 from zabka.controller.log_dir_failures import on_leader_and_isr_answered
 from zabka.controller.metrics import ControllerStats, mbeans
-from zabka.controller.occasion import Occasion
 from zabka.controller.producer_id_blocks import process_allocate_producer_ids, producer_ids_response
 from zabka.controller.reassignment_requests import (
     process_alter_reassignments,
@@ -111,7 +111,7 @@ from zabka.controller.reassignment_requests import (
     refuse_alter_reassignments,
     refuse_list_reassignments,
 )
-from zabka.controller.reign import Reign
+from zabka.controller.term import ControllerTerm
 from zabka.ensemble.client.service import CoordinationService
 from zabka.ensemble.errors import SessionExpired
 from zabka.ensemble.ids import SessionId
@@ -140,10 +140,10 @@ from zabka.kafka.zk.znodes import BrokerInfo
 class KafkaController:
     """One broker's controller.
 
-    `broker_info` is asked at each registration what to write into /brokers/ids.  `config` is read when it is needed:
-    the broker may change it in place.  The broker's part: `startup()` once the coordination service has a session;
-    when that expires, await `session_expired()`, renew the session, then call `session_renewed()`; `shutdown()` before
-    closing the session.
+    `broker_info` is called at each registration and returns the content of /brokers/ids/<id>. `config` is read when it
+    is needed: the broker may change it in place. The broker calls `startup()` once the coordination service has a
+    session. When that session expires, it awaits `session_expired()`, renews the session, and calls
+    `session_renewed()`. It calls `shutdown()` before it closes the session.
     """
 
     def __init__(
@@ -174,40 +174,41 @@ class KafkaController:
         self._remove_controller = remove_any_controller if Historical.UNFENCED_CONTROLLER in old else remove_controller
         self._replaces_ghosts = Historical.GHOST_CONTROLLER not in old
         self._waits_for_its_id = Historical.FOREIGN_EPHEMERAL not in old
-        self._reign: Reign | None = None
+        self._term: ControllerTerm | None = None
         self._lapsed: tuple[int, int] | None = None
         self._believed = (-1, 0, False)
         self._epoch_seen = 0
         self._sit_out_until_ms = 0
         self._timers: dict[str, Timer] = {}
         self._owner_seen = 0
-        self._occasion = Occasion()
-        self._occasion.start_event(START)
-        self._signals = EventSignals(runtime, self._events, lambda: self._reign, self._candidate_events())
+        self._causes = CurrentCauses()
+        self._causes.start_event(START)
+        self._signals = EventSignals(runtime, self._events, lambda: self._term, self._candidate_events())
 
-    # -- what others may know
+    # -- state for reports
 
     @property
     def is_active(self) -> bool:
-        """Does this broker believe that it is the controller?  A zombie does, until it learns better."""
-        return self._reign is not None
+        """Whether this broker considers itself the controller. A zombie controller does, until it learns otherwise."""
+        return self._term is not None
 
     @property
     def active_controller_id(self) -> int:
-        """Whom this broker believes to be controller; -1 for nobody."""
+        """The id of the broker that this broker considers the controller; -1 for none."""
         return self._believed[0]
 
     @property
     def controller_epoch(self) -> ControllerEpoch:
-        """The highest controller epoch this broker has seen, in whatever way; 0 before the first.
+        """The highest controller epoch that this broker has seen from any source; 0 before the first.
 
-        As soon as there is a broker epoch this is no lower than the ensemble's was at the registration.
+        As soon as there is a broker epoch, this is no lower than the ensemble's controller epoch was at the
+        registration.
         """
         return ControllerEpoch(self._epoch_seen)
 
     @property
     def is_registered(self) -> bool:
-        """Has this broker registered in its present session?"""
+        """Whether this broker has registered in its present session."""
         return self._service.session_id in self._own_sessions
 
     @property
@@ -216,9 +217,9 @@ class KafkaController:
         return self._broker_epoch
 
     @property
-    def reign(self) -> Reign | None:
-        """What the active controller knows, for reports and metrics; None while this broker is not active."""
-        return self._reign
+    def term(self) -> ControllerTerm | None:
+        """The state of the active controller term, for reports and metrics, or None while this broker is not active."""
+        return self._term
 
     @property
     def stats(self) -> ControllerStats:
@@ -227,34 +228,34 @@ class KafkaController:
 
     def metrics(self) -> dict[str, dict[str, int]]:
         """Kafka's MBeans of the domain kafka.controller, by type and name."""
-        reign = self._reign
+        term = self._term
         return mbeans(
             self._stats,
-            reign.context if reign is not None else None,
+            term.context if term is not None else None,
             len(self._events),
-            reign.channels.total_queue_size if reign is not None else 0,
+            term.channels.total_queue_size if term is not None else 0,
         )
 
     def controller_seen(self, controller_id: int, controller_epoch: int) -> None:
-        """A request that the broker accepted named this controller: keep what the journal says we believe true."""
+        """Note the controller that an accepted request named, to keep the journal's record of it true."""
         if controller_epoch <= self._believed[1]:
             return
-        if self._reign is not None:
+        if self._term is not None:
             self.controller_changed()
         else:
             self._believe(controller_id, controller_epoch)
 
     def controller_changed(self) -> None:
-        """Somebody may reign after us: find out, and resign if so."""
+        """Check whether another controller was elected, and resign if so."""
         self._signals.put("ControllerChange", "", request_cause("of a later controller"))
 
     # -- the broker's calls
 
     async def startup(self) -> None:
-        """Register this broker, then begin to take part in elections.
+        """Register this broker, then take part in elections.
 
-        Makes the persistent paths first.  Raises BrokerIdInUse where another session holds this id, in which case
-        nothing was begun and it may be called again; and ZooKeeperError.
+        Creates the persistent paths first. Raises BrokerIdInUse if another session holds this id; nothing has begun
+        then, and `startup` may be called again. Raises ZooKeeperError.
         """
         await create_persistent_paths(self._zk)
         await self._register()
@@ -262,7 +263,7 @@ class KafkaController:
         self._signals.put("Startup", "", START)
 
     async def shutdown(self) -> None:
-        """Refuse what waits, finish the event in hand (within a limit), and resign.  The session stays open."""
+        """Reject waiting requests, finish the current event (within a limit), and resign; the session stays open."""
         if not self._events.running:
             return
         event = ControllerEvent("ControllerShutdown", self._process_shutdown, request_cause("shutdown"))
@@ -274,14 +275,17 @@ class KafkaController:
         self._resign("shutdown", request_cause("shutdown"))
 
     async def session_expired(self) -> None:
-        """The session is over.  Returns once this broker has resigned: only then may a new session begin."""
+        """End the term of an expired session.
+
+        Returns once this broker has resigned: only then may a new session begin.
+        """
         if self._events.running:
             event = ControllerEvent("Expire", self._process_expire, expiry_cause(self._service.session_id))
             self._events.clear_and_put(event)
             await self._events.wait(event)
 
     def session_renewed(self) -> None:
-        """There is a new session: register again, and take part in elections again."""
+        """Register again in a new session, and take part in elections again."""
         before = next(reversed(self._own_sessions), None)
         if before is None:
             caused_by = START
@@ -292,69 +296,69 @@ class KafkaController:
         self._signals.put("RegisterBrokerAndReelect", "", caused_by)
 
     def alter_partition(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
-        """AlterPartition, versions 0 to 3; NOT_CONTROLLER where this broker is not active."""
+        """Process AlterPartition, versions 0 to 3; NOT_CONTROLLER if this broker is not active."""
         return self._signals.request(
             "AlterPartition",
-            lambda reign: process_alter_partition(reign, request),
+            lambda term: process_alter_partition(term, request),
             lambda error: refuse_alter_partition(error, request),
             KafkaError.not_controller,
-            afterwards=lambda reign, response: reassign_after_alter_partition(reign, request, response),
+            afterwards=lambda term, response: reassign_after_alter_partition(term, request, response),
         )
 
     def controlled_shutdown(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
-        """ControlledShutdown, versions 0 to 3; STALE_CONTROLLER_EPOCH (Kafka's ControllerMoved) where not active."""
+        """Process ControlledShutdown, versions 0 to 3; STALE_CONTROLLER_EPOCH (Kafka's ControllerMoved) if inactive."""
         return self._signals.request(
             "ControlledShutdown",
-            lambda reign: process_controlled_shutdown(reign, request),
+            lambda term: process_controlled_shutdown(term, request),
             lambda error: controlled_shutdown_response(request, error),
             KafkaError.stale_controller_epoch,
             lambda: self._asked("ControlledShutdown", [], f"broker {request.broker_id}"),
         )
 
     def elect_leaders(self, request: KafkaMessage, client: str = "") -> Awaitable[KafkaMessage]:
-        """ElectLeaders, version 2; NOT_CONTROLLER where this broker is not active."""
+        """Process ElectLeaders, version 2; NOT_CONTROLLER if this broker is not active."""
         return self._signals.request(
             "ReplicaLeaderElection",
-            lambda reign: process_elect_leaders(reign, request),
+            lambda term: process_elect_leaders(term, request),
             lambda error: refuse_elect_leaders(error, request),
             KafkaError.not_controller,
             lambda: self._asked("ElectLeaders", list(map(str, requested_partitions(request) or [])), client),
         )
 
     def alter_partition_reassignments(self, request: KafkaMessage, client: str = "") -> Awaitable[KafkaMessage]:
-        """AlterPartitionReassignments, version 0; NOT_CONTROLLER where this broker is not active."""
+        """Process AlterPartitionReassignments, version 0; NOT_CONTROLLER if this broker is not active."""
         return self._signals.request(
             "ApiPartitionReassignment",
-            lambda reign: process_alter_reassignments(reign, request),
+            lambda term: process_alter_reassignments(term, request),
             refuse_alter_reassignments,
             KafkaError.not_controller,
             lambda: self._asked("AlterPartitionReassignments", [str(topic.name) for topic in request.topics], client),
         )
 
     def list_partition_reassignments(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
-        """ListPartitionReassignments, version 0; NOT_CONTROLLER where this broker is not active."""
+        """Process ListPartitionReassignments, version 0; NOT_CONTROLLER if this broker is not active."""
         return self._signals.request(
             "ListPartitionReassignments",
-            lambda reign: process_list_reassignments(reign, request),
+            lambda term: process_list_reassignments(term, request),
             refuse_list_reassignments,
             KafkaError.not_controller,
         )
 
     def allocate_producer_ids(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
-        """AllocateProducerIds, version 0; NOT_CONTROLLER where this broker is not active."""
+        """Process AllocateProducerIds, version 0; NOT_CONTROLLER if this broker is not active."""
         return self._signals.request(
             "AllocateProducerIds",
-            lambda reign: process_allocate_producer_ids(reign, request),
+            lambda term: process_allocate_producer_ids(term, request),
             producer_ids_response,
             KafkaError.not_controller,
         )
 
     def unclean_default_enabled(self) -> None:
-        """unclean.leader.election.enable was turned on as the broker's default (and is in `config` already)."""
+        """Handle unclean.leader.election.enable turned on as the broker's default (already in `config`)."""
         self._signals.put("UncleanLeaderElectionEnable", "", request_cause("AlterConfigs"))
 
     def topic_unclean_enabled(self, topic: str) -> None:
-        """unclean.leader.election.enable was turned on as that topic's override."""
+        """Handle unclean.leader.election.enable turned on as that topic's override."""
         self._signals.put("TopicUncleanLeaderElectionEnable", topic, request_cause("AlterConfigs"))
 
     def _asked(self, request: str, subjects: list[str], client: str) -> Cause:
@@ -375,17 +379,17 @@ class KafkaController:
     async def _process(self, event: ControllerEvent) -> None:
         """Process an event, and count it."""
         began_ms = self._runtime.now().mono_ms
-        self._occasion.start_event(event.caused_by)
+        self._causes.start_event(event.caused_by)
         self._stats.event_started(event.name, began_ms - event.put_ms)
-        await self._process_whatever_comes(event)
+        await self._process_safely(event)
         self._stats.event_finished(self._runtime.now().mono_ms - began_ms)
 
-    async def _process_whatever_comes(self, event: ControllerEvent) -> None:
-        """Every way in which an event can end keeps the queue going."""
+    async def _process_safely(self, event: ControllerEvent) -> None:
+        """Process an event; no outcome stops the queue."""
         try:
             await self._process_or_move(event)
         except SessionExpired:
-            # Expire follows, by way of the broker; until then nothing can be decided.
+            # The broker puts Expire next; until then nothing can be decided.
             self._resign("session_expired", expiry_cause(self._session_held()))
         except ControllerMoved:
             self._resign("controller_moved", owner_cause(self._session_held()))
@@ -397,7 +401,7 @@ class KafkaController:
             await event.process()
         except ControllerMoved:
             self._resign("controller_moved", owner_cause(self._session_held()))
-            self._occasion.start_event(UNKNOWN)
+            self._causes.start_event(UNKNOWN)
             await self._process_reelect()
         except SessionExpired:
             raise
@@ -409,7 +413,7 @@ class KafkaController:
         return self._emit(journal.ControllerEventFailed(self._broker_id, self.controller_epoch, event, problem))
 
     async def _process_reelect(self) -> None:
-        """Look who is controller (maybeResign), and race for it where nobody is (elect)."""
+        """Read /controller (maybeResign), and race for it if it is absent (elect)."""
         seen = await self._look()
         if seen.broker_id == -1 or self._is_ghost(seen):
             await self._elect(seen)
@@ -418,7 +422,8 @@ class KafkaController:
         try:
             await self._register()
         except BrokerIdInUse as error:
-            # Perhaps our own, from a session whose creation was answered to nobody (KAFKA-14845): it will expire.
+            # Perhaps it is our own: a session whose creation was never acknowledged to us (KAFKA-14845). It will
+            # expire.
             self._report("RegisterBrokerAndReelect", error)
             if self._waits_for_its_id:
                 self._later("RegisterBrokerAndReelect", self._config.registration_retry_ms)
@@ -427,9 +432,9 @@ class KafkaController:
         await self._process_reelect()
 
     async def _withdraw(self) -> None:
-        """The last word of a reign that its session's expiry ended: withdraw what it may have left at /controller.
+        """Delete the /controller that a term ended by session expiry may have left.
 
-        Fenced as every write of that reign was, so that it is refused, and journalled, where another one has begun.
+        The write is fenced like every write of that term. If another term has begun, it fails and is journalled.
         """
         lapsed, self._lapsed = self._lapsed, None
         if lapsed is not None:
@@ -454,36 +459,40 @@ class KafkaController:
         session_id = self._service.session_id
         epoch = await register_broker(self._zk, info, now.wall_ms, self._own_sessions)
         self._own_sessions[session_id] = None
-        # A session's reads are no older than its writes.  Whoever had been deposed by the time of this registration can
-        # greet it all the same, and is to be refused, though this process has not heard of any controller yet.
+        # A session's reads are no older than its writes. A controller that was deposed before this registration can
+        # still send requests to this broker. They must be rejected even though this process has not seen any controller
+        # yet.
         self._epoch_seen = max(self._epoch_seen, await controller_epoch_now(self._zk))
         self._broker_epoch = BrokerEpoch(epoch)
-        self._emit(journal.BrokerRegistered(self._broker_id, epoch, session_id, self._occasion.cause))
+        self._emit(journal.BrokerRegistered(self._broker_id, epoch, session_id, self._causes.cause))
 
     # -- the race for /controller
 
     async def _look(self) -> ControllerSeen:
-        """Watch /controller, then read it; a reign that it no longer confirms ends here."""
+        """Watch /controller, then read it; end a term that it no longer confirms."""
         watcher = self._signals.watcher("ControllerChange")
         await self._zk.call(lambda: self._service.exists(znodes.CONTROLLER, watcher))
         seen = await read_controller(self._zk)
         self._owner_seen = seen.owner or self._owner_seen
-        if self._reign is not None and not self._confirms(seen, self._reign):
+        if self._term is not None and not self._confirms(seen, self._term):
             self._resign("controller_moved", owner_cause(self._session_held()))
-        # A server that lags behind may still show a controller that we know to be gone.
+        # A server that lags may still show a controller that is known to be gone.
         if seen.epoch >= self.controller_epoch:
             self._believe(seen.broker_id, seen.epoch)
         return seen
 
-    def _confirms(self, seen: ControllerSeen, reign: Reign) -> bool:
-        return self._is_ours(seen) and seen.epoch_zk_version == reign.context.epoch_zk_version
+    def _confirms(self, seen: ControllerSeen, term: ControllerTerm) -> bool:
+        return self._is_ours(seen) and seen.epoch_zk_version == term.context.epoch_zk_version
 
     def _is_ours(self, seen: ControllerSeen) -> bool:
         return seen.broker_id == self._broker_id and seen.owner == self._service.session_id
 
     def _is_ghost(self, seen: ControllerSeen) -> bool:
-        """Does /controller name this very session, though it has resigned?  Nobody would ever decide (KAFKA-13407)."""
-        return self._replaces_ghosts and self._reign is None and self._is_ours(seen)
+        """Return whether /controller names this session although its term has ended (KAFKA-13407).
+
+        Otherwise no controller would act until the session expires.
+        """
+        return self._replaces_ghosts and self._term is None and self._is_ours(seen)
 
     async def _elect(self, seen: ControllerSeen) -> None:
         now = self._runtime.now()
@@ -492,19 +501,19 @@ class KafkaController:
             return
         if self._is_ghost(seen):
             await remove_controller(self._zk, seen.epoch_zk_version)
-        if self._occasion.cause == UNKNOWN and self._owner_seen:
-            # The watch on /controller was told without its transaction, or this broker looked by itself.
-            self._occasion.cause = owner_cause(self._owner_seen)
+        if self._causes.cause == UNKNOWN and self._owner_seen:
+            # The watch on /controller fired without its transaction, or this broker read /controller by itself.
+            self._causes.cause = owner_cause(self._owner_seen)
         won = await register_controller(self._zk, self._broker_id, now.wall_ms)
         if won is None:
             if (await self._look()).broker_id == -1:
-                # Nobody took /controller, so no watch will tell: it was the epoch that somebody else moved.
-                self._signals.put("Reelect", "", self._occasion.cause)
+                # No broker took /controller, so no watch will fire: another broker changed the epoch only.
+                self._signals.put("Reelect", "", self._causes.cause)
             return
         await self._begin(won)
 
     async def _begin(self, won: Won) -> None:
-        self._reign = reign = Reign(
+        self._term = term = ControllerTerm(
             broker_id=self._broker_id,
             won=won,
             zk=self._zk,
@@ -512,52 +521,55 @@ class KafkaController:
             channel=self._channel,
             runtime=self._runtime,
             emit=self._emit,
-            occasion=self._occasion,
+            causes=self._causes,
             signals=self._signals,
             legacy=self._legacy,
             stats=self._stats,
             on_leader_and_isr=on_leader_and_isr_answered,
         )
-        self._occasion.cause = self._emit(
+        self._causes.cause = self._emit(
             journal.ControllerElected(
                 broker_id=self._broker_id,
                 controller_epoch=won.epoch,
                 zk_version=won.epoch_zk_version,
                 zxid=won.zxid,
-                caused_by=self._occasion.cause,
+                caused_by=self._causes.cause,
             )
         )
         self._owner_seen = self._service.session_id
         self._believe(self._broker_id, won.epoch)
-        await fail_over(reign)
+        await fail_over(term)
 
     def _session_held(self) -> int:
-        """The session of this broker's last registration, and so of its reign: the client has forgotten it."""
+        """Return the session of this broker's last registration and term; the client no longer keeps it."""
         return next(reversed(self._own_sessions), 0)
 
     def _resign(self, reason: str, caused_by: Cause) -> None:
-        """onControllerResignation: from here on this broker decides nothing."""
-        if (reign := self._reign) is None:
+        """Resign: from here on this broker decides nothing (onControllerResignation)."""
+        if (term := self._term) is None:
             return
-        self._reign = None
-        reign.resign()
+        self._term = None
+        term.resign()
         if reason == "session_expired":
-            self._lapsed = (reign.context.epoch, reign.context.epoch_zk_version)
-        self._emit(journal.ControllerResigned(self._broker_id, reign.context.epoch, reason, caused_by))
+            self._lapsed = (term.context.epoch, term.context.epoch_zk_version)
+        self._emit(journal.ControllerResigned(self._broker_id, term.context.epoch, reason, caused_by))
         self._believe(-1, self.controller_epoch)
 
     async def _move_away(self, caused_by: Cause) -> None:
-        """triggerControllerMove: resign, remove /controller unless it is another's by now, and let others try first."""
-        reign = self._reign
+        """Resign, delete /controller unless another broker holds it, and let others go first.
+
+        Source: triggerControllerMove.
+        """
+        term = self._term
         self._resign("illegal_state", caused_by)
         self._sit_out_until_ms = self._runtime.now().mono_ms + self._config.sit_out_ms
         self._later("Reelect", self._config.sit_out_ms)
-        if reign is not None:
-            await self._remove_controller(self._zk, reign.context.epoch_zk_version)
+        if term is not None:
+            await self._remove_controller(self._zk, term.context.epoch_zk_version)
 
     def _believe(self, controller_id: int, controller_epoch: int) -> None:
         self._epoch_seen = max(self._epoch_seen, controller_epoch)
-        believed = (controller_id, controller_epoch, self._reign is not None)
+        believed = (controller_id, controller_epoch, self._term is not None)
         if believed != self._believed:
             self._believed = believed
             self._emit(journal.ControllerBelieved(self._broker_id, *believed))
@@ -567,5 +579,5 @@ class KafkaController:
         pending = self._timers.pop(event, None)
         if pending is not None:
             pending.cancel()
-        caused_by = self._occasion.cause
+        caused_by = self._causes.cause
         self._timers[event] = self._runtime.call_later(delay_ms, lambda: self._signals.put(event, "", caused_by))

@@ -1,20 +1,20 @@
-"""Eligible leader replicas: who may lead where nobody in the ISR can (KIP-966, here in ZooKeeper mode).
+"""Eligible leader replicas: replicas that can lead if no ISR member can (KIP-966, here in ZooKeeper mode).
 
-While fewer are in sync than min.insync.replicas asks for, nothing more is committed.  A replica that leaves the ISR
-then goes on having all that was committed: it is eligible, and stays so until enough are in sync again.  When the last
-member of the ISR is gone, Kafka waits for it, and lets it lead whatever it has lost; here an eligible replica leads at
-once, and an election among these is clean.  A broker that comes back without what it had (it does not say that its log
-is intact, as after a clean stop or a kill) is eligible no more; in the ISR it is doubtful, and gives way as long as
-anybody is eligible.
+While the ISR is smaller than min.insync.replicas, no further record is committed. A replica that leaves the ISR then
+still has every committed record: it is eligible, and stays so until the ISR is large enough again. When the last member
+of the ISR fails, Kafka waits for it and lets it lead, whatever records it has lost. Here an eligible replica leads at
+once, and an election among these is clean. A broker that returns without its records is no longer eligible: it does not
+report an intact log, as it would after a clean stop or a kill. In the ISR it is doubtful, and gives way as long as any
+replica is eligible.
 
-Whose return nobody has dealt with is told by a broker epoch up to which the controller had dealt with all when it
-wrote.  That is not the highest that it knew: another one may have returned before, and be dealt with later.
+The state also holds a broker epoch: the controller had handled every return of a broker up to it at the time of the
+write. This is not the highest epoch that it knew, because a broker may have returned earlier and be handled later.
 
-What a replica may be eligible for hangs on the configuration, so the transaction that wrote it is noted beside them:
-once that is another one, a leader may have committed by a lower minimum, and they count no more.  The other way round a
-leader may not have heard of a raised minimum for as long as its session may last, so until it has, nobody becomes
-eligible.  Where brokers are configured with different defaults, leader and controller each go by their own, as in
-Kafka, and eligibility cannot be relied on.
+Eligibility depends on the configuration, so the transaction that wrote the configuration is stored with the eligible
+replicas. After another write to it, a leader may have committed with a lower minimum, and they no longer count.
+Conversely, a leader may not have received a raised minimum for as long as its session timeout, so no replica becomes
+eligible during that time. If brokers are configured with different defaults, leader and controller each use their own,
+as in Kafka, and eligibility cannot be relied on.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ _NOT_NOTED = -1
 
 
 def with_isr(state: LeaderAndIsr, isr: Sequence[int]) -> LeaderAndIsr:
-    """The state with another ISR; whoever leaves it may be eligible, which is judged when the state is written."""
+    """Return the state with another ISR; members that leave are checked for eligibility when the state is written."""
     eligible = [b for b in dict.fromkeys((*state.eligible, *state.isr)) if b not in isr and b not in state.doubtful]
     changed = state._replace(isr=tuple(isr), eligible=tuple(eligible))
     if not eligible:
-        return with_nobody_eligible(changed)
+        return without_eligible(changed)
     return changed._replace(doubtful=tuple([b for b in state.doubtful if b in isr]))
 
 
-def with_nobody_eligible(state: LeaderAndIsr) -> LeaderAndIsr:
-    """The state as Kafka knows it."""
+def without_eligible(state: LeaderAndIsr) -> LeaderAndIsr:
+    """Return the state without eligible replicas, as Kafka has it."""
     return state._replace(eligible=(), eligible_by_zxid=_NOT_NOTED, doubtful=(), broker_epoch_seen=_NOT_NOTED)
 
 
 def not_eligible(state: LeaderAndIsr, brokers: Collection[int]) -> LeaderAndIsr:
-    """The state with those eligible who are not among the brokers."""
+    """Return the state without these brokers among the eligible ones."""
     left = tuple(b for b in state.eligible if b not in brokers)
-    return state._replace(eligible=left) if left else with_nobody_eligible(state)
+    return state._replace(eligible=left) if left else without_eligible(state)
 
 
 def given_way(state: LeaderAndIsr, returned: Collection[int]) -> LeaderAndIsr:
-    """The state after some brokers came back, perhaps without what they had.
+    """Return the state after some brokers returned, perhaps without their records.
 
-    They are eligible no more, and do not lead where others are: those have all that was committed.
+    They are no longer eligible, and do not lead if other replicas are eligible: those have every committed record.
     """
     left = not_eligible(state, returned)
     if not left.eligible:
@@ -64,41 +64,44 @@ def given_way(state: LeaderAndIsr, returned: Collection[int]) -> LeaderAndIsr:
 
 
 def trusted(state: LeaderAndIsr) -> list[int]:
-    """The ISR without its doubtful members."""
+    """Return the ISR without its doubtful members."""
     return [b for b in state.isr if b not in state.doubtful]
 
 
 class Eligibility(Protocol):
-    """Judges who is eligible.  Both raise SessionExpired and ControllerMoved."""
+    """Decides which replicas are eligible. Both methods raise SessionExpired and ControllerMoved."""
 
     async def settle(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """States that are about to be written, with those eligible who are."""
+        """Return the states that are about to be written with their eligible replicas checked."""
         ...
 
     async def confirm(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """States as they were read, with those eligible who still are."""
+        """Return the states as read, without the replicas that are no longer eligible."""
         ...
 
 
-class NobodyEligible:
-    """Where the last in sync alone may lead, or more is committed below the minimum (`Historical`)."""
+class NoEligibleReplicas:
+    """No replica is eligible: only the last ISR member may lead, or commits go on below the minimum (`Historical`)."""
 
     async def settle(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Kafka's states."""
-        return {partition: with_nobody_eligible(state) for partition, state in states.items()}
+        """Return Kafka's states."""
+        return {partition: without_eligible(state) for partition, state in states.items()}
 
     confirm = settle
 
 
 class EligibleReplicas:
-    """By the topics' configurations."""
+    """Decides by the topics' configurations."""
 
     def __init__(self, context: ControllerContext, configs: TopicConfigs) -> None:
         self._context = context
         self._configs = configs
 
     async def settle(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Nobody where enough are in sync; else replicas of the partition, by one configuration."""
+        """Return no eligible replicas if the ISR is large enough; else replicas of the partition.
+
+        They count under one configuration only: replicas noted under an earlier one are dropped.
+        """
         minimums = await self._configs.minimums(_topics_with_eligible(states))
         settled = dict(states)
         for partition, state in states.items():
@@ -108,7 +111,7 @@ class EligibleReplicas:
             minimum = minimums.get(partition.topic)
             known = minimum is not None and state.eligible_by_zxid in (_NOT_NOTED, minimum.zxid)
             if minimum is None or not known or _enough(state, min(minimum.size, len(replicas))):
-                settled[partition] = with_nobody_eligible(state)
+                settled[partition] = without_eligible(state)
                 continue
             left = not_eligible(state, [b for b in state.eligible if b not in replicas])
             if left.eligible:
@@ -118,7 +121,7 @@ class EligibleReplicas:
         return settled
 
     async def confirm(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """By the configuration as it is now."""
+        """Check by the present configuration."""
         topics = _topics_with_eligible(states)
         if not topics:
             return dict(states)
@@ -128,7 +131,7 @@ class EligibleReplicas:
         for partition, state in states.items():
             minimum = minimums.get(partition.topic)
             still = minimum is not None and state.eligible_by_zxid == minimum.zxid
-            confirmed[partition] = state if still else with_nobody_eligible(state)
+            confirmed[partition] = state if still else without_eligible(state)
         return confirmed
 
 
@@ -137,5 +140,5 @@ def _topics_with_eligible(states: Mapping[TopicPartition, LeaderAndIsr]) -> list
 
 
 def _enough(state: LeaderAndIsr, minimum: int) -> bool:
-    """May more be committed than those eligible have?"""
+    """Return whether records may be committed that the eligible replicas do not have."""
     return len(trusted(state)) >= minimum

@@ -1,4 +1,4 @@
-"""How watches, timers and requests become events of the controller's queue, by the names that Kafka gives them."""
+"""Turn watches, timers and requests into events of the controller's queue, under Kafka's names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zabka.controller.leader_elections import (
 from zabka.controller.log_dir_failures import process_log_dir_events
 from zabka.controller.notifications import process_isr_notifications
 from zabka.controller.reassignments import process_zk_reassignment
-from zabka.controller.reign import Reign
+from zabka.controller.term import ControllerTerm
 from zabka.controller.topic_changes import (
     process_partition_modifications,
     process_topic_change,
@@ -35,7 +35,7 @@ from zabka.kafka.zk.coordination import ControllerMoved
 R = TypeVar("R")
 Asked = Callable[[], Cause]
 
-_WHEN_ACTIVE: dict[str, Callable[[Reign, str], Awaitable[object]]] = {
+_WHEN_ACTIVE: dict[str, Callable[[ControllerTerm, str], Awaitable[object]]] = {
     "BrokerChange": process_broker_change,
     "BrokerModifications": process_broker_modifications,
     "TopicChange": process_topic_change,
@@ -52,32 +52,31 @@ _WHEN_ACTIVE: dict[str, Callable[[Reign, str], Awaitable[object]]] = {
 """Events that only the active controller processes, by Kafka's names."""
 
 _IGNORED = frozenset({("ZkPartitionReassignment", EventType.DATA_CHANGED)})
-"""What a watch may tell and nobody follows up: a list of reassignments is taken up when it is created, not when it
-becomes shorter."""
+"""Ignored watch events: a list of reassignments is processed when it is created, not when it becomes shorter."""
 
 
 class EventSignals:
-    """Puts events into the queue of one broker's controller; the `Signals` of its reigns.
+    """Puts events into the queue of one broker's controller; the `Signals` of its terms.
 
-    `reign` gives the reign there is now, None where this broker is not active; `otherwise` are the events that a
-    candidate processes as well, by name.
+    `term` returns the active controller term, or None if this broker is not active. `otherwise` holds the events that
+    a candidate also processes, by name.
     """
 
     def __init__(
         self,
         runtime: Runtime,
         events: EventQueue,
-        reign: Callable[[], Reign | None],
+        term: Callable[[], ControllerTerm | None],
         otherwise: Mapping[str, Callable[[], Awaitable[None]]],
     ) -> None:
         self._runtime = runtime
         self._events = events
-        self._reign = reign
+        self._term = term
         self._otherwise = otherwise
         self._watchers: dict[tuple[str, str], Watcher] = {}
 
     def watcher(self, event: str, argument: str = "") -> Watcher:
-        """A watcher that puts that event; one and the same for the same words, so that it is left only once."""
+        """Return a watcher that puts that event; the same object for the same arguments, so it is set only once."""
         key = (event, argument)
         if key not in self._watchers:
 
@@ -90,7 +89,7 @@ class EventSignals:
         return self._watchers[key]
 
     def forget_watcher(self, event: str, argument: str) -> None:
-        """That argument is gone for good."""
+        """Drop the watcher of an argument that is gone for good."""
         self._watchers.pop((event, argument), None)
 
     def put(self, event: str, argument: str, caused_by: Cause) -> None:
@@ -103,35 +102,37 @@ class EventSignals:
         handler = _WHEN_ACTIVE[event]
 
         async def process_when_active() -> None:
-            reign = self._reign()
-            if reign is not None:
-                if seen is not None and reign.occasion.cause == UNKNOWN:
-                    reign.occasion.cause = await _last_write(reign, seen)
-                await handler(reign, argument)
+            term = self._term()
+            if term is not None:
+                if seen is not None and term.causes.cause == UNKNOWN:
+                    term.causes.cause = await _last_write(term, seen)
+                await handler(term, argument)
 
         return process_when_active
 
-    def put_for(self, reign: Reign, event: str, process: Callable[[], Awaitable[None]], caused_by: Cause) -> None:
-        """Put an event that counts only as long as that reign lasts."""
+    def put_for(
+        self, term: ControllerTerm, event: str, process: Callable[[], Awaitable[None]], caused_by: Cause
+    ) -> None:
+        """Put an event that is processed only while that term lasts."""
 
-        async def process_in_reign() -> None:
-            if self._reign() is reign:
+        async def process_in_term() -> None:
+            if self._term() is term:
                 await process()
 
-        self._events.put(ControllerEvent(event, process_in_reign, caused_by))
+        self._events.put(ControllerEvent(event, process_in_term, caused_by))
 
     def request(
         self,
         name: str,
-        process: Callable[[Reign], Awaitable[R]],
+        process: Callable[[ControllerTerm], Awaitable[R]],
         refuse: Callable[[KafkaError], R],
         inactive: KafkaError,
         asked: Asked | None = None,
-        afterwards: Callable[[Reign, R], Awaitable[None]] | None = None,
+        afterwards: Callable[[ControllerTerm, R], Awaitable[None]] | None = None,
     ) -> Awaitable[R]:
-        """Put a request as an event; its answer is there whatever becomes of the event, and before `afterwards`.
+        """Put a request as an event; it is answered whatever becomes of the event, and before `afterwards` runs.
 
-        `asked` journals an administrator's request, where this broker is active.
+        `asked` journals an administrator's request if this broker is active.
         """
         answer = self._runtime.future()
 
@@ -140,15 +141,15 @@ class EventSignals:
                 answer.set_result(response)
 
         async def run() -> None:
-            reign = self._reign()
-            if reign is None:
+            term = self._term()
+            if term is None:
                 reply(refuse(inactive))
                 return
             try:
-                response = await process(reign)
+                response = await process(term)
                 reply(response)
                 if afterwards is not None:
-                    await afterwards(reign, response)
+                    await afterwards(term, response)
             except (ControllerMoved, SessionExpired):
                 reply(refuse(inactive))
                 raise
@@ -159,15 +160,18 @@ class EventSignals:
         if not self._events.running or len(self._events) >= EVENTS_QUEUED_MAX:
             reply(refuse(inactive))
         else:
-            caused_by = asked() if asked is not None and self._reign() is not None else request_cause(name)
+            caused_by = asked() if asked is not None and self._term() is not None else request_cause(name)
             self._events.put(ControllerEvent(name, run, caused_by, preempt=lambda: reply(refuse(inactive))))
         return answer
 
 
-async def _last_write(reign: Reign, seen: WatchEvent) -> Cause:
-    """The last transaction on what a watch told of without its zxid: servers do so after a reconnection (SetWatches),
-    those before 3.9 always.  What the event's processing reads next includes it; unknown where the znode is gone."""
-    stat = await reign.zk.call(lambda: reign.zk.service.exists(seen.path))
+async def _last_write(term: ControllerTerm, seen: WatchEvent) -> Cause:
+    """Return the last transaction on the znode of a watch event without a zxid; unknown if the znode is gone.
+
+    Servers send such events after a reconnection (SetWatches), and those before 3.9 always. The processing of the event
+    then reads a state that includes this transaction.
+    """
+    stat = await term.zk.call(lambda: term.zk.service.exists(seen.path))
     if stat is None:
         return UNKNOWN
     return transaction_cause(stat.pzxid if seen.type is EventType.CHILDREN_CHANGED else stat.mzxid)

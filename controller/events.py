@@ -1,6 +1,6 @@
-"""The controller's one queue: events are processed one after the other (kafka.controller.ControllerEventManager).
+"""The controller's only queue: events are processed one after the other (kafka.controller.ControllerEventManager).
 
-Watches, requests and timers only put events here; whatever the controller decides happens in their processing.
+Watches, requests and timers only put events here; every decision of the controller is made while an event is processed.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ Process = Callable[[], Awaitable[None]]
 
 
 class ControllerEvent:
-    """One thing to be done, and what led to it.  `preempt` is called instead where the queue was cleared before its
-    turn came."""
+    """One event and its cause.
+
+    `preempt` is called instead of the processing if the queue was cleared first.
+    """
 
     __slots__ = ("_waiters", "caused_by", "done", "name", "preempt", "process", "put_ms")
 
@@ -34,7 +36,7 @@ class ControllerEvent:
         self._waiters: list[Future[None]] = []
 
     def finished(self) -> None:
-        """It was processed or preempted."""
+        """Resolve the waiters: the event was processed or preempted."""
         self.done = True
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
@@ -47,7 +49,7 @@ class ControllerEvent:
 
 
 class EventQueue:
-    """First in, first out.  `handler` processes an event and lets nothing escape but a cancellation."""
+    """First-in, first-out queue. `handler` processes an event and raises nothing but a cancellation."""
 
     def __init__(self, runtime: Runtime, handler: Callable[[ControllerEvent], Awaitable[None]]) -> None:
         self._runtime = runtime
@@ -62,16 +64,16 @@ class EventQueue:
 
     @property
     def running(self) -> bool:
-        """Are events being processed?"""
+        """Whether events are being processed."""
         return self._task is not None
 
     def start(self, name: str) -> None:
-        """Begin to process what is put."""
+        """Begin to process events."""
         assert self._task is None, "started twice"
         self._task = self._runtime.spawn(self._run(), name)
 
     def stop(self) -> None:
-        """Preempt what waits, and end where the event in hand stands."""
+        """Preempt the waiting events and cancel the current one."""
         self.clear()
         task, self._task = self._task, None
         if task is not None:
@@ -83,19 +85,19 @@ class EventQueue:
             current.finished()
 
     def put(self, event: ControllerEvent) -> None:
-        """Queue behind all others."""
+        """Append an event to the queue."""
         event.put_ms = self._runtime.now().mono_ms
         self._queue.append(event)
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
     def clear_and_put(self, event: ControllerEvent) -> None:
-        """Preempt everything that waits, then put."""
+        """Preempt all waiting events, then put this one."""
         self.clear()
         self.put(event)
 
     def clear(self) -> None:
-        """Preempt everything that waits; the event in hand goes on."""
+        """Preempt all waiting events; the current one continues."""
         preempted, self._queue = self._queue, deque()
         for event in preempted:
             if event.preempt is not None:

@@ -1,7 +1,7 @@
-"""/feature: which features of the cluster are final, and which brokers can take part (KIP-584).
+"""/feature: the finalized features of the cluster, and which brokers can take part (KIP-584).
 
-Sources: KafkaController.enableFeatureVersioning, partitionOnFeatureCompatibility; kafka.zk.FeatureZNode.  A broker here
-supports no feature and so finalizes none; others may have.
+Sources: KafkaController.enableFeatureVersioning, partitionOnFeatureCompatibility; kafka.zk.FeatureZNode. A broker here
+supports no feature and so finalizes none; other brokers may have finalized some.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from zabka.controller.reign import Reign
+from zabka.controller.term import ControllerTerm
 from zabka.ensemble.client.service import Create, Op, SetData
 from zabka.ensemble.errors import ErrorCode, error_for
 from zabka.kafka.zk import znodes
@@ -18,13 +18,13 @@ _ENABLED = 1
 
 
 def encode_features(finalized: Mapping[str, int]) -> bytes:
-    """The content of /feature: feature versioning enabled (FeatureZNode, version 2)."""
+    """Return the content of /feature: feature versioning enabled (FeatureZNode, version 2)."""
     rows = {name: {"max_version_level": level} for name, level in finalized.items()}
     return znodes.encode({"version": 2, "status": _ENABLED, "features": rows})
 
 
 def decode_features(data: bytes | None) -> dict[str, int] | None:
-    """The finalized level of each feature, of versions 1 and 2; none while feature versioning is disabled."""
+    """Return the finalized level of each feature, of versions 1 and 2; none while feature versioning is disabled."""
     value = znodes.decode(data)
     if value is None or value.get("version") not in (1, 2) or value.get("status") not in (0, _ENABLED):
         return None
@@ -42,10 +42,10 @@ def decode_features(data: bytes | None) -> dict[str, int] | None:
     return found
 
 
-async def set_up_features(reign: Reign) -> None:
-    """Make /feature, or enable it and bring it to the present format; what is finalized stays, and is remembered."""
-    service, path = reign.zk.service, znodes.FEATURE
-    outcome = await reign.zk.attempt(lambda: service.get(path))
+async def set_up_features(term: ControllerTerm) -> None:
+    """Create /feature, or enable it and convert it to the present format; keep and remember finalized features."""
+    service, path = term.zk.service, znodes.FEATURE
+    outcome = await term.zk.attempt(lambda: service.get(path))
     if outcome.value is None:
         if outcome.error is not ErrorCode.NO_NODE:
             raise error_for(outcome.error, path)
@@ -53,12 +53,12 @@ async def set_up_features(reign: Reign) -> None:
     else:
         finalized = decode_features(outcome.value[0])
         if finalized is None:
-            reign.report("Startup", f"{path} is not readable; left as it was")
+            term.report("Startup", f"{path} is not readable; left as it was")
             return
-        reign.finalized_features = finalized
+        term.finalized_features = finalized
         if outcome.value[0] == encode_features(finalized):
             return
         op = SetData(path, encode_features(finalized))
-    [written] = await reign.writer.write([op])
+    [written] = await term.writer.write([op])
     if written.error not in (ErrorCode.OK, ErrorCode.NODE_EXISTS):
         raise error_for(written.error, path)

@@ -1,4 +1,4 @@
-"""Elections that are asked for: by znode, by request, by the imbalance check, and by a change of configuration.
+"""Requested elections: by znode, by request, by the imbalance check, and by a change of configuration.
 
 Sources: KafkaController.processReplicaLeaderElection, onReplicaElection, checkAndTriggerAutoLeaderRebalance.
 """
@@ -19,7 +19,7 @@ from kio.static.primitive import i32, i32Timedelta, i64_timedelta_max
 from zabka.controller.context import PartitionState
 from zabka.controller.election import ElectionStrategy
 from zabka.controller.partition_state_machine import Refused
-from zabka.controller.reign import Reign
+from zabka.controller.term import ControllerTerm
 from zabka.ensemble.client.service import Delete
 from zabka.ensemble.errors import NoNode
 from zabka.journal.events import TopicPartition
@@ -42,10 +42,10 @@ _MESSAGES = {
 
 
 async def _elect(
-    reign: Reign, partitions: Iterable[TopicPartition], election_type: int, *, asked_by_admin: bool
+    term: ControllerTerm, partitions: Iterable[TopicPartition], election_type: int, *, asked_by_admin: bool
 ) -> dict[TopicPartition, KafkaError]:
-    """Elect where it is needed and possible; one error, or none, for each partition."""
-    context = reign.context
+    """Elect leaders where needed and possible; return one error, or none, for each partition."""
+    context = term.context
     results: dict[TopicPartition, KafkaError] = {}
     electable: list[TopicPartition] = []
     for partition in dict.fromkeys(partitions):
@@ -53,7 +53,7 @@ async def _elect(
             results[partition] = KafkaError.unknown_topic_or_partition
         elif context.is_being_deleted(partition.topic):
             results[partition] = KafkaError.invalid_topic_exception
-        elif not _needed(reign, partition, election_type):
+        elif not _needed(term, partition, election_type):
             results[partition] = KafkaError.election_not_needed
         else:
             electable.append(partition)
@@ -62,60 +62,60 @@ async def _elect(
     else:
         strategy = ElectionStrategy.OFFLINE_UNCLEAN if asked_by_admin else ElectionStrategy.OFFLINE
         failure = KafkaError.eligible_leaders_not_available
-    elected = await reign.partitions.handle(electable, PartitionState.ONLINE, strategy)
+    elected = await term.partitions.handle(electable, PartitionState.ONLINE, strategy)
     for partition in electable:
         results[partition] = failure if isinstance(elected[partition], Refused) else KafkaError.none
     return results
 
 
-def _needed(reign: Reign, partition: TopicPartition, election_type: int) -> bool:
-    state = reign.context.leadership.get(partition)
+def _needed(term: ControllerTerm, partition: TopicPartition, election_type: int) -> bool:
+    state = term.context.leadership.get(partition)
     leader = state.leader if state is not None else NO_LEADER
     if election_type == PREFERRED:
-        replicas = reign.context.replicas(partition)
+        replicas = term.context.replicas(partition)
         return not replicas or leader != replicas[0]
-    return leader == NO_LEADER or not reign.context.is_live(leader)
+    return leader == NO_LEADER or not term.context.is_live(leader)
 
 
 # ---- /admin/preferred_replica_election ------------------------------------------------------------------------
 
 
-async def elect_preferred_from_znode(reign: Reign, _: str = "") -> None:
-    """Elect what /admin/preferred_replica_election lists, and delete it; the watch is left before it is read."""
-    service = reign.zk.service
+async def elect_preferred_from_znode(term: ControllerTerm, _: str = "") -> None:
+    """Elect leaders for the partitions in /admin/preferred_replica_election, and delete it; watch before reading."""
+    service = term.zk.service
     path = znodes.PREFERRED_REPLICA_ELECTION
-    watcher = reign.signals.watcher("ReplicaLeaderElection")
-    if await reign.zk.call(lambda: service.exists(path, watcher)) is None:
+    watcher = term.signals.watcher("ReplicaLeaderElection")
+    if await term.zk.call(lambda: service.exists(path, watcher)) is None:
         return
     try:
-        data, _stat = await reign.zk.call(lambda: service.get(path))
+        data, _stat = await term.zk.call(lambda: service.get(path))
     except NoNode:
         return
     partitions = znodes.decode_partition_set(data)
     if partitions is None:
-        reign.report("ReplicaLeaderElection", f"{path} is not readable; removed")
-    await _elect(reign, partitions or [], PREFERRED, asked_by_admin=False)
-    # The deletion fires the watch left above; the event that follows leaves the next one.
-    await reign.writer.write([Delete(path)])
+        term.report("ReplicaLeaderElection", f"{path} is not readable; removed")
+    await _elect(term, partitions or [], PREFERRED, asked_by_admin=False)
+    # The deletion fires the watch set above; the event that follows sets the next one.
+    await term.writer.write([Delete(path)])
 
 
 # ---- the ElectLeaders request ---------------------------------------------------------------------------------
 
 
-async def process_elect_leaders(reign: Reign, request: KafkaMessage) -> KafkaMessage:
-    """An administrator's request; without partitions it means all, and those in no need are not listed."""
+async def process_elect_leaders(term: ControllerTerm, request: KafkaMessage) -> KafkaMessage:
+    """Process an administrator's request; without partitions it means all, and partitions in no need are not listed."""
     if int(request.election_type) not in (PREFERRED, UNCLEAN):
         return refuse_elect_leaders(KafkaError.invalid_request, request)
     asked = requested_partitions(request)
-    partitions = reign.context.partitions if asked is None else asked
-    results = await _elect(reign, partitions, int(request.election_type), asked_by_admin=True)
+    partitions = term.context.partitions if asked is None else asked
+    results = await _elect(term, partitions, int(request.election_type), asked_by_admin=True)
     if asked is None:
         results = {p: e for p, e in results.items() if e is not KafkaError.election_not_needed}
     return elect_leaders_response(KafkaError.none, results)
 
 
 def requested_partitions(request: KafkaMessage) -> list[TopicPartition] | None:
-    """The partitions that an ElectLeaders request names; None for all."""
+    """Return the partitions that an ElectLeaders request names, or None for all."""
     if request.topic_partitions is None:
         return None
     return [TopicPartition(str(t.topic), int(n)) for t in request.topic_partitions for n in t.partitions]
@@ -125,7 +125,7 @@ _STRATEGIES = {
     KafkaError.preferred_leader_not_available: "PreferredReplicaPartitionLeaderElectionStrategy",
     KafkaError.eligible_leaders_not_available: "OfflinePartitionLeaderElectionStrategy(true)",
 }
-"""Kafka's names of the strategies that found nobody, which its tools print."""
+"""Kafka's names, as its tools print them, of the strategies that found no leader."""
 
 
 def _message(error: KafkaError, partition: TopicPartition) -> str | None:
@@ -135,7 +135,7 @@ def _message(error: KafkaError, partition: TopicPartition) -> str | None:
 
 
 def elect_leaders_response(error: KafkaError, results: dict[TopicPartition, KafkaError]) -> ElectLeadersResponse:
-    """The answer to ElectLeaders, version 2."""
+    """Return the response to ElectLeaders, version 2."""
     topics: dict[str, list[PartitionResult]] = {}
     for partition in sorted(results):
         row = results[partition]
@@ -154,16 +154,16 @@ def elect_leaders_response(error: KafkaError, results: dict[TopicPartition, Kafk
     )
 
 
-# ---- on our own account ---------------------------------------------------------------------------------------
+# ---- elections without a request --------------------------------------------------------------------------------
 
 
-async def process_auto_rebalance(reign: Reign, _: str) -> None:
-    """Give brokers that lead too little of what they are preferred for their leadership back, and look again later.
+async def process_auto_rebalance(term: ControllerTerm, _: str) -> None:
+    """Return leaderships to preferred leaders that lead too few of their partitions, and schedule the next check.
 
-    Not while partitions are being reassigned, which elects and is busy enough as it is.
+    Skipped while partitions are being reassigned, which causes elections and load of its own.
     """
-    reign.schedule_rebalance(reign.config.leader_imbalance_check_interval_seconds * 1000)
-    context = reign.context
+    term.schedule_rebalance(term.config.leader_imbalance_check_interval_seconds * 1000)
+    context = term.context
     if context.reassigning:
         return
     preferred: dict[int, list[TopicPartition]] = {}
@@ -173,27 +173,27 @@ async def process_auto_rebalance(reign: Reign, _: str) -> None:
             preferred.setdefault(replicas[0], []).append(partition)
     for broker_id, partitions in sorted(preferred.items()):
         led_elsewhere = [p for p in partitions if p in context.leadership and context.leadership[p].leader != broker_id]
-        if 100 * len(led_elsewhere) <= reign.config.leader_imbalance_per_broker_percentage * len(partitions):
+        if 100 * len(led_elsewhere) <= term.config.leader_imbalance_per_broker_percentage * len(partitions):
             continue
-        able = [p for p in led_elsewhere if _can_lead(reign, p, broker_id)]
-        await _elect(reign, able, PREFERRED, asked_by_admin=False)
+        able = [p for p in led_elsewhere if _can_lead(term, p, broker_id)]
+        await _elect(term, able, PREFERRED, asked_by_admin=False)
 
 
-def _can_lead(reign: Reign, partition: TopicPartition, broker_id: int) -> bool:
-    return reign.context.is_live(broker_id) and broker_id in reign.context.leadership[partition].isr
+def _can_lead(term: ControllerTerm, partition: TopicPartition, broker_id: int) -> bool:
+    return term.context.is_live(broker_id) and broker_id in term.context.leadership[partition].isr
 
 
-async def process_unclean_default(reign: Reign, _: str) -> None:
-    """The broker's default now allows unclean elections: try again for every partition without a leader."""
-    await reign.partitions.trigger_online()
+async def process_unclean_default(term: ControllerTerm, _: str) -> None:
+    """Retry every partition without a leader: the broker's default now allows unclean elections."""
+    await term.partitions.trigger_online()
 
 
-async def process_topic_unclean(reign: Reign, topic: str) -> None:
-    """A topic's override now allows unclean elections."""
-    await reign.partitions.trigger_online(topic)
+async def process_topic_unclean(term: ControllerTerm, topic: str) -> None:
+    """Retry a topic's partitions without a leader: its override now allows unclean elections."""
+    await term.partitions.trigger_online(topic)
 
 
 def refuse_elect_leaders(error: KafkaError, request: KafkaMessage) -> KafkaMessage:
-    """The answer of a broker that is not controller, or that failed."""
+    """Return the response of a broker that is not the controller, or that failed."""
     asked = requested_partitions(request) or []
     return elect_leaders_response(error, dict.fromkeys(asked, error))

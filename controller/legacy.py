@@ -1,7 +1,7 @@
-"""What one reign leaves to the next of the same broker: nothing, unless an old behaviour is switched on.
+"""State that one term leaves to the next one of the same broker: none, unless an old behaviour is switched on.
 
-Kafka's controller is one object for all its reigns.  Ours begins each with empty hands; the switches context-kept and
-poisoned-batch give back what that object kept.
+Kafka's controller is one object for all its terms. This controller begins each term with new objects; the switches
+context-kept and poisoned-batch restore what Kafka's object kept.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zabka.controller.request_batch import IllegalState, RequestBatch, Unsent
 
 
 class Legacy:
-    """Kept by the controller from reign to reign."""
+    """Leftovers that a controller keeps from term to term."""
 
     def __init__(self, historical: Collection[Historical]) -> None:
         self._keeps_context = Historical.CONTEXT_KEPT in historical
@@ -24,27 +24,27 @@ class Legacy:
         self._unsent: Unsent | None = None
 
     def leave(self, context: ControllerContext, replica_batch: RequestBatch) -> None:
-        """A reign has ended."""
+        """Keep the state of a term that has ended."""
         if self._keeps_context:
             self._context = context
         if self._keeps_batch:
             self._unsent = replica_batch.unsent()
 
     def recall(self, context: ControllerContext) -> None:
-        """Add to what a new reign has read what an earlier one knew (KAFKA-5310)."""
+        """Add the knowledge of an earlier term to what a new term has read (KAFKA-5310)."""
         if self._context is not None:
             context.take_up(self._context)
 
     def fill(self, replica_batch: RequestBatch) -> None:
-        """Begin the new reign's batch with what the earlier one had not sent (KAFKA-12315)."""
+        """Begin the new term's batch with the unsent requests of the earlier one (KAFKA-12315)."""
         if self._unsent is not None:
             replica_batch.begin_with(self._unsent)
 
 
 class PoisonedReplicaStateMachine(ReplicaStateMachine):
-    """Historical.POISONED_BATCH: has a batch of its own, and where that is in an illegal state the change is lost.
+    """Historical.POISONED_BATCH: has a batch of its own, and loses the change if that is in an illegal state.
 
-    As Kafka's, which logs the exception and goes on.
+    Kafka logs the exception and continues.
     """
 
     async def handle(self, replicas: Sequence[Replica], target: ReplicaState) -> list[Replica]:

@@ -1,7 +1,7 @@
-"""Log directories that fail on brokers that go on serving from their others.
+"""Failed log directories on brokers that continue to serve from their other directories.
 
-A broker leaves a notification; the controller answers with LeaderAndIsr for every replica of that broker, and learns
-from the errors which of them are offline.  Sources: KafkaController.processLogDirEventNotification,
+The broker writes a notification znode. The controller sends LeaderAndIsr for every replica of that broker, and learns
+from the errors in the response which of them are offline. Sources: KafkaController.processLogDirEventNotification,
 onBrokerLogDirFailure, processLeaderAndIsrResponseReceived.
 """
 
@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode as KafkaError
 from zabka.controller.broker_changes import on_replicas_offline
 from zabka.controller.context import Replica, ReplicaState
 from zabka.controller.notifications import LOG_DIR_EVENTS, delete_notifications, watch_notifications
-from zabka.controller.reign import Reign
+from zabka.controller.term import ControllerTerm
 from zabka.journal.cause import request_cause
 from zabka.journal.events import TopicPartition
 from zabka.kafka.ports import KafkaMessage
@@ -23,43 +23,43 @@ from zabka.kafka.topic_ids import topic_id_from_kafka
 from zabka.kafka.zk import znodes
 
 
-async def process_log_dir_events(reign: Reign, _: str) -> None:
-    """Ask the brokers that are named how their replicas stand, by telling them again what they host."""
-    service = reign.zk.service
-    paths = await watch_notifications(reign, LOG_DIR_EVENTS)
+async def process_log_dir_events(term: ControllerTerm, _: str) -> None:
+    """Send the named brokers all their replicas again, to learn the state of these from the responses."""
+    service = term.zk.service
+    paths = await watch_notifications(term, LOG_DIR_EVENTS)
     brokers: dict[int, None] = {}
-    for path, outcome in zip(paths, await reign.zk.batch([partial(service.get, path) for path in paths]), strict=True):
+    for path, outcome in zip(paths, await term.zk.batch([partial(service.get, path) for path in paths]), strict=True):
         if outcome.value is None:
             continue
         broker_id = znodes.decode_log_dir_event(outcome.value[0])
         if broker_id is None:
-            reign.report(LOG_DIR_EVENTS.event, f"{path} is not readable")
+            term.report(LOG_DIR_EVENTS.event, f"{path} is not readable")
         else:
             brokers[broker_id] = None
-    await reign.replicas.handle(reign.context.replicas_on(brokers), ReplicaState.ONLINE)
-    await delete_notifications(reign, paths)
+    await term.replicas.handle(term.context.replicas_on(brokers), ReplicaState.ONLINE)
+    await delete_notifications(term, paths)
 
 
-def on_leader_and_isr_answered(reign: Reign, broker_id: int, response: KafkaMessage) -> None:
-    """Queue what a broker answered, where it says anything new of its log directories."""
+def on_leader_and_isr_answered(term: ControllerTerm, broker_id: int, response: KafkaMessage) -> None:
+    """Put an event for a broker's response if it changes what is known about its log directories."""
     if response.error_code is not KafkaError.none:
         # Fenced; the broker has journalled it.
         return
-    failed, served = _outcomes(reign, response)
-    if failed or broker_id in reign.context.offline_dirs:
-        reign.put_for_life(
+    failed, served = _outcomes(term, response)
+    if failed or broker_id in term.context.offline_dirs:
+        term.put_for_process(
             broker_id,
             "LeaderAndIsrResponseReceived",
-            lambda: _take_note(reign, broker_id, failed, served),
+            lambda: _take_note(term, broker_id, failed, served),
             request_cause("LeaderAndIsr"),
         )
 
 
-def _outcomes(reign: Reign, response: KafkaMessage) -> tuple[list[TopicPartition], list[TopicPartition]]:
+def _outcomes(term: ControllerTerm, response: KafkaMessage) -> tuple[list[TopicPartition], list[TopicPartition]]:
     failed: list[TopicPartition] = []
     served: list[TopicPartition] = []
     for topic in response.topics:
-        name = reign.context.topic_names.get(topic_id_from_kafka(topic.topic_id) or "")
+        name = term.context.topic_names.get(topic_id_from_kafka(topic.topic_id) or "")
         if name is None:
             continue
         for row in topic.partition_errors:
@@ -71,11 +71,11 @@ def _outcomes(reign: Reign, response: KafkaMessage) -> tuple[list[TopicPartition
 
 
 async def _take_note(
-    reign: Reign, broker_id: int, failed: Sequence[TopicPartition], served: Sequence[TopicPartition]
+    term: ControllerTerm, broker_id: int, failed: Sequence[TopicPartition], served: Sequence[TopicPartition]
 ) -> None:
-    context = reign.context
+    context = term.context
     before = context.offline_dirs.get(broker_id, frozenset())
     context.offline_dirs[broker_id] = (before - frozenset(served)) | frozenset(failed)
     fresh = [partition for partition in failed if partition not in before]
     if fresh:
-        await on_replicas_offline(reign, [Replica(partition, broker_id) for partition in fresh])
+        await on_replicas_offline(term, [Replica(partition, broker_id) for partition in fresh])

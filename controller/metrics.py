@@ -1,6 +1,6 @@
-"""What a controller counts and can be asked for (Kafka's kafka.controller MBeans).
+"""Counts and gauges of a controller (Kafka's kafka.controller MBeans).
 
-Counts are of one process and outlive its reigns; gauges are of the reign, and zero without one.
+Counts belong to the process and outlive its terms; gauges belong to the term, and are zero without one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from zabka.controller.context import ControllerContext, ReplicaState
 
 
 class ControllerState(IntEnum):
-    """What a controller is doing (kafka.controller.ControllerState)."""
+    """Activity of a controller (kafka.controller.ControllerState)."""
 
     IDLE = 0
     CONTROLLER_CHANGE = 1
@@ -84,14 +84,14 @@ RATE_AND_TIME: dict[ControllerState, str] = {
 
 
 class Timing(NamedTuple):
-    """How often something took place, and how long it took in all and at most."""
+    """The number of runs, and their total and longest duration."""
 
     times: int = 0
     total_ms: int = 0
     max_ms: int = 0
 
     def plus(self, took_ms: int) -> Timing:
-        """Once more."""
+        """Return the timing with one more run."""
         return Timing(self.times + 1, self.total_ms + took_ms, max(self.max_ms, took_ms))
 
 
@@ -104,22 +104,22 @@ class ControllerStats:
         self.queue_time = Timing()
         """EventQueueTimeMs: how long events waited for their turn."""
         self.unclean_elections = 0
-        """UncleanLeaderElectionsPerSec: counted when chosen, before the write, which may have to be repeated."""
+        """UncleanLeaderElectionsPerSec: counted at the decision, before the write, which may have to be repeated."""
 
     def event_started(self, event: str, waited_ms: int) -> None:
-        """That event's turn has come."""
+        """Count an event that begins."""
         self.state = STATE_DURING.get(event, ControllerState.IDLE)
         self.queue_time = self.queue_time.plus(waited_ms)
 
     def event_finished(self, took_ms: int) -> None:
-        """The event in hand is over."""
+        """Count the current event as finished."""
         if self.state in self.timings:
             self.timings[self.state] = self.timings[self.state].plus(took_ms)
         self.state = ControllerState.IDLE
 
 
 def gauges(context: ControllerContext | None) -> dict[str, int]:
-    """The gauges of kafka.controller:type=KafkaController, by name; None without a reign."""
+    """Return the gauges of kafka.controller:type=KafkaController by name; without a term (None) all are zero."""
     if context is None:
         return dict.fromkeys(_NAMES, 0)
     deleting = sorted(context.topics_to_be_deleted)
@@ -147,7 +147,7 @@ def gauges(context: ControllerContext | None) -> dict[str, int]:
 def mbeans(
     stats: ControllerStats, context: ControllerContext | None, events_queued: int, requests_queued: int
 ) -> dict[str, dict[str, int]]:
-    """The MBeans by type and name, as plain numbers; of a timer the count, and the milliseconds in all and at most."""
+    """Return the MBeans by type and name, as plain numbers; for a timer its count, total and longest time in ms."""
     rates = {"UncleanLeaderElectionsPerSec_Count": stats.unclean_elections}
     for state, timing in stats.timings.items():
         rates |= _timer(RATE_AND_TIME[state], timing)

@@ -1,4 +1,4 @@
-"""Sequential znodes by which a broker calls the controller: ISR changes written past it, failed log directories."""
+"""Sequential znodes that notify the controller: ISR changes written by leaders, and failed log directories."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from zabka.controller.partition_store import WrittenState
 from zabka.controller.reassignments import complete_reassignments
-from zabka.controller.reign import Reign
+from zabka.controller.term import ControllerTerm
 from zabka.ensemble.client.service import Delete
 from zabka.ensemble.errors import ErrorCode
 from zabka.journal.cause import transaction_cause
@@ -17,7 +17,7 @@ from zabka.kafka.zk import znodes
 
 
 class Notifications(NamedTuple):
-    """Where they are left, and the controller's event that sees to them."""
+    """The path of a kind of notifications, and the controller's event that handles them."""
 
     path: str
     event: str
@@ -27,40 +27,42 @@ ISR_CHANGES = Notifications(znodes.ISR_CHANGE_NOTIFICATION, "IsrChangeNotificati
 LOG_DIR_EVENTS = Notifications(znodes.LOG_DIR_EVENT_NOTIFICATION, "LogDirEventNotification")
 
 
-async def watch_notifications(reign: Reign, which: Notifications) -> list[str]:
-    """The paths of those that are there, a watch left on the list."""
-    names = await reign.read_list(which.path, which.event)
+async def watch_notifications(term: ControllerTerm, which: Notifications) -> list[str]:
+    """Return the paths of the present notifications, and leave a watch on the list."""
+    names = await term.read_list(which.path, which.event)
     return [f"{which.path}/{name}" for name in names]
 
 
-async def delete_notifications(reign: Reign, paths: Sequence[str]) -> None:
-    """They have been seen to."""
-    await reign.writer.write([Delete(path) for path in paths])
+async def delete_notifications(term: ControllerTerm, paths: Sequence[str]) -> None:
+    """Delete notifications that were handled."""
+    await term.writer.write([Delete(path) for path in paths])
 
 
-async def process_isr_notifications(reign: Reign, _: str) -> None:
-    """Read again what the notifications name, and tell every broker: leaders wrote these ISR changes themselves (with
-    an inter-broker protocol before 2.7-IV2)."""
-    service, context = reign.zk.service, reign.context
-    paths = await watch_notifications(reign, ISR_CHANGES)
-    outcomes = await reign.zk.batch([partial(service.get, path) for path in paths])
+async def process_isr_notifications(term: ControllerTerm, _: str) -> None:
+    """Read the partitions in the notifications again, and update every broker's metadata.
+
+    Leaders with an inter-broker protocol before 2.7-IV2 write these ISR changes themselves.
+    """
+    service, context = term.zk.service, term.context
+    paths = await watch_notifications(term, ISR_CHANGES)
+    outcomes = await term.zk.batch([partial(service.get, path) for path in paths])
     changed: dict[TopicPartition, None] = {}
     for path, outcome in zip(paths, outcomes, strict=True):
         listed = znodes.decode_partition_set(outcome.value[0]) if outcome.value is not None else []
         if listed is None:
-            reign.report(ISR_CHANGES.event, f"{path} is not readable")
+            term.report(ISR_CHANGES.event, f"{path} is not readable")
         changed.update(dict.fromkeys(p for p in listed or [] if context.has_partition(p)))
-    for partition, row in (await reign.store.read_written(list(changed))).items():
+    for partition, row in (await term.store.read_written(list(changed))).items():
         old = context.leadership.get(partition)
         if isinstance(row, WrittenState):
             state = row.state
             context.leadership[partition] = state
             if old is not None and old.isr != state.isr:
                 cause = "lag" if len(state.isr) < len(old.isr) else "caught_up"
-                reign.store.announce_isr(partition, old, state, 0, cause, transaction_cause(row.zxid))
+                term.store.announce_isr(partition, old, state, 0, cause, transaction_cause(row.zxid))
         elif row is not ErrorCode.NO_NODE:
-            reign.report(ISR_CHANGES.event, f"the state of {partition} is not readable: {row.name}")
+            term.report(ISR_CHANGES.event, f"the state of {partition} is not readable: {row.name}")
     if changed:
-        reign.send_update_metadata(context.live_or_shutting_down_ids, list(changed))
-        await complete_reassignments(reign, changed)
-    await delete_notifications(reign, paths)
+        term.send_update_metadata(context.live_or_shutting_down_ids, list(changed))
+        await complete_reassignments(term, changed)
+    await delete_notifications(term, paths)

@@ -1,4 +1,4 @@
-"""Partitions between New, Online, Offline and NonExistent (kafka.controller.ZkPartitionStateMachine)."""
+"""State machine of partitions: New, Online, Offline, NonExistent (kafka.controller.ZkPartitionStateMachine)."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ VALID_PREVIOUS: Mapping[PartitionState, tuple[PartitionState, ...]] = {
     PartitionState.OFFLINE: (PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE),
     PartitionState.NON_EXISTENT: (PartitionState.OFFLINE,),
 }
-"""From where each state may be entered; any other change is refused for that partition."""
+"""By state: the states before it. Any other change is refused for that partition."""
 
 
 class Refused(NamedTuple):
-    """A partition's change of state that did not happen, and why (StateChangeFailedException)."""
+    """The reason for a state change of a partition that did not happen (StateChangeFailedException)."""
 
     reason: str
-    nobody_can_lead: bool = False
-    """Nothing went wrong: whoever could lead is away, and may come back."""
+    no_leader_available: bool = False
+    """No error occurred: the brokers that could lead are away, and may return."""
 
 
 Result = LeaderAndIsr | Refused
 
 
 class PartitionStateMachine:
-    """Moves partitions, electing leaders on the way.  Raises ControllerMoved and SessionExpired, and nothing else."""
+    """Moves partitions between states, electing leaders on the way. Raises ControllerMoved and SessionExpired only."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class PartitionStateMachine:
         self._stats = stats
 
     async def startup(self) -> None:
-        """Take the states from what was read, then try to bring online what is not."""
+        """Set the initial states from the context, then try to bring the other partitions online."""
         for partition in self._context.partitions:
             state = self._context.leadership.get(partition)
             if state is None:
@@ -74,11 +74,11 @@ class PartitionStateMachine:
         await self.trigger_online()
 
     async def trigger_online(self, topic: str | None = None) -> dict[TopicPartition, Result]:
-        """Try to elect a leader for every offline or new partition (of that topic), those on their way out left out."""
+        """Try to elect a leader for every offline or new partition (of that topic), except partitions being deleted."""
         waiting = [
             partition
             for partition in self._context.partitions_in(PartitionState.OFFLINE, PartitionState.NEW)
-            if not self._context.is_going(partition) and topic in (None, partition.topic)
+            if not self._context.needs_no_leader(partition) and topic in (None, partition.topic)
         ]
         return await self.handle(waiting, PartitionState.ONLINE, ElectionStrategy.OFFLINE)
 
@@ -88,7 +88,7 @@ class PartitionStateMachine:
         target: PartitionState,
         strategy: ElectionStrategy = ElectionStrategy.OFFLINE,
     ) -> dict[TopicPartition, Result]:
-        """Move partitions to a state; the outcome for each where that is an election, else only the refusals."""
+        """Move partitions to a state; return the outcome of each election, and of other changes only the refusals."""
         if not partitions:
             return {}
         self._batch.new_batch()
@@ -118,10 +118,10 @@ class PartitionStateMachine:
     async def _initialize(
         self, partitions: Sequence[TopicPartition], results: dict[TopicPartition, Result]
     ) -> list[TopicPartition]:
-        """Write the first state of new partitions: the first live replica leads, every live one is in sync.
+        """Write the first state of new partitions: the first live replica leads, and all live replicas are in sync.
 
-        Those that have a state already are returned: they are new to this controller alone, which could not read their
-        topic, and go by their ISR.  Kafka leaves them without anybody who decides about them until the next controller.
+        Returns the partitions that already have a state. They are new only to this controller, which could not read
+        their topic, and they are elected from their ISR. Kafka leaves them without decisions until the next controller.
         """
         states: dict[TopicPartition, LeaderAndIsr] = {}
         for partition in partitions:
@@ -129,7 +129,7 @@ class PartitionStateMachine:
             if live:
                 states[partition] = LeaderAndIsr(live[0], 0, tuple(live), self._context.epoch)
             else:
-                results[partition] = Refused("no replica is live", nobody_can_lead=True)
+                results[partition] = Refused("no replica is live", no_leader_available=True)
         if not states:
             return []
         updates = await self._store.create(states)
@@ -148,7 +148,7 @@ class PartitionStateMachine:
     async def _elect(
         self, partitions: Sequence[TopicPartition], strategy: ElectionStrategy
     ) -> dict[TopicPartition, Result]:
-        """Elect until every partition has its leader or cannot have one; what changed underneath is read again."""
+        """Elect until every partition has a leader or cannot have one; read states again that changed concurrently."""
         results: dict[TopicPartition, Result] = {}
         remaining = list(partitions)
         while remaining:
@@ -169,7 +169,7 @@ class PartitionStateMachine:
                 continue
             elected = self._choose(partition, state, strategy, unclean=unclean.get(partition, False))
             if elected is None:
-                results[partition] = Refused(f"no replica can lead ({strategy.value})", nobody_can_lead=True)
+                results[partition] = Refused(f"no replica can lead ({strategy.value})", no_leader_available=True)
             else:
                 chosen[partition] = elected
                 self._stats.unclean_elections += is_unclean(state, elected)
@@ -204,7 +204,7 @@ class PartitionStateMachine:
         strategy: ElectionStrategy,
         results: dict[TopicPartition, Result],
     ) -> dict[TopicPartition, bool]:
-        """Whether an unclean election is allowed; configurations are read only where nobody can lead without."""
+        """Return whether an unclean election is allowed; read configurations only if a clean election is impossible."""
         if strategy is ElectionStrategy.OFFLINE_UNCLEAN:
             return dict.fromkeys(current, True)
         if strategy is not ElectionStrategy.OFFLINE:
@@ -260,7 +260,7 @@ class PartitionStateMachine:
         self._store.announce_leader(partition, old, new, zxid, cause, unclean=unclean)
 
     def _recipients(self, partition: TopicPartition, strategy: ElectionStrategy) -> list[int]:
-        """Who hears of an election (ElectionResult.liveReplicas); of these the batch leaves out the dead."""
+        """Return the recipients of an election's result (ElectionResult.liveReplicas); the batch drops dead ones."""
         context = self._context
         assignment = context.assignment(partition)
         if strategy is ElectionStrategy.PREFERRED:

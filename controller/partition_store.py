@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from zabka.controller.causes import CurrentCauses
 from zabka.controller.context import ControllerContext
 from zabka.controller.eligibility import Eligibility, trusted
-from zabka.controller.occasion import Occasion
 from zabka.ensemble.client.service import Create, SetData
 from zabka.ensemble.errors import ErrorCode
 from zabka.journal.cause import Cause
@@ -29,10 +29,11 @@ from zabka.kafka.zk.znodes import (
 
 
 class Updates(NamedTuple):
-    """What became of a batch of state writes.
+    """The outcome of a batch of state writes.
 
-    `written` holds the states with their new partition epochs, `zxids` the transactions that wrote them; `conflicted`
-    those whose znode had another version (or, for a create, existed); `failed` any other refusal.
+    `written` holds the states with their new partition epochs, and `zxids` the transactions that wrote them.
+    `conflicted` holds the partitions whose znode had another version (or, for a create, existed), and `failed` any
+    other error.
     """
 
     written: dict[TopicPartition, LeaderAndIsr]
@@ -49,7 +50,7 @@ class WrittenState(NamedTuple):
 
 
 class PartitionStore:
-    """The state znodes, for one reign.  Every method raises SessionExpired and ControllerMoved."""
+    """Access to the state znodes during one term. Every method raises SessionExpired and ControllerMoved."""
 
     def __init__(
         self,
@@ -57,29 +58,29 @@ class PartitionStore:
         context: ControllerContext,
         eligibility: Eligibility,
         emit: Emit,
-        occasion: Occasion,
+        causes: CurrentCauses,
     ) -> None:
         self._writer = writer
         self._context = context
         self._eligibility = eligibility
         self._emit = emit
-        self._occasion = occasion
+        self._causes = causes
 
     # -- reading
 
     async def read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, LeaderAndIsr | ErrorCode]:
-        """Each partition's state, or why there is none: NO_NODE, or MARSHALLING_ERROR for an unreadable one."""
+        """Return each partition's state, or the error: NO_NODE, or MARSHALLING_ERROR for an unreadable one."""
         rows = await self.read_written(partitions)
         return {p: row if isinstance(row, ErrorCode) else row.state for p, row in rows.items()}
 
     async def read_written(
         self, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, WrittenState | ErrorCode]:
-        """The same, each state with the transaction that wrote it.
+        """Return the same as `read`, each state with the transaction that wrote it.
 
-        A state of a higher controller epoch than this reign's is a later controller's word, so that the quorum is asked
-        whether this reign goes on: raises ControllerMoved where it does not.  Kafka fails the partition alone, and goes
-        on telling brokers what it took to be true.
+        A state of a higher controller epoch than this term's was written by a later controller. Then this method asks
+        the quorum whether the term still holds, and raises ControllerMoved if not. Kafka fails only the partition, and
+        continues to send brokers its outdated view.
         """
         found = await self._read(partitions)
         if any(
@@ -104,7 +105,7 @@ class PartitionStore:
     # -- writing
 
     async def update(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> Updates:
-        """Write states over the versions that their partition epochs name."""
+        """Write states, conditional on the versions in their partition epochs."""
         settled = await self.settled(states)
         ours = {p: state._replace(controller_epoch=self._writer.epoch) for p, state in settled.items()}
         ops = [
@@ -115,15 +116,15 @@ class PartitionStore:
         return await self._settle(ours, written, ErrorCode.BAD_VERSION)
 
     async def settled(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """The states with those eligible with whom they would be written."""
+        """Return the states with the eligible replicas that a write would store."""
         return await self._eligibility.settle(states)
 
     async def confirmed(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """The states, with those eligible who are by the configuration of this moment."""
+        """Return the states with the replicas that are eligible by the present configuration."""
         return await self._eligibility.confirm(states)
 
     async def create(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> Updates:
-        """Make the state znodes of new partitions, with the znodes above them."""
+        """Create the state znodes of new partitions, and their parents."""
         topics = dict.fromkeys(partition.topic for partition in states)
         parents = [Create(partitions_path(topic), None) for topic in topics]
         await self._writer.write(parents)
@@ -161,7 +162,7 @@ class PartitionStore:
         states: Mapping[TopicPartition, LeaderAndIsr],
         updates: Updates,
     ) -> None:
-        """A conflict on a repeated write may be with our own first sending: then the write was a success."""
+        """Detect a conflict of a repeated write with its own first transmission: that write succeeded."""
         for partition, row in (await self._read(doubtful)).items():
             expected = states[partition]._replace(partition_epoch=states[partition].partition_epoch + 1)
             if not isinstance(row, ErrorCode) and row.state == expected:
@@ -170,7 +171,7 @@ class PartitionStore:
             else:
                 updates.conflicted.append(partition)
 
-    # -- telling
+    # -- reporting
 
     def announce_leader(
         self,
@@ -182,11 +183,11 @@ class PartitionStore:
         *,
         unclean: bool = False,
     ) -> None:
-        """Journal a state written with a new leader epoch, and the ISR where that changed too."""
+        """Journal a state written with a new leader epoch, and the ISR if that changed too."""
         left = [] if old is None else [broker for broker in old.isr if broker not in new.isr]
         missed = left if old is None or old.leader in (new.leader, NO_LEADER) else [old.leader, *left]
         alive = self._context.live_or_shutting_down_ids
-        caused_by = self._occasion.of(partition, missed, new.leader, alive)
+        caused_by = self._causes.of(partition, missed, new.leader, alive)
         self._emit(
             LeaderElected(
                 topic=partition.topic,
@@ -241,22 +242,24 @@ class PartitionStore:
 def candidates(
     context: ControllerContext, partition: TopicPartition, old: LeaderAndIsr | None, new: LeaderAndIsr
 ) -> list[tuple[int, str]]:
-    """What spoke for or against each replica as leader; see `LeaderElected.candidates`.  Nothing where nobody was to be
-    chosen: the leader stays, or a replica that led is taken off, and an election follows."""
+    """Return why each replica was or was not elected as leader; see `LeaderElected.candidates`.
+
+    Empty if there was no election: the leader stays, or a replica that led is removed and an election follows.
+    """
     if new.leader == NO_LEADER or (old is not None and old.leader == new.leader):
         return []
     found: list[tuple[int, str]] = []
     in_sync = () if old is None else trusted(old)
     for broker_id in context.replicas(partition):
         if broker_id == new.leader:
-            word = "elected"
+            standing = "elected"
         elif broker_id in context.shutting_down:
-            word = "shutting_down"
+            standing = "shutting_down"
         elif not context.is_replica_online(broker_id, partition):
-            word = "offline_directory" if context.is_live(broker_id) else "not_alive"
+            standing = "offline_directory" if context.is_live(broker_id) else "not_alive"
         elif old is None or broker_id in in_sync or broker_id in old.eligible:
-            word = "available"
+            standing = "available"
         else:
-            word = "not_in_sync"
-        found.append((broker_id, word))
+            standing = "not_in_sync"
+        found.append((broker_id, standing))
     return found

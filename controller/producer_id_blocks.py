@@ -1,6 +1,6 @@
-"""Producer ids, taken from /latest_producer_id_block a thousand at a time, and given to brokers that ask (KIP-730).
+"""Producer ids, allocated from /latest_producer_id_block a thousand at a time for brokers that request them (KIP-730).
 
-Source: kafka.coordinator.transaction.ZkProducerIdManager, KafkaController.processAllocateProducerIds.  Brokers of Kafka
+Source: kafka.coordinator.transaction.ZkProducerIdManager, KafkaController.processAllocateProducerIds. Brokers of Kafka
 3.0 and newer ask the controller; older ones, and ours, take their blocks themselves, by the same compare-and-set.
 """
 
@@ -12,7 +12,7 @@ from kio.schema.types import ProducerId
 from kio.static.primitive import i32
 
 from zabka.controller.leader_elections import NO_THROTTLE
-from zabka.controller.reign import Reign
+from zabka.controller.term import ControllerTerm
 from zabka.ensemble.errors import BadVersion, NoNode
 from zabka.kafka.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
 from zabka.kafka.zk import znodes
@@ -23,9 +23,9 @@ _ID_MAX = 2**63 - 1
 
 
 class ProducerIdsUnavailable(Exception):
-    """/latest_producer_id_block does not say which ids are free: missing, unreadable, or at its end.
+    """Raised if /latest_producer_id_block is missing, unreadable or exhausted, so that the free ids are unknown.
 
-    An id given twice would let one producer's records pass for another's repetitions.
+    If an id were allocated twice, one producer's records could be taken for another's duplicates.
     """
 
 
@@ -46,7 +46,7 @@ async def claim_block(zk: Zk, broker_id: int) -> tuple[int, int]:
         try:
             await zk.call(lambda: service.set(znodes.LATEST_PRODUCER_ID_BLOCK, block, version))  # noqa: B023
         except BadVersion:
-            # Another broker was faster, or a first sending of ours went through: the next block is free.
+            # Another broker was faster, or our first transmission succeeded: try the next block.
             continue
         return first, first + BLOCK_SIZE
 
@@ -64,7 +64,7 @@ def _first_free(data: bytes | None) -> int:
 
 
 def producer_ids_response(error: KafkaError, first: int = 0, count: int = 0) -> KafkaMessage:
-    """The answer to AllocateProducerIds."""
+    """Return the response to AllocateProducerIds."""
     return AllocateProducerIdsResponse(
         throttle_time=NO_THROTTLE,
         error_code=error,
@@ -73,16 +73,16 @@ def producer_ids_response(error: KafkaError, first: int = 0, count: int = 0) -> 
     )
 
 
-async def process_allocate_producer_ids(reign: Reign, request: KafkaMessage) -> KafkaMessage:
-    """Take a block for the broker that asks, if it is the one that is registered."""
-    epoch = reign.context.broker_epoch(request.broker_id)
+async def process_allocate_producer_ids(term: ControllerTerm, request: KafkaMessage) -> KafkaMessage:
+    """Allocate a block for the requesting broker if its registration matches."""
+    epoch = term.context.broker_epoch(request.broker_id)
     if epoch is None:
         return producer_ids_response(KafkaError.broker_id_not_registered)
     if epoch not in (request.broker_epoch, UNKNOWN_BROKER_EPOCH):
         return producer_ids_response(KafkaError.stale_broker_epoch)
     try:
-        first, end = await claim_block(reign.zk, request.broker_id)
+        first, end = await claim_block(term.zk, request.broker_id)
     except ProducerIdsUnavailable as unavailable:
-        reign.report("AllocateProducerIds", str(unavailable))
+        term.report("AllocateProducerIds", str(unavailable))
         return producer_ids_response(KafkaError.unknown_server_error)
     return producer_ids_response(KafkaError.none, first, end - first)

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments and ListPartitionReassignments (KIP-455), as the active controller answers them."""
+"""AlterPartitionReassignments and ListPartitionReassignments (KIP-455) on the active controller."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32
 
 from zabka.controller.leader_elections import NO_THROTTLE
-from zabka.controller.reassignments import leaves_nobody_in_sync, plan, take_off_list, trigger
-from zabka.controller.reign import Reign
+from zabka.controller.reassignments import plan, removes_all_in_sync, take_off_list, trigger
+from zabka.controller.term import ControllerTerm
 from zabka.journal.events import TopicPartition
 from zabka.kafka.ports import KafkaMessage
 from zabka.kafka.zk.znodes import ReplicaAssignment
@@ -27,7 +27,7 @@ _MESSAGES = {
 
 
 class Verdict(NamedTuple):
-    """One partition's error, and what it means here."""
+    """One partition's error and its message."""
 
     error: KafkaError
     message: str | None
@@ -41,9 +41,9 @@ def _verdict(error: KafkaError) -> Verdict:
 
 
 async def process_alter_reassignments(
-    reign: Reign, request: KafkaMessage
+    term: ControllerTerm, request: KafkaMessage
 ) -> altered.AlterPartitionReassignmentsResponse:
-    """Begin, supersede or (replicas null) cancel; answered as soon as it is under way, not when it is complete."""
+    """Begin, supersede or (replicas null) cancel reassignments; respond once they have begun, not when complete."""
     asked: dict[TopicPartition, tuple[int, ...] | None] = {}
     for topic in request.topics:
         for row in topic.partitions:
@@ -52,36 +52,36 @@ async def process_alter_reassignments(
     verdicts: dict[TopicPartition, Verdict] = {}
     planned: dict[TopicPartition, ReplicaAssignment] = {}
     for partition, target in asked.items():
-        fault = None if target is None else _fault(reign, partition, target)
-        assignment = None if fault else plan(reign, partition, target)
+        fault = None if target is None else _fault(term, partition, target)
+        assignment = None if fault else plan(term, partition, target)
         if fault is not None:
             verdicts[partition] = Verdict(KafkaError.invalid_replica_assignment, fault)
         elif assignment is None:
             verdicts[partition] = _verdict(KafkaError.no_reassignment_in_progress)
-        elif leaves_nobody_in_sync(reign, partition, assignment):
+        elif removes_all_in_sync(term, partition, assignment):
             fault = "every replica that is in sync would be deleted"
             verdicts[partition] = Verdict(KafkaError.invalid_replica_assignment, fault)
         else:
             planned[partition] = assignment
-    # The latest word counts, also over one that was asked for by znode.
-    await take_off_list(reign, list(planned))
-    for partition, error in (await trigger(reign, planned)).items():
+    # The latest request wins, also over a reassignment that was requested by znode.
+    await take_off_list(term, list(planned))
+    for partition, error in (await trigger(term, planned)).items():
         verdicts[partition] = _verdict(error)
     return _altered({partition: verdicts[partition] for partition in asked})
 
 
-def _fault(reign: Reign, partition: TopicPartition, target: Sequence[int]) -> str | None:
-    """What is wrong with a target (KafkaController.validateReplicas)."""
+def _fault(term: ControllerTerm, partition: TopicPartition, target: Sequence[int]) -> str | None:
+    """Return why a target is invalid, or None (KafkaController.validateReplicas)."""
     if not target:
         return "the list of replicas is empty"
     if len(dict.fromkeys(target)) < len(target):
         return f"a replica is listed twice: {_named(target)}"
     if any(broker_id < 0 for broker_id in target):
         return f"the list holds an invalid broker id: {_named(target)}"
-    adding = reign.context.assignment(partition).reassign_to(target).adding
-    dead = [broker_id for broker_id in adding if not reign.context.is_live(broker_id)]
+    adding = term.context.assignment(partition).reassign_to(target).adding
+    dead = [broker_id for broker_id in adding if not term.context.is_live(broker_id)]
     if dead:
-        return f"not every added replica has a live broker: {_named(dead)}; live are {_named(reign.context.live_ids)}"
+        return f"not every added replica has a live broker: {_named(dead)}; live are {_named(term.context.live_ids)}"
     return None
 
 
@@ -109,7 +109,7 @@ def _altered(verdicts: Mapping[TopicPartition, Verdict]) -> altered.AlterPartiti
 
 
 def refuse_alter_reassignments(error: KafkaError) -> altered.AlterPartitionReassignmentsResponse:
-    """An answer for the whole request."""
+    """Return the response that rejects the whole request with one error."""
     return altered.AlterPartitionReassignmentsResponse(
         throttle_time=NO_THROTTLE, error_code=error, error_message=_MESSAGES.get(error), responses=()
     )
@@ -118,15 +118,17 @@ def refuse_alter_reassignments(error: KafkaError) -> altered.AlterPartitionReass
 # ---- ListPartitionReassignments -------------------------------------------------------------------------------
 
 
-async def process_list_reassignments(reign: Reign, request: KafkaMessage) -> listed.ListPartitionReassignmentsResponse:
-    """What is under way, of the partitions named or (topics null) of all; the others are left out."""
+async def process_list_reassignments(
+    term: ControllerTerm, request: KafkaMessage
+) -> listed.ListPartitionReassignmentsResponse:
+    """List the reassignments in progress, of the partitions named or (topics null) of all."""
     if request.topics is None:
-        asked = sorted(reign.context.reassigning)
+        asked = sorted(term.context.reassigning)
     else:
         asked = [TopicPartition(str(topic.name), int(n)) for topic in request.topics for n in topic.partition_indexes]
     topics: dict[str, list[listed.OngoingPartitionReassignment]] = {}
     for partition in dict.fromkeys(asked):
-        assignment = reign.context.assignment(partition)
+        assignment = term.context.assignment(partition)
         if assignment.is_being_reassigned:
             topics.setdefault(partition.topic, []).append(
                 listed.OngoingPartitionReassignment(
@@ -148,7 +150,7 @@ async def process_list_reassignments(reign: Reign, request: KafkaMessage) -> lis
 
 
 def refuse_list_reassignments(error: KafkaError) -> listed.ListPartitionReassignmentsResponse:
-    """An answer for the whole request."""
+    """Return the response that rejects the whole request with one error."""
     return listed.ListPartitionReassignmentsResponse(
         throttle_time=NO_THROTTLE, error_code=error, error_message=_MESSAGES.get(error), topics=()
     )

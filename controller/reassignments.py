@@ -1,8 +1,8 @@
-"""Reassignment: a partition's replicas move to other brokers, while it serves (KIP-455).
+"""Reassignment: a partition's replicas move to other brokers while it serves (KIP-455).
 
-Source: KafkaController.onPartitionReassignment and what it calls.  The whole state is the topic's znode: the replicas
-listed are target and origin together, beside which of them are added and removed, so that any later controller can go
-on.  The target is written last.
+Source: KafkaController.onPartitionReassignment and its callees. The whole state is in the topic's znode, so that any
+later controller can continue. The replicas listed are target and origin together, next to the lists of added and
+removed replicas. The target alone is written last.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode as KafkaError
 from zabka.controller.context import PartitionState, Replica, ReplicaState
 from zabka.controller.election import ElectionStrategy
 from zabka.controller.partition_state_machine import Refused
-from zabka.controller.reign import Reign
+from zabka.controller.term import ControllerTerm
 from zabka.controller.topic_writes import TopicTooLarge, amend_topic
 from zabka.ensemble.client.service import Create, Delete, Op, SetData
 from zabka.ensemble.errors import ErrorCode, NoNode, error_for
@@ -24,278 +24,283 @@ from zabka.kafka.zk import znodes
 from zabka.kafka.zk.znodes import LeaderAndIsr, ReplicaAssignment, TopicAssignment
 
 Outcomes = dict[TopicPartition, KafkaError]
-"""For each partition what became of the request; NONE for one that was begun, or is complete already."""
+"""The result for each partition: NONE if its reassignment has begun or is already complete."""
 
 
 class ReassignmentFailed(Exception):
-    """A step of a reassignment could not be taken.  What was written stays, and is taken up again later."""
+    """A step of a reassignment failed. Completed writes stay, and a later attempt continues from them."""
 
 
 class TargetIsAway(ReassignmentFailed):
-    """Nobody of the target can lead now."""
+    """No target replica can lead now."""
 
 
 # ---- beginning, resuming, completing --------------------------------------------------------------------------
 
 
-def plan(reign: Reign, partition: TopicPartition, target: Sequence[int] | None) -> ReplicaAssignment | None:
-    """The assignment that leads to the target; None as target cancels.  None where there is nothing to cancel."""
-    current = reign.context.assignment(partition)
+def plan(term: ControllerTerm, partition: TopicPartition, target: Sequence[int] | None) -> ReplicaAssignment | None:
+    """Return the assignment that leads to the target; a target of None cancels.
+
+    Returns None if there is nothing to cancel.
+    """
+    current = term.context.assignment(partition)
     if target is not None:
         return current.reassign_to(target)
     return current.reassign_to(current.origin) if current.is_being_reassigned else None
 
 
-def leaves_nobody_in_sync(reign: Reign, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
-    """Are all that are in sync replicas which this assignment has no need of any more?  They would be deleted at once.
+def removes_all_in_sync(term: ControllerTerm, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
+    """Return whether all in-sync replicas are ones that this assignment removes, and so would delete at once.
 
-    So a reassignment is not to be cancelled, or given another target, while the replicas that it began to add are all
-    there is: Kafka does that, and the partition's records are gone.
+    A reassignment must not be cancelled, or given another target, while only the replicas that it began to add are in
+    sync: Kafka allows that, and the partition's records are lost.
     """
-    state = reign.context.leadership.get(partition)
+    state = term.context.leadership.get(partition)
     if state is None or not state.isr:
         return False
     return not any(broker_id in assignment.replicas for broker_id in state.isr)
 
 
-async def trigger(reign: Reign, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> Outcomes:
-    """Begin these reassignments, or let them supersede those under way; one error, or none, for each."""
+async def trigger(term: ControllerTerm, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> Outcomes:
+    """Begin these reassignments, or let them supersede those in progress; return one error, or none, for each."""
     outcomes: Outcomes = {}
     for partition, assignment in assignments.items():
-        if reign.context.is_being_deleted(partition.topic) or not reign.context.replicas(partition):
+        if term.context.is_being_deleted(partition.topic) or not term.context.replicas(partition):
             outcomes[partition] = KafkaError.unknown_topic_or_partition
             continue
-        done = await _attempt(reign, partition, assignment)
+        done = await _attempt(term, partition, assignment)
         outcomes[partition] = KafkaError.none if done else KafkaError.unknown_server_error
     return outcomes
 
 
-async def resume_for_brokers(reign: Reign, broker_ids: Sequence[int]) -> None:
-    """These brokers are back: go on with what moves to them."""
-    for partition in sorted(reign.context.reassigning):
-        assignment = reign.context.assignment(partition)
+async def resume_for_brokers(term: ControllerTerm, broker_ids: Sequence[int]) -> None:
+    """Continue the reassignments to these brokers, which have returned."""
+    for partition in sorted(term.context.reassigning):
+        assignment = term.context.assignment(partition)
         if any(broker_id in assignment.target for broker_id in broker_ids):
-            await _attempt(reign, partition, assignment)
+            await _attempt(term, partition, assignment)
 
 
-async def complete_reassignments(reign: Reign, partitions: Iterable[TopicPartition]) -> None:
-    """The ISRs of these partitions have changed: what was waiting for that is completed."""
+async def complete_reassignments(term: ControllerTerm, partitions: Iterable[TopicPartition]) -> None:
+    """Complete the reassignments that waited for a change of these partitions' ISRs."""
     for partition in partitions:
-        if partition in reign.context.reassigning:
-            assignment = reign.context.assignment(partition)
-            if await _is_complete(reign, partition, assignment):
-                await _attempt(reign, partition, assignment)
+        if partition in term.context.reassigning:
+            assignment = term.context.assignment(partition)
+            if await _is_complete(term, partition, assignment):
+                await _attempt(term, partition, assignment)
 
 
-async def initialize_reassignments(reign: Reign) -> None:
-    """At failover: what was asked for by znode, which supersedes, then what was under way besides."""
-    by_znode = await process_zk_reassignment(reign)
-    for partition in sorted(reign.context.reassigning):
+async def initialize_reassignments(term: ControllerTerm) -> None:
+    """Begin reassignments requested by znode, which supersede others, then continue the remaining ones (failover)."""
+    by_znode = await process_zk_reassignment(term)
+    for partition in sorted(term.context.reassigning):
         if partition not in by_znode:
-            await _attempt(reign, partition, reign.context.assignment(partition))
+            await _attempt(term, partition, term.context.assignment(partition))
 
 
 # ---- /admin/reassign_partitions -------------------------------------------------------------------------------
 
 
-async def process_zk_reassignment(reign: Reign, _: str = "") -> list[TopicPartition]:
-    """Begin what /admin/reassign_partitions lists, the watch left before it is read; those that were begun.
+async def process_zk_reassignment(term: ControllerTerm, _: str = "") -> list[TopicPartition]:
+    """Begin what /admin/reassign_partitions lists, which is watched before it is read; return the partitions begun.
 
-    What cannot be begun is taken off the list at once; the rest leaves it when it is complete.
+    Partitions that cannot be reassigned are removed from the list at once, the others when they are complete.
     """
-    targets = await _listed(reign, watched=True)
+    targets = await _listed(term, watched=True)
     planned: dict[TopicPartition, ReplicaAssignment] = {}
     failed: list[TopicPartition] = []
     for partition, target in targets.items():
-        assignment = plan(reign, partition, target)
+        assignment = plan(term, partition, target)
         assert assignment is not None, "a target was given"
-        if leaves_nobody_in_sync(reign, partition, assignment):
+        if removes_all_in_sync(term, partition, assignment):
             failed.append(partition)
         else:
             planned[partition] = assignment
-    outcomes = await trigger(reign, planned)
+    outcomes = await trigger(term, planned)
     failed += [partition for partition, error in outcomes.items() if error is not KafkaError.none]
     if failed:
-        reign.report("ZkPartitionReassignment", f"not reassigned: {', '.join(f'{t}-{n}' for t, n in failed)}")
-        await take_off_list(reign, failed)
+        term.report("ZkPartitionReassignment", f"not reassigned: {', '.join(f'{t}-{n}' for t, n in failed)}")
+        await take_off_list(term, failed)
     return [partition for partition in outcomes if partition not in failed]
 
 
-async def take_off_list(reign: Reign, partitions: Sequence[TopicPartition]) -> None:
-    """These partitions are not to be reassigned by znode; the znode goes with the last one."""
-    listed, taken_off = await _listed(reign), frozenset(partitions)
+async def take_off_list(term: ControllerTerm, partitions: Sequence[TopicPartition]) -> None:
+    """Remove partitions from the list of reassignments by znode; delete the znode with the last one."""
+    listed, taken_off = await _listed(term), frozenset(partitions)
     rest = {partition: target for partition, target in listed.items() if partition not in taken_off}
     if len(rest) < len(listed):
-        await _write_list(reign, rest)
+        await _write_list(term, rest)
 
 
-async def _listed(reign: Reign, *, watched: bool = False) -> dict[TopicPartition, tuple[int, ...]]:
-    service, path = reign.zk.service, znodes.REASSIGN_PARTITIONS
-    watcher = reign.signals.watcher("ZkPartitionReassignment") if watched else None
-    if await reign.zk.call(lambda: service.exists(path, watcher)) is None:
+async def _listed(term: ControllerTerm, *, watched: bool = False) -> dict[TopicPartition, tuple[int, ...]]:
+    service, path = term.zk.service, znodes.REASSIGN_PARTITIONS
+    watcher = term.signals.watcher("ZkPartitionReassignment") if watched else None
+    if await term.zk.call(lambda: service.exists(path, watcher)) is None:
         return {}
     try:
-        data, _stat = await reign.zk.call(lambda: service.get(path))
+        data, _stat = await term.zk.call(lambda: service.get(path))
     except NoNode:
         return {}
     targets = znodes.decode_reassignments(data)
     if targets is None or not all(targets.values()):
-        reign.report("ZkPartitionReassignment", f"{path} is not readable; removed")
-        await _write_list(reign, {})
+        term.report("ZkPartitionReassignment", f"{path} is not readable; removed")
+        await _write_list(term, {})
         return {}
     return targets
 
 
-async def _write_list(reign: Reign, targets: Mapping[TopicPartition, tuple[int, ...]]) -> None:
+async def _write_list(term: ControllerTerm, targets: Mapping[TopicPartition, tuple[int, ...]]) -> None:
     path = znodes.REASSIGN_PARTITIONS
     op: Op = SetData(path, znodes.encode_reassignments(targets)) if targets else Delete(path)
-    [written] = await reign.writer.write([op])
+    [written] = await term.writer.write([op])
     if written.error is ErrorCode.NO_NODE and targets:
-        [written] = await reign.writer.write([Create(path, znodes.encode_reassignments(targets))])
+        [written] = await term.writer.write([Create(path, znodes.encode_reassignments(targets))])
     if written.error not in (ErrorCode.OK, ErrorCode.NO_NODE):
         raise error_for(written.error, path)
     if not targets:
-        # Its processing leaves the watch that notices the next list.
-        reign.signals.put("ZkPartitionReassignment", "", reign.occasion.cause)
+        # Its processing sets the watch that notices the next list.
+        term.signals.put("ZkPartitionReassignment", "", term.causes.cause)
 
 
 # ---- one partition --------------------------------------------------------------------------------------------
 
 
-async def _attempt(reign: Reign, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
+async def _attempt(term: ControllerTerm, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
     try:
-        await _reassign(reign, partition, assignment)
+        await _reassign(term, partition, assignment)
     except ReassignmentFailed as error:
-        reign.report("PartitionReassignment", f"{partition.topic}-{partition.partition}: {error}")
+        term.report("PartitionReassignment", f"{partition.topic}-{partition.partition}: {error}")
         return False
     return True
 
 
-async def _reassign(reign: Reign, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-    """Write what is to be (U); then wait for the added replicas (A), or complete it where the target is in sync (B)."""
-    context = reign.context
-    reign.deletion.mark_ineligible([partition.topic])
-    await _take_on(reign, partition, assignment)
-    if not await _has_begun(reign, partition, assignment):
+async def _reassign(term: ControllerTerm, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+    """Write the assignment (U); then wait for the added replicas (A), or complete if the target is in sync (B)."""
+    context = term.context
+    term.deletion.mark_ineligible([partition.topic])
+    await _take_on(term, partition, assignment)
+    if not await _has_begun(term, partition, assignment):
         return
-    if not await _is_complete(reign, partition, assignment):
-        await _tell_everyone_involved(reign, partition, assignment)
+    if not await _is_complete(term, partition, assignment):
+        await _send_to_all_replicas(term, partition, assignment)
         for broker_id in assignment.adding:
-            await reign.replicas.handle([Replica(partition, broker_id)], ReplicaState.NEW)
+            await term.replicas.handle([Replica(partition, broker_id)], ReplicaState.NEW)
         return
-    await reign.replicas.handle([Replica(partition, b) for b in assignment.adding], ReplicaState.ONLINE)
+    await term.replicas.handle([Replica(partition, b) for b in assignment.adding], ReplicaState.ONLINE)
     completed = ReplicaAssignment(assignment.target)
     context.set_assignment(partition, completed)
     try:
-        await _move_leader(reign, partition, completed)
+        await _move_leader(term, partition, completed)
     except TargetIsAway:
         if assignment.removing:
-            # It waits until one is back, under way still: nobody else would know any more what there is to remove.
+            # Keep the reassignment in progress until a target replica returns: only it records the replicas to remove.
             context.set_assignment(partition, assignment)
             return
     except ReassignmentFailed:
         context.set_assignment(partition, assignment)
         raise
-    await _remove_replicas(reign, partition, assignment.removing)
-    # Only now: the znode is the only place that says what there is left to do.
-    await _write_assignment(reign, partition, completed)
-    await _take_off_list_if_done(reign, partition, completed)
+    await _remove_replicas(term, partition, assignment.removing)
+    # Written only now, because the znode is the only record of the remaining steps.
+    await _write_assignment(term, partition, completed)
+    await _take_off_list_if_done(term, partition, completed)
     context.reassigning.pop(partition, None)
-    reign.send_update_metadata(context.live_or_shutting_down_ids, [partition])
-    await reign.deletion.resume_for([partition.topic])
+    term.send_update_metadata(context.live_or_shutting_down_ids, [partition])
+    await term.deletion.resume_for([partition.topic])
 
 
-async def _take_on(reign: Reign, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-    context = reign.context
+async def _take_on(term: ControllerTerm, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+    context = term.context
     current = context.assignment(partition)
     if current != assignment:
-        await _write_assignment(reign, partition, assignment)
+        await _write_assignment(term, partition, assignment)
         context.set_assignment(partition, assignment)
         # Replicas that a superseded reassignment had begun to add.
         unneeded = [broker_id for broker_id in current.replicas if broker_id not in assignment.replicas]
-        await _remove_replicas(reign, partition, unneeded)
-        await _replace_leader(reign, partition, unneeded)
+        await _remove_replicas(term, partition, unneeded)
+        await _replace_leader(term, partition, unneeded)
     context.reassigning[partition] = None
 
 
-async def _has_begun(reign: Reign, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
-    """Has it a state?  One that nobody has led yet is begun by whoever is live, of the replicas added as well; False
-    where nobody is, so that it waits for the first of them.
+async def _has_begun(term: ControllerTerm, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
+    """Return whether the partition has a state; a new partition gets one from any live replica, including added ones.
 
-    There is nothing to catch up with.  And a replica that had no state of its own when the partition came online would
-    get none any more once it led: it would be told nothing after a restart, and nobody would delete it.
+    Without a state there is nothing to catch up with. If no replica is live, the reassignment waits for the first of
+    them. A replica that had no state of its own when the partition came online would get none once it led: it would
+    receive nothing after a restart, and would never be deleted.
     """
-    if reign.context.partition_states.get(partition) is not PartitionState.NEW:
+    if term.context.partition_states.get(partition) is not PartitionState.NEW:
         return True
-    await reign.replicas.handle([Replica(partition, b) for b in assignment.adding], ReplicaState.NEW)
-    outcome = (await reign.partitions.handle([partition], PartitionState.ONLINE))[partition]
-    return not (isinstance(outcome, Refused) and outcome.nobody_can_lead)
+    await term.replicas.handle([Replica(partition, b) for b in assignment.adding], ReplicaState.NEW)
+    outcome = (await term.partitions.handle([partition], PartitionState.ONLINE))[partition]
+    return not (isinstance(outcome, Refused) and outcome.no_leader_available)
 
 
-async def _replace_leader(reign: Reign, partition: TopicPartition, unneeded: Sequence[int]) -> None:
-    """Elect again where the leader was among the unneeded: Kafka leaves that partition without one until some broker
-    goes, and the reassignment without anybody to catch up with.
+async def _replace_leader(term: ControllerTerm, partition: TopicPartition, unneeded: Sequence[int]) -> None:
+    """Elect again if the leader was among the unneeded replicas.
+
+    Kafka leaves that partition without a leader until some broker fails, so the reassignment cannot catch up.
     """
-    state = reign.context.leadership.get(partition)
+    state = term.context.leadership.get(partition)
     if unneeded and state is not None and state.leader == NO_LEADER:
         for step in (PartitionState.OFFLINE, PartitionState.ONLINE):
-            await reign.partitions.handle([partition], step)
+            await term.partitions.handle([partition], step)
 
 
-async def _is_complete(reign: Reign, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
+async def _is_complete(term: ControllerTerm, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
     if not assignment.is_being_reassigned:
         return True
     if not assignment.target:
-        # Written by hand; to complete it would be to delete every replica, and nobody is left to ask for them.
+        # Written by hand. Completing it would delete every replica, and leave none to copy from.
         return False
-    state = (await reign.store.read([partition]))[partition]
+    state = (await term.store.read([partition]))[partition]
     return isinstance(state, LeaderAndIsr) and all(broker_id in state.isr for broker_id in assignment.target)
 
 
-async def _tell_everyone_involved(reign: Reign, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-    """Raise the leader epoch, so that the replicas take the new list; only for added ones the partition is new."""
-    state = await _raise_leader_epoch(reign, partition)
-    reign.batch.new_batch()
-    reign.batch.add_leader_and_isr(assignment.origin, partition, state, is_new=False)
-    reign.batch.add_leader_and_isr(assignment.adding, partition, state, is_new=True)
-    reign.batch.send()
+async def _send_to_all_replicas(term: ControllerTerm, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+    """Raise the leader epoch, so that the replicas take the new list; the partition is new only for added replicas."""
+    state = await _raise_leader_epoch(term, partition)
+    term.batch.new_batch()
+    term.batch.add_leader_and_isr(assignment.origin, partition, state, is_new=False)
+    term.batch.add_leader_and_isr(assignment.adding, partition, state, is_new=True)
+    term.batch.send()
 
 
-async def _raise_leader_epoch(reign: Reign, partition: TopicPartition) -> LeaderAndIsr:
-    """Write the state with the next leader epoch and nothing else changed (updateLeaderEpoch)."""
+async def _raise_leader_epoch(term: ControllerTerm, partition: TopicPartition) -> LeaderAndIsr:
+    """Write the state with the next leader epoch and no other change (updateLeaderEpoch)."""
     while True:
-        state = (await reign.store.read([partition]))[partition]
+        state = (await term.store.read([partition]))[partition]
         if not isinstance(state, LeaderAndIsr):
             raise ReassignmentFailed(f"its state could not be read: {state.name}")
-        if state.controller_epoch > reign.context.epoch:
+        if state.controller_epoch > term.context.epoch:
             raise ReassignmentFailed(f"controller epoch {state.controller_epoch} wrote its state")
-        updates = await reign.store.update({partition: state._replace(leader_epoch=state.leader_epoch + 1)})
+        updates = await term.store.update({partition: state._replace(leader_epoch=state.leader_epoch + 1)})
         if partition in updates.failed:
             raise ReassignmentFailed(f"its state could not be written: {updates.failed[partition].name}")
         if partition in updates.written:
-            written = reign.context.leadership[partition] = updates.written[partition]
-            reign.store.announce_leader(partition, state, written, updates.zxids[partition], "reassignment")
+            written = term.context.leadership[partition] = updates.written[partition]
+            term.store.announce_leader(partition, state, written, updates.zxids[partition], "reassignment")
             return written
 
 
-async def _move_leader(reign: Reign, partition: TopicPartition, completed: ReplicaAssignment) -> None:
-    """One of the target leads, or the reassignment waits: Kafka deletes the origin's replicas though nobody of the
-    target is alive.
+async def _move_leader(term: ControllerTerm, partition: TopicPartition, completed: ReplicaAssignment) -> None:
+    """Let a target replica lead, or raise so that the reassignment waits.
+
+    Kafka deletes the replicas of the origin even if no target replica is alive.
     """
-    state = reign.context.leadership.get(partition)
+    state = term.context.leadership.get(partition)
     if state is None:
         raise ReassignmentFailed("it has no state")
-    if state.leader in completed.replicas and reign.context.is_replica_online(state.leader, partition):
-        await _tell_everyone_involved(reign, partition, completed)
+    if state.leader in completed.replicas and term.context.is_replica_online(state.leader, partition):
+        await _send_to_all_replicas(term, partition, completed)
     else:
-        elections = await reign.partitions.handle([partition], PartitionState.ONLINE, ElectionStrategy.REASSIGNMENT)
+        elections = await term.partitions.handle([partition], PartitionState.ONLINE, ElectionStrategy.REASSIGNMENT)
         outcome = elections[partition]
         if isinstance(outcome, Refused):
-            raise (TargetIsAway if outcome.nobody_can_lead else ReassignmentFailed)(outcome.reason)
+            raise (TargetIsAway if outcome.no_leader_available else ReassignmentFailed)(outcome.reason)
 
 
-async def _remove_replicas(reign: Reign, partition: TopicPartition, broker_ids: Sequence[int]) -> None:
-    """Out of the ISR, stopped and deleted; whether the broker managed to delete it is not waited for."""
+async def _remove_replicas(term: ControllerTerm, partition: TopicPartition, broker_ids: Sequence[int]) -> None:
+    """Remove replicas from the ISR, stop them and delete them, without waiting for the deletion on the broker."""
     replicas = [Replica(partition, broker_id) for broker_id in broker_ids]
     for state in (
         ReplicaState.OFFLINE,
@@ -303,26 +308,26 @@ async def _remove_replicas(reign: Reign, partition: TopicPartition, broker_ids: 
         ReplicaState.DELETION_SUCCESSFUL,
         ReplicaState.NON_EXISTENT,
     ):
-        await reign.replicas.handle(replicas, state)
+        await term.replicas.handle(replicas, state)
 
 
-async def _write_assignment(reign: Reign, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-    topic, context = partition.topic, reign.context
+async def _write_assignment(term: ControllerTerm, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+    topic, context = partition.topic, term.context
 
     def amended(found: TopicAssignment) -> TopicAssignment:
-        # What is unknown here was added a moment ago, and waits for its event.
+        # Partitions unknown here were just added, and their event is waiting.
         rows = {**found.partitions, **context.topic_assignment(topic), partition.partition: assignment}
         return TopicAssignment(context.topic_ids.get(topic), rows)
 
-    # What ends it makes the znode smaller.
+    # Completing a reassignment makes the znode smaller, so only the first write is limited.
     bytes_max = znodes.ZNODE_BYTES_MAX if assignment.is_being_reassigned else None
     try:
-        stat = await amend_topic(reign, topic, amended, bytes_max=bytes_max)
+        stat = await amend_topic(term, topic, amended, bytes_max=bytes_max)
     except TopicTooLarge as error:
         raise ReassignmentFailed(str(error)) from None
     if stat is None:
         raise ReassignmentFailed("the topic has no znode")
-    reign.emit(
+    term.emit(
         AssignmentChanged(
             topic=topic,
             partition=partition.partition,
@@ -335,7 +340,7 @@ async def _write_assignment(reign: Reign, partition: TopicPartition, assignment:
     )
 
 
-async def _take_off_list_if_done(reign: Reign, partition: TopicPartition, completed: ReplicaAssignment) -> None:
-    """Unless the list asks for another target by now."""
-    if (await _listed(reign)).get(partition) == completed.replicas:
-        await take_off_list(reign, [partition])
+async def _take_off_list_if_done(term: ControllerTerm, partition: TopicPartition, completed: ReplicaAssignment) -> None:
+    """Remove the partition from the list unless the list asks for another target now."""
+    if (await _listed(term)).get(partition) == completed.replicas:
+        await take_off_list(term, [partition])

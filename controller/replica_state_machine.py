@@ -1,4 +1,7 @@
-"""Replicas between New, Online, Offline and the stages of deletion (kafka.controller.ZkReplicaStateMachine)."""
+"""State machine of replicas: New, Online, Offline and the stages of deletion.
+
+Source: kafka.controller.ZkReplicaStateMachine.
+"""
 
 from __future__ import annotations
 
@@ -32,21 +35,21 @@ VALID_PREVIOUS: Mapping[ReplicaState, tuple[ReplicaState, ...]] = {
     ReplicaState.DELETION_INELIGIBLE: (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED),
     ReplicaState.NON_EXISTENT: (ReplicaState.DELETION_SUCCESSFUL,),
 }
-"""From where each state may be entered; any other change is refused for that replica."""
+"""By state: the states before it. Any other change is refused for that replica."""
 
 
 def isr_keeping_the_last(state: LeaderAndIsr, broker_id: int) -> tuple[int, ...]:
-    """The ISR without that broker, unless it is the last member: an ISR is never empty (KAFKA-5083)."""
+    """Return the ISR without that broker, unless it is the last member: an ISR is never empty (KAFKA-5083)."""
     return state.isr if len(state.isr) == 1 else isr_to_the_last(state, broker_id)
 
 
 def isr_to_the_last(state: LeaderAndIsr, broker_id: int) -> tuple[int, ...]:
-    """Historical.EMPTY_ISR: the ISR without that broker, whatever is left of it."""
+    """Return the ISR without that broker, even if that leaves it empty (Historical.EMPTY_ISR)."""
     return tuple(member for member in state.isr if member != broker_id)
 
 
 class ReplicaStateMachine:
-    """Moves replicas.  Raises ControllerMoved and SessionExpired, and nothing else."""
+    """Moves replicas between states. Raises ControllerMoved and SessionExpired only."""
 
     def __init__(
         self,
@@ -59,11 +62,11 @@ class ReplicaStateMachine:
         self._store = store
         self._batch = batch
         self._isr_without = isr_without
-        self._told: dict[TopicPartition, tuple[LeaderAndIsr, list[int]]] = {}
-        """In the batch under way: the state told of each partition, and whom it was not told, if a replica's."""
+        self._sent: dict[TopicPartition, tuple[LeaderAndIsr, list[int]]] = {}
+        """In the current batch: the state sent for each partition, and the replica that it was not sent to, if any."""
 
     async def startup(self) -> None:
-        """Bring every replica online or offline, as its broker is; the dead ones leave the ISRs."""
+        """Bring every replica online or offline like its broker; offline replicas leave the ISRs."""
         context = self._context
         online: list[Replica] = []
         offline: list[Replica] = []
@@ -79,7 +82,7 @@ class ReplicaStateMachine:
         await self.handle(offline, ReplicaState.OFFLINE)
 
     async def handle(self, replicas: Sequence[Replica], target: ReplicaState) -> list[Replica]:
-        """Move replicas to a state; those that may not go there, or could not, are returned."""
+        """Move replicas to a state; return those with an invalid transition or a failed one."""
         if not replicas:
             return []
         self._batch.new_batch()
@@ -87,7 +90,7 @@ class ReplicaStateMachine:
         for replica in replicas:
             by_broker.setdefault(replica.broker_id, []).append(replica)
         refused: list[Replica] = []
-        self._told.clear()
+        self._sent.clear()
         for broker_id, listed in sorted(by_broker.items()):
             refused += await self._handle(broker_id, listed, target)
         self._batch.send()
@@ -134,18 +137,18 @@ class ReplicaStateMachine:
         for replica in replicas:
             current = context.replica_states[replica]
             state = context.leadership.get(replica.partition)
-            # A new replica was told when its partition came online.
+            # A new replica received the state when its partition came online.
             if current is not ReplicaState.NEW and state is not None and not self._leads_to_delete(replica, state):
                 self._batch.add_leader_and_isr([replica.broker_id], replica.partition, state, is_new=False)
             context.replica_states[replica] = ReplicaState.ONLINE
 
     def _leads_to_delete(self, replica: Replica, state: LeaderAndIsr) -> bool:
-        """Is this the leader of a partition on its way out?
+        """Return whether the replica leads a partition that is being deleted.
 
-        Nobody is elected there when a leader is gone.  Kafka tells it, where it comes back, to lead on in the leader
-        epoch of its former life; there is nothing left to do but to delete, unless a reassignment has to end first.
+        Such a partition elects no leader after a failure. When the leader returns, Kafka lets it continue in the leader
+        epoch of its former process. Here the partition is only deleted, unless a reassignment has to end first.
         """
-        return self._context.is_going(replica.partition) and state.leader == replica.broker_id
+        return self._context.needs_no_leader(replica.partition) and state.leader == replica.broker_id
 
     async def _to_offline(self, broker_id: int, replicas: Sequence[Replica]) -> list[Replica]:
         context = self._context
@@ -154,12 +157,12 @@ class ReplicaStateMachine:
         led = [r.partition for r in replicas if r.partition in context.leadership]
         shrunk = await self._remove_from_isr(broker_id, led)
         for partition, state in shrunk.items():
-            if not context.is_going(partition):
-                self._tell_others(broker_id, partition, state)
+            if not context.needs_no_leader(partition):
+                self._send_to_others(broker_id, partition, state)
         refused: list[Replica] = []
         for replica in replicas:
             unwritten = replica.partition in context.leadership and replica.partition not in shrunk
-            # In a topic that is being deleted the state znode may be gone already; that must not hold it up.
+            # In a topic that is being deleted the state znode may already be gone; that must not block the deletion.
             if not unwritten or context.is_being_deleted(replica.partition.topic):
                 context.replica_states[replica] = ReplicaState.OFFLINE
             else:
@@ -168,28 +171,30 @@ class ReplicaStateMachine:
                 self._batch.add_update_metadata(context.live_or_shutting_down_ids, [replica.partition])
         return refused
 
-    def _tell_others(self, broker_id: int, partition: TopicPartition, state: LeaderAndIsr) -> None:
-        """Of one state in one batch all but the first to go were told upon that one's going: now that one is, too.
+    def _send_to_others(self, broker_id: int, partition: TopicPartition, state: LeaderAndIsr) -> None:
+        """Send a partition's state to the replicas other than the one removed.
 
-        To go through all of them again for each would take a partition of very many dead replicas hours.
+        If several replicas leave with one state in one batch, the other replicas received it with the first removal,
+        and only that first replica still needs it. Going through all replicas each time would take hours for a
+        partition with very many dead replicas.
         """
-        told_state, left_out = self._told.get(partition, (None, []))
-        if told_state == state:
+        sent_state, left_out = self._sent.get(partition, (None, []))
+        if sent_state == state:
             others = left_out
         else:
             replicas = self._context.replicas(partition)
             others = [b for b in replicas if b != broker_id]
-            # Who is assigned no longer, and is to delete its replica, hears nothing of it.
-            self._told[partition] = (state, [broker_id] if len(others) < len(replicas) else [])
+            # A broker that is no longer assigned and deletes its replica does not receive the state.
+            self._sent[partition] = (state, [broker_id] if len(others) < len(replicas) else [])
         self._batch.add_leader_and_isr(others, partition, state, is_new=False)
 
     async def _remove_from_isr(
         self, broker_id: int, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, LeaderAndIsr]:
-        """Take a broker out of the ISRs that hold it; the states as they are now, of all whose znode could be read.
+        """Remove a broker from the ISRs that hold it; return the present state of every readable partition.
 
-        Where it led there is no leader then.  A partition whose ISR does not hold it is not written, but told again to
-        the others, as Kafka does.
+        A partition that the broker led then has no leader. A partition whose ISR does not hold it is not written, but
+        its state is sent to the other replicas again, as in Kafka.
         """
         results: dict[TopicPartition, LeaderAndIsr] = {}
         remaining = list(partitions)

@@ -24,33 +24,33 @@ from zabka.kafka.topic_ids import topic_id_to_kafka
 from zabka.kafka.zk.znodes import BrokerInfo, LeaderAndIsr
 
 LEADER_DURING_DELETE = -2
-"""LeaderAndIsr.LeaderDuringDelete: what UpdateMetadata names as leader in a topic that is being deleted."""
+"""LeaderAndIsr.LeaderDuringDelete: the leader in UpdateMetadata for a topic that is being deleted."""
 EPOCH_DURING_DELETE = -2
-"""LeaderAndIsr.EpochDuringDelete: the leader epoch of a StopReplica that no broker may refuse."""
+"""LeaderAndIsr.EpochDuringDelete: the leader epoch of a StopReplica that no broker may reject."""
 NO_EPOCH = -1
 
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """org.apache.kafka.common.security.auth.SecurityProtocol ids."""
 
 OnStopReplica = Callable[[int, list[TopicPartition], KafkaMessage], None]
-"""(broker, partitions that were to be deleted, the response)"""
+"""(broker, partitions to delete, the response)"""
 OnLeaderAndIsr = Callable[[int, KafkaMessage], None]
 """(broker, the response)"""
 
 
 class IllegalState(Exception):
-    """The controller finds itself where it must never be; it gives up its reign."""
+    """Raised if the controller is in a state that must never occur; it ends its term."""
 
 
 class _Order(NamedTuple):
-    """What one broker is to be told of a partition."""
+    """The state of a partition to send to one broker."""
 
     state: LeaderAndIsr
     is_new: bool
 
 
 class Unsent(NamedTuple):
-    """What a batch had collected when it was cut short."""
+    """The requests that a batch had collected when it was interrupted."""
 
     leader_and_isr: dict[int, dict[TopicPartition, _Order]]
     stop_replica: dict[int, dict[TopicPartition, Any]]
@@ -58,14 +58,14 @@ class Unsent(NamedTuple):
     update_partitions: dict[TopicPartition, None]
 
 
-# Rows are built by the ten thousand.  kio's integers are plain ones that are checked whenever one is made; what goes in
-# here was checked when it was read, so these classes are called without their types.
+# Rows are built by the ten thousand. kio's integers are plain ints that are validated at construction. The values here
+# were validated when they were read, so these classes are called without the integer types.
 _LeaderAndIsrRow: Any = leader_and_isr.LeaderAndIsrPartitionState
 _UpdateMetadataRow: Any = update_metadata.UpdateMetadataPartitionState
 
 
 class RequestBatch:
-    """What is to be sent at the end of one change of states."""
+    """Collects the requests that result from one change of states."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class RequestBatch:
         self._update_partitions: dict[TopicPartition, None] = {}
 
     def new_batch(self) -> None:
-        """Begin.  Raises IllegalState where the previous batch was never sent: state changes would get lost."""
+        """Begin a batch. Raises IllegalState if the previous batch was never sent: state changes would get lost."""
         left = [
             name
             for name, waiting in (
@@ -100,7 +100,7 @@ class RequestBatch:
             raise IllegalState(f"a new batch while {', '.join(left)} of the last one is unsent")
 
     def unsent(self) -> Unsent:
-        """What was collected and not sent."""
+        """Return the requests that were collected and not sent."""
         return Unsent(
             dict(self._leader_and_isr),
             dict(self._stop_replica),
@@ -109,14 +109,14 @@ class RequestBatch:
         )
 
     def begin_with(self, unsent: Unsent) -> None:
-        """Historical.POISONED_BATCH: take over what an earlier reign left."""
+        """Take over the unsent requests of an earlier term (Historical.POISONED_BATCH)."""
         self._leader_and_isr.update(unsent.leader_and_isr)
         self._stop_replica.update(unsent.stop_replica)
         self._update_brokers.update(unsent.update_brokers)
         self._update_partitions.update(unsent.update_partitions)
 
     def clear(self) -> None:
-        """Drop what was collected."""
+        """Drop the collected requests."""
         self._leader_and_isr.clear()
         self._stop_replica.clear()
         self._update_brokers.clear()
@@ -127,7 +127,7 @@ class RequestBatch:
     def add_leader_and_isr(
         self, broker_ids: Iterable[int], partition: TopicPartition, state: LeaderAndIsr, *, is_new: bool
     ) -> None:
-        """Tell these brokers, which host replicas, a partition's state; and every broker by UpdateMetadata."""
+        """Add a partition's state for these brokers, which host replicas, and UpdateMetadata for every broker."""
         for broker_id in broker_ids:
             if broker_id < 0:
                 continue
@@ -137,9 +137,9 @@ class RequestBatch:
         self.add_update_metadata(self._context.live_or_shutting_down_ids, [partition])
 
     def add_stop_replica(self, broker_ids: Iterable[int], partition: TopicPartition, *, delete: bool) -> None:
-        """Tell these brokers to stop their replica, and maybe to delete it."""
+        """Add an order to stop a replica for these brokers, and to delete it if `delete`."""
         state = self._context.leadership.get(partition)
-        if self._context.is_ending(partition.topic):
+        if self._context.is_deletion_announced(partition.topic):
             leader_epoch = EPOCH_DURING_DELETE
         else:
             leader_epoch = NO_EPOCH if state is None else state.leader_epoch
@@ -155,14 +155,14 @@ class RequestBatch:
             )
 
     def add_update_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
-        """Tell these brokers who is live, and how these partitions stand."""
+        """Add the live brokers and the states of these partitions for these brokers."""
         self._update_brokers.update((broker_id, None) for broker_id in broker_ids if broker_id >= 0)
         self._update_partitions.update(dict.fromkeys(partitions))
 
     # -- sending
 
     def send(self) -> None:
-        """Queue everything collected, and begin empty again.  Raises IllegalState where a broker's queue is full."""
+        """Queue all collected requests and clear the batch. Raises IllegalState if a broker's queue is full."""
         self._send_leader_and_isr()
         self._send_update_metadata()
         self._send_stop_replica()
@@ -215,7 +215,7 @@ class RequestBatch:
 
     def _update_metadata_row(self, partition: TopicPartition, state: LeaderAndIsr) -> Any:
         context = self._context
-        if context.is_ending(partition.topic):
+        if context.is_deletion_announced(partition.topic):
             state = LeaderAndIsr(LEADER_DURING_DELETE, 0, state.isr, state.controller_epoch)
         replicas = context.replicas(partition)
         return _UpdateMetadataRow(

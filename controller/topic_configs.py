@@ -1,4 +1,4 @@
-"""What the controller reads of topics' configurations: the override in /config/topics/T, else the brokers' default."""
+"""Topic configurations for the controller: the override in /config/topics/T, else the brokers' default."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MINIMUM = "min.insync.replicas"
 
 
 class MinimumInSync(NamedTuple):
-    """min.insync.replicas of a topic, and the last transaction that wrote what it is read from."""
+    """min.insync.replicas of a topic, and the last transaction on the znodes that it is read from."""
 
     size: int
     zxid: int
@@ -37,7 +37,7 @@ class TopicConfigs:
         self._minimums: dict[str, MinimumInSync] = {}
 
     async def unclean_enabled(self, topics: Sequence[str]) -> dict[str, bool | str]:
-        """For each topic the permission, or what is wrong with its configuration."""
+        """Return the permission for each topic, or the error in its configuration."""
         found: dict[str, bool | str] = {}
         for topic, outcome in zip(topics, await self._read(config_path("topics", t) for t in topics), strict=True):
             if outcome.value is not None:
@@ -58,17 +58,17 @@ class TopicConfigs:
         value = overrides.get(UNCLEAN)
         if value is None:
             return self._config.unclean_leader_election_enable
-        # Kafka's ConfigDef takes booleans in any case, and refuses everything else.
-        word = value.strip().lower()
-        return word == "true" if word in ("true", "false") else f"{UNCLEAN}={value}"
+        # Kafka's ConfigDef accepts booleans in any case, and rejects everything else.
+        flag = value.strip().lower()
+        return flag == "true" if flag in ("true", "false") else f"{UNCLEAN}={value}"
 
-    # -- how many must be in sync
+    # -- min.insync.replicas
 
     async def minimums(self, topics: Sequence[str]) -> dict[str, MinimumInSync]:
-        """min.insync.replicas of these topics, as read once.
+        """Return min.insync.replicas of these topics, from one read.
 
-        A topic is left out where that is not readable, and as long as a leader may not have heard of the last change:
-        whoever leads has a session, and so has heard of what was written before its last timeout.
+        A topic is left out if its configuration is not readable, and as long as its leader may not have received the
+        last change. A leader has a session, so it has received what was written more than one session timeout ago.
         """
         unknown = [topic for topic in topics if topic not in self._minimums]
         if unknown:
@@ -82,12 +82,12 @@ class TopicConfigs:
         return {topic: self._minimums[topic] for topic in topics if topic in self._minimums}
 
     def forget_minimums(self, topics: Iterable[str]) -> None:
-        """Read them again."""
+        """Read the minimums of these topics again when they are needed next."""
         for topic in topics:
             self._minimums.pop(topic, None)
 
     def _minimum(self, every: Outcome[_Config], own: Outcome[_Config]) -> MinimumInSync | None:
-        """Of the configurations that count, the topic's own the most."""
+        """Return the minimum from the applicable configurations; the topic's own takes precedence."""
         now_ms = self._runtime.now().wall_ms
         text, zxid = str(self._config.min_insync_replicas), 0
         for outcome in (every, own):
@@ -97,7 +97,8 @@ class TopicConfigs:
                 return None
             data, stat = outcome.value
             overrides = decode_config(data)
-            # A topic's znode is made with the topic, before anybody leads it; the default's when it is first set.
+            # A topic's znode is created with the topic, before it has a leader; that of the default when it is first
+            # set.
             is_change = stat.version > 0 or outcome is every
             is_fresh = is_change and now_ms - stat.mtime < 2 * self._config.session_timeout_ms
             if overrides is None or is_fresh:

@@ -1,6 +1,6 @@
 """Topic deletion: stop every replica, have it deleted, then remove the topic's znodes.
 
-Source: kafka.controller.TopicDeletionManager.  A topic with an offline replica is ineligible until that broker is back.
+Source: kafka.controller.TopicDeletionManager. A topic with an offline replica is ineligible until that broker returns.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+from zabka.controller.causes import CurrentCauses
 from zabka.controller.context import ControllerContext, PartitionState, Replica, ReplicaState
-from zabka.controller.occasion import Occasion
 from zabka.controller.partition_state_machine import PartitionStateMachine
 from zabka.controller.replica_state_machine import ReplicaStateMachine
 from zabka.controller.request_batch import RequestBatch
@@ -22,7 +22,7 @@ from zabka.kafka.zk.coordination import FencedWriter
 
 
 class TopicDeletion:
-    """Drives the deletion of queued topics, one reign long.  Raises ControllerMoved and SessionExpired."""
+    """Runs the deletion of queued topics during one term. Raises ControllerMoved and SessionExpired."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class TopicDeletion:
         partitions: PartitionStateMachine,
         replicas: ReplicaStateMachine,
         emit: Emit,
-        occasion: Occasion,
+        causes: CurrentCauses,
         forget_topic: Callable[[str], None],
     ) -> None:
         self._context = context
@@ -41,13 +41,13 @@ class TopicDeletion:
         self._partitions = partitions
         self._replicas = replicas
         self._emit = emit
-        self._occasion = occasion
+        self._causes = causes
         self._forget_topic = forget_topic
 
     def init(self, queued: Iterable[str]) -> None:
-        """Take over the deletions that were asked for before this reign.
+        """Take over the deletions that were requested before this term.
 
-        Those with an offline replica must wait, and those that are being reassigned.
+        Topics with an offline replica, or with a reassignment in progress, have to wait.
         """
         context = self._context
         moving = {partition.topic for partition in context.reassigning}
@@ -60,16 +60,16 @@ class TopicDeletion:
                 context.topics_ineligible_for_deletion.add(topic)
 
     async def enqueue(self, topics: Iterable[str], halted: Iterable[str]) -> None:
-        """These topics are to be deleted, the halted ones among them once their reassignment is complete."""
+        """Queue topics for deletion; the `halted` ones wait until their reassignment is complete."""
         self._context.topics_to_be_deleted.update(topics)
         self.mark_ineligible(halted)
         await self.resume()
 
     async def resume_for(self, topics: Iterable[str]) -> None:
-        """What kept these topics from being deleted may be over, but for those of which partitions still move.
+        """Resume the deletion of these topics, except those with a partition that is still being reassigned.
 
-        Kafka goes on with those as well.  While a partition moves brokers hear of its topic as of any other
-        (`zabka.controller.request_batch`), and what ends then would never be told to have ended.
+        Kafka resumes those as well. While a partition moves, brokers receive its topic like any other
+        (`zabka.controller.request_batch`), and would never be notified of partitions that end then.
         """
         context = self._context
         queued = [topic for topic in topics if context.is_being_deleted(topic) and not context.is_moving(topic)]
@@ -78,7 +78,7 @@ class TopicDeletion:
             await self.resume()
 
     async def fail(self, replicas: Sequence[Replica]) -> None:
-        """These replicas could not be deleted: offline, or their broker said so."""
+        """Handle replicas that could not be deleted: offline, or their broker returned an error."""
         failed = [replica for replica in replicas if self._context.is_being_deleted(replica.partition.topic)]
         if failed:
             await self._replicas.handle(failed, ReplicaState.DELETION_INELIGIBLE)
@@ -86,13 +86,13 @@ class TopicDeletion:
             await self.resume()
 
     async def complete(self, replicas: Sequence[Replica]) -> None:
-        """These replicas are deleted."""
+        """Handle replicas that were deleted."""
         done = [replica for replica in replicas if self._context.is_being_deleted(replica.partition.topic)]
         await self._replicas.handle(done, ReplicaState.DELETION_SUCCESSFUL)
         await self.resume()
 
     async def resume(self) -> None:
-        """Go on with every queued topic as far as it can go now."""
+        """Continue the deletion of every queued topic as far as possible."""
         context = self._context
         retry: list[str] = []
         start: list[str] = []
@@ -118,13 +118,13 @@ class TopicDeletion:
         return [context.replica_states.get(replica, ReplicaState.NON_EXISTENT) for replica in replicas]
 
     def mark_ineligible(self, topics: Iterable[str]) -> None:
-        """Halt the deletion of those of these topics that are queued for it: something else has to end first."""
+        """Halt the deletion of those of these topics that are queued: another operation has to end first."""
         self._context.topics_ineligible_for_deletion.update(
             topic for topic in topics if self._context.is_being_deleted(topic)
         )
 
     async def _start(self, topics: Sequence[str]) -> None:
-        """onTopicDeletion: the partitions end, brokers stop serving them, replicas are stopped and deleted."""
+        """Take the partitions offline, stop serving them, and stop and delete the replicas (onTopicDeletion)."""
         context = self._context
         unseen = [topic for topic in topics if topic not in context.topics_with_deletion_started]
         ending = [partition for topic in unseen for partition in context.partitions_of(topic)]
@@ -132,7 +132,7 @@ class TopicDeletion:
         await self._partitions.handle(ending, PartitionState.NON_EXISTENT)
         context.topics_with_deletion_started.update(unseen)
         partitions = [partition for topic in topics for partition in context.partitions_of(topic)]
-        self._tell(partitions)
+        self._send_update_metadata(partitions)
         dead: list[Replica] = []
         alive: list[Replica] = []
         for replica in context.replicas_of(partitions):
@@ -141,33 +141,33 @@ class TopicDeletion:
             elif context.replica_states.get(replica) is not ReplicaState.DELETION_SUCCESSFUL:
                 alive.append(replica)
         await self._replicas.handle(dead, ReplicaState.DELETION_INELIGIBLE)
-        # First let them stop fetching, then delete.
+        # Replicas first stop fetching, then they are deleted.
         await self._replicas.handle(alive, ReplicaState.OFFLINE)
         await self._replicas.handle(alive, ReplicaState.DELETION_STARTED)
         self.mark_ineligible(replica.partition.topic for replica in dead)
 
-    def _tell(self, partitions: Sequence[TopicPartition]) -> None:
+    def _send_update_metadata(self, partitions: Sequence[TopicPartition]) -> None:
         self._batch.new_batch()
         self._batch.add_update_metadata(self._context.live_or_shutting_down_ids, partitions)
         self._batch.send()
 
     async def _complete_topic(self, topic: str) -> None:
-        """Every replica is gone: remove the topic's znodes, and the request to delete it last."""
+        """Remove the znodes of a topic without replicas; remove the request to delete it last."""
         self._forget_topic(topic)
         gone = self._context.replicas_of_topic_in(topic, ReplicaState.DELETION_SUCCESSFUL)
         paths = await self._descendants(znodes.topic_path(topic))
         await self._replicas.handle(gone, ReplicaState.NON_EXISTENT)
-        # What is left of the topic would stay for ever where the request went before it.  And once its znode has gone
-        # the topic may be made anew: what Kafka deletes only then is the new one's configuration, or the request to
-        # delete that one.
+        # If the request were deleted first, the rest of the topic would stay for ever. And once the topic's znode is
+        # gone, a new topic of that name may be created. Kafka deletes the configuration and the request only after it,
+        # and so may delete those of the new topic.
         await self._delete(paths[:-1])
         await self._delete([znodes.config_path("topics", topic)])
         await self._delete_with_request(topic)
         self._context.remove_topic(topic)
-        self._emit(TopicDeleted(topic, self._occasion.cause))
+        self._emit(TopicDeleted(topic, self._causes.cause))
 
     async def _descendants(self, path: str) -> list[str]:
-        """The znodes under a path and that itself, children first; each level is read at once."""
+        """Return a path and all znodes below it, children first; each level is read in one batch."""
         service, found, level = self._writer.zk.service, [path], [path]
         while level:
             outcomes = await self._writer.zk.batch([partial(service.get_children, parent) for parent in level])
@@ -181,13 +181,16 @@ class TopicDeletion:
         return found[::-1]
 
     async def _delete_with_request(self, topic: str) -> None:
-        """Neither goes without the other, unless that has gone already: the next controller would take on a topic of
-        which nothing is left but its name."""
+        """Delete the topic's znode and the request together, unless one is already gone.
+
+        Otherwise the next controller could take on a topic that has only its name left.
+        """
         paths = [znodes.topic_path(topic), znodes.delete_topic_path(topic)]
         written = await self._writer.write_as_one([Delete(path) for path in paths])
         for path, result in zip(paths, written, strict=True):
             if result.error is ErrorCode.NO_NODE:
-                # Where the first sending took both, a topic that is there was made since, and stays.  Kafka deletes it.
+                # If the first transmission deleted both, an existing topic was created since, and stays. Kafka deletes
+                # it.
                 if not result.repeated or path != paths[1]:
                     await self._delete([other for other in paths if other != path])
                 return

@@ -1,15 +1,16 @@
-"""Brokers that bounced while nobody was controller: noticed at failover, by zxids alone.
+"""Brokers that bounced while there was no controller, detected at failover by zxids alone.
 
 A live broker whose registration (its znode's czxid, the broker epoch) is newer than the last write of a partition's
-state (that znode's mzxid) is another process than the one the state speaks of: it died and came back, and no controller
-saw it go.  It may have lost records that it had not flushed, so it must neither count as in sync beside those that
-stayed, nor lead on in the leader epoch of its predecessor, in which logs could then differ for good.
+state (that znode's mzxid) is another process than the one in the state. It died and restarted, and no controller saw it
+fail. It may have lost records that it had not flushed. So it must not count as in sync next to replicas that stayed,
+nor lead in the leader epoch of its predecessor: logs could then diverge within one epoch for good.
 
 Here we deviate from Kafka's ZooKeeper mode, whose new controller finds such a broker live, in the ISR and leader, and
-sends it the same leader epoch again.  Ours does what a controller does that sees a broker bounce
-(KafkaController.processBrokerChange): the others are preferred, and the leader epoch rises by one, in one write.  What
-it cannot see is a bounce after which the controller before it, not knowing of it yet, wrote the state again and died;
-unless somebody is noted as eligible, for then it is noted, too, which registrations that controller had seen.
+sends it the same leader epoch again. This controller acts as after a bounce during its term
+(KafkaController.processBrokerChange): it prefers the other replicas and raises the leader epoch by one, in one write.
+One bounce remains invisible: if the previous controller, not yet aware of it, wrote the state again and died. That is
+detected only if a replica is noted as eligible, because the state then also records which registrations that controller
+had handled.
 """
 
 from __future__ import annotations
@@ -21,39 +22,40 @@ from zabka.controller.context import ControllerContext
 from zabka.controller.election import leader_after_bounce
 from zabka.controller.eligibility import given_way, not_eligible
 from zabka.controller.partition_store import Updates, WrittenState
-from zabka.controller.reign import Reign
+from zabka.controller.term import ControllerTerm
 from zabka.ensemble.errors import ErrorCode
 from zabka.journal.events import TopicPartition
 from zabka.kafka.zk.znodes import LeaderAndIsr
 
 
 class _Fenced(NamedTuple):
-    """What is to become of a partition, and which of those that are in sync then may have lost records."""
+    """The new state of a partition, and those of its in-sync replicas that may have lost records."""
 
     state: LeaderAndIsr
     doubtful: list[int]
 
 
-async def fence_bounced(reign: Reign, states: Mapping[TopicPartition, WrittenState]) -> None:
-    """Write a new state for every partition whose ISR holds a bounced broker; tells no broker of it yet.
+async def fence_bounced(term: ControllerTerm, states: Mapping[TopicPartition, WrittenState]) -> None:
+    """Write a new state for every partition whose ISR holds a bounced broker, without informing brokers yet.
 
     `states` are the states as this controller found them, read after the brokers.
     """
     found: dict[TopicPartition, WrittenState] = dict(states)
     while True:
-        confirmed = await reign.store.confirmed({partition: row.state for partition, row in found.items()})
+        confirmed = await term.store.confirmed({partition: row.state for partition, row in found.items()})
         found = {partition: WrittenState(confirmed[partition], row.zxid) for partition, row in found.items()}
-        fenced = _fenced(reign.context, found)
+        fenced = _fenced(term.context, found)
         if not fenced:
             return
-        settled = await reign.store.settled({partition: row.state for partition, row in fenced.items()})
-        # Whoever left the ISR just now may be eligible, by the configuration: it has all that those here may have lost.
-        updates = await reign.store.update({p: given_way(state, fenced[p].doubtful) for p, state in settled.items()})
-        _took_effect(reign, found, updates)
+        settled = await term.store.settled({partition: row.state for partition, row in fenced.items()})
+        # A replica that left the ISR just now may be eligible by the configuration: it has what the bounced ones may
+        # have lost.
+        updates = await term.store.update({p: given_way(state, fenced[p].doubtful) for p, state in settled.items()})
+        _took_effect(term, found, updates)
         found = {}
-        for partition, row in (await reign.store.read_written(updates.conflicted)).items():
+        for partition, row in (await term.store.read_written(updates.conflicted)).items():
             if not isinstance(row, ErrorCode):
-                reign.context.leadership[partition] = row.state
+                term.context.leadership[partition] = row.state
                 found[partition] = row
 
 
@@ -63,7 +65,7 @@ def _fenced(context: ControllerContext, states: Mapping[TopicPartition, WrittenS
         live = [broker_id for broker_id in (*state.isr, *state.eligible) if context.is_live(broker_id)]
         seen = state.broker_epoch_seen if state.eligible else zxid
         bounced = [broker_id for broker_id in live if (context.broker_epoch(broker_id) or 0) > seen]
-        # A later controller's write says that this one is over: its next fenced write will tell.
+        # A state of a later controller shows that this term is over: the next fenced write will fail.
         if bounced and state.controller_epoch <= context.epoch:
             intact = [b for b in bounced if context.is_intact(b)]
             doubtful = [b for b in bounced if b not in intact]
@@ -72,12 +74,12 @@ def _fenced(context: ControllerContext, states: Mapping[TopicPartition, WrittenS
     return fenced
 
 
-def _took_effect(reign: Reign, found: Mapping[TopicPartition, WrittenState], updates: Updates) -> None:
+def _took_effect(term: ControllerTerm, found: Mapping[TopicPartition, WrittenState], updates: Updates) -> None:
     for partition, state in updates.written.items():
-        reign.context.leadership[partition] = state
-        reign.store.announce_leader(partition, found[partition].state, state, updates.zxids[partition], "bounced")
+        term.context.leadership[partition] = state
+        term.store.announce_leader(partition, found[partition].state, state, updates.zxids[partition], "bounced")
     for partition, error in updates.failed.items():
-        # Nobody is to be told the old leader epoch all the same.
-        reign.context.leadership.pop(partition, None)
+        # Brokers must not receive the old leader epoch.
+        term.context.leadership.pop(partition, None)
         if error is not ErrorCode.NO_NODE:
-            reign.report("Startup", f"the state of {partition} could not be written: {error.name}")
+            term.report("Startup", f"the state of {partition} could not be written: {error.name}")

@@ -1,7 +1,7 @@
 """A broker's configuration: Kafka's `server.properties`, with Kafka's keys, defaults and error texts.
 
-A key that Kafka has and this broker does nothing with is accepted with a warning that says why; a key nobody knows is a
-warning; a bad value is an error, and so is one that promises what is not here.
+A key of Kafka's without effect on this broker is accepted with a warning that gives the reason. An unknown key is a
+warning. A bad value is an error, and so is a value that requests a feature that this broker does not have.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _B, _S, _I, _L, _D, _LIST, _SHORT = (
 
 
 class Listener(NamedTuple):
-    """One listener: its name, and where it binds (or is advertised)."""
+    """One listener: its name, and its bind or advertised address."""
 
     name: str
     host: str
@@ -159,7 +159,7 @@ def _compile_broker_keys() -> dict[str, ConfigKey]:
 
 
 BROKER_KEYS: dict[str, ConfigKey] = _compile_broker_keys()
-"""The keys a broker acts on, or describes."""
+"""The keys that a broker uses or describes."""
 
 _CONNECTION_KEYS = (
     "max.connection.creation.rate",
@@ -168,7 +168,7 @@ _CONNECTION_KEYS = (
     "max.connections.per.ip.overrides",
 )
 _LISTENER_KEYS = ("max.connection.creation.rate", "max.connections")
-"""Keys that a listener may have for itself: listener.name.NAME.KEY."""
+"""Keys that a listener may override: listener.name.NAME.KEY."""
 
 HOUSEKEEPING_KEYS = (
     "log.cleaner.backoff.ms",
@@ -177,7 +177,7 @@ HOUSEKEEPING_KEYS = (
     "log.cleaner.threads",
     "producer.id.expiration.ms",
 )
-"""What compaction goes by, and when producers are forgotten (LogCleaner, DynamicProducerStateManagerConfig)."""
+"""Keys of compaction and of producer expiry (LogCleaner, DynamicProducerStateManagerConfig)."""
 
 DYNAMIC_KEYS: tuple[str, ...] = tuple(
     sorted(
@@ -191,7 +191,7 @@ _COARSER_TIMES: Mapping[str, Mapping[str, int]] = {
     "log.retention.ms": {"log.retention.minutes": 60_000, "log.retention.hours": 3_600_000},
     "log.roll.ms": {"log.roll.hours": 3_600_000},
 }
-"""Keys in milliseconds, by the coarser ones that stand in for them: the first that is set, in its unit."""
+"""Keys in milliseconds with their substitutes in coarser units: the first that is set counts, in its unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class KafkaConfig:
     """One broker's configuration.  Times in milliseconds, sizes in bytes, as the keys' names say."""
 
     broker_id: int
-    """-1: to be generated."""
+    """-1 to have one generated."""
     listeners: tuple[Listener, ...]
     advertised_listeners: tuple[Listener, ...]
     log_dirs: tuple[str, ...]
@@ -209,38 +209,38 @@ class KafkaConfig:
     values: Mapping[str, Value]
     """Every key of `BROKER_KEYS`, parsed."""
     originals: Mapping[str, str]
-    """What the file said."""
+    """The content of the file."""
     warnings: tuple[str, ...] = ()
 
     def identified(self, broker_id: int) -> KafkaConfig:
-        """The configuration of the broker that was given this id."""
+        """Return the configuration with this generated broker id."""
         return replace(self, broker_id=broker_id, values={**self.values, "broker.id": broker_id})
 
     @property
     def log_dir(self) -> str:
-        """The first of log.dirs, where a broker keeps what is not its partitions'."""
+        """The first of log.dirs, which holds the broker's files that belong to no partition."""
         return self.log_dirs[0]
 
     def number(self, key: str) -> int:
-        """An integer key's value."""
+        """Return an integer key's value."""
         value = self.values[key]
         assert isinstance(value, int), key
         return int(value)
 
     def fraction(self, key: str) -> float:
-        """A key's value that need not be whole."""
+        """Return the value of a key that may be fractional."""
         value = self.values[key]
         assert isinstance(value, float | int), key
         return float(value)
 
     def flag(self, key: str) -> bool:
-        """A boolean key's value."""
+        """Return a boolean key's value."""
         value = self.values[key]
         assert isinstance(value, bool), key
         return value
 
     def text(self, key: str) -> str:
-        """A string key's value."""
+        """Return a string key's value."""
         return str(self.values[key])
 
     @property
@@ -250,7 +250,7 @@ class KafkaConfig:
 
     @property
     def connection_timeout_ms(self) -> int:
-        """zookeeper.connection.timeout.ms, or where that is not set the session's time-out."""
+        """zookeeper.connection.timeout.ms, or if it is not set, the session timeout."""
         key = "zookeeper.connection.timeout.ms"
         return self.number(key) if key in self.originals else self.session_timeout_ms
 
@@ -276,22 +276,24 @@ class KafkaConfig:
 
     @property
     def inter_broker_listener(self) -> str:
-        """The listener that brokers use among themselves: inter.broker.listener.name, or that of their protocol.  Of a
-        broker that has none of that name it is the first."""
+        """The listener between brokers: inter.broker.listener.name, or that of their protocol.
+
+        A broker without a listener of that name uses its first one.
+        """
         return self.text("inter.broker.listener.name").upper() or "PLAINTEXT"
 
     @property
     def node_name(self) -> str:
-        """What the journal calls this broker."""
+        """This broker's name in the journal."""
         return self.text("zabka.node.name") or f"broker-{self.broker_id}"
 
     def effective(self) -> dict[str, str]:
-        """Every value that the file set, as text, for the journal."""
+        """Return every value that the file sets, as text, for the journal."""
         return {name: render(self.values[name]) for name in sorted(self.originals) if name in self.values}
 
 
 def parse_listeners(text: str, key: str) -> tuple[Listener, ...]:
-    """`NAME://host:port,...`.  Raises ConfigError."""
+    """Parse `NAME://host:port,...`. Raises ConfigError."""
     listeners: list[Listener] = []
     for entry in split_list(text):
         name, separator, address = entry.partition("://")
@@ -356,7 +358,7 @@ def _check_inter_broker_listener(name: str, advertised: tuple[Listener, ...]) ->
 
 
 def listener_key(listener: str, key: str) -> str:
-    """The key by which a listener has that one for itself."""
+    """Return the key that overrides another key for a listener."""
     return f"listener.name.{listener.lower()}.{key}"
 
 
@@ -386,7 +388,7 @@ def _parse_values(properties: Mapping[str, str]) -> tuple[dict[str, Value], list
 
 
 def _broker_id(values: Mapping[str, Value], properties: Mapping[str, str]) -> Value:
-    """broker.id, or node.id where the file has that one alone (KafkaConfig.populateSynonyms).  Raises ConfigError."""
+    """Return broker.id, or node.id if the file has only that (KafkaConfig.populateSynonyms). Raises ConfigError."""
     if "node.id" not in properties:
         return values["broker.id"]
     if "broker.id" in properties and values["broker.id"] != values["node.id"]:
@@ -395,7 +397,7 @@ def _broker_id(values: Mapping[str, Value], properties: Mapping[str, str]) -> Va
 
 
 def _listeners_own(name: str) -> ConfigKey | None:
-    """The definition of listener.name.NAME.KEY; None where that is none."""
+    """Return the definition of listener.name.NAME.KEY, or None for another key."""
     if not name.startswith("listener.name."):
         return None
     own = next((key for key in _LISTENER_KEYS if name.endswith(f".{key}")), None)
@@ -403,7 +405,7 @@ def _listeners_own(name: str) -> ConfigKey | None:
 
 
 def check_cleaner(values: Mapping[str, Value]) -> None:
-    """Raises ConfigError where compaction's threads share too little memory."""
+    """Raise ConfigError if the threads of compaction share too little memory."""
     buffer_bytes, threads = values["log.cleaner.dedupe.buffer.size"], values["log.cleaner.threads"]
     assert isinstance(buffer_bytes, int) and isinstance(threads, int)
     if buffer_bytes // threads <= _CLEANER_BYTES_MIN:
@@ -411,12 +413,12 @@ def check_cleaner(values: Mapping[str, Value]) -> None:
 
 
 def dynamic_key(name: str) -> ConfigKey | None:
-    """The definition of a key, the broker's or a listener's own, that may change while it runs; None for others."""
+    """Return the definition of a dynamic key of the broker or a listener, or None for other keys."""
     return BROKER_KEYS[name] if name in DYNAMIC_KEYS else _listeners_own(name)
 
 
 def parse_config(text: str) -> KafkaConfig:
-    """Parse `server.properties`.  Raises ConfigError with a text fit for the user."""
+    """Parse `server.properties`. Raises ConfigError with a text for the user."""
     try:
         return config_from(trimmed(read_properties(text)))
     except BadProperties as bad:
@@ -424,7 +426,7 @@ def parse_config(text: str) -> KafkaConfig:
 
 
 def config_from(properties: Mapping[str, str]) -> KafkaConfig:
-    """A configuration from its keys and texts.  Raises ConfigError."""
+    """Return a configuration from keys and texts. Raises ConfigError."""
     values, warnings = _parse_values(properties)
     values["broker.id"] = _broker_id(values, properties)
     listeners = parse_listeners(str(values["listeners"]), "listeners")

@@ -1,7 +1,7 @@
-"""Every key of Kafka 3.9's broker configuration: type, default, limits, and whether it may change while a broker runs.
+"""Every key of Kafka 3.9's broker configuration: type, default, limits, and whether it is dynamic.
 
-Sources: kafka.server.KafkaConfig and kafka.server.DynamicBrokerConfig.  Which of them do something here is told in
-`zabka.broker_sim.configs.broker_config`; all of them are described and checked.
+Sources: kafka.server.KafkaConfig and kafka.server.DynamicBrokerConfig. `zabka.broker_sim.configs.broker_config` lists
+the keys with an effect here; all keys are described and checked.
 """
 
 from __future__ import annotations
@@ -344,8 +344,8 @@ zookeeper.ssl.truststore.location STRING null - -
 zookeeper.ssl.truststore.password PASSWORD null - -
 zookeeper.ssl.truststore.type STRING null - -
 """
-# name, type, default, limits (a..b, or words), and who may change it: cluster, broker, nobody ("-"), or nobody even
-# sees it ("internal").
+# name, type, default, limits (a..b, or words), and who may change it: cluster, broker, "-" for never, or "internal" for
+# a key that is not even described.
 
 
 class BrokerKey(NamedTuple):
@@ -353,11 +353,11 @@ class BrokerKey(NamedTuple):
 
     definition: ConfigKey
     default: str | None
-    """Its default as text; None where it has none."""
+    """The default as text, or None."""
     is_dynamic: bool
-    """May it change while the broker runs?"""
+    """Whether it may change while the broker runs."""
     is_per_broker: bool
-    """May it change for one broker only, not for all of them at once?"""
+    """Whether it may change only for one broker, and not for all of them at once."""
     is_internal: bool
     """Not described unless it is set."""
 
@@ -399,7 +399,7 @@ REPLICATION_QUOTAS: dict[str, ConfigKey] = {
         "replica.alter.log.dirs.io.max.bytes.per.second",
     )
 }
-"""Keys that no file holds, only /config/brokers (kafka.server.DynamicConfig): bytes a second."""
+"""Keys that are only in /config/brokers, and in no file (kafka.server.DynamicConfig): bytes per second."""
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "log.roll.ms": ("log.roll.ms", "log.roll.hours"),
@@ -411,4 +411,4 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "log.retention.minutes": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     "log.retention.hours": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 }
-"""Keys that mean the same in other units, the one that counts first."""
+"""Keys with the same meaning in other units, in the order of precedence."""

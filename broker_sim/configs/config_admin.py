@@ -44,18 +44,18 @@ class ConfigAdmin:
         configs: EntityConfigs,
         metadata: MetadataCache,
         loggers: LoggerLevels,
-        say: Callable[[str], None],
+        log_line: Callable[[str], None],
     ) -> None:
-        """`say` gets a line about each change of a logger's level."""
+        """`log_line` receives a line about each change of a logger's level."""
         self._znodes = EntityZnodes(zk)
         self._config = config
         self._configs = configs
         self._metadata = metadata
         self._loggers = loggers
-        self._say = say
+        self._log_line = log_line
 
     async def alter(self, resource: Resource, configs: Sequence[Alteration], validate_only: bool) -> ConfigResult:
-        """AlterConfigs: these overrides, all of them to be set, replace all others."""
+        """Process AlterConfigs: these overrides, all of them with values, replace all others."""
         if resource.type == BROKER_LOGGER:
             return _refusal(resource, Refused(KafkaError.invalid_request, "Unknown resource type 8"))
         return await self._guarded(resource, configs, validate_only, replace=True)
@@ -63,7 +63,7 @@ class ConfigAdmin:
     async def alter_incrementally(
         self, resource: Resource, alterations: Sequence[Alteration], validate_only: bool
     ) -> ConfigResult:
-        """IncrementalAlterConfigs: these keys change, the others stay."""
+        """Process IncrementalAlterConfigs: these keys change, the others stay."""
         return await self._guarded(resource, alterations, validate_only, replace=False)
 
     async def _guarded(
@@ -112,12 +112,12 @@ class ConfigAdmin:
                 f"Unexpected node id. Expected {self._config.broker_id}, but received {number}",
             )
         for line in self._loggers.alter(alterations, validate_only):
-            self._say(line)
+            self._log_line(line)
 
-    # ---- what may be altered ----------------------------------------------------------------------------------
+    # ---- validation ---------------------------------------------------------------------------------------------
 
     def _entity(self, resource: Resource) -> tuple[str, Mapping[str, ConfigKey]]:
-        """The znode below /config, and the keys it may hold."""
+        """Return the znode below /config, and its permitted keys."""
         if resource.type == TOPIC:
             if not resource.name:
                 raise Refused(KafkaError.invalid_request, "Default topic resources are not allowed.")
@@ -150,7 +150,7 @@ class ConfigAdmin:
             )
 
     def _validate_broker(self, entity: str, overrides: Mapping[str, str], one_broker: bool) -> None:
-        """Raises Refused for what cannot change while a broker runs, or is no value; unknown keys may be anything."""
+        """Raise Refused for invalid values and for keys that are not dynamic; unknown keys may have any value."""
         fixed = sorted(name for name in overrides if name in KAFKA_KEYS and not KAFKA_KEYS[name].is_dynamic)
         if fixed:
             raise Refused(
@@ -175,12 +175,12 @@ class ConfigAdmin:
             )
 
     def _check_pool(self, name: str, size: int) -> None:
-        """DynamicThreadPool: a pool at most halves or doubles at a time."""
+        """Check that a pool at most halves or doubles at a time (DynamicThreadPool)."""
         present = self._pool_now(name)
         if present // 2 <= size <= 2 * present:
             return
         bound = "not be greater than double" if size > present else "be at least half"
-        # Kafka takes the exception itself for the value that is wrong.
+        # Kafka's message has the exception itself in the place of the wrong value.
         raise ConfigError(
             f"Invalid value org.apache.kafka.common.config.ConfigException: Dynamic thread count update validation "
             f"failed for {name}={size}, value should {bound} the current value {present} "
@@ -188,7 +188,7 @@ class ConfigAdmin:
         )
 
     def _pool_now(self, name: str) -> int:
-        """A pool's size by the broker's own override, the one for all, its file, or Kafka's default."""
+        """Return a pool's size by the broker's own override, the cluster-wide one, its file, or Kafka's default."""
         for entity in (f"brokers/{self._config.broker_id}", f"brokers/{DEFAULT_ENTITY}"):
             with suppress(ConfigError):
                 size = _BROKER_KEYS[name].parse(self._configs.overrides(entity).get(name, ""))
@@ -197,8 +197,11 @@ class ConfigAdmin:
         return int(self._config.originals.get(name) or KAFKA_KEYS[name].default or "1")
 
     def _check_housekeeping(self, entity: str, overrides: Mapping[str, str]) -> None:
-        """LogCleaner.validateReconfiguration, and what KafkaConfig asks of these keys together, also where an override
-        goes.  Whoever changes others is not to hear of what somebody wrote past us."""
+        """Validate the housekeeping keys together, also if an override is removed.
+
+        Sources: LogCleaner.validateReconfiguration, KafkaConfig. A request for other keys must not fail because of
+        values that were written into the znode directly.
+        """
         now = {name: self._configs.broker_value(name) for name in HOUSEKEEPING_KEYS}
         after = {name: self._configs.broker_value(name, {entity: overrides}) for name in HOUSEKEEPING_KEYS}
         if after == now:
@@ -257,7 +260,7 @@ def _appended(present: str, more: str) -> str:
 
 
 def _subtracted(present: str, less: str) -> str:
-    """Each member of `less` removes one occurrence.  Kafka accepts the removal of the last member."""
+    """Remove one occurrence for each member of `less`. Kafka accepts the removal of the last member."""
     members = _comma_parts(present)
     for part in _comma_parts(less):
         if part in members:
@@ -266,7 +269,7 @@ def _subtracted(present: str, less: str) -> str:
 
 
 def _comma_parts(text: str) -> list[str]:
-    """The text at its commas as Java's String.split divides it: without empty parts at the end."""
+    """Split the text at commas like Java's String.split: without empty parts at the end."""
     if not text:
         return [""]
     parts = text.split(",")

@@ -8,7 +8,7 @@ from math import isinf, isnan
 from typing import NamedTuple
 
 Value = bool | int | float | str
-"""A parsed value; lists stay text, comma-separated, as Kafka keeps them."""
+"""A parsed value; lists stay text, comma-separated, as in Kafka."""
 
 
 class ConfigType(IntEnum):
@@ -26,13 +26,13 @@ class ConfigType(IntEnum):
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used; the text is fit for the user."""
+    """A configuration that cannot be used; the text is for the user."""
 
 
 class ConfigKey(NamedTuple):
     """One key.
 
-    `check` returns what is wrong with a parsed value, or None; `synonym` is the broker's key beneath a topic's.
+    `check` returns the error of a parsed value, or None; `synonym` is the broker's key that a topic's key defaults to.
     """
 
     name: str
@@ -42,7 +42,7 @@ class ConfigKey(NamedTuple):
     synonym: str | None = None
 
     def parse(self, text: str) -> Value:
-        """The value of that text.  Raises ConfigError with Kafka's wording."""
+        """Return the value of that text. Raises ConfigError with Kafka's wording."""
         value = _parse(self.name, self.type, text.strip())
         wrong = self.check(value) if self.check is not None else None
         if wrong is not None:
@@ -50,7 +50,7 @@ class ConfigKey(NamedTuple):
         return value
 
     def _rejected(self, value: Value) -> Value:
-        """The part of a rejected value that the error names: of a list its first invalid member, as in Kafka."""
+        """Return the part of a rejected value for the error: of a list its first invalid member, as in Kafka."""
         if self.type is not ConfigType.LIST or self.check is None:
             return value
         return next((member for member in list_members(str(value)) if self.check(member) is not None), "")
@@ -83,7 +83,7 @@ def _is_decimal(text: str) -> bool:
 
 
 def at_least(minimum: int | float) -> Callable[[Value], str | None]:
-    """A number not below `minimum`."""
+    """Accept a number not below `minimum`."""
 
     def check(value: Value) -> str | None:
         return None if not isinstance(value, str) and value >= minimum else f"Value must be at least {minimum}"
@@ -92,7 +92,7 @@ def at_least(minimum: int | float) -> Callable[[Value], str | None]:
 
 
 def between(minimum: int | float, maximum: int | float) -> Callable[[Value], str | None]:
-    """A number from `minimum` to `maximum`."""
+    """Accept a number from `minimum` to `maximum`."""
 
     def check(value: Value) -> str | None:
         if isinstance(value, str) or value < minimum:
@@ -103,7 +103,7 @@ def between(minimum: int | float, maximum: int | float) -> Callable[[Value], str
 
 
 def hosts_with_numbers(value: Value) -> str | None:
-    """`host:number,…`."""
+    """Accept `host:number,…`."""
     for entry in filter(None, (part.strip() for part in str(value).split(","))):
         host, _, count = entry.rpartition(":")
         if not host or not _is_decimal(count.strip()):
@@ -112,7 +112,7 @@ def hosts_with_numbers(value: Value) -> str | None:
 
 
 def one_of(*allowed: str) -> Callable[[Value], str | None]:
-    """One of these words."""
+    """Accept one of these words."""
 
     def check(value: Value) -> str | None:
         return None if value in allowed else f"String must be one of: {', '.join(allowed)}"
@@ -121,7 +121,7 @@ def one_of(*allowed: str) -> Callable[[Value], str | None]:
 
 
 def class_of(*known: str) -> Callable[[Value], str | None]:
-    """One of these classes, or none."""
+    """Accept one of these classes, or none."""
 
     def check(value: Value) -> str | None:
         return None if value in ("", *known) else f"Class {value} could not be found."
@@ -130,7 +130,7 @@ def class_of(*known: str) -> Callable[[Value], str | None]:
 
 
 def list_of(*allowed: str) -> Callable[[Value], str | None]:
-    """A comma-separated list of these words, which may be empty (ConfigDef.ValidList)."""
+    """Accept a comma-separated list of these words, which may be empty (ConfigDef.ValidList)."""
 
     def check(value: Value) -> str | None:
         if all(word in allowed for word in list_members(str(value))):
@@ -141,21 +141,21 @@ def list_of(*allowed: str) -> Callable[[Value], str | None]:
 
 
 def list_members(text: str) -> list[str]:
-    """The members of a list as Kafka parses it: an empty text has none, and a comma at the end adds an empty one."""
+    """Return the members of a list as Kafka parses it: empty text has none, a comma at the end adds an empty one."""
     return [part.strip() for part in text.split(",")] if text.strip() else []
 
 
 def split_list(text: str) -> list[str]:
-    """The members of a comma-separated list, without empty ones."""
+    """Return the members of a comma-separated list, without empty ones."""
     return [word for word in (part.strip() for part in text.split(",")) if word]
 
 
 def render(value: Value) -> str:
-    """A value as configuration text."""
+    """Return a value as configuration text."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        # As Java prints a double, for it reads no other: NaN, Infinity, 1.7976931348623157E308.
+        # Java reads and prints a double in this format only: NaN, Infinity, 1.7976931348623157E308.
         if isnan(value) or isinf(value):
             return "NaN" if isnan(value) else f"{'-' * (value < 0)}Infinity"
         return repr(value).replace("e+", "E").replace("e-0", "E-").replace("e", "E")

@@ -1,4 +1,4 @@
-"""DescribeConfigs: every key of a topic or a broker, and every place its value could come from (ConfigHelper)."""
+"""DescribeConfigs: every key of a topic or a broker, and every possible source of its value (ConfigHelper)."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def _documentation(
 ) -> dict[str, str]:
     return {
         **honoured,
-        **{key: f"{said} Without effect here: {why}." for key, (said, why) in without_effect.items()},
-        **{key: f"{said} {_only(values)}" for key, (values, said, _) in supported.items()},
+        **{key: f"{sentence} Without effect here: {why}." for key, (sentence, why) in without_effect.items()},
+        **{key: f"{sentence} {_only(values)}" for key, (values, sentence, _) in supported.items()},
     }
 
 
@@ -58,20 +58,20 @@ def _only(values: tuple[str, ...]) -> str:
 
 
 BROKER_DOCUMENTATION: Mapping[str, str] = _documentation(BROKER_SENTENCES, BROKER_WITHOUT_EFFECT, SUPPORTED_OF_BROKERS)
-"""What is said of every key of a broker to whoever asks for documentation (KIP-569), in our own words."""
+"""Documentation of every broker key for DescribeConfigs (KIP-569), in our own words."""
 TOPIC_DOCUMENTATION: Mapping[str, str] = _documentation(TOPIC_SENTENCES, TOPIC_WITHOUT_EFFECT, SUPPORTED_OF_TOPICS)
-"""The same of every key of a topic."""
+"""The same for every topic key."""
 
 
 class _Places(NamedTuple):
-    """The texts of a broker's keys, from the place that counts most to the defaults."""
+    """The texts of a broker's keys, from the source with the highest precedence to the defaults."""
 
     own: Mapping[str, str]
     shared: Mapping[str, str]
     file: Mapping[str, str]
 
     def synonyms(self, name: str, is_sensitive: bool) -> list[Synonym]:
-        """Where that key's value comes from, and could come from."""
+        """Return the actual and the possible sources of that key's value."""
         names = SYNONYMS.get(name, (name,))
         found = []
         for texts, source in (
@@ -83,13 +83,13 @@ class _Places(NamedTuple):
             for each in names:
                 if each in texts:
                     found.append(Synonym(each, None if is_sensitive else texts[each], source))
-        # Kafka leaves out what the key's other names say while the key itself has not been set anywhere.
+        # Kafka leaves out the values of the key's other names while the key itself is not set.
         while found and found[0].name != name:
             found.pop(0)
         return found
 
     def value(self, name: str) -> str | None:
-        """The text that counts."""
+        """Return the effective text."""
         for texts in (self.own, self.shared, self.file, _DEFAULTS):
             if name in texts:
                 return texts[name]
@@ -106,7 +106,7 @@ _DEFAULTS: Mapping[str, str] = _defaults()
 
 
 class ConfigDescriber:
-    """Describes topics and this broker, as their znodes say now, so that it shows what was just written."""
+    """Describes topics and this broker by the present content of their znodes, so that it shows the last write."""
 
     def __init__(
         self, zk: Zk, config: KafkaConfig, metadata: MetadataCache, configs: EntityConfigs, loggers: LoggerLevels
@@ -120,13 +120,13 @@ class ConfigDescriber:
         self._shared = f"brokers/{DEFAULT_ENTITY}"
 
     async def describe(self, asked: Sequence[tuple[Resource, Sequence[str] | None]]) -> Iterator[ConfigResult]:
-        """Each resource's keys, all or those named.  Everything has been read before the first is given."""
+        """Return each resource's keys, all or the named ones. Everything is read before the first result."""
         topics = [resource.name for resource, _ in asked if resource.type == TOPIC and resource.name in self._metadata]
         try:
             found = await self._read([self._own, self._shared, *(f"topics/{topic}" for topic in dict.fromkeys(topics))])
         except ZooKeeperError as failure:
-            said = str(failure)
-            return (ConfigResult(resource, KafkaError.unknown_server_error, said) for resource, _ in asked)
+            sentence = str(failure)
+            return (ConfigResult(resource, KafkaError.unknown_server_error, sentence) for resource, _ in asked)
         return (self._result(resource, names, found) for resource, names in asked)
 
     def _result(self, resource: Resource, names: Sequence[str] | None, found: _Found) -> ConfigResult:
@@ -210,7 +210,7 @@ class ConfigDescriber:
                 synonyms=tuple(synonyms),
                 documentation=TOPIC_DOCUMENTATION[key.name],
             )
-        # Its broker's key is not set, but may follow from one in other units: log.retention.hours.
+        # The broker's key is not set, but may derive from a key in other units: log.retention.hours.
         value = self._config.values.get(key.synonym or "", key.default)
         return Described(
             name=key.name,
@@ -224,7 +224,7 @@ class ConfigDescriber:
         )
 
     def new_topic(self, overrides: Mapping[str, str]) -> list[Described]:
-        """Every key of a topic that is created with these overrides, over this broker's values as last read."""
+        """Return every key of a topic that is created with these overrides, over this broker's values as last read."""
         places = self._places({entity: self._configs.overrides(entity) for entity in (self._own, self._shared)})
         return [self._topic_key(key, overrides, places) for key in TOPIC_KEYS.values()]
 
@@ -232,7 +232,7 @@ class ConfigDescriber:
 
     def _broker(self, found: _Found) -> list[Described]:
         places = self._places(found)
-        # What is internal is told where somebody has set it, and so is what nobody knows.
+        # Include internal and unknown keys if they are set.
         names = {name: None for name, key in KAFKA_KEYS.items() if not key.is_internal}
         names.update(dict.fromkeys((*places.file, *places.shared, *places.own)))
         return [_describe_broker_key(name, places) for name in sorted(names)]
@@ -245,7 +245,7 @@ class ConfigDescriber:
 
     def _places(self, found: _Found) -> _Places:
         file = dict(self._config.originals)
-        # Each stands for the other where that is not set (KafkaConfig.populateSynonyms).
+        # Each is the default of the other (KafkaConfig.populateSynonyms).
         for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
             file.setdefault(name, self._config.originals.get(other, str(self._config.broker_id)))
         return _Places(found[self._own], found[self._shared], file)
@@ -253,7 +253,7 @@ class ConfigDescriber:
     # ---- reading ----------------------------------------------------------------------------------------------
 
     async def _read(self, entities: Sequence[str]) -> _Found:
-        """The overrides of these, all asked for at once.  Raises ZooKeeperError."""
+        """Return the overrides of these entities, read in one batch. Raises ZooKeeperError."""
         service = self._zk.service
         outcomes = await self._zk.batch(
             [lambda entity=entity: service.get(f"/config/{entity}") for entity in entities]  # type: ignore[misc]

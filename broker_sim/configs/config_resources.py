@@ -1,4 +1,4 @@
-"""What configuration requests speak of: resources, where values come from, and what becomes of a request's parts."""
+"""Parts of configuration requests: resources, sources of values, changes, and results."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _KINDS = {
 
 
 def whole_number(text: str) -> int | None:
-    """The number that a resource's name is; None where it is none."""
+    """Return the number in a resource's name, or None if it is not a number."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= 10 else None
 
 
 class Source(IntEnum):
-    """Where a value comes from (DescribeConfigsResponse.ConfigSource)."""
+    """Source of a value (DescribeConfigsResponse.ConfigSource)."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -40,7 +40,7 @@ class Source(IntEnum):
 
 
 class Operation(IntEnum):
-    """What IncrementalAlterConfigs does to a key."""
+    """Operation of IncrementalAlterConfigs on a key."""
 
     SET = 0
     DELETE = 1
@@ -49,7 +49,7 @@ class Operation(IntEnum):
 
 
 class Resource(NamedTuple):
-    """What a configuration belongs to."""
+    """The owner of a configuration."""
 
     type: int
     name: str
@@ -69,7 +69,7 @@ class Alteration(NamedTuple):
 
 
 class Synonym(NamedTuple):
-    """One place a value may come from; the value None where it is secret."""
+    """One possible source of a value; a secret value is None."""
 
     name: str
     value: str | None
@@ -77,9 +77,9 @@ class Synonym(NamedTuple):
 
 
 class Described(NamedTuple):
-    """One key of a resource; `synonyms` from the place that counts down to the default.
+    """One key of a resource; `synonyms` from the effective source down to the default.
 
-    The value is None where there is none, or it is secret; type and documentation where nobody knows the key.
+    The value is None if it is missing or secret; type and documentation are None if the key is unknown.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Described(NamedTuple):
 
 
 class ConfigResult(NamedTuple):
-    """What became of one resource of a request."""
+    """Result for one resource of a request."""
 
     resource: Resource
     error: KafkaError = KafkaError.none

@@ -1,6 +1,6 @@
-"""Dynamic configuration: overrides below /config, of topics, brokers, users, clients and addresses.
+"""Dynamic configuration: overrides below /config of topics, brokers, users, clients and addresses.
 
-Followed by way of /config/changes.
+Changes are followed through /config/changes.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from zabka.kafka.zk.znodes import DEFAULT_ENTITY
 
 CHANGE_PREFIX = "config_change_"
 CHANGE_KEPT_MS = 15 * 60 * 1000
-"""ZkNodeChangeNotificationListener: older notifications are removed by whoever sees them."""
+"""ZkNodeChangeNotificationListener: a broker that sees older notifications removes them."""
 CLIENT_QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
-"""What is read of users and clients; users' credentials are nobody's business here."""
+"""The keys read for users and clients; credentials of users are not read here."""
 READ_AHEAD_MS_MAX = 2_000
-"""How long a LeaderAndIsr request waits for the overrides of topics it brings."""
+"""How long a LeaderAndIsr request waits for the overrides of its topics."""
 
 _AS_THEY_ARE: Mapping[str, Mapping[str, str]] = {}
 
@@ -35,7 +35,7 @@ class EntityConfigs:
     """The overrides of every topic, of this broker, and of all brokers, and the quotas of clients, as last read.
 
     `changed(entity)` is called after the overrides of "topics/T", "brokers/N", "brokers/<default>", "users/U",
-    "users/U/clients/C", "clients/C" or "ips/A" became others.
+    "users/U/clients/C", "clients/C" or "ips/A" have changed.
     """
 
     def __init__(
@@ -56,30 +56,32 @@ class EntityConfigs:
     # ---- the view ---------------------------------------------------------------------------------------------
 
     def topic_overrides(self, topic: str) -> Mapping[str, str]:
-        """A topic's overrides over this broker's dynamic values: what differs from the broker's file."""
+        """Return a topic's overrides over this broker's dynamic values: the differences to the broker's file."""
         own = self._overrides.get(f"topics/{topic}")
         if not own or not self._beneath:
             return own or self._beneath
         return {**self._beneath, **own}
 
     def overrides(self, entity: str) -> Mapping[str, str]:
-        """The overrides of "topics/T", "brokers/N" or "brokers/<default>"; none where it has none."""
+        """Return the overrides of "topics/T", "brokers/N" or "brokers/<default>"; empty if it has none."""
         return self._overrides.get(entity, {})
 
     def broker_value(self, key: str, instead: Mapping[str, Mapping[str, str]] = _AS_THEY_ARE) -> Value:
-        """A broker key's value now: of this broker, else of all brokers, else of its file, else Kafka's default.  With
-        overrides of entities `instead` of what these have, what it would be then."""
+        """Return a broker key's present value: of this broker, else of all brokers, its file, or Kafka's default.
+
+        With `instead`, return its value if these overrides replaced those of the entities.
+        """
         altered = self._altered(key, instead)
         return self._config.values[key] if altered is None else altered
 
     def listener_value(self, listener: str, key: str) -> Value:
-        """A key's value now for a listener: its own (listener.name.NAME.KEY), else the broker's."""
+        """Return a key's present value for a listener: its own (listener.name.NAME.KEY), else the broker's."""
         own = listener_key(listener, key)
         altered = self._altered(own)
         return self._config.values.get(own, self.broker_value(key)) if altered is None else altered
 
     def _altered(self, key: str, instead: Mapping[str, Mapping[str, str]] = _AS_THEY_ARE) -> Value | None:
-        """What /config/brokers says of a key that may change while a broker runs."""
+        """Return a dynamic key's value in /config/brokers."""
         definition = dynamic_key(key)
         for entity in (f"brokers/{self._config.broker_id}", f"brokers/{DEFAULT_ENTITY}"):
             text = instead.get(entity, self._overrides.get(entity, {})).get(key)
@@ -107,7 +109,7 @@ class EntityConfigs:
         self._last_change = max([self._last_change, *(c for c in changes if c.startswith(CHANGE_PREFIX))])
 
     async def _clients(self) -> list[str]:
-        """The entities that may have quotas: users, clients, clients of users, and addresses."""
+        """Return the entities that may have quotas: users, clients, clients of users, and addresses."""
         users, clients, addresses = await self._children(["users", "clients", "ips"])
         below = await self._children([f"users/{user}/clients" for user in users]) if users else []
         found = [f"users/{user}" for user in users] + [f"clients/{client}" for client in clients]
@@ -124,9 +126,9 @@ class EntityConfigs:
         return [sorted(outcome.value or ()) for outcome in outcomes]
 
     async def read_ahead(self, topics: list[str]) -> None:
-        """Read the overrides of topics not known yet, so that they hold from the first record on.
+        """Read the overrides of unknown topics, so that they apply from the first record on.
 
-        Gives up after a while: a broker that is cut off from the ensemble goes on with its defaults.
+        Gives up after a while: a broker that is cut off from the ensemble continues with its defaults.
         """
         unknown = [f"topics/{topic}" for topic in topics if f"topics/{topic}" not in self._overrides]
         if not unknown:
@@ -150,7 +152,7 @@ class EntityConfigs:
             timer.cancel()
 
     def forget_topic(self, topic: str) -> None:
-        """The topic is gone."""
+        """Forget a deleted topic."""
         self._overrides.pop(f"topics/{topic}", None)
 
     async def _read(self, entities: list[str]) -> None:
@@ -179,7 +181,7 @@ class EntityConfigs:
             self._changed(entity)
 
     def _topic_values(self) -> dict[str, str]:
-        """This broker's dynamic values under their topic keys."""
+        """Return this broker's dynamic values under their topic keys."""
         dynamic: dict[str, str] = {}
         for entity in (f"brokers/{DEFAULT_ENTITY}", f"brokers/{self._config.broker_id}"):
             for name in self._overrides.get(entity, {}):
@@ -193,7 +195,7 @@ class EntityConfigs:
     # ---- following --------------------------------------------------------------------------------------------
 
     def reload_later(self) -> None:
-        """A new session stands: its watch must be left, and what changed meanwhile read."""
+        """Watch and read again after a new session began."""
         self._reload = True
         self._wake_up()
 

@@ -18,7 +18,7 @@ from zabka.kafka.zk.znodes import DEFAULT_ENTITY, ZNODE_BYTES_MAX
 
 
 def node_name(name: str | None) -> str:
-    """The znode of a name (org.apache.kafka.common.utils.Sanitizer)."""
+    """Return the znode name of an entity (org.apache.kafka.common.utils.Sanitizer)."""
     return DEFAULT_ENTITY if name is None else quote(name, safe="").replace("~", "%7E")
 
 
@@ -29,7 +29,7 @@ class EntityZnodes:
         self._zk = zk
 
     async def read(self, entity: str) -> tuple[dict[str, str], int]:
-        """The overrides and their znode's version; none and -1 where there is no znode."""
+        """Return the overrides and their znode's version; empty and -1 if there is no znode."""
         try:
             data, stat = await self._zk.call(lambda: self._zk.service.get(f"/config/{entity}"))
         except NoNode:
@@ -37,16 +37,16 @@ class EntityZnodes:
         return znodes.decode_config(data or b"") or {}, stat.version
 
     async def names(self, kind: str) -> list[str]:
-        """The entities below /config/`kind`, sorted."""
+        """Return the entities below /config/`kind`, sorted."""
         try:
             return sorted(await self._zk.call(lambda: self._zk.service.get_children(f"/config/{kind}")))
         except NoNode:
             return []
 
     async def write(self, entity: str, overrides: Mapping[str, str], version: int) -> bool:
-        """Write over that version, and notify every broker; False where somebody else was faster.
+        """Write, conditional on that version, and notify every broker; return False if another client was faster.
 
-        Only where a controller stands, and still the same one (KAFKA-16539).  Raises Refused, ZooKeeperError.
+        Writes only if there is a controller, and the same one throughout (KAFKA-16539). Raises Refused, ZooKeeperError.
         """
         zk, service, path = self._zk, self._zk.service, f"/config/{entity}"
         data = znodes.encode_config(overrides)
@@ -62,7 +62,7 @@ class EntityZnodes:
         ops = [Check(znodes.CONTROLLER, controller.version), write, _notice(entity)]
         results = await zk.call(lambda: service.multi(ops))
         if results[1].error in (ErrorCode.BAD_VERSION, ErrorCode.NODE_EXISTS, ErrorCode.NO_NODE):
-            # Ours, where the answer to a first sending was lost.
+            # It is our own write if the response to a first transmission was lost.
             return (await self.read(entity))[0] == overrides and await self._notify(entity)
         if results[0].error in (ErrorCode.NO_NODE, ErrorCode.BAD_VERSION):
             raise Refused(KafkaError.stale_controller_epoch, "The controller changed meanwhile.")
@@ -70,10 +70,10 @@ class EntityZnodes:
         return True
 
     async def clear(self, entity: str, version: int) -> bool:
-        """Nothing is overridden any more: remove the znode, and "users/U/clients" and "users/U" where they are empty
-        then; one that has others below it is written empty.  False where somebody else was faster.
+        """Remove the znode of an entity without overrides; return False if another client was faster.
 
-        Raises Refused, ZooKeeperError.
+        Also removes "users/U/clients" and "users/U" if they are empty then. A znode with children is written empty
+        instead. Raises Refused, ZooKeeperError.
         """
         if version < 0:
             return await self._notify(entity)
@@ -88,12 +88,12 @@ class EntityZnodes:
             _raise_first(results, path)
         user, clients, _ = entity.partition("/clients/")
         if clients:
-            # Each is refused where it still holds something, and then stays.
+            # The deletion of a znode fails if it still has content, and it stays then.
             await self._zk.attempt(lambda: self._zk.service.delete(f"/config/{user}/clients"))
             overrides, user_version = await self.read(user)
             if not overrides and user_version >= 0:
                 await self._zk.attempt(lambda: self._zk.service.delete(f"/config/{user}", user_version))
-        # Gone before, perhaps by a first sending whose answer was lost.
+        # Already removed, perhaps by a first transmission whose response was lost.
         return await self._notify(entity) if deleted is ErrorCode.NO_NODE else True
 
     async def _notify(self, entity: str) -> bool:
@@ -103,8 +103,10 @@ class EntityZnodes:
 
 
 def _notice(entity: str) -> Create:
-    """What tells every broker of a change.  Part of the same transaction: Kafka writes it behind that, and whoever dies
-    in between leaves a change that nobody hears of."""
+    """Return the write that notifies every broker of a change, for the same transaction.
+
+    Kafka writes it after that transaction: if a broker fails in between, no broker is notified of the change.
+    """
     path = f"{znodes.CONFIG_CHANGES}/{CHANGE_PREFIX}"
     return Create(path, znodes.encode_config_change(entity), sequential=True)
 

@@ -1,23 +1,22 @@
-"""What each key of a topic and of a broker does here, in one sentence, for whoever asks for documentation.
+"""The effect of each key of a topic and of a broker here, in one sentence, for documentation.
 
-The tables of keys hold types, limits and defaults.  Keys that change nothing stand in
-`zabka.broker_sim.configs.keys_without_effect`, values that are refused in
-`zabka.broker_sim.configs.unsupported_values`.
+The tables of keys hold types, limits and defaults. Keys without effect are in
+`zabka.broker_sim.configs.keys_without_effect`, rejected values in `zabka.broker_sim.configs.unsupported_values`.
 """
 
 from __future__ import annotations
 
 
 def sentences(text: str) -> dict[str, str]:
-    """Lines of a key, a blank and its sentence; a line that begins with blanks continues the one before."""
+    """Parse lines of a key, a blank and its sentence; a line that begins with blanks continues the previous one."""
     found: dict[str, str] = {}
     key = ""
     for line in text.strip("\n").splitlines():
         if line.startswith(" "):
             found[key] += " " + line.strip()
         else:
-            key, _, said = line.partition(" ")
-            found[key] = said
+            key, _, sentence = line.partition(" ")
+            found[key] = sentence
     return found
 
 

@@ -1,4 +1,4 @@
-"""Keys of Kafka's that are accepted, checked and described, and change nothing here; with the reason for each."""
+"""Kafka's keys that are accepted, checked and described, but have no effect here; with the reason for each."""
 
 from __future__ import annotations
 
@@ -272,10 +272,10 @@ message.format.version The format that records are written in.
 
 
 def _by_key(groups: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    return {key: (said, why) for why, text in groups.items() for key, said in sentences(text).items()}
+    return {key: (sentence, why) for why, text in groups.items() for key, sentence in sentences(text).items()}
 
 
 BROKER_WITHOUT_EFFECT: Mapping[str, tuple[str, str]] = _by_key(_OF_BROKERS)
-"""A broker's keys: what each is for in Kafka, in a sentence, and why it changes nothing here."""
+"""A broker's keys: the purpose of each in Kafka, in a sentence, and the reason why it has no effect here."""
 TOPIC_WITHOUT_EFFECT: Mapping[str, tuple[str, str]] = _by_key(_OF_TOPICS)
-"""The same of a topic's keys."""
+"""The same for a topic's keys."""

@@ -1,4 +1,4 @@
-"""What an operator may set about logs and replication, under Kafka's own key names."""
+"""Settings of logs and replication, under Kafka's own key names."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from zabka.kafka.record_rules import FOREVER_MS, TopicRules
 DEDUPE_BUFFER_BYTES = 128 << 20
 DEDUPE_LOAD = 0.9
 TopicConfigs = Callable[[str], Mapping[str, str]]
-"""A topic's overrides as they stand in /config/topics/T: key to text.  Asked again after `topic_configs_changed`."""
+"""Returns a topic's overrides as in /config/topics/T: key to text. Called again after `topic_configs_changed`."""
 
 
 def no_overrides(topic: str) -> Mapping[str, str]:
-    """The `TopicConfigs` of a broker whose topics all follow the broker's defaults."""
+    """Return no overrides: the `TopicConfigs` of a broker whose topics all have the broker's defaults."""
     return {}
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaConfig:
-    """A broker's settings.  Each field is Kafka's key with dots for underscores; defaults are Kafka 3.9's."""
+    """A broker's settings. Each field is Kafka's key with underscores for dots; defaults are Kafka 3.9's."""
 
     replica_lag_time_max_ms: int = 30_000
     min_insync_replicas: int = 1
@@ -74,7 +74,7 @@ class ReplicaConfig:
 
 
 def replica_config(config: KafkaConfig) -> ReplicaConfig:
-    """What the replica manager reads of a broker's configuration."""
+    """Return the settings of the replica manager from a broker's configuration."""
     return ReplicaConfig(
         replica_lag_time_max_ms=config.replica_lag_time_max_ms,
         min_insync_replicas=config.min_insync_replicas,
@@ -131,7 +131,7 @@ ALL_LISTED: Listed = ((-1, -1),)
 
 
 def listed(text: str) -> Listed:
-    """Read `0:1,0:2` or `*`; what is neither lists nothing."""
+    """Parse `0:1,0:2` or `*`; other text lists no replica."""
     if text.strip() == "*":
         return ALL_LISTED
     parts = [[word.strip() for word in part.split(":")] for part in text.split(",")]
@@ -141,45 +141,47 @@ def listed(text: str) -> Listed:
 
 
 def lists(replicas: Listed, partition: int, broker_id: int) -> bool:
-    """Is that replica among those listed?"""
+    """Return whether that replica is listed."""
     return replicas == ALL_LISTED or (partition, broker_id) in replicas
 
 
 class CompactionSettings(NamedTuple):
-    """What a topic says of its compaction; times in milliseconds."""
+    """A topic's settings of compaction; times in milliseconds."""
 
     dirty_ratio_min: float
     """min.cleanable.dirty.ratio."""
     lag_min_ms: int
-    """min.compaction.lag.ms: younger records stay as they are."""
+    """min.compaction.lag.ms: younger records are not compacted."""
     lag_max_ms: int
     """max.compaction.lag.ms: an older record is compacted whatever the ratio."""
     tombstone_ms: int
-    """delete.retention.ms: how long a deleted key's last record stays to be seen."""
+    """delete.retention.ms: how long the last record of a deleted key remains readable."""
     key_bytes: int = DEDUPE_BUFFER_BYTES
-    """A thread's share of log.cleaner.dedupe.buffer.size: how large the map of keys may become."""
+    """A thread's share of log.cleaner.dedupe.buffer.size: the largest map of keys."""
     key_load: float = DEDUPE_LOAD
-    """log.cleaner.io.buffer.load.factor: how full it becomes."""
+    """log.cleaner.io.buffer.load.factor: how full the map becomes."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionConfig:
-    """What holds for one topic: its overrides over the broker's defaults."""
+    """The effective settings of one topic: its overrides over the broker's defaults."""
 
     min_insync_replicas: int
     segment_bytes: int
     segment_ms: int
-    """segment.ms, or in a compacted topic max.compaction.lag.ms where that is less: only a segment that is no longer
-    written to is compacted (LogConfig.maxSegmentMs)."""
+    """segment.ms, or in a compacted topic max.compaction.lag.ms if that is less.
+
+    Only a closed segment is compacted (LogConfig.maxSegmentMs).
+    """
     deletes: bool
-    """cleanup.policy holds delete: segments go by time and size."""
+    """cleanup.policy contains delete: segments are removed by time and size."""
     compacts: bool
-    """cleanup.policy holds compact."""
+    """cleanup.policy contains compact."""
     records: TopicRules
-    """What is asked of the records that producers send."""
+    """Rules for the records that producers send."""
     asks_nothing_of_records: bool
     converts_down: bool
-    """message.downconversion.enable: clients from before Kafka 0.11 are given messages that they can read."""
+    """message.downconversion.enable: clients from before Kafka 0.11 receive message formats that they can read."""
     retention_ms: int
     retention_bytes: int
     compaction: CompactionSettings
@@ -197,8 +199,11 @@ def _flag(overrides: Mapping[str, str], key: str, default: bool) -> bool:
 def _record_rules(
     config: ReplicaConfig, overrides: Mapping[str, str], compacts: bool, whole: Callable[[str, int], int]
 ) -> TopicRules:
-    """`whole` reads an override that is a number.  The deprecated message.timestamp.difference.max.ms counts where the
-    key that took its place says nothing (LogConfig.getMessageTimestampBeforeMaxMs)."""
+    """Return the rules for records; `whole` reads an override that is a number.
+
+    The deprecated message.timestamp.difference.max.ms counts if its replacement is not set
+    (LogConfig.getMessageTimestampBeforeMaxMs).
+    """
     difference = whole("message.timestamp.difference.max.ms", config.log_message_timestamp_difference_max_ms)
     before = whole("message.timestamp.before.max.ms", config.log_message_timestamp_before_max_ms)
     after = whole("message.timestamp.after.max.ms", config.log_message_timestamp_after_max_ms)
@@ -220,8 +225,10 @@ def _record_rules(
 
 
 def partition_config(config: ReplicaConfig, overrides: Mapping[str, str]) -> PartitionConfig:
-    """Lay a topic's overrides (checked where they were set) over the broker's defaults; a value that is no number
-    is passed over, as Kafka does with what it finds in ZooKeeper."""
+    """Apply a topic's overrides (checked when they were set) over the broker's defaults.
+
+    A value that is not a number is ignored, like invalid values in ZooKeeper in Kafka.
+    """
 
     def whole(key: str, default: int) -> int:
         text = overrides.get(key, "").strip()

@@ -1,6 +1,6 @@
-"""SCRAM credentials of users, as AlterUserScramCredentials keeps them in /config/users (KIP-554).
+"""SCRAM credentials of users, stored by AlterUserScramCredentials in /config/users (KIP-554).
 
-Kept and described; brokers here have no listener that would ask for one.
+They are only stored and described; brokers here have no listener that would use one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Credential(NamedTuple):
 
 
 class Upsertion(NamedTuple):
-    """A credential to be made or replaced."""
+    """A credential to create or replace."""
 
     mechanism: int
     iterations: int
@@ -42,7 +42,7 @@ class Upsertion(NamedTuple):
 
 
 class ScramResult(NamedTuple):
-    """What became of one user of a request."""
+    """Result for one user of a request."""
 
     user: str
     error: KafkaError = KafkaError.none
@@ -51,13 +51,13 @@ class ScramResult(NamedTuple):
 
 
 class ScramCredentials:
-    """Keeps credentials among a user's overrides."""
+    """Stores credentials among a user's overrides."""
 
     def __init__(self, znodes: EntityZnodes) -> None:
         self._znodes = znodes
 
     async def describe(self, users: Sequence[str] | None) -> list[ScramResult]:
-        """These users, or all that have a credential.  Raises ZooKeeperError."""
+        """Return the credentials of these users, or of all that have one. Raises ZooKeeperError."""
         if not users:
             nodes = await self._znodes.names("users")
             results = [await self._describe(unquote(node)) for node in nodes if node != node_name(None)]
@@ -132,7 +132,7 @@ def _check(user: str, deletions: Sequence[int], upsertions: Sequence[Upsertion])
 
 
 def _stored(upsertion: Upsertion) -> str:
-    """What a server keeps of a password (RFC 5802, 3): enough to check it, too little to use it."""
+    """Return the server's form of a password (RFC 5802, 3): enough to verify it, too little to use it."""
     digest = _HASHES[upsertion.mechanism]
     client_key = hmac.new(upsertion.salted_password, b"Client Key", digest).digest()
     server_key = hmac.new(upsertion.salted_password, b"Server Key", digest).digest()

@@ -30,7 +30,7 @@ def _is_replica(text: str) -> bool:
 
 
 def _throttled(name: str) -> ConfigKey:
-    """A key that lists throttled replicas; what is wrong with one is told of the list as a whole."""
+    """Return a key that lists throttled replicas; an error names the list as a whole."""
 
     def check(value: Value) -> str | None:
         parts = split_list(str(value))
@@ -109,7 +109,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = by_name(
 
 
 def validate_topic_config(overrides: Mapping[str, str]) -> dict[str, Value]:
-    """Parse a topic's overrides.  Raises ConfigError for an unknown key, a bad value, or values that contradict."""
+    """Parse a topic's overrides. Raises ConfigError for an unknown key, a bad value, or contradicting values."""
     parsed: dict[str, Value] = {}
     for name, text in sorted(overrides.items()):
         key = TOPIC_KEYS.get(name)
@@ -128,9 +128,9 @@ def validate_topic_config(overrides: Mapping[str, str]) -> dict[str, Value]:
 
 
 def effective_topic_config(overrides: Mapping[str, str], broker: Mapping[str, Value]) -> dict[str, Value]:
-    """A topic's values: its own override, else its broker's synonym, else Kafka's default.
+    """Return a topic's values: its own override, else its broker's synonym, else Kafka's default.
 
-    An override that does not parse (written past us into the znode) counts as none, as Kafka does with a log line.
+    An override that cannot be parsed (written into the znode directly) is ignored; Kafka also logs it.
     """
     values: dict[str, Value] = {}
     for name, key in TOPIC_KEYS.items():

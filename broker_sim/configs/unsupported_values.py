@@ -1,6 +1,7 @@
-"""Keys that promise what a broker here cannot keep: it starts only with the values that promise nothing.
+"""Keys for features that a broker here does not have: it starts only with the values that switch them off.
 
-To pass over an authorizer, encryption or a policy with a warning would leave open what its owner believes closed.
+If a broker ignored an authorizer, encryption or a policy with a warning, the cluster would be open although its owner
+assumes that it is closed.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from zabka.broker_sim.configs.config_def import ConfigError
 
 
 class Supported(NamedTuple):
-    """What such a key may be."""
+    """The permitted values of such a key."""
 
     values: tuple[str, ...]
     """In lower case."""
     sentence: str
-    """What the key is for in Kafka."""
+    """The purpose of the key in Kafka."""
     reason: str
-    """Why nothing else is taken."""
+    """The reason why other values are rejected."""
 
 
 SUPPORTED_OF_BROKERS: Mapping[str, Supported] = {
@@ -80,18 +81,18 @@ SUPPORTED_OF_TOPICS: Mapping[str, Supported] = {
         "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.",
     ),
 }
-"""A topic's keys; the reasons are Kafka's own words in ZooKeeper mode without tiered storage (LogConfig)."""
+"""A topic's keys; the reasons are Kafka's own texts in ZooKeeper mode without tiered storage (LogConfig)."""
 
 
 def check_broker_value(name: str, text: str) -> None:
-    """Raises ConfigError for a value that promises what is not here."""
+    """Raise ConfigError for a value that requests a missing feature."""
     supported = SUPPORTED_OF_BROKERS.get(name)
     if supported is not None and text.strip().lower() not in supported.values:
         raise ConfigError(f"Invalid value {text.strip()} for configuration {name}: {supported.reason}")
 
 
 def check_topic_value(name: str, text: str) -> None:
-    """The same for a topic."""
+    """Do the same for a topic's key."""
     supported = SUPPORTED_OF_TOPICS.get(name)
     if supported is not None and text.strip().lower() not in supported.values:
         raise ConfigError(supported.reason)

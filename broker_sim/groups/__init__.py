@@ -1,6 +1,5 @@
-"""Consumer groups: the coordinator's state machine, and what it keeps in `__consumer_offsets`.
+"""Consumer groups: the coordinator's state machine, and its records in `__consumer_offsets`.
 
-It imports `replication`, `logs` and `configs`; handlers and the broker import it.  Begin with `coordinator` (what
-clients may ask), then `membership` (how a group comes from one generation to the next) and `store` (what outlives a
-broker).
+It imports `replication`, `logs` and `configs`; handlers and the broker import it. Begin with `coordinator` (the
+requests), then `membership` (the step from one generation to the next) and `store` (the records that outlive a broker).
 """

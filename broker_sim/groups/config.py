@@ -1,4 +1,4 @@
-"""What an operator may set about groups, under Kafka's own key names, and the topic that groups live in."""
+"""Settings of groups under Kafka's own key names, and of the topic of their records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CONSUMER_OFFSETS = "__consumer_offsets"
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """A coordinator's settings.  Each field is Kafka's key with dots for underscores; defaults are Kafka 3.9's."""
+    """A coordinator's settings. Each field is Kafka's key with underscores for dots; defaults are Kafka 3.9's."""
 
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
@@ -30,7 +30,7 @@ class GroupConfig:
 
     @property
     def offsets_topic_configs(self) -> Mapping[str, str]:
-        """The overrides that `__consumer_offsets` is created with."""
+        """The overrides of a new `__consumer_offsets`."""
         return {
             "cleanup.policy": "compact",
             "segment.bytes": str(self.offsets_topic_segment_bytes),
@@ -39,7 +39,7 @@ class GroupConfig:
 
 
 def group_config(config: KafkaConfig) -> GroupConfig:
-    """What the group coordinator reads of a broker's configuration."""
+    """Return the settings of the group coordinator from a broker's configuration."""
     return GroupConfig(
         group_min_session_timeout_ms=config.number("group.min.session.timeout.ms"),
         group_max_session_timeout_ms=config.number("group.max.session.timeout.ms"),

@@ -1,5 +1,7 @@
-"""What clients may ask of the group coordinator (kafka.coordinator.group.GroupCoordinator), for groups of the classic
-protocol: every request is first checked against whose group it is."""
+"""Requests to the group coordinator for groups of the classic protocol (kafka.coordinator.group.GroupCoordinator).
+
+Every request is first checked against the ownership of its group.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ NO_OFFSET = -1
 
 
 class Committing(NamedTuple):
-    """An OffsetCommit request; the generation is -1 where the consumer is no member of a group."""
+    """An OffsetCommit request; the generation is -1 if the consumer is not a member of a group."""
 
     group_id: str
     member_id: str
@@ -36,7 +38,7 @@ class Committing(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """What OffsetFetch says of one partition; offset -1 where nothing was committed."""
+    """Response of OffsetFetch for one partition; offset -1 if none was committed."""
 
     offset: int = NO_OFFSET
     leader_epoch: int = NO_LEADER_EPOCH
@@ -57,7 +59,8 @@ class GroupSummary(NamedTuple):
 class GroupCoordinator:
     """Coordinates the groups whose partition of `__consumer_offsets` this broker leads.
 
-    `start()` before the broker registers, `roles_changed()` after every change of what it leads, `close()` at the end.
+    Call `start()` before the broker registers, `roles_changed()` after every change of its leaderships, and `close()`
+    at the end.
     """
 
     def __init__(self, config: GroupConfig, replicas: ReplicaManager, runtime: Runtime, emit: Emit) -> None:
@@ -65,23 +68,23 @@ class GroupCoordinator:
         self._runtime = runtime
         self._broker_id = replicas.broker_id
         self._emit = emit
-        self._membership = GroupMembership(config, lambda: self.store, runtime, self._tell)
+        self._membership = GroupMembership(config, lambda: self.store, runtime, self._journal_group)
         self.store = GroupStore(
             config,
             replicas,
             runtime,
             emit,
-            changed=self._tell,
+            changed=self._journal_group,
             loaded=self._membership.loaded,
             unloaded=self._membership.unloaded,
         )
         self._is_active = False
         self._expiry: Timer | None = None
 
-    # ---- life --------------------------------------------------------------------------------------------------
+    # ---- lifecycle ---------------------------------------------------------------------------------------------
 
     def start(self, partition_count: int | None) -> None:
-        """Begin; `partition_count` is that of `__consumer_offsets`, None where it does not exist yet."""
+        """Start; `partition_count` is that of `__consumer_offsets`, or None if it does not exist yet."""
         if partition_count is not None:
             self.store.partition_count = partition_count
         if not self._is_active:
@@ -89,7 +92,7 @@ class GroupCoordinator:
             self._expire()
 
     def close(self) -> None:
-        """Coordinate nothing any more; requests that wait are answered."""
+        """Stop coordinating, and answer the requests that wait."""
         self._is_active = False
         if self._expiry is not None:
             self._expiry.cancel()
@@ -101,7 +104,7 @@ class GroupCoordinator:
         self._expiry = self._runtime.call_later(self.config.offsets_retention_check_interval_ms, self._expire)
         self.store.expire()
 
-    def _tell(self, group: Group) -> None:
+    def _journal_group(self, group: Group) -> None:
         members = list(group.members)
         leader_id = group.leader_id or ""
         self._emit(
@@ -109,17 +112,17 @@ class GroupCoordinator:
         )
 
     def roles_changed(self) -> None:
-        """Partitions of `__consumer_offsets` may have come or gone."""
+        """Check which partitions of `__consumer_offsets` this broker leads now."""
         if self._is_active:
             self.store.roles_changed()
 
     def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
-        """Topics were deleted: what was committed for them is forgotten."""
+        """Forget the offsets committed for deleted topics."""
         if partitions:
             self.store.forget(partitions)
 
     def _refusal(self, group_id: str | None, may_be_empty: bool = False) -> ErrorCode:
-        """Why nothing can be said of that group here."""
+        """Return the error of a request for that group, if this broker cannot serve it now."""
         if group_id is None or not (group_id or may_be_empty):
             return ErrorCode.invalid_group_id
         if not self._is_active:
@@ -153,7 +156,7 @@ class GroupCoordinator:
         """Answer SyncGroup, once the leader's assignment is stored."""
         refusal = self._refusal(syncing.group_id)
         if refusal is ErrorCode.coordinator_load_in_progress:
-            # Joining again is what there is to do, and older clients do not know the other error.
+            # The client has to join again, and older clients do not know the other error.
             refusal = ErrorCode.rebalance_in_progress
         if refusal is not ErrorCode.none:
             return SyncResult(refusal)
@@ -166,7 +169,7 @@ class GroupCoordinator:
         return result
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
-        """Answer Heartbeat; while the group is being loaded, that all is well."""
+        """Answer Heartbeat; without an error while the group is being loaded."""
         refusal = self._refusal(group_id)
         if refusal is ErrorCode.coordinator_load_in_progress:
             return ErrorCode.none
@@ -178,7 +181,7 @@ class GroupCoordinator:
         return self._membership.heartbeat(group, member_id, group_instance_id, generation_id)
 
     def leave(self, group_id: str, members: Sequence[Leaving]) -> tuple[ErrorCode, list[ErrorCode]]:
-        """Answer LeaveGroup: an error for the whole, else one for each member."""
+        """Answer LeaveGroup: one error for the whole request, else one per member."""
         refusal = self._refusal(group_id)
         if refusal is not ErrorCode.none:
             return refusal, []
@@ -206,7 +209,7 @@ class GroupCoordinator:
             return dict.fromkeys(committing.offsets, refusal)
         member = group.members.get(committing.member_id)
         if group.state is not GroupState.EMPTY and member is not None:
-            self._membership.sessions.heard_from(group, member)
+            self._membership.sessions.renew(group, member)
         return await self.store.store_offsets(group, committing.offsets)
 
     @staticmethod
@@ -230,30 +233,32 @@ class GroupCoordinator:
     def fetch_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition] | None, require_stable: bool
     ) -> tuple[ErrorCode, dict[TopicPartition, CommittedOffset]]:
-        """Answer OffsetFetch for one group; `partitions` None for all that it has offsets of.  With `require_stable`
-        an offset whose commit is on its way is UNSTABLE_OFFSET_COMMIT."""
+        """Answer OffsetFetch for one group; `partitions` is None for all with an offset.
+
+        With `require_stable`, an offset whose commit is pending is UNSTABLE_OFFSET_COMMIT.
+        """
         refusal = self._refusal(group_id, may_be_empty=True)
         if refusal is not ErrorCode.none:
             return refusal, {}
         group = self.store.groups.get(group_id)
         if group is None or group.state is GroupState.DEAD:
-            return ErrorCode.none, {wanted: CommittedOffset() for wanted in partitions or ()}
+            return ErrorCode.none, {partition: CommittedOffset() for partition in partitions or ()}
         found = {}
-        for wanted in group.offsets.partitions() if partitions is None else partitions:
-            if require_stable and group.offsets.is_pending(wanted):
-                found[wanted] = CommittedOffset(error=ErrorCode.unstable_offset_commit)
+        for partition in group.offsets.partitions() if partitions is None else partitions:
+            if require_stable and group.offsets.is_pending(partition):
+                found[partition] = CommittedOffset(error=ErrorCode.unstable_offset_commit)
                 continue
-            committed = group.offsets.get(wanted)
+            committed = group.offsets.get(partition)
             if committed is None:
-                found[wanted] = CommittedOffset()
+                found[partition] = CommittedOffset()
             else:
-                found[wanted] = CommittedOffset(committed.offset, committed.leader_epoch, committed.metadata)
+                found[partition] = CommittedOffset(committed.offset, committed.leader_epoch, committed.metadata)
         return ErrorCode.none, found
 
     def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> tuple[ErrorCode, dict[TopicPartition, ErrorCode]]:
-        """Answer OffsetDelete: an error for the whole, else one for each partition."""
+        """Answer OffsetDelete: one error for the whole request, else one per partition."""
         refusal = self._refusal(group_id)
         if refusal is not ErrorCode.none:
             return refusal, {}
@@ -279,7 +284,7 @@ class GroupCoordinator:
         return ErrorCode.group_id_not_found if gone else ErrorCode.not_coordinator
 
     def groups(self) -> tuple[ErrorCode, list[Group]]:
-        """Answer ListGroups: every group coordinated here, and whether some may be missing still."""
+        """Answer ListGroups: every group coordinated here, and an error if some may still be loading."""
         if not self._is_active:
             return ErrorCode.coordinator_not_available, []
         loading = self.store.is_loading_any
@@ -287,7 +292,7 @@ class GroupCoordinator:
         return error, list(self.store.groups.values())
 
     def describe(self, group_id: str) -> GroupSummary:
-        """Answer DescribeGroups for one group; one that does not exist is Dead."""
+        """Answer DescribeGroups for one group; a group that does not exist is Dead."""
         refusal = self._refusal(group_id, may_be_empty=True)
         if refusal is not ErrorCode.none:
             return GroupSummary(refusal)
@@ -299,7 +304,7 @@ class GroupCoordinator:
         return GroupSummary(ErrorCode.none, group.state, group.protocol_type or "", protocol or "", members)
 
     def delete_groups(self, group_ids: Iterable[str]) -> dict[str, ErrorCode]:
-        """Answer DeleteGroups: only empty groups go."""
+        """Answer DeleteGroups: only empty groups are deleted."""
         errors: dict[str, ErrorCode] = {}
         for group_id in group_ids:
             errors[group_id] = self._refusal(group_id, may_be_empty=True)
@@ -318,7 +323,7 @@ class GroupCoordinator:
 
 
 def _once(answer: Future[T]) -> Callable[[T], None]:
-    """Whoever asked may have gone meanwhile."""
+    """Return a callback that resolves a future once; its client may have stopped waiting."""
 
     def finish(result: T) -> None:
         if not answer.done():

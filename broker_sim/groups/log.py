@@ -1,4 +1,4 @@
-"""Reading groups and offsets back out of a partition of `__consumer_offsets` (GroupMetadataManager's loading)."""
+"""Loading of groups and offsets from a partition of `__consumer_offsets` (GroupMetadataManager's loading)."""
 
 from __future__ import annotations
 
@@ -33,17 +33,19 @@ _CONTROL_BIT = 0x20
 
 
 class GroupLog:
-    """What the records read so far say; the newest record of a key counts."""
+    """The state by the records read so far; the newest record of a key counts."""
 
     def __init__(self) -> None:
         self.unreadable = 0
-        """Records that were passed over: damaged, or of a kind that newer brokers write."""
+        """Skipped records: damaged, or of a kind that newer brokers write."""
         self._groups: dict[str, StoredGroup] = {}
         self._offsets: dict[str, dict[TopicPartition, StoredOffset]] = {}
 
     def load_batches(self, data: bytes) -> Generator[None, None, int | None]:
-        """Take in whole batches as they stand in the log, with a pause after every so many records; gives back the
-        offset after them, None where there are none."""
+        """Load whole batches of the log, with a pause after every so many records.
+
+        Returns the offset after them, or None if there are none.
+        """
         next_offset = None
         seen = 0
         for position, header in _batches(data):
@@ -56,7 +58,7 @@ class GroupLog:
                         if not seen % SLICE_RECORDS:
                             yield
                 except BatchUnreadable:
-                    # None of it counts: one cannot know which of them are whole.
+                    # Ignore the whole batch: it is unknown which of its records are valid.
                     self.unreadable += 1
                     records.clear()
             for record in records:
@@ -90,7 +92,7 @@ class GroupLog:
             of_group[key.topic_partition] = StoredOffset(batch_offset, read_offset(value))
 
     def groups(self, now_ms: int) -> Iterator[Group]:
-        """Every group that is left, with its offsets; one that only stores offsets has no record of its own."""
+        """Yield every remaining group with its offsets; a group that only stores offsets has no record of its own."""
         for group_id, stored in self._groups.items():
             group = group_from_stored(group_id, stored, now_ms)
             group.offsets = GroupOffsets(self._offsets.get(group_id))
@@ -103,7 +105,7 @@ class GroupLog:
 
 
 def _batches(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
-    """The whole batches at the beginning of `data`, and where they are; what comes after damage is left out."""
+    """Yield the whole batches at the beginning of `data` with their positions; stop at damage."""
     position = 0
     while (header := read_header(data, position)) is not None:
         if header.magic != MAGIC or not header_is_sane(header) or position + header.size > len(data):
@@ -115,9 +117,9 @@ def _batches(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
 async def read_group_log(
     replica: HostedLog, buffer_bytes: int, runtime: Runtime, goes_on: Callable[[], bool]
 ) -> GroupLog | None:
-    """Read a partition to its end, a buffer at a time; None where `goes_on` says in between that it is no use.
+    """Read a partition to its end, one buffer at a time; return None if `goes_on` returns False in between.
 
-    Between two buffers the replica's log may give way to its copy in another log directory, and is closed then.
+    Between two buffers the replica's log may be replaced by its copy in another log directory, and is closed then.
     """
     read = GroupLog()
     offset = replica.log.start_offset
@@ -127,7 +129,7 @@ async def read_group_log(
         if next_offset is None:
             break
         offset = next_offset
-        # Others are served between two buffers.
+        # Let other tasks run between two buffers.
         await runtime.sleep(0)
         if not goes_on():
             return None

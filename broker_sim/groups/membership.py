@@ -1,8 +1,8 @@
-"""Joining, syncing, heartbeats and leaving: how a group comes from one generation to the next (Kafka's
-GroupCoordinator, classic protocol).
+"""Joining, syncing, heartbeats and leaving: the step from one generation to the next.
 
-A rebalance waits until every known member has joined again, or for the longest rebalance timeout among them; an empty
-group's first one waits group.initial.rebalance.delay.ms for more members to come.
+Source: Kafka's GroupCoordinator, classic protocol. A rebalance waits until every known member has joined again, or for
+the longest rebalance timeout among them. The first one of an empty group waits group.initial.rebalance.delay.ms for
+more members.
 """
 
 from __future__ import annotations
@@ -32,29 +32,28 @@ _EMPTY, _STABLE, _DEAD = GroupState.EMPTY, GroupState.STABLE, GroupState.DEAD
 AnswerJoin = Callable[[JoinResult], None]
 AnswerSync = Callable[[SyncResult], None]
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60_000
-"""How long a new member's JoinGroup waits: until it is answered the member cannot send heartbeats."""
+"""How long a new member's JoinGroup waits: until it is answered, the member cannot send heartbeats."""
 
 
 class MemberSessions:
-    """Watches over the members of all groups: who has not been heard from for session.timeout.ms is out.  `ended` is
-    told whose session is over.
+    """Expires the members of all groups that send no request for session.timeout.ms, and calls `ended` with each.
 
-    A member has one timer at most, however often it is heard from: the timer looks at the clock when it is due.
+    A member has at most one timer, however often it sends requests: the timer checks the clock when it is due.
     """
 
     def __init__(self, runtime: Runtime, ended: Callable[[Group, Member], None]) -> None:
         self._runtime = runtime
         self._ended = ended
 
-    def heard_from(self, group: Group, member: Member) -> None:
-        """The member lives: its session begins anew."""
+    def renew(self, group: Group, member: Member) -> None:
+        """Begin the member's session again after a request."""
         self.expect(group, member, member.session_timeout_ms)
 
     def expect(self, group: Group, member: Member, timeout_ms: int) -> None:
-        """The member is to be heard from within so long."""
+        """Expect the next request of the member within this time."""
         now_ms = self._runtime.now().mono_ms
         member.session_ends_ms = now_ms + timeout_ms
-        # A timer that is due earlier looks at the clock again then; one that is due later would come too late.
+        # An earlier timer checks the clock again when it is due; a later one would be too late.
         if member.session_timer is not None and member.timer_due_ms > member.session_ends_ms:
             member.end_session()
         if member.session_timer is None:
@@ -76,7 +75,7 @@ class MemberSessions:
 
 
 def current_member_error(group: Group, member_id: str, group_instance_id: str | None) -> ErrorCode:
-    """Is this a member of the group, under its present id?"""
+    """Check that this is a member of the group under its present id; return the error code."""
     if group_instance_id is not None:
         current = group.static_members.get(group_instance_id)
         if current is None:
@@ -87,12 +86,12 @@ def current_member_error(group: Group, member_id: str, group_instance_id: str | 
 
 
 class GroupMembership:
-    """Moves the groups of a store along.  Requests that wait are answered through the callbacks they come with."""
+    """Changes the groups of a store. Requests that wait are answered through their callbacks."""
 
     def __init__(
         self, config: GroupConfig, store: Callable[[], GroupStore], runtime: Runtime, changed: Callable[[Group], None]
     ) -> None:
-        """`changed` is told of every step that a group makes."""
+        """`changed` is called after every step of a group."""
         self._config = config
         self._store = store
         self._runtime = runtime
@@ -105,7 +104,7 @@ class GroupMembership:
     # ---- JoinGroup ---------------------------------------------------------------------------------------------
 
     def join(self, group: Group, joining: Joining, answer: AnswerJoin) -> None:
-        """Take a JoinGroup request in."""
+        """Process a JoinGroup request."""
         if not self._has_room(group, joining.member_id):
             group.remove(joining.member_id)
             answer(JoinResult(ErrorCode.group_max_size_reached, NO_MEMBER))
@@ -116,19 +115,19 @@ class GroupMembership:
         elif joining.member_id == NO_MEMBER:
             self._join_new(group, joining, answer)
         elif joining.member_id in group.pending_members and joining.group_instance_id is not None:
-            # Such an id was given to a dynamic member: in Kafka this is an IllegalStateException.
+            # The id was assigned to a dynamic member: in Kafka this is an IllegalStateException.
             answer(JoinResult(ErrorCode.unknown_server_error, joining.member_id))
         elif joining.member_id in group.pending_members:
             self._add_member(group, joining, joining.member_id, answer)
         else:
             self._join_again(group, joining, answer)
-        self._complete_join_if_all_are_there(group)
+        self._complete_join_if_all_joined(group)
 
     def _has_room(self, group: Group, member_id: str) -> bool:
         size_max = self._config.group_max_size
         if group.state is _PREPARING:
             member = group.members.get(member_id)
-            # Those who wait are counted, and not members, so that a group grown too large can shed its last ones.
+            # Count the members that wait, so that a group that has grown too large can drop its last ones.
             waits = member is not None and member.join_answer is not None
             return waits or len(group.members) < size_max or group.awaiting_join < size_max
         if group.state in (_COMPLETING, _STABLE):
@@ -139,7 +138,8 @@ class GroupMembership:
         instance_id = joining.group_instance_id
         new_id = f"{joining.client_id if instance_id is None else instance_id}-{self._random_uuid()}"
         if len(new_id.encode()) > TEXT_BYTES_MAX:
-            # Neither an answer nor the group's record could hold it.  Kafka finds that out when it writes the answer.
+            # It fits neither into a response nor into the group's record. Kafka detects that when it writes the
+            # response.
             answer(JoinResult(ErrorCode.unknown_server_error, NO_MEMBER))
         elif instance_id is not None:
             old_id = group.static_members.get(instance_id)
@@ -171,12 +171,12 @@ class GroupMembership:
         unchanged = member.protocols == joining.protocols
         leads = group.leader_id == member.member_id
         if group.state is _COMPLETING and unchanged:
-            # It did not get the answer to its first one.
+            # It did not receive the response to its first request.
             answer(self._joined(group, member))
         elif group.state is _STABLE and unchanged and not leads:
             answer(self._joined(group, member))
         else:
-            # The leader's word alone is enough: it may have seen topics change.
+            # The leader's request alone is enough: it may have seen topics change.
             self._update_member(group, member, joining, answer)
             self._prepare_if_possible(group)
 
@@ -197,7 +197,7 @@ class GroupMembership:
         group.set_protocols(member, joining.protocols)
         member.rebalance_timeout_ms = joining.rebalance_timeout_ms
         member.session_timeout_ms = joining.session_timeout_ms
-        # Asked again, most likely over a new connection.
+        # A repeated request, most likely on a new connection.
         member.answer_join(JoinResult(ErrorCode.rebalance_in_progress, member.member_id))
         member.join_answer = answer
 
@@ -222,13 +222,13 @@ class GroupMembership:
     # ---- static members ----------------------------------------------------------------------------------------
 
     def _replace_static(self, group: Group, joining: Joining, old_id: str, new_id: str, answer: AnswerJoin) -> None:
-        """A static member is back after a restart: in a stable group it goes on with what it had (KIP-345)."""
+        """Replace a static member after its restart: in a stable group it keeps its assignment (KIP-345)."""
         instance_id = joining.group_instance_id
         assert instance_id is not None
         leader_before = group.leader_id
         member = group.replace_static_member(instance_id, old_id, new_id)
         before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
-        self.sessions.heard_from(group, member)
+        self.sessions.renew(group, member)
         self._update_member(group, member, joining, answer)
         if group.state is _STABLE:
             if group.select_protocol() != group.protocol_name:
@@ -242,8 +242,8 @@ class GroupMembership:
                 error = await stored
                 went_on = group.state is not _STABLE or group.generation_id != generation_id
                 if went_on or group.members.get(new_id) is not member:
-                    # A rebalance answers the member, and its outcome is stored under the new id; or it has come back
-                    # once more.  Kafka takes the old id again where storing failed, and fences a member that lives.
+                    # A rebalance answers the member, and its result is stored under the new id; or the member has
+                    # returned once more. Kafka restores the old id if the store failed, and so fences a live member.
                     return
                 if error is ErrorCode.none:
                     member.answer_join(self._back_again(group, member, joining.can_skip_assignment, leader_before))
@@ -272,7 +272,7 @@ class GroupMembership:
         )
         assert member.group_instance_id is not None
         group.replace_static_member(member.group_instance_id, member.member_id, old_id)
-        self.sessions.heard_from(group, member)
+        self.sessions.renew(group, member)
 
     def _back_again(
         self, group: Group, member: Member, can_skip_assignment: bool, leader_before: str | None
@@ -280,7 +280,7 @@ class GroupMembership:
         joined = self._joined(group, member)
         if can_skip_assignment:
             return joined._replace(skip_assignment=group.leader_id == member.member_id)
-        # Naming the leader's old id keeps an older client from assigning what nobody would be told.
+        # With the leader's old id, an older client does not compute an assignment that would be ignored.
         return joined._replace(leader_id=leader_before or "", members=())
 
     # ---- the rebalance -----------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ class GroupMembership:
             self._prepare(group)
 
     def _prepare(self, group: Group) -> None:
-        """Begin a rebalance: whoever waits for an assignment has to join again."""
+        """Begin a rebalance: members that wait for an assignment have to join again."""
         if group.state is _COMPLETING:
             self._propagate_error(group, ErrorCode.rebalance_in_progress)
         group.pending_sync.clear()
@@ -308,9 +308,9 @@ class GroupMembership:
         group.rebalance = delayed
         delay_ms = max(1, delayed.delay_ms)
         delayed.timer = self._runtime.call_later(delay_ms, lambda: self._join_delay_over(group, delayed))
-        self._complete_join_if_all_are_there(group)
+        self._complete_join_if_all_joined(group)
 
-    def _complete_join_if_all_are_there(self, group: Group) -> None:
+    def _complete_join_if_all_joined(self, group: Group) -> None:
         delayed = group.rebalance
         if delayed is not None and not delayed.is_initial and group.state is _PREPARING and group.all_have_joined:
             if delayed.timer is not None:
@@ -331,24 +331,24 @@ class GroupMembership:
             self._complete_join(group)
 
     def _complete_join(self, group: Group) -> None:
-        """Go on with those who have joined: dynamic members who have not are out, static ones stay."""
+        """Continue with the joined members: remove dynamic members that have not joined, keep static ones."""
         for member in [m for m in group.members.values() if m.join_answer is None and not m.is_static]:
             group.remove(member.member_id)
         if group.state is _DEAD:
             return
         if group.members and not group.elect_joined_leader():
-            # Nobody at all came back; wait on, until sessions end.
+            # No member returned; wait until sessions end.
             self._await_joins(group, DelayedJoin(False, group.rebalance_timeout_ms))
             return
         group.next_generation(self._now_ms())
         self._changed(group)
         if group.state is _EMPTY:
-            # Where this is not stored, the generation before may come back for a while, with nobody in it.
+            # If this is not stored, the previous generation may return for a while, without members.
             self._runtime.spawn(_ignored(self._store().store_group(group, {})), f"store group {group.group_id}")
             return
         for member in list(group.members.values()):
             member.answer_join(self._joined(group, member))
-            self.sessions.heard_from(group, member)
+            self.sessions.renew(group, member)
             member.is_new = False
             group.pending_sync[member.member_id] = None
         generation_id = group.generation_id
@@ -359,7 +359,7 @@ class GroupMembership:
     # ---- SyncGroup ---------------------------------------------------------------------------------------------
 
     def sync(self, group: Group, syncing: Syncing, answer: AnswerSync) -> None:
-        """Take a SyncGroup request in."""
+        """Process a SyncGroup request."""
         error = self._sync_error(group, syncing)
         if error is not ErrorCode.none:
             answer(SyncResult(error))
@@ -368,7 +368,7 @@ class GroupMembership:
         if group.state is _STABLE:
             self._has_synced(group, member)
             answer(SyncResult(ErrorCode.none, group.protocol_type, group.protocol_name, member.assignment))
-            self.sessions.heard_from(group, member)
+            self.sessions.renew(group, member)
             return
         member.answer_sync(SyncResult(ErrorCode.rebalance_in_progress))
         member.sync_answer = answer
@@ -394,7 +394,7 @@ class GroupMembership:
         return ErrorCode.rebalance_in_progress if group.state is _PREPARING else ErrorCode.none
 
     def _store_assignment(self, group: Group, given: Mapping[str, bytes]) -> None:
-        """The leader's assignment; members it left out get an empty one.  Nobody is told before it is stored."""
+        """Store the leader's assignment before any member receives it; members left out get an empty one."""
         assignment = {member_id: given.get(member_id, b"") for member_id in group.members}
         generation_id = group.generation_id
         stored = self._store().store_group(group, assignment)
@@ -426,7 +426,7 @@ class GroupMembership:
             protocol_type, protocol_name = group.protocol_type, group.protocol_name
         for member in list(group.members.values()):
             if member.answer_sync(SyncResult(error, protocol_type, protocol_name, member.assignment)):
-                self.sessions.heard_from(group, member)
+                self.sessions.renew(group, member)
 
     def _has_synced(self, group: Group, member: Member) -> None:
         group.pending_sync.pop(member.member_id, None)
@@ -440,7 +440,7 @@ class GroupMembership:
             group.sync_timer = None
 
     def _sync_overdue(self, group: Group, generation_id: int) -> None:
-        """Members that joined and never asked for their assignment are out (KAFKA-13435)."""
+        """Remove members that joined and never requested their assignment (KAFKA-13435)."""
         group.sync_timer = None
         if generation_id != group.generation_id or group.state not in (_COMPLETING, _STABLE) or not group.pending_sync:
             return
@@ -451,7 +451,7 @@ class GroupMembership:
     # ---- heartbeats --------------------------------------------------------------------------------------------
 
     def heartbeat(self, group: Group, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
-        """Take a heartbeat in."""
+        """Process a heartbeat."""
         if group.state is _DEAD:
             return ErrorCode.coordinator_not_available
         error = current_member_error(group, member_id, group_instance_id)
@@ -461,17 +461,17 @@ class GroupMembership:
             return ErrorCode.illegal_generation
         if group.state is _EMPTY:
             return ErrorCode.unknown_member_id
-        self.sessions.heard_from(group, group.members[member_id])
+        self.sessions.renew(group, group.members[member_id])
         return ErrorCode.rebalance_in_progress if group.state is _PREPARING else ErrorCode.none
 
     def _forget_pending(self, group: Group, member_id: str) -> None:
         group.remove(member_id)
-        self._complete_join_if_all_are_there(group)
+        self._complete_join_if_all_joined(group)
 
     # ---- leaving -----------------------------------------------------------------------------------------------
 
     def leave(self, group: Group, leaving: Leaving) -> ErrorCode:
-        """Let one member go that asked for it, or that an administrator removes."""
+        """Remove one member at its own request or an administrator's."""
         member_id, instance_id = leaving
         if member_id == NO_MEMBER:
             current = None if instance_id is None else group.static_members.get(instance_id)
@@ -490,31 +490,31 @@ class GroupMembership:
 
     def _remove_member(self, group: Group, member: Member) -> None:
         member.answer_join(JoinResult(ErrorCode.unknown_member_id, NO_MEMBER))
-        # Kafka never answers it, and its client hears nothing before its own request.timeout.ms.
+        # Kafka never answers it, and its client waits for its own request.timeout.ms.
         member.answer_sync(SyncResult(ErrorCode.unknown_member_id))
         group.remove(member.member_id)
         if group.state in (_STABLE, _COMPLETING):
             self._prepare(group)
         elif group.state is _PREPARING:
-            self._complete_join_if_all_are_there(group)
+            self._complete_join_if_all_joined(group)
 
-    # ---- groups that come and go -------------------------------------------------------------------------------
+    # ---- load and unload ---------------------------------------------------------------------------------------
 
     def loaded(self, group: Group) -> None:
-        """A group was read from the log: its members have a session each to show that they live."""
+        """Handle a group read from the log: each member has one session timeout to send a request."""
         self._changed(group)
         if len(group.members) > self._config.group_max_size:
             self._prepare(group)
         for member in list(group.members.values()):
-            self.sessions.heard_from(group, member)
+            self.sessions.renew(group, member)
 
     def unloaded(self, group: Group) -> None:
-        """A group is coordinated elsewhere from now on: whoever waits has to look for that broker."""
+        """Handle a group that another broker now coordinates: clients that wait must find that broker."""
         group.transition_to(_DEAD, self._now_ms())
         self.stop(group, ErrorCode.not_coordinator)
 
     def stop(self, group: Group, error: ErrorCode) -> None:
-        """End every timer of a group, and answer whoever waits with this error."""
+        """Stop every timer of a group, and answer all waiting requests with this error."""
         if group.rebalance is not None and group.rebalance.timer is not None:
             group.rebalance.timer.cancel()
         group.rebalance = None

@@ -1,7 +1,6 @@
-"""One group of the classic protocol: its state, its members and what they agreed on (Kafka's GroupMetadata and
-MemberMetadata).
+"""One group of the classic protocol: its state, members and protocol (Kafka's GroupMetadata and MemberMetadata).
 
-Nothing here waits or writes; `zabka.broker_sim.groups.membership` drives it.
+No method waits or writes; `zabka.broker_sim.groups.membership` calls them.
 """
 
 from __future__ import annotations
@@ -26,21 +25,21 @@ from zabka.kafka.client.consumer_protocol import (
 )
 
 _GENERATION_MAX = 2**31 - 1
-"""The last generation that records and answers have room for; the first one follows."""
+"""The highest generation that fits into records and responses; the first one follows it."""
 
 
 class GroupState(StrEnum):
-    """Where a group stands; the names are those that Kafka's tools show."""
+    """State of a group, under the names that Kafka's tools show."""
 
     EMPTY = "Empty"
-    """No members; lingers until its offsets have expired."""
+    """No members; it stays until its offsets have expired."""
     PREPARING_REBALANCE = "PreparingRebalance"
-    """Waits for its members to join again."""
+    """Waits until its members have joined again."""
     COMPLETING_REBALANCE = "CompletingRebalance"
-    """Everyone has joined; waits for the leader's assignment."""
+    """All members have joined; waits for the leader's assignment."""
     STABLE = "Stable"
     DEAD = "Dead"
-    """Removed, or coordinated elsewhere."""
+    """Removed, or coordinated by another broker."""
 
 
 PREVIOUS: Mapping[GroupState, tuple[GroupState, ...]] = {
@@ -50,14 +49,14 @@ PREVIOUS: Mapping[GroupState, tuple[GroupState, ...]] = {
     GroupState.STABLE: (GroupState.COMPLETING_REBALANCE,),
     GroupState.DEAD: tuple(GroupState),
 }
-"""The states that each may be entered from."""
+"""By state: the states before it."""
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""(protocol name, metadata), the member's favourite first."""
+"""(protocol name, metadata), in the member's order of preference."""
 
 
 class JoinedMember(NamedTuple):
-    """A member as the group's leader is told of it."""
+    """A member as sent to the group's leader."""
 
     member_id: str
     group_instance_id: str | None
@@ -65,7 +64,7 @@ class JoinedMember(NamedTuple):
 
 
 class JoinResult(NamedTuple):
-    """What JoinGroup answers."""
+    """Result of JoinGroup."""
 
     error: ErrorCode
     member_id: str
@@ -78,7 +77,7 @@ class JoinResult(NamedTuple):
 
 
 class SyncResult(NamedTuple):
-    """What SyncGroup answers."""
+    """Result of SyncGroup."""
 
     error: ErrorCode
     protocol_type: str | None = None
@@ -88,7 +87,7 @@ class SyncResult(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """A member of a group, and the requests of its that wait for an answer."""
+    """A member of a group, and its requests that wait for a response."""
 
     member_id: str
     group_instance_id: str | None
@@ -101,37 +100,37 @@ class Member:
     join_answer: Callable[[JoinResult], None] | None = None
     sync_answer: Callable[[SyncResult], None] | None = None
     is_new: bool = False
-    """Has not been through a rebalance: it may expire while it waits for one."""
+    """It has not completed a rebalance: it may expire while it waits for one."""
     session_ends_ms: int = 0
     session_timer: Timer | None = None
     timer_due_ms: int = 0
 
     @property
     def is_static(self) -> bool:
-        """Has it a group.instance.id?"""
+        """Whether it has a group.instance.id."""
         return self.group_instance_id is not None
 
     @property
     def awaits_answer(self) -> bool:
-        """Waits for a rebalance: it need not send heartbeats."""
+        """Whether it waits for a rebalance, and so need not send heartbeats."""
         return self.join_answer is not None or self.sync_answer is not None
 
     def metadata(self, protocol_name: str) -> bytes:
-        """What it sent for that protocol, which it must support."""
+        """Return its metadata for that protocol, which it must support."""
         return next(metadata for name, metadata in self.protocols if name == protocol_name)
 
     def vote(self, candidates: Collection[str]) -> str:
-        """The candidate it likes best; it must support one."""
+        """Return its preferred candidate; it must support one."""
         return next(name for name, _ in self.protocols if name in candidates)
 
     def answer_join(self, result: JoinResult) -> None:
-        """Answer its JoinGroup, if one waits."""
+        """Answer its waiting JoinGroup, if any."""
         answer, self.join_answer = self.join_answer, None
         if answer is not None:
             answer(result)
 
     def answer_sync(self, result: SyncResult) -> bool:
-        """Answer its SyncGroup; did one wait?"""
+        """Answer its waiting SyncGroup; return whether there was one."""
         answer, self.sync_answer = self.sync_answer, None
         if answer is None:
             return False
@@ -139,7 +138,7 @@ class Member:
         return True
 
     def end_session(self) -> None:
-        """Expect no heartbeat any more."""
+        """Stop the session timer."""
         if self.session_timer is not None:
             self.session_timer.cancel()
             self.session_timer = None
@@ -180,14 +179,14 @@ class Group:
         self.static_members: dict[str, str] = {}
         """Member ids by group.instance.id."""
         self.pending_members: dict[str, Timer] = {}
-        """Ids that were given out by MEMBER_ID_REQUIRED, and not used yet."""
+        """Ids returned with MEMBER_ID_REQUIRED, and not used yet."""
         self.pending_sync: dict[str, None] = {}
-        """Members that have joined this generation and not sent SyncGroup yet."""
+        """Members that have joined this generation and have not sent SyncGroup yet."""
         self.supported: dict[str, int] = {}
-        """How many members support each protocol; counted, for a join may not cost a look at every member."""
+        """The number of members that support each protocol, so that a join need not visit every member."""
         self.offsets = GroupOffsets()
         self.subscribed_topics: tuple[str, ...] | None = None
-        """None where it cannot be told."""
+        """Not set if unknown."""
         self.new_member_added = False
         self.rebalance: DelayedJoin | None = None
         self.sync_timer: Timer | None = None
@@ -202,22 +201,22 @@ class Group:
 
     @property
     def can_rebalance(self) -> bool:
-        """May a rebalance begin?"""
+        """Whether a rebalance may begin."""
         return self.state in PREVIOUS[GroupState.PREPARING_REBALANCE]
 
     @property
     def is_consumer_group(self) -> bool:
-        """Do its members speak the consumer protocol?"""
+        """Whether its members use the consumer protocol."""
         return self.protocol_type == PROTOCOL_TYPE
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Does a member consume it?  Yes where that cannot be told."""
+        """Return whether a member consumes the topic; True if unknown."""
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     # ---- members -----------------------------------------------------------------------------------------------
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Take a member in; the first one is the leader."""
+        """Add a member; the first one is the leader."""
         if member.group_instance_id is not None:
             assert member.group_instance_id not in self.static_members, "a static member joined twice"
             self.static_members[member.group_instance_id] = member.member_id
@@ -230,7 +229,7 @@ class Group:
         self.forget_pending(member.member_id)
 
     def remove(self, member_id: str) -> None:
-        """Let a member go, or one whose id was only given out; where it led, the oldest other one leads."""
+        """Remove a member or a pending id; if it led, the oldest other member leads."""
         member = self.members.pop(member_id, None)
         if member is not None:
             member.end_session()
@@ -243,13 +242,13 @@ class Group:
         self.pending_sync.pop(member_id, None)
 
     def forget_pending(self, member_id: str) -> None:
-        """An id that was given out is used, or will not be."""
+        """Forget a pending id that was used, or will not be."""
         timer = self.pending_members.pop(member_id, None)
         if timer is not None:
             timer.cancel()
 
     def replace_static_member(self, group_instance_id: str, old_member_id: str, new_member_id: str) -> Member:
-        """A static member came back under a new member id; whoever waits under the old one is fenced."""
+        """Give a static member its new member id; requests that wait under the old id are fenced."""
         member = self.members.pop(old_member_id)
         member.answer_join(JoinResult(ErrorCode.fenced_instance_id, old_member_id))
         member.answer_sync(SyncResult(ErrorCode.fenced_instance_id))
@@ -257,13 +256,13 @@ class Group:
         self.members[new_member_id] = member
         if self.leader_id == old_member_id:
             self.leader_id = new_member_id
-        # Nobody can send the old id's SyncGroup any more; in Kafka the group rebalances for want of it.
+        # No client can send the old id's SyncGroup any longer; in Kafka the group rebalances because it is missing.
         self.pending_sync.pop(old_member_id, None)
         self.static_members[group_instance_id] = new_member_id
         return member
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is one that has joined; False where nobody has."""
+        """Elect a leader among the joined members if the present one has not joined; return False if none has."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].join_answer is not None:
@@ -276,17 +275,17 @@ class Group:
 
     @property
     def awaiting_join(self) -> int:
-        """How many members wait for the rebalance."""
+        """Number of members that wait for the rebalance."""
         return sum(member.join_answer is not None for member in self.members.values())
 
     @property
     def all_have_joined(self) -> bool:
-        """Has everyone joined again, and every id given out been used?"""
+        """Whether all members have joined again, and every pending id has been used."""
         return not self.pending_members and all(member.join_answer is not None for member in self.members.values())
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that a member asks for."""
+        """The longest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     # ---- protocols ---------------------------------------------------------------------------------------------
@@ -298,13 +297,13 @@ class Group:
                 del self.supported[name]
 
     def set_protocols(self, member: Member, protocols: Protocols) -> None:
-        """A member supports these from now on."""
+        """Set the protocols that a member supports."""
         self._count_protocols(member, -1)
         member.protocols = protocols
         self._count_protocols(member, 1)
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Could one who speaks these be a member?"""
+        """Return whether a client with these protocols could be a member."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         if protocol_type != self.protocol_type:
@@ -312,14 +311,14 @@ class Group:
         return any(self.supported.get(name, 0) == len(self.members) for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """The protocol with most votes among those that all support; there must be one."""
+        """Return the protocol with most votes among those supported by all; there must be one."""
         candidates = {name for name, count in self.supported.items() if count == len(self.members)}
         votes = [member.vote(candidates) for member in self.members.values()]
         counts = Counter(votes)
         return max(counts, key=counts.__getitem__)
 
     def next_generation(self, now_ms: int) -> None:
-        """Begin the next generation with those who have joined, or none."""
+        """Begin the next generation with the joined members, or without members."""
         self.generation_id = self.generation_id % _GENERATION_MAX + 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.subscribed_topics = self._find_subscribed_topics()
@@ -342,7 +341,7 @@ class Group:
         return tuple(topics)
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
-        """Every member with its metadata for the chosen protocol, for the leader to assign by."""
+        """Return every member with its metadata for the chosen protocol, for the leader's assignment."""
         name = self.protocol_name
         assert name is not None
         return tuple(JoinedMember(m.member_id, m.group_instance_id, m.metadata(name)) for m in self.members.values())
@@ -350,10 +349,10 @@ class Group:
     # ---- offsets -----------------------------------------------------------------------------------------------
 
     def remove_expired_offsets(self, now_ms: int, retention_ms: int) -> list[TopicPartition]:
-        """Forget offsets that have outlived offsets.retention.minutes (KIP-211).
+        """Forget offsets older than offsets.retention.minutes (KIP-211).
 
-        In an empty group retention counts from when it became empty; of a stable group of consumers, for topics that
-        none subscribes to, from the commit, and so where the group only stores offsets.
+        In an empty group the retention begins when it became empty. It begins at the commit if the group only stores
+        offsets, and in a stable consumer group for topics without a subscription.
         """
 
         def since_commit(committed: OffsetAndMetadata) -> int:
@@ -373,7 +372,7 @@ class Group:
     # ---- its record --------------------------------------------------------------------------------------------
 
     def to_stored(self, assignment: Mapping[str, bytes]) -> StoredGroup:
-        """Its record, with this assignment."""
+        """Return its record with this assignment."""
         name = self.protocol_name
         return StoredGroup(
             self.protocol_type or "",
@@ -399,7 +398,7 @@ class Group:
 
 @dataclass(slots=True, eq=False)
 class DelayedJoin:
-    """A rebalance that waits for members: all that are known, or with `is_initial` some time for more to come."""
+    """A rebalance that waits for all known members, or with `is_initial` some time for more members."""
 
     is_initial: bool
     delay_ms: int
@@ -408,7 +407,7 @@ class DelayedJoin:
 
 
 def group_from_stored(group_id: str, stored: StoredGroup, now_ms: int) -> Group:
-    """The group that a record describes: stable, or empty where it has no members."""
+    """Return the group of a record: stable, or empty if it has no members."""
     group = Group(group_id, now_ms)
     for row in stored.members:
         protocols = ((stored.protocol_name or "", row.subscription),)

@@ -1,4 +1,4 @@
-"""The offsets that one group has committed, and those on their way to the log (part of Kafka's GroupMetadata)."""
+"""The committed and pending offsets of one group (part of Kafka's GroupMetadata)."""
 
 from __future__ import annotations
 
@@ -17,26 +17,28 @@ class StoredOffset(NamedTuple):
 
 
 BaseTimestamp = Callable[[OffsetAndMetadata], int]
-"""From when on an offset's retention counts, in wall-clock milliseconds."""
+"""Returns the begin of an offset's retention, in wall-clock milliseconds."""
 
 
 class GroupOffsets:
-    """Committed offsets by partition.  A commit is pending from its append until the ISR has it."""
+    """Committed offsets by partition. A commit is pending from its append until the ISR has it."""
 
     __slots__ = ("_pending", "_stored")
 
     def __init__(self, stored: Mapping[TopicPartition, StoredOffset] | None = None) -> None:
         self._stored: dict[TopicPartition, StoredOffset] = dict(stored or {})
         self._pending: dict[TopicPartition, list[OffsetAndMetadata]] = {}
-        """Of each partition every commit that is under way: one may fail at once that came after one that waits still.
-        Kafka remembers the last alone, and forgets with it one that goes well."""
+        """All pending commits of each partition: a later one may fail while an earlier one still waits.
+
+        Kafka remembers only the last one, and so forgets a commit that succeeds.
+        """
 
     def __len__(self) -> int:
         return len(self._stored)
 
     @property
     def is_empty(self) -> bool:
-        """Neither committed nor pending."""
+        """Whether there is neither a committed nor a pending offset."""
         return not self._stored and not self._pending
 
     def partitions(self) -> list[TopicPartition]:
@@ -44,22 +46,24 @@ class GroupOffsets:
         return list(self._stored)
 
     def get(self, topic_partition: TopicPartition) -> OffsetAndMetadata | None:
-        """What was committed last."""
+        """Return the committed offset."""
         stored = self._stored.get(topic_partition)
         return None if stored is None else stored.committed
 
     def is_pending(self, topic_partition: TopicPartition) -> bool:
-        """Is a commit for it on its way?"""
+        """Return whether a commit for it is pending."""
         return topic_partition in self._pending
 
     def prepare(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """These are appended now."""
+        """Note a commit that is being appended."""
         for topic_partition, offset in offsets.items():
             self._pending.setdefault(topic_partition, []).append(offset)
 
     def complete(self, topic_partition: TopicPartition, stored: StoredOffset) -> None:
-        """The ISR has it.  One whose record lies before the newest known is dropped, and so is one whose partition was
-        deleted meanwhile."""
+        """Note a commit that the ISR has.
+
+        It is dropped if its record is older than the newest known one, or if its partition was deleted meanwhile.
+        """
         if not self._settle(topic_partition, stored.committed):
             return
         known = self._stored.get(topic_partition)
@@ -67,11 +71,11 @@ class GroupOffsets:
             self._stored[topic_partition] = stored
 
     def fail(self, topic_partition: TopicPartition, offset: OffsetAndMetadata) -> None:
-        """It was not stored, as far as this broker knows."""
+        """Note a commit that was not stored, as far as this broker knows."""
         self._settle(topic_partition, offset)
 
     def _settle(self, topic_partition: TopicPartition, offset: OffsetAndMetadata) -> bool:
-        """That commit is under way no more; was it?"""
+        """Remove a pending commit; return whether there was one."""
         under_way = self._pending.get(topic_partition, [])
         if offset not in under_way:
             return False
@@ -81,9 +85,9 @@ class GroupOffsets:
         return True
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Forget these; those of which the log holds an offset, be it committed or under way still.
+        """Forget these partitions; return those with an offset in the log, committed or pending.
 
-        Kafka writes no tombstone for the latter, and its next coordinator finds them again.
+        Kafka writes no tombstone for a pending one, so its next coordinator finds it again.
         """
         removed = []
         for topic_partition in partitions:
@@ -94,20 +98,22 @@ class GroupOffsets:
         return removed
 
     def remove_deleted(self, deleted: Mapping[TopicPartition, None]) -> list[TopicPartition]:
-        """Forget those of a deletion's partitions that it has; as `remove`.  A topic may have thousands of them, and
-        each of thousands of groups an offset or two."""
+        """Forget the partitions of a deletion that it has; return the same as `remove`.
+
+        A topic may have thousands of partitions, and each of thousands of groups an offset or two.
+        """
         if len(deleted) <= len(self._stored) + len(self._pending):
             return self.remove(deleted)
         return self.remove([each for each in dict.fromkeys((*self._stored, *self._pending)) if each in deleted])
 
     def remove_all(self) -> list[TopicPartition]:
-        """Forget everything; as `remove`."""
+        """Forget all offsets; return the same as `remove`."""
         return self.remove([*self._stored, *self._pending])
 
     def remove_expired(
         self, now_ms: int, retention_ms: int, base_timestamp: BaseTimestamp, subscribed: Sequence[str]
     ) -> list[TopicPartition]:
-        """Forget those past their retention, except of topics still subscribed to and where a commit is pending."""
+        """Forget offsets past their retention, except of subscribed topics and with a pending commit."""
         kept = frozenset(subscribed)
         expired = [
             topic_partition

@@ -1,9 +1,9 @@
-"""What `__consumer_offsets` holds: keys and values in Kafka's own formats (OffsetCommitKey, OffsetCommitValue,
-GroupMetadataKey, GroupMetadataValue of the group-coordinator module).
+"""Records of `__consumer_offsets`: keys and values in Kafka's own formats.
 
-Every key and value begins with its version.  Keys 0 and 1 are a committed offset, key 2 a group.  Values are written in
-version 3, the newest one that is not flexible (version 1 where an offset carries a time of its own to expire), and read
-in versions 0 to 4.
+Sources: OffsetCommitKey, OffsetCommitValue, GroupMetadataKey, GroupMetadataValue of the group-coordinator module. Every
+key and value begins with its version. Keys 0 and 1 are a committed offset, key 2 a group. Values are written in version
+3, the newest version before the flexible ones (version 1 if an offset has its own expiry time), and read in versions 0
+to 4.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ NO_TIME = -1
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed offset.  `leader_epoch` is -1 where the consumer gave none; `expire_timestamp_ms` is None where the
-    broker's offsets.retention.minutes decides, as it does since version 5 of OffsetCommit."""
+    """A committed offset.
+
+    `leader_epoch` is -1 if the consumer sent none. `expire_timestamp_ms` is None if the broker's
+    offsets.retention.minutes applies, as it does since version 5 of OffsetCommit.
+    """
 
     offset: int
     leader_epoch: int
@@ -36,20 +39,20 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetKey(NamedTuple):
-    """Whose offset of which partition."""
+    """Key of a group's offset in a partition."""
 
     group_id: str
     topic_partition: TopicPartition
 
 
 class GroupKey(NamedTuple):
-    """A group's own record."""
+    """Key of a group's own record."""
 
     group_id: str
 
 
 class StoredMember(NamedTuple):
-    """A member as its group's record has it: what it sent for the chosen protocol, and what it was assigned."""
+    """A member in its group's record: its metadata for the chosen protocol, and its assignment."""
 
     member_id: str
     group_instance_id: str | None
@@ -62,7 +65,7 @@ class StoredMember(NamedTuple):
 
 
 class StoredGroup(NamedTuple):
-    """A group as its record has it; `state_timestamp_ms` is None in records that older brokers wrote."""
+    """A group in its record; `state_timestamp_ms` is None in records that older brokers wrote."""
 
     protocol_type: str
     generation_id: int
@@ -73,14 +76,14 @@ class StoredGroup(NamedTuple):
 
 
 class UnreadableRecord(Exception):
-    """A key or value that is cut short, or of a version that nobody here knows."""
+    """A key or value that is truncated, or of an unknown version."""
 
 
 # ---- reading -----------------------------------------------------------------------------------------------------
 
 
 class _Reader:
-    """Kafka's primitive types, one after the other."""
+    """Reads Kafka's primitive types, one after the other."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -153,7 +156,7 @@ class _Reader:
 
 
 def read_key(data: bytes) -> OffsetKey | GroupKey | None:
-    """What a record is about; None for kinds of records that newer brokers write.  Raises UnreadableRecord."""
+    """Return the key of a record, or None for kinds that newer brokers write. Raises UnreadableRecord."""
     reader = _Reader(data)
     version = reader.int16()
     if version in (0, _OFFSET_KEY):
@@ -173,7 +176,7 @@ def _versioned(data: bytes) -> tuple[_Reader, int]:
 
 
 def read_offset(data: bytes) -> OffsetAndMetadata:
-    """A committed offset.  Raises UnreadableRecord."""
+    """Return a committed offset. Raises UnreadableRecord."""
     reader, version = _versioned(data)
     offset = reader.int64()
     leader_epoch = reader.int32() if version >= 3 else NO_LEADER_EPOCH
@@ -185,7 +188,7 @@ def read_offset(data: bytes) -> OffsetAndMetadata:
 
 
 def read_group(data: bytes) -> StoredGroup:
-    """A group.  Raises UnreadableRecord."""
+    """Return a group. Raises UnreadableRecord."""
     reader, version = _versioned(data)
     protocol_type = reader.string()
     generation_id = reader.int32()
@@ -201,7 +204,7 @@ def read_group(data: bytes) -> StoredGroup:
 
 
 def _check_members(leader_id: str | None, members: Sequence[StoredMember]) -> None:
-    """No coordinator writes such a group, but clients may write to `__consumer_offsets`, too."""
+    """Raise UnreadableRecord for a group that no coordinator writes; clients may also write to `__consumer_offsets`."""
     instances = [member.group_instance_id for member in members if member.group_instance_id is not None]
     if len(frozenset(instances)) < len(instances):
         raise UnreadableRecord("two members with one group.instance.id")
@@ -246,18 +249,18 @@ def _bytes(data: bytes) -> bytes:
 
 
 def offset_key(group_id: str, topic_partition: TopicPartition) -> bytes:
-    """The key of a committed offset."""
+    """Return the key of a committed offset."""
     topic, partition = topic_partition
     return _SHORT.pack(_OFFSET_KEY) + _string(group_id) + _string(topic) + _INT.pack(partition)
 
 
 def group_key(group_id: str) -> bytes:
-    """The key of a group."""
+    """Return the key of a group."""
     return _SHORT.pack(_GROUP_KEY) + _string(group_id)
 
 
 def offset_value(committed: OffsetAndMetadata) -> bytes:
-    """The value of a committed offset."""
+    """Return the value of a committed offset."""
     metadata = _string(committed.metadata) + _LONG.pack(committed.commit_timestamp_ms)
     if committed.expire_timestamp_ms is not None:
         head = _SHORT.pack(_OFFSET_VALUE_THAT_EXPIRES) + _LONG.pack(committed.offset)
@@ -266,7 +269,7 @@ def offset_value(committed: OffsetAndMetadata) -> bytes:
 
 
 def group_value(group: StoredGroup) -> bytes:
-    """The value of a group."""
+    """Return the value of a group."""
     state_ms = NO_TIME if group.state_timestamp_ms is None else group.state_timestamp_ms
     return b"".join(
         (

@@ -1,4 +1,4 @@
-"""What clients ask of the group coordinator to become, stay and end being members of a group."""
+"""Requests to join, sync and leave a group."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from zabka.broker_sim.groups.metadata import Protocols
 
 
 class Joining(NamedTuple):
-    """A JoinGroup request.  `member_id` is empty at first; versions from 4 on then get an id and ask again, versions
-    from 9 on understand that there is nothing to assign."""
+    """A JoinGroup request.
+
+    `member_id` is empty at first. Clients from version 4 on then receive an id and send the request again; from version
+    9 on they know `skip_assignment`.
+    """
 
     group_id: str
     member_id: str
@@ -26,7 +29,7 @@ class Joining(NamedTuple):
 
 
 class Syncing(NamedTuple):
-    """A SyncGroup request; the leader's carries everyone's assignment by member id."""
+    """A SyncGroup request; the leader's contains all assignments by member id."""
 
     group_id: str
     generation_id: int

@@ -1,7 +1,7 @@
 """The groups that this broker coordinates, and their records in `__consumer_offsets` (Kafka's GroupMetadataManager).
 
-A group belongs to the partition that its id hashes to; whoever leads that partition coordinates it.  On taking a
-partition over its records are read; nothing of a group is told before its records are in the ISR.
+A group belongs to the partition that its id hashes to, and the leader of that partition coordinates it. A new leader
+reads the partition's records first. A change of a group is visible only after the ISR has its record.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from zabka.kafka.ports import Emit
 from zabka.kafka.record_batch import HEADER_SIZE, Record, build_batch
 
 SLICE_GROUPS = 50
-"""So many groups of a log are taken over in one go: a millisecond or so."""
+"""Groups of a log that are added without a pause: about a millisecond."""
 _TOMBSTONE_BYTES = 19
-"""What a tombstone has around its key, at most."""
+"""Size of a tombstone without its key, at most."""
 _NOT_AVAILABLE = (
     ErrorCode.unknown_topic_or_partition,
     ErrorCode.not_enough_replicas,
@@ -46,17 +46,17 @@ def java_hash(text: str) -> int:
     units = text.encode("utf-16-be", errors="surrogatepass")
     for at in range(0, len(units), 2):
         code = (31 * code + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
-    # Utils.abs: the absolute value of a signed number, which is not the number without its sign bit.
+    # Utils.abs: the absolute value of a signed number, which differs from the number without its sign bit.
     return 0 if code == 1 << 31 else min(code, (1 << 32) - code)
 
 
 def java_length(text: str) -> int:
-    """String.length: UTF-16 code units, of which a character beyond the first 65,536 has two."""
+    """String.length: UTF-16 code units; a character beyond the first 65,536 has two."""
     return len(text) + sum(character > "\uffff" for character in text)
 
 
 def group_error(error: int) -> ErrorCode:
-    """What SyncGroup answers where the group's record could not be stored."""
+    """Return the error of SyncGroup if the group's record could not be stored."""
     if error in _NOT_AVAILABLE:
         return ErrorCode.coordinator_not_available
     if error in _NOT_HERE:
@@ -69,7 +69,7 @@ def group_error(error: int) -> ErrorCode:
 
 
 def commit_error(error: int) -> ErrorCode:
-    """What OffsetCommit answers where offsets could not be stored."""
+    """Return the error of OffsetCommit if offsets could not be stored."""
     if error in _NOT_AVAILABLE:
         return ErrorCode.coordinator_not_available
     if error in _NOT_HERE:
@@ -80,10 +80,10 @@ def commit_error(error: int) -> ErrorCode:
 
 
 class GroupStore:
-    """Groups by id, of the partitions owned here.
+    """Groups by id, of the partitions that this broker leads.
 
-    `loaded` is told of every group read from a log that was taken over, `unloaded` of every one whose partition went,
-    `changed` of every one that is removed for good.
+    `loaded` is called with every group read from a log, `unloaded` with every group of a partition no longer led, and
+    `changed` with every group that is removed for good.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class GroupStore:
     ) -> None:
         self.groups: dict[str, Group] = {}
         self.partition_count = config.offsets_topic_num_partitions
-        """How many partitions `__consumer_offsets` has; read from ZooKeeper when the broker starts."""
+        """Number of partitions of `__consumer_offsets`; read from ZooKeeper when the broker starts."""
         self._config = config
         self._replicas = replicas
         self._runtime = runtime
@@ -109,43 +109,43 @@ class GroupStore:
         self._owned: dict[int, None] = {}
         self._loading: dict[int, Task | None] = {}
         self._deleted_meanwhile: dict[int, dict[TopicPartition, None]] = {}
-        """By what is being read: partitions whose topics were deleted since that was begun."""
+        """By the partition being read: partitions of topics deleted since the read began."""
 
-    # ---- whose group is it -------------------------------------------------------------------------------------
+    # ---- ownership ---------------------------------------------------------------------------------------------
 
     def partition_for(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` that a group's records go to."""
+        """Return the partition of `__consumer_offsets` for a group's records."""
         return java_hash(group_id) % self.partition_count
 
     def owns(self, group_id: str) -> bool:
-        """Is this broker the group's coordinator, with everything read?"""
+        """Return whether this broker coordinates the group, and has read all its records."""
         return self.partition_for(group_id) in self._owned
 
     def is_loading(self, group_id: str) -> bool:
-        """Is the group's partition being read?"""
+        """Return whether the group's partition is being read."""
         return self.partition_for(group_id) in self._loading
 
     @property
     def is_loading_any(self) -> bool:
-        """Is some partition being read?"""
+        """Whether some partition is being read."""
         return bool(self._loading)
 
     def get_or_create(self, group_id: str) -> Group:
-        """The group, empty where there was none."""
+        """Return the group, or a new empty one."""
         group = self.groups.get(group_id)
         if group is None:
             group = self.groups[group_id] = Group(group_id, self._runtime.now().wall_ms)
         return group
 
     def does_not_exist(self, group_id: str) -> bool:
-        """Is it certain that there is no such group?"""
+        """Return whether it is certain that there is no such group."""
         group = self.groups.get(group_id)
         return self.owns(group_id) and (group is None or group.state is GroupState.DEAD)
 
     # ---- taking over and giving up -----------------------------------------------------------------------------
 
     def roles_changed(self) -> None:
-        """Look at which partitions of `__consumer_offsets` are led here now: take over, and give up."""
+        """Load the partitions of `__consumer_offsets` that this broker now leads, and unload the others."""
         not_led: list[int] = []
         for number in range(self.partition_count):
             partition = self._replicas.partitions.get(TopicPartition(CONSUMER_OFFSETS, number))
@@ -164,7 +164,7 @@ class GroupStore:
         size = self._config.offsets_load_buffer_size
         read = None
         with suppress(LogDirFailed):
-            # Somebody else will lead then, and read it from another disk; until then it counts as being loaded.
+            # Another broker will lead then, and read it from another disk; until then it counts as being loaded.
             read = await read_group_log(partition, size, self._runtime, lambda: number in self._loading)
         if read is None:
             return
@@ -174,8 +174,8 @@ class GroupStore:
                 LogDamageFound(name, 0, f"{read.unreadable} records are neither groups nor offsets", "passed over")
             )
         for taken, group in enumerate(read.groups(self._runtime.now().wall_ms), 1):
-            # Where __consumer_offsets was grown, groups that hash to another partition now have left records behind.
-            # Kafka takes them for the groups themselves.
+            # If __consumer_offsets was grown, groups that hash to another partition now have left records here. Kafka
+            # takes these for the groups themselves.
             if group.group_id not in self.groups and self.partition_for(group.group_id) == number:
                 self.groups[group.group_id] = group
                 self._loaded(group)
@@ -189,13 +189,13 @@ class GroupStore:
         del self._loading[number]
 
     def _give_up(self, numbers: Iterable[int]) -> None:
-        """Coordinate no group of these partitions.  All go in one pass, for to hash every group's id takes its time."""
+        """Unload the groups of these partitions, all in one pass, because hashing every group's id takes time."""
         gone: dict[int, None] = {}
         for number in numbers:
             task = self._loading.pop(number, None)
             self._deleted_meanwhile.pop(number, None)
             if task is not None:
-                # Some of its groups may be here already.
+                # Some of its groups may be loaded already.
                 task.cancel()
             if self._owned.pop(number, self) is not self or task is not None:
                 gone[number] = None
@@ -205,7 +205,7 @@ class GroupStore:
                 self._unloaded(group)
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop loading."""
         for task in self._loading.values():
             if task is not None:
                 task.cancel()
@@ -229,7 +229,7 @@ class GroupStore:
         return build_batch([Record(key, value, now_ms) for key, value in records])
 
     def store_group(self, group: Group, assignment: Mapping[str, bytes]) -> Awaitable[ErrorCode]:
-        """Append the group's record now; how that went, as SyncGroup tells it, once the ISR has it."""
+        """Append the group's record now; return SyncGroup's error code once the ISR has it."""
         value = group_value(group.to_stored(assignment))
         return self._group_stored(self._append(group.group_id, [(group_key(group.group_id), value)]))
 
@@ -238,8 +238,10 @@ class GroupStore:
         return group_error(row.error)
 
     def store_offsets(self, group: Group, offsets: OffsetsByPartition) -> Awaitable[Mapping[TopicPartition, ErrorCode]]:
-        """Append a commit now; each partition's outcome once the ISR has it.  Metadata longer than
-        offset.metadata.max.bytes, which are Java's characters, is refused."""
+        """Append a commit now; return each partition's result once the ISR has it.
+
+        Metadata longer than offset.metadata.max.bytes (counted in Java's characters) is rejected.
+        """
         size_max = self._config.offset_metadata_max_bytes
         fitting = {tp: offset for tp, offset in offsets.items() if java_length(offset.metadata) <= size_max}
         appended = None
@@ -271,22 +273,23 @@ class GroupStore:
     # ---- cleaning up -------------------------------------------------------------------------------------------
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Topics were deleted: what was committed for these is removed, also where it is still to be read."""
+        """Remove the offsets of deleted topics, also from partitions that are being read."""
         gone = dict.fromkeys(partitions)
         for deleted in self._deleted_meanwhile.values():
             deleted.update(gone)
         self.clean_up(self.groups.values(), lambda group: group.offsets.remove_deleted(gone))
 
     def expire(self) -> int:
-        """Remove offsets past their retention and groups that have none left; how many offsets went."""
+        """Remove offsets past their retention, and groups without offsets; return the number of removed offsets."""
         now_ms = self._runtime.now().wall_ms
         retention_ms = self._config.offsets_retention_ms
         return self.clean_up(self.groups.values(), lambda group: group.remove_expired_offsets(now_ms, retention_ms))
 
     def clean_up(self, groups: Iterable[Group], remove: Callable[[Group], list[TopicPartition]]) -> int:
-        """Remove what `remove` says of each group, and groups that are dead or empty then; how many offsets went.
+        """Remove the offsets that `remove` returns for each group, and groups that are dead or empty then.
 
-        Tombstones are not waited for: where they are lost, the next coordinator writes them again.
+        Returns the number of removed offsets. It does not wait for tombstones: if they are lost, the next coordinator
+        writes them again.
         """
         count = 0
         for group in list(groups):
@@ -294,7 +297,7 @@ class GroupStore:
             if group.state is GroupState.EMPTY and group.offsets.is_empty:
                 group.transition_to(GroupState.DEAD, self._runtime.now().wall_ms)
             if not removed and group.state is not GroupState.DEAD:
-                # As most are: to hash every group's id takes its time.
+                # The usual case; skip it early, because hashing every group's id takes time.
                 continue
             partition = self._replicas.partitions.get(self._partition_of(group.group_id))
             if partition is None:
@@ -311,8 +314,10 @@ class GroupStore:
         return count
 
     def _write_tombstones(self, partition: Partition, keys: Iterable[bytes]) -> None:
-        """In batches that the log takes.  Kafka makes one batch of them, and where that is too large none is written:
-        the next coordinator finds all of it again."""
+        """Write tombstones in batches of a permitted size.
+
+        Kafka writes one batch. If that is too large, none is written, and the next coordinator finds everything again.
+        """
         settings = partition.settings
         bytes_max = min(settings.records.max_message_bytes, settings.segment_bytes) - HEADER_SIZE
         batches: list[list[tuple[bytes, bytes | None]]] = []

@@ -1,5 +1,6 @@
-"""From Kafka's requests to the parts that answer them, and back: one class a group of requests, each with a table.
+"""Request handlers: from Kafka's requests to the parts that answer them, one class per group of requests.
 
-A handler takes a message and its `RequestContext` and returns the answer.  Handlers may import every other folder of
-`broker_sim`; only `broker` imports them.  Begin with `data` (produce and fetch) or `control` (what controllers send).
+A handler takes a message and its `RequestContext` and returns the response. Each class has a table of its handlers.
+Handlers may import every other package of `broker_sim`; only `broker` imports them. Begin with `data` (produce and
+fetch) or `control` (requests of controllers).
 """

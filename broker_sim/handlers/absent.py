@@ -66,7 +66,7 @@ class AbsentHandlers:
         return respond(request, filter_results=[_security_disabled() for _ in request.filters])
 
     async def create_token(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer CreateDelegationToken: plaintext connections cannot get tokens.  The owner is the one asked for."""
+        """Answer CreateDelegationToken: plaintext connections cannot get tokens. The owner is the requested one."""
         owner = getattr(request, "owner_principal_name", None)
         return respond(
             request,

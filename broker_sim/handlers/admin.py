@@ -31,7 +31,7 @@ from zabka.kafka.wire.kafka_schema import (
 )
 
 CREATE_TOPICS_STRICT, CREATE_PARTITIONS_STRICT, DELETE_TOPICS_STRICT = 6, 3, 5
-"""From these versions on clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+"""The first versions with THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 CREATE_TOPICS_CONFIGS = 5
 """The first version of CreateTopics whose response has the configurations of new topics."""
@@ -40,14 +40,14 @@ DELETION_DISABLED_SINCE = 3
 CLUSTER_METADATA = "__cluster_metadata"
 """The topic of brokers without ZooKeeper."""
 
-Doomed = tuple[str | None, Any]
-"""A topic to delete, by its name or its id; None for what was not given."""
+TopicToDelete = tuple[str | None, Any]
+"""A topic to delete, by its name or its id; the other is None."""
 Alter = Callable[[Resource, Sequence[Alteration], bool], Awaitable[ConfigResult]]
 """One way to alter a resource: `ConfigAdmin`'s methods."""
 
 
 class AdminHandlers:
-    """Serves administrators.  Topics are made and deleted at the controller alone, as clients expect."""
+    """Serves administrators. Only the controller creates and deletes topics, as clients expect."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class AdminHandlers:
                 counted.record,
                 client=context.client_id,
             )
-        # As Kafka's: a row for each that was asked for, in that order, also where a name comes twice.
+        # As in Kafka, a row for each requested topic, in that order, also if a name is repeated.
         with_configs = version_of(request) >= CREATE_TOPICS_CONFIGS
         answers = await in_slices(self._created(results, with_configs), self._runtime, pause_ms=0)
         return _throttled(request, context, counted, topics=[answers[name] for name in names])
@@ -105,7 +105,7 @@ class AdminHandlers:
     def _created(
         self, results: Sequence[TopicResult], with_configs: bool
     ) -> Generator[None, None, dict[str, dict[str, Any]]]:
-        """A row for each topic, with every configuration of a new topic (KIP-525) and none after an error."""
+        """Return a row for each topic, with every configuration of a new topic (KIP-525) and none after an error."""
         rows: dict[str, dict[str, Any]] = {}
         for result in results:
             if rows:
@@ -119,7 +119,7 @@ class AdminHandlers:
     async def delete_topics(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer DeleteTopics, by names and (version 6) by topic ids."""
         counted = self._counted(request, context, DELETE_TOPICS_STRICT)
-        asked = _doomed(request)
+        asked = _topics_to_delete(request)
         if not self._is_controller():
             rows = _all_refused(asked, ErrorCode.not_controller)
         elif any(name is not None and topic_id is not None for name, topic_id in asked):
@@ -130,9 +130,9 @@ class AdminHandlers:
         return _throttled(request, context, counted, responses=rows)
 
     async def _deleted(
-        self, request: KafkaMessage, context: RequestContext, asked: Sequence[Doomed], counted: Mutations
+        self, request: KafkaMessage, context: RequestContext, asked: Sequence[TopicToDelete], counted: Mutations
     ) -> list[dict[str, Any]]:
-        """A row for each that was asked for, in that order, also where a topic comes twice, as in Kafka."""
+        """Return a row for each requested topic, in that order, also if a topic is repeated, as in Kafka."""
         found = [name if name is not None else self._metadata.topic_of_id(topic_id) for name, topic_id in asked]
         topic_ids = {name: self._metadata.topic_id(name) for name in found if name is not None}
         timeout_ms = milliseconds(request.timeout)
@@ -188,7 +188,7 @@ class AdminHandlers:
         assert last is not None
 
         def rows(described: Iterator[ConfigResult]) -> Generator[None, None, list[KafkaMessage]]:
-            # One resource takes milliseconds, and a request may ask for thousands.
+            # One resource takes milliseconds, and a request may contain thousands.
             filled = []
             for result in described:
                 configs = [_described(config, synonyms, documentation) for config in result.configs]
@@ -225,17 +225,17 @@ class AdminHandlers:
         resources = [Resource(int(asked.resource_type), str(asked.resource_name)) for asked in request.resources]
         named = Counter(resources)
         rows = []
-        for resource, wanted in zip(resources, alterations, strict=True):
+        for resource, requested in zip(resources, alterations, strict=True):
             if named[resource] > 1:
                 once = "Each resource must appear at most once."
                 rows.append(_config_row(ConfigResult(resource, ErrorCode.invalid_request, once)))
             else:
-                rows.append(_config_row(await alter(resource, wanted, bool(request.validate_only))))
+                rows.append(_config_row(await alter(resource, requested, bool(request.validate_only))))
         return respond(request, responses=rows)
 
 
 def _throttled(request: KafkaMessage, context: RequestContext, counted: Mutations, **values: Any) -> KafkaMessage:
-    """The answer, with the time for which the client is not heard."""
+    """Return the response with the throttle time, and mute the connection for it."""
     context.muted_ms = counted.throttle_ms
     return respond(request, throttle_time=context.muted_ms, **values)
 
@@ -245,7 +245,7 @@ def _named_twice(names: Sequence[str], reason: str) -> dict[str, str]:
 
 
 def _not_created(names: Sequence[str]) -> dict[str, str]:
-    """The topics of a request that are refused without a look at the cluster, with the reason."""
+    """Return the topics of a request that are rejected without a look at the cluster, with the reason."""
     refused = _named_twice(names, "Found multiple entries for this topic.")
     if CLUSTER_METADATA in names:
         refused[CLUSTER_METADATA] = f"Creation of internal topic {CLUSTER_METADATA} is prohibited."
@@ -268,14 +268,14 @@ def _new_partitions(topic: KafkaMessage) -> NewPartitions:
     return NewPartitions(str(topic.name), int(topic.count), given)
 
 
-def _doomed(request: KafkaMessage) -> list[Doomed]:
-    """Topics to delete."""
+def _topics_to_delete(request: KafkaMessage) -> list[TopicToDelete]:
+    """Return the topics to delete."""
     if hasattr(request, "topic_names"):
         return [(str(name), None) for name in request.topic_names]
     return [(topic.name, None if topic.topic_id == uuid_zero else topic.topic_id) for topic in request.topics]
 
 
-def _all_refused(asked: Sequence[Doomed], error: ErrorCode, message: str | None = None) -> list[dict[str, Any]]:
+def _all_refused(asked: Sequence[TopicToDelete], error: ErrorCode, message: str | None = None) -> list[dict[str, Any]]:
     return [
         {"name": name, "topic_id": topic_id, "error_code": error, "error_message": message} for name, topic_id in asked
     ]

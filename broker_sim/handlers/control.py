@@ -20,12 +20,12 @@ from zabka.kafka.wire.kafka_schema import request as build_request
 _ELECT_LEADERS_VERSION = 2
 PREFERRED = 0
 
-Heard = Callable[[int, int], None]
+OnControllerRequest = Callable[[int, int], None]
 """(controller id, controller epoch): a request of a controller was accepted."""
 
 
 class ControlHandlers:
-    """Serves the controller, and other brokers at the controller."""
+    """Serves the controller, and other brokers if this broker is the controller."""
 
     def __init__(
         self,
@@ -34,16 +34,16 @@ class ControlHandlers:
         configs: EntityConfigs,
         controller: KafkaController,
         groups: GroupCoordinator,
-        heard: Heard,
+        on_controller_request: OnControllerRequest,
     ) -> None:
         self._replicas = replicas
         self._metadata = metadata
         self._configs = configs
         self._controller = controller
         self._groups = groups
-        self._heard = heard
-        self._spoken = (-1, 0)
-        """The controller epoch of the last request that was obeyed, and the number of its connection."""
+        self._on_controller_request = on_controller_request
+        self._last_accepted = (-1, 0)
+        """The controller epoch of the last accepted request, and the number of its connection."""
 
     def table(self) -> Mapping[ApiKey, Handler]:
         """The requests served here."""
@@ -62,7 +62,7 @@ class ControlHandlers:
     # ---- from the controller ----------------------------------------------------------------------------------
 
     async def leader_and_isr(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer LeaderAndIsr; fenced after the overrides are read, so nothing comes between fence and effect."""
+        """Answer LeaderAndIsr; fence it after the overrides are read, so that nothing runs between fence and effect."""
         states = (*getattr(request, "topic_states", ()), *getattr(request, "ungrouped_partition_states", ()))
         await self._configs.read_ahead(list(dict.fromkeys(str(state.topic_name) for state in states)))
         self._check_connection(request, context)
@@ -92,19 +92,19 @@ class ControlHandlers:
         return self._accepted(request, context, respond(request, error_code=error))
 
     def _check_connection(self, request: KafkaMessage, context: RequestContext) -> None:
-        """A controller has one connection at a time with each broker, and sends again what was not answered on one that
-        it has given up.  What still arrives there is older than what came since, and nothing in it says so.
+        """Reject a request on a connection that the controller has replaced. Raises RequestRefused.
 
-        Raises RequestRefused.
+        A controller has one connection at a time with each broker, and resends unanswered requests on the next one. A
+        request that still arrives on the old one is older than later ones, and nothing else in it shows that.
         """
-        epoch, connection = self._spoken
+        epoch, connection = self._last_accepted
         if request.controller_epoch == epoch and 0 < context.connection < connection:
             raise RequestRefused("the controller has another connection by now")
 
     def _accepted(self, request: KafkaMessage, context: RequestContext, response: KafkaMessage) -> KafkaMessage:
         if response.error_code == ErrorCode.none:
-            self._spoken = max(self._spoken, (int(request.controller_epoch), context.connection))
-            self._heard(int(request.controller_id), int(request.controller_epoch))
+            self._last_accepted = max(self._last_accepted, (int(request.controller_epoch), context.connection))
+            self._on_controller_request(int(request.controller_id), int(request.controller_epoch))
         return response
 
     # ---- to the controller ------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class ControlHandlers:
         return await self._controller.list_partition_reassignments(request)
 
     async def elect_leaders(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer ElectLeaders; older versions are asked and answered by way of version 2."""
+        """Answer ElectLeaders; older versions are converted to and from version 2."""
         if version_of(request) == _ELECT_LEADERS_VERSION:
             return await self._controller.elect_leaders(request, context.client_id)
         asked = request.topic_partitions

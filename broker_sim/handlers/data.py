@@ -65,20 +65,20 @@ _ISOLATION_LEVELS = (0, 1)
 ADMIN_CLIENT_ID = "__admin_client"
 """AdminUtils.ADMIN_CLIENT_ID."""
 FETCH_SESSION_EVICTION_MS = 120_000
-"""A fetch session unused that long may be dropped for another (min.incremental.fetch.session.eviction.ms)."""
+"""A fetch session unused that long may be evicted for another (min.incremental.fetch.session.eviction.ms)."""
 _CONSUMER, _DEBUGGING = -1, -2
-"""Replica ids of those who are no replica; the latter may ask any replica."""
+"""Replica ids of clients that are not replicas; the latter may read from any replica."""
 _FETCH_BY_REPLICA_STATE = 15
 _FETCH_BY_READER = 11
 _FETCH_SAYS_LEADER = 16
 _PRODUCE_SAYS_LEADER = 10
 _OFFSETS_KNOW_NOT_AVAILABLE = 5
 _TIMESTAMPS_SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9}
-"""Timestamps that stand for something, by the first ListOffsets version that may name them."""
+"""Special timestamps, by the first ListOffsets version with them."""
 
 _topic_id_text = lru_cache(4_096)(topic_id_from_kafka)
 _HEAD_BYTES, _TOPIC_BYTES, _ROW_BYTES = 24, 20, 40
-"""What a message has around its records, roughly: quotas count whole messages."""
+"""Approximate size of a message without its records: quotas count whole messages."""
 _KNOWS_STORAGE_ERROR = 6
 
 
@@ -93,7 +93,7 @@ class DataHandlers:
         runtime: Runtime,
         quotas: ClientThrottles | None = None,
     ) -> None:
-        """Without `quotas` no client is ever throttled."""
+        """Without `quotas` no client is throttled."""
         self._quotas = quotas or ClientThrottles(runtime, 2, 1)
         self._metadata = metadata
         self._replicas = replicas
@@ -119,7 +119,7 @@ class DataHandlers:
         return self._metadata.partition(topic_partition) is not None
 
     def _leader(self, topic_partition: TopicPartition) -> tuple[int, int]:
-        """(leader, epoch) as this broker knows them, as replica or from its metadata; -1 for what it does not."""
+        """Return (leader, epoch) in this broker's view, as replica or from its metadata; -1 if unknown."""
         known = self._replicas.leader_and_epoch(topic_partition)
         if known is None:
             metadata = self._metadata.partition(topic_partition)
@@ -138,9 +138,9 @@ class DataHandlers:
     # ---- Produce ----------------------------------------------------------------------------------------------
 
     async def produce(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage | None:
-        """Answer Produce; with acks=0 nothing, or by closing the connection where something went wrong.
+        """Answer Produce; with acks=0 return no response, or close the connection after an error.
 
-        Of a partition that is named twice the later records are stored, and a refusal of either is the answer: Kafka's
+        If a request repeats a partition, the later records are stored, and an error of either is its result: Kafka's
         handler keeps maps by partition.
         """
         acks, version = int(request.acks), version_of(request)
@@ -166,7 +166,7 @@ class DataHandlers:
         if acks == 0:
             if any(row.error for row in rows.values()):
                 raise RequestRefused("a record sent with acks=0 was not stored")
-            # There is no answer that could say so: the connection's next request waits.
+            # There is no response to carry the throttle time: the connection is muted instead.
             context.muted_ms = throttle_ms
             return None
         if self._quotas.request.is_used:
@@ -183,7 +183,7 @@ class DataHandlers:
         topic_partition: TopicPartition,
         records: bytes | None,
     ) -> ErrorCode:
-        """What is wrong at first sight.  Raises ProduceRefused where it is of the request as a whole."""
+        """Return the error of a partition before any append. Raises ProduceRefused for an error of the request."""
         error = ErrorCode.none
         try:
             check_request(records or b"", version)
@@ -208,10 +208,10 @@ class DataHandlers:
         leaders: list[int] = []
         version = version_of(request)
         for (topic, partition), row in rows.items():
-            word = NO_WORD_OF_LEADER
+            hint = NO_WORD_OF_LEADER
             if version >= _PRODUCE_SAYS_LEADER and row.error == ErrorCode.not_leader_or_follower:
-                word = LeaderIdAndEpoch(*self._leader(row.topic_partition))
-                leaders.append(word.leader_id)
+                hint = LeaderIdAndEpoch(*self._leader(row.topic_partition))
+                leaders.append(hint.leader_id)
             answer = PartitionProduceResponse(
                 index=partition,
                 error_code=error_code(row.error),
@@ -220,7 +220,7 @@ class DataHandlers:
                 log_start_offset=row.log_start_offset,
                 record_errors=[BatchIndexAndErrorMessage(*wrong) for wrong in row.record_errors] if row.error else (),
                 error_message=row.error_message,
-                current_leader=word,
+                current_leader=hint,
             )
             topics.setdefault(topic, []).append(answer)
         responses = [TopicProduceResponse(topic, answers) for topic, answers in topics.items()]
@@ -252,8 +252,8 @@ class DataHandlers:
         )
         if isinstance(opened, FetchRefused):
             return FetchResponse(version, (), opened.error)
-        rows, wanted = self._sort_out(opened.partitions)
-        if wanted:
+        rows, requested = self._sort_out(opened.partitions)
+        if requested:
             max_bytes = min(int(getattr(request, "max_bytes", MAX_BYTES_UNASKED)), self._fetch_bytes_max)
             quota = self._quotas.fetch
             if quota.is_used and replica_id < 0:
@@ -267,20 +267,20 @@ class DataHandlers:
                 reader=Reader(str(request.rack_id), context.listener) if version >= _FETCH_BY_READER else None,
                 replica_epoch=replica_epoch,
             )
-            fetched = await self._replicas.fetch(params, list(wanted.values()))
-            rows.update(zip(wanted, fetched, strict=True))
+            fetched = await self._replicas.fetch(params, list(requested.values()))
+            rows.update(zip(requested, fetched, strict=True))
             if version < FETCH_KNOWS_ZSTD:
-                # The others are not to wait for one of which nothing is left.
+                # Other partitions must not wait for a partition without remaining records.
                 may_wait = sum(bool(row.records or row.error) for row in fetched) <= 1
                 until_ms = now_ms + params.max_wait_ms if may_wait else now_ms
-                for key, row in zip(wanted, fetched, strict=True):
+                for key, row in zip(requested, fetched, strict=True):
                     rows[key] = await read_for_older(
                         self._replicas,
                         self._runtime,
                         version=version,
                         params=params,
                         until_ms=until_ms,
-                        wanted=wanted[key],
+                        requested=requested[key],
                         row=row,
                     )
         if replica_id < 0 and (self._quotas.fetch.is_used or self._quotas.request.is_used):
@@ -292,7 +292,7 @@ class DataHandlers:
         return self._fetch_answer(request, context, error, session_id, news)
 
     def _throttle_fetch(self, context: RequestContext, rows: Rows) -> int:
-        """For how long a consumer is throttled; it gets nothing then, and comes again for it."""
+        """Return a consumer's throttle time; a throttled consumer gets no records, and fetches again later."""
         quota, size = self._quotas.fetch, _fetch_size(rows)
         throttle_ms = max(self._quotas.request.note(context), quota.note(context.client_id, size))
         if throttle_ms and quota.is_used:
@@ -303,7 +303,7 @@ class DataHandlers:
         return self._metadata.topic_of_id(_id_of(key)) or "" if key else ""
 
     def _asked(self, request: KafkaMessage, version: int) -> dict[FetchKey, FetchPartition]:
-        """The request's partitions; where an id is unknown the topic's name is empty."""
+        """Return the request's partitions; the topic's name is empty if its id is unknown."""
         asked: dict[FetchKey, FetchPartition] = {}
         for topic in request.topics:
             if version >= FETCH_BY_TOPIC_ID:
@@ -316,7 +316,7 @@ class DataHandlers:
                 asked[key, number] = FetchPartition(
                     TopicPartition(name, number),
                     partition.fetch_offset,
-                    # Any negative one is none (FetchRequest.optionalEpoch), though not in other requests.
+                    # Any negative value means none (FetchRequest.optionalEpoch), though not in other requests.
                     max(-1, getattr(partition, "current_leader_epoch", -1)),
                     getattr(partition, "last_fetched_epoch", -1),
                     partition.partition_max_bytes,
@@ -326,13 +326,13 @@ class DataHandlers:
         return asked
 
     def _sort_out(self, asked: Mapping[FetchKey, FetchPartition]) -> tuple[Rows, dict[FetchKey, FetchPartition]]:
-        """What can be answered at once, since the partition is unknown, and what is to be read."""
+        """Return the rows of unknown partitions, and the partitions to read."""
         rows: Rows = {}
-        wanted: dict[FetchKey, FetchPartition] = {}
+        requested: dict[FetchKey, FetchPartition] = {}
         for key, row in asked.items():
             topic_partition = row.topic_partition
             if not topic_partition.topic and row.topic_id is not None:
-                # Perhaps this broker has heard of the id since the session began.
+                # This broker may have received the id since the session began.
                 topic_partition = TopicPartition(self._topic_of(key[0]), key[1])
                 row = msgspec.structs.replace(row, topic_partition=topic_partition)
             if not topic_partition.topic and row.topic_id is not None:
@@ -340,8 +340,8 @@ class DataHandlers:
             elif self._metadata.partition(topic_partition) is None:
                 rows[key] = _refused(topic_partition, ErrorCode.unknown_topic_or_partition)
             else:
-                wanted[key] = row
-        return rows, wanted
+                requested[key] = row
+        return rows, requested
 
     def _fetch_answer(
         self, request: KafkaMessage, context: RequestContext, error: ErrorCode, session_id: int, rows: Rows
@@ -350,11 +350,11 @@ class DataHandlers:
         topics: dict[Any, list[PartitionData]] = {}
         leaders: list[int] = []
         for key, row in rows.items():
-            word = NO_WORD_OF_LEADER
+            hint = NO_WORD_OF_LEADER
             if row.error and version >= _FETCH_SAYS_LEADER and row.error in _LEADER_IS_ELSEWHERE:
-                word = LeaderIdAndEpoch(*self._leader(row.topic_partition))
-                leaders.append(word.leader_id)
-            topics.setdefault(key[0], []).append(_fetched_row(row, version, word))
+                hint = LeaderIdAndEpoch(*self._leader(row.topic_partition))
+                leaders.append(hint.leader_id)
+            topics.setdefault(key[0], []).append(_fetched_row(row, version, hint))
         if version >= FETCH_BY_TOPIC_ID:
             responses = [FetchableTopicResponse(answers, "", _id_of(key)) for key, answers in topics.items()]
         else:
@@ -441,8 +441,8 @@ class DataHandlers:
                 refused[partition] = Deleted(ErrorCode.unknown_topic_or_partition)
             elif partition.topic in INTERNAL_TOPICS:
                 refused[partition] = Deleted(ErrorCode.invalid_topic_exception)
-        wanted = {partition: offset for partition, offset in offsets.items() if partition not in refused}
-        deleted = await self._replicas.delete_records(wanted, milliseconds(request.timeout)) if wanted else {}
+        requested = {partition: offset for partition, offset in offsets.items() if partition not in refused}
+        deleted = await self._replicas.delete_records(requested, milliseconds(request.timeout)) if requested else {}
         topics: dict[str, list[dict[str, Any]]] = {}
         for partition in offsets:
             error, low_watermark = refused.get(partition) or deleted[partition]
@@ -455,12 +455,12 @@ _LEADER_IS_ELSEWHERE = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leade
 
 
 def _is_isolated_in_a_known_way(request: KafkaMessage) -> bool:
-    """Kafka answers a level of isolation that there is not as an error of its own (IsolationLevel.forId)."""
+    """Return whether the isolation level is valid; Kafka has an error for others (IsolationLevel.forId)."""
     return getattr(request, "isolation_level", 0) in _ISOLATION_LEVELS
 
 
 def _fetching_replica(request: KafkaMessage, version: int) -> tuple[int, int]:
-    """(replica id, broker epoch) of a fetching follower; (-1, -1) for a consumer."""
+    """Return (replica id, broker epoch) of a fetching follower; (-1, -1) for a consumer."""
     if version >= _FETCH_BY_REPLICA_STATE:
         return int(request.replica_state.replica_id), int(request.replica_state.replica_epoch)
     return int(request.replica_id), -1
@@ -480,7 +480,7 @@ def _id_of(key: int) -> KafkaUuid | None:
 
 
 def _id_key(topic_id: KafkaUuid | None) -> int:
-    """A topic id as part of a key, for a UUID computes its hash anew each time, in Python; 0 for none."""
+    """Return a topic id as part of a key, because hashing a UUID is slow in Python; 0 for none."""
     return 0 if topic_id is None else int(topic_id.int)
 
 
@@ -498,12 +498,12 @@ def _all_refused(request: KafkaMessage, refused: ProduceRefused) -> dict[TopicPa
 
 
 def _internal_topic_error(context: RequestContext) -> ErrorCode:
-    """Kafka's own topics are written by coordinators alone, and by its own tools' admin client."""
+    """Return the error for writes to Kafka's own topics; only coordinators and the admin client may write to them."""
     return ErrorCode.none if context.client_id == ADMIN_CLIENT_ID else ErrorCode.invalid_topic_exception
 
 
 def _produce_size(request: KafkaMessage, context: RequestContext) -> int:
-    """About how many bytes a Produce request has: the records exactly, and about what is around them."""
+    """Return the approximate size of a Produce request in bytes: exact for the records, estimated for the rest."""
     size = _HEAD_BYTES + len(context.client_id)
     for topic in request.topic_data:
         size += _TOPIC_BYTES + len(topic.name)
@@ -512,18 +512,17 @@ def _produce_size(request: KafkaMessage, context: RequestContext) -> int:
 
 
 def _fetch_size(rows: Mapping[tuple[Any, int], FetchedPartition]) -> int:
-    """About how many bytes a Fetch answer has, likewise."""
-    # A session's answer leaves out those of which there is no news.
-    told = {key: _ROW_BYTES + len(row.records) for key, row in rows.items() if row.records or row.error}
-    return _HEAD_BYTES + _TOPIC_BYTES * len({topic for topic, _ in told}) + sum(told.values())
+    """Return the approximate size of a Fetch response in bytes."""
+    # A session's response leaves out unchanged partitions.
+    sizes = {key: _ROW_BYTES + len(row.records) for key, row in rows.items() if row.records or row.error}
+    return _HEAD_BYTES + _TOPIC_BYTES * len({topic for topic, _ in sizes}) + sum(sizes.values())
 
 
 def _fetched_row(row: FetchedPartition, version: int, leader: LeaderIdAndEpoch) -> PartitionData:
-    """One partition's row in the answer to a Fetch, as its version has it; `leader` is whom to ask instead, where that
-    is another broker."""
+    """Return one partition's row of a Fetch response in its version; `leader` is another broker to fetch from."""
     error = row.error
     if error == ErrorCode.kafka_storage_error and version < _KNOWS_STORAGE_ERROR:
-        # A client that old takes it for fatal; this error makes it look for the leader again.
+        # Such an old client treats it as fatal; with this error it looks for the leader again.
         error = ErrorCode.not_leader_or_follower
     return PartitionData(
         row.topic_partition.partition,

@@ -1,5 +1,7 @@
-"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ListGroups, DescribeGroups, DeleteGroups: from Kafka's requests to the
-group coordinator and back."""
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ListGroups, DescribeGroups and DeleteGroups.
+
+They are converted to calls of the group coordinator and back.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ CLASSIC = "classic"
 
 
 class GroupHandlers:
-    """Serves members of groups, and those who administer them."""
+    """Serves members and administrators of groups."""
 
     def __init__(self, groups: GroupCoordinator) -> None:
         self._groups = groups
@@ -45,7 +47,7 @@ class GroupHandlers:
     # ---- members ----------------------------------------------------------------------------------------------
 
     async def join_group(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer JoinGroup; in version 0 the session timeout serves for the rebalance, too."""
+        """Answer JoinGroup; in version 0 the session timeout is also the rebalance timeout."""
         version = version_of(request)
         instance_id = getattr(request, "group_instance_id", None)
         session_ms = milliseconds(request.session_timeout)
@@ -79,7 +81,7 @@ class GroupHandlers:
         )
 
     async def sync_group(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer SyncGroup; from version 5 on a member has to name the protocol it means."""
+        """Answer SyncGroup; from version 5 on a member must name its protocol."""
         protocol_type = getattr(request, "protocol_type", None)
         protocol_name = getattr(request, "protocol_name", None)
         if version_of(request) >= _PROTOCOL_GIVEN_FROM and (protocol_type is None or protocol_name is None):
@@ -110,7 +112,7 @@ class GroupHandlers:
         return respond(request, error_code=error)
 
     async def leave_group(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer LeaveGroup; up to version 2 for a single member, whose error is the answer's."""
+        """Answer LeaveGroup; up to version 2 for a single member, whose error is that of the response."""
         in_batches = version_of(request) >= _LEAVES_IN_BATCHES_FROM
         if in_batches:
             leaving = [Leaving(member.member_id, member.group_instance_id) for member in request.members]
@@ -128,7 +130,7 @@ class GroupHandlers:
     # ---- administration ---------------------------------------------------------------------------------------
 
     async def list_groups(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer ListGroups, with its filters of states (whatever their case) and of types."""
+        """Answer ListGroups, with its filters of states (case-insensitive) and of types."""
         states = [state.lower() for state in getattr(request, "states_filter", None) or ()]
         types = [kind.lower() for kind in getattr(request, "types_filter", None) or ()]
         error, groups = self._groups.groups()
@@ -145,7 +147,7 @@ class GroupHandlers:
         return respond(request, error_code=error, groups=rows)
 
     async def describe_groups(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer DescribeGroups; metadata and assignments are shown of stable groups alone."""
+        """Answer DescribeGroups; metadata and assignments are shown for stable groups only."""
         operations = getattr(request, "include_authorized_operations", False)
         return respond(request, groups=[self._described(group_id, operations) for group_id in request.groups])
 

@@ -1,4 +1,4 @@
-"""DescribeLogDirs, AlterReplicaLogDirs and DescribeProducers: where logs lie, and who writes to them."""
+"""DescribeLogDirs, AlterReplicaLogDirs and DescribeProducers: directories and producers of logs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from zabka.kafka.wire.kafka_schema import ApiKey, respond
 
 NO_TRANSACTION = -1
 UNKNOWN_LAG = -1
-"""Of a replica that nobody has told this broker to lead or follow yet."""
+"""Lag of a replica that has no role on this broker yet."""
 
 _Topics = dict[str, list[dict[str, Any]]]
 
 
 class LogHandlers:
-    """Tells administrators about this broker's logs."""
+    """Serves requests about this broker's logs."""
 
     def __init__(self, log_dirs: Sequence[str], replicas: ReplicaManager, metadata: MetadataCache) -> None:
         self._log_dirs = log_dirs
@@ -44,21 +44,21 @@ class LogHandlers:
 
     async def describe_log_dirs(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer DescribeLogDirs, for the partitions named or (topics null) all."""
-        wanted = None
+        requested = None
         if request.topics is not None:
-            wanted = {TopicPartition(str(t.topic), int(n)) for t in request.topics for n in t.partitions}
+            requested = {TopicPartition(str(t.topic), int(n)) for t in request.topics for n in t.partitions}
         directories = zip(self._log_dirs, self._replicas.logs.by_directory(), strict=True)
 
         def rows(logs: DirectoryLogs) -> _Topics:
-            return self._log_rows(logs, wanted)
+            return self._log_rows(logs, requested)
 
         return respond(request, results=[_directory(path, logs, rows) for path, logs in directories])
 
-    def _log_rows(self, logs: DirectoryLogs, wanted: set[TopicPartition] | None) -> _Topics:
+    def _log_rows(self, logs: DirectoryLogs, requested: set[TopicPartition] | None) -> _Topics:
         topics: _Topics = {}
         for is_future, each in ((False, logs.current), (True, logs.future)):
             for topic_partition, log in each.items():
-                if wanted is None or topic_partition in wanted:
+                if requested is None or topic_partition in requested:
                     row = {
                         "partition_index": topic_partition.partition,
                         "partition_size": log.size_bytes,
@@ -69,8 +69,7 @@ class LogHandlers:
         return topics
 
     def _lag(self, topic_partition: TopicPartition, log: PartitionLog, is_future: bool) -> int:
-        """How far a log is behind: a future one behind the replica whose place it will take, that one behind what is
-        committed."""
+        """Return a log's lag: of a future log to the replica that it will replace, of that to the high watermark."""
         partition = self._replicas.partitions.get(topic_partition)
         if partition is None:
             return UNKNOWN_LAG
@@ -78,7 +77,7 @@ class LogHandlers:
         return current.end_offset - log.end_offset if is_future else max(current.high_watermark - log.end_offset, 0)
 
     async def alter_replica_log_dirs(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer AlterReplicaLogDirs: the answer says whether the moves have begun."""
+        """Answer AlterReplicaLogDirs: the response reports whether the moves have begun."""
         places = {
             TopicPartition(str(topic.name), int(number)): str(directory.path)
             for directory in request.dirs
@@ -103,7 +102,7 @@ class LogHandlers:
         return error
 
     async def describe_producers(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer DescribeProducers: idempotent producers, as this replica's log knows them."""
+        """Answer DescribeProducers: idempotent producers in this replica's log."""
         rows = []
         for topic in request.topics:
             name = str(topic.name)

@@ -1,4 +1,4 @@
-"""ApiVersions, Metadata, DescribeCluster, InitProducerId: what clients ask before they work."""
+"""ApiVersions, Metadata, DescribeCluster, InitProducerId: the first requests of clients."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ _DEAD_REPLICAS_ARE_NAMED_FROM = 1
 _LISTENER_NOT_FOUND_FROM = 6
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-"""What a client's software and its version may be called (ApiVersionsRequest)."""
+"""Valid names and versions of a client's software (ApiVersionsRequest)."""
 _BROKERS, _CONTROLLERS = 1, 2
-"""Kinds of endpoints that DescribeCluster may mean."""
+"""Kinds of endpoints in DescribeCluster."""
 
 CreateMissing = Callable[[str, str], ErrorCode]
-"""Begin to create a topic that a client (its own name) asked for; the error to answer meanwhile."""
+"""Begins to create a topic for a client (by its client id); returns the error to answer meanwhile."""
 
 
 class MetadataHandlers:
-    """Tells clients about the cluster.  Metadata answers are kept until the metadata changes."""
+    """Serves cluster metadata. Metadata responses are kept until the metadata changes."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class MetadataHandlers:
         self._cluster_id = cluster_id
         self._answers: dict[tuple[object, ...], KafkaMessage] = {}
         self._rows: dict[str, dict[int, tuple[PartitionMetadata, MetadataResponsePartition]]] = {}
-        """Every partition's row by topic, as long as what it was made of is the same."""
+        """Every partition's row by topic, as long as its source is unchanged."""
         self._alive: tuple[int, ...] = ()
-        """The brokers that were alive when those were made."""
+        """The brokers that were alive when these rows were made."""
         self._answers_generation = -1
 
     def table(self) -> Mapping[ApiKey, Handler]:
@@ -72,19 +72,19 @@ class MetadataHandlers:
         }
 
     async def api_versions(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer ApiVersions; from version 3 on a client says what it is, and says so properly (KIP-511)."""
-        said = (getattr(request, name, "unknown") for name in ("client_software_name", "client_software_version"))
-        if not all(map(_SOFTWARE.fullmatch, said)):
+        """Answer ApiVersions; from version 3 on a client must send a valid software name and version (KIP-511)."""
+        software = (getattr(request, name, "unknown") for name in ("client_software_name", "client_software_version"))
+        if not all(map(_SOFTWARE.fullmatch, software)):
             return respond(request, error_code=ErrorCode.invalid_request)
         return api_versions.answer(request)
 
     # ---- Metadata ---------------------------------------------------------------------------------------------
 
     async def metadata(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer Metadata; the same object as before where nothing has changed, so that its bytes can be reused."""
-        wanted = self._wanted(request)
-        if wanted is not None and getattr(request, "allow_auto_topic_creation", True):
-            missing = {name: self._create_missing(name, context.client_id) for name in self._missing(wanted)}
+        """Answer Metadata; return the same object while nothing has changed, so that its bytes can be reused."""
+        requested = self._requested(request)
+        if requested is not None and getattr(request, "allow_auto_topic_creation", True):
+            missing = {name: self._create_missing(name, context.client_id) for name in self._missing(requested)}
         else:
             missing = {}
         if self._answers_generation != self._metadata.generation or len(self._answers) >= ANSWERS_REMEMBERED_MAX:
@@ -94,18 +94,20 @@ class MetadataHandlers:
         key = (
             version_of(request),
             context.listener,
-            None if wanted is None else tuple(wanted),
+            None if requested is None else tuple(requested),
             _operations(request),
             *missing.items(),
         )
         answer = self._answers.get(key)
         if answer is None:
-            answer = self._answers[key] = self._answer_metadata(request, context.listener, wanted, missing)
+            answer = self._answers[key] = self._answer_metadata(request, context.listener, requested, missing)
         return answer
 
     def _keep_rows(self) -> None:
-        """Forget the rows of topics that are gone, and those that say what is no longer so, where that does not show in
-        the partition's own metadata."""
+        """Drop rows of deleted topics; drop all rows if the live brokers changed.
+
+        Such a change does not show in the partitions' own metadata.
+        """
         alive = tuple(broker.broker_id for broker in self._metadata.brokers())
         if alive != self._alive:
             self._alive = alive
@@ -113,33 +115,33 @@ class MetadataHandlers:
         for topic in [topic for topic in self._rows if topic not in self._metadata]:
             del self._rows[topic]
 
-    def _wanted(self, request: KafkaMessage) -> list[tuple[str | None, KafkaUuid | None]] | None:
-        """Topics asked for by name or id, None for all."""
+    def _requested(self, request: KafkaMessage) -> list[tuple[str | None, KafkaUuid | None]] | None:
+        """Return the requested topics by name or id, or None for all."""
         if request.topics is None or (version_of(request) == 0 and not request.topics):
             return None
-        wanted = []
+        requested = []
         for topic in request.topics:
             topic_id = getattr(topic, "topic_id", None)
-            wanted.append((topic.name, None if topic_id is None or topic_id == uuid_zero else topic_id))
-        return list(dict.fromkeys(wanted))
+            requested.append((topic.name, None if topic_id is None or topic_id == uuid_zero else topic_id))
+        return list(dict.fromkeys(requested))
 
-    def _missing(self, wanted: list[tuple[str | None, KafkaUuid | None]]) -> list[str]:
-        """Topics asked for by name that could be made."""
-        names = (name for name, _ in wanted if name is not None)
+    def _missing(self, requested: list[tuple[str | None, KafkaUuid | None]]) -> list[str]:
+        """Return the topics requested by name that could be created."""
+        names = (name for name, _ in requested if name is not None)
         return [name for name in names if name not in self._metadata and invalid_name(name) is None]
 
     def _answer_metadata(
         self,
         request: KafkaMessage,
         listener: str,
-        wanted: list[tuple[str | None, KafkaUuid | None]] | None,
+        requested: list[tuple[str | None, KafkaUuid | None]] | None,
         missing: Mapping[str, ErrorCode],
     ) -> KafkaMessage:
         brokers = self._brokers("node_id", listener)
-        if wanted is None:
+        if requested is None:
             topics = [self._topic(name) for name in self._metadata.topics()]
         else:
-            topics = [self._wanted_topic(name, topic_id, missing) for name, topic_id in wanted]
+            topics = [self._requested_topic(name, topic_id, missing) for name, topic_id in requested]
         version = version_of(request)
         seen = frozenset(row["node_id"] for row in brokers)
         if version < _DEAD_REPLICAS_ARE_NAMED_FROM or len(seen) < len(self._alive):
@@ -169,7 +171,7 @@ class MetadataHandlers:
                 )
         return rows
 
-    def _wanted_topic(
+    def _requested_topic(
         self, name: str | None, topic_id: KafkaUuid | None, missing: Mapping[str, ErrorCode]
     ) -> MetadataResponseTopic:
         if topic_id is not None:
@@ -220,9 +222,9 @@ class MetadataHandlers:
     # ---- the rest ---------------------------------------------------------------------------------------------
 
     async def describe_cluster(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer DescribeCluster; there are no KRaft controllers to ask for (endpoint type 2)."""
-        if (wanted := int(getattr(request, "endpoint_type", _BROKERS))) != _BROKERS:
-            error, message = _wrong_endpoint_type(wanted)
+        """Answer DescribeCluster; there are no KRaft controllers (endpoint type 2)."""
+        if (requested := int(getattr(request, "endpoint_type", _BROKERS))) != _BROKERS:
+            error, message = _wrong_endpoint_type(requested)
             return respond(request, error_code=error, error_message=message, endpoint_type=_BROKERS)
         return respond(
             request,
@@ -235,9 +237,9 @@ class MetadataHandlers:
         )
 
     async def init_producer_id(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer InitProducerId: a fresh id for an idempotent producer; transactions have no coordinator here."""
-        says_id, says_epoch = (getattr(request, name, -1) != -1 for name in ("producer_id", "producer_epoch"))
-        if says_id != says_epoch or request.transactional_id == "":
+        """Answer InitProducerId: a new id for an idempotent producer; transactions have no coordinator here."""
+        has_id, has_epoch = (getattr(request, name, -1) != -1 for name in ("producer_id", "producer_epoch"))
+        if has_id != has_epoch or request.transactional_id == "":
             return respond(request, error_code=ErrorCode.invalid_request, producer_id=-1, producer_epoch=-1)
         if request.transactional_id is not None:
             return respond(request, error_code=NOT_SUPPORTED, producer_id=-1, producer_epoch=-1)
@@ -251,30 +253,35 @@ class MetadataHandlers:
 
 
 def _operations(request: KafkaMessage) -> tuple[int, int]:
-    """Authorized operations to report of the cluster (Metadata 8 to 10) and of topics (from 8 on)."""
+    """Return the authorized operations to report for the cluster (Metadata 8 to 10) and for topics (from 8 on)."""
     of_cluster = getattr(request, "include_cluster_authorized_operations", False)
     of_topics = getattr(request, "include_topic_authorized_operations", False)
     return CLUSTER_OPERATIONS if of_cluster else NOT_REQUESTED, TOPIC_OPERATIONS if of_topics else NOT_REQUESTED
 
 
 def _with_operations(topic: MetadataResponseTopic, operations: int) -> MetadataResponseTopic:
-    """The topic with its operations. Kafka reports them of missing topics, too, but not of unknown topic ids."""
+    """Return the topic with its operations. Kafka reports them for missing topics too, not for unknown topic ids."""
     if topic.error_code is ErrorCode.unknown_topic_id:
         return topic
     return replace(topic, topic_authorized_operations=operations)
 
 
-def _wrong_endpoint_type(wanted: int) -> tuple[ErrorCode, str]:
-    """Kafka's error for an endpoint type that is not the broker's (AuthHelper.computeDescribeClusterResponse)."""
-    if wanted != _CONTROLLERS:
-        return ErrorCode.unsupported_endpoint_type, f"Unsupported endpoint type {wanted}"
+def _wrong_endpoint_type(requested: int) -> tuple[ErrorCode, str]:
+    """Return Kafka's error for an endpoint type that is not the broker's.
+
+    Source: AuthHelper.computeDescribeClusterResponse.
+    """
+    if requested != _CONTROLLERS:
+        return ErrorCode.unsupported_endpoint_type, f"Unsupported endpoint type {requested}"
     message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
     return ErrorCode.mismatched_endpoint_type, message
 
 
 def _as_seen(row: MetadataResponsePartition, seen: Collection[int], version: int) -> MetadataResponsePartition:
-    """A partition for whom the answer lists only the brokers that are `seen`: those that have the client's listener
-    (ZkMetadataCache.getPartitionMetadata).  The first version names no others, and says where one is missing."""
+    """Return a partition's row for a response that lists only the `seen` brokers, which have the client's listener.
+
+    Version 0 omits other replicas, and returns an error if one is missing (ZkMetadataCache.getPartitionMetadata).
+    """
     error, leader = row.error_code, row.leader_id
     replicas, isr = row.replica_nodes, row.isr_nodes
     if version < _DEAD_REPLICAS_ARE_NAMED_FROM:

@@ -1,6 +1,6 @@
 """FindCoordinator, OffsetCommit, OffsetFetch, OffsetDelete: from Kafka's requests to the group coordinator and back.
 
-Version 0 of OffsetCommit and OffsetFetch is from before there were coordinators: its offsets are in ZooKeeper.
+Version 0 of OffsetCommit and OffsetFetch is older than coordinators: its offsets are in ZooKeeper.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from zabka.kafka.zk import consumer_znodes
 from zabka.kafka.zk.coordination import Zk
 
 _GROUPS = 0
-"""The key type of FindCoordinator that means groups."""
+"""The key type of groups in FindCoordinator."""
 _TRANSACTIONS = 1
 _SHARE_GROUPS, _SHARE_GROUPS_FROM = 2, 6
 _KEYS_IN_BATCHES_FROM = 4
 _GROUPS_IN_BATCHES_FROM = 8
 _ERROR_OF_THE_WHOLE_FROM = 2
-_NOBODY = Endpoint(-1, "", -1)
+_NO_ENDPOINT = Endpoint(-1, "", -1)
 _MESSAGES = {
     ErrorCode.none: "NONE",
     ErrorCode.invalid_request: "This most likely occurs because of a request being malformed by the "
@@ -45,12 +45,12 @@ _MESSAGES = {
 _NOT_AVAILABLE_MESSAGE = "The coordinator is not available."
 
 CreateMissing = Callable[[str, str], ErrorCode]
-"""Begin to create a topic that a client (its own name) needs."""
+"""Begins to create a topic for a client (by its client id)."""
 PartitionErrors = dict[TopicPartition, ErrorCode]
 
 
 class OffsetHandlers:
-    """Serves whoever looks for a coordinator, or keeps offsets."""
+    """Serves clients that look for a coordinator, or store offsets."""
 
     def __init__(
         self,
@@ -80,10 +80,10 @@ class OffsetHandlers:
     # ---- FindCoordinator --------------------------------------------------------------------------------------
 
     async def find_coordinator(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer FindCoordinator; `__consumer_offsets` is made when a group is looked for first.
+        """Answer FindCoordinator; create `__consumer_offsets` at the first request for a group.
 
-        Transactions and share groups have no coordinators here.  `zabka.broker_sim.handlers.transactions` says how each
-        client learns that transactions are not supported.
+        Transactions and share groups have no coordinators here. `zabka.broker_sim.handlers.transactions` describes how
+        each client learns that transactions are not supported.
         """
         version = version_of(request)
         kind = int(getattr(request, "key_type", _GROUPS))
@@ -103,17 +103,17 @@ class OffsetHandlers:
         if kind == _TRANSACTIONS:
             return self._transaction_coordinator(version, context)
         if kind == _SHARE_GROUPS and version >= _SHARE_GROUPS_FROM:
-            return ErrorCode.coordinator_not_available, _NOBODY
+            return ErrorCode.coordinator_not_available, _NO_ENDPOINT
         if kind != _GROUPS:
-            return ErrorCode.invalid_request, _NOBODY
+            return ErrorCode.invalid_request, _NO_ENDPOINT
         if CONSUMER_OFFSETS not in self._metadata:
             self._create_missing(CONSUMER_OFFSETS, context.client_id)
-            return ErrorCode.coordinator_not_available, _NOBODY
+            return ErrorCode.coordinator_not_available, _NO_ENDPOINT
         number = self._groups.store.partition_for(key)
         partition = self._metadata.partition(TopicPartition(CONSUMER_OFFSETS, number))
         endpoint = None if partition is None else self._metadata.endpoint(partition.leader, context.listener)
         if endpoint is None:
-            return ErrorCode.coordinator_not_available, _NOBODY
+            return ErrorCode.coordinator_not_available, _NO_ENDPOINT
         return ErrorCode.none, endpoint
 
     def _transaction_coordinator(self, version: int, context: RequestContext) -> tuple[ErrorCode, Endpoint]:
@@ -121,15 +121,15 @@ class OffsetHandlers:
         endpoint = self._metadata.endpoint(self._broker_id, context.listener)
         if error is ErrorCode.none and endpoint is None:
             error = ErrorCode.coordinator_not_available
-        return error, _NOBODY if endpoint is None or error is not ErrorCode.none else endpoint
+        return error, _NO_ENDPOINT if endpoint is None or error is not ErrorCode.none else endpoint
 
     # ---- OffsetCommit -----------------------------------------------------------------------------------------
 
     async def offset_commit(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer OffsetCommit; offsets of partitions that do not exist are refused one by one.
+        """Answer OffsetCommit; reject offsets of partitions that do not exist one by one.
 
-        Of a partition that is named twice the later offset is kept, and the coordinator answers once; what has nothing
-        to do with coordinators is answered row by row, as in Kafka.
+        If a request repeats a partition, the later offset is kept, and the coordinator's result is returned once.
+        Results that do not come from the coordinator are returned row by row, as in Kafka.
         """
         errors: list[tuple[TopicPartition, ErrorCode]] = []
         offsets: list[tuple[TopicPartition, OffsetAndMetadata]] = []
@@ -181,28 +181,28 @@ class OffsetHandlers:
         if version >= _GROUPS_IN_BATCHES_FROM:
             rows = []
             for group in request.groups:
-                error, found = self._groups.fetch_offsets(group.group_id, _wanted(group.topics), stable)
+                error, found = self._groups.fetch_offsets(group.group_id, _requested(group.topics), stable)
                 rows.append(
                     {"group_id": group.group_id, "error_code": error, "topics": _by_topic(found.items(), _offset_row)}
                 )
             return respond(request, groups=rows)
-        wanted = _wanted(request.topics)
-        error, found = self._groups.fetch_offsets(request.group_id, wanted, stable)
+        requested = _requested(request.topics)
+        error, found = self._groups.fetch_offsets(request.group_id, requested, stable)
         if error is not ErrorCode.none and version < _ERROR_OF_THE_WHOLE_FROM:
-            found = {topic_partition: CommittedOffset(error=error) for topic_partition in wanted or ()}
+            found = {topic_partition: CommittedOffset(error=error) for topic_partition in requested or ()}
         return respond(request, error_code=error, topics=_by_topic(found.items(), _offset_row))
 
     async def _read_from_zookeeper(self, request: KafkaMessage) -> list[dict[str, Any]]:
         found: dict[TopicPartition, CommittedOffset] = {}
-        for wanted in _wanted(request.topics) or ():
+        for requested in _requested(request.topics) or ():
             offset = None
             error = ErrorCode.unknown_topic_or_partition
-            if self._metadata.partition(wanted) is not None:
+            if self._metadata.partition(requested) is not None:
                 try:
-                    offset = await consumer_znodes.read_offset(self._zk, request.group_id, wanted)
+                    offset = await consumer_znodes.read_offset(self._zk, request.group_id, requested)
                 except ZooKeeperError as failure:
                     error = _zookeeper_error(failure)
-            found[wanted] = CommittedOffset(error=error) if offset is None else CommittedOffset(offset)
+            found[requested] = CommittedOffset(error=error) if offset is None else CommittedOffset(offset)
         return _by_topic(found.items(), _offset_row)
 
     # ---- OffsetDelete -----------------------------------------------------------------------------------------
@@ -210,14 +210,14 @@ class OffsetHandlers:
     async def offset_delete(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer OffsetDelete."""
         errors: PartitionErrors = {}
-        wanted: list[TopicPartition] = []
+        requested: list[TopicPartition] = []
         for topic in request.topics:
             for row in topic.partitions:
                 topic_partition = TopicPartition(str(topic.name), int(row.partition_index))
                 errors[topic_partition] = ErrorCode.unknown_topic_or_partition
                 if self._metadata.partition(topic_partition) is not None:
-                    wanted.append(topic_partition)
-        error, found = self._groups.delete_offsets(request.group_id, wanted)
+                    requested.append(topic_partition)
+        error, found = self._groups.delete_offsets(request.group_id, requested)
         if error is not ErrorCode.none:
             return respond(request, error_code=error)
         return respond(request, topics=_by_topic((errors | found).items(), _error_row))
@@ -231,8 +231,8 @@ def _zookeeper_error(failure: ZooKeeperError) -> ErrorCode:
     return ErrorCode.not_coordinator if isinstance(failure, SessionExpired) else ErrorCode.unknown_server_error
 
 
-def _wanted(topics: Iterable[KafkaMessage] | None) -> Sequence[TopicPartition] | None:
-    """The partitions asked for; None for all."""
+def _requested(topics: Iterable[KafkaMessage] | None) -> Sequence[TopicPartition] | None:
+    """Return the requested partitions, or None for all."""
     if topics is None:
         return None
     return [TopicPartition(str(topic.name), int(number)) for topic in topics for number in topic.partition_indexes]

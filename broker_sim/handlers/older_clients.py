@@ -1,4 +1,4 @@
-"""What older clients are given: messages of magic 0 and 1 in Fetch 0 to 3, no zstd before Fetch 10, ListOffsets 0."""
+"""Responses for older clients: messages of magic 0 and 1 in Fetch 0 to 3, no zstd before Fetch 10, ListOffsets 0."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ async def read_for_older(
     version: int,
     params: FetchParams,
     until_ms: int,
-    wanted: FetchPartition,
+    requested: FetchPartition,
     row: FetchedPartition,
 ) -> FetchedPartition:
-    """What was read, as a client of a Fetch version below 10 can read it (KafkaApis.maybeConvertFetchedData).
+    """Convert a fetched row for a client of a Fetch version below 10 (KafkaApis.maybeConvertFetchedData).
 
-    Messages have no form for a batch that compaction has emptied, which says where to read on: so it is read on here.
-    In Kafka such a client stands still before a segment that holds nothing else.  Nobody waits for that beyond
-    `until_ms`, of the monotonic clock.
+    Messages cannot represent a batch that compaction has emptied, which carries the next offset to read: so this reads
+    on from there. In Kafka such a client stands still before a segment with only such batches. The waiting ends at
+    `until_ms` of the monotonic clock.
     """
     settings = replicas.settings(row.topic_partition)
     if row.error or settings is None:
@@ -50,18 +50,18 @@ async def read_for_older(
         return _unreadable(row, ErrorCode.unsupported_version)
     magic = 0 if version < _FETCH_HAS_TIMES else 1
     while not row.error:
-        work = convert_down(row.records, magic, wanted.fetch_offset, SLICE_RECORDS)
+        work = convert_down(row.records, magic, requested.fetch_offset, SLICE_RECORDS)
         try:
             messages = await in_slices(work, runtime)
         except CannotConvert as cannot:
             return _unreadable(row, cannot.error)
         if messages != NOTHING_FITS:
             return msgspec.structs.replace(row, records=messages)
-        wanted = msgspec.structs.replace(wanted, fetch_offset=offset_after(row.records, wanted.fetch_offset))
-        # Others are served before the next read.
+        requested = msgspec.structs.replace(requested, fetch_offset=offset_after(row.records, requested.fetch_offset))
+        # Let other tasks run before the next read.
         await runtime.sleep(0)
         left_ms = max(0, until_ms - runtime.now().mono_ms)
-        [row] = await replicas.fetch(msgspec.structs.replace(params, max_wait_ms=left_ms), [wanted])
+        [row] = await replicas.fetch(msgspec.structs.replace(params, max_wait_ms=left_ms), [requested])
     return row
 
 

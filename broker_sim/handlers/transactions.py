@@ -1,7 +1,7 @@
-"""Requests of transactional producers: brokers here do not support transactions, and tell clients so at once.
+"""Requests of transactional producers: brokers here do not support transactions, and report that at once.
 
-A producer with a transactional id asks for its coordinator (FindCoordinator), then for a producer id
-(InitProducerId).  Clients differ in which of the two errors they display, and which errors they retry:
+A producer with a transactional id first requests its coordinator (FindCoordinator), then a producer id
+(InitProducerId). Each client displays one of the two errors, and retries some errors:
 
 | client | FindCoordinator | displays |
 |---|---|---|
@@ -9,8 +9,8 @@ A producer with a transactional id asks for its coordinator (FindCoordinator), t
 | librdkafka | 2, after ApiVersions 3 | an authorization error with our message; it retries all other errors |
 | kafkajs, old clients | 1 or 2, after ApiVersions 0 to 2 | the error of InitProducerId, not of FindCoordinator |
 
-So a client of the last kind gets this broker as its coordinator, and UNSUPPORTED_VERSION from InitProducerId.  All
-other requests of a transaction can come only from a client that ignored these errors.
+So a client of the last kind gets this broker as its coordinator, and UNSUPPORTED_VERSION from InitProducerId. All other
+requests of a transaction can come only from a client that ignored these errors.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _STATES = frozenset(
 
 
 def coordinator_error(find_coordinator_version: int, context: RequestContext) -> ErrorCode:
-    """The error of FindCoordinator for a transactional id; none for a client that hides it."""
+    """Return the error of FindCoordinator for a transactional id; none for a client that hides it."""
     if find_coordinator_version >= _FLEXIBLE_FIND_COORDINATOR:
         return NOT_SUPPORTED
     return ErrorCode.transactional_id_authorization_failed if context.client_software else ErrorCode.none
@@ -85,7 +85,7 @@ class TransactionHandlers:
         return respond(request, error_code=NOT_SUPPORTED)
 
     async def write_markers(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer WriteTxnMarkers: no log here takes markers."""
+        """Answer WriteTxnMarkers: no log here accepts markers."""
         rows = [
             {"producer_id": marker.producer_id, "topics": [self._marked(topic) for topic in marker.topics]}
             for marker in request.markers

@@ -17,7 +17,7 @@ from zabka.kafka.wire.kafka_schema import ApiKey, respond
 
 
 class UserHandlers:
-    """Serves administrators of users: quotas by any broker, credentials by the controller."""
+    """Serves administrators of users: quotas on any broker, credentials on the controller."""
 
     def __init__(self, quotas: ClientQuotas, credentials: ScramCredentials, is_controller: Callable[[], bool]) -> None:
         self._quotas = quotas
@@ -54,7 +54,7 @@ class UserHandlers:
         return respond(request, entries=entries)
 
     async def alter_client_quotas(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer AlterClientQuotas: what is named twice is altered twice, and answered once, as in Kafka."""
+        """Answer AlterClientQuotas: an entity named twice is altered twice, and answered once, as in Kafka."""
         rows: dict[Entity, dict[str, Any]] = {}
         for entry in request.entries:
             entity = tuple({str(part.entity_type): part.entity_name for part in entry.entity}.items())

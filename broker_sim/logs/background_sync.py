@@ -1,4 +1,4 @@
-"""Small files are brought to the disk beside everything else, so that nobody waits for it (shell)."""
+"""Sync of small files to disk in the background, so that no request waits for it (shell)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from zabka.ensemble.runtime.workers import GO_ON, THREADS, Job, Pause, Work, Wor
 from zabka.ensemble.txnlog.files import sync_directory, sync_file
 
 LATE_S = 1.0
-"""How long the first of some files waits."""
+"""Delay before the first file is synced."""
 RESTS = 19
-"""After a file the job rests so many times as long as the file took: five per cent of the disk's time are its own.
-The ensemble's logs may lie on the same disk, and a slow one must not get slower by what is not urgent."""
+"""After a file the job pauses this many times as long as the file took, so it uses five per cent of the disk's time.
+
+The ensemble's logs may be on the same disk, and background work must not make a slow disk slower.
+"""
 
 
 class BackgroundSync:
-    """Syncs the files of one log directory, each with the directory that it lies in.
+    """Syncs the files of one log directory, each with its parent directory.
 
-    A file that is replaced again before its turn is synced once.  The job lives while there is work, and begins a
-    little late: a new leader of a thousand partitions has its files replaced before the disk is kept busy with them.
+    A file that is replaced again before its turn is synced once. The job runs while there is work, and begins with a
+    delay: a new leader of a thousand partitions replaces its files before the disk is kept busy with them.
     """
 
     def __init__(self, root: Path, files: Files = HOST, workers: Workers = THREADS) -> None:
@@ -36,7 +38,7 @@ class BackgroundSync:
         self._hurries = False
 
     def add(self, name: str, file: str) -> None:
-        """That file was replaced.  Raises OSError where one before could not be synced: the disk has failed."""
+        """Queue a replaced file. Raises OSError if an earlier one could not be synced: the disk has failed."""
         with self._lock:
             if self._failure is not None:
                 raise self._failure
@@ -44,7 +46,7 @@ class BackgroundSync:
             self._start()
 
     def leave_out(self, files: Sequence[tuple[str, str]]) -> None:
-        """Somebody else syncs these as they are now."""
+        """Remove files from the queue, because the caller syncs them in their present state."""
         with self._lock:
             for key in files:
                 self._waiting.pop(key, None)
@@ -54,7 +56,7 @@ class BackgroundSync:
             self._work = self._workers.start(self._sync_all(), "log directory sync")
 
     def renamed(self, name: str, to: str) -> None:
-        """The directory that files lie in has another name."""
+        """Note that a directory with queued files was renamed."""
         with self._lock:
             for key in [key for key in self._waiting if key[0] == name]:
                 del self._waiting[key]
@@ -64,7 +66,7 @@ class BackgroundSync:
                 self._start()
 
     def finish(self, within_s: float) -> None:
-        """Wait until everything is on the disk, for so long at most."""
+        """Wait until every queued file is on disk, at most this long."""
         self._hurries = True
         work = self._work
         if work is not None:
@@ -88,7 +90,7 @@ class BackgroundSync:
                 sync_file(directory / file, self._files)
                 sync_directory(directory, self._files)
             except FileNotFoundError:
-                # The replica was deleted meanwhile, or has another name, under which it waits again.
+                # The replica was deleted or renamed meanwhile; after a rename the file waits under the new name.
                 continue
             except OSError as failure:
                 with self._lock:

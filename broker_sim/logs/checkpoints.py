@@ -1,7 +1,7 @@
 """Kafka's small text files: checkpoints of offsets, leader-epoch-checkpoint and partition.metadata.
 
-A checkpoint file (Kafka's CheckpointFile) has a version, a count and then as many lines; a file that does not read
-as that is treated as missing, for everything in it can be had again from the log or from the leader.
+A checkpoint file (Kafka's CheckpointFile) has a version, a count and then as many lines. Any other content counts as a
+missing file, because all of it can be obtained again from the log or from the leader.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _format(rows: Sequence[str]) -> str:
 
 
 def _rows(text: str | None, width: int) -> list[list[str]] | None:
-    """The lines of a checkpoint, each of `width` words; None where the file is damaged or not there."""
+    """Return the lines of a checkpoint, each of `width` words, or None if the file is damaged or missing."""
     lines = text.split("\n") if text else []
     if len(lines) < 2 or lines[0].strip() != _VERSION or not lines[1].strip().isdigit():
         return None
@@ -45,12 +45,12 @@ def _is_number(text: str) -> bool:
 
 
 def clean_shutdown(broker_epoch: int) -> str:
-    """The mark of a clean stop (CleanShutdownFileHandler); it names the broker's registration, -1 for none."""
+    """Return the mark of a clean stop (CleanShutdownFileHandler) with the broker's registration, -1 for none."""
     return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
 
 
 def broker_epoch_of(mark: str | None) -> int:
-    """The registration that a mark of a clean stop names; -1 where it names none, or there is no mark."""
+    """Return the registration in the mark of a clean stop; -1 if it has none, or there is no mark."""
     try:
         found = json.loads(mark or "")
     except ValueError:
@@ -60,21 +60,21 @@ def broker_epoch_of(mark: str | None) -> int:
 
 
 def alive(broker_epoch: int, boot_id: str) -> str:
-    """The mark of a process that has everything it was ever answerable for, as which it lives, and on which system.
+    """Return the mark of a running process that has all its records, with its registration and its system's boot id.
 
-    If it is killed nothing is lost, for the system has what it wrote.  KIP-966 goes by clean stops alone.
+    If the process is killed, no record is lost, because the system has what it wrote. KIP-966 uses clean stops alone.
     """
     return json.dumps({"version": 0, "brokerEpoch": broker_epoch, "bootId": boot_id}, separators=(",", ":"))
 
 
 def broker_epoch_alive(mark: str | None, boot_id: str) -> int:
-    """The registration that such a mark names, if the system has not been started anew since; else -1."""
+    """Return the registration in such a mark if the system has not rebooted since, else -1."""
     known = boot_id and mark and broker_epoch_of(mark) >= 0 and mark == alive(broker_epoch_of(mark), boot_id)
     return broker_epoch_of(mark) if known else UNKNOWN_BROKER_EPOCH
 
 
 def read_offsets(directory: LogDirectory, file: str) -> dict[TopicPartition, int]:
-    """Offsets by partition as last written to that file; empty where there are none."""
+    """Return the offsets by partition in that file; empty if there are none."""
     rows = _rows(directory.read_text("", file), 3) or []
     if not all(_is_number(partition) and _is_number(offset) for _, partition, offset in rows):
         return {}
@@ -88,7 +88,7 @@ def write_offsets(directory: LogDirectory, file: str, offsets: Mapping[TopicPart
 
 
 def read_leader_epochs(directory: LogDirectory, name: str) -> list[tuple[int, int]] | None:
-    """A replica's (epoch, start offset) entries; None where the file is missing or damaged."""
+    """Return a replica's (epoch, start offset) entries, or None if the file is missing or damaged."""
     rows = _rows(directory.read_text(name, LEADER_EPOCHS), 2)
     if rows is None or not all(_is_number(word) for row in rows for word in row):
         return None
@@ -98,14 +98,14 @@ def read_leader_epochs(directory: LogDirectory, name: str) -> list[tuple[int, in
 def write_leader_epochs(directory: LogDirectory, name: str, entries: Sequence[tuple[int, int]]) -> None:
     """Replace a replica's leader epochs.
 
-    Synced a little later, where Kafka's waits for it: a new leader of a thousand partitions would stand still for
-    seconds.  What a power loss takes until then is found again in the records' batches when the log is opened.
+    The file is synced a little later, while Kafka waits for it: a new leader of a thousand partitions would stand still
+    for seconds. Entries that a power loss takes are restored from the batches when the log is opened.
     """
     directory.exchange_text(name, LEADER_EPOCHS, _format([f"{epoch} {offset}" for epoch, offset in entries]))
 
 
 def read_topic_id(directory: LogDirectory, name: str) -> str | None:
-    """The topic id in a replica directory's partition.metadata, as text; None where it is missing or damaged."""
+    """Return the topic id in a replica's partition.metadata as text, or None if it is missing or damaged."""
     for line in (directory.read_text(name, PARTITION_METADATA) or "").split("\n"):
         key, _, value = line.partition(":")
         if key.strip() == "topic_id":
@@ -123,5 +123,5 @@ def write_topic_id(directory: LogDirectory, name: str, topic_id: str) -> None:
 
 
 def exchange_topic_id(directory: LogDirectory, name: str, topic_id: str) -> None:
-    """Write partition.metadata; a power loss may leave none until it is synced."""
+    """Write partition.metadata; until it is synced, a power loss may leave no such file."""
     directory.exchange_text(name, PARTITION_METADATA, _partition_metadata(topic_id))

@@ -1,8 +1,8 @@
-"""Compaction: of each key the latest record stays (Kafka's LogCleaner).
+"""Compaction: keep the latest record of each key (Kafka's LogCleaner).
 
-The keys of what is new are noted in a map of bounded size; what does not fit is for the next time.  Each segment is
-cleaned into a file of its own that then takes its place.  Batches keep their offsets, so that a compacted log has gaps;
-only whole committed segments that are no longer written to are touched.
+The keys of new records are noted in a map of bounded size; keys that do not fit are left for the next compaction. Each
+segment is cleaned into a new file that then replaces it. Batches keep their offsets, so a compacted log has gaps. Only
+whole committed segments that are not active are compacted.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ from zabka.kafka.record_batch import (
 )
 
 _SLICE_BATCHES = 1_000
-"""So many headers are read in a slice."""
+"""Number of headers that are read in a slice."""
 
 _LAST_MS = 2**63 - 1
-"""The latest time that a batch can name: delete.retention.ms may be as long as that."""
+"""The latest time that a batch can hold: delete.retention.ms may be as long as that."""
 
 IsGone = Callable[[Segment], bool]
 BeforeReplacing = Callable[[Segment, int], None]
-"""Is called before the place of a segment is taken by what is left of it, of so many bytes."""
+"""Called with a segment and the size of its replacement in bytes, before the replacement."""
 
 
 class _Section(NamedTuple):
-    """The segments that compaction may touch, and how many of them it has been through before."""
+    """The segments that compaction may rewrite, and how many of them earlier compactions have processed."""
 
     segments: Sequence[Segment]
     clean_count: int
 
     @property
     def dirty(self) -> Sequence[Segment]:
-        """Those it has not been through."""
+        """The segments that no compaction has processed."""
         return self.segments[self.clean_count :]
 
     @property
     def dirty_ratio(self) -> float:
-        """The part of the bytes that it has not been through."""
+        """The share of bytes that no compaction has processed."""
         total = sum(segment.size for segment in self.segments)
         return sum(segment.size for segment in self.dirty) / total if total else 0.0
 
@@ -70,7 +70,7 @@ def _section(log: PartitionLog, settings: CompactionSettings, wall_ms: int) -> _
 
 
 def is_filthy(log: PartitionLog, settings: CompactionSettings, wall_ms: int) -> bool:
-    """Is it time to compact this log?"""
+    """Return whether it is time to compact this log."""
     section = _section(log, settings, wall_ms)
     if not section.dirty:
         return False
@@ -82,7 +82,7 @@ def is_filthy(log: PartitionLog, settings: CompactionSettings, wall_ms: int) -> 
 async def compact(
     log: PartitionLog, settings: CompactionSettings, runtime: Runtime, before_replacing: BeforeReplacing
 ) -> None:
-    """Compact the log once, as far as its keys fit into the map, with pauses, so that requests are served meanwhile."""
+    """Compact the log once, as far as its keys fit into the map; pause in between to let requests run."""
     wall_ms = runtime.now().wall_ms
     section = _section(log, settings, wall_ms)
     dirty_from = log.first_dirty_offset
@@ -119,20 +119,21 @@ async def compact(
 
 
 class _Pass(NamedTuple):
-    """One compaction's rules of what stays (Cleaner.shouldRetainRecord)."""
+    """One compaction's rules for the records to keep (Cleaner.shouldRetainRecord)."""
 
     keys: KeyOffsets
     end: int
-    """The keys of records from here on did not fit into the map: they stay, all of them."""
+    """The keys of records from here on did not fit into the map: all these records stay."""
     wall_ms: int
     tombstone_ms: int
     last_batches: frozenset[int]
 
     def rule_for(self, header: BatchHeader) -> Callable[[Record], bool]:
-        """Says of a record in that batch whether it is kept.
+        """Return a function that decides whether a record of that batch is kept.
 
-        A tombstone is, for its time from the compaction on that found no older record of its key any more (KIP-534):
-        so long whoever read such a record, a reader or a replica that was away, can hear that the key is gone.
+        A tombstone is kept for delete.retention.ms after the first compaction that found no older record of its key
+        (KIP-534). During that time, a consumer or an absent replica that has such an older record can learn that the
+        key was deleted.
         """
         horizon_ms = delete_horizon_ms(header)
         return partial(self._stays, horizon_ms is None or self.wall_ms < horizon_ms)
@@ -145,14 +146,14 @@ class _Pass(NamedTuple):
         return record.offset >= self.keys.get(record.key)
 
     def left_of(self, data: bytes, header: BatchHeader) -> bytes:
-        """A filtered batch, or nothing where it has no record.
+        """Return a filtered batch, or no bytes if it has no record.
 
-        A producer's last batch stays, though it be empty, so that its sequence numbers are still known.
+        A producer's last batch stays even if it is empty, so that its sequence numbers remain known.
         """
         return data if header.record_count or header.last_offset in self.last_batches else b""
 
     def horizon_for(self, header: BatchHeader) -> int | None:
-        """From when on the tombstones may go that are found in that batch for the first time."""
+        """Return the time until which tombstones stay that this compaction finds for the first time."""
         return min(self.wall_ms + self.tombstone_ms, _LAST_MS) if header.last_offset < self.end else None
 
 
@@ -171,18 +172,19 @@ def _count_records(segments: Sequence[Segment], is_gone: IsGone) -> Generator[No
 
 
 def _is_gone(log: PartitionLog, compactions_ended: int, segment: Segment) -> bool:
-    """Was retention, a truncation or the topic's deletion faster?  To be asked after every pause: the file of such a
-    segment is closed, and reading it would pass for a failure of the disk.
+    """Return whether retention, a truncation or the topic's deletion removed the segment.
 
-    A truncation of any segment ends the compaction (LogCleanerManager.abortAndPauseCleaning): it may have taken the
-    records for the sake of which others were to go, and what was copied of a segment may be there no more.  So does a
-    move to another directory: its copy may have a record already, and the tombstone would be gone before it is read.
+    Called after every pause: such a segment's file is closed, and reading it would look like a failure of the disk. A
+    truncation of any segment ends the compaction (LogCleanerManager.abortAndPauseCleaning), for two reasons. It may
+    have removed the records that made older ones obsolete, and the copied part of a segment may no longer exist. A move
+    to another directory ends it too: the copy may already have a record whose tombstone would be removed before it is
+    copied.
     """
     return log.is_closed or log.compactions_ended != compactions_ended or not log.has(segment)
 
 
 def _note_keys(segment: Segment, keys: KeyOffsets, dirty_from: int, is_gone: IsGone) -> Generator[None, None, bool]:
-    """Note the keys of a segment's records from `dirty_from` on; False where not all of them fit into the map."""
+    """Note the keys of a segment's records from `dirty_from` on; return False if they do not all fit into the map."""
     slices = Slices()
     for position, header in segment.headers():
         if slices.is_full(header.record_count % SLICE_RECORDS):
@@ -205,7 +207,7 @@ def _note_keys(segment: Segment, keys: KeyOffsets, dirty_from: int, is_gone: IsG
 
 
 def _clean(log: PartitionLog, segment: Segment, what: _Pass, is_gone: IsGone) -> Generator[None, None, LogFile | None]:
-    """What is to take a segment's place; None where it may stay as it is, or is gone."""
+    """Return the replacement of a segment, or None if it stays unchanged or was removed."""
     cleaned = log.begin_cleaned(segment)
     changed = False
     slices = Slices()
@@ -234,8 +236,11 @@ def _clean(log: PartitionLog, segment: Segment, what: _Pass, is_gone: IsGone) ->
 async def _put_in_place(
     log: PartitionLog, segment: Segment, cleaned: LogFile, is_gone: IsGone, before_replacing: BeforeReplacing
 ) -> None:
-    """Nobody waits for the disk but compaction itself, which goes on once a power loss cannot undo the exchange: what
-    it drops next may be what let a record go here."""
+    """Replace a segment, and wait until a power loss cannot undo that.
+
+    Only compaction itself waits for the disk here. A record that it removes next may be the reason why another was
+    removed in this segment.
+    """
     await log.sync_cleaned(segment)
     if is_gone(segment):
         cleaned.close()
@@ -246,7 +251,7 @@ async def _put_in_place(
 
 
 def _filtered(data: bytes, header: BatchHeader, what: _Pass) -> Generator[None, None, tuple[bytes, BatchHeader] | None]:
-    """The batch without what does not stay; None where nothing changes, or where it is not for compaction to read."""
+    """Return the batch without removed records, or None if it is unchanged or unreadable for compaction."""
     if is_control(header):
         return None
     try:

@@ -1,19 +1,19 @@
-"""What replica directories are called: `topic-N`, `topic-N.<unique>-future`, `topic-N.<unique>-delete` (LocalLog)."""
+"""Names of replica directories: `topic-N`, `topic-N.<unique>-future`, `topic-N.<unique>-delete` (LocalLog)."""
 
 from __future__ import annotations
 
 from zabka.journal.events import TopicPartition
 
 FUTURE_SUFFIX = "-future"
-"""Of a replica that is being copied into another log directory."""
+"""Suffix of a replica that is being copied from another log directory."""
 DELETE_SUFFIX = "-delete"
-"""Of one that is about to go."""
+"""Suffix of a replica that is about to be deleted."""
 LENGTH_MAX = 255
-"""Of a name, as file systems have it."""
+"""Longest name that file systems allow."""
 
 
 def partition_of(directory_name: str) -> TopicPartition | None:
-    """The partition a replica directory belongs to (topic-number); None where the name is not of that form."""
+    """Return the partition of a replica directory (topic-number), or None if the name has another form."""
     topic, dash, number = directory_name.rpartition("-")
     if not (dash and topic and number.isdigit() and number.isascii()) or str(int(number)) != number:
         return None
@@ -21,12 +21,12 @@ def partition_of(directory_name: str) -> TopicPartition | None:
 
 
 def future_of(directory_name: str) -> TopicPartition | None:
-    """The partition of which that is a replica on its way; None for other names."""
+    """Return the partition of a future replica's directory, or None for other names."""
     return _marked(directory_name, FUTURE_SUFFIX)
 
 
 def is_deleted(directory_name: str) -> bool:
-    """Was that replica about to go?"""
+    """Return whether that replica was about to be deleted."""
     return _marked(directory_name, DELETE_SUFFIX) is not None
 
 
@@ -38,16 +38,16 @@ def _marked(directory_name: str, suffix: str) -> TopicPartition | None:
 
 
 def future_name(topic_partition: TopicPartition, unique: str) -> str:
-    """The name of a replica on its way; longer than a name may be where the topic's is long (KAFKA-4893)."""
+    """Return the name of a future replica; it exceeds the limit if the topic's name is long (KAFKA-4893)."""
     return f"{topic_partition}.{unique}{FUTURE_SUFFIX}"
 
 
 def has_future_name(topic_partition: TopicPartition) -> bool:
-    """Is there a name for a replica of it on its way, whatever makes it unique (32 characters)?"""
+    """Return whether a future replica's name would fit, with any unique part of 32 characters."""
     return len(future_name(topic_partition, "u" * 32)) <= LENGTH_MAX
 
 
 def delete_name(topic_partition: TopicPartition, unique: str) -> str:
-    """The name of a replica that is about to go; a long topic's is cut."""
+    """Return the name of a replica that is about to be deleted; a long topic name is shortened."""
     rest = f"-{topic_partition.partition}.{unique}{DELETE_SUFFIX}"
     return topic_partition.topic[: LENGTH_MAX - len(rest)] + rest

@@ -1,4 +1,4 @@
-"""The leader epochs of one replica's log: which epoch began at which offset (Kafka's LeaderEpochFileCache, KIP-101)."""
+"""Leader epochs of one replica's log, each with its start offset (Kafka's LeaderEpochFileCache, KIP-101)."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class EpochCache:
 
     @property
     def latest(self) -> int:
-        """The latest epoch; -1 where there is none."""
+        """The latest epoch; -1 if there is none."""
         return self._entries[-1][0] if self._entries else UNDEFINED_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Begin `epoch` at `start_offset`; entries that contradict it go.  False where nothing changed."""
+        """Begin `epoch` at `start_offset` and drop entries that contradict it; return False if nothing changed."""
         assert epoch >= 0 and start_offset >= 0, (epoch, start_offset)
         if self._entries and self._entries[-1][0] == epoch and start_offset >= self._entries[-1][1]:
             return False
@@ -45,8 +45,10 @@ class EpochCache:
         self._entries.append((epoch, start_offset))
 
     def assign_later(self, starts: Iterable[tuple[int, int]]) -> None:
-        """Begin those of the (epoch, start offset) that are later than the latest so far.  There may be thousands in
-        what a follower took over at once: they are saved once, and not each with all before it."""
+        """Begin those of the (epoch, start offset) pairs that are later than the latest entry.
+
+        A follower may append thousands of epochs at once: the entries are saved once, not once per epoch.
+        """
         latest_before = self.latest
         for epoch, start_offset in starts:
             if epoch > self.latest:
@@ -55,9 +57,9 @@ class EpochCache:
             self._save(self._entries)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(epoch, offset): the largest epoch not above `epoch`, and the offset after its last record.
+        """Return (epoch, offset): the largest epoch not above `epoch`, and the offset after its last record.
 
-        (-1, -1) where that cannot be told, as for an epoch that this replica has not heard of yet.
+        Returns (-1, -1) if that is unknown, for example for an epoch that this replica has not seen yet.
         """
         if epoch == UNDEFINED_EPOCH or not self._entries:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
@@ -71,18 +73,18 @@ class EpochCache:
         return self._entries[above - 1][0], self._entries[above][1]
 
     def epoch_for_offset(self, offset: int) -> int:
-        """The epoch that the record at `offset` was written in; -1 where that is not known."""
+        """Return the epoch of the record at `offset`; -1 if unknown."""
         at = bisect_right(self._entries, offset, key=lambda entry: entry[1])
         return self._entries[at - 1][0] if at else UNDEFINED_EPOCH
 
     def epoch_at(self, offset: int, up_to: int) -> tuple[int, int]:
-        """The epoch of the record at `offset`, or -1, and where that ends, at the latest at `up_to`."""
+        """Return the epoch of the record at `offset` (or -1) and the end of that epoch, at most `up_to`."""
         later = bisect_right(self._entries, offset, key=lambda entry: entry[1])
         ends = self._entries[later][1] if later < len(self._entries) else up_to
         return self._entries[later - 1][0] if later else UNDEFINED_EPOCH, min(ends, up_to)
 
     def starts_within(self, offset: int, up_to: int) -> Iterator[int]:
-        """The offsets from `offset` to before `up_to` at which an epoch begins."""
+        """Yield the offsets from `offset` to before `up_to` at which an epoch begins."""
         for at in range(bisect_left(self._entries, offset, key=lambda entry: entry[1]), len(self._entries)):
             start_offset = self._entries[at][1]
             if start_offset >= up_to:
@@ -90,26 +92,29 @@ class EpochCache:
             yield start_offset
 
     def truncate_from_end(self, offset: int) -> None:
-        """The log now ends at `offset`: drop the epochs that began there or later."""
+        """Drop the epochs that begin at `offset` or later: the log now ends there."""
         if self._entries and self._entries[-1][1] >= offset:
             self._entries = [entry for entry in self._entries if entry[1] < offset]
             self._save(self._entries)
 
     def truncate_from_start(self, offset: int) -> None:
-        """The log now starts at `offset`: the epoch that holds it begins there."""
+        """Drop or shorten the epochs before `offset`: the log now starts there."""
         dropped = [entry for entry in self._entries if entry[1] <= offset]
         if len(dropped) > 1 or (dropped and dropped[-1][1] < offset):
             self._entries = [(dropped[-1][0], offset), *self._entries[len(dropped) :]]
             self._save(self._entries)
 
     def believe(self, written: Entries, last_of: Mapping[int, int]) -> None:
-        """Take the records' word: `written` says at which offset each epoch of theirs begins, `last_of` at which the
-        last batch of each does.
+        """Correct the entries by the records in the log.
 
-        A power loss may have brought an older file back.  An entry of it that has a record of a lower epoch behind it
-        was truncated away since; one without any record may be of an epoch that compaction has emptied, and stays.
-        And where a process was killed before it wrote where the log starts now, records are back that were deleted,
-        without the epochs they are of: whoever has others in their place would not be cut there.
+        `written` has the offset at which each epoch in the records begins, `last_of` the offset of each epoch's last
+        batch.
+
+        - A power loss may have restored an older file.  An entry followed by a record of a lower epoch has been
+          truncated since. An entry without any record stays: its epoch may have been emptied by compaction.
+        - If a process was killed before it wrote the new log start, deleted records are back, but their epochs are
+          missing.  A follower with other records at those offsets would then not be truncated there, so the missing
+          epochs are added.
         """
         stale = [entry for entry in self._entries if any(e < entry[0] and at >= entry[1] for e, at in last_of.items())]
         if stale:
@@ -125,13 +130,13 @@ class EpochCache:
         self.assign_later(written)
 
     def replace(self, entries: Entries) -> None:
-        """Take these instead."""
+        """Replace all entries."""
         if self._entries != entries:
             self._entries = list(entries)
             self._save(self._entries)
 
     def clear(self) -> None:
-        """The log was emptied."""
+        """Drop all entries: the log was emptied."""
         if self._entries:
             self._entries = []
             self._save(self._entries)

@@ -29,10 +29,10 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class _Names:
-    """The names in one directory, and whether they are on the disk.
+    """The names in one directory, and whether they are synced to disk.
 
-    A process that begins does not know it of any: one that was killed may have made them just before.  What changes
-    while a worker syncs is counted, and so it is not taken for synced.
+    A new process cannot assume that any is synced: a killed one may have created them just before. Changes during a
+    sync are counted, so that they do not pass as synced.
     """
 
     __slots__ = ("_changes", "_synced", "path")
@@ -43,11 +43,11 @@ class _Names:
         self._synced = 0
 
     def change(self) -> None:
-        """One was made or removed, which the disk does not know."""
+        """Note that a name was created or removed, which is not yet on disk."""
         self._changes += 1
 
     def sync(self, files: Files) -> None:
-        """They survive a power loss.  Raises OSError."""
+        """Sync the names, so that they survive a power loss. Raises OSError."""
         changes = self._changes
         if self._synced < changes:
             sync_directory(self.path, files)
@@ -60,20 +60,20 @@ class DiskLogFile:
     __slots__ = ("_descriptor", "_files", "_names", "_pread", "_pwrite", "_size")
 
     def __init__(self, path: Path, names: Sequence[_Names], files: Files = HOST) -> None:
-        """`names` are those in its directory, and in the one above."""
+        """`names` are those of its directory and of the parent directory."""
         self._names = names
         self._files = files
-        # Every record passes through these two.
+        # Called for every record.
         self._pwrite = files.pwrite
         self._pread = files.pread
         self._descriptor = files.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._size = files.fstat(self._descriptor).st_size
 
     def append(self, data: bytes) -> int:
-        """Append; returns the position the data starts at.
+        """Append; return the position at which the data starts.
 
-        Raises OSError where the disk is full or broken; what was written of the data is taken back as far as the
-        disk lets us, so that the log stays whole.
+        Raises OSError if the disk is full or broken. Written parts of the data are removed again as far as the disk
+        permits, so that the log stays whole.
         """
         start = self._size
         rest = memoryview(data)
@@ -90,7 +90,7 @@ class DiskLogFile:
         return start
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes from `position`; fewer only at the end."""
+        """Return up to `size` bytes from `position`; fewer only at the end."""
         data = self._pread(self._descriptor, size, position)
         if len(data) == size or position + len(data) >= self._size:
             return data
@@ -109,25 +109,25 @@ class DiskLogFile:
         return self._size
 
     def truncate(self, size: int) -> None:
-        """Cut the file to `size` bytes."""
+        """Truncate the file to `size` bytes."""
         self._files.ftruncate(self._descriptor, size)
         self._size = size
 
     def flush(self) -> None:
-        """What was written so far survives a power loss, and so do the names by which it is found."""
+        """Make everything written so far, and the file's names, survive a power loss."""
         self._files.fdatasync(self._descriptor)
         for names in self._names:
             names.sync(self._files)
 
     def close(self) -> None:
-        """Give the descriptor back; a second call does nothing."""
+        """Close the descriptor; a second call does nothing."""
         if self._descriptor >= 0:
             self._files.close(self._descriptor)
             self._descriptor = -1
 
 
 def _boot_id(files: Files) -> str:
-    """Linux's (random(4)); other systems have none that a process could trust."""
+    """Return Linux's boot id (random(4)); other systems have none that a process can rely on."""
     try:
         return read_bytes(BOOT_ID, files).decode("ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -135,7 +135,7 @@ def _boot_id(files: Files) -> str:
 
 
 class FileLogDirectory:
-    """`zabka.broker_sim.ports.LogDirectory` under a directory, which is created where it is missing."""
+    """`zabka.broker_sim.ports.LogDirectory` in a directory, which is created if it is missing."""
 
     def __init__(self, root: Path, files: Files = HOST, workers: Workers = THREADS) -> None:
         make_directories(root, files)
@@ -153,11 +153,11 @@ class FileLogDirectory:
         return self._root / name / file
 
     def finish(self, within_s: float) -> None:
-        """Wait until every text that was exchanged is on the disk, for so long at most."""
+        """Wait until every exchanged text is on disk, at most this long."""
         self._sync.finish(within_s)
 
     def space(self) -> DiskSpace:
-        """The space of the file system.  Raises OSError."""
+        """Return the space of the file system. Raises OSError."""
         return DiskSpace(self._files.capacity(self._root), self._files.room(self._root))
 
     def partitions(self) -> list[str]:
@@ -165,13 +165,13 @@ class FileLogDirectory:
         return sorted(name for name in self._files.listdir(self._root) if is_directory(self._root / name, self._files))
 
     def create_partition(self, name: str) -> None:
-        """Make a replica directory, if it is not there."""
+        """Create a replica directory if it is missing."""
         with suppress(FileExistsError):
             self._files.mkdir(self._path(name))
             self._names.change()
 
     def delete_partition(self, name: str) -> None:
-        """Remove a replica directory and all in it, if it is there."""
+        """Delete a replica directory and its content, if it exists."""
         if name:
             remove_tree(self._path(name), self._files)
             self._replica_names.pop(name, None)
@@ -180,26 +180,29 @@ class FileLogDirectory:
         return self._replica_names.setdefault(name, _Names(self._path(name)))
 
     def sync_names(self, name: str) -> None:
-        """What files a replica directory has, and that there is one, survives a power loss."""
+        """Make the file names of a replica directory, and its own name, survive a power loss."""
         self._names_in(name).sync(self._files)
         self._names.sync(self._files)
 
-    async def sync_beside(self, files: Sequence[tuple[str, str]]) -> None:
-        """These files, and their names, survive a power loss once this returns.  Raises OSError."""
+    async def sync_in_background(self, files: Sequence[tuple[str, str]]) -> None:
+        """Sync these files and their names in the background; they survive a power loss after this returns.
+
+        Raises OSError.
+        """
         if files:
             self._sync.leave_out(files)
             await self._workers.call(self._sync_each, [self._path(name, file) for name, file in files])
 
     def _sync_each(self, paths: Sequence[Path]) -> None:
         for path in paths:
-            # The replica may have been deleted meanwhile, or be called otherwise.
+            # The replica may have been deleted or renamed meanwhile.
             with suppress(FileNotFoundError):
                 sync_file(path, self._files)
                 sync_directory(path.parent, self._files)
         self._names.sync(self._files)
 
     def rename_partition(self, name: str, to: str) -> None:
-        """Give a replica directory another name, durably."""
+        """Rename a replica directory durably."""
         self._files.rename(self._path(name), self._path(to))
         self._sync.renamed(name, to)
         names = self._names_in(name)
@@ -223,26 +226,26 @@ class FileLogDirectory:
         return opened
 
     def remove(self, name: str, file: str) -> None:
-        """Remove a file, if it is there; a power loss may bring it back."""
+        """Remove a file if it exists; a power loss may restore it."""
         unlink(self._path(name, file), self._files)
         self._names_in(name).change()
 
     def replace(self, name: str, file: str, by: str) -> None:
-        """Put the file `by` in the place of `file`, atomically."""
+        """Replace `file` by the file `by` atomically."""
         self._files.rename(self._path(name, by), self._path(name, file))
         self._names_in(name).change()
 
     def read_text(self, name: str, file: str) -> str | None:
-        """A small file's content; None where it does not exist or is not text."""
+        """Return a small file's content, or None if it does not exist or is not text."""
         try:
             return read_text(self._path(name, file), self._files)
         except (FileNotFoundError, UnicodeDecodeError):
             return None
 
     def exchange_text(self, name: str, file: str, text: str) -> None:
-        """Replace a small file atomically; it is brought to the disk later.
+        """Replace a small file atomically; it is synced to disk later.
 
-        Raises OSError, also where one before could not be synced.
+        Raises OSError, also if an earlier one could not be synced.
         """
         path = self._path(name, file)
         aside = path.with_name(path.name + ".tmp")
@@ -251,6 +254,6 @@ class FileLogDirectory:
         self._sync.add(name, file)
 
     def write_text(self, name: str, file: str, text: str) -> None:
-        """Replace a small file atomically: written aside, fsynced, renamed."""
+        """Replace a small file atomically: write a temporary file, fsync, rename."""
         path = self._path(name, file)
         replace_file(path, text.encode(), path.name + ".tmp", self._files)

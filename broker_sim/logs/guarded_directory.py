@@ -1,7 +1,7 @@
-"""A log directory that is given up at its first failure (Kafka's LogDirFailureChannel).
+"""A log directory that goes offline at its first failure (Kafka's LogDirFailureChannel).
 
-A disk that failed once cannot be trusted with records any more: whatever touches it afterwards is refused, and the
-broker goes on with its other directories.
+A disk that failed once cannot be trusted with records again: all later operations raise, and the broker continues with
+its other directories.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class LogDirFailed(Exception):
 
 
 class GuardedDirectory:
-    """`zabka.broker_sim.ports.LogDirectory` over another one; every method raises LogDirFailed once that has failed."""
+    """`zabka.broker_sim.ports.LogDirectory` around another one; every method raises LogDirFailed after a failure."""
 
     def __init__(self, inner: LogDirectory, failed: Callable[[GuardedDirectory, OSError], None]) -> None:
         self.is_online = True
@@ -29,11 +29,11 @@ class GuardedDirectory:
 
     @property
     def boot_id(self) -> str:
-        """Names this run of the operating system."""
+        """The id of this run of the operating system."""
         return self._inner.boot_id
 
     def attempt(self, action: Callable[[], T]) -> T:
-        """Do something with the disk."""
+        """Run an operation on the disk; an OSError takes the directory offline."""
         if not self.is_online:
             raise LogDirFailed
         try:
@@ -42,14 +42,17 @@ class GuardedDirectory:
             self.give_up(failure)
 
     def give_up(self, failure: OSError) -> NoReturn:
-        """The directory has failed just now."""
+        """Take the directory offline after a failure."""
         if self.is_online:
             self.is_online = False
             self._failed(self, failure)
         raise LogDirFailed from failure
 
     def space(self) -> DiskSpace:
-        """The space of the file system.  Raises OSError, which does not take the directory offline, as in Kafka."""
+        """Return the space of the file system.
+
+        Raises OSError, which does not take the directory offline, as in Kafka.
+        """
         return self._inner.space()
 
     def partitions(self) -> list[str]:
@@ -57,15 +60,15 @@ class GuardedDirectory:
         return self.attempt(self._inner.partitions)
 
     def create_partition(self, name: str) -> None:
-        """Make a replica directory, if it is not there."""
+        """Create a replica directory if it is missing."""
         self.attempt(lambda: self._inner.create_partition(name))
 
     def delete_partition(self, name: str) -> None:
-        """Remove a replica directory and all in it."""
+        """Delete a replica directory and its content."""
         self.attempt(lambda: self._inner.delete_partition(name))
 
     def rename_partition(self, name: str, to: str) -> None:
-        """Give a replica directory another name."""
+        """Rename a replica directory."""
         self.attempt(lambda: self._inner.rename_partition(name, to))
 
     def list_files(self, name: str) -> list[str]:
@@ -77,37 +80,37 @@ class GuardedDirectory:
         return _GuardedFile(self, self.attempt(lambda: self._inner.open(name, file)))
 
     def remove(self, name: str, file: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file if it exists."""
         self.attempt(lambda: self._inner.remove(name, file))
 
     def sync_names(self, name: str) -> None:
-        """What files a replica directory has survives a power loss."""
+        """Make the file names of a replica directory survive a power loss."""
         self.attempt(lambda: self._inner.sync_names(name))
 
-    async def sync_beside(self, files: Sequence[tuple[str, str]]) -> None:
+    async def sync_in_background(self, files: Sequence[tuple[str, str]]) -> None:
         """These files, and their names, survive a power loss once this returns."""
         if not self.is_online:
             raise LogDirFailed
         try:
-            await self._inner.sync_beside(files)
+            await self._inner.sync_in_background(files)
         except OSError as failure:
             self.give_up(failure)
 
     def forget(self, name: str, file: str) -> None:
-        """Remove a file even where the directory has failed, if its disk lets that be done."""
+        """Remove a file even if the directory has failed, as far as its disk permits."""
         with suppress(OSError):
             self._inner.remove(name, file)
 
     def replace(self, name: str, file: str, by: str) -> None:
-        """Put the file `by` in the place of `file`, atomically."""
+        """Replace `file` by the file `by` atomically."""
         self.attempt(lambda: self._inner.replace(name, file, by))
 
     def read_text(self, name: str, file: str) -> str | None:
-        """A small file's content; None where it does not exist."""
+        """Return a small file's content, or None if it does not exist."""
         return self.attempt(lambda: self._inner.read_text(name, file))
 
     def exchange_text(self, name: str, file: str, text: str) -> None:
-        """Replace a small file atomically, durable some time later."""
+        """Replace a small file atomically; it is durable some time later."""
         self.attempt(lambda: self._inner.exchange_text(name, file, text))
 
     def write_text(self, name: str, file: str, text: str) -> None:
@@ -123,12 +126,12 @@ class _GuardedFile:
     def __init__(self, directory: GuardedDirectory, file: LogFile) -> None:
         self._directory = directory
         self._file = file
-        # Every record passes through these two.
+        # Called for every record.
         self._append = file.append
         self._read = file.read
 
     def append(self, data: bytes) -> int:
-        """Append; returns the position the data starts at."""
+        """Append; return the position at which the data starts."""
         if not self._directory.is_online:
             raise LogDirFailed
         try:
@@ -137,7 +140,7 @@ class _GuardedFile:
             self._directory.give_up(failure)
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes from `position`."""
+        """Return up to `size` bytes from `position`."""
         if not self._directory.is_online:
             raise LogDirFailed
         try:
@@ -150,13 +153,13 @@ class _GuardedFile:
         return self._file.size()
 
     def truncate(self, size: int) -> None:
-        """Cut the file to `size` bytes."""
+        """Truncate the file to `size` bytes."""
         self._directory.attempt(lambda: self._file.truncate(size))
 
     def flush(self) -> None:
-        """What was written so far survives a power loss."""
+        """Make everything written so far survive a power loss."""
         self._directory.attempt(self._file.flush)
 
     def close(self) -> None:
-        """Give the file back, failed or not."""
+        """Close the file, failed or not."""
         self._file.close()

@@ -1,4 +1,4 @@
-"""What becomes of old records: retention, compaction, producers that have gone (Kafka's LogManager, LogCleaner)."""
+"""Periodic work on logs: retention, compaction, expiry of idle producers (Kafka's LogManager, LogCleaner)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zabka.kafka.ports import Emit
 
 
 class LogHousekeeping:
-    """The periodic work on all logs of a broker; `start_moved` hears of each log that now starts later."""
+    """The periodic work on all logs of a broker; `start_moved` is called for each log whose start advanced."""
 
     def __init__(
         self,
@@ -38,10 +38,10 @@ class LogHousekeeping:
         self._start_moved = start_moved
         self._compaction: Task | None = None
         self._every: Callable[[str, int, Callable[[], None]], None] | None = None
-        """None before the start."""
+        """Set by `start`."""
 
     def start(self, every: Callable[[str, int, Callable[[], None]], None]) -> None:
-        """Begin; `every` repeats an action after each period of so many milliseconds."""
+        """Start; `every` repeats an action with a period in milliseconds."""
         self._every = every
         config = self._config
         every("retention", config.log_retention_check_interval_ms, self.drop_old_records)
@@ -50,7 +50,7 @@ class LogHousekeeping:
         self._look_for_compaction()
 
     def configure(self, config: ReplicaConfig) -> None:
-        """Go by this from now on."""
+        """Use another configuration from now on."""
         backoff_ms, self._config = self._config.log_cleaner_backoff_ms, config
         if config.log_cleaner_backoff_ms != backoff_ms:
             self._look_for_compaction()
@@ -60,12 +60,12 @@ class LogHousekeeping:
             self._every("compaction", max(1, self._config.log_cleaner_backoff_ms), self._compact_later)
 
     def close(self) -> None:
-        """End a compaction that is under way; it leaves nothing but a file that the next start removes."""
+        """End a compaction in progress; it leaves at most a file that the next start removes."""
         if self._compaction is not None:
             self._compaction.cancel()
 
     def drop_old_records(self) -> None:
-        """Drop the segments that no topic wants to keep."""
+        """Drop the segments that exceed their topics' retention."""
         for topic_partition, log, settings in self._each():
             before = log.start_offset
             with suppress(LogDirFailed):
@@ -74,7 +74,7 @@ class LogHousekeeping:
                 self._start_moved(topic_partition)
 
     def _each(self) -> Iterator[tuple[TopicPartition, PartitionLog, PartitionConfig]]:
-        """Every log with its topic's settings, which are laid together once a topic."""
+        """Yield every log with its topic's settings, which are computed once per topic."""
         known: dict[str, PartitionConfig] = {}
         for topic_partition, log in self._logs.all():
             settings = known.get(topic_partition.topic)
@@ -115,10 +115,12 @@ class LogHousekeeping:
             self._compaction = None
 
     def _before_replacing(self, topic_partition: TopicPartition, segment: Segment, bytes_after: int) -> None:
-        """Write down where logs start, and tell of it: a replica that is made anew out of this log will lack what is
-        gone, and have other batches."""
+        """Checkpoint the log starts and journal the compaction of a segment.
+
+        A replica that is rebuilt from this log will lack the removed records, and have other batches.
+        """
         topic, number = topic_partition
-        # Deleted records that a kill brings back are known by their batches: these may go now.
+        # Deleted records that a kill brings back are recognised by their batches, which compaction may now remove.
         self._logs.checkpoint_starts()
         self._emit(
             LogCompacted(

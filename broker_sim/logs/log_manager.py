@@ -1,4 +1,4 @@
-"""All logs of one broker, over all of its log directories: opening at start, checkpoints, a clean stop (LogManager)."""
+"""All logs of one broker, in all log directories: opening at start, checkpoints, a clean stop (LogManager)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from zabka.kafka.ports import UNKNOWN_BROKER_EPOCH, Emit
 
 
 class LogDir:
-    """A log directory, the logs in it, and the checkpoint files that say how far these are (OffsetCheckpointFile).
+    """A log directory, its logs, and the checkpoint files with their offsets (OffsetCheckpointFile).
 
-    Whatever writes raises LogDirFailed where the directory has failed.
+    Every write raises LogDirFailed if the directory has failed.
     """
 
     __slots__ = ("_checkpointed", "directory", "futures", "logs")
@@ -31,31 +31,31 @@ class LogDir:
         self.directory = directory
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.futures: dict[TopicPartition, PartitionLog] = {}
-        """On their way from another directory."""
+        """Copies of logs in other directories, which will replace these."""
         self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
-        """What each checkpoint file says."""
+        """The content of each checkpoint file."""
 
     @property
     def all(self) -> dict[TopicPartition, PartitionLog]:
-        """Both; a partition has one of them at most in a directory."""
+        """Current and future logs; a directory holds at most one of the two per partition."""
         return self.logs | self.futures if self.futures else self.logs
 
     def read_checkpoint(self, file: str) -> dict[TopicPartition, int]:
-        """What a checkpoint says."""
+        """Return the content of a checkpoint."""
         self._checkpointed[file] = checkpoints.read_offsets(self.directory, file)
         return dict(self._checkpointed[file])
 
     def write_high_watermarks(self) -> None:
-        """Write the high watermarks, though none may have moved; nothing where there are no logs."""
+        """Write the high watermarks, even if none has moved; do nothing if there are no logs."""
         if self.all:
             self._write(checkpoints.REPLICATION_OFFSETS, self._high_watermarks)
 
     def checkpoint_high_watermarks(self) -> None:
-        """Write the high watermarks, unless their file says them already."""
+        """Write the high watermarks unless the file has them already."""
         self._checkpoint(checkpoints.REPLICATION_OFFSETS, self._high_watermarks)
 
     def checkpoint_starts(self) -> None:
-        """Write where logs start that do not start with a segment, and how far compaction has come."""
+        """Write the starts of logs that start within a segment, and how far compaction has come."""
         starts = {tp: log.start_offset for tp, log in self.all.items() if log.starts_within_a_segment}
         self._checkpoint(checkpoints.LOG_START_OFFSETS, starts)
         cleaned = {tp: log.first_dirty_offset for tp, log in self.all.items() if log.first_dirty_offset}
@@ -75,23 +75,23 @@ class LogDir:
 
 
 class DuplicateReplicas(Exception):
-    """Two log directories hold different replicas of one partition; the text is fit for the user."""
+    """Two log directories hold different replicas of one partition; the text is for the user."""
 
 
 class DirectoryLogs(NamedTuple):
-    """The logs in one log directory: replicas, and those that are on their way into it."""
+    """The logs in one log directory: current replicas, and future ones that are being copied into it."""
 
     current: Mapping[TopicPartition, PartitionLog]
     future: Mapping[TopicPartition, PartitionLog]
     space: DiskSpace | None
-    """None if the file system did not report it."""
+    """Not set if the file system did not report it."""
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class LogManager:
-    """The logs by partition.  Raises LogDirFailed wherever the directory of a log has failed."""
+    """The logs by partition. Raises LogDirFailed wherever the directory of a log has failed."""
 
     def __init__(
         self,
@@ -105,9 +105,11 @@ class LogManager:
         unique: Callable[[], str],
         high_watermarks_reached: ReachedMarks = dict,
     ) -> None:
-        """`failed` is told which replicas a failing directory takes with it, and which that were on their way into it,
-        in the midst of what met the failure; `unique` makes a part of a name that no other has.
-        `high_watermarks_reached` is called when logs are opened, and only the figures of lost records use it."""
+        """`failed` receives the current and the future replicas in a directory that fails, during the failed operation.
+
+        `unique` returns a name part that no other name has. `high_watermarks_reached` is called when logs are opened,
+        and only the figures of lost records use it.
+        """
         self._broker_id = broker_id
         self._config = config
         self._topic_configs = topic_configs
@@ -116,28 +118,30 @@ class LogManager:
         self._dirs = [LogDir(GuardedDirectory(directory, self._dir_failed)) for directory in directories]
         self._topic_ids: dict[TopicPartition, str] = {}
         self._epochs_left: list[int] = []
-        """The broker epochs in the marks that log directories bore when they were opened."""
+        """The broker epochs in the marks of the log directories when they were opened."""
         self._alive_as: int = UNKNOWN_BROKER_EPOCH
-        """What the marks say that this process has left on every disk."""
+        """The broker epoch in the marks that this process has written on every disk."""
         self._last_failure: OSError | None = None
         self._was_whole = True
-        """Was every log that was opened as it had been left?"""
+        """Whether every log was unchanged when it was opened."""
         self._unique = unique
         self._high_watermarks_reached = high_watermarks_reached
         self._preferred: dict[TopicPartition, LogDir] = {}
-        """Where logs that are not there yet are to be created."""
+        """The directories chosen for missing logs."""
 
     def configure(self, config: ReplicaConfig) -> None:
-        """What topics follow that say nothing else, from now on."""
+        """Set the defaults of topics without overrides."""
         self._config = config
 
     def settings(self, topic: str) -> PartitionConfig:
-        """What holds for a topic now."""
+        """Return the present settings of a topic."""
         return partition_config(self._config, self._topic_configs(topic))
 
     def reconfigure(self, topics: Iterable[str]) -> dict[str, PartitionConfig]:
-        """What holds for these topics now.  Their logs go by that, also those that this broker was not told yet to lead
-        or follow, and those that are on their way into another directory."""
+        """Apply and return the present settings of these topics.
+
+        They are also applied to logs that have no role on this broker yet, and to copies for another directory.
+        """
         settings = {topic: self.settings(topic) for topic in topics}
         for log in (log for log_dir in self._dirs for log in log_dir.all.values()):
             found = settings.get(log.topic_partition.topic)
@@ -152,28 +156,30 @@ class LogManager:
 
     @property
     def broker_epoch_left(self) -> int:
-        """The registration as which all these logs were stopped in order, or their process was killed on a system that
-        still runs; -1 where that is not so of all of them."""
+        """The registration of the last use of all these logs, if none can have lost records since, or -1.
+
+        Each log was stopped cleanly by that process, or the process was killed on a system that is still running.
+        """
         complete = self._was_whole and not self.has_offline_directory and len(self._epochs_left) == len(self._dirs)
         return min(self._epochs_left) if complete else UNKNOWN_BROKER_EPOCH
 
     @property
     def has_offline_directory(self) -> bool:
-        """Has any directory failed?"""
+        """Whether any directory has failed."""
         return any(not log_dir.directory.is_online for log_dir in self._dirs)
 
     @property
     def is_offline(self) -> bool:
-        """Have all?"""
+        """Whether all directories have failed."""
         return not any(True for _ in self._online())
 
     @property
     def complaint(self) -> str:
-        """Why nothing can be kept any more, and what to do about it where that is plain."""
-        said = "every log directory has failed"
+        """Why no directory is online, and what to do about it if that is known."""
+        text = "every log directory has failed"
         if self._last_failure is not None and self._last_failure.errno in _FULL:
-            said += ", the last one because its disk is full: make room and start this broker again"
-        return said
+            text += ", the last one because its disk is full: make room and start this broker again"
+        return text
 
     def _dir_failed(self, directory: GuardedDirectory, failure: OSError) -> None:
         (log_dir,) = (each for each in self._dirs if each.directory is directory)
@@ -184,7 +190,7 @@ class LogManager:
                 log.close()
         log_dir.logs.clear()
         log_dir.futures.clear()
-        # Of what this process wrote something is out of reach, or gone.
+        # Part of what this process wrote is out of reach, or lost.
         self._alive_as = UNKNOWN_BROKER_EPOCH
         for each in self._dirs:
             each.directory.forget("", checkpoints.ALIVE)
@@ -195,8 +201,10 @@ class LogManager:
         return next((log_dir for log_dir in self._dirs if topic_partition in log_dir.logs), None)
 
     def claim(self, cluster_id: str) -> None:
-        """Make the directories this cluster's and broker's; one that fails already is given up, as Kafka does.
-        Raises InconsistentMetaProperties where one is somebody else's."""
+        """Mark the directories with this cluster and broker; a directory that fails now goes offline, as in Kafka.
+
+        Raises InconsistentMetaProperties if a directory belongs to another cluster or broker.
+        """
         for log_dir in list(self._online()):
             with suppress(LogDirFailed):
                 claim_log_directory(log_dir.directory, cluster_id, self._broker_id)
@@ -204,7 +212,7 @@ class LogManager:
     # ---- opening -----------------------------------------------------------------------------------------------
 
     def open_all(self) -> None:
-        """Open what is on disk; high watermarks and starts come from their checkpoints, within what a log holds."""
+        """Open the logs on disk; high watermarks and starts come from the checkpoints, limited to what a log holds."""
         reached = self._high_watermarks_reached()
         for log_dir in list(self._online()):
             with suppress(LogDirFailed):
@@ -215,7 +223,7 @@ class LogManager:
         self.mark_alive(self.broker_epoch_left)
 
     def mark_alive(self, broker_epoch: int) -> None:
-        """Say on every disk that all is there, and as which registration this process lives, unless that is -1."""
+        """Write a mark on every disk: all records are there, and this process's registration, unless that is -1."""
         if broker_epoch in (self._alive_as, UNKNOWN_BROKER_EPOCH) or self.has_offline_directory:
             return
         self._alive_as = broker_epoch
@@ -226,9 +234,9 @@ class LogManager:
 
     def _open_dir(self, log_dir: LogDir, reached: Mapping[TopicPartition, int]) -> None:
         directory = log_dir.directory
-        left_behind = directory.read_text("", checkpoints.CLEAN_SHUTDOWN)
-        epoch_left = checkpoints.broker_epoch_of(left_behind)
-        if left_behind is None:
+        mark = directory.read_text("", checkpoints.CLEAN_SHUTDOWN)
+        epoch_left = checkpoints.broker_epoch_of(mark)
+        if mark is None:
             epoch_left = checkpoints.broker_epoch_alive(directory.read_text("", checkpoints.ALIVE), directory.boot_id)
         self._epochs_left.append(epoch_left)
         directory.remove("", checkpoints.CLEAN_SHUTDOWN)
@@ -243,7 +251,7 @@ class LogManager:
             topic_partition = future or partition_of(name)
             if topic_partition is None:
                 continue
-            log = self._open(log_dir, topic_partition, left_behind is not None, name)
+            log = self._open(log_dir, topic_partition, mark is not None, name)
             log.advance_start(min(starts.get(topic_partition, 0), log.end_offset))
             log.first_dirty_offset = min(cleaned.get(topic_partition, 0), log.end_offset)
             mark = marks.get(topic_partition, 0)
@@ -265,10 +273,13 @@ class LogManager:
             )
             if mark > log.end_offset:
                 self._journal_loss(topic_partition, log.end_offset, mark)
-        log_dir.checkpoint_starts()  # What is written where a log has lost its end is not compacted.
+        log_dir.checkpoint_starts()  # Records written where a log has lost its end are not compacted yet.
 
     def _journal_loss(self, topic_partition: TopicPartition, end_offset: int, mark: int) -> None:
-        """The log ends below what was committed when the mark was written: a power loss, or damage, took the rest."""
+        """Journal the loss of committed records: a power loss or damage took the end of the log.
+
+        `mark` is the committed offset that the log had reached.
+        """
         self._was_whole = False
         self._emit(
             RecordsLost(
@@ -287,16 +298,17 @@ class LogManager:
         )
 
     def _keep_longest_future(self, topic_partition: TopicPartition) -> None:
-        """A move that was given up while its directory was offline may have left a copy behind."""
+        """Drop other copies, which a move may leave if it was cancelled while its directory was offline."""
         copies = [log_dir for log_dir in self._dirs if topic_partition in log_dir.futures]
         for log_dir in sorted(copies, key=lambda each: each.futures[topic_partition].end_offset)[:-1]:
             log_dir.futures.pop(topic_partition).delete()
 
     def _is_only_replica(self, log_dir: LogDir, topic_partition: TopicPartition) -> bool:
-        """Is the replica just opened the one to work with?
+        """Return whether the replica just opened is the one to use.
 
-        A broker that was killed, or lost a disk, between the two renames of a move has two replicas.  The one whose
-        records the other has goes; Kafka leaves that to the operator.  Raises DuplicateReplicas where each has its own.
+        A broker that was killed, or lost a disk, between the two renames of a move has two replicas. A replica is
+        removed if the other one has its records; Kafka leaves that to the operator. Raises DuplicateReplicas if each
+        has its own records.
         """
         others = [each for each in self._dirs if each is not log_dir and topic_partition in each.logs]
         if not others:
@@ -341,16 +353,16 @@ class LogManager:
     # ---- logs --------------------------------------------------------------------------------------------------
 
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
-        """The log of a partition, if there is one here."""
+        """Return the log of a partition, if there is one."""
         log_dir = self._dir_of(topic_partition)
         return None if log_dir is None else log_dir.logs[topic_partition]
 
     def all(self) -> list[tuple[TopicPartition, PartitionLog]]:
-        """Every log, in the order of partitions."""
+        """Return all logs, in the order of partitions."""
         return sorted((item for log_dir in self._dirs for item in log_dir.logs.items()), key=lambda item: item[0])
 
     def by_directory(self) -> list[DirectoryLogs | None]:
-        """For each of log.dirs the logs in it, in the order of partitions; None where it is offline."""
+        """Return the logs in each of log.dirs, in the order of partitions; an offline directory has None."""
         return [
             DirectoryLogs(dict(sorted(each.logs.items())), dict(sorted(each.futures.items())), _space(each))
             if each.directory.is_online
@@ -359,10 +371,10 @@ class LogManager:
         ]
 
     def get_or_create(self, topic_partition: TopicPartition, is_new: bool = True) -> PartitionLog:
-        """The log of a partition, created where it is missing, in the directory with the fewest.
+        """Return the log of a partition; create a missing log in the directory with the fewest logs.
 
-        While a directory is offline the log of a partition that is not new may lie there: LogDirFailed then, rather
-        than an empty log in the place of a full one.
+        While a directory is offline, it may hold the log of a partition that is not new. Then this raises LogDirFailed
+        instead of creating an empty log in the place of a full one.
         """
         known = self.get(topic_partition)
         if known is not None:
@@ -379,7 +391,7 @@ class LogManager:
     # ---- from one directory to another -------------------------------------------------------------------------
 
     def future(self, topic_partition: TopicPartition) -> PartitionLog | None:
-        """The log that is to take the place of a partition's, if there is one."""
+        """Return the copy that is to replace a partition's log, if there is one."""
         log_dir = self._future_dir_of(topic_partition)
         return None if log_dir is None else log_dir.futures[topic_partition]
 
@@ -387,8 +399,11 @@ class LogManager:
         return next((log_dir for log_dir in self._dirs if topic_partition in log_dir.futures), None)
 
     def prefer(self, topic_partition: TopicPartition, place: int) -> bool:
-        """A partition's log, once it is created, is to lie in that one of log.dirs.  False where its log, or the one
-        that is to take its place, lies there already.  Raises LogDirFailed where the directory is offline."""
+        """Choose one of log.dirs for a partition's log that will be created.
+
+        Returns False if its log, or the copy that is to replace it, is already there. Raises LogDirFailed if the
+        directory is offline.
+        """
         log_dir = self._dirs[place]
         if not log_dir.directory.is_online:
             raise LogDirFailed
@@ -398,13 +413,13 @@ class LogManager:
         return True
 
     def lies_in(self, topic_partition: TopicPartition, place: int) -> bool:
-        """Does a partition's log lie in that one of log.dirs?"""
+        """Return whether a partition's log is in that one of log.dirs."""
         return topic_partition in self._dirs[place].logs
 
     def begin_future(self, topic_partition: TopicPartition) -> PartitionLog:
-        """An empty log that is to take the place of the partition's, where that was said to be preferred.
+        """Create an empty log that is to replace the partition's, in its preferred directory.
 
-        Raises LogDirFailed, also where any directory is offline: there might be one such log in it.
+        Raises LogDirFailed, also if any directory is offline: that one might hold such a copy.
         """
         current = self.get(topic_partition)
         assert current is not None and self.future(topic_partition) is None, topic_partition
@@ -421,7 +436,7 @@ class LogManager:
         return log
 
     def _drop_other_topics_future(self, topic_partition: TopicPartition) -> None:
-        """A copy of a log of a topic that had this name before is of no use."""
+        """Drop the copy of a log of an earlier topic with this name."""
         log_dir, known = self._future_dir_of(topic_partition), self._topic_ids.get(topic_partition)
         if log_dir is not None and known is not None:
             written = checkpoints.read_topic_id(log_dir.directory, log_dir.futures[topic_partition].name)
@@ -429,7 +444,7 @@ class LogManager:
                 self.drop_future(topic_partition)
 
     def drop_future(self, topic_partition: TopicPartition) -> None:
-        """Remove the log that was to take the place of a partition's, if there is one."""
+        """Remove the copy that was to replace a partition's log, if there is one."""
         log_dir = self._future_dir_of(topic_partition)
         if log_dir is not None:
             self._remove(log_dir.futures.pop(topic_partition))
@@ -437,10 +452,11 @@ class LogManager:
             log_dir.checkpoint_starts()
 
     def replace_with_future(self, topic_partition: TopicPartition) -> PartitionLog:
-        """Put the future log in the place of the current one, which goes; both hold the same.
+        """Replace the current log by the future log, which holds the same, and remove the current one.
 
-        The order is Kafka's: there is a whole replica of that name at any time.  Raises LogDirFailed where the future
-        log's directory fails; where the other one does nothing is lost, for the future log has taken over by then.
+        The order is Kafka's: a whole replica of that name exists at any time. Raises LogDirFailed if the directory of
+        the future log fails. If the other directory fails, nothing is lost, because the future log has replaced it by
+        then.
         """
         target, source = self._future_dir_of(topic_partition), self._dir_of(topic_partition)
         assert target is not None and source is not None, topic_partition
@@ -458,16 +474,16 @@ class LogManager:
         return future
 
     def _remove(self, log: PartitionLog) -> None:
-        """Rename, then delete: what a crash leaves of it is seen to be rubbish."""
+        """Rename, then delete: the remains after a crash are recognisable as garbage."""
         log.rename(delete_name(log.topic_partition, self._unique()))
         log.delete()
 
     def topic_id(self, topic_partition: TopicPartition) -> str | None:
-        """The topic id that the log was created under."""
+        """Return the topic id of the log."""
         return self._topic_ids.get(topic_partition)
 
     def set_topic_id(self, topic_partition: TopicPartition, topic_id: str) -> None:
-        """Write the topic id beside the log, once; `sync_topic_ids` is to follow."""
+        """Write the topic id next to the log, once; the caller must call `sync_topic_ids` afterwards."""
         log_dir = self._dir_of(topic_partition)
         if topic_partition not in self._topic_ids and log_dir is not None:
             self._topic_ids[topic_partition] = topic_id
@@ -475,20 +491,19 @@ class LogManager:
             self._drop_other_topics_future(topic_partition)
 
     async def sync_topic_ids(self) -> Collection[TopicPartition]:
-        """Every topic id that was set is on the disk when this returns, but for those of replicas whose directory has
-        failed: these."""
+        """Sync every topic id that was set; return the replicas whose directory has failed."""
         failed: list[TopicPartition] = []
         for log_dir in list(self._online()):
             logs = [log for log in log_dir.logs.values() if log.metadata_file.is_dirty]
             with suppress(LogDirFailed):
-                await log_dir.directory.sync_beside([(log.name, checkpoints.PARTITION_METADATA) for log in logs])
+                await log_dir.directory.sync_in_background([(log.name, checkpoints.PARTITION_METADATA) for log in logs])
                 for log in logs:
                     log.metadata_file.synced()
             failed += [log.topic_partition for log in logs if log.metadata_file.is_dirty]
         return failed
 
     def delete(self, topic_partition: TopicPartition) -> None:
-        """Remove a partition's log, if there is one, and what the checkpoints say of it."""
+        """Delete a partition's log, if there is one, and its checkpoint entries."""
         self.drop_future(topic_partition)
         self._preferred.pop(topic_partition, None)
         log_dir = self._dir_of(topic_partition)
@@ -498,23 +513,25 @@ class LogManager:
             log_dir.checkpoint_high_watermarks()
             log_dir.checkpoint_starts()
 
-    # ---- checkpoints and the end -------------------------------------------------------------------------------
+    # ---- checkpoints and stop ------------------------------------------------------------------------------------
 
     def checkpoint_high_watermarks(self) -> None:
-        """Write all high watermarks, though none may have moved: of replicas to which nothing happens this is how
-        their broker notices that their disk has failed (ReplicaManager.checkpointHighWatermarks)."""
+        """Write all high watermarks, even if none has moved.
+
+        That is how the broker detects a failed disk of idle replicas (ReplicaManager.checkpointHighWatermarks).
+        """
         for log_dir in list(self._online()):
             with suppress(LogDirFailed):
                 log_dir.write_high_watermarks()
 
     def checkpoint_starts(self) -> None:
-        """Write where logs start that do not start with a segment, and how far compaction has come."""
+        """Write the starts of logs that start within a segment, and how far compaction has come."""
         for log_dir in list(self._online()):
             with suppress(LogDirFailed):
                 log_dir.checkpoint_starts()
 
     def close(self, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
-        """Stop cleanly: everything flushed, checkpoints written, and a mark that says so, and who this was."""
+        """Stop cleanly: flush everything, write the checkpoints, and leave a mark with this broker's registration."""
         mark = checkpoints.clean_shutdown(UNKNOWN_BROKER_EPOCH if self.has_offline_directory else broker_epoch)
         for log_dir in list(self._online()):
             with suppress(LogDirFailed):
@@ -536,12 +553,12 @@ def _space(log_dir: LogDir) -> DiskSpace | None:
 
 
 def _extent(log: PartitionLog) -> tuple[int, int]:
-    """How far a replica has come: its last epoch, and where it ends."""
+    """Return the progress of a replica: its last epoch, and its log end offset."""
     return log.epochs.latest, log.end_offset
 
 
 def _holds(longer: PartitionLog, shorter: PartitionLog) -> bool:
-    """Has one replica every record of another, as far as their epochs tell?"""
+    """Return whether one replica has every record of another, as far as their epochs show."""
     if shorter.end_offset == shorter.start_offset:
         return True
     epoch, end = longer.epochs.end_offset_for(shorter.epochs.latest, longer.end_offset)

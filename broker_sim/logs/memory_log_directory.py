@@ -1,4 +1,4 @@
-"""A log directory in memory, for the simulated world: it can crash and it can lose its power."""
+"""A log directory in memory, for the simulated world: it can crash and lose power."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class MemoryLogFile:
         self.is_open = True
 
     def append(self, data: bytes) -> int:
-        """Append; returns the position the data starts at."""
+        """Append; return the position at which the data starts."""
         assert self.is_open, "the file is closed"
         position = len(self._content)
         self._content += data
         return position
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes from `position`."""
+        """Return up to `size` bytes from `position`."""
         return bytes(memoryview(self._content)[position : position + size])
 
     def size(self) -> int:
@@ -37,20 +37,20 @@ class MemoryLogFile:
         return len(self._content)
 
     def truncate(self, size: int) -> None:
-        """Cut the file to `size` bytes."""
+        """Truncate the file to `size` bytes."""
         del self._content[size:]
         self._flushed = min(self._flushed, size)
 
     def flush(self) -> None:
-        """What was written so far survives a power loss."""
+        """Make everything written so far survive a power loss."""
         self._flushed = len(self._content)
 
     def close(self) -> None:
-        """The file can be opened again through its directory."""
+        """Do nothing: the file can be opened again through its directory."""
         self.is_open = False
 
     def lose_power(self, left_of: Callable[[int], int]) -> int:
-        """Keep what was flushed, and of so many bytes behind it as many as that says; returns how many went."""
+        """Keep flushed bytes, and `left_of(n)` of the n unflushed ones; return the number of lost bytes."""
         unflushed = len(self._content) - self._flushed
         lost = unflushed - left_of(unflushed)
         del self._content[len(self._content) - lost :]
@@ -60,21 +60,21 @@ class MemoryLogFile:
 class MemoryLogDirectory:
     """A broker's log.dirs as dictionaries (`zabka.broker_sim.ports.LogDirectory`).
 
-    A killed process keeps everything that was written: `crash()`.  A power loss keeps what was flushed:
-    `power_loss()`.  Small text files are durable at once, as they are fsynced when they are written; of those that are
-    exchanged a power loss brings the one before back.
+    A killed process keeps everything that was written: `crash()`. A power loss keeps what was flushed: `power_loss()`.
+    Small text files are durable at once, because they are fsynced when written. For exchanged files a power loss
+    restores the previous content.
     """
 
     def __init__(self) -> None:
         self._files: dict[str, dict[str, MemoryLogFile]] = {}
         self._texts: dict[str, dict[str, str]] = {"": {}}
         self._before: dict[tuple[str, str], str | None] = {}
-        """What lies on the disk yet of texts that were exchanged."""
+        """The content on disk of exchanged texts that are not synced yet."""
         self._power_losses = 0
 
     @property
     def boot_id(self) -> str:
-        """Another one after every power loss."""
+        """Id that changes with every power loss."""
         return f"boot-{self._power_losses}"
 
     def space(self) -> DiskSpace:
@@ -86,19 +86,19 @@ class MemoryLogDirectory:
         return sorted(self._files)
 
     def create_partition(self, name: str) -> None:
-        """Make a replica directory, if it is not there."""
+        """Create a replica directory if it is missing."""
         self._files.setdefault(name, {})
         self._texts.setdefault(name, {})
 
     def delete_partition(self, name: str) -> None:
-        """Remove a replica directory and all in it."""
+        """Delete a replica directory and its content."""
         for file in self._files.pop(name, {}).values():
             file.close()
         self._texts.pop(name, None)
         self._before = {key: text for key, text in self._before.items() if key[0] != name}
 
     def rename_partition(self, name: str, to: str) -> None:
-        """Give a replica directory another name, durably."""
+        """Rename a replica directory durably."""
         assert name in self._files and to not in self._files, (name, to)
         self._files[to] = self._files.pop(name)
         self._texts[to] = self._texts.pop(name)
@@ -109,7 +109,7 @@ class MemoryLogDirectory:
         return sorted([*self._files.get(name, {}), *self._texts.get(name, {})])
 
     def files(self, name: str) -> Mapping[str, MemoryLogFile]:
-        """A replica's segment files as they lie on the disk, whoever has them open."""
+        """Return a replica's segment files as they are on disk, whether open or not."""
         return self._files.get(name, {})
 
     def open(self, name: str, file: str) -> MemoryLogFile:
@@ -119,56 +119,58 @@ class MemoryLogDirectory:
         return opened
 
     def remove(self, name: str, file: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file if it exists."""
         self._files.get(name, {}).pop(file, None)
         self._texts.get(name, {}).pop(file, None)
 
     def sync_names(self, name: str) -> None:
-        """Names are durable at once."""
+        """Do nothing: names are durable at once."""
 
-    async def sync_beside(self, files: Sequence[tuple[str, str]]) -> None:
-        """These files survive a power loss, at once."""
+    async def sync_in_background(self, files: Sequence[tuple[str, str]]) -> None:
+        """Make these files survive a power loss at once."""
         for name, file in files:
             self._before.pop((name, file), None)
             if file in self._files.get(name, {}):
                 self._files[name][file].flush()
 
     def replace(self, name: str, file: str, by: str) -> None:
-        """Put the file `by` in the place of `file`."""
+        """Replace `file` by the file `by`."""
         files = self._files[name]
         files[file] = files.pop(by)
 
     def read_text(self, name: str, file: str) -> str | None:
-        """A small file's content; None where it does not exist."""
+        """Return a small file's content, or None if it does not exist."""
         return self._texts.get(name, {}).get(file)
 
     def exchange_text(self, name: str, file: str, text: str) -> None:
-        """Replace a small file; a power loss undoes the last time."""
+        """Replace a small file; a power loss undoes the last replacement."""
         before = self.read_text(name, file)
         self.write_text(name, file, text)
         self._before[name, file] = before
 
     def write_text(self, name: str, file: str, text: str) -> None:
-        """Replace a small file, durably."""
+        """Replace a small file durably."""
         self._texts.setdefault(name, {})[file] = text
         self._before.pop((name, file), None)
 
     def crash(self) -> None:
-        """The process was killed: handles are gone, everything written stays, and is on the disk before it starts."""
+        """Simulate a killed process: handles are closed, and everything written is on disk before the next start."""
         self._before.clear()
         for files in self._files.values():
             for file in files.values():
                 file.close()
 
     def wipe(self) -> None:
-        """The disk was replaced: nothing is left."""
+        """Simulate a replaced disk: everything is lost."""
         self._files = {}
         self._texts = {"": {}}
         self._before.clear()
 
     def power_loss(self, left_of: Callable[[int], int] = _nothing) -> dict[str, int]:
-        """The machine lost its power: keep what was flushed, and of a file's other bytes as many as `left_of` says;
-        returns how many bytes each replica lost, if any."""
+        """Simulate a power loss: keep flushed bytes, and of a file's other bytes as many as `left_of` returns.
+
+        Returns how many bytes each replica lost, if any.
+        """
         for (name, file), text in self._before.items():
             if text is None:
                 self._texts[name].pop(file, None)

@@ -12,10 +12,10 @@ from zabka.kafka.record_batch import BatchHeader, BatchUnreadable, iter_batch
 
 
 def newest_record(log: PartitionLog) -> Generator[None, None, Found]:
-    """Find (timestamp, offset) of the first of the records with the highest timestamp; None for an empty log.
+    """Find (timestamp, offset) of the first record with the highest timestamp, or None for an empty log.
 
-    Mostly the batches' headers tell it.  The records of the one that says so may be deleted, and not gone yet, or
-    compacted away: then the others are looked through.  Kafka answers with a deleted one, or with none.
+    Usually the batches' headers give the answer. But the records of the newest batch may be deleted and not removed
+    yet, or compacted away; then the other batches are searched. Kafka returns a deleted record then, or none.
     """
     if log.is_closed or log.end_offset <= log.start_offset:
         return None
@@ -49,7 +49,7 @@ def _of_what_is_left(log: PartitionLog) -> Generator[None, None, Found]:
 
 
 def _newer(data: bytes, header: BatchHeader, than: Found, start_offset: int) -> Generator[None, None, Found]:
-    """The first of a batch's newest records from `start_offset` on, where it is newer than that one; else that one."""
+    """Return the first of a batch's newest records from `start_offset` on, if it is newer than `than`; else `than`."""
     newest = than
     try:
         for number, record in enumerate(iter_batch(data, 0, header), 1):

@@ -94,21 +94,21 @@ from zabka.kafka.compression import Data
 from zabka.kafka.record_batch import NO_PRODUCER, BatchHeader, empty_batch, offset_after, patch_batches
 
 CLEANED_SUFFIX = ".cleaned"
-"""Of a segment's file while compaction writes it."""
+"""Suffix of a segment's file while compaction writes it."""
 NEVER_MS = 1 << 62
 LATEST_TIMESTAMP, EARLIEST_TIMESTAMP = -1, -2
-"""Times that stand for an end of the log (ListOffsetsRequest)."""
+"""Timestamps that stand for the ends of the log (ListOffsetsRequest)."""
 _BATCH_OFFSETS_MAX = 1 << 31
-"""A batch spans so many offsets at most."""
+"""Most offsets that a batch spans."""
 _EPOCHS_AT_ONCE = 100
-"""In one read: to look each up takes some 50 µs."""
+"""Epochs per read: each lookup takes some 50 µs."""
 
 
 class PartitionMetadataFile:
-    """Whether a power loss might take what was recorded in partition.metadata, and a way to see to it that it does not.
+    """Whether a power loss may lose partition.metadata, and the flush that prevents it.
 
-    As in Kafka (KAFKA-13092) the log flushes it before anything is appended and before it is renamed or closed;
-    usually somebody has synced it by then beside everything else.
+    As in Kafka (KAFKA-13092), the log flushes it before records are appended and before it is renamed or closed.
+    Usually the background sync has written it by then.
     """
 
     __slots__ = ("_directory", "_dirty")
@@ -116,31 +116,31 @@ class PartitionMetadataFile:
     def __init__(self, directory: LogDirectory) -> None:
         self._directory = directory
         self._dirty: str | None = None
-        """The id that may not be on the disk yet."""
+        """The id that may not be on disk yet."""
 
     @property
     def is_dirty(self) -> bool:
-        """Might a power loss take it?"""
+        """Whether a power loss may lose it."""
         return self._dirty is not None
 
     def record(self, name: str, topic_id: str) -> None:
-        """Write the id into that replica directory, as Kafka prints it; a killed process leaves it there."""
+        """Write the id into that replica directory, as Kafka prints it; it survives a killed process."""
         checkpoints.exchange_topic_id(self._directory, name, topic_id)
         self._dirty = topic_id
 
     def synced(self) -> None:
-        """It is on the disk."""
+        """Note that it is on disk."""
         self._dirty = None
 
     def maybe_flush(self, name: str) -> None:
-        """Bring it to the disk, where it may not be."""
+        """Sync it to disk if it may not be there."""
         if self._dirty is not None:
             checkpoints.write_topic_id(self._directory, name, self._dirty)
             self._dirty = None
 
 
 class LogDamage(NamedTuple):
-    """Damage that was found and cut off when a log was opened."""
+    """Damage that was found and truncated when a log was opened."""
 
     file: str
     position: int
@@ -148,14 +148,14 @@ class LogDamage(NamedTuple):
 
 
 def _write_nothing() -> None:
-    """Of a log without checkpoints."""
+    """Do nothing; the default for logs without checkpoints."""
 
 
 class PartitionLog:
     """The records of one replica, from `start_offset` to before `end_offset`.
 
-    Writes reach the operating system at once and the disk when a segment is full and at a clean stop, as with Kafka's
-    defaults: a power loss may take the end of the log, which replication gives back.
+    Writes reach the operating system at once, and the disk when a segment is full and at a clean stop, as with Kafka's
+    defaults: a power loss may take the end of the log, which replication restores.
     """
 
     __slots__ = (
@@ -194,31 +194,35 @@ class PartitionLog:
         name: str | None = None,
         checkpoint: Callable[[], None] = _write_nothing,
     ) -> None:
-        """Open or create the log; `stopped_cleanly` spares the check of every batch's CRC, `name` is its directory's
-        where that is not the partition's, and `checkpoint` writes down where the log starts, and how far compaction has
-        come, where that cannot wait."""
+        """Open or create the log.
+
+        `stopped_cleanly` skips the check of every batch's CRC. `name` is its directory if that is not the partition's.
+        `checkpoint` writes the log start, and the progress of compaction, where that cannot wait.
+        """
         self.topic_partition = topic_partition
         self.name = str(topic_partition) if name is None else name
         self.segment_bytes = segment_bytes
         self.segment_ms = segment_ms
         self.high_watermark = 0
         self.reached = 0
-        """A high watermark before the last crash.  The journal has a newer one than the checkpoint."""
+        """A high watermark before the last crash. The journal has a newer one than the checkpoint."""
         self.reported = 0
         """The high watermark of the last ReplicaProgressed event."""
         self.end_offset = 0
-        """The offset that the next record gets (LEO)."""
+        """The offset of the next record (LEO)."""
         self.start_offset = 0
-        """The first offset that can be read: a segment's first, or higher where records were deleted up to there."""
+        """The first readable offset: a segment's first, or higher if records were deleted up to it."""
         self.first_dirty_offset = 0
-        """Compaction has seen what lies before."""
+        """Compaction has processed all records before it."""
         self.producers = ProducerStates()
         self.metadata_file = PartitionMetadataFile(directory)
         self.damage: list[LogDamage] = []
         self.is_closed = False
         self.compactions_ended = 0
-        """How often a compaction had to go no further, if there was one: the end was cut off, and with it some of what
-        was no longer written to, or the log began to be copied."""
+        """How often a compaction had to stop, if there was one.
+
+        It stops if a truncation removes closed segments, or if the log begins to be copied.
+        """
         self._checkpoint = checkpoint
         self._directory = directory
         self._index_interval_bytes = index_interval_bytes
@@ -256,7 +260,7 @@ class PartitionLog:
             if base == snapshot_at:
                 self.producers.replace(entries)
             segment = self._add_segment(base)
-            # No recovery point is kept, so every segment is looked through (LogLoader.recoverLog).
+            # No recovery point is kept, so every segment is scanned (LogLoader.recoverLog).
             damage: Damage | None = segment.recover(check, see, written[-1][0] if written else UNDEFINED_EPOCH)
             if damage is not None:
                 self.damage.append(LogDamage(segment.name, damage.position, damage.reason))
@@ -285,12 +289,12 @@ class PartitionLog:
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """All segments; the last one is written to."""
+        """All segments; the last one is active."""
         return self._segments
 
     @property
     def starts_within_a_segment(self) -> bool:
-        """Were records deleted up to the midst of a segment?"""
+        """Whether records were deleted up to an offset within a segment."""
         return self.start_offset > self._starts[0]
 
     @property
@@ -301,17 +305,16 @@ class PartitionLog:
     # ---- append ------------------------------------------------------------------------------------------------
 
     def append_as_leader(self, data: Data, headers: Sequence[BatchHeader], leader_epoch: int) -> list[BatchHeader]:
-        """Give checked batches their offsets and write them; returns their headers as stored."""
+        """Assign offsets to validated batches and write them; return their headers as stored."""
         stored, patched = patch_batches(data, headers, self.end_offset, leader_epoch)
         self._append(stored, patched)
         return patched
 
     def append_as_follower(self, data: bytes, headers: Sequence[BatchHeader]) -> bool:
-        """Write batches as the leader stores them, with the gaps that compaction made.  False where they do not
-        continue this log: nothing is written.
+        """Write batches as the leader stores them, with gaps from compaction; return False if they overlap.
 
-        Where this log is empty, and the leader's starts in the midst of the first batch since records were deleted up
-        to there, the log begins anew with that whole batch (UnexpectedAppendOffsetException).
+        Overlapping batches are not written. If this log is empty, and its start lies within the first batch because of
+        a deletion on the leader, the log restarts with that whole batch (UnexpectedAppendOffsetException).
         """
         start = end = self.end_offset
         is_within = bool(headers) and start == self.start_offset and headers[0].base_offset < start
@@ -345,7 +348,7 @@ class PartitionLog:
             self.producers.update(header)
 
     def roll(self) -> Segment:
-        """Begin a new segment; the one before is on the disk then, and what it said of producers."""
+        """Begin a new segment; sync the previous one and its producer snapshot to disk."""
         active = self._segments[-1]
         active.file.flush()
         self._snapshot_producers(active.end_offset)
@@ -362,11 +365,11 @@ class PartitionLog:
         return self._segments[max(0, bisect_right(self._starts, offset) - 1)]
 
     def read(self, offset: int, max_bytes: int, up_to: int, at_least_one: bool) -> bytes:
-        """Whole batches from the one that holds `offset`, before the offset `up_to`, of one segment.
+        """Return whole batches of one segment, from the batch that holds `offset`, before the offset `up_to`.
 
-        Where not even the first fits into `max_bytes` it is returned if `at_least_one` (KIP-74), else nothing.
-        `offset` must lie within the log.  Where compaction has left nothing up to there, or within a batch that says so
-        already, or up to a batch before which an epoch begins, batches without records say so (`empty_batches`).
+        If the first batch alone exceeds `max_bytes`, it is returned if `at_least_one` (KIP-74), else nothing. `offset`
+        must be within the log. Batches without records (`empty_batches`) fill the gaps of compaction: up to the first
+        batch, within a stored gap batch, and up to a batch before which an epoch begins.
         """
         if offset >= up_to or offset >= self.end_offset:
             return b""
@@ -374,7 +377,7 @@ class PartitionLog:
         segment = self._segments[at]
         found = segment.locate(offset)
         while found is None and at + 1 < len(self._segments):
-            # Compaction took the end of that segment.
+            # Compaction removed the end of that segment.
             at += 1
             segment = self._segments[at]
             found = segment.locate(offset)
@@ -383,7 +386,7 @@ class PartitionLog:
             return empty_batches(self.epochs, offset, up_to, time_ms, max_bytes, at_least_one)
         start, header = found
         if header.base_offset < offset and is_gap(header):
-            # A follower that has what was there up to `offset` could not take the whole of it.
+            # A follower that has the log up to `offset` could not append the whole of it.
             gap_end = min(header.next_offset, up_to)
             return empty_batches(self.epochs, offset, gap_end, header.max_timestamp, max_bytes, at_least_one)
         base_offset = header.base_offset
@@ -401,11 +404,11 @@ class PartitionLog:
         return segment.file.read(start, end - start) if end > start else b""
 
     def lies_in_older_segment(self, offset: int, than: int) -> bool:
-        """Does `offset` lie in an older segment than the offset `than` (LogOffsetMetadata.onOlderSegment)?"""
+        """Return whether `offset` is in an older segment than the offset `than` (LogOffsetMetadata.onOlderSegment)."""
         return self._segment_of(offset).base_offset < self._segment_of(than).base_offset
 
     def bytes_between(self, offset: int, up_to: int) -> int:
-        """How many bytes a read from `offset` up to `up_to` has at most."""
+        """Return the largest number of bytes that a read from `offset` up to `up_to` returns."""
         if offset >= up_to:
             return 0
         first, last = self._segment_of(offset), self._segment_of(up_to)
@@ -415,15 +418,15 @@ class PartitionLog:
         return first.size - first.position_of(offset) + sum(between) + last.position_of(up_to)
 
     def has(self, segment: Segment) -> bool:
-        """Is it still one of the log's?  There may be very many."""
+        """Return whether the log still has the segment, by binary search, because there may be very many."""
         return self._segment_of(segment.base_offset) is segment
 
     def offsets_before(self, timestamp_ms: int, count_max: int, wall_ms: int) -> list[int]:
-        """Offsets at which one may begin to read, `count_max` at most, the latest first: where segments begin that
-        were not written to after `timestamp_ms` (-1: all, and the end; -2: the first).
+        """Return at most `count_max` offsets to start reading from, the latest first.
 
-        As UnifiedLog.legacyFetchOffsetsBefore, but for when a segment was written to: its records say that here, and
-        its file there.
+        They are the starts of segments that were not written to after `timestamp_ms` (-1: all, and the end; -2: the
+        first). Source: UnifiedLog.legacyFetchOffsetsBefore, except that the time of a segment is that of its records,
+        not of its file.
         """
         places = [(max(segment.base_offset, self.start_offset), segment.max_timestamp) for segment in self._segments]
         if self._segments[-1].size:
@@ -438,10 +441,10 @@ class PartitionLog:
     # ---- truncate ----------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> int:
-        """Drop everything from `offset` on (with the whole batch that holds it); returns the new end offset.
+        """Drop all records from `offset` on (with the whole batch that holds it); return the new end offset.
 
-        Segments that go have gone for good: a power loss that brought one back would put what was cut off behind what
-        is written from now on.
+        Removed segments are gone for good: a power loss that restored one would put truncated records after those
+        written later.
         """
         self._lower_first_dirty(offset)
         if offset < self._starts[0]:
@@ -461,7 +464,7 @@ class PartitionLog:
             if not self.producers.truncate(self.end_offset):
                 self._rebuild_producers()
             if last.end_offset > last.records_end:
-                # The name of the next segment's file tells where the log ends, to whoever opens it.
+                # The name of the next segment's file records the end of the log for the next start.
                 self.roll()
                 self._directory.sync_names(self.name)
         self._start_at(min(self.start_offset, offset, self.end_offset))
@@ -491,7 +494,7 @@ class PartitionLog:
             self._checkpoint()
 
     def _start_at(self, offset: int) -> None:
-        """A checkpoint that went on to say where the log started before would hide what is written from here on."""
+        """Set the log start and checkpoint a lower one at once: the old checkpoint would hide records written later."""
         is_lower = offset < self.start_offset
         self.start_offset = offset
         if is_lower:
@@ -508,7 +511,7 @@ class PartitionLog:
         self._directory.remove(self.name, producer_snapshots.file_name(segment.base_offset))
 
     def _rebuild_producers(self) -> None:
-        """From the latest snapshot on, for it also knows what compaction has taken since (reloadFromSnapshot)."""
+        """Rebuild from the latest snapshot, which also has producers removed by compaction (reloadFromSnapshot)."""
         start, entries = producer_snapshots.latest(self._directory, self.name, self.end_offset)
         self.producers.clear()
         self.producers.replace(entries)
@@ -520,20 +523,22 @@ class PartitionLog:
     # ---- delete from the start ---------------------------------------------------------------------------------
 
     def advance_start(self, offset: int) -> bool:
-        """Nothing before `offset` can be read any more; False where that is so already.  The bytes stay until
-        their segments are dropped."""
+        """Make all records before `offset` unreadable; return False if they are already.
+
+        The bytes stay until their segments are dropped.
+        """
         if offset <= self.start_offset:
             return False
         self.start_offset = offset
         self.high_watermark = max(self.high_watermark, offset)
         if self.first_dirty_offset > self._starts[0]:
-            # A kill would bring deleted records back, and compaction has left too few of them to tell their epochs.
+            # A kill would bring deleted records back, and compaction has left too few of them to derive their epochs.
             self._checkpoint()
         self.epochs.truncate_from_start(offset)
         return True
 
     def drop_first_segments(self, count: int) -> None:
-        """Remove the first `count` segments; where that is all there are, a new and empty one takes over."""
+        """Remove the first `count` segments; if these are all, begin a new empty one."""
         if count >= len(self._segments):
             self.roll()
         for segment in self._segments[:count]:
@@ -542,7 +547,7 @@ class PartitionLog:
         self.advance_start(self._starts[0])
 
     def drop_empty_segments(self) -> None:
-        """Remove those of which compaction has left nothing; the first one stays, for the log starts with it."""
+        """Remove segments that compaction has emptied; the first one stays, because the log starts with it."""
         for at in range(len(self._segments) - 2, 0, -1):
             segment = self._segments[at]
             if not segment.size:
@@ -550,25 +555,24 @@ class PartitionLog:
                 del self._segments[at], self._starts[at]
 
     def begin_cleaned(self, segment: Segment) -> LogFile:
-        """A new and empty file that is to take a segment's place."""
+        """Create an empty file that is to replace a segment."""
         self._directory.remove(self.name, segment.name + CLEANED_SUFFIX)
         return self._directory.open(self.name, segment.name + CLEANED_SUFFIX)
 
     def drop_cleaned(self, segment: Segment) -> None:
-        """Nothing had to go from that segment."""
+        """Remove the replacement of a segment that has nothing to remove."""
         self._directory.remove(self.name, segment.name + CLEANED_SUFFIX)
 
     async def sync_cleaned(self, segment: Segment) -> None:
-        """What is to take a segment's place is on the disk when this returns."""
-        await self._directory.sync_beside([(self.name, segment.name + CLEANED_SUFFIX)])
+        """Sync the replacement of a segment to disk."""
+        await self._directory.sync_in_background([(self.name, segment.name + CLEANED_SUFFIX)])
 
     async def sync_replaced(self, segment: Segment) -> None:
-        """That another file has taken a segment's place survives a power loss when this returns."""
-        await self._directory.sync_beside([(self.name, segment.name)])
+        """Sync a segment's replacement, so that it survives a power loss."""
+        await self._directory.sync_in_background([(self.name, segment.name)])
 
     def replace_segment(self, segment: Segment, cleaned: LogFile) -> None:
-        """Put a cleaned file, once it is on the disk, in its segment's place; one rename, so that a crash leaves either
-        of them."""
+        """Replace a segment by its cleaned and synced file, with one rename, so that a crash leaves either of them."""
         at = self._segments.index(segment)
         cleaned.close()
         segment.file.close()
@@ -578,22 +582,22 @@ class PartitionLog:
         self._segments[at] = fresh
 
     def end_compaction(self) -> None:
-        """One that is under way goes no further."""
+        """Stop a compaction in progress."""
         self.compactions_ended += 1
 
-    # ---- another place -----------------------------------------------------------------------------------------
+    # ---- move to another directory ------------------------------------------------------------------------------
 
     def take_over(self, current: PartitionLog) -> None:
-        """This log holds what `current` does and is to take its place: take over what is not in the records, too."""
+        """Take over from `current`, which holds the same records, the state that is not in the records."""
         assert self.end_offset == current.end_offset, (self.end_offset, current.end_offset)
         self.advance_start(current.start_offset)
         self.high_watermark = current.high_watermark
-        # An epoch in which nothing was written yet is in no batch.
+        # An epoch without records is in no batch.
         self.epochs.replace(current.epochs.entries)
         self.flush()
 
     def rename(self, name: str) -> None:
-        """Give its directory another name."""
+        """Rename its directory."""
         self.metadata_file.maybe_flush(self.name)
         self._directory.rename_partition(self.name, name)
         self.name = name
@@ -601,18 +605,18 @@ class PartitionLog:
     # ---- end of life -------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Everything that was appended survives a power loss from now on."""
+        """Make everything that was appended survive a power loss."""
         self.metadata_file.maybe_flush(self.name)
         self._segments[-1].file.flush()
 
     def close(self) -> None:
-        """Close the files; flush first where the end of the log matters."""
+        """Close the files; flush before if the end of the log matters."""
         self.is_closed = True
         for segment in self._segments:
             segment.file.close()
 
     def delete(self) -> None:
-        """Close and remove everything."""
+        """Close and delete everything."""
         self.close()
         self._directory.delete_partition(self.name)
 
@@ -620,10 +624,10 @@ class PartitionLog:
 def empty_batches(
     epochs: EpochCache, offset: int, up_to: int, time_ms: int, max_bytes: int, at_least_one: bool
 ) -> bytes:
-    """Batches of no records in the place of those that were there from `offset` to before `up_to`, one of each epoch:
-    whoever follows is to know where that ended.  As many as fit into `max_bytes`, or one if `at_least_one`.
+    """Return batches without records for the gap from `offset` to before `up_to`, one per epoch.
 
-    Kafka answers with nothing there, and whoever follows stands still until somebody writes.
+    A follower needs them to know the end of each epoch. Returns as many as fit into `max_bytes`, or one if
+    `at_least_one`. Kafka returns nothing for a gap, and the follower stands still until the next produce.
     """
     gap = b""
     while offset < up_to:
@@ -638,14 +642,18 @@ def empty_batches(
 
 
 def is_gap(header: BatchHeader) -> bool:
-    """Is it a batch in the place of what compaction has removed, as a follower stores it?  It ends where one that
-    compaction has emptied did, but may begin anywhere.  One that is kept for the sake of its producer is whole."""
+    """Return whether a batch fills a gap of compaction, as a follower stores it.
+
+    It ends like a batch that compaction has emptied, but may begin anywhere. A batch kept for its producer is no gap.
+    """
     return not header.record_count and header.producer_id == NO_PRODUCER
 
 
 def before_epoch_in_gap(epochs: EpochCache, segment: Segment, offset: int, end: int) -> int:
-    """Where to read a segment up to, behind `offset` and at most to the position `end`, so that no epoch begins in a
-    gap in between."""
+    """Return the end position for a read of a segment, at most `end`, so that no epoch begins within a gap.
+
+    The search begins after `offset`.
+    """
     for number, start_offset in enumerate(epochs.starts_within(offset, segment.end_offset), 1):
         found = segment.locate(start_offset)
         if found is None or found[0] >= end:

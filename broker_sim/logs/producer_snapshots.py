@@ -1,7 +1,7 @@
-"""What a log remembers of idempotent producers, as a file beside its segments (Kafka's ProducerStateManager).
+"""Snapshots of a log's idempotent producers, as files next to its segments (Kafka's ProducerStateManager).
 
-OFFSET.snapshot holds what was known before OFFSET: of each producer the last batch.  One is written with every new
-segment, so what only segments said that have been deleted since is not forgotten when the log is opened again.
+OFFSET.snapshot holds the state before OFFSET: the last batch of each producer. One is written with every new segment,
+so producers whose segments have been deleted are still known when the log is opened again.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _NO_TRANSACTION = -1
 
 
 class BadSnapshot(Exception):
-    """A file that is no snapshot, or a damaged one."""
+    """A file that is not a snapshot, or a damaged one."""
 
 
 class ProducerEntry(NamedTuple):
-    """A producer and its last batch; `last_offset` is -1 where only a transaction's marker is known of it."""
+    """A producer and its last batch; `last_offset` is -1 if only a transaction marker of it is known."""
 
     producer_id: int
     epoch: int
@@ -40,14 +40,14 @@ class ProducerEntry(NamedTuple):
 
 
 def encode(entries: Iterable[ProducerEntry]) -> bytes:
-    """A snapshot's bytes."""
+    """Return a snapshot's bytes."""
     rows = [_ENTRY.pack(*entry, _NO_COORDINATOR, _NO_TRANSACTION) for entry in entries]
     body = _COUNT.pack(len(rows)) + b"".join(rows)
     return _HEAD.pack(_VERSION, crc32c(body)) + body
 
 
 def decode(data: bytes) -> list[ProducerEntry]:
-    """The producers in a snapshot.  Raises BadSnapshot."""
+    """Return the producers in a snapshot. Raises BadSnapshot."""
     body = data[_HEAD.size :]
     if len(body) < _COUNT.size:
         raise BadSnapshot("it is too short")
@@ -64,18 +64,18 @@ def decode(data: bytes) -> list[ProducerEntry]:
 
 
 def file_name(offset: int) -> str:
-    """The file of what was known before an offset."""
+    """Return the file name of the snapshot before an offset."""
     return f"{offset:020d}{SUFFIX}"
 
 
 def offsets(files: Iterable[str]) -> list[int]:
-    """The offsets of the snapshots among a replica's files, in order."""
+    """Return the offsets of the snapshots among a replica's files, in order."""
     stems = (file.removesuffix(SUFFIX) for file in files if file.endswith(SUFFIX))
     return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
 
 
 def write(directory: LogDirectory, name: str, offset: int, entries: Iterable[ProducerEntry]) -> None:
-    """Write a snapshot, durably; one that a crash tore does not pass its checksum.  Raises OSError."""
+    """Write a snapshot durably; a partial one after a crash fails its checksum. Raises OSError."""
     directory.remove(name, file_name(offset))
     file = directory.open(name, file_name(offset))
     try:
@@ -86,7 +86,7 @@ def write(directory: LogDirectory, name: str, offset: int, entries: Iterable[Pro
 
 
 def read(directory: LogDirectory, name: str, offset: int) -> list[ProducerEntry]:
-    """Read a snapshot that is there.  Raises BadSnapshot, OSError."""
+    """Read an existing snapshot. Raises BadSnapshot, OSError."""
     file = directory.open(name, file_name(offset))
     try:
         return decode(file.read(0, file.size()))
@@ -95,7 +95,7 @@ def read(directory: LogDirectory, name: str, offset: int) -> list[ProducerEntry]
 
 
 def latest(directory: LogDirectory, name: str, end: int) -> tuple[int, list[ProducerEntry]]:
-    """The last snapshot up to `end` that can be used, and its offset; (0, nobody) where there is none."""
+    """Return the offset and content of the last usable snapshot up to `end`; (0, []) if there is none."""
     for at in reversed(offsets(directory.list_files(name))):
         if at <= end:
             try:
@@ -106,8 +106,10 @@ def latest(directory: LogDirectory, name: str, end: int) -> tuple[int, list[Prod
 
 
 def keep(directory: LogDirectory, name: str, bases: Sequence[int]) -> None:
-    """Remove the snapshots of where no segment begins (removeStraySnapshots): what they tell of is deleted, was cut
-    off, or stands in a segment."""
+    """Remove snapshots at offsets where no segment begins (removeStraySnapshots).
+
+    Their producers are deleted, truncated, or in a segment.
+    """
     kept = frozenset(bases)
     for offset in offsets(directory.list_files(name)):
         if offset not in kept:

@@ -1,7 +1,7 @@
-"""What a partition remembers of idempotent producers (Kafka's ProducerStateManager, KIP-98), without transactions.
+"""A partition's state of idempotent producers (Kafka's ProducerStateManager, KIP-98), without transactions.
 
-The state is a function of the batch headers in the log, so every replica has it and it is rebuilt when a log is
-opened: a duplicate is recognised by the next leader, too.  What deleted batches said is in `producer_snapshots`.
+The state is a function of the batch headers in the log. So every replica has it, it is rebuilt when a log is opened,
+and the next leader also recognises a duplicate. The state from deleted batches is in `producer_snapshots`.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from zabka.broker_sim.logs.producer_snapshots import NO_OFFSET, ProducerEntry
 from zabka.kafka.record_batch import BatchHeader
 
 BATCHES_KEPT = 5
-"""As many as a producer may have in flight, so a resend of any of them is recognised."""
+"""As many batches as a producer may have in flight, so a resend of any of them is recognised."""
 PRODUCERS_MAX = 10_000
-"""Producers remembered in one partition; the one that was silent longest goes first."""
+"""Most producers remembered in one partition; the one with the oldest last batch is dropped first."""
 
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 INVALID_PRODUCER_EPOCH = 47
 UNKNOWN_CHECKSUM = -1
-"""Of a batch that a snapshot tells of."""
+"""The checksum of a batch that is known only by a snapshot."""
 
 _SEQUENCES = 1 << 31
 
 
 class ProducerBatch(NamedTuple):
-    """One remembered batch: its sequences, the offsets it got and its checksum."""
+    """One remembered batch: its sequences, its offsets and its checksum."""
 
     first_sequence: int
     last_sequence: int
@@ -34,11 +34,11 @@ class ProducerBatch(NamedTuple):
     last_offset: int
     crc: int
     timestamp_ms: int = -1
-    """Of its latest record."""
+    """The time of its latest record."""
 
 
 class ActiveProducer(NamedTuple):
-    """A producer as DescribeProducers tells of it."""
+    """A producer as DescribeProducers reports it."""
 
     producer_id: int
     epoch: int
@@ -84,8 +84,10 @@ class ProducerStates:
         self._producers: dict[int, _Producer] = {}
 
     def check(self, header: BatchHeader) -> ProducerBatch | int:
-        """May a leader append this batch?  0 where it may, an error code where not, the batch that is already in the
-        log where this one repeats it."""
+        """Check whether a leader may append this batch.
+
+        Returns 0 if it may, an error code if not, and the remembered batch if this one is a duplicate of it.
+        """
         if header.producer_id < 0:
             return 0
         producer = self._producers.get(header.producer_id)
@@ -104,7 +106,7 @@ class ProducerStates:
         return 0
 
     def update(self, header: BatchHeader) -> None:
-        """The batch is in the log now."""
+        """Note a batch that was appended."""
         if header.producer_id < 0:
             return
         producer = self._producers.pop(header.producer_id, None)
@@ -128,7 +130,7 @@ class ProducerStates:
             del self._producers[next(iter(self._producers))]
 
     def entries(self) -> list[ProducerEntry]:
-        """Every producer's last batch, those that were silent longest first, for a snapshot."""
+        """Return every producer's last batch for a snapshot, the oldest first."""
         return [
             ProducerEntry(
                 producer_id,
@@ -142,10 +144,10 @@ class ProducerStates:
         ]
 
     def replace(self, entries: Sequence[ProducerEntry]) -> None:
-        """Know what a snapshot says, which was written where the log has been read up to now.
+        """Replace the state by a snapshot that was written at the end of what has been read so far.
 
-        Compaction may have taken batches that it tells of.  Of who is known by the same last batch the batches before
-        it are known still, which Kafka's forgets.
+        Compaction may have removed batches in it. If a producer's last batch is the same in both, its earlier batches
+        stay known; Kafka forgets them.
         """
         known = self._producers
         self._producers = {}
@@ -159,7 +161,7 @@ class ProducerStates:
                 self._producers[entry.producer_id] = producer
 
     def active(self) -> list[ActiveProducer]:
-        """Every producer that is known, in the order of their ids."""
+        """Return all known producers, in the order of their ids."""
         return [
             ActiveProducer(
                 producer_id, producer.epoch, producer.batches[-1].last_sequence, producer.batches[-1].timestamp_ms
@@ -168,12 +170,14 @@ class ProducerStates:
         ]
 
     def last_offsets(self) -> frozenset[int]:
-        """The last offset of each producer's last batch."""
+        """Return the last offset of each producer's last batch."""
         return frozenset(producer.batches[-1].last_offset for producer in self._producers.values())
 
     def truncate(self, offset: int) -> bool:
-        """The log now ends at `offset`.  False where that took the last that is known of a producer: then the state
-        must be rebuilt from the log."""
+        """Truncate the state at `offset`.
+
+        Returns False if that removed the last known batch of a producer: then the state must be rebuilt from the log.
+        """
         complete = True
         for producer_id, producer in list(self._producers.items()):
             producer.batches = [batch for batch in producer.batches if batch.last_offset < offset]
@@ -185,11 +189,11 @@ class ProducerStates:
         return complete
 
     def expire(self, before_wall_ms: int) -> None:
-        """Forget those whose last record is that old (producer.id.expiration.ms)."""
+        """Forget producers whose last record is that old (producer.id.expiration.ms)."""
         for producer_id, producer in list(self._producers.items()):
             if producer.last_timestamp <= before_wall_ms:
                 del self._producers[producer_id]
 
     def clear(self) -> None:
-        """Forget everybody."""
+        """Forget all producers."""
         self._producers.clear()

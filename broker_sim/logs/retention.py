@@ -1,4 +1,4 @@
-"""Which segments a log may drop, by time, by size, and below its start (Kafka's UnifiedLog.deleteOldSegments)."""
+"""Retention by time, by size, and below the log start (Kafka's UnifiedLog.deleteOldSegments)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ UNLIMITED = -1
 
 
 def drop_below_start(log: PartitionLog) -> int:
-    """Drop the segments that lie wholly below the log's start; how many."""
+    """Drop the segments that are completely below the log start; return how many."""
     ends = [segment.base_offset for segment in log.segments[1:]]
     count = sum(1 for end in ends if end <= log.start_offset)
     return _drop(log, count)
 
 
 def drop_older(log: PartitionLog, retention_ms: int, wall_ms: int) -> int:
-    """Drop leading segments whose newest record is older than that; one that compaction has emptied goes with the
-    segment after it."""
+    """Drop leading segments whose newest record is older than that; an emptied segment goes with the next one."""
     if retention_ms == UNLIMITED:
         return 0
     count = 0
-    # Of all of them at once: those without times are still from now on, and not one after the other.
+    # Compute all ages at once: the age of segments without timestamps counts from this call, for all of them.
     ages_ms = [wall_ms - segment.newest_ms(wall_ms) for segment in log.segments]
     for number, segment in enumerate(log.segments[: _droppable(log)], 1):
         if not segment.size:
@@ -47,7 +46,7 @@ def drop_beyond(log: PartitionLog, retention_bytes: int) -> int:
 
 
 def _droppable(log: PartitionLog) -> int:
-    """How many leading segments hold nothing but committed records; an empty last one stays."""
+    """Return how many leading segments hold only committed records; an empty last one stays."""
     segments = log.segments
     ends = [segment.base_offset for segment in segments[1:]] + [log.end_offset]
     count = 0

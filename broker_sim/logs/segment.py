@@ -1,4 +1,4 @@
-"""One segment file of a partition's log, with a sparse index in memory (Kafka's LogSegment, OffsetIndex, TimeIndex)."""
+"""One segment file of a log, with a sparse index in memory (Kafka's LogSegment, OffsetIndex, TimeIndex)."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _SCAN_BYTES = 1 << 20
 
 
 def file_name(base_offset: int) -> str:
-    """A segment's file name: its base offset in 20 digits, as Kafka has it."""
+    """Return a segment's file name: its base offset in 20 digits, as in Kafka."""
     return f"{base_offset:020d}{SUFFIX}"
 
 
 def base_offset_of(name: str) -> int | None:
-    """The base offset in a segment's file name; None where the name is not that of a segment."""
+    """Return the base offset in a segment's file name, or None for another file."""
     digits = name.removesuffix(SUFFIX)
     return int(digits) if name == digits + SUFFIX and len(digits) == 20 and digits.isdigit() else None
 
 
 class Damage(NamedTuple):
-    """What was found at the end of a segment at open: from `position` on it was cut off."""
+    """Damage found when a segment was opened; it was truncated at `position`."""
 
     position: int
     reason: str
@@ -59,28 +59,31 @@ class Segment:
         self.base_offset = base_offset
         self.end_offset = base_offset
         self.records_end = base_offset
-        """Where its last batch ends.  Cut in a gap it ends further behind, which its file does not tell."""
+        """The end of its last batch.
+
+        It is lower than `end_offset` after a truncation within a gap, which the file does not show.
+        """
         self.name = file_name(base_offset)
         self.file = file
         self.size = 0
         self.cut_count = 0
-        """How often its end was cut off."""
+        """How often it was truncated."""
         self.max_timestamp = -1
         self.first_timestamp = -1
-        """Of the first batch; -1 for an empty segment."""
+        """The time of the first batch; -1 for an empty segment."""
         self._index_interval_bytes = index_interval_bytes
         self._indexed_at = 0
         self._last: tuple[int, BatchHeader] | None = None
-        """The last batch that was appended: its position and header.  None where it was cut off since."""
+        """Position and header of the last appended batch; unset after a truncation."""
         self._offsets = array("q")
         self._positions = array("q")
         self._newest = array("q")
-        """Of each entry of the index: the highest timestamp before it, -1 for the first."""
+        """The highest timestamp before each entry of the index, -1 for the first."""
         self._still_at: tuple[int, int] | None = None
         """The size that was found, and when it was found first."""
 
     def _note(self, position: int, header: BatchHeader) -> None:
-        """A batch stands at `position`, at the end so far."""
+        """Note a batch at `position`, the end so far."""
         if not self._offsets or position - self._indexed_at >= self._index_interval_bytes:
             self._offsets.append(header.base_offset)
             self._positions.append(position)
@@ -95,8 +98,11 @@ class Segment:
             self.max_timestamp = header.max_timestamp
 
     def newest_ms(self, wall_ms: int) -> int:
-        """When its newest record is from.  Of records that bear no time it is when this was first asked after the last
-        of them, in this life of the broker: Kafka takes the time of the file (LogSegment.largestTimestamp)."""
+        """Return the time of its newest record.
+
+        For records without a time, it is the time of the first call after the last of them, in this process; Kafka uses
+        the time of the file (LogSegment.largestTimestamp).
+        """
         if self.max_timestamp >= 0:
             return self.max_timestamp
         if self._still_at is None or self._still_at[0] != self.size:
@@ -104,7 +110,7 @@ class Segment:
         return self._still_at[1]
 
     def append(self, data: bytes, headers: Sequence[BatchHeader]) -> None:
-        """Write whole batches, `headers` being theirs."""
+        """Write whole batches with these headers."""
         position = self.file.append(data)
         assert position == self.size, "somebody else writes to this segment"
         for header in headers:
@@ -112,11 +118,11 @@ class Segment:
             position += header.size
 
     def recover(self, check: bool, see: Callable[[BatchHeader], None], epoch: int = UNDEFINED_EPOCH) -> Damage | None:
-        """Read the file at open: build the index, hand each header to `see`, cut what is damaged off the end.
+        """Read the file at open: build the index, pass each header to `see`, and truncate damage at the end.
 
-        With `check` every batch's CRC is computed, which is needed where the broker did not stop cleanly; and a batch
-        of an earlier leader epoch than the one before, or than `epoch`, is damage.  Epochs never fall in a log
-        (LeaderEpochFileCache): a power loss has brought back what was truncated before its place was written anew.
+        `check` is needed if the broker did not stop cleanly. It computes every batch's CRC, and treats a batch of an
+        earlier leader epoch than the one before it, or than `epoch`, as damage. Epochs never fall in a log
+        (LeaderEpochFileCache): a power loss has restored truncated records before their place was overwritten.
         """
         file_size = self.file.size()
         position = 0
@@ -154,7 +160,7 @@ class Segment:
         return Damage(position, reason)
 
     def headers(self, position: int = 0, chunk_bytes: int = _SCAN_BYTES) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of every batch from the one at `position` on."""
+        """Yield (position, header) of every batch from the one at `position` on."""
         chunk, chunk_at = b"", position
         while position < self.size:
             if position + HEADER_SIZE > chunk_at + len(chunk):
@@ -165,17 +171,16 @@ class Segment:
             position += header.size
 
     def headers_since(self, timestamp_ms: int, offset: int) -> Iterator[tuple[int, BatchHeader]]:
-        """As `headers`, but without most of the batches that lie before `offset`, and of those before the first that is
-        not older than `timestamp_ms`."""
+        """Yield the same as `headers`, but skip most batches before `offset` and before `timestamp_ms`."""
         at = max(bisect_left(self._newest, timestamp_ms), bisect_right(self._offsets, offset)) - 1
         return self.headers(self._positions[at] if at >= 0 else 0, self._index_interval_bytes + HEADER_SIZE)
 
     def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """The batch that holds `offset`, or the first after it: its position and header.  None past the end."""
+        """Return position and header of the batch that holds `offset` or the first after it, or None past the end."""
         if offset >= self.end_offset:
             return None
         if self._last is not None and offset >= self._last[1].base_offset:
-            # Who keeps up reads the last batch.
+            # A fetcher that keeps up reads the last batch.
             return self._last
         at = bisect_right(self._offsets, offset) - 1
         start = self._positions[at] if at >= 0 else 0
@@ -185,13 +190,12 @@ class Segment:
         return None
 
     def position_of(self, offset: int) -> int:
-        """Where the batch that holds `offset` begins; the segment's size for its end offset and above."""
+        """Return the position of the batch that holds `offset`; the segment's size from its end offset on."""
         found = self.locate(offset)
         return self.size if found is None else found[0]
 
     def whole_batches(self, start: int, max_bytes: int) -> int:
-        """Where the last batch ends that lies wholly within `max_bytes` from the batch at `start`; `start` where not
-        even one does."""
+        """Return the end of the last batch within `max_bytes` from the batch at `start`; `start` if none fits."""
         limit = start + max_bytes
         at = bisect_right(self._positions, limit) - 1
         end = max(start, self._positions[at]) if at >= 0 else start
@@ -202,10 +206,10 @@ class Segment:
         return end
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the batch that holds `offset` and everything after it; where compaction left a gap there, end in it."""
+        """Drop the batch that holds `offset` and everything after it; end in the gap if compaction left one there."""
         found = self.locate(offset)
         if found is None:
-            # It was cut in a gap before, further behind.
+            # It was truncated within a gap before, at a higher offset.
             self.end_offset = min(self.end_offset, offset)
             return
         position, header = found

@@ -1,4 +1,4 @@
-"""The search of a log for a time (ListOffsets; LogSegment.findOffsetByTimestamp)."""
+"""Search of a log by time (ListOffsets; LogSegment.findOffsetByTimestamp)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from zabka.broker_sim.slices import SLICE_RECORDS, Slices
 from zabka.kafka.record_batch import BatchHeader, BatchUnreadable, iter_batch
 
 Found = tuple[int, int] | None
-"""(timestamp, offset); None for none."""
+"""(timestamp, offset), if there is one."""
 
 
 def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> Generator[None, None, Found]:
-    """Find (timestamp, offset) of the first record that is not older than `timestamp_ms`; None where all are.
-    Pauses within large batches and among many that do not have it, though their segment, or their own header, says that
-    it may.
+    """Find (timestamp, offset) of the first record that is not older than `timestamp_ms`, or None.
 
-    In a batch that cannot be read the batch's own bounds stand for its records'.
+    Pauses within large batches, and among many batches whose segment or header wrongly suggests such a record. For a
+    batch that cannot be read, the bounds in its header replace those of its records.
     """
     slices = Slices()
     for segment in list(log.segments):
@@ -29,10 +28,10 @@ def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> Generator[None
             continue
         is_other = partial(has_changed, log, segment, segment.cut_count)
         if is_other():
-            # It went while there was a pause in one before it.
+            # The segment was removed during a pause in an earlier one.
             return (yield from offset_for_timestamp(log, timestamp_ms))
         for position, header in segment.headers_since(timestamp_ms, log.start_offset):
-            # What lies below the start was deleted, and is only not gone yet.
+            # Records below the log start are deleted, but not removed yet.
             if header.max_timestamp < timestamp_ms or header.last_offset < log.start_offset:
                 is_time = slices.is_full_of_headers()
             else:
@@ -49,15 +48,17 @@ def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> Generator[None
 
 
 def has_changed(log: PartitionLog, segment: Segment, cut_count: int) -> bool:
-    """Did a segment go, or lose its end, while there was a pause?  Its file may be closed then, and what was read of it
-    be there no more."""
+    """Return whether a segment was removed or truncated during a pause.
+
+    Its file may be closed then, and the part that was read may no longer exist.
+    """
     return log.is_closed or not log.has(segment) or segment.cut_count != cut_count
 
 
 def _first_not_older(
     data: bytes, header: BatchHeader, timestamp_ms: int, start_offset: int
 ) -> Generator[None, None, Found]:
-    """(timestamp, offset) of a batch's first record that is not older, from `start_offset` on; None for none."""
+    """Return (timestamp, offset) of a batch's first record from `start_offset` on that is not older, or None."""
     try:
         for number, record in enumerate(iter_batch(data, 0, header), 1):
             if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:

@@ -1,4 +1,4 @@
-"""Which quota holds for a client, and with whom it is measured together (Kafka's ClientQuotaManager).
+"""The applicable quota of a client, and the clients that share its meter (Kafka's ClientQuotaManager).
 
 In this order: users/U/clients/C, users/U/clients/<default>, users/U, users/<default>/clients/C,
 users/<default>/clients/<default>, users/<default>, clients/C, clients/<default>.
@@ -15,30 +15,30 @@ from zabka.kafka.zk.znodes import DEFAULT_ENTITY
 M = TypeVar("M")
 
 USER = "ANONYMOUS"
-"""Who everybody is that comes by a listener without authentication."""
+"""The user of every client on a listener without authentication."""
 METERS_MAX = 10_000
-"""Clients that are measured at a time; the one that was silent longest goes first."""
+"""Clients with a meter at a time; the one idle longest is dropped first."""
 SILENT_MS_MAX = 3_600_000
-"""A client that was silent that long is measured no more (ClientQuotaManager.InactiveSensorExpirationTimeSeconds)."""
+"""The meter of a client idle for so long is dropped (ClientQuotaManager.InactiveSensorExpirationTimeSeconds)."""
 THROTTLE_MS_MAX = 2**31 - 1
 _ABSENT = ""
 _CLIENT, _USER, _USER_AND_CLIENT = 1, 2, 4
-"""At which levels quotas were ever set: with one level alone a client's key is simple."""
+"""The levels at which quotas were ever set: with one level alone, a client's key is simple."""
 
 Key = tuple[str, str]
-"""(user, client id): a name as it stands under /config, `<default>`, or "" where there is no such part."""
+"""(user, client id): a name as under /config, `<default>`, or "" if there is no such part."""
 
 
 class _Meter(Generic[M]):
-    __slots__ = ("heard_ms", "measured")
+    __slots__ = ("last_used_ms", "measured")
 
     def __init__(self, measured: M, now_ms: int) -> None:
         self.measured = measured
-        self.heard_ms = now_ms
+        self.last_used_ms = now_ms
 
 
 class ClientMeters(Generic[M]):
-    """One kind of quota: the limits that were set, and what is measured of clients, made by `new_meter(now_ms)`."""
+    """One kind of quota: its limits, and the meters of clients, created by `new_meter(now_ms)`."""
 
     __slots__ = ("_levels", "_limits", "_meters", "_new_meter", "_runtime")
 
@@ -51,11 +51,11 @@ class ClientMeters(Generic[M]):
 
     @property
     def is_used(self) -> bool:
-        """Was any such quota set since this broker started?"""
+        """Whether any such quota was set since this broker started."""
         return self._levels != 0
 
     def limit(self, user: str, client: str, per_second: float | None) -> None:
-        """Set one quota, or remove it; names as in `Key`, a client's as it calls itself."""
+        """Set or remove one quota; names as in `Key`, the client by its client id."""
         key = user, client
         if per_second is None:
             self._limits.pop(key, None)
@@ -64,7 +64,7 @@ class ClientMeters(Generic[M]):
         self._limits[key] = per_second
 
     def measured_as(self, client: str) -> Key:
-        """Who shares a meter with this client: those for whom the same quota holds and nothing finer."""
+        """Return the key of this client's meter, shared by clients under the same quota without a more specific one."""
         if self._levels == _CLIENT:
             return _ABSENT, client
         if self._levels == _USER:
@@ -79,7 +79,7 @@ class ClientMeters(Generic[M]):
         return _ABSENT, client
 
     def limit_of(self, key: Key) -> float | None:
-        """The quota that holds for them; None where there is none."""
+        """Return the quota of a key, or None if there is none."""
         user, client = key
         users = (user, DEFAULT_ENTITY) if user else (_ABSENT,)
         clients = (client, DEFAULT_ENTITY) if client else (_ABSENT,)
@@ -91,16 +91,16 @@ class ClientMeters(Generic[M]):
         return None
 
     def meter(self, key: Key, now_ms: int) -> M:
-        """What is measured of them."""
+        """Return the meter of a key."""
         meter = self._meters.pop(key, None)
         if meter is None:
             meter = _Meter(self._new_meter(now_ms), now_ms)
             while self._meters and self._has_too_many(now_ms):
                 del self._meters[next(iter(self._meters))]
         self._meters[key] = meter
-        meter.heard_ms = now_ms
+        meter.last_used_ms = now_ms
         return meter.measured
 
     def _has_too_many(self, now_ms: int) -> bool:
         silent_longest = next(iter(self._meters.values()))
-        return len(self._meters) >= METERS_MAX or now_ms - silent_longest.heard_ms > SILENT_MS_MAX
+        return len(self._meters) >= METERS_MAX or now_ms - silent_longest.last_used_ms > SILENT_MS_MAX

@@ -1,7 +1,6 @@
-"""Quotas of users, clients and addresses: what DescribeClientQuotas and AlterClientQuotas keep under /config.
+"""Quotas of users, clients and addresses: DescribeClientQuotas and AlterClientQuotas, stored under /config.
 
-Sources: kafka.server.ZkAdminManager, KIP-546, KIP-612.  Who is held to them:
-`zabka.broker_sim.quotas.client_throttling`.
+Sources: kafka.server.ZkAdminManager, KIP-546, KIP-612. Enforcement: `zabka.broker_sim.quotas.client_throttling`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from zabka.kafka.zk.znodes import DEFAULT_ENTITY
 
 USER, CLIENT, IP = "user", "client-id", "ip"
 EXACT, DEFAULT, ANY = 0, 1, 2
-"""How a filter's component matches (ClientQuotaFilterComponent)."""
+"""How a component of a filter matches (ClientQuotaFilterComponent)."""
 _EPSILON = 1e-6
 
 _USER_KEYS = {
@@ -38,11 +37,11 @@ _USER_KEYS = {
 _IP_KEYS = {"connection_creation_rate": ConfigKey("connection_creation_rate", ConfigType.INT, 2**31 - 1, at_least(0))}
 
 Entity = tuple[tuple[str, str | None], ...]
-"""(type, name) of each part, the name None for the default of that type."""
+"""(type, name) of each part; the default of a type has no name."""
 
 
 class Component(NamedTuple):
-    """One part of a filter: a type, and which names of it."""
+    """One part of a filter: a type, and the names that match."""
 
     entity_type: str
     match_type: int
@@ -50,14 +49,14 @@ class Component(NamedTuple):
 
 
 class QuotaChange(NamedTuple):
-    """One key's new value; None removes it."""
+    """One key's new value, or None to remove it."""
 
     key: str
     value: float | None
 
 
 class QuotaResult(NamedTuple):
-    """What became of one entity of a request."""
+    """Result for one entity of a request."""
 
     entity: Entity
     error: KafkaError = KafkaError.none
@@ -69,7 +68,7 @@ def _name(node: str) -> str | None:
 
 
 class ClientQuotas:
-    """Keeps quotas in /config/users, /config/clients and /config/ips.  `resolve` finds the addresses of hosts."""
+    """Stores quotas in /config/users, /config/clients and /config/ips. `resolve` finds the addresses of hosts."""
 
     def __init__(self, znodes: EntityZnodes, resolve: Resolve = str) -> None:
         self._znodes = znodes
@@ -78,19 +77,19 @@ class ClientQuotas:
     # ---- describe ---------------------------------------------------------------------------------------------
 
     async def describe(self, components: Sequence[Component], strict: bool) -> list[tuple[Entity, dict[str, float]]]:
-        """Every entity that matches, with its quotas.  Raises Refused, ZooKeeperError."""
-        wanted = _by_type(components)
-        if IP in wanted and len(wanted) > 1:
+        """Return every entity that matches, with its quotas. Raises Refused, ZooKeeperError."""
+        requested = _by_type(components)
+        if IP in requested and len(requested) > 1:
             raise Refused(
                 KafkaError.invalid_request,
                 "Invalid entity filter component combination, IP filter component should not be used with "
                 "user or clientId filter component.",
             )
         found = []
-        if IP not in wanted:
-            found += [row for row in await self._users_and_clients() if _matches(row[0], wanted, strict)]
-        if IP in wanted or (not wanted and not strict):
-            found += [row for row in await self._entities("ips", IP, _IP_KEYS) if _matches(row[0], wanted, strict)]
+        if IP not in requested:
+            found += [row for row in await self._users_and_clients() if _matches(row[0], requested, strict)]
+        if IP in requested or (not requested and not strict):
+            found += [row for row in await self._entities("ips", IP, _IP_KEYS) if _matches(row[0], requested, strict)]
         return [(entity, values) for entity, values in found if values]
 
     async def _users_and_clients(self) -> list[tuple[Entity, dict[str, float]]]:
@@ -105,12 +104,12 @@ class ClientQuotas:
         self, kind: str, entity_type: str, keys: Mapping[str, ConfigKey]
     ) -> list[tuple[Entity, dict[str, float]]]:
         found: list[tuple[Entity, dict[str, float]]] = []
-        # Those with a name before the default.
+        # Named entities before the default.
         for node in sorted(await self._znodes.names(kind), key=lambda node: (node == DEFAULT_ENTITY, node)):
             overrides, _ = await self._znodes.read(f"{kind}/{node}")
             values = {}
             for key in keys:
-                # What somebody wrote past us into the znode and is no number counts as not there.
+                # Ignore values that were written into the znode directly and are not numbers.
                 with suppress(ValueError):
                     if key in overrides:
                         values[key] = float(overrides[key])
@@ -130,7 +129,8 @@ class ClientQuotas:
                 overrides, version = await self._znodes.read(path)
                 for change in changes:
                     _apply(overrides, change, keys)
-                # In the order of the definition, as ConfigDef.parse: of several bad values it is always the same one.
+                # In the order of the definition, like ConfigDef.parse, so that of several bad values it is always the
+                # same one.
                 for name, key in keys.items():
                     if name in overrides:
                         key.parse(overrides[name])
@@ -144,16 +144,16 @@ class ClientQuotas:
             return QuotaResult(entity, KafkaError.unknown_server_error, str(failure))
 
     async def _put(self, path: str, overrides: Mapping[str, str], version: int) -> bool:
-        """Write, or where nothing is left and nothing is below it, remove the znode and emptied ones above it."""
+        """Write the overrides; without any, and without children, remove the znode and its empty parents."""
         if overrides:
             return await self._znodes.write(path, overrides, version)
         return await self._znodes.clear(path, version)
 
 
 def _by_type(components: Sequence[Component]) -> dict[str, Component]:
-    wanted: dict[str, Component] = {}
+    requested: dict[str, Component] = {}
     for component in components:
-        # Kafka's handler stumbles over these.
+        # Kafka's handler fails on these.
         if component.match_type not in (EXACT, DEFAULT, ANY):
             raise Refused(KafkaError.unknown_server_error, f"Unexpected match type: {component.match_type}")
         if component.match_type == EXACT and component.name is None:
@@ -164,18 +164,18 @@ def _by_type(components: Sequence[Component]) -> dict[str, Component]:
             raise Refused(KafkaError.invalid_request, "Unexpected empty filter component entity type")
         if kind not in (USER, CLIENT, IP):
             raise Refused(KafkaError.unsupported_version, f"Custom entity type '{kind}' not supported")
-        if kind in wanted:
+        if kind in requested:
             what = "client" if kind == CLIENT else kind
             raise Refused(KafkaError.invalid_request, f"Duplicate {what} filter component entity type")
-        wanted[kind] = component
-    return wanted
+        requested[kind] = component
+    return requested
 
 
-def _matches(entity: Entity, wanted: Mapping[str, Component], strict: bool) -> bool:
+def _matches(entity: Entity, requested: Mapping[str, Component], strict: bool) -> bool:
     parts = dict(entity)
-    if strict and parts.keys() != wanted.keys():
+    if strict and parts.keys() != requested.keys():
         return False
-    for kind, component in wanted.items():
+    for kind, component in requested.items():
         if kind not in parts:
             return False
         name = parts[kind]
@@ -187,7 +187,7 @@ def _matches(entity: Entity, wanted: Mapping[str, Component], strict: bool) -> b
 
 
 def _path(entity: Entity) -> tuple[str, Mapping[str, ConfigKey]]:
-    """The znode below /config, and the keys it may hold.  Raises Refused."""
+    """Return the znode below /config, and its permitted keys. Raises Refused."""
     if not entity:
         raise Refused(KafkaError.invalid_request, "Invalid empty client quota entity")
     for kind, name in entity:

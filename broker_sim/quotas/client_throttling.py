@@ -1,8 +1,9 @@
-"""Clients held to their quotas (Kafka's ClientQuotaManager): bytes a second that they may produce and fetch (KIP-13),
-the share of a thread's time that their requests may take (KIP-124), and partitions a second that they may have made
-and deleted (KIP-599, `controller_mutations`).
+"""Enforcement of client quotas (Kafka's ClientQuotaManager).
 
-A client over its quota is answered, told for how long it is throttled, and not heard until then (KIP-219).
+Three kinds: bytes per second that a client may produce and fetch (KIP-13), the share of a thread's time that its
+requests may take (KIP-124), and partitions per second that it may create and delete (KIP-599, `controller_mutations`).
+
+A client over its quota gets its response with the throttle time, and its connection is muted for that time (KIP-219).
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ _EXEMPT = frozenset(
         ApiKey.ALTER_PARTITION,
     }
 )
-"""What brokers ask of each other is never held back."""
+"""Requests between brokers are never throttled."""
 _BY_THEMSELVES = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
-"""Requests whose handlers look at their time, with their bytes."""
+"""Requests whose handlers charge their time together with their bytes."""
 
 
 class ClientQuota(ClientMeters[SampledAmount]):
-    """One kind of quota: so much a second of something, on the average of a few windows of time."""
+    """One kind of quota: an amount per second, averaged over a few windows of time."""
 
     __slots__ = ("_throttle_ms_max", "_window_ms", "_windows")
 
@@ -59,12 +60,12 @@ class ClientQuota(ClientMeters[SampledAmount]):
         self._throttle_ms_max = throttle_ms_max
 
     def most_at_once(self, client: str) -> float | None:
-        """What a client may take at once without being throttled in any case; None where it has no quota."""
+        """Return the amount that a client may always take at once without being throttled, or None without a quota."""
         limit = self.limit_of(self.measured_as(client)) if self.is_used else None
         return None if limit is None else limit * (self._windows - 1) * self._window_ms / 1000
 
     def note(self, client: str, size: float) -> int:
-        """A client took so much; for how many milliseconds it is throttled."""
+        """Charge an amount to a client; return the throttle time in milliseconds."""
         if not self.is_used:
             return 0
         now_ms = self._runtime.now().mono_ms
@@ -82,20 +83,20 @@ class ClientQuota(ClientMeters[SampledAmount]):
         return round(min(excess / limit * rate_window_ms(amount, now_ms), self._throttle_ms_max))
 
     def add(self, client: str, size: float) -> None:
-        """A client took so much more; whether that is too much is seen at its next request."""
+        """Charge a further amount to a client; it takes effect at the next request."""
         now_ms = self._runtime.now().mono_ms
         self.meter(self.measured_as(client), now_ms).add(size, now_ms)
 
     def take_back(self, client: str, size: float) -> None:
-        """What was noted last has not been sent after all."""
+        """Return the last charged amount, which was not sent after all."""
         self.add(client, -size)
 
 
 class RequestTime:
-    """How much of a thread's time each client's requests take; 100 is one thread, all the time.
+    """The share of a thread's time that each client's requests take; 100 is one thread, all the time.
 
-    A broker here has one thread, the one of its event loop, where Kafka's has num.io.threads and num.network.threads.
-    What a request took is told by its context.
+    A broker here has one thread, that of its event loop, where Kafka has num.io.threads and num.network.threads. The
+    context of a request measures its time.
     """
 
     def __init__(self, runtime: Runtime, windows: int, window_seconds: int) -> None:
@@ -103,20 +104,20 @@ class RequestTime:
 
     @property
     def is_used(self) -> bool:
-        """Was any such quota set since this broker started?"""
+        """Whether any such quota was set since this broker started."""
         return self.quota.is_used
 
     def note(self, context: RequestContext) -> int:
-        """A request is about to be answered; for how many milliseconds its client is throttled."""
+        """Charge a request that is about to be answered; return its client's throttle time in milliseconds."""
         return self.quota.note(context.client_id, context.clock.spent_ns() * _PERCENT_A_NANOSECOND)
 
     def add(self, client: str, spent_ns: int) -> None:
-        """Writing the answer took that much more."""
+        """Charge the time of writing a response."""
         self.quota.add(client, spent_ns * _PERCENT_A_NANOSECOND)
 
 
 class ClientThrottles:
-    """A broker's quotas of clients."""
+    """A broker's client quotas."""
 
     def __init__(
         self, runtime: Runtime, windows: int, window_seconds: int, mutation_windows: int = 11, mutation_seconds: int = 1
@@ -127,7 +128,7 @@ class ClientThrottles:
         self.mutations = MutationQuota(runtime, mutation_windows, mutation_seconds)
 
     def take_over(self, entity: str, overrides: Mapping[str, str]) -> None:
-        """What /config holds of "users/U", "users/U/clients/C" or "clients/C" became that."""
+        """Apply the overrides of "users/U", "users/U/clients/C" or "clients/C"."""
         parts = dict(zip(*[iter(entity.split("/"))] * 2, strict=True))
         user, client = parts.get("users", ""), parts.get("clients", "")
         client = client if client == DEFAULT_ENTITY else unquote(client)
@@ -137,8 +138,7 @@ class ClientThrottles:
         self.mutations.limit(user, client, number(overrides.get(MUTATION_RATE)))
 
     def hold_to_request_time(self, response: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """An answer as it leaves: where its client's requests took too much time it says for how long that is
-        throttled."""
+        """Charge a request's time; return the response with the throttle time if the client is over its quota."""
         api_key = api_key_of(response)
         if api_key in _EXEMPT or api_key in _BY_THEMSELVES:
             return response
@@ -146,23 +146,23 @@ class ClientThrottles:
         if throttle_ms <= context.muted_ms:
             return response
         context.muted_ms = throttle_ms
-        return told_throttled(response, throttle_ms)
+        return with_throttle_time(response, throttle_ms)
 
 
-def told_throttled(response: KafkaMessage, throttle_ms: int) -> KafkaMessage:
-    """The answer with that time in it, where its version has a place for it."""
+def with_throttle_time(response: KafkaMessage, throttle_ms: int) -> KafkaMessage:
+    """Return the response with that throttle time, if its version has the field."""
     if not hasattr(response, "throttle_time"):
         return response
     message: Any = response
     replace: Any = msgspec.structs.replace if isinstance(response, msgspec.Struct) else dataclasses.replace
-    told: KafkaMessage = replace(message, throttle_time=as_time(throttle_ms))
-    return told
+    throttled: KafkaMessage = replace(message, throttle_time=as_time(throttle_ms))
+    return throttled
 
 
 def number(text: str | None) -> float | None:
-    """A quota out of a znode; what is no number counts as not there.
+    """Parse a quota from a znode; text that is not a number counts as no quota.
 
-    Kafka's tools may set NaN, and nobody is throttled by it: Math.round makes 0 of it.
+    Kafka's tools may set NaN, which throttles no client: Math.round makes 0 of it.
     """
     try:
         limit = nan if text is None else float(text)
@@ -172,7 +172,7 @@ def number(text: str | None) -> float | None:
 
 
 def client_throttles(config: KafkaConfig, runtime: Runtime) -> ClientThrottles:
-    """A broker's quotas of clients, none of them set yet."""
+    """Return a broker's client quotas, without any limits yet."""
     return ClientThrottles(
         runtime,
         config.number("quota.window.num"),

@@ -1,4 +1,4 @@
-"""A broker's limits of connections, out of its configuration (kafka.server.KafkaConfig, SocketServer)."""
+"""A broker's connection limits from its configuration (kafka.server.KafkaConfig, SocketServer)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ PER_ADDRESS = "max.connections.per.ip"
 OVERRIDES = "max.connections.per.ip.overrides"
 
 Resolve = Callable[[str], str | None]
-"""The address of a host's name; None where it has none."""
+"""Returns the address of a host name, or None if it has none."""
 
 
 def connection_limits(config: KafkaConfig, configs: EntityConfigs, resolve: Resolve) -> ConnectionLimits:
-    """The limits that hold now.  What a listener does not say for itself holds for it as for the broker."""
+    """Return the present limits; a listener without limits of its own has those of the broker."""
     keys = (MAX_CONNECTIONS, CREATION_RATE, PER_ADDRESS)
     total, rate, per_address = (_whole(configs.broker_value(key)) for key in keys)
     own_keys = (MAX_CONNECTIONS, CREATION_RATE)
@@ -43,6 +43,6 @@ def _whole(value: Value) -> int:
 
 
 def connection_quotas(config: KafkaConfig, runtime: Runtime) -> ConnectionQuotas:
-    """A broker's counts of connections."""
+    """Return a broker's connection counts."""
     windows, seconds = config.number("quota.window.num"), config.number("quota.window.size.seconds")
     return ConnectionQuotas(runtime, windows, seconds, protected=config.inter_broker_listener)

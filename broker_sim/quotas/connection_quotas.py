@@ -1,8 +1,8 @@
-"""How many connections a broker has, and how many new ones a second it takes (Kafka's SocketServer.ConnectionQuotas).
+"""Limits on a broker's connections, and on new ones per second (Kafka's SocketServer.ConnectionQuotas).
 
-KIP-308: max.connections, of the broker and of a listener.  KIP-612: max.connection.creation.rate of both, which lets
-new connections wait, and connection_creation_rate of an address, which lets them wait and then closes them.
-max.connections.per.ip closes at once.
+KIP-308: max.connections, of the broker and of a listener. KIP-612: max.connection.creation.rate of both, which delays
+new connections, and connection_creation_rate of an address, which delays and then closes them. max.connections.per.ip
+closes at once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ UNLIMITED = 2**31 - 1
 
 
 class ConnectionThrottled(Exception):
-    """An address makes connections too fast: this one is not served, and closed after `throttle_ms`."""
+    """An address creates connections too fast: this one is not served, and closed after `throttle_ms`."""
 
     def __init__(self, throttle_ms: int) -> None:
         super().__init__(throttle_ms)
@@ -26,7 +26,7 @@ class ConnectionThrottled(Exception):
 
 
 class TooManyConnections(Exception):
-    """An address has as many connections as it may: this one is closed at once."""
+    """An address has its maximum number of connections: this one is closed at once."""
 
 
 class ListenerLimits(NamedTuple):
@@ -37,7 +37,7 @@ class ListenerLimits(NamedTuple):
 
 
 class ConnectionLimits(NamedTuple):
-    """A broker's limits.  Overrides go by address, the limits of listeners by name."""
+    """A broker's limits. Overrides are by address, the limits of listeners by name."""
 
     max_connections: int = UNLIMITED
     creations_per_second: int = UNLIMITED
@@ -58,8 +58,8 @@ class _Listener:
 class ConnectionQuotas:
     """Counts a broker's connections.
 
-    `protected` is the listener of the other brokers, whose connections do not count against max.connections of the
-    broker where there is another listener: they rather cost one of those.
+    `protected` is the listener of the other brokers. If clients have another listener, its connections do not count
+    against the broker's max.connections: they close one of the clients' instead.
     """
 
     def __init__(self, runtime: Runtime, windows: int, window_seconds: int, protected: str) -> None:
@@ -84,18 +84,20 @@ class ConnectionQuotas:
     # ---- limits -----------------------------------------------------------------------------------------------
 
     def add_listener(self, name: str, evict: Callable[[], str | None]) -> None:
-        """A listener opens.  `evict` closes its connection that was silent longest, and says whose that was; None
-        where there is none."""
+        """Add a listener.
+
+        `evict` closes its connection that was idle longest, and returns that one's address, or None if there is none.
+        """
         self._listeners[name] = _Listener(self._amount(), evict)
 
     def configure(self, limits: ConnectionLimits) -> None:
-        """These are the limits from now on; what is too much now is closed."""
+        """Set the limits; close connections that exceed them."""
         self._limits = limits
         self._close_surplus()
         self._look_again()
 
     def limit_address(self, address: str | None, creations_per_second: int | None) -> None:
-        """Set the rate of an address, or with no address of all that have none; None removes it."""
+        """Set the rate of an address, or without an address the default rate; a rate of None removes it."""
         if address is None:
             self._default_rate = UNLIMITED if creations_per_second is None else creations_per_second
         elif creations_per_second is None:
@@ -106,15 +108,15 @@ class ConnectionQuotas:
     # ---- connections ------------------------------------------------------------------------------------------
 
     def number(self) -> int:
-        """That of a connection that has just been accepted: above those of all that any listener accepted before."""
+        """Return the number of a connection just accepted, in the order of acceptance on all listeners."""
         self._accepted += 1
         return self._accepted
 
     async def admit(self, listener: str, address: str) -> None:
-        """Let a new connection in; waits while there is no room for it, or until the rates allow it.
+        """Admit a new connection; waits until there is room for it and the rates allow it.
 
-        To be called for one connection of a listener after the other.  Raises ConnectionThrottled,
-        TooManyConnections: such a connection is not counted.
+        The caller admits one connection of a listener after the other. Raises ConnectionThrottled, TooManyConnections:
+        such a connection is not counted.
         """
         throttle_ms = self._note_created(listener)
         if throttle_ms:
@@ -133,7 +135,7 @@ class ConnectionQuotas:
         self._close_surplus()
 
     def release(self, listener: str, address: str) -> None:
-        """A connection that was let in has ended."""
+        """Count the end of an admitted connection."""
         left = self._connections[address] - 1
         if left:
             self._connections[address] = left
@@ -161,7 +163,7 @@ class ConnectionQuotas:
         return self.is_protected(listener) or self._total < limits.max_connections
 
     def _close_surplus(self) -> None:
-        """Where the other brokers' connections made it too many: close others, those silent longest first."""
+        """Close clients' connections, those idle longest first, if connections of brokers exceed the limit."""
         for name, listener in self._listeners.items():
             while self._total > self._limits.max_connections and not self.is_protected(name):
                 address = listener.evict()
@@ -172,7 +174,7 @@ class ConnectionQuotas:
     # ---- rates ------------------------------------------------------------------------------------------------
 
     def _note_created(self, listener: str) -> int:
-        """A connection comes; for how many milliseconds it has to wait."""
+        """Count a new connection; return how many milliseconds it has to wait."""
         limits, own = self._limits, self._limits.listeners.get(listener)
         per_second = limits.creations_per_second
         throttle_ms = self._note(
@@ -202,7 +204,7 @@ class ConnectionQuotas:
         self._created_by[address] = created
         throttle_ms = self._note(created, per_second)
         if throttle_ms:
-            # It will not be served, and counts nowhere.
+            # It will not be served, and is not counted.
             now_ms = self._runtime.now().mono_ms
             counted = [created, self._listeners[listener].created]
             for amount in counted if self.is_protected(listener) else [*counted, self._created]:

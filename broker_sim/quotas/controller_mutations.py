@@ -1,7 +1,7 @@
-"""Partitions a second that a client may have made and deleted (KIP-599, Kafka's ControllerMutationQuotaManager).
+"""Partitions per second that a client may create and delete (KIP-599, Kafka's ControllerMutationQuotaManager).
 
-A bucket of tokens, one for each partition: it fills at the rate of the quota, up to what all windows together allow,
-and a request that finds any may take more than there are.  The next one has to wait until it is paid for.
+A token bucket with one token per partition. It fills at the rate of the quota, up to the amount of all windows, and a
+request that finds any token may take more than there are. The next request has to wait until the debt is paid.
 """
 
 from __future__ import annotations
@@ -23,41 +23,41 @@ class TokenBucket:
     __slots__ = ("_filled_ms", "_seconds", "_tokens")
 
     def __init__(self, seconds: int, now_ms: int) -> None:
-        """`seconds` of the rate are the most it holds."""
+        """It holds at most `seconds` of the rate."""
         self._seconds = seconds
         self._tokens = float("inf")
         self._filled_ms = now_ms
 
     def tokens(self, per_second: float, now_ms: int) -> float:
-        """What is there now; less than nothing where it is in debt."""
+        """Return the present number of tokens; negative if it is in debt."""
         fresh = per_second * (now_ms - self._filled_ms) / 1000
         self._tokens = min(per_second * self._seconds, self._tokens + fresh)
         self._filled_ms = now_ms
         return self._tokens
 
     def take_tokens(self, count: float) -> None:
-        """Take tokens, whether there are any or not."""
+        """Take tokens, also into debt."""
         self._tokens -= count
 
 
 class Mutations(Protocol):
-    """What one request's changes to partitions are counted by."""
+    """Counts the partition changes of one request."""
 
     @property
     def throttle_ms(self) -> int:
-        """For how long the client is throttled from now on."""
+        """How long the client is throttled from now on."""
 
     def record(self, partitions: int) -> None:
-        """So many partitions are about to be made or deleted.  Raises Refused where that may not be."""
+        """Count partitions about to be created or deleted. Raises Refused if the quota forbids it."""
 
 
 class Unlimited:
-    """Nobody has a quota, or asks for one."""
+    """Counts nothing: no quota is set."""
 
     throttle_ms = 0
 
     def record(self, partitions: int) -> None:
-        """Let it pass."""
+        """Do nothing."""
 
 
 class _Held:
@@ -69,7 +69,7 @@ class _Held:
 
     @property
     def throttle_ms(self) -> int:
-        """For how long the client is throttled from now on: the changes themselves took some of the time."""
+        """How long the client is throttled from now on, less the time that the changes took."""
         return max(0, self._throttle_ms - (self._quota.now_ms() - self._recorded_ms))
 
     def _throttled(self, throttle_ms: int) -> None:
@@ -77,10 +77,10 @@ class _Held:
 
 
 class Strict(_Held):
-    """A client that knows THROTTLING_QUOTA_EXCEEDED: what is over the quota is not done."""
+    """For a client that knows THROTTLING_QUOTA_EXCEEDED: changes over the quota are rejected."""
 
     def record(self, partitions: int) -> None:
-        """Count them, or where the client is in debt refuse.  Raises Refused."""
+        """Count the partitions, or reject them if the client is in debt. Raises Refused."""
         owed_ms = self._quota.owed_ms(self._client)
         if owed_ms:
             self._throttled(owed_ms)
@@ -89,10 +89,10 @@ class Strict(_Held):
 
 
 class Permissive(_Held):
-    """An older client: all is done, and the client throttled for it."""
+    """For an older client: all changes are made, and the client is throttled."""
 
     def record(self, partitions: int) -> None:
-        """Count them."""
+        """Count the partitions."""
         self._quota.take_tokens(self._client, partitions)
         owed_ms = self._quota.owed_ms(self._client)
         if owed_ms:
@@ -108,17 +108,17 @@ class MutationQuota(ClientMeters[TokenBucket]):
         super().__init__(runtime, lambda now_ms: TokenBucket(windows * window_seconds, now_ms))
 
     def of_request(self, client: str, version: int, strict_since: int) -> Mutations:
-        """What a client's request is counted by: from that version on the client is told what was not done."""
+        """Return the counter of a client's request; from version `strict_since` on, excess changes are rejected."""
         if not self.is_used:
             return Unlimited()
         return Strict(self, client) if version >= strict_since else Permissive(self, client)
 
     def permissive(self, client: str) -> Mutations:
-        """What is made because a client asked about it, not for it."""
+        """Return the counter of topics that are created automatically for a client."""
         return Permissive(self, client) if self.is_used else Unlimited()
 
     def now_ms(self) -> int:
-        """The moment by which the buckets fill."""
+        """Return the time that the buckets use."""
         return self._runtime.now().mono_ms
 
     def take_tokens(self, client: str, count: int) -> None:
@@ -131,7 +131,7 @@ class MutationQuota(ClientMeters[TokenBucket]):
             bucket.take_tokens(count)
 
     def owed_ms(self, client: str) -> int:
-        """How long until a client's bucket holds nothing rather than less; 0 where it does."""
+        """Return the time until a client's bucket is out of debt; 0 if it is not in debt."""
         now_ms, key = self.now_ms(), self.measured_as(client)
         limit = self.limit_of(key)
         if limit is None:

@@ -1,6 +1,6 @@
-"""How fast replicas may be copied: from broker to broker (KIP-73) and between directories (ReplicationQuotaManager).
+"""Throttles of copying between brokers (KIP-73) and between log directories (ReplicationQuotaManager).
 
-Only replicas that a topic lists are held back, and none that is in sync.
+They apply only to replicas that a topic lists as throttled, and not to in-sync ones.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ MOVES_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
 class ReplicationQuota:
-    """Bytes a second, together, of all that it is asked about."""
+    """The total bytes per second of one kind of copying."""
 
     __slots__ = ("_amount", "_bytes_per_second", "_runtime", "is_limited")
 
     def __init__(self, runtime: Runtime, windows: int, window_seconds: int) -> None:
         self.is_limited = False
-        """Is there a rate at all?  Where not nothing is counted."""
+        """Whether a rate is set; without one, nothing is counted."""
         self._bytes_per_second = UNLIMITED
         self._runtime = runtime
         self._amount = SampledAmount(windows, window_seconds * 1000)
 
     def limit(self, bytes_per_second: int) -> None:
-        """The rate from now on."""
+        """Set the rate."""
         self._bytes_per_second = bytes_per_second
         self.is_limited = bytes_per_second != UNLIMITED
 
     def note(self, size: int) -> None:
-        """So many bytes were copied."""
+        """Count copied bytes."""
         if self.is_limited:
             self._amount.add(size, self._runtime.now().mono_ms)
 
     @property
     def is_exceeded(self) -> bool:
-        """Was more copied of late than the rate allows?"""
+        """Whether the recent rate exceeds the limit."""
         return self.is_limited and simple_rate(self._amount, self._runtime.now().mono_ms) > self._bytes_per_second
 
 
 class ReplicationThrottles:
-    """A broker's three quotas: as leader, as follower, and between its log directories."""
+    """A broker's three throttles: as leader, as follower, and between its log directories."""
 
     def __init__(self, config: ReplicaConfig, runtime: Runtime) -> None:
         windows, seconds = config.replication_quota_window_num, config.replication_quota_window_size_seconds
@@ -59,7 +59,7 @@ class ReplicationThrottles:
         )
 
     def set_rates(self, overrides: Mapping[str, str]) -> None:
-        """Take over what /config/brokers says of the three; a value that is no number counts as not there."""
+        """Apply the three rates in /config/brokers; a value that is not a number is ignored."""
         for key, quota in ((LEADER_RATE, self.leader), (FOLLOWER_RATE, self.follower), (MOVES_RATE, self.moves)):
             text = overrides.get(key, "").strip()
             quota.limit(int(text) if text.isascii() and text.isdigit() else UNLIMITED)

@@ -15,7 +15,7 @@ class _Sample:
 
 
 class SampledAmount:
-    """What was counted within `windows` windows of `window_ms` each (SampledStat, WindowedSum)."""
+    """Amount within `windows` windows of `window_ms` each (SampledStat, WindowedSum)."""
 
     __slots__ = ("_current", "_samples", "window_ms", "windows")
 
@@ -26,12 +26,12 @@ class SampledAmount:
         self._samples: list[_Sample] = []
 
     def add(self, amount: float, now_ms: int) -> None:
-        """Count an amount now; a negative one takes back."""
+        """Add an amount now; a negative one subtracts."""
         if not self._samples:
             self._samples.append(_Sample(now_ms))
         sample = self._samples[self._current]
         if now_ms - sample.start_ms >= self.window_ms:
-            # One more than there are windows: the oldest may reach into the time that counts.
+            # One sample more than windows: the oldest may extend into the measured time.
             self._current = (self._current + 1) % (self.windows + 1)
             if self._current == len(self._samples):
                 self._samples.append(_Sample(now_ms))
@@ -41,12 +41,12 @@ class SampledAmount:
         sample.last_ms = now_ms
 
     def total(self, now_ms: int) -> float:
-        """What counts now."""
+        """Return the present amount."""
         self._forget(now_ms)
         return sum(sample.value for sample in self._samples)
 
     def elapsed_ms(self, now_ms: int) -> int:
-        """Since the oldest sample that counts began."""
+        """Return the time since the start of the oldest counted sample."""
         self._forget(now_ms)
         return now_ms - min((sample.start_ms for sample in self._samples), default=now_ms)
 
@@ -57,18 +57,18 @@ class SampledAmount:
 
 
 def simple_rate(amount: SampledAmount, now_ms: int) -> float:
-    """Per second, over the time that was measured, one window at least (SimpleRate)."""
+    """Return the amount per second over the measured time, at least one window (SimpleRate)."""
     total = amount.total(now_ms)
     return total * 1000 / max(amount.elapsed_ms(now_ms), amount.window_ms)
 
 
 def rate(amount: SampledAmount, now_ms: int) -> float:
-    """Per second, as if all windows but the last had passed in any case (Rate): a burst at the beginning is allowed."""
+    """Return the amount per second as if all windows but the last had passed (Rate), to allow an initial burst."""
     return amount.total(now_ms) * 1000 / rate_window_ms(amount, now_ms)
 
 
 def rate_window_ms(amount: SampledAmount, now_ms: int) -> int:
-    """The time that `rate` divides by."""
+    """Return the time that `rate` divides by."""
     elapsed_ms = amount.elapsed_ms(now_ms)
     missing = amount.windows - 1 - elapsed_ms // amount.window_ms
     return max(elapsed_ms + max(0, missing) * amount.window_ms, 1)

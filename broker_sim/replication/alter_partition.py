@@ -1,7 +1,7 @@
-"""ISR changes on their way to the controller (Kafka's AlterPartitionManager, KIP-497).
+"""ISR changes sent to the controller (Kafka's AlterPartitionManager, KIP-497).
 
-At most one proposal a partition and one request a broker is on its way.  A request that as a whole got no answer or an
-error goes again after 50 ms: the proposals are conditional on both epochs, so a repetition does no harm.
+At most one proposal per partition and one request per broker is in flight. A request that as a whole got no response or
+an error is sent again after 50 ms: the proposals are conditional on both epochs, so a repetition does no harm.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from zabka.kafka.wire.kafka_schema import ApiKey, request
 RETRY_BACKOFF_MS = 50
 VERSION = 3
 VERSION_BY_NAME = 1
-"""The last version that names topics; asked with where one of them has no id."""
+"""The last version that names topics; used if a topic has no id."""
 
 
 class AlterPartitionManager:
-    """Collects proposals and sends them to whoever is controller."""
+    """Collects proposals and sends them to the active controller."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class AlterPartitionManager:
         self._closed = False
 
     def submit(self, proposal: IsrProposal) -> bool:
-        """Send the proposal with the next request.  False where that partition has one on its way already."""
+        """Send the proposal with the next request. Return False if that partition has one in flight."""
         if self._closed or proposal.topic_partition in self._unsent:
             return False
         self._unsent[proposal.topic_partition] = proposal
@@ -52,7 +52,7 @@ class AlterPartitionManager:
         return True
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Stop sending."""
         self._closed = True
         self._unsent.clear()
         if self._timer is not None:
@@ -115,7 +115,7 @@ class AlterPartitionManager:
         return request(ApiKey.ALTER_PARTITION, version, broker_id=self._broker_id, broker_epoch=epoch, topics=rows)
 
     def _take(self, response: KafkaMessage, proposals: list[IsrProposal]) -> bool:
-        """Hand out the answers; False where something must go again, which then waits a moment."""
+        """Pass the results on; return False if a proposal must be sent again, after a pause."""
         if response.error_code:
             return False
         names = {proposal.topic_id: proposal.topic_partition.topic for proposal in proposals}

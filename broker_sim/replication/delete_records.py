@@ -1,4 +1,4 @@
-"""DeleteRecords: a log's start moves up, on the leader first, and then on every live replica (KIP-107, KAFKA-4586)."""
+"""DeleteRecords: advance a log's start on the leader, then on every live replica (KIP-107, KAFKA-4586)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zabka.broker_sim.replication.partition import Partition
 from zabka.journal.events import TopicPartition
 
 TO_HIGH_WATERMARK = -1
-"""The offset that stands for everything that is committed."""
+"""The offset that stands for the high watermark."""
 
 
 class DeletionRow:
@@ -21,18 +21,18 @@ class DeletionRow:
     __slots__ = ("absence", "deleted", "offset", "partition")
 
     def __init__(self, partition: Partition | None, offset: int, absence: ErrorCode) -> None:
-        """`absence` is what to answer where there is no partition."""
+        """`absence` is the error to return if there is no partition."""
         self.partition = partition
         self.absence = absence
         self.offset = offset
         self.deleted: Deleted | None = None
-        """None: it waits for its replicas."""
+        """The result; not set while it waits for its replicas."""
 
     def move_log_start(self) -> None:
-        """Move the leader's start.
+        """Advance the leader's log start.
 
-        Errors: NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE above the high watermark, POLICY_VIOLATION where the topic
-        is compacted and nothing else, KAFKA_STORAGE_ERROR where the disk fails or has failed.
+        Errors: NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE above the high watermark, POLICY_VIOLATION if the topic is
+        compacted without deletion, KAFKA_STORAGE_ERROR if the disk fails or has failed.
         """
         partition = self.partition
         if partition is None or not partition.is_leader:
@@ -50,11 +50,11 @@ class DeletionRow:
         try:
             log.advance_start(self.offset)
         except LogDirFailed:
-            # The start counts on the disk or not at all; the other partitions of the request go on.
+            # The start counts only once it is on disk; the other partitions of the request continue.
             self.deleted = Deleted(ErrorCode.kafka_storage_error)
 
     def decide(self) -> bool:
-        """Is it known what to answer?"""
+        """Return whether the result is known."""
         if self.deleted is None and self.partition is not None:
             if not self.partition.is_leader:
                 self.deleted = Deleted(ErrorCode.not_leader_or_follower)
@@ -78,18 +78,18 @@ class DelayedDeletion:
         self._waiting = {topic_partition: row for topic_partition, row in rows.items() if not row.decide()}
 
     def waits_for(self) -> list[TopicPartition]:
-        """The partitions whose replicas have not followed; none where it can be answered."""
+        """Return the partitions whose replicas have not followed; none if the request can be answered."""
         return list(self._waiting)
 
     def is_ready_after(self, key: TopicPartition) -> bool:
-        """Have all replicas followed, now that something happened to that one of the partitions?"""
+        """Return whether all replicas have followed, after an event at this partition."""
         row = self._waiting.get(key)
         if row is not None and row.decide():
             del self._waiting[key]
         return not self._waiting
 
     def finish(self, touched: Collection[TopicPartition]) -> None:
-        """Answer; what still waits has timed out, unless a replica that it waited for is alive no more."""
+        """Reply; partitions that still wait have timed out, unless the awaited replica is no longer alive."""
         late = Deleted(ErrorCode.request_timed_out)
         for row in self._waiting.values():
             row.decide()

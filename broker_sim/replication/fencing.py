@@ -1,7 +1,6 @@
-"""Who is refused by the epoch that a request states, and the old rules by which nobody was.
+"""Fencing of requests by epoch, and the old rules that did not fence.
 
-Chosen once, where a broker is built; `zabka.controller.historical` says what each old rule is called and where it
-ended.
+Chosen once, when a broker is built; `zabka.controller.historical` lists the name and the end of each old rule.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ _UNSAID = -1
 
 
 class Fences(NamedTuple):
-    """What a broker compares epochs by."""
+    """The epoch comparisons of a broker."""
 
     fetch_epoch_error: Callable[[int, int], int]
-    """(leader epoch the fetcher believes in, the leader's) to an error code."""
-    is_for_former_life: Callable[[int, int], bool]
-    """(broker epoch in a controller's request, this broker's own): is it for the process before this one?"""
+    """(leader epoch of the fetcher, leader epoch of the leader) to an error code."""
+    is_for_earlier_process: Callable[[int, int], bool]
+    """(broker epoch in a controller's request, this broker's own) to whether it is for an earlier process."""
 
 
 def _fenced_by_epoch(believed: int, known: int) -> int:
-    """KIP-320; -1 is a fetcher that does not say."""
+    """Compare by KIP-320; a fetcher sends -1 if it does not know its epoch."""
     if believed in (_UNSAID, known):
         return ErrorCode.none
     return ErrorCode.fenced_leader_epoch if believed < known else ErrorCode.unknown_leader_epoch
@@ -37,8 +36,10 @@ def _never_fenced(believed: int, known: int) -> int:
 
 
 def _precedes(sent: int, own: int) -> bool:
-    """KIP-380; -1 is a controller that does not say.  A later one than known passes: the request may be faster than
-    this broker's own registration (KAFKA-9839)."""
+    """Compare by KIP-380; a controller sends -1 if it does not know the epoch.
+
+    A later epoch than the broker's own passes: the request may be faster than this broker's registration (KAFKA-9839).
+    """
     return 0 <= sent < own
 
 
@@ -47,8 +48,8 @@ def _never(sent: int, own: int) -> bool:
 
 
 def fences(historical: frozenset[Historical]) -> Fences:
-    """The fences under these old behaviours."""
+    """Return the fences under these old behaviours."""
     return Fences(
         fetch_epoch_error=_never_fenced if Historical.NO_LEADER_EPOCH_IN_FETCH in historical else _fenced_by_epoch,
-        is_for_former_life=_never if Historical.NO_BROKER_EPOCH in historical else _precedes,
+        is_for_earlier_process=_never if Historical.NO_BROKER_EPOCH in historical else _precedes,
     )

@@ -1,7 +1,7 @@
-"""What a leader, or a follower that serves consumers, answers to one partition of a fetch.
+"""Fetch responses for one partition, from a leader or from a follower that serves consumers.
 
-Source: Kafka's Partition.fetchRecords, with the epochs of KIP-320, diverging logs of KIP-595, and the replicas that
-consumers had better read from of KIP-392.
+Source: Kafka's Partition.fetchRecords, with the epochs of KIP-320, diverging logs of KIP-595, and the preferred read
+replicas of KIP-392.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from zabka.broker_sim.replication.replica_selector import ReplicaView
 
 def read(
     partition: Partition,
-    wanted: FetchPartition,
+    requested: FetchPartition,
     params: FetchParams,
     max_bytes: int,
     at_least_one: bool,
     note_fetch: bool,
 ) -> FetchedPartition:
-    """Answer one partition of a fetch.  `note_fetch`: this is the follower's word on where its log ends."""
+    """Answer one partition of a fetch; with `note_fetch`, note the fetch offset as the follower's log end offset."""
     is_follower = params.replica_id >= 0
-    if wanted.topic_id is not None and partition.topic_id not in (None, wanted.topic_id):
+    if requested.topic_id is not None and partition.topic_id not in (None, requested.topic_id):
         return _refused(partition, ErrorCode.inconsistent_topic_id)
-    preferred = _preferred_replica(partition, wanted, params)
-    error = partition.check_epoch(wanted.current_leader_epoch, params.leader_only and preferred is None)
+    preferred = _preferred_replica(partition, requested, params)
+    error = partition.check_epoch(requested.current_leader_epoch, params.leader_only and preferred is None)
     if not error and is_follower:
-        error = _follower_error(partition, wanted, params)
+        error = _follower_error(partition, requested, params)
     if error:
         return _refused(partition, error)
     if preferred is not None:
@@ -43,9 +43,9 @@ def read(
             b"",
             preferred_read_replica=preferred,
         )
-    error, diverging = _diverging(partition, wanted)
+    error, diverging = _diverging(partition, requested)
     if not error and diverging is None:
-        in_range = partition.log.start_offset <= wanted.fetch_offset <= partition.log.end_offset
+        in_range = partition.log.start_offset <= requested.fetch_offset <= partition.log.end_offset
         error = 0 if in_range else ErrorCode.offset_out_of_range
     if error:
         return _refused(partition, error)
@@ -53,38 +53,38 @@ def read(
     if diverging is None:
         end = partition.readable_end(is_follower)
         if is_follower and partition.settings.leader_throttled and partition.is_held_back(params.replica_id):
-            end = wanted.fetch_offset
-        records = partition.log.read(wanted.fetch_offset, min(wanted.max_bytes, max_bytes), end, at_least_one)
+            end = requested.fetch_offset
+        records = partition.log.read(requested.fetch_offset, min(requested.max_bytes, max_bytes), end, at_least_one)
         if is_follower and note_fetch:
-            partition.follower_fetched(partition.followers[params.replica_id], wanted, params.replica_epoch)
+            partition.follower_fetched(partition.followers[params.replica_id], requested, params.replica_epoch)
     row = FetchedPartition(
         partition.topic_partition, 0, partition.log.high_watermark, partition.log.start_offset, records, diverging
     )
     if is_follower and not records and diverging is None:
         follower = partition.followers[params.replica_id]
-        follower.question, follower.told, follower.told_epoch = wanted, row, partition.leader_epoch
+        follower.last_request, follower.response, follower.response_epoch = requested, row, partition.leader_epoch
     return row
 
 
-def told_before(
-    partition: Partition, wanted: FetchPartition, params: FetchParams, now_ms: int | None
+def unchanged_response(
+    partition: Partition, requested: FetchPartition, params: FetchParams, now_ms: int | None
 ) -> FetchedPartition | None:
-    """The answer to a follower that repeats its last question where nothing has changed since; most do.
+    """Return the previous response if a follower repeats its last fetch and nothing has changed; most fetches do.
 
-    `now_ms` is when it asked, None where this is not its word on where its log ends.
+    `now_ms` is the time of the fetch, or None if the fetch offset is not to be noted as the follower's log end.
     """
     follower = partition.followers.get(params.replica_id)
-    if follower is None or follower.told_epoch != partition.leader_epoch:
+    if follower is None or follower.response_epoch != partition.leader_epoch:
         return None
-    # In a session the question is the very same object.
-    if follower.question is not wanted and follower.question != wanted:
+    # In a session the request row is the very same object.
+    if follower.last_request is not requested and follower.last_request != requested:
         return None
-    log, told = partition.log, follower.told
+    log, response = partition.log, follower.response
     if (
-        told is None
-        or told.high_watermark != log.high_watermark
-        or not log.end_offset == follower.end_offset == wanted.fetch_offset
-        or told.log_start_offset != log.start_offset
+        response is None
+        or response.high_watermark != log.high_watermark
+        or not log.end_offset == follower.end_offset == requested.fetch_offset
+        or response.log_start_offset != log.start_offset
         or params.replica_epoch != follower.broker_epoch
         or partition.leader != partition.host.broker_id
     ):
@@ -93,42 +93,42 @@ def told_before(
         note_still_level(follower, now_ms)
         if follower.broker_id not in partition.isr_state.isr:
             partition.maybe_expand_isr(follower)
-    return told
+    return response
 
 
-def must_answer(partition: Partition, wanted: FetchPartition, leader_only: bool) -> bool:
-    """Must a waiting fetch be answered now, whatever it got: is it fenced, or has its log diverged?"""
-    if partition.check_epoch(wanted.current_leader_epoch, leader_only):
+def must_answer(partition: Partition, requested: FetchPartition, leader_only: bool) -> bool:
+    """Return whether a waiting fetch must be answered now: it is fenced, or its log has diverged."""
+    if partition.check_epoch(requested.current_leader_epoch, leader_only):
         return True
-    error, diverging = _diverging(partition, wanted)
+    error, diverging = _diverging(partition, requested)
     return bool(error) or diverging is not None
 
 
-def _diverging(partition: Partition, wanted: FetchPartition) -> tuple[int, tuple[int, int] | None]:
-    """(error, divergence) for a fetcher that says which epoch its last record is of."""
-    if wanted.last_fetched_epoch < 0:
+def _diverging(partition: Partition, requested: FetchPartition) -> tuple[int, tuple[int, int] | None]:
+    """Return (error, divergence) for a fetcher that sends the epoch of its last record."""
+    if requested.last_fetched_epoch < 0:
         return 0, None
-    epoch, end_offset = partition.log.epochs.end_offset_for(wanted.last_fetched_epoch, partition.log.end_offset)
-    if epoch == NO_EPOCH or wanted.fetch_offset < partition.log.start_offset:
+    epoch, end_offset = partition.log.epochs.end_offset_for(requested.last_fetched_epoch, partition.log.end_offset)
+    if epoch == NO_EPOCH or requested.fetch_offset < partition.log.start_offset:
         return ErrorCode.offset_out_of_range, None
-    if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+    if epoch < requested.last_fetched_epoch or end_offset < requested.fetch_offset:
         return 0, (epoch, end_offset)
     return 0, None
 
 
-def _follower_error(partition: Partition, wanted: FetchPartition, params: FetchParams) -> int:
+def _follower_error(partition: Partition, requested: FetchPartition, params: FetchParams) -> int:
     follower = partition.followers.get(params.replica_id)
     if follower is None:
-        unknown = wanted.current_leader_epoch != NO_EPOCH
+        unknown = requested.current_leader_epoch != NO_EPOCH
         return ErrorCode.unknown_leader_epoch if unknown else ErrorCode.not_leader_or_follower
     if 0 <= params.replica_epoch < follower.broker_epoch:
-        # A fetch of the follower's life before, that was long under way.
+        # A delayed fetch of the follower's previous process.
         return ErrorCode.not_leader_or_follower
     return 0
 
 
-def _preferred_replica(partition: Partition, wanted: FetchPartition, params: FetchParams) -> int | None:
-    """Another replica that this consumer had better read from; only a leader says so."""
+def _preferred_replica(partition: Partition, requested: FetchPartition, params: FetchParams) -> int | None:
+    """Return the preferred read replica of this consumer; only a leader returns one."""
     selector = partition.host.selector
     if selector is None or params.reader is None or params.replica_id >= 0 or not partition.is_leader:
         return None
@@ -142,7 +142,7 @@ def _preferred_replica(partition: Partition, wanted: FetchPartition, params: Fet
         )
         for follower in partition.followers.values()
         if follower.broker_id in partition.isr_state.isr
-        and follower.start_offset <= wanted.fetch_offset <= follower.end_offset
+        and follower.start_offset <= requested.fetch_offset <= follower.end_offset
         and metadata.is_alive(follower.broker_id)
     ]
     own = partition.host.broker_id

@@ -1,6 +1,6 @@
-"""What a follower has told its leader of what it wants, so that it tells no more than what changed (KIP-227).
+"""The fetcher's side of a fetch session: send only partitions that changed (KIP-227).
 
-Kafka's FetchSessionHandler: the fetcher's side of `zabka.broker_sim.replication.fetch_session`.
+Kafka's FetchSessionHandler; the leader's side is `zabka.broker_sim.replication.fetch_session`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from zabka.journal.events import TopicPartition
 from zabka.kafka.wire.data_messages import FetchPartition, FetchResponse
 
 INITIAL_EPOCH = 0
-"""The session epoch of a fetch that asks for a new session, and forgets nothing."""
+"""The session epoch of a fetch that requests a new session and forgets no partition."""
 _NO_SESSION = 0
 _EPOCH_MAX = 2**31 - 1
 
 
 class Question(NamedTuple):
-    """One fetch: the rows to send, what to forget, and where the session stands."""
+    """One fetch: the rows to send, the partitions to forget, and the session's id and epoch."""
 
     session_id: int
     session_epoch: int
@@ -29,36 +29,39 @@ class Question(NamedTuple):
 
 
 class FetchQuestions:
-    """The session with one leader.  A new one begins where the partitions are no longer those of the old one, since a
-    partition that came back must hear of everything again."""
+    """The session with one leader.
 
-    __slots__ = ("_epoch", "_naming", "_session_id", "_told")
+    A new session begins if the set of partitions changes, because a partition that was added again needs every value
+    again.
+    """
+
+    __slots__ = ("_epoch", "_naming", "_sent", "_session_id")
 
     def __init__(self) -> None:
         self._session_id = _NO_SESSION
         self._epoch = INITIAL_EPOCH
         self._naming: Hashable = None
-        self._told: dict[TopicPartition, FetchPartition] = {}
+        self._sent: dict[TopicPartition, FetchPartition] = {}
 
-    def begin_anew(self) -> None:
-        """End the session: the next fetch names everything, and asks for a new one."""
+    def restart(self) -> None:
+        """End the session: the next fetch names all partitions and requests a new session."""
         self._epoch = INITIAL_EPOCH
 
-    def next(self, wanted: dict[TopicPartition, FetchPartition], naming: Hashable) -> Question:
-        """The next fetch, for these partitions.  A session never changes its `naming` of topics."""
+    def next(self, requested: dict[TopicPartition, FetchPartition], naming: Hashable) -> Question:
+        """Return the next fetch for these partitions. A session never changes its `naming` of topics."""
         if self._epoch == INITIAL_EPOCH or naming != self._naming:
             self._epoch = INITIAL_EPOCH
             self._naming = naming
-            self._told = wanted
-            return Question(self._session_id, INITIAL_EPOCH, wanted, [])
-        told = self._told
-        rows = {key: row for key, row in wanted.items() if told.get(key) is not row}
-        forgotten = [key for key in told if key not in wanted]
-        self._told = wanted
+            self._sent = requested
+            return Question(self._session_id, INITIAL_EPOCH, requested, [])
+        sent = self._sent
+        rows = {key: row for key, row in requested.items() if sent.get(key) is not row}
+        forgotten = [key for key in sent if key not in requested]
+        self._sent = requested
         return Question(self._session_id, self._epoch, rows, forgotten)
 
     def answered(self, response: FetchResponse) -> None:
-        """The leader has carried the last question out, or refused the session."""
+        """Note a response: the leader has processed the last fetch, or rejected the session."""
         if response.error_code != ErrorCode.none:
             self._session_id, self._epoch = _NO_SESSION, INITIAL_EPOCH
             return

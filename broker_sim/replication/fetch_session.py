@@ -1,7 +1,7 @@
-"""Fetch sessions (KIP-227): a fetcher names its partitions once, then only what changed, and hears only what changed.
+"""Fetch sessions (KIP-227): requests and responses hold only the partitions that changed.
 
-Kafka's FetchSession, FetchSessionCache and FetchManager.  A broker that has no place for another session answers with
-session id 0, and the fetcher goes on with full fetches.
+Kafka's FetchSession, FetchSessionCache and FetchManager. A broker without a free slot for another session responds with
+session id 0, and the fetcher continues with full fetches.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zabka.ensemble.ports import Random
 
 NO_SESSION = 0
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0
-"""Session epochs of a full fetch: one that wants no session, and one that wants a new one."""
+"""Session epochs of a full fetch: without a session, and with a new session."""
 _EPOCH_MAX = _SESSION_ID_MAX = 2**31 - 1
 
 FetchKey = tuple[Hashable, int]
@@ -27,7 +27,7 @@ Rows = dict[FetchKey, FetchedPartition]
 
 
 class Request(NamedTuple):
-    """What a fetch says of its session.  `forgotten` are partitions that the fetcher asks for no more."""
+    """The session part of a fetch request. `forgotten` are partitions that the fetcher no longer requests."""
 
     session_id: int
     session_epoch: int
@@ -38,20 +38,20 @@ class Request(NamedTuple):
 
 
 class FetchRefused(NamedTuple):
-    """The session that a fetch continues is not there, or is not where the fetcher thinks it is."""
+    """The session that a fetch continues does not exist, or is at another epoch."""
 
     error: ErrorCode
 
 
 class _Session:
-    __slots__ = ("created_ms", "epoch", "id", "is_follower", "partitions", "told", "used_ms", "uses_topic_ids")
+    __slots__ = ("created_ms", "epoch", "id", "is_follower", "known", "partitions", "used_ms", "uses_topic_ids")
 
     def __init__(self, session_id: int, request: Request, rows: Rows, now_ms: int) -> None:
         self.id = session_id
         self.is_follower = request.is_follower
         self.uses_topic_ids = request.uses_topic_ids
         self.partitions: Asked = {key: request.asked[key] for key in rows}
-        self.told = {key: _told(row) for key, row in rows.items()}
+        self.known = {key: _known_values(row) for key, row in rows.items()}
         self.created_ms = self.used_ms = now_ms
         self.epoch = 1
 
@@ -59,34 +59,34 @@ class _Session:
         self.partitions.update(asked)
         for key in forgotten:
             self.partitions.pop(key, None)
-            self.told.pop(key, None)
+            self.known.pop(key, None)
 
     def news(self, rows: Rows) -> Rows:
-        """Of these answers, those that tell the fetcher anything; who had records goes behind the others."""
+        """Return the rows that the fetcher does not know yet; move partitions with records to the session's end."""
         news: Rows = {}
         for key, row in rows.items():
-            told = _told(row)
-            known = self.told.get(key)
-            tells = row.records or row.error or row.diverging is not None or row.preferred_read_replica >= 0
-            if tells or told != known:
+            known = _known_values(row)
+            previous = self.known.get(key)
+            is_news = row.records or row.error or row.diverging is not None or row.preferred_read_replica >= 0
+            if is_news or known != previous:
                 news[key] = row
-                self.told[key] = told
+                self.known[key] = known
             if row.records and key in self.partitions:
                 self.partitions[key] = self.partitions.pop(key)
         return news
 
 
-def _told(row: FetchedPartition) -> tuple[int, int]:
-    """What a fetcher knows by that answer: (high watermark, log start).
+def _known_values(row: FetchedPartition) -> tuple[int, int]:
+    """Return what a fetcher knows after that response: (high watermark, log start).
 
-    After an error, or where it is to cut its log first, it takes over no high watermark: the next answer is news.
+    It takes over no high watermark after an error, or if it has to truncate first: the next row is sent then.
     """
     is_taken_over = not row.error and row.diverging is None
     return row.high_watermark if is_taken_over else -1, row.log_start_offset
 
 
 class FetchContext:
-    """One fetch: which partitions it is about, and which of the answers go out."""
+    """One fetch: its partitions, and which of the rows are sent."""
 
     __slots__ = ("_epoch", "_now_ms", "_request", "_session", "_sessions", "partitions")
 
@@ -99,7 +99,7 @@ class FetchContext:
         self.partitions: Asked = request.asked if session is None else dict(session.partitions)
 
     def without_rows(self) -> tuple[ErrorCode, int]:
-        """(error, session id) of an answer that tells nothing; the session stands as if nothing had been read."""
+        """Return (error, session id) of a response without rows; the session stays as if nothing had been read."""
         session = self._session
         if session is None:
             return ErrorCode.none, NO_SESSION
@@ -108,14 +108,14 @@ class FetchContext:
         return ErrorCode.none, session.id
 
     def finish(self, rows: Rows) -> tuple[ErrorCode, int, Rows]:
-        """(error, session id, the rows to send)."""
+        """Return (error, session id, the rows to send)."""
         session = self._session
         if session is None:
             if self._request.session_epoch == FINAL_EPOCH or self._request.session_id != NO_SESSION:
                 return ErrorCode.none, NO_SESSION, rows
             return ErrorCode.none, self._sessions.create(self._request, rows, self._now_ms), rows
         if session.epoch != self._epoch:
-            # The same fetch came twice, and the other one was answered meanwhile.
+            # The same fetch arrived twice, and the other one was answered first.
             return ErrorCode.invalid_fetch_session_epoch, session.id, {}
         return ErrorCode.none, session.id, session.news(rows)
 
@@ -128,15 +128,15 @@ class FetchSessions:
         self._slots = slots
         self._eviction_ms = eviction_ms
         self._sessions: dict[int, _Session] = {}
-        """Those used longest ago come first."""
+        """The least recently used ones first."""
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def open(self, request: Request, now_ms: int) -> FetchContext | FetchRefused:
-        """Find the session that a fetch continues, if it continues one, and bring it up to date.
+        """Find the session that a fetch continues, if any, and update it.
 
-        Refused with FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR.
+        Rejected with FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR.
         """
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._sessions.pop(request.session_id, None)
@@ -158,7 +158,7 @@ class FetchSessions:
         return FetchContext(request, self, session, now_ms)
 
     def create(self, request: Request, rows: Rows, now_ms: int) -> int:
-        """Begin a session with what a full fetch asked for; its id, 0 where there is no place for it."""
+        """Begin a session with the partitions of a full fetch; return its id, or 0 if there is no free slot."""
         if len(self._sessions) >= self._slots and not self._evict(request.is_follower, len(rows), now_ms):
             return NO_SESSION
         session_id = NO_SESSION
@@ -168,8 +168,10 @@ class FetchSessions:
         return session_id
 
     def _evict(self, is_follower: bool, size: int, now_ms: int) -> bool:
-        """Make room: by a session nobody used for a while, else by one that is smaller, or a consumer's where a
-        follower comes.  A young session stays, but followers push out young ones of consumers."""
+        """Evict a session: one unused for a while, else a smaller one, or a consumer's session for a follower.
+
+        A session younger than the limit stays, except that followers evict young sessions of consumers.
+        """
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:
             return False

@@ -1,7 +1,7 @@
-"""Followers fetching from their leaders, one loop a leader (Kafka's ReplicaFetcherThread).
+"""Followers that fetch from their leaders, one loop per leader (Kafka's ReplicaFetcherThread).
 
-Every fetch says which epoch the follower's last record is of; a leader that finds the logs diverging answers with
-where to cut instead of with records (KIP-595's way, Fetch 12).  The older ways are in
+Every fetch carries the epoch of the follower's last record. If the logs diverge, the leader responds with the
+truncation point instead of records (KIP-595, Fetch 12). The older ways are in
 `zabka.broker_sim.replication.truncation`.
 """
 
@@ -46,12 +46,12 @@ _SESSION_ENDED = (
     ErrorCode.invalid_fetch_session_epoch,
     ErrorCode.fetch_session_topic_id_error,
 )
-"""The leader does not know the session, or not as it stands: nothing is wrong with the partitions."""
+"""The leader does not know the session, or not at this epoch: there is no error of a partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetcherHost:
-    """What the fetchers need of their broker."""
+    """The parts of a broker that its fetchers use."""
 
     broker_id: int
     config: ReplicaConfig
@@ -59,13 +59,16 @@ class FetcherHost:
     metadata: MetadataView
     runtime: Runtime
     broker_epoch: Callable[[], int]
-    """This broker's present registration, -1 while there is none."""
+    """This broker's present registration, or -1."""
     throttle: ReplicationQuota
-    """What may be fetched of throttled replicas."""
+    """The fetch rate limit of throttled replicas."""
 
 
 class _Fetching:
-    """One partition being fetched under one leader epoch.  A new epoch makes a new one, so late answers miss it."""
+    """One partition being fetched in one leader epoch.
+
+    A new epoch makes a new object, so late responses are ignored.
+    """
 
     __slots__ = (
         "ask", "asked_offset", "leader_epoch", "leader_mark", "partition", "ready_at_ms", "topic_id", "truncating",
@@ -75,16 +78,16 @@ class _Fetching:
         self.partition = partition
         self.topic_id: Any = topic_id_to_kafka(partition.topic_id)
         self.truncating = truncating
-        """Must the leader be asked where to cut before anything is fetched?"""
+        """Whether the leader must be asked for the truncation point before the first fetch."""
         self.leader_epoch = partition.leader_epoch
         self.ready_at_ms = 0
         self.asked_offset = -1
         self.ask: FetchPartition | None = None
         self.leader_mark: int | None = None
-        """The leader's high watermark; None before the first answer."""
+        """The leader's high watermark, or None before the first response."""
 
-    def question(self, last_epoch: int, max_bytes: int) -> FetchPartition:
-        """The request's row, from the log's end on; made anew only where something moved."""
+    def request_row(self, last_epoch: int, max_bytes: int) -> FetchPartition:
+        """Return the request row, from the log end; the same object unless something changed."""
         log = self.partition.log
         ask = self.ask
         if (
@@ -107,12 +110,12 @@ class _Fetching:
 
     @property
     def is_level(self) -> bool:
-        """Whether the replica has all that is committed."""
+        """Whether the replica has every committed record."""
         return self.leader_mark is not None and self.leader_mark <= self.partition.log.end_offset
 
     @property
     def is_current(self) -> bool:
-        """Does an answer to the last question still fit?"""
+        """Whether a response to the last request still applies."""
         partition = self.partition
         return (
             not partition.is_leader
@@ -140,17 +143,17 @@ class ReplicaFetcher:
         return len(self._fetching)
 
     def add(self, partition: Partition) -> None:
-        """Fetch that partition from now on."""
+        """Begin to fetch that partition."""
         asks_first = self._truncation.needs_epoch_end(partition)
         self._fetching[partition.topic_partition] = one = _Fetching(partition, asks_first)
         self._names[one.topic_id] = partition.topic_partition.topic
-        self._questions.begin_anew()
+        self._questions.restart()
         if self._task is None:
             self._task = self._host.runtime.spawn(self._run(), f"fetcher-{self._leader_id}")
         self._wake()
 
     def remove(self, topic_partition: TopicPartition) -> None:
-        """Fetch that partition no more; an answer on its way is not used."""
+        """Stop fetching that partition; a response in flight is not used."""
         self._fetching.pop(topic_partition, None)
 
     def close(self) -> None:
@@ -180,13 +183,15 @@ class ReplicaFetcher:
                 self._back_off(ready)
             elif any(one.truncating for one in ready.values()):
                 with suppress(LogDirFailed):
-                    await self._find_ends(endpoint, {tp: one for tp, one in ready.items() if one.truncating})
+                    await self._truncate_to_epoch_end(
+                        endpoint, {tp: one for tp, one in ready.items() if one.truncating}
+                    )
             else:
                 with suppress(LogDirFailed):
                     await self._fetch(endpoint, ready)
 
     def _not_held_back(self, ready: dict[TopicPartition, _Fetching], now_ms: int) -> dict[TopicPartition, _Fetching]:
-        """The partitions that may be fetched; where all are throttled and over the rate, they back off for a while."""
+        """Return the partitions that may be fetched; if all are throttled and over the rate, back off for a while."""
         if not self._host.throttle.is_exceeded:
             return ready
         free = {tp: one for tp, one in ready.items() if one.is_level or not self._is_throttled(one.partition)}
@@ -200,7 +205,7 @@ class ReplicaFetcher:
         return bool(replicas) and lists(replicas, partition.topic_partition.partition, self._host.broker_id)
 
     async def _idle(self, now_ms: int) -> None:
-        """Wait for a partition to come, or for the first that backs off."""
+        """Wait until a partition is added, or until the first backoff ends."""
         self._wakeup = self._host.runtime.future()
         timer: Timer | None = None
         if self._fetching:
@@ -219,7 +224,7 @@ class ReplicaFetcher:
         try:
             response = await self._host.channel.call(endpoint, self._request(ready), timeout_ms)
         except ChannelBroken:
-            self._questions.begin_anew()
+            self._questions.restart()
             self._back_off(ready)
             return
         self._questions.answered(response)
@@ -234,13 +239,13 @@ class ReplicaFetcher:
                 topic_partition = name_of(name, row.partition_index)
                 one = ready.get(topic_partition)
                 if one is None or self._fetching.get(topic_partition) is not one or not one.is_current:
-                    # The leader takes this follower for told now.
-                    self._questions.begin_anew()
+                    # The leader now assumes that this follower has the row.
+                    self._questions.restart()
                     continue
                 if row.error_code == ErrorCode.offset_out_of_range:
                     out_of_range.append(one)
                 elif row.error_code == ErrorCode.fenced_leader_epoch:
-                    # The leader is of a later epoch, of which the controller is about to tell this broker.
+                    # The leader is in a later epoch, which the controller is about to send to this broker.
                     self.remove(topic_partition)
                 elif not self._take(one, row):
                     one.ready_at_ms = self._now_ms() + config.replica_fetch_backoff_ms
@@ -248,15 +253,15 @@ class ReplicaFetcher:
             await self._find_offset(endpoint, one)
 
     def _request(self, ready: dict[TopicPartition, _Fetching]) -> KafkaMessage:
-        """A fetch of the newest version; where the id of a topic is not known yet, of the last that names topics."""
+        """Return a fetch of the newest version, or of the last version that names topics if a topic id is unknown."""
         config = self._host.config
         by_id = all(one.topic_id is not None for one in ready.values())
         last_epoch, max_bytes = self._truncation.last_fetched_epoch, config.replica_fetch_max_bytes
         asked = self._questions.next(
-            {key: one.question(last_epoch(one.partition), max_bytes) for key, one in ready.items()}, by_id
+            {key: one.request_row(last_epoch(one.partition), max_bytes) for key, one in ready.items()}, by_id
         )
         if asked.session_epoch == INITIAL_EPOCH:
-            # Nothing is forgotten then: topics that are not followed any more need no name.
+            # No partition is forgotten then, so topics that are no longer followed need no name.
             self._names = {one.topic_id: topic_partition.topic for topic_partition, one in self._fetching.items()}
         topics: dict[str, list[FetchPartition]] = {}
         for topic_partition, row in asked.rows.items():
@@ -280,11 +285,11 @@ class ReplicaFetcher:
         )
 
     def _take(self, one: _Fetching, row: Any) -> bool:
-        """Use a partition's answer; False where it is to be asked again only after a while."""
+        """Use a partition's response; return False if the next fetch of it must wait."""
         try:
             return not row.error_code and self._use(one, row)
         except LogDirFailed:
-            # The replica is about to be taken from this fetcher.
+            # The replica is about to be removed from this fetcher.
             return False
 
     def _use(self, one: _Fetching, row: Any) -> bool:
@@ -301,26 +306,26 @@ class ReplicaFetcher:
         if records:
             if self._host.throttle.is_limited and self._is_throttled(one.partition):
                 self._host.throttle.note(len(records))
-            # Behind the others, so that a busy partition does not fill every answer.
+            # Move it to the end, so that a busy partition does not fill every response.
             topic_partition = one.partition.topic_partition
             self._fetching[topic_partition] = self._fetching.pop(topic_partition)
         return True
 
-    async def _find_ends(self, endpoint: Endpoint, truncating: dict[TopicPartition, _Fetching]) -> None:
-        """Ask the leader where the last epoch of each log ends, and cut there (KIP-101)."""
+    async def _truncate_to_epoch_end(self, endpoint: Endpoint, truncating: dict[TopicPartition, _Fetching]) -> None:
+        """Ask the leader for the end of each log's last epoch, and truncate to that (KIP-101)."""
         topics: dict[str, list[dict[str, int]]] = {}
         for (topic, partition), asking in truncating.items():
             asking.asked_offset = asking.partition.log.end_offset
             row = {"current_leader_epoch": asking.leader_epoch, "leader_epoch": asking.partition.log.epochs.latest}
             topics.setdefault(topic, []).append({"partition": partition, **row})
-        question = request(
+        message = request(
             ApiKey.OFFSET_FOR_LEADER_EPOCH,
             OFFSET_FOR_LEADER_EPOCH_VERSION,
             replica_id=self._host.broker_id,
             topics=[{"topic": topic, "partitions": rows} for topic, rows in topics.items()],
         )
         try:
-            response = await self._host.channel.call(endpoint, question, self._host.config.replica_socket_timeout_ms)
+            response = await self._host.channel.call(endpoint, message, self._host.config.replica_socket_timeout_ms)
         except ChannelBroken:
             self._back_off(truncating)
             return
@@ -342,10 +347,10 @@ class ReplicaFetcher:
             one.ready_at_ms = ready_at_ms
 
     async def _find_offset(self, endpoint: Endpoint, one: _Fetching) -> None:
-        """The leader does not have the offset that this log ends at.
+        """Handle a log end that the leader does not have.
 
-        Its log may be shorter, after an unclean election: cut to its end.  Or it starts later than this one ends:
-        begin anew at its start.
+        The leader's log may be shorter, after an unclean election: truncate to its end. Or it starts after the end of
+        this log: restart at its start.
         """
         topic_partition = one.partition.topic_partition
         latest = await self._list_offset(endpoint, one, LATEST)
@@ -364,7 +369,7 @@ class ReplicaFetcher:
     async def _list_offset(self, endpoint: Endpoint, one: _Fetching, timestamp: int) -> int | None:
         topic, partition = one.partition.topic_partition
         row = {"partition_index": partition, "current_leader_epoch": one.leader_epoch, "timestamp": timestamp}
-        question = request(
+        message = request(
             ApiKey.LIST_OFFSETS,
             LIST_OFFSETS_VERSION,
             replica_id=self._host.broker_id,
@@ -372,7 +377,7 @@ class ReplicaFetcher:
             topics=[{"name": topic, "partitions": [row]}],
         )
         try:
-            response = await self._host.channel.call(endpoint, question, self._host.config.replica_socket_timeout_ms)
+            response = await self._host.channel.call(endpoint, message, self._host.config.replica_socket_timeout_ms)
         except ChannelBroken:
             return None
         for answer in (row for topic_row in response.topics for row in topic_row.partitions):
@@ -390,7 +395,7 @@ class ReplicaFetchers:
         self._leaders: dict[TopicPartition, int] = {}
 
     def add(self, partition: Partition) -> None:
-        """Fetch a partition from its leader, instead of from the one before."""
+        """Fetch a partition from its leader, and no longer from the previous one."""
         assert partition.leader is not None and not partition.is_leader
         self.remove(partition.topic_partition)
         self._leaders[partition.topic_partition] = partition.leader
@@ -400,19 +405,19 @@ class ReplicaFetchers:
         fetcher.add(partition)
 
     def remove(self, topic_partition: TopicPartition) -> None:
-        """Fetch a partition no more."""
+        """Stop fetching a partition."""
         leader = self._leaders.pop(topic_partition, None)
-        # A fetcher that its leader fenced from every partition may be closed already.
+        # A fetcher whose partitions were all fenced may be closed already.
         if leader in self._fetchers:
             self._fetchers[leader].remove(topic_partition)
 
     def close_idle(self) -> None:
-        """End the loops that have nothing left to fetch."""
+        """Stop the loops that have no partition left."""
         for leader in [leader for leader, fetcher in self._fetchers.items() if not len(fetcher)]:
             self._fetchers.pop(leader).close()
 
     def close(self) -> None:
-        """End all loops."""
+        """Stop all loops."""
         for fetcher in self._fetchers.values():
             fetcher.close()
         self._fetchers.clear()

@@ -1,4 +1,4 @@
-"""What a leader knows of one follower (Kafka's cluster/Replica.scala)."""
+"""The leader's state of one follower (Kafka's cluster/Replica.scala)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ UNKNOWN_EPOCH = -1
 
 
 class FollowerState:
-    """A follower's log end offset as its fetches show it, and when it last stood level with the leader.
+    """A follower's log end offset by its fetches, and the last time when it was caught up.
 
-    Times are the leader's monotonic milliseconds; `NEVER` lies before all of them.  What a fetch makes of this, and
-    who counts as caught up by it, say the rules in `zabka.broker_sim.replication.isr_rules`.
+    Times are the leader's monotonic milliseconds; `NEVER` is before all of them. The rules that update this, and that
+    decide which followers are caught up, are in `zabka.broker_sim.replication.isr_rules`.
     """
 
     NEVER = -(1 << 62)
@@ -24,26 +24,26 @@ class FollowerState:
         "last_caught_up_ms",
         "last_fetch_leader_end_offset",
         "last_fetch_ms",
-        "question",
+        "last_request",
+        "response",
+        "response_epoch",
         "start_offset",
-        "told",
-        "told_epoch",
     )
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
-        self.question: FetchPartition | None = None
-        """What it asked for last where there was nothing new for it; `told` was the answer."""
-        self.told: FetchedPartition | None = None
-        self.told_epoch = UNKNOWN_EPOCH
-        """The leader epoch of that answer."""
+        self.last_request: FetchPartition | None = None
+        """Its last request row that had no new data; `response` answered it."""
+        self.response: FetchedPartition | None = None
+        self.response_epoch = UNKNOWN_EPOCH
+        """The leader epoch of that response."""
         self.last_caught_up_ms = self.NEVER
         self.forget()
 
     def forget(self) -> None:
-        """Nothing is known of the follower's log: it has not fetched from this leader yet."""
+        """Reset the state of a follower that has not fetched from this leader yet."""
         self.broker_epoch = UNKNOWN_EPOCH
-        """Which life of the follower fetched last, as far as its fetches say (KIP-903)."""
+        """The broker epoch of the process that fetched last, if its fetches carry it (KIP-903)."""
         self.end_offset = UNKNOWN_OFFSET
         self.start_offset = UNKNOWN_OFFSET
         self.last_fetch_leader_end_offset = 0

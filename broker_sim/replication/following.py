@@ -1,4 +1,4 @@
-"""What a follower does to its log: takes records over, cuts it where the leader's differs, begins it anew."""
+"""A follower's changes to its log: append, truncate, restart at another offset."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ TO_HIGH_WATERMARK = "high_watermark"
 
 
 def append_fetched(partition: Partition, data: bytes, leader_high_watermark: int, leader_start_offset: int) -> bool:
-    """Take over what the leader sent, then its high watermark as far as this log reaches, and where it starts.
+    """Append the leader's records, then take over its high watermark (up to this log's end) and its log start.
 
-    False where the records are damaged or do not continue this log; nothing is written then.
+    Returns False if the records are damaged or do not continue this log; nothing is written then.
     """
     assert not partition.is_leader
     mark_before = partition.log.high_watermark
     if data:
         headers = split_batches(data)
         if leader_start_offset >= partition.log.end_offset:
-            # All that is here was deleted there: whatever follows may begin anywhere.  Kafka's replica fails there.
+            # Every record of this log was deleted on the leader, so the next record may have any offset. Kafka's
+            # replica fails here.
             partition.log.advance_start(partition.log.end_offset)
         if headers is None or (headers and not partition.log.append_as_follower(data, headers)):
             return False
@@ -44,7 +45,7 @@ def append_fetched(partition: Partition, data: bytes, leader_high_watermark: int
     mark = max(partition.log.start_offset, min(leader_high_watermark, partition.log.end_offset))
     if mark != mark_before:
         partition.set_high_watermark(mark)
-        # Consumers may be reading here (KIP-392).
+        # Consumers may be reading from this replica (KIP-392).
         partition.host.wake(partition.topic_partition)
     if leader_start_offset > partition.log.start_offset:
         partition.log.advance_start(min(leader_start_offset, partition.log.high_watermark))
@@ -52,9 +53,9 @@ def append_fetched(partition: Partition, data: bytes, leader_high_watermark: int
 
 
 def truncate_to_divergence(partition: Partition, leader_epoch: int, leader_end_offset: int) -> None:
-    """The leader's log and this one part ways at or before that epoch's end: drop what lies after.
+    """Truncate at the divergence: the leader's log and this one differ from the end of that epoch at the latest.
 
-    Where this log lacks the epoch it is cut after the largest lower one, and the next fetch asks again (KIP-279).
+    If this log lacks the epoch, it is truncated after the largest lower one, and the next fetch checks again (KIP-279).
     """
     epoch, end_offset = partition.log.epochs.end_offset_for(leader_epoch, partition.log.end_offset)
     if epoch == NO_EPOCH:
@@ -67,7 +68,7 @@ def truncate_to_divergence(partition: Partition, leader_epoch: int, leader_end_o
 
 
 def truncate(partition: Partition, offset: int, cause: str) -> None:
-    """Drop everything from `offset` on; journal what went."""
+    """Drop all records from `offset` on, and journal the truncation."""
     before, mark = partition.log.end_offset, partition.log.high_watermark
     # A replica that truncates to its own high watermark fetches the committed records again.
     reached = mark if cause == TO_HIGH_WATERMARK else max(mark, partition.log.reached)
@@ -80,7 +81,7 @@ def truncate(partition: Partition, offset: int, cause: str) -> None:
 
 
 def restart_at(partition: Partition, offset: int) -> None:
-    """Begin anew where the leader's log starts: all that this log holds was deleted there already."""
+    """Restart the log at the start of the leader's log: the leader has deleted every record of this log."""
     first, before, mark = partition.log.start_offset, partition.log.end_offset, partition.log.high_watermark
     partition.log.truncate_fully_and_start_at(offset)
     partition.log.reached = 0

@@ -1,7 +1,7 @@
-"""LeaderAndIsr and StopReplica at a broker: fencing, then the change of roles (Kafka's ReplicaManager).
+"""LeaderAndIsr and StopReplica on a broker: fencing, then the change of roles (Kafka's ReplicaManager).
 
-A request is fenced by broker epoch, then by controller epoch, then each partition by its leader epoch; what is refused
-is journalled and answered with Kafka's own code.
+A request is fenced by broker epoch, then by controller epoch, then each partition by its leader epoch. Rejections are
+journalled and answered with Kafka's own code.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from zabka.kafka.wire.kafka_schema import respond
 LEADER_AND_ISR = "LeaderAndIsr"
 STOP_REPLICA = "StopReplica"
 TOPIC_BEING_DELETED = -2
-"""The leader epoch of a StopReplica that deletes its topic: it is no less than any other."""
+"""The leader epoch of a StopReplica that deletes its topic: it counts as no lower than any other."""
 
 
 def _leader_and_isr_rows(request: KafkaMessage) -> Iterator[tuple[str, str | None, Any]]:
-    """(topic, topic id, state) of every partition, whatever the version's shape."""
+    """Yield (topic, topic id, state) of every partition, for every version."""
     for topic in getattr(request, "topic_states", ()):
         for state in topic.partition_states:
             yield topic.topic_name, topic_id_from_kafka(getattr(topic, "topic_id", None)), state
@@ -43,7 +43,7 @@ def _leader_and_isr_rows(request: KafkaMessage) -> Iterator[tuple[str, str | Non
 
 
 def _stop_replica_rows(request: KafkaMessage) -> Iterator[tuple[str, int, int, bool]]:
-    """(topic, partition, leader epoch, delete) of every partition, whatever the version's shape."""
+    """Yield (topic, partition, leader epoch, delete) of every partition, for every version."""
     for topic in getattr(request, "topic_states", ()):
         for state in topic.partition_states:
             yield topic.topic_name, state.partition_index, state.leader_epoch, state.delete_partition
@@ -57,7 +57,10 @@ def _stop_replica_rows(request: KafkaMessage) -> Iterator[tuple[str, int, int, b
 def with_storage_errors(
     request: KafkaMessage, response: KafkaMessage, failed: Collection[TopicPartition]
 ) -> KafkaMessage:
-    """A LeaderAndIsr's answer, with KAFKA_STORAGE_ERROR for these replicas; versions before topic ids write none."""
+    """Return a LeaderAndIsr response with KAFKA_STORAGE_ERROR for these replicas.
+
+    Versions before topic ids write no topic id, and so cannot fail.
+    """
     if not hasattr(response, "topics"):
         return response
     names = {topic.topic_id: str(topic.topic_name) for topic in request.topic_states}
@@ -74,7 +77,7 @@ def with_storage_errors(
 
 
 class HostedPartitions:
-    """The partitions that a broker hosts, and who may change what they are."""
+    """The partitions that a broker hosts, and the fencing of their changes."""
 
     def __init__(
         self,
@@ -99,16 +102,16 @@ class HostedPartitions:
     # ---- fences ------------------------------------------------------------------------------------------------
 
     def accept(self, name: str, request: KafkaMessage) -> int:
-        """Is a control request of this broker's present life and of the newest controller?  The error code if not.
+        """Check that a control request is for this process and from the newest controller; return the error code.
 
-        A higher controller epoch is remembered; an equal one passes.  The newest controller is the one of the highest
-        epoch that a request has brought or that this broker has seen in the ensemble: Kafka goes by requests alone, and
-        a broker that starts anew would obey one deposed long ago.  A broker epoch of -1 is not looked at, a higher one
-        than known passes: the request may be faster than this broker's own registration (KAFKA-9839).
+        A higher controller epoch is remembered; an equal one passes. The newest controller is the one with the highest
+        epoch in a request, or that this broker has seen in the ensemble. Kafka uses requests alone, and a restarted
+        broker would obey a controller deposed long ago. A broker epoch of -1 is not checked. A higher one than known
+        passes: the request may be faster than this broker's own registration (KAFKA-9839).
         """
         sent_epoch = getattr(request, "broker_epoch", NO_EPOCH)
         known_epoch = self._broker_epoch()
-        if self._host.fences.is_for_former_life(sent_epoch, known_epoch):
+        if self._host.fences.is_for_earlier_process(sent_epoch, known_epoch):
             self._fenced(name, request, ErrorCode.stale_broker_epoch, sent_epoch, known_epoch)
             return ErrorCode.stale_broker_epoch
         newest = max(self.controller_epoch, self._controller_epoch_seen())
@@ -143,7 +146,7 @@ class HostedPartitions:
     # ---- LeaderAndIsr ------------------------------------------------------------------------------------------
 
     def become_leader_or_follower(self, request: KafkaMessage) -> KafkaMessage:
-        """Answer a LeaderAndIsr request of any version."""
+        """Process a LeaderAndIsr request of any version."""
         error = self.accept(LEADER_AND_ISR, request)
         answers: list[dict[str, Any]] = []
         topics: dict[str | None, list[dict[str, Any]]] = {}
@@ -154,7 +157,7 @@ class HostedPartitions:
             topics.setdefault(topic_id, []).append(row)
         self._fetchers.close_idle()
         if self.partitions:
-            # The controller has dealt with whatever this process had lost when it came.
+            # The controller has handled everything that this process had lost at its start.
             self._logs.mark_alive(self._broker_epoch())
         return respond(
             request,
@@ -199,7 +202,7 @@ class HostedPartitions:
             return self._take_role(topic_partition, topic_id, state, replicas)
         except LogDirFailed:
             if self._logs.get(topic_partition) is None:
-                # It may lie in a directory that failed before it was opened (becomeLeaderOrFollower).
+                # It may be in a directory that failed before it was opened (becomeLeaderOrFollower).
                 self.take_offline(topic_partition)
             return ErrorCode.kafka_storage_error
 
@@ -245,14 +248,14 @@ class HostedPartitions:
                 self._fetchers.remove(topic_partition)
                 self._host.wake(topic_partition)
         elif not self._host.metadata.is_alive(state.leader):
-            # No leader, or one this broker has not been told of: nothing changes until there is a new epoch.
+            # No leader, or a leader that this broker does not know yet: nothing changes until the next epoch.
             return
         elif partition.make_follower(state):
             self._fetchers.add(partition)
             self._host.wake(topic_partition)
 
     def take_offline(self, topic_partition: TopicPartition) -> None:
-        """The log directory of that replica has failed: nothing is served of it until the broker starts anew."""
+        """Stop serving a replica whose log directory has failed, until the broker restarts."""
         self._offline[topic_partition] = None
         self._let_go(topic_partition)
 
@@ -265,11 +268,12 @@ class HostedPartitions:
             self._host.wake(topic_partition)
 
     def leave_strays(self, request: KafkaMessage) -> None:
-        """Stop serving what an accepted UpdateMetadata says has moved to other brokers, in a later leader epoch.
+        """Stop serving partitions that, by an accepted UpdateMetadata, moved to other brokers in a later leader epoch.
 
-        A broker that was taken for dead when a partition was moved away is never told to stop: in Kafka it leads on,
-        until it is restarted, for whoever has not read the metadata again.  What it has on disk stays there, until the
-        topic itself is deleted: then it goes, too, or the next topic of that name would be refused here for its id.
+        A broker that was considered dead while a partition was reassigned never receives StopReplica. In Kafka it
+        continues to lead, until it restarts, for clients with stale metadata. The replica stays on disk until the topic
+        is deleted. Then it is deleted too; otherwise the next topic of that name would be rejected here because of its
+        topic id.
         """
         for topic in getattr(request, "topic_states", ()):
             topic_id = topic_id_from_kafka(getattr(topic, "topic_id", None))
@@ -283,12 +287,12 @@ class HostedPartitions:
                     continue
                 if partition is None or state.leader_epoch <= partition.leader_epoch:
                     continue
-                # Leader epochs of a topic that had this name before say nothing, though they be higher.
+                # Leader epochs of an earlier topic of this name are not comparable, even if they are higher.
                 if topic_id is None or partition.topic_id in (None, topic_id):
                     self._let_go(topic_partition)
 
     def _delete_stray(self, topic_partition: TopicPartition, topic_id: str | None) -> None:
-        """Delete what is left here of a topic that is deleted elsewhere; its id tells it from others of that name."""
+        """Delete the stray replica of a deleted topic; its topic id identifies it among topics of that name."""
         is_its = topic_id is not None and self._logs.topic_id(topic_partition) == topic_id
         if is_its and topic_partition not in self._offline:
             self._let_go(topic_partition)
@@ -297,18 +301,18 @@ class HostedPartitions:
 
     @property
     def offline_count(self) -> int:
-        """How many replicas lie in a log directory that has failed."""
+        """Number of replicas in a failed log directory."""
         return len(self._offline)
 
     def absence(self, topic_partition: TopicPartition) -> ErrorCode:
-        """What to answer of a partition that is not hosted."""
+        """Return the error for a partition that is not hosted."""
         offline = topic_partition in self._offline
         return ErrorCode.kafka_storage_error if offline else ErrorCode.not_leader_or_follower
 
     # ---- StopReplica -------------------------------------------------------------------------------------------
 
     def stop_replica(self, request: KafkaMessage) -> KafkaMessage:
-        """Answer a StopReplica request of any version."""
+        """Process a StopReplica request of any version."""
         error = self.accept(STOP_REPLICA, request)
         answers = []
         for topic, number, leader_epoch, delete in _stop_replica_rows(request):
@@ -341,10 +345,10 @@ class HostedPartitions:
         return ErrorCode.none
 
     def _is_over(self, topic_partition: TopicPartition, leader_epoch: int, known_epoch: int) -> bool:
-        """Is that StopReplica of an earlier state than what is known?
+        """Return whether that StopReplica is of an earlier state than the known one.
 
-        Of a topic that is to be deleted every broker hears by UpdateMetadata first (onTopicDeletion).  Where the topic
-        lives by that word, the request was long under way, and means the one that had this name before: it names no id.
+        Every broker receives UpdateMetadata for a topic before it is deleted (onTopicDeletion). If the topic exists by
+        that, the request was delayed and is for an earlier topic of that name: it carries no id.
         """
         if leader_epoch == TOPIC_BEING_DELETED:
             return self._host.metadata.partition(topic_partition) is not None

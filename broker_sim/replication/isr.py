@@ -1,7 +1,7 @@
-"""The ISR as its leader sees it: committed, or waiting for the controller (Kafka's PartitionState, KIP-497).
+"""The ISR in the leader's view: committed, or waiting for the controller (Kafka's PartitionState, KIP-497).
 
-While a change is pending the leader acts on whichever ISR is the more cautious one, so neither direction can move the
-high watermark past a replica that might still count.
+While a change is pending, the leader uses the more cautious of the two ISRs, so neither direction can move the high
+watermark past a replica that might still count.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ RECOVERING = 1
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The controller wrote this ISR."""
+    """An ISR that the controller wrote."""
 
     isr: tuple[int, ...]
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """Everybody who may count as in sync."""
+        """All replicas that may count as in sync."""
         return self.isr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingExpand:
-    """`joining` was proposed; until the answer acks=all waits for it as well."""
+    """`joining` was proposed; until the response, acks=all waits for it too."""
 
     joining: int
     last_committed: Committed
@@ -39,25 +39,25 @@ class PendingExpand:
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """The committed ISR and the newcomer."""
+        """The committed ISR and the joining replica."""
         return (*self.last_committed.isr, self.joining)
 
     @property
     def proposed(self) -> tuple[int, ...]:
-        """The ISR that was proposed."""
+        """The proposed ISR."""
         return self.maximal_isr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingShrink:
-    """`leaving` are proposed to go; until the answer they still count."""
+    """The removal of `leaving` was proposed; until the response, they still count."""
 
     leaving: tuple[int, ...]
     last_committed: Committed
 
     @property
     def isr(self) -> tuple[int, ...]:
-        """The committed ISR, from which nobody has gone yet."""
+        """The committed ISR, still with the leaving replicas."""
         return self.last_committed.isr
 
     @property
@@ -67,7 +67,7 @@ class PendingShrink:
 
     @property
     def proposed(self) -> tuple[int, ...]:
-        """The ISR that was proposed."""
+        """The proposed ISR."""
         return tuple(broker for broker in self.last_committed.isr if broker not in self.leaving)
 
 

@@ -1,10 +1,9 @@
-"""The rules of the ISR: what counts as caught up, who may join, who has to leave, and what is committed.
+"""The rules of the ISR: which followers are caught up, may join and must leave, and what is committed.
 
-Each rule is one function here, and one test in `tests/broker_sim/replication/test_isr_rules.py`.  A leader applies them
-in `zabka.broker_sim.replication.partition`, from what it knows of its followers (`FollowerState`); what becomes of a
-proposed change is `zabka.broker_sim.replication.isr`.  Sources: Kafka's cluster/Partition.scala and
-cluster/Replica.scala. Rules that Kafka has changed keep their old form beside the new one;
-`zabka.controller.historical` names those.
+Each rule is one function here, and one test in `tests/broker_sim/replication/test_isr_rules.py`. A leader applies them
+in `zabka.broker_sim.replication.partition` to its state of the followers (`FollowerState`); a proposed change continues
+in `zabka.broker_sim.replication.isr`. Sources: Kafka's cluster/Partition.scala and cluster/Replica.scala. Rules that
+Kafka has changed keep their old form next to the new one; `zabka.controller.historical` names those.
 """
 
 from __future__ import annotations
@@ -15,14 +14,15 @@ from zabka.broker_sim.replication.follower_state import UNKNOWN_EPOCH, FollowerS
 from zabka.controller.historical import NO_HISTORY, Historical
 from zabka.journal.events import ReplicaStanding
 
-# ---- when a follower was last level with its leader -----------------------------------------------------------
+# ---- when a follower was last caught up ----------------------------------------------------------------------
 
 
 def note_fetch(follower: FollowerState, fetch_offset: int, leader_end_offset: int, now_ms: int) -> None:
-    """The follower asked for `fetch_offset`: its log ends there.
+    """Note a fetch at `fetch_offset`, which is the end of the follower's log.
 
-    A follower that asks for what the leader had at its fetch before was level at that time, though the leader has
-    more by now; without that a follower would fall behind merely because new records keep coming.
+    A follower that fetches at the leader's log end of its previous fetch was caught up at that time, although the
+    leader has more records now. Without this rule a follower would fall behind merely because new records keep
+    arriving.
     """
     if fetch_offset >= leader_end_offset:
         follower.last_caught_up_ms = max(follower.last_caught_up_ms, now_ms)
@@ -34,15 +34,18 @@ def note_fetch(follower: FollowerState, fetch_offset: int, leader_end_offset: in
 
 
 def note_still_level(follower: FollowerState, now_ms: int) -> None:
-    """The follower asked again for what comes behind the leader's last record, as it did the time before."""
+    """Note that the follower fetched at the leader's log end again."""
     follower.last_caught_up_ms = follower.last_fetch_ms = now_ms
 
 
 def begin_leader_epoch(
     follower: FollowerState, now_ms: int, leader_end_offset: int, newly_leader: bool, in_sync: bool
 ) -> None:
-    """A new leader epoch begins.  A new leader knows nothing of its followers' logs, but gives those in the ISR a
-    full lag period to show up; a leader that stays one keeps what it knows."""
+    """Begin a leader epoch.
+
+    A new leader knows nothing about its followers' logs, but gives members of the ISR a full lag period to fetch. A
+    leader that continues keeps its state of them.
+    """
     follower.last_caught_up_ms = now_ms if in_sync else FollowerState.NEVER
     if newly_leader:
         follower.forget()
@@ -51,12 +54,14 @@ def begin_leader_epoch(
         follower.last_fetch_ms = now_ms if in_sync else FollowerState.NEVER
 
 
-# ---- what follows from it -------------------------------------------------------------------------------------
+# ---- decisions that follow from it ----------------------------------------------------------------------------
 
 
 class IsrRules:
-    """The rules that one broker holds its followers to: `lag_max_ms` is replica.lag.time.max.ms, and `historical`
-    are the old rules that are switched on."""
+    """The ISR rules of one broker.
+
+    `lag_max_ms` is replica.lag.time.max.ms, and `historical` are the old rules that are switched on.
+    """
 
     __slots__ = ("_commits_under_min_isr", "_joins_before_epoch_start", "_lag_max_ms", "_leaves_out_member_epochs")
 
@@ -67,15 +72,20 @@ class IsrRules:
         self._leaves_out_member_epochs = Historical.NO_MEMBER_EPOCHS in historical
 
     def is_caught_up(self, follower: FollowerState, leader_end_offset: int, now_ms: int) -> bool:
-        """Level now, or level within the last replica.lag.time.max.ms: an idle follower that has everything never
-        lags."""
+        """Return whether the follower is caught up now, or was within the last replica.lag.time.max.ms.
+
+        An idle follower that has every record never lags.
+        """
         return follower.end_offset == leader_end_offset or now_ms - follower.last_caught_up_ms <= self._lag_max_ms
 
     def may_join(
         self, follower: FollowerState, high_watermark: int, epoch_start: int, is_alive: Callable[[int], bool]
     ) -> bool:
-        """A live follower may join the ISR once it has all that is committed, and all from before the offset at which
-        the leader's epoch starts (KAFKA-7128); before Kafka 2.1 the first was enough."""
+        """Return whether a live follower may join the ISR.
+
+        It needs all committed records, and all records before the start offset of the leader's epoch (KAFKA-7128).
+        Before Kafka 2.1 the first condition was enough.
+        """
         needed = high_watermark if self._joins_before_epoch_start else max(high_watermark, epoch_start)
         return follower.end_offset >= needed and is_alive(follower.broker_id)
 
@@ -87,7 +97,7 @@ class IsrRules:
         leader_end_offset: int,
         now_ms: int,
     ) -> tuple[int, ...]:
-        """Who has to leave the ISR: each member but the leader that is not caught up, or is no replica any more."""
+        """Return the members that must leave the ISR: not the leader, and not caught up or no longer a replica."""
         return tuple(
             broker
             for broker in isr
@@ -98,7 +108,7 @@ class IsrRules:
     def standing(
         self, follower: FollowerState, leader_end_offset: int, high_watermark: int, now_ms: int
     ) -> ReplicaStanding:
-        """What a decision about that follower is made from, as the journal keeps it."""
+        """Return the inputs of a decision about that follower, for the journal."""
         never = follower.last_caught_up_ms == FollowerState.NEVER
         return ReplicaStanding(
             replica=follower.broker_id,
@@ -110,8 +120,10 @@ class IsrRules:
         )
 
     def may_commit(self, isr_size: int, min_isr: int) -> bool:
-        """The high watermark advances only while the committed ISR has min.insync.replicas members (KAFKA-15583);
-        it did not look at that before Kafka 3.7."""
+        """Return whether the committed ISR has the min.insync.replicas members that a commit needs (KAFKA-15583).
+
+        Kafka before 3.7 did not check this.
+        """
         return isr_size >= min_isr or self._commits_under_min_isr
 
     def commit_offset(
@@ -122,8 +134,11 @@ class IsrRules:
         now_ms: int,
         is_alive: Callable[[int], bool],
     ) -> int:
-        """The offset before which everybody has the records whom a commit waits for: the members of the ISR, those
-        whom a change under way adds, and live followers that are caught up, since they may join at any moment."""
+        """Return the offset that every replica which a commit waits for has reached.
+
+        These are the members of the ISR, the replicas that a pending change adds, and live followers that are caught
+        up, since they may join at any moment.
+        """
         mark = leader_end_offset
         for follower in followers.values():
             if follower.end_offset < mark and (
@@ -134,8 +149,11 @@ class IsrRules:
         return mark
 
     def member_epoch(self, follower: FollowerState | None) -> int:
-        """The broker epoch that a proposed ISR states for a member, so that the controller can refuse one that has
-        been restarted since (KIP-903); -1 says nothing, which is all that leaders said before."""
+        """Return the broker epoch of a member in a proposed ISR; -1 is unknown.
+
+        With it the controller can reject a member that has restarted since (KIP-903); leaders before that always sent
+        -1.
+        """
         if follower is None or self._leaves_out_member_epochs:
             return UNKNOWN_EPOCH
         return follower.broker_epoch

@@ -1,7 +1,7 @@
 """Replicas that move from one log directory of a broker to another (KIP-113, Kafka's ReplicaAlterLogDirsThread).
 
-A future replica is filled from the current one and takes its place when it holds the same.  One partition is moved at
-a time, in the order of partitions, so that each is soon done.
+A future replica is filled from the current one and replaces it when both hold the same. One partition is moved at a
+time, in the order of partitions, so that each completes soon.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class LogDirMoves:
         self._throttle = throttle
         self._moving: dict[TopicPartition, Partition] = {}
         self._now: TopicPartition | None = None
-        """The one being copied: it is seen through before the next."""
+        """The partition being copied: it is completed before the next one."""
         self._task: Task | None = None
 
     def start_move(self, topic_partition: TopicPartition, partition: Partition | None, place: int) -> ErrorCode:
-        """Move a replica into that one of log.dirs; where it moves elsewhere already that move is given up.
+        """Move a replica into that one of log.dirs; a move to another directory is cancelled.
 
-        A replica that is not here yet will be created there: REPLICA_NOT_AVAILABLE, as Kafka says.
+        A replica that is not here yet will be created there: REPLICA_NOT_AVAILABLE, as in Kafka.
         """
         if len(future_name(topic_partition, "0" * _UNIQUE_LENGTH)) > LENGTH_MAX:
             return ErrorCode.invalid_topic_exception
@@ -62,24 +62,24 @@ class LogDirMoves:
         self.resume(partition)
 
     def give_up(self, topic_partition: TopicPartition, partition: Partition | None) -> None:
-        """Move a replica no further, and drop what was copied of it.  Raises LogDirFailed."""
+        """Cancel the move of a replica, and delete the copy. Raises LogDirFailed."""
         self.lost(topic_partition, partition)
         self._logs.drop_future(topic_partition)
 
     def pause(self, topic_partition: TopicPartition) -> None:
-        """Copy that replica no further; what is there stays."""
+        """Stop copying that replica; keep the copy."""
         self._moving.pop(topic_partition, None)
 
     def lost(self, topic_partition: TopicPartition, partition: Partition | None) -> None:
-        """The directory of the copy has failed: the replica stays where it is."""
+        """Handle a failed directory of the copy: the replica stays where it is."""
         self.pause(topic_partition)
         if partition is not None:
             partition.future = None
-            # A deletion of records waits for the copy, too.
+            # A deletion of records also waits for the copy.
             partition.host.wake(topic_partition)
 
     def resume(self, partition: Partition) -> None:
-        """Go on moving a replica of which there is a copy; do nothing for others."""
+        """Continue the move of a replica that has a copy; do nothing for others."""
         partition.future = self._logs.future(partition.topic_partition)
         if partition.future is not None:
             self._moving[partition.topic_partition] = partition
@@ -101,14 +101,14 @@ class LogDirMoves:
             try:
                 advanced = not self._throttle.is_exceeded and self._copy_some(partition)
             except LogDirFailed:
-                # One of the two directories; the broker is about to hear which.
+                # One of the two directories failed; the broker is about to be notified which.
                 self.pause(partition.topic_partition)
                 continue
             await self._runtime.sleep(0 if advanced else self._config.replica_fetch_backoff_ms)
         self._task = None
 
     def _copy_some(self, partition: Partition) -> bool:
-        """Copy as much as one fetch takes; False where nothing was copied."""
+        """Copy as much as one fetch takes; return False if nothing was copied."""
         current, future = partition.log, partition.future
         assert future is not None
         start = future.start_offset
@@ -120,7 +120,7 @@ class LogDirMoves:
         if future.advance_start(min(current.start_offset, future.high_watermark)):
             drop_below_start(future)
         if future.start_offset != start:
-            # Kafka lets a deletion of records that waits for the copy wait on.
+            # In Kafka a deletion of records that waits for the copy continues to wait.
             partition.host.wake(partition.topic_partition)
         if future.end_offset != current.end_offset:
             return appended or cut
@@ -132,9 +132,9 @@ class LogDirMoves:
 
 
 def _make_agree(current: PartitionLog, future: PartitionLog) -> bool:
-    """Cut the copy where the replica has other records, or begin it anew where it starts later; was there need?
+    """Truncate or restart the copy where it disagrees with the replica; return whether that was needed.
 
-    The replica may have been cut, and filled again, while the copy was on a directory that was offline.
+    The replica may have been truncated and filled again while the copy was in an offline directory.
     """
     if not current.start_offset <= future.end_offset:
         future.truncate_fully_and_start_at(current.start_offset)
@@ -154,7 +154,7 @@ def _make_agree(current: PartitionLog, future: PartitionLog) -> bool:
 
 
 def _append(current: PartitionLog, future: PartitionLog, data: bytes) -> bool:
-    """Write what was read; False where there is nothing that can be written."""
+    """Append the copied data; return False if nothing can be appended."""
     headers = split_batches(data)
     if not headers:
         return False

@@ -100,7 +100,7 @@ from zabka.broker_sim.replication.partition_host import (
     LeaderAndIsrPartitionState,
     PartitionHost,
 )
-from zabka.broker_sim.replication.validation_turns import AtOnce, cost_of
+from zabka.broker_sim.replication.validation_scheduler import AtOnce, cost_of
 from zabka.journal.cause import UNKNOWN, election_cause, request_cause, timer_cause
 from zabka.journal.events import (
     FollowershipTaken,
@@ -133,7 +133,7 @@ _WAIT = (
 
 
 class Partition:
-    """A hosted partition.  The methods do nothing that needs waiting: what waits is told through the host."""
+    """A hosted partition. No method waits: everything that has to wait is passed to the host."""
 
     __slots__ = (
         "adding_replicas",
@@ -161,55 +161,57 @@ class Partition:
         self.topic_partition = topic_partition
         self.log = log
         self.future: PartitionLog | None = None
-        """On its way to take the log's place, in another log directory."""
+        """The copy in another log directory that will replace the log."""
         self.settings = settings
         self.topic_id: str | None = None
         self.leader: int | None = None
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = NO_EPOCH
         self.controller_epoch = NO_EPOCH
-        """Of the controller that decided about the leadership."""
+        """The epoch of the controller that decided about the leadership."""
         self.leader_epoch_start: int | None = None
         self.led_since = NO_EPOCH
-        """The leader epoch in which the present leadership, unbroken since, began."""
+        """The first leader epoch of the present, unbroken leadership."""
         self.replicas: tuple[int, ...] = ()
         self.adding_replicas: tuple[int, ...] = ()
         self.followers: dict[int, FollowerState] = {}
         self.isr_state: IsrState = Committed(())
         self.followed_because = UNKNOWN
-        """What a follower's truncation follows from: that it took its leader."""
+        """The cause of this follower's truncations: the event that set its leader."""
         self.host = host
 
     @property
     def is_leader(self) -> bool:
-        """Does this broker lead?"""
+        """Whether this broker leads."""
         return self.leader == self.host.broker_id
 
     @property
     def min_isr(self) -> int:
-        """min.insync.replicas, but no more than there are replicas."""
+        """min.insync.replicas, but at most the number of replicas."""
         return min(self.settings.min_insync_replicas, max(1, len(self.replicas)))
 
     @property
     def is_under_replicated(self) -> bool:
-        """Leader of a partition whose committed ISR is smaller than its replication factor; replicas that a
-        reassignment is adding do not count for that."""
+        """Whether this broker leads and the committed ISR is smaller than the replication factor.
+
+        Replicas that a reassignment is adding do not count.
+        """
         settled = sum(1 for broker in self.replicas if broker not in self.adding_replicas)
         return self.is_leader and len(self.isr_state.isr) < settled
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Leader of a partition whose committed ISR is smaller than min.insync.replicas asks for."""
+        """Whether this broker leads and the committed ISR is smaller than min.insync.replicas."""
         return self.is_leader and len(self.isr_state.isr) < self.min_isr
 
     @property
     def is_at_min_isr(self) -> bool:
-        """Leader of a partition whose committed ISR is just as large as min.insync.replicas asks for."""
+        """Whether this broker leads and the committed ISR is exactly as large as min.insync.replicas."""
         return self.is_leader and len(self.isr_state.isr) == self.min_isr
 
     @property
     def low_watermark(self) -> int:
-        """The lowest start of the live replicas' logs, as their fetches show them."""
+        """The lowest log start of the live replicas, by their fetches."""
         alive = self.host.metadata.is_alive
         starts = [follower.start_offset for follower in self.followers.values() if alive(follower.broker_id)]
         if self.future is not None:
@@ -219,7 +221,7 @@ class Partition:
     # ---- roles -------------------------------------------------------------------------------------------------
 
     def make_leader(self, state: LeaderAndIsrPartitionState) -> bool:
-        """Lead from now on; False where the state is older than what is known (its partition epoch is lower).
+        """Become leader; return False if the state is older than the known one (lower partition epoch).
 
         RECOVERING is not kept: a leader proposes RECOVERED with its first ISR change (KIP-704).
         """
@@ -236,8 +238,8 @@ class Partition:
         self.replicas = state.replicas
         self.adding_replicas = state.adding_replicas
         known = self.followers
-        # At a reassignment's end the ISR names replicas that are no longer assigned.  They count until they are out of
-        # it: a controller that begins now reads the old assignment, and may elect them (KAFKA-9672).
+        # At the end of a reassignment the ISR names replicas that are no longer assigned. They count until they are out
+        # of the ISR: a new controller reads the old assignment, and may elect them (KAFKA-9672).
         others = [broker for broker in dict.fromkeys((*state.replicas, *state.isr)) if broker != self.host.broker_id]
         self.followers = {broker: known.get(broker) or FollowerState(broker) for broker in others}
         if new_epoch:
@@ -267,7 +269,7 @@ class Partition:
         return True
 
     def make_follower(self, state: LeaderAndIsrPartitionState) -> bool:
-        """Follow from now on; False where the state is older than what is known or changes neither leader nor epoch."""
+        """Become follower; return False if the state is older than the known one, or has the same leader and epoch."""
         if state.partition_epoch < self.partition_epoch:
             return False
         changed = self.leader != state.leader or state.leader_epoch > self.leader_epoch
@@ -296,14 +298,15 @@ class Partition:
         return changed
 
     def now_ms(self) -> int:
-        """The broker's monotonic clock, by which followers lag."""
+        """Return the time of the broker's monotonic clock, which measures the lag of followers."""
         return self.host.runtime.now().mono_ms
 
     # ---- leader: records ---------------------------------------------------------------------------------------
 
     def append(self, data: bytes, acks: int, at_once: AtOnce) -> Appended | Validation:
-        """Append what a producer sent, as leader; what takes more to look over than may be done at once is given back,
-        for `append_validated` once it is done.
+        """Append a producer's records as leader; return the validation if it takes too long to do at once.
+
+        The caller completes such a validation and passes its result to `append_validated`.
 
         Errors: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks=all under min.insync.replicas), those of `validate`,
         RECORD_LIST_TOO_LARGE, and those of idempotent producers.
@@ -321,7 +324,7 @@ class Partition:
         try:
             while at_once.allows(cost):
                 next(work)
-                # It paused: there is more in it than its header tells.
+                # It paused: it has more records than its header states.
                 cost = SLICE_RECORDS
         except StopIteration as done:
             return self._append(*done.value)
@@ -330,14 +333,14 @@ class Partition:
         return work
 
     def append_validated(self, outcome: Validated | RecordsRefused, acks: int) -> Appended:
-        """The end of an append that took long.  Meanwhile the partition may have got another leader."""
+        """Finish a long append. The partition may have another leader by now."""
         error = self._append_error(acks)
         if error:
             return Appended(error)
         return self.refused(outcome) if isinstance(outcome, RecordsRefused) else self._append(*outcome)
 
     def refused(self, refused: RecordsRefused) -> Appended:
-        """What to answer for records that are not appended."""
+        """Return the result for records that are not appended."""
         return Appended(refused.error, refusal=refused)
 
     def _append_error(self, acks: int) -> int:
@@ -384,15 +387,15 @@ class Partition:
             header = headers[0]._replace(base_offset=known.base_offset)
             if known.crc != UNKNOWN_CHECKSUM:
                 header = header._replace(crc=known.crc)
-            # As Kafka does, of a batch sent again it tells the latest record's time.
+            # Like Kafka, return the latest record's time for a duplicate batch.
             last_offset, time_ms = known.last_offset, known.timestamp_ms
             return Appended(0, known.base_offset, last_offset, last_offset + 1, (header,), time_ms)
         return self.refused(RecordsRefused(known, "out of its producer's order")) if known else None
 
     def acks_all_state(self, required_offset: int, leader_epoch: int) -> int | None:
-        """Where acks=all stands: None while the high watermark is not there yet, else the error code to answer.
+        """Return the result of acks=all: None while the high watermark is too low, else the error code.
 
-        What was appended in a leader epoch before another broker led may be cut off, with others' records in its place.
+        Records that were appended in a leader epoch before another broker led may have been truncated and replaced.
         """
         if not self.is_leader or leader_epoch < self.led_since:
             return ErrorCode.not_leader_or_follower
@@ -405,24 +408,27 @@ class Partition:
     # ---- leader: reads -----------------------------------------------------------------------------------------
 
     def check_epoch(self, current_leader_epoch: int, leader_only: bool = True) -> int:
-        """Is the caller of this leader epoch (KIP-320)?  Refused with FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH;
-        NOT_LEADER_OR_FOLLOWER where this broker does not lead, unless a follower serves as well."""
+        """Check the caller's leader epoch (KIP-320); return the error code.
+
+        Errors: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, and NOT_LEADER_OR_FOLLOWER if this broker does not lead,
+        unless followers may serve as well.
+        """
         error = self.host.fences.fetch_epoch_error(current_leader_epoch, self.leader_epoch)
         if error:
             return error
         return 0 if self.is_leader or not leader_only else ErrorCode.not_leader_or_follower
 
     def readable_end(self, is_follower: bool) -> int:
-        """The offset before which a fetcher may read: followers everything, consumers what is committed."""
+        """Return the end of the readable records: the log end for followers, the committed records for consumers."""
         return self.log.end_offset if is_follower else self.log.high_watermark
 
     @property
     def is_throttled_leader(self) -> bool:
-        """Does the topic list the leader's replica as throttled?"""
+        """Whether the topic lists the leader's replica as throttled."""
         return lists(self.settings.leader_throttled, self.topic_partition.partition, self.host.broker_id)
 
     def is_held_back(self, follower_id: int) -> bool:
-        """Must that follower wait for its records, since too much was sent to throttled ones?  None in sync must."""
+        """Return whether that follower must wait because throttled replicas got too much; never if it is in sync."""
         throttle = self.host.throttle
         return (
             throttle.is_limited
@@ -431,12 +437,12 @@ class Partition:
             and throttle.is_exceeded
         )
 
-    def follower_fetched(self, follower: FollowerState, wanted: FetchPartition, replica_epoch: int) -> None:
-        """A follower's word on where its log ends: take it over, with all that follows from it."""
+    def follower_fetched(self, follower: FollowerState, requested: FetchPartition, replica_epoch: int) -> None:
+        """Note a follower's log end offset by its fetch, and apply the consequences."""
         before = follower.end_offset
-        note_fetch(follower, wanted.fetch_offset, self.log.end_offset, self.now_ms())
-        if follower.start_offset != wanted.log_start_offset:
-            follower.start_offset = wanted.log_start_offset
+        note_fetch(follower, requested.fetch_offset, self.log.end_offset, self.now_ms())
+        if follower.start_offset != requested.log_start_offset:
+            follower.start_offset = requested.log_start_offset
             self.host.wake(self.topic_partition)
         follower.broker_epoch = replica_epoch
         self.maybe_expand_isr(follower)
@@ -444,21 +450,22 @@ class Partition:
             self.maybe_advance_high_watermark()
 
     def last_readable(self, from_follower: bool) -> tuple[int, int]:
-        """An error code and the offset before which records can be listed (ListOffsets).
+        """Return an error code and the end of the offsets that can be listed (ListOffsets).
 
         The code is OFFSET_NOT_AVAILABLE for clients while the high watermark has not reached this leader epoch
-        (KIP-207), else 0."""
+        (KIP-207), else 0.
+        """
         if from_follower:
             return 0, self.log.end_offset
-        behind = self.leader_epoch_start is not None and self.leader_epoch_start > self.log.high_watermark
-        return ErrorCode.offset_not_available if behind else 0, self.log.high_watermark
+        is_too_low = self.leader_epoch_start is not None and self.leader_epoch_start > self.log.high_watermark
+        return ErrorCode.offset_not_available if is_too_low else 0, self.log.high_watermark
 
     # ---- leader: high watermark and ISR ------------------------------------------------------------------------
 
     def maybe_advance_high_watermark(self) -> bool:
-        """Move it to the lowest log end among those who are in sync or just about to be; did it move?
+        """Advance the high watermark to the lowest log end of the replicas that a commit waits for.
 
-        It does not move under min.insync.replicas (KAFKA-15583).
+        Returns whether it moved. It does not move below min.insync.replicas (KAFKA-15583).
         """
         rules = self.host.isr_rules
         if not self.is_leader or not rules.may_commit(len(self.isr_state.isr), self.min_isr):
@@ -473,7 +480,7 @@ class Partition:
         return True
 
     def set_high_watermark(self, offset: int) -> None:
-        """The mark is there now; journal it."""
+        """Set the high watermark, and journal it."""
         self.log.high_watermark = offset
         self.host.emit(
             HighWatermarkMoved(
@@ -497,7 +504,7 @@ class Partition:
             self._propose(PendingExpand(follower.broker_id, state))
 
     def maybe_shrink_isr(self) -> None:
-        """Propose to drop those who lag: the periodic check, every half of replica.lag.time.max.ms."""
+        """Propose to remove lagging members: the periodic check, every half of replica.lag.time.max.ms."""
         state = self.isr_state
         if not self.is_leader or not isinstance(state, Committed):
             return
@@ -505,12 +512,12 @@ class Partition:
             self._propose(PendingShrink(lagging, state))
 
     def lagging(self) -> tuple[int, ...]:
-        """Return the members of the committed ISR that are not caught up, by this leader's own knowledge."""
+        """Return the members of the committed ISR that are not caught up in this leader's view."""
         rules, end = self.host.isr_rules, self.log.end_offset
         return rules.lagging(self.isr_state.isr, self.host.broker_id, self.followers, end, self.now_ms())
 
     def _propose(self, pending: Pending) -> None:
-        """Ask for another ISR, and journal why; a proposal that is repeated is journalled once."""
+        """Propose another ISR, and journal the reason; a repeated proposal is journalled once."""
         moved = self._standings(pending)
         if self._submit(pending, moved):
             shrinks = isinstance(pending, PendingShrink)

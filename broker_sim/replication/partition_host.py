@@ -1,4 +1,4 @@
-"""What passes between a partition and its broker."""
+"""The interface between a partition and its broker."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LeaderAndIsrPartitionState(NamedTuple):
 
 
 class IsrAnswer(NamedTuple):
-    """The controller's answer to a proposal; beyond `error` it counts only where that is 0."""
+    """The controller's response to a proposal; the other fields count only if `error` is 0."""
 
     error: int
     leader_epoch: int = NO_EPOCH
@@ -44,7 +44,7 @@ class IsrAnswer(NamedTuple):
 
 
 class IsrProposal(NamedTuple):
-    """An ISR that a leader asks the controller to write, on condition of both epochs."""
+    """An ISR that a leader asks the controller to write, conditional on both epochs."""
 
     topic_partition: TopicPartition
     topic_id: str | None
@@ -52,30 +52,30 @@ class IsrProposal(NamedTuple):
     partition_epoch: int
     isr: tuple[int, ...]
     member_epochs: tuple[int, ...]
-    """The broker epoch each member was last seen with, -1 where it does not say (KIP-903)."""
+    """The broker epoch of each member's last fetch, or -1 if it sent none (KIP-903)."""
     recovery_state: int
     is_shrink: bool
     moved: tuple[ReplicaStanding, ...]
-    """Who is to leave or to join, and how it stood."""
+    """The replicas that are to leave or to join, and their state."""
     controller_epoch: int
-    """Of the controller that last decided about this partition's leadership."""
+    """The epoch of the controller that last decided about this partition's leadership."""
     answered: Callable[[IsrAnswer], None]
 
 
 class IsrWriter(Protocol):
-    """Gets ISR changes written."""
+    """Has ISR changes written."""
 
     def submit(self, proposal: IsrProposal) -> bool:
-        """Begin; False where a proposal for this partition is on its way already, or none can be sent."""
+        """Begin; return False if a proposal for this partition is in flight, or none can be sent."""
         ...
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Stop accepting proposals."""
         ...
 
 
 class Appended(NamedTuple):
-    """What became of a produced payload.  `required_offset` is what the high watermark must reach for acks=all."""
+    """The result of a produce. `required_offset` is what the high watermark must reach for acks=all."""
 
     error: int
     base_offset: int = -1
@@ -84,7 +84,7 @@ class Appended(NamedTuple):
     headers: tuple[BatchHeader, ...] = ()
     log_append_time_ms: int = -1
     refusal: RecordsRefused | None = None
-    """What was wrong with the records themselves."""
+    """The error of the records themselves."""
 
 
 @dataclass(slots=True)
@@ -98,22 +98,22 @@ class IsrCounters:
 
 @dataclass(frozen=True, slots=True)
 class PartitionHost:
-    """What a partition needs of its broker."""
+    """The parts of a broker that a partition uses."""
 
     broker_id: int
     runtime: Runtime
     metadata: MetadataView
     emit: Emit
     propose_isr: Callable[[IsrProposal], bool]
-    """False where a proposal for this partition is on its way already."""
+    """Returns False if a proposal for this partition is in flight."""
     moved: Callable[[HostedLog], None]
-    """The log end or the high watermark moved."""
+    """Called when the log end or the high watermark moved."""
     wake: Callable[[TopicPartition], None]
-    """Look again at the requests that wait for this partition."""
+    """Checks the requests that wait for this partition again."""
     counters: IsrCounters
     isr_rules: IsrRules
     fences: Fences
     throttle: ReplicationQuota
-    """What it may send, as leader, of throttled replicas."""
+    """The leader's limit on sending data of throttled replicas."""
     selector: ReplicaSelector | None
-    """Where consumers had best read from; None: from the leader."""
+    """Chooses the preferred read replica of consumers; without it they read from the leader."""

@@ -1,4 +1,4 @@
-"""Appending what producers send, and answering them: Kafka's ReplicaManager.appendRecords and DelayedProduce."""
+"""Appending produced records, and replying: Kafka's ReplicaManager.appendRecords and DelayedProduce."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zabka.broker_sim.replication.hosted_partitions import HostedPartitions
 from zabka.broker_sim.replication.partition import ALL, Partition
 from zabka.broker_sim.replication.partition_host import Appended
 from zabka.broker_sim.replication.purgatory import DelayedProduce, ProduceRow, Purgatory
-from zabka.broker_sim.replication.validation_turns import AtOnce, ValidationTurns, cost_of
+from zabka.broker_sim.replication.validation_scheduler import AtOnce, ValidationScheduler, cost_of
 from zabka.ensemble.ports import Future, Runtime
 from zabka.journal.events import RecordsAcknowledged, TopicPartition
 from zabka.kafka.ports import Emit
@@ -34,7 +34,7 @@ def _not_produced(row: ProduceRow, error: int) -> ProducedPartition:
 
 
 class _LongAppend(NamedTuple):
-    """An append whose records are being looked over."""
+    """An append whose records are being validated."""
 
     topic_partition: TopicPartition
     partition: Partition
@@ -42,7 +42,7 @@ class _LongAppend(NamedTuple):
 
 
 class Producing:
-    """One broker's appends.  Batches that take long to look over go on in turns, and hold nobody else up."""
+    """One broker's appends. Long validations are done in slices and do not block other requests."""
 
     def __init__(
         self, broker_id: int, runtime: Runtime, purgatory: Purgatory, hosted: HostedPartitions, emit: Emit
@@ -52,17 +52,20 @@ class Producing:
         self._purgatory = purgatory
         self._hosted = hosted
         self._emit = emit
-        self._validations = ValidationTurns(runtime)
+        self._validations = ValidationScheduler(runtime)
 
     def close(self) -> None:
-        """Begin no validation more, and end those under way."""
+        """Begin no further validation, and end those in progress."""
         self._validations.close()
 
     def produce(
         self, batches: Sequence[tuple[TopicPartition, bytes]], acks: int, timeout_ms: int
     ) -> Awaitable[list[ProducedPartition]]:
-        """Append at once, but for batches that take long to look over; with acks=all the answer comes when every
-        partition's ISR has the records, or with REQUEST_TIMED_OUT.  The answer keeps the order of `batches`."""
+        """Append at once, except batches whose validation takes long.
+
+        With acks=all the result is complete when every partition's ISR has the records, or with REQUEST_TIMED_OUT. The
+        result keeps the order of `batches`.
+        """
         answer: Future[list[ProducedPartition]] = self._runtime.future()
         with self._purgatory:
             at_once = AtOnce()
@@ -83,7 +86,7 @@ class Producing:
                 rows.append(each)
                 continue
             outcome = await each.outcome
-            # A partition may have gone meanwhile, or come again as another.
+            # The partition may have been removed, or created again, in the meantime.
             if self._hosted.partitions.get(each.topic_partition) is not each.partition:
                 absence = Appended(self._hosted.absence(each.topic_partition) or ErrorCode.not_leader_or_follower)
                 rows.append(ProduceRow(each.topic_partition, None, absence))
@@ -100,7 +103,7 @@ class Producing:
         self, rows: list[ProduceRow], acks: int, timeout_ms: int, answer: Future[list[ProducedPartition]]
     ) -> None:
         def finish(done: list[ProduceRow]) -> None:
-            # Whoever asked may have gone meanwhile.
+            # The caller may have stopped waiting.
             if not answer.done():
                 answer.set_result([self._produced(row, acks) for row in done])
 

@@ -1,4 +1,4 @@
-"""How far a broker's replicas have come, told to the journal a few times a second at most."""
+"""The progress of a broker's replicas, journalled a few times a second at most."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from zabka.kafka.ports import Emit
 PROGRESS_PERIOD_MS = 250
 """ReplicaProgressed is written this often at most, on average."""
 BURST = 4
-"""After a pause so many reports may follow each other at once."""
+"""The number of reports that may follow each other at once after a pause."""
 
 
 class HostedLog(Protocol):
-    """A replica, of which only the log is looked at (`zabka.broker_sim.replication.partition.Partition`)."""
+    """A replica whose log is observed (`zabka.broker_sim.replication.partition.Partition`)."""
 
     topic_partition: TopicPartition
     log: PartitionLog
 
 
 class ProgressReports:
-    """Writes the log end and the high watermark of every replica whose log has moved since the last report.
+    """Journals the log end and the high watermark of every replica whose log has moved since the last report.
 
     A high watermark that moves after a pause is reported at once: the broker may be killed as soon as it has
-    acknowledged those records, and the journal is to show that they were committed.
+    acknowledged those records, and the journal must show that they were committed.
     """
 
     def __init__(self, broker_id: int, runtime: Runtime, emit: Emit, is_hosted: Callable[[HostedLog], bool]) -> None:
-        """`is_hosted` is asked at each report: a replica that was given up meanwhile is left out."""
+        """`is_hosted` is called at each report: a replica that was removed is left out."""
         self._broker_id = broker_id
         self._runtime = runtime
         self._emit = emit
@@ -41,10 +41,10 @@ class ProgressReports:
         self._is_due = False
         """Whether the timer is set to write at once."""
         self._spent_ms = 0
-        """Up to when the reports so far have used what may be written."""
+        """The reports so far have used the budget up to this time."""
 
     def note(self, replica: HostedLog) -> None:
-        """The log end or the high watermark of that replica moved."""
+        """Note that the log end or the high watermark of that replica moved."""
         self._moved[replica.topic_partition] = replica
         if self._is_due:
             return
@@ -57,7 +57,7 @@ class ProgressReports:
             self._timer = self._runtime.call_later(PROGRESS_PERIOD_MS, self.write)
 
     def stop(self) -> None:
-        """Let no report come by itself any more."""
+        """Stop the timed reports."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,7 +1,7 @@
 """Requests that wait: produce for the ISR, fetch for data.
 
-Nothing is polled.  An operation is looked at when something happened to one of its partitions, and ends on its timer
-at the latest (Kafka's DelayedOperationPurgatory, DelayedProduce and DelayedFetch).
+There is no polling. An operation is checked after an event at one of its partitions, and ends on its timer at the
+latest (Kafka's DelayedOperationPurgatory, DelayedProduce and DelayedFetch).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from zabka.journal.events import TopicPartition
 
 
 class Delayed(Protocol):
-    """A request that waits.  `is_ready_after` may be asked any number of times, `finish` is called once."""
+    """A request that waits. `is_ready_after` may be called any number of times, `finish` is called once."""
 
     def is_ready_after(self, key: TopicPartition) -> bool:
-        """Can it be answered, now that something happened to that one of its partitions?"""
+        """Return whether it can be answered, after an event at this one of its partitions."""
         ...
 
     def finish(self, touched: Collection[TopicPartition]) -> None:
-        """Answer, with what there is.  `touched` are those partitions to which something happened meanwhile."""
+        """Reply with the present result. `touched` are the partitions with an event since it was parked."""
         ...
 
 
@@ -45,8 +45,8 @@ class _Entry:
 class Purgatory:
     """Waiting operations by the partitions that they watch.
 
-    Within `with purgatory:` nobody is woken before the end, so that who waits for several partitions that move together
-    is answered once (Kafka's DelayedActionQueue).
+    Within `with purgatory:` operations are checked only at the end, so that an operation on several partitions that
+    move together is answered once (Kafka's DelayedActionQueue).
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -78,7 +78,7 @@ class Purgatory:
             self._wake(held)
 
     def wake(self, key: TopicPartition) -> None:
-        """Something happened to that partition: answer those who can be answered."""
+        """Answer the operations that an event at that partition has made ready."""
         if key in self._watchers:
             if self._held is None:
                 self._wake((key,))
@@ -94,7 +94,7 @@ class Purgatory:
                 self._end(entry)
 
     def close(self) -> None:
-        """Answer everybody with what there is."""
+        """Answer all operations with their present results."""
         for key in list(self._watchers):
             for entry in list(self._watchers.get(key, ())):
                 self._end(entry)
@@ -114,7 +114,7 @@ class Purgatory:
 
 
 class ProduceRow:
-    """One partition of a produce: what the append gave, and the answer's error once it is known."""
+    """One partition of a produce: the result of the append, and the response's error once it is known."""
 
     __slots__ = ("appended", "error", "leader_epoch", "partition", "topic_partition")
 
@@ -127,7 +127,7 @@ class ProduceRow:
 
 
 def _decide(row: ProduceRow) -> bool:
-    """Is it known what to answer for that partition?"""
+    """Return whether the result for that partition is known."""
     if row.error is None and row.partition is not None:
         row.error = row.partition.acks_all_state(row.appended.required_offset, row.leader_epoch)
     return row.error is not None
@@ -147,99 +147,100 @@ class DelayedProduce:
                 self._waiting.setdefault(row.topic_partition, []).append(row)
 
     def waits_for(self) -> list[TopicPartition]:
-        """The partitions that lack replicas still; none where it can be answered."""
+        """Return the partitions that still lack replicas; none if the request can be answered."""
         return list(self._waiting)
 
     def is_ready_after(self, key: TopicPartition) -> bool:
-        """Has every partition its replicas, or an error?"""
+        """Return whether every partition has its replicas, or an error."""
         if all(_decide(row) for row in self._waiting.get(key, ())):
             self._waiting.pop(key, None)
         return not self._waiting
 
     def finish(self, touched: Collection[TopicPartition]) -> None:
-        """Answer; what still waits has timed out."""
+        """Reply; partitions that still wait have timed out."""
         for row in self.rows:
             if row.error is None:
                 row.error = ErrorCode.request_timed_out
         self._answer(self.rows)
 
 
-def reads_older_segment(partition: Partition, wanted: FetchPartition, params: FetchParams) -> bool:
-    """Does that fetch read an older segment than the one in which what it may read ends?
+def reads_older_segment(partition: Partition, requested: FetchPartition, params: FetchParams) -> bool:
+    """Return whether the fetch begins in an older segment than its readable end.
 
-    A read gives bytes of one segment only, and no waiting adds to those of an older one: the fetch is answered at once
-    with what there is (DelayedFetch, case F).
+    A read returns bytes of one segment only, and an older segment does not grow. So the fetch is answered at once with
+    the present data (DelayedFetch, case F).
     """
     end = partition.readable_end(params.replica_id >= 0)
-    return end > wanted.fetch_offset and partition.log.lies_in_older_segment(wanted.fetch_offset, end)
+    return end > requested.fetch_offset and partition.log.lies_in_older_segment(requested.fetch_offset, end)
 
 
 class DelayedFetch:
-    """A fetch that found less than it wants, and nothing that the fetcher must hear at once.
+    """A fetch that found too little data and nothing that the fetcher must receive at once.
 
-    What each partition has is counted when something happens to that one: Kafka counts them all each time.
+    The data of each partition is counted after an event at that partition; Kafka counts all partitions each time.
     """
 
-    __slots__ = ("_answer", "_bytes", "_bytes_of", "_find", "_params", "_wanted")
+    __slots__ = ("_answer", "_bytes", "_bytes_of", "_find", "_params", "_requested")
 
     def __init__(
         self,
         params: FetchParams,
-        wanted: Sequence[FetchPartition],
+        requested: Sequence[FetchPartition],
         find: Callable[[TopicPartition], Partition | None],
         answer: Callable[[Collection[TopicPartition]], None],
     ) -> None:
         self._params = params
-        self._wanted = {row.topic_partition: row for row in wanted}
+        self._requested = {row.topic_partition: row for row in requested}
         self._find = find
         self._answer = answer
         self._bytes = 0
         self._bytes_of: dict[TopicPartition, int] = {}
 
     def waits_for(self) -> list[TopicPartition]:
-        """The partitions that this fetch waits for."""
-        return list(self._wanted)
+        """Return the partitions that this fetch waits for."""
+        return list(self._requested)
 
     def is_ready_after(self, key: TopicPartition) -> bool:
-        """Enough bytes now, or something that the fetcher must hear at once: fenced, diverged, truncated?"""
-        wanted = self._wanted[key]
+        """Return whether there are enough bytes, or an event that must be sent at once: fenced, diverged, truncated."""
+        requested = self._requested[key]
         partition = self._find(key)
-        if partition is None or must_answer(partition, wanted, self._params.leader_only):
+        if partition is None or must_answer(partition, requested, self._params.leader_only):
             return True
-        if partition.log.end_offset < wanted.fetch_offset:
+        if partition.log.end_offset < requested.fetch_offset:
             return True
-        if partition.readable_end(self._params.replica_id >= 0) <= wanted.fetch_offset or self._is_held_back(partition):
-            # There may have been something: a follower's high watermark falls, and throttles come and go.
+        is_follower = self._params.replica_id >= 0
+        if partition.readable_end(is_follower) <= requested.fetch_offset or self._is_held_back(partition):
+            # There may have been data: a follower's high watermark falls, and throttles come and go.
             self._bytes -= self._bytes_of.pop(key, 0)
             return False
         min_bytes = self._params.min_bytes
-        if min_bytes <= 1 or reads_older_segment(partition, wanted, self._params):
+        if min_bytes <= 1 or reads_older_segment(partition, requested, self._params):
             return True
         try:
             return self._count(key) >= min_bytes
         except LogDirFailed:
-            # The fetcher is to hear of it, and not whoever woke it (DelayedFetch, case G).
+            # The fetcher must get the error, not the caller that woke it (DelayedFetch, case G).
             return True
 
     def _count(self, key: TopicPartition) -> int:
-        """How much there is of all, now that something happened to that one."""
-        for each in (key,) if self._bytes_of else self._wanted:
-            found = self._available(self._wanted[each])
+        """Return the bytes available in all partitions, after an event at this one."""
+        for each in (key,) if self._bytes_of else self._requested:
+            found = self._available(self._requested[each])
             self._bytes += found - self._bytes_of.get(each, 0)
             self._bytes_of[each] = found
         return self._bytes
 
-    def _available(self, wanted: FetchPartition) -> int:
-        partition = self._find(wanted.topic_partition)
+    def _available(self, requested: FetchPartition) -> int:
+        partition = self._find(requested.topic_partition)
         end = -1 if partition is None else partition.readable_end(self._params.replica_id >= 0)
-        if partition is None or end <= wanted.fetch_offset or self._is_held_back(partition):
+        if partition is None or end <= requested.fetch_offset or self._is_held_back(partition):
             return 0
-        return min(wanted.max_bytes, partition.log.bytes_between(wanted.fetch_offset, end))
+        return min(requested.max_bytes, partition.log.bytes_between(requested.fetch_offset, end))
 
     def _is_held_back(self, partition: Partition) -> bool:
         follower_id = self._params.replica_id
         return follower_id >= 0 and bool(partition.settings.leader_throttled) and partition.is_held_back(follower_id)
 
     def finish(self, touched: Collection[TopicPartition]) -> None:
-        """Read those again and answer."""
+        """Read these partitions again and reply."""
         self._answer(touched)

@@ -1,7 +1,7 @@
-"""The replicas of one broker: what its Kafka port, its metadata and its lifecycle call (Kafka's ReplicaManager).
+"""The replicas of one broker: the calls of its Kafka port, metadata and lifecycle (Kafka's ReplicaManager).
 
-Everything here happens on the broker's one event loop.  Calls take effect when they are made; what they return is
-awaited only for what the ISR or a timer decides.
+Everything here happens on the broker's one event loop. Calls take effect when they are made; their results are awaited
+only for decisions of the ISR or a timer.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from zabka.broker_sim.ports import (
 from zabka.broker_sim.quotas.replication_throttles import ReplicationThrottles
 from zabka.broker_sim.replication.alter_partition import AlterPartitionManager
 from zabka.broker_sim.replication.delete_records import DelayedDeletion, DeletionRow
+from zabka.broker_sim.replication.environment import BrokerIdentity, ReplicaPorts, ReplicaStorage
 from zabka.broker_sim.replication.fencing import fences
-from zabka.broker_sim.replication.fetch_answers import read, told_before
+from zabka.broker_sim.replication.fetch_answers import read, unchanged_response
 from zabka.broker_sim.replication.fetcher import FetcherHost, ReplicaFetchers
 from zabka.broker_sim.replication.hosted_partitions import HostedPartitions, with_storage_errors
 from zabka.broker_sim.replication.isr_rules import IsrRules
@@ -39,7 +40,6 @@ from zabka.broker_sim.replication.producing import Producing
 from zabka.broker_sim.replication.progress import HostedLog, ProgressReports
 from zabka.broker_sim.replication.purgatory import DelayedFetch, Purgatory, reads_older_segment
 from zabka.broker_sim.replication.replica_selector import replica_selector
-from zabka.broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
 from zabka.broker_sim.slices import in_slices
 from zabka.ensemble.ports import Future, Timer
 from zabka.journal.events import TopicPartition
@@ -51,8 +51,8 @@ MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 
 
-def _unread(wanted: FetchPartition, error: ErrorCode) -> FetchedPartition:
-    return FetchedPartition(wanted.topic_partition, int(error), -1, -1, b"")
+def _unread(requested: FetchPartition, error: ErrorCode) -> FetchedPartition:
+    return FetchedPartition(requested.topic_partition, int(error), -1, -1, b"")
 
 
 class ReplicaManager:
@@ -68,7 +68,7 @@ class ReplicaManager:
         topic_configs: TopicConfigs = no_overrides,
         isr_writer: IsrWriter | None = None,
     ) -> None:
-        """`isr_writer` gets ISR changes written instead of the controller (Historical.DIRECT_ZOOKEEPER_ISR)."""
+        """`isr_writer` writes ISR changes instead of the controller (Historical.DIRECT_ZOOKEEPER_ISR)."""
         broker_id, runtime = identity.broker_id, ports.runtime
         self.broker_id = broker_id
         self.config = config
@@ -127,14 +127,14 @@ class ReplicaManager:
         )
         self._producing = Producing(broker_id, runtime, self._purgatory, self._hosted, ports.emit)
 
-    # ---- life --------------------------------------------------------------------------------------------------
+    # ---- lifecycle ---------------------------------------------------------------------------------------------
 
     def claim_log_directories(self, cluster_id: str) -> None:
-        """Make the log directories this cluster's and broker's.  Raises InconsistentMetaProperties."""
+        """Mark the log directories with this cluster and broker. Raises InconsistentMetaProperties."""
         self._logs.claim(cluster_id)
 
     def start(self) -> None:
-        """Open the logs on disk and begin the periodic work.  Partitions get their roles from the controller."""
+        """Open the logs on disk and start the periodic work. Partitions get their roles from the controller."""
         self._logs.open_all()
         checkpoint_ms = self.config.replica_high_watermark_checkpoint_interval_ms
         self._every("checkpoint", checkpoint_ms, self._logs.checkpoint_high_watermarks)
@@ -143,12 +143,15 @@ class ReplicaManager:
 
     @property
     def broker_epoch_left(self) -> int:
-        """The registration since which nothing of these logs can have been lost when they were opened, or -1."""
+        """The registration since which these logs cannot have lost records when they were opened, or -1."""
         return self._logs.broker_epoch_left
 
     def shutdown(self, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
-        """Stop cleanly: nothing is fetched or proposed any more, waiting requests are answered, logs are flushed and
-        high watermarks checkpointed, and a mark is left of who this was."""
+        """Stop cleanly.
+
+        Stops fetches and proposals, answers waiting requests, flushes logs, checkpoints high watermarks, and leaves a
+        mark with the broker epoch.
+        """
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -164,7 +167,7 @@ class ReplicaManager:
         self._logs.close(broker_epoch)
 
     def _every(self, name: str, period_ms: int, action: Callable[[], None]) -> None:
-        """Repeat an action; one of that name before is repeated no more."""
+        """Repeat an action; an earlier one of that name is cancelled."""
         if name in self._timers:
             self._timers[name].cancel()
 
@@ -177,7 +180,7 @@ class ReplicaManager:
     def _take_offline_later(
         self, topic_partitions: Sequence[TopicPartition], futures: Sequence[TopicPartition]
     ) -> None:
-        # What met the failure is in the midst of its work on one of them.
+        # The code that met the failure is still working on one of them.
         self._runtime.call_later(0, lambda: self._take_offline(topic_partitions, futures))
 
     def _take_offline(self, topic_partitions: Sequence[TopicPartition], futures: Sequence[TopicPartition]) -> None:
@@ -192,12 +195,12 @@ class ReplicaManager:
 
     @property
     def has_storage(self) -> bool:
-        """Is any log directory online?"""
+        """Whether any log directory is online."""
         return not self._logs.is_offline
 
     @property
     def storage_complaint(self) -> str:
-        """Why no log directory is online, in words for the operator."""
+        """Why no log directory is online, as text for the operator."""
         return self._logs.complaint
 
     def _shrink_isrs(self) -> None:
@@ -205,7 +208,7 @@ class ReplicaManager:
             partition.maybe_shrink_isr()
 
     def metrics(self) -> dict[str, int]:
-        """The gauges and totals of Kafka's kafka.server:type=ReplicaManager, under its names."""
+        """Return the gauges and totals of Kafka's kafka.server:type=ReplicaManager, under its names."""
         partitions = list(self._hosted.partitions.values())
         return {
             "PartitionCount": len(partitions),
@@ -219,11 +222,11 @@ class ReplicaManager:
             "FailedIsrUpdates": self.counters.failed_updates,
         }
 
-    # ---- what others may look at -------------------------------------------------------------------------------
+    # ---- for other components ------------------------------------------------------------------------------------
 
     @property
     def logs(self) -> LogManager:
-        """The logs of this broker, to be looked at."""
+        """The logs of this broker, for inspection."""
         return self._logs
 
     @property
@@ -233,28 +236,28 @@ class ReplicaManager:
 
     @property
     def controller_epoch(self) -> int:
-        """The highest controller epoch that a request brought; 0 before the first."""
+        """The highest controller epoch of a request; 0 before the first."""
         return self._hosted.controller_epoch
 
     def accept_control_request(self, name: str, request: KafkaMessage) -> int:
-        """Fence a request of the controller by broker epoch and controller epoch, and remember the latter.
+        """Fence a controller's request by broker epoch and controller epoch, and remember the latter.
 
-        For UpdateMetadata, whose handler is elsewhere: the two requests above do it themselves.  Returns NONE,
-        STALE_BROKER_EPOCH or STALE_CONTROLLER_EPOCH; what is refused is journalled.
+        For UpdateMetadata, whose handler is elsewhere: LeaderAndIsr and StopReplica are fenced in their methods.
+        Returns NONE, STALE_BROKER_EPOCH or STALE_CONTROLLER_EPOCH; rejections are journalled.
         """
         return self._hosted.accept(name, request)
 
     def leave_strays(self, request: KafkaMessage) -> None:
-        """Stop serving what an accepted UpdateMetadata says is other brokers' by now."""
+        """Stop serving partitions that have moved to other brokers by an accepted UpdateMetadata."""
         self._hosted.leave_strays(request)
 
     def configure_housekeeping(self, config: ReplicaConfig) -> None:
-        """How logs are compacted, and when producers are forgotten, from now on; topics are to be told, too."""
+        """Apply new settings of compaction and producer expiry; topics must be reconfigured separately."""
         self._logs.configure(config)
         self._housekeeping.configure(config)
 
     def topic_configs_changed(self, topics: Iterable[str]) -> None:
-        """What holds for these topics may have changed: take it over.  All in one pass, for there may be thousands."""
+        """Apply the configuration of these topics in one pass, because there may be thousands."""
         settings = self._logs.reconfigure(topics)
         concerned = [key for key in self._hosted.partitions if key.topic in settings]
         for topic_partition in sorted(concerned, key=lambda key: key.topic):
@@ -268,16 +271,16 @@ class ReplicaManager:
     # ---- requests of the controller ----------------------------------------------------------------------------
 
     def become_leader_or_follower(self, request: KafkaMessage) -> KafkaMessage:
-        """Answer LeaderAndIsr; `when_stored` says when the answer may leave."""
+        """Process LeaderAndIsr; `when_stored` returns when the response may be sent."""
         return self._hosted.become_leader_or_follower(request)
 
     async def when_stored(self, request: KafkaMessage, response: KafkaMessage) -> KafkaMessage:
-        """The answer to a LeaderAndIsr once the topic ids are on the disk, with the replicas of which they are not."""
+        """Return the LeaderAndIsr response once the topic ids are on disk, with errors for replicas that failed."""
         failed = await self._logs.sync_topic_ids()
         return with_storage_errors(request, response, failed) if failed else response
 
     def stop_replica(self, request: KafkaMessage) -> KafkaMessage:
-        """Answer StopReplica."""
+        """Process StopReplica."""
         return self._hosted.stop_replica(request)
 
     # ---- produce -----------------------------------------------------------------------------------------------
@@ -285,15 +288,15 @@ class ReplicaManager:
     def produce(
         self, batches: Sequence[tuple[TopicPartition, bytes]], acks: int, timeout_ms: int
     ) -> Awaitable[list[ProducedPartition]]:
-        """As `Producing.produce` says."""
+        """Append records as described at `Producing.produce`."""
         return self._producing.produce(batches, acks, timeout_ms)
 
     # ---- fetch -------------------------------------------------------------------------------------------------
 
     def fetch(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> Awaitable[list[FetchedPartition]]:
-        """Read now; where that gives less than `min_bytes` the answer waits for more, `max_wait_ms` at most.
+        """Read now; if that returns less than `min_bytes`, wait for more, at most `max_wait_ms`.
 
-        Errors, divergence and an empty list of partitions are answered at once.
+        Errors, divergence and an empty list of partitions are returned at once.
         """
         answer: Future[list[FetchedPartition]] = self._runtime.future()
         fetched = self._read(params, partitions, note_fetch=True)
@@ -309,7 +312,7 @@ class ReplicaManager:
             return answer
 
         def finish(touched: Collection[TopicPartition]) -> None:
-            # Whoever asked may have gone meanwhile.
+            # The caller may have stopped waiting.
             if not answer.done():
                 places = [place for place, row in enumerate(partitions) if row.topic_partition in touched]
                 again = self._read(params, [partitions[place] for place in places], note_fetch=False)
@@ -318,20 +321,20 @@ class ReplicaManager:
                 self._note_sent(params, fetched)
                 answer.set_result(fetched)
 
-        # Nothing has happened since the read: it is looked at again once something does.
+        # There was no event since the read: it is checked again after the next event.
         operation = DelayedFetch(params, partitions, self._hosted.partitions.get, finish)
         self._purgatory.park(operation, operation.waits_for(), params.max_wait_ms)
         return answer
 
     def _reads_older_segment(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> bool:
-        for wanted in partitions:
-            partition = self._hosted.partitions.get(wanted.topic_partition)
-            if partition is not None and reads_older_segment(partition, wanted, params):
+        for requested in partitions:
+            partition = self._hosted.partitions.get(requested.topic_partition)
+            if partition is not None and reads_older_segment(partition, requested, params):
                 return True
         return False
 
     def _note_sent(self, params: FetchParams, fetched: Sequence[FetchedPartition]) -> None:
-        """What goes to followers of throttled replicas counts, also where they are in sync."""
+        """Count the bytes sent to followers of throttled replicas, also if they are in sync."""
         if params.replica_id < 0 or not self.throttles.leader.is_limited:
             return
         for row in fetched:
@@ -347,19 +350,19 @@ class ReplicaManager:
         nothing_yet = True
         is_follower = params.replica_id >= 0
         now_ms = self._runtime.now().mono_ms if note_fetch else None
-        for wanted in partitions:
-            partition = self._hosted.partitions.get(wanted.topic_partition)
+        for requested in partitions:
+            partition = self._hosted.partitions.get(requested.topic_partition)
             if partition is None:
-                fetched.append(_unread(wanted, self._hosted.absence(wanted.topic_partition)))
+                fetched.append(_unread(requested, self._hosted.absence(requested.topic_partition)))
                 continue
-            told = told_before(partition, wanted, params, now_ms) if is_follower else None
-            if told is not None:
-                fetched.append(told)
+            unchanged = unchanged_response(partition, requested, params, now_ms) if is_follower else None
+            if unchanged is not None:
+                fetched.append(unchanged)
                 continue
             try:
-                row = read(partition, wanted, params, left, nothing_yet, note_fetch)
+                row = read(partition, requested, params, left, nothing_yet, note_fetch)
             except LogDirFailed:
-                row = _unread(wanted, ErrorCode.kafka_storage_error)
+                row = _unread(requested, ErrorCode.kafka_storage_error)
             fetched.append(row)
             if row.records:
                 nothing_yet = False
@@ -371,8 +374,10 @@ class ReplicaManager:
     def delete_records(
         self, offsets: Mapping[TopicPartition, int], timeout_ms: int
     ) -> Awaitable[Mapping[TopicPartition, Deleted]]:
-        """Move the starts of logs up to these offsets (-1: to the high watermark); the answer comes when all live
-        replicas have followed, or with REQUEST_TIMED_OUT."""
+        """Advance log starts to these offsets (-1: to the high watermark).
+
+        The result is complete when all live replicas have followed, or with REQUEST_TIMED_OUT.
+        """
         answer: Future[Mapping[TopicPartition, Deleted]] = self._runtime.future()
         partitions, absence = self._hosted.partitions, self._hosted.absence
         rows = {tp: DeletionRow(partitions.get(tp), offset, absence(tp)) for tp, offset in offsets.items()}
@@ -386,7 +391,7 @@ class ReplicaManager:
         operation = DelayedDeletion(rows, finish)
         waiting = operation.waits_for()
         for topic_partition in rows:
-            # Followers that wait for records hear at once where the log starts.
+            # Followers that wait for records receive the new log start at once.
             self._purgatory.wake(topic_partition)
         if waiting:
             self._purgatory.park(operation, waiting, timeout_ms)
@@ -394,17 +399,17 @@ class ReplicaManager:
             operation.finish(())
         return answer
 
-    # ---- what holds for a topic --------------------------------------------------------------------------------
+    # ---- topic settings ---------------------------------------------------------------------------------------
 
     def settings(self, topic_partition: TopicPartition) -> PartitionConfig | None:
-        """A hosted partition's configuration; None where it is not hosted."""
+        """Return a hosted partition's configuration, or None if it is not hosted."""
         partition = self._hosted.partitions.get(topic_partition)
         return None if partition is None else partition.settings
 
     # ---- log directories ---------------------------------------------------------------------------------------
 
     def move_log(self, topic_partition: TopicPartition, place: int) -> ErrorCode:
-        """Begin to move a replica into that one of log.dirs; one that is not here yet will be created there."""
+        """Begin to move a replica into that one of log.dirs; a replica that is not here yet will be created there."""
         partition = self._hosted.partitions.get(topic_partition)
         if partition is None and self._hosted.absence(topic_partition) is ErrorCode.kafka_storage_error:
             return ErrorCode.kafka_storage_error
@@ -420,9 +425,11 @@ class ReplicaManager:
         from_follower: bool,
         leader_only: bool = True,
     ) -> tuple[int, int, int, int]:
-        """(error, timestamp, offset, leader epoch); timestamp -1 latest, -2 earliest, -3 the record with the highest
-        one, -4 earliest on this disk, -5 latest in tiered storage (there is none here), else the first record that is
-        not older.  Offset -1 where there is none."""
+        """Return (error, timestamp, offset, leader epoch); the offset is -1 if there is none.
+
+        Timestamps: -1 latest, -2 earliest, -3 the record with the highest timestamp, -4 earliest on this disk, -5
+        latest in tiered storage (there is none here), else the first record that is not older.
+        """
         partition, error = self._leader(topic_partition, current_leader_epoch, leader_only)
         if partition is None or error:
             return int(error), -1, -1, -1
@@ -434,8 +441,10 @@ class ReplicaManager:
     def offsets_before(
         self, topic_partition: TopicPartition, timestamp: int, count_max: int, from_consumer: bool, leader_only: bool
     ) -> tuple[int, list[int]]:
-        """(error, offsets), as ListOffsets 0 answers: where segments begin that are not younger than `timestamp`, the
-        latest first (Partition.legacyFetchOffsetsForTimestamp)."""
+        """Return (error, offsets) as in ListOffsets 0: starts of segments not younger than `timestamp`, latest first.
+
+        Source: Partition.legacyFetchOffsetsForTimestamp.
+        """
         partition, error = self._leader(topic_partition, -1, leader_only)
         if partition is None or error:
             return int(error), []
@@ -448,7 +457,7 @@ class ReplicaManager:
     def end_offset_for_epoch(
         self, topic_partition: TopicPartition, current_leader_epoch: int, epoch: int
     ) -> tuple[int, int, int]:
-        """(error, epoch, end offset), as OffsetForLeaderEpoch answers; (0, -1, -1) where that cannot be told."""
+        """Return (error, epoch, end offset) as in OffsetForLeaderEpoch; (0, -1, -1) if it is unknown."""
         partition, error = self._leader(topic_partition, current_leader_epoch)
         if partition is None or error:
             return int(error), -1, -1
@@ -456,7 +465,7 @@ class ReplicaManager:
         return 0, *found
 
     def leader_and_epoch(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
-        """Who leads a hosted partition in which epoch, as this broker knows it; None where it hosts no such."""
+        """Return the leader and leader epoch of a hosted partition in this broker's view, or None if not hosted."""
         partition = self._hosted.partitions.get(topic_partition)
         if partition is None:
             return None
@@ -474,7 +483,7 @@ class ReplicaManager:
 def list_offset(
     partition: Partition, timestamp: int, from_follower: bool
 ) -> Generator[None, None, tuple[int, int, int, int]]:
-    """(error, timestamp, offset, leader epoch), as `ReplicaManager.list_offset` says; in slices."""
+    """Return the same as `ReplicaManager.list_offset`, in slices."""
     error, last = partition.last_readable(from_follower)
     log = partition.log
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -487,7 +496,7 @@ def list_offset(
     elif timestamp >= 0:
         found = yield from offset_for_timestamp(log, timestamp)
     if found is None and log.is_closed:
-        # It went while there was a pause: it has moved to another log directory, or nothing is served of it any more.
+        # It was closed during a pause: it has moved to another log directory, or is no longer served.
         if partition.log is log:
             return int(ErrorCode.not_leader_or_follower), -1, -1, -1
         return (yield from list_offset(partition, timestamp, from_follower))

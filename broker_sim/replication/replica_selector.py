@@ -1,4 +1,4 @@
-"""Which replica a consumer had best read from (KIP-392, Kafka's ReplicaSelector)."""
+"""Selection of a consumer's preferred read replica (KIP-392, Kafka's ReplicaSelector)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 class ReplicaView(NamedTuple):
-    """A replica that holds what the consumer asks for."""
+    """A replica that holds the records that the consumer requests."""
 
     broker_id: int
     rack: str | None
@@ -22,8 +22,11 @@ ReplicaSelector = Callable[[str, Sequence[ReplicaView], ReplicaView], int]
 
 
 def select_in_rack(rack: str, replicas: Sequence[ReplicaView], leader: ReplicaView) -> int:
-    """RackAwareReplicaSelector: in the consumer's rack the leader, if it stands there, else whoever is furthest and
-    was level last; the leader where nobody stands in that rack."""
+    """Select a replica in the consumer's rack: the leader if it is there, else the most caught-up replica.
+
+    That has the highest log end offset, then the latest time of being caught up. Without a replica in the rack, select
+    the leader (RackAwareReplicaSelector).
+    """
     near = [replica for replica in replicas if rack and replica.rack == rack]
     if not near or leader in near:
         return leader.broker_id
@@ -31,5 +34,5 @@ def select_in_rack(rack: str, replicas: Sequence[ReplicaView], leader: ReplicaVi
 
 
 def replica_selector(class_name: str) -> ReplicaSelector | None:
-    """The selector of that class name (replica.selector.class); None where consumers read from the leader alone."""
+    """Return the selector of that class name (replica.selector.class), or None if consumers use leaders only."""
     return select_in_rack if class_name == RACK_AWARE_SELECTOR else None

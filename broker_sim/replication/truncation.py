@@ -1,8 +1,9 @@
-"""How a new follower makes its log agree with its leader's: as Kafka does, and the two ways it had before.
+"""How a new follower reconciles its log with its leader's: Kafka's present way, and two earlier ones.
 
-Truncating to the high watermark loses committed records when two leaders fail one after the other, and lets logs part
-silently (KAFKA-1211).  Asking once for the end of one's last epoch (KIP-101) still lets them part after two unclean
-elections (KAFKA-6361).  Today every fetch says the epoch of the last record, and the leader answers with where to cut.
+Truncation to the high watermark loses committed records when two leaders fail one after the other, and lets logs
+diverge silently (KAFKA-1211). A single request for the end of the last epoch (KIP-101) still lets them diverge after
+two unclean elections (KAFKA-6361). Today every fetch carries the epoch of the last record, and the leader responds with
+the truncation point.
 """
 
 from __future__ import annotations
@@ -16,25 +17,25 @@ from zabka.controller.historical import Historical
 
 
 class EpochEnd(NamedTuple):
-    """A leader's answer to OffsetForLeaderEpoch: the largest epoch not above the one asked for, and where it ends."""
+    """A leader's response to OffsetForLeaderEpoch: the largest epoch not above the requested one, and its end."""
 
     epoch: int
     end_offset: int
 
 
 class Truncation(Protocol):
-    """One way in which a follower finds where its log and its leader's part (see the module)."""
+    """One way for a follower to find the divergence of its log and its leader's (see the module)."""
 
     def needs_epoch_end(self, partition: Partition) -> bool:
-        """The partition follows a leader, or a leader of a new epoch: must that be asked for an epoch's end first?"""
+        """Return whether a follower of a new leader or leader epoch must first request the end of an epoch."""
         ...
 
     def cut(self, partition: Partition, answer: EpochEnd) -> None:
-        """The leader answered."""
+        """Truncate by the leader's response."""
         ...
 
     def last_fetched_epoch(self, partition: Partition) -> int:
-        """What a fetch says of the log's last record; -1 says nothing."""
+        """Return the epoch of the last record for fetches; -1 if they do not carry it."""
         ...
 
 
@@ -42,15 +43,15 @@ class TruncateOnFetch:
     """Kafka 2.7 and later (KIP-595)."""
 
     def needs_epoch_end(self, partition: Partition) -> bool:
-        """Nothing: the first fetch shows whether the logs agree."""
+        """Return False: the first fetch shows whether the logs agree."""
         return False
 
     def cut(self, partition: Partition, answer: EpochEnd) -> None:
-        """Never asked."""
+        """Do nothing: never called."""
         raise AssertionError("no epoch's end was asked for")
 
     def last_fetched_epoch(self, partition: Partition) -> int:
-        """The epoch of the last record."""
+        """Return the epoch of the last record."""
         return partition.log.epochs.latest
 
 
@@ -58,16 +59,16 @@ class TruncateToHighWatermark:
     """Before Kafka 0.11."""
 
     def needs_epoch_end(self, partition: Partition) -> bool:
-        """Drop what is not known to be committed."""
+        """Drop records that are not known to be committed, and return False."""
         truncate(partition, partition.log.high_watermark, TO_HIGH_WATERMARK)
         return False
 
     def cut(self, partition: Partition, answer: EpochEnd) -> None:
-        """Never asked."""
+        """Do nothing: never called."""
         raise AssertionError("no epoch's end was asked for")
 
     def last_fetched_epoch(self, partition: Partition) -> int:
-        """Fetches said nothing then."""
+        """Return -1: fetches carried no epoch then."""
         return UNDEFINED_EPOCH
 
 
@@ -75,26 +76,26 @@ class TruncateToEpochEnd:
     """Kafka 0.11 to 1.1 (KIP-101, before KIP-279)."""
 
     def needs_epoch_end(self, partition: Partition) -> bool:
-        """Ask where the log's last epoch ends; a log without epochs goes by its high watermark."""
+        """Request the end of the log's last epoch; a log without epochs is truncated to its high watermark."""
         if partition.log.epochs.latest == UNDEFINED_EPOCH:
             truncate(partition, partition.log.high_watermark, TO_HIGH_WATERMARK)
             return False
         return True
 
     def cut(self, partition: Partition, answer: EpochEnd) -> None:
-        """Cut where the leader says, without a look at which epoch it is speaking of."""
+        """Truncate to the leader's offset without comparing the epoch of the response."""
         if answer.end_offset == UNDEFINED_OFFSET:
             truncate(partition, partition.log.high_watermark, TO_HIGH_WATERMARK)
         elif answer.end_offset < partition.log.end_offset:
             truncate(partition, answer.end_offset, "leader_epoch")
 
     def last_fetched_epoch(self, partition: Partition) -> int:
-        """Fetches said nothing then."""
+        """Return -1: fetches carried no epoch then."""
         return UNDEFINED_EPOCH
 
 
 def truncation(historical: frozenset[Historical]) -> Truncation:
-    """The way under these old behaviours; the older one where both are switched on."""
+    """Return the way under these old behaviours; the older one if both are switched on."""
     if Historical.TRUNCATE_TO_HIGH_WATERMARK in historical:
         return TruncateToHighWatermark()
     if Historical.TRUNCATE_KIP_101 in historical:

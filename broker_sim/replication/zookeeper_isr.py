@@ -1,9 +1,9 @@
 """ISR changes that leaders write into ZooKeeper themselves: Kafka before 2.7 (Historical.DIRECT_ZOOKEEPER_ISR).
 
-A leader sets the partition's state on condition of the version it remembers, unfenced by any controller epoch.  Where
-somebody wrote in between it "skips updating ISR" and keeps the version it remembers, so that it skips for ever: until
-the controller tells it a newer one (KAFKA-2729).  What was written is noted under /isr_change_notification, so that
-the controller tells everybody.
+A leader writes the partition's state, conditional on the version that it remembers and not fenced by a controller
+epoch. If another broker wrote in between, the leader "skips updating ISR" and keeps its version. So it skips for ever,
+until the controller sends it a newer version (KAFKA-2729). Writes are noted under /isr_change_notification, so that the
+controller updates all brokers.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from zabka.kafka.zk.znodes import LeaderAndIsr
 
 CHECK_PERIOD_MS = 2_500
 LINGER_MS = 5_000
-"""No note is left while the last change is younger than this, ..."""
+"""No notification is left while the last change is younger than this, ..."""
 DELAY_MS_MAX = 60_000
-"""... unless the last note is older than this."""
+"""... unless the last notification is older than this."""
 
 _SKIPPED = IsrAnswer(int(KafkaError.operation_not_attempted))
 
 
 class ZooKeeperIsrWriter:
-    """Writes proposals; at most one a partition at a time."""
+    """Writes proposals, at most one per partition at a time."""
 
     def __init__(self, broker_id: int, zk: Zk, runtime: Runtime, emit: Emit) -> None:
         self._broker_id = broker_id
@@ -49,7 +49,7 @@ class ZooKeeperIsrWriter:
         self._closed = False
 
     def submit(self, proposal: IsrProposal) -> bool:
-        """Write it; False where that partition is being written already."""
+        """Write the proposal; return False if a write of that partition is in progress."""
         topic_partition = proposal.topic_partition
         if self._closed or topic_partition in self._tasks:
             return False
@@ -58,7 +58,7 @@ class ZooKeeperIsrWriter:
         return True
 
     def close(self) -> None:
-        """Write nothing more."""
+        """Stop writing."""
         self._closed = True
         for task in self._tasks.values():
             task.cancel()
@@ -88,7 +88,7 @@ class ZooKeeperIsrWriter:
             self._announce(proposal, outcome.value.version, outcome.value.mzxid)
             return _written(proposal, outcome.value.version)
         if outcome.error is ErrorCode.BAD_VERSION:
-            # This very write may have been carried out before the connection was lost: then it is there.
+            # This very write may have succeeded before the connection was lost.
             found = await self._zk.attempt(lambda: service.get(path))
             if found.value is not None:
                 there, stat = found.value
@@ -114,7 +114,7 @@ class ZooKeeperIsrWriter:
             )
         )
 
-    # ---- notes for the controller ------------------------------------------------------------------------------
+    # ---- notifications for the controller -------------------------------------------------------------------------
 
     def _note_change(self, topic_partition: TopicPartition) -> None:
         self._changed[topic_partition] = None
@@ -155,7 +155,7 @@ def _written(proposal: IsrProposal, version: int) -> IsrAnswer:
 
 
 def isr_writer(config: KafkaConfig, zk: Zk, runtime: Runtime, emit: Emit) -> ZooKeeperIsrWriter | None:
-    """Who writes this broker's ISR changes into ZooKeeper; None where the controller does (AlterPartition)."""
+    """Return the writer of this broker's ISR changes, or None if the controller writes them (AlterPartition)."""
     if Historical.DIRECT_ZOOKEEPER_ISR in config.historical:
         return ZooKeeperIsrWriter(config.broker_id, zk, runtime, emit)
     return None

@@ -65,7 +65,7 @@ class Node:
             "channel": Channel(self.cluster, self.runtime),
             "log_directories": [self.directory],
             "emit": self.events.append,
-            "say": self.logged.append,
+            "log_line": self.logged.append,
         }
         self.broker = Broker(self.config(), BrokerPorts(**ports | self.more_ports))
         return self.broker

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 ENDS = (
-    "from zabka.broker_sim.broker_process import host_surroundings\n"
+    "from zabka.broker_sim.broker_process import host_environment\n"
     "from zabka.ensemble.runtime.node_process import node_logger\n"
-    "host_surroundings(node_logger('broker-1'), journal=None).exit(130, 'zabka broker: over')"
+    "host_environment(node_logger('broker-1'), journal=None).exit(130, 'zabka broker: over')"
 )
 
 

@@ -57,7 +57,7 @@ def ask_for_isr(
 ) -> Any:
     """Send AlterPartition, version 3, as the partition's leader; return the error. Members without an entry have any
     epoch."""
-    context = world.active().controller.reign.context
+    context = world.active().controller.term.context
     request = isr_request(context, TopicPartition(topic, partition), isr, member_epochs)
     answer = world.call(world.active().controller.alter_partition(request))
     return answer.topics[0].partitions[0].error_code if answer.topics else answer.error_code

@@ -43,7 +43,7 @@ def alter(
 ) -> Any:
     """Send AlterPartition as the leader of t-0, with correct defaults. Return the row of the response, or the response
     without rows."""
-    context = world.active().controller.reign.context
+    context = world.active().controller.term.context
     state = context.leadership[T0]
     epochs = member_epochs or {}
     request = AlterPartitionRequest(
@@ -98,7 +98,7 @@ def test_isr_shrink_and_expansion_raise_only_the_partition_epoch(world: World) -
 def test_alter_partition_returns_the_matching_error(world: World) -> None:
     # testAlterPartitionErrors
     assert alter(world, [2, 3]).error_code is KafkaError.none
-    context = world.active().controller.reign.context
+    context = world.active().controller.term.context
     epoch = context.broker_epoch(2)
     before = world.state("t")
     assert alter(world, [2], broker_epoch=epoch - 1).error_code is KafkaError.stale_broker_epoch
@@ -140,7 +140,7 @@ def test_dead_or_stopping_replica_is_not_eligible(world: World) -> None:
 
 def test_replica_with_an_earlier_broker_epoch_is_not_eligible(world: World) -> None:
     # KIP-903: it can have restarted without its disk.
-    context = world.active().controller.reign.context
+    context = world.active().controller.term.context
     assert alter(world, [2, 3]).error_code is KafkaError.none
     old = context.broker_epoch(4)
     world.ensemble.end_session(0x9004)
@@ -217,7 +217,7 @@ def test_fenced_controller_returns_not_controller(world: World) -> None:
 
 
 def test_unexpected_failure_returns_an_error_and_resigns(world: World) -> None:
-    world.active().controller.reign.batch.add_update_metadata([2], [])
+    world.active().controller.term.batch.add_update_metadata([2], [])
     answer = alter(world, [2, 3])
     assert answer.error_code is KafkaError.unknown_server_error
     assert not world.nodes[1].controller.is_active
@@ -228,7 +228,7 @@ def test_unexpected_failure_returns_an_error_and_resigns(world: World) -> None:
 
 def alter_in(world: World, version: int, isr: list[int], **fields: int) -> Any:
     """Send AlterPartition in an older version: versions 0 and 1 have topic names, and none has member epochs."""
-    context = world.active().controller.reign.context
+    context = world.active().controller.term.context
     state = context.leadership[T0]
     schema = import_module(f"kio.schema.alter_partition.v{version}.request")
     row = schema.PartitionData(

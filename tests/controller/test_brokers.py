@@ -141,7 +141,7 @@ def test_controller_uses_the_broker_epochs_of_the_ensemble(world: World) -> None
     world.start(1, 2)
     world.join(3)
     world.settle()
-    context = world.active().controller.reign.context
+    context = world.active().controller.term.context
     assert context.live_ids == [1, 2, 3]
     for broker_id in (1, 2, 3):
         assert context.broker_epoch(broker_id) == world.ensemble.nodes[f"/brokers/ids/{broker_id}"].czxid
@@ -167,14 +167,14 @@ def test_bounced_broker_is_a_failure_and_then_a_startup(world: World) -> None:
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
     world.settle()
-    old = world.active().controller.reign.context.broker_epoch(2)
+    old = world.active().controller.term.context.broker_epoch(2)
     # The broker leaves and returns before the controller reads the list of children, which is then unchanged.
     world.ensemble.end_session(0x9002)
     world.join(2)
     world.settle()
     [last] = [e for e in world.events(BrokerLivenessChanged) if e.bounced]
     assert (last.live, last.added, last.bounced, last.removed) == ([1, 2, 3], [], [2], [])
-    context = world.active().controller.reign.context
+    context = world.active().controller.term.context
     assert context.broker_epoch(2) == world.ensemble.nodes["/brokers/ids/2"].czxid > old
     assert world.brief("t") == (3, (3,), 1)
     assert 2 in world.nodes[1].channel.forgotten
@@ -319,7 +319,7 @@ def test_unanswered_request_is_sent_every_100_ms_in_order(world: World) -> None:
     world.settle()
     world.create_topic("u", {0: [3]})
     world.run(1_000)
-    channels = world.nodes[1].controller.reign.channels
+    channels = world.nodes[1].controller.term.channels
     assert channels.queue_size(3) > 2 and channels.queue_size(2) == 0
     marked = len(world.received)
     world.unreachable.discard(3)
@@ -348,7 +348,7 @@ def test_unreadable_registration_is_ignored_and_journaled(world: World) -> None:
     world.ensemble.put("/brokers/ids/8", b"garbage", owner=0x8888)
     world.join(2)
     world.settle()
-    assert world.active().controller.reign.context.live_ids == [1, 2]
+    assert world.active().controller.term.context.live_ids == [1, 2]
     assert "/brokers/ids/8" in world.events(ControllerEventFailed)[0].problem
 
 
@@ -366,7 +366,7 @@ def test_controlled_shutdown_with_a_stale_epoch_is_refused(world: World) -> None
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
     world.settle()
-    context = world.active().controller.reign.context
+    context = world.active().controller.term.context
     epoch = context.broker_epoch(2)
     assert shut_down(world, 2, epoch - 1).error_code is KafkaError.stale_broker_epoch
     assert 2 not in context.shutting_down and world.brief("t") == (2, (2, 3), 0)
@@ -414,7 +414,7 @@ def test_controlled_shutdown_moves_leadership_by_one_epoch(world: World) -> None
     # It returns as any other broker.
     world.join(2)
     world.settle()
-    assert world.active().controller.reign.context.shutting_down == set()
+    assert world.active().controller.term.context.shutting_down == set()
     assert world.brief("alone") == (2, (2,), 2)
 
 
@@ -426,7 +426,7 @@ def test_controlled_shutdown_is_answered_in_its_version(world: World, version: i
     world.create_topic("u", {0: [2]})
     world.settle()
     schema = import_module(f"kio.schema.controlled_shutdown.v{version}.request")
-    epochs = {"broker_epoch": world.active().controller.reign.context.broker_epoch(2)} if version == 2 else {}
+    epochs = {"broker_epoch": world.active().controller.term.context.broker_epoch(2)} if version == 2 else {}
     answer = world.call(
         world.active().controller.controlled_shutdown(schema.ControlledShutdownRequest(broker_id=2, **epochs))
     )

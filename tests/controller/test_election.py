@@ -144,7 +144,7 @@ def test_zombie_is_fenced_and_resigns_without_a_write(world: World, work: str) -
     elif work == "preferred_election":
         world.set_isr("old", 0, [3, 2])
         before = world.state("old")
-        zombie.controller.reign.context.leadership[TopicPartition("old", 0)] = before._replace(leader=3)
+        zombie.controller.term.context.leadership[TopicPartition("old", 0)] = before._replace(leader=3)
         world.ensemble.put(znodes.PREFERRED_REPLICA_ELECTION, znodes.encode_partition_set([TopicPartition("old", 0)]))
     elif work == "reassignment":
         moves = {TopicPartition("old", 0): (3,)}
@@ -203,7 +203,7 @@ def test_unsent_batch_is_an_illegal_state_and_causes_a_failover(world: World) ->
     first = world.active()
     world.create_topic("t", {0: [3]})
     world.settle()
-    reign = first.controller.reign
+    reign = first.controller.term
     reign.batch.add_update_metadata([3], [])
     world.create_topic("u", {0: [3]})
     world.settle()
@@ -221,7 +221,7 @@ def test_unsent_batch_is_an_illegal_state_and_causes_a_failover(world: World) ->
 
 def test_lone_controller_returns_after_an_illegal_state(world: World) -> None:
     world.start(1)
-    world.nodes[1].controller.reign.batch.add_update_metadata([1], [])
+    world.nodes[1].controller.term.batch.add_update_metadata([1], [])
     world.join(3)
     world.run(500)
     assert not world.nodes[1].controller.is_active

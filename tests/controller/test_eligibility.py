@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from tests.controller.controller_world import World
-from zabka.controller.eligibility import given_way, not_eligible, with_isr, with_nobody_eligible
+from zabka.controller.eligibility import given_way, not_eligible, with_isr, without_eligible
 from zabka.controller.historical import Historical
 from zabka.journal.events import ControllerEventFailed, LeaderElected, TopicPartition
 from zabka.kafka.zk import znodes
@@ -65,8 +65,8 @@ def test_replica_leaving_an_isr_below_the_minimum_is_eligible(world: World) -> N
 
 def test_no_replica_is_eligible_once_enough_are_in_sync_again(world: World) -> None:
     leave(world, 4, 3)
-    state = world.active().controller.reign.context.leadership[T0]
-    settled = world.call(world.active().controller.reign.store.update({T0: with_isr(state, (2, 4))}))
+    state = world.active().controller.term.context.leadership[T0]
+    settled = world.call(world.active().controller.term.store.update({T0: with_isr(state, (2, 4))}))
     assert settled.written[T0].eligible == ()
 
 
@@ -243,7 +243,7 @@ def test_unseen_return_is_handled_though_the_state_is_newer(world: World) -> Non
     node = world.active()
     node.session.hold_watches = True
     world.join(3)
-    store, state = node.controller.reign.store, node.controller.reign.context.leadership[T0]
+    store, state = node.controller.term.store, node.controller.term.context.leadership[T0]
     world.call(store.update({T0: state._replace(leader_epoch=state.leader_epoch + 1)}))
     assert stands(world) == (2, (2,), (3,))
     world.kill(1)
@@ -264,15 +264,15 @@ def test_doubtful_replica_survives_a_change_of_controller(world: World) -> None:
 def test_state_without_eligible_replicas_round_trips() -> None:
     """A repeated write is recognized by the content of the znode."""
     state = LeaderAndIsr(2, 7, (2,), 3, 11, eligible=(3,), eligible_by_zxid=9)
-    for changed in (with_isr(state, (2, 3)), not_eligible(state, [3]), with_nobody_eligible(state)):
+    for changed in (with_isr(state, (2, 3)), not_eligible(state, [3]), without_eligible(state)):
         assert znodes.decode_partition_state(znodes.encode_partition_state(changed), 11) == changed
 
 
 def test_broker_that_is_no_replica_is_removed_from_eligible(world: World) -> None:
     leave(world, 4, 3)
     state = world.state("t")._replace(eligible=(9,))
-    written = world.call(world.active().controller.reign.store.update({T0: state})).written[T0]
-    assert written == world.state("t") == with_nobody_eligible(written)
+    written = world.call(world.active().controller.term.store.update({T0: state})).written[T0]
+    assert written == world.state("t") == without_eligible(written)
 
 
 def test_replica_that_gives_way_stays_in_the_isr() -> None:

@@ -37,7 +37,7 @@ def test_write_without_an_election_has_no_candidates() -> None:
     """Either the leader stays, or the leader is removed and an election follows."""
     world = World()
     led_by_the_second(world)
-    context = world.active().controller.reign.context
+    context = world.active().controller.term.context
     old = context.leadership[T0]
     standing = [(2, "available"), (1, "not_in_sync"), (3, "elected"), (4, "available")]
     assert candidates(context, T0, old, old._replace(leader=3)) == standing

@@ -59,7 +59,7 @@ def operate(world: World, random: Random) -> None:
     topic = random.choice(sorted(world.ensemble.nodes["/brokers/topics"].children))
     partition = TopicPartition(topic, random.randrange(2))
     target = random.sample(BROKERS, random.randrange(1, 4))
-    acting = [node.controller for _, node in sorted(world.nodes.items()) if node.controller.reign is not None]
+    acting = [node.controller for _, node in sorted(world.nodes.items()) if node.controller.term is not None]
     match random.randrange(5):
         case 0 if acting:
             acting[0].alter_partition_reassignments(reassignment_request(partition, target))
@@ -78,8 +78,8 @@ def operate(world: World, random: Random) -> None:
 
 def catch_up(controller: KafkaController, partition: TopicPartition) -> None:
     """Propose every live replica for the ISR, as the leader."""
-    assert controller.reign is not None
-    context = controller.reign.context
+    assert controller.term is not None
+    context = controller.term.context
     state = context.leadership.get(partition)
     if state is not None and context.is_live(state.leader):
         isr = [b for b in context.replicas(partition) if context.is_live(b)]

@@ -45,7 +45,7 @@ def test_broker_without_a_finalized_feature_is_ignored() -> None:
         info = plain._replace(broker_id=broker_id, features=features)
         world.ensemble.put(znodes.broker_path(broker_id), znodes.encode_broker(info, 0), owner=0x9000 + broker_id)
     world.start(1)
-    assert world.nodes[1].controller.reign.context.live_ids == [4]
+    assert world.nodes[1].controller.term.context.live_ids == [4]
     assert len(world.events(ControllerEventFailed)) == 3
 
 

@@ -41,7 +41,7 @@ def test_log_dir_failure_moves_leadership_of_its_replicas(world: World) -> None:
     assert world.brief("u") == (2, (2, 3), 0)
     assert set(world.requests("LeaderAndIsr", 2)[0].partitions()) == {T0, U0}
     assert not world.ensemble.nodes[znodes.LOG_DIR_EVENT_NOTIFICATION].children
-    assert world.active().controller.reign.context.replica_states[Replica(T0, 2)] is ReplicaState.OFFLINE
+    assert world.active().controller.term.context.replica_states[Replica(T0, 2)] is ReplicaState.OFFLINE
     assert world.requests("UpdateMetadata", 3)[-1].partitions()[T0].offline_replicas == (2,)
 
 
@@ -68,7 +68,7 @@ def test_broker_with_a_failed_log_dir_is_online_after_a_restart(world: World) ->
     world.settle()
     world.join(2)
     world.settle()
-    assert world.active().controller.reign.context.offline_dirs.get(2, frozenset()) == frozenset()
+    assert world.active().controller.term.context.offline_dirs.get(2, frozenset()) == frozenset()
     assert world.requests("UpdateMetadata", 3)[-1].request.live_brokers
     assert world.requests("LeaderAndIsr", 2)[-1].partitions()[T0].leader == 3
 
@@ -90,7 +90,7 @@ def test_late_log_dir_response_does_not_affect_a_new_process(
     assert [received.kind for received in world.received if received.to == 2 and received.kind != "UpdateMetadata"][
         -1
     ] == "LeaderAndIsr"
-    assert world.active().controller.reign.context.replica_states[Replica(T0, 2)] is ReplicaState.ONLINE
+    assert world.active().controller.term.context.replica_states[Replica(T0, 2)] is ReplicaState.ONLINE
 
 
 def test_reassignment_to_a_failed_log_dir_does_not_progress(world: World) -> None:
@@ -99,7 +99,7 @@ def test_reassignment_to_a_failed_log_dir_does_not_progress(world: World) -> Non
     fail_log_dir(world, 4, T0)
     assert reassign(world, T0, [4]) is KafkaError.none
     assert world.state("t").leader == 2 and 4 not in world.state("t").isr
-    assert world.active().controller.reign.context.offline_dirs[4] == {T0}
+    assert world.active().controller.term.context.offline_dirs[4] == {T0}
 
 
 def test_unreadable_log_dir_notification_is_removed(world: World) -> None:

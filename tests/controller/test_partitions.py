@@ -67,14 +67,14 @@ def test_last_member_stays_in_the_isr_when_all_are_dead(world: World) -> None:
     world.leave(2)
     world.settle()
     assert world.brief("t") == (-1, (2,), 2)
-    assert world.active().controller.reign.context.offline_partition_count == 1
+    assert world.active().controller.term.context.offline_partition_count == 1
     world.join(3)
     world.settle()
     assert world.brief("t") == (-1, (2,), 2)
     world.join(2)
     world.settle()
     assert world.brief("t") == (2, (2,), 3)
-    assert world.active().controller.reign.context.offline_partition_count == 0
+    assert world.active().controller.term.context.offline_partition_count == 0
     assert not any(e.unclean for e in world.events(LeaderElected))
 
 
@@ -231,7 +231,7 @@ def test_enabling_the_unclean_default_elects_at_once(world: World) -> None:
 def test_concurrently_changed_state_is_read_again(world: World) -> None:
     world.create_topic("t", {0: [2, 3, 4]})
     world.settle()
-    context = world.active().controller.reign.context
+    context = world.active().controller.term.context
     reads: list[int] = []
     session = world.nodes[1].session
     original = session.get
@@ -320,7 +320,7 @@ REPLICA_PREVIOUS = {
 
 @pytest.mark.parametrize("target", list(PartitionState))
 def test_partition_transitions_follow_the_table(world: World, target: PartitionState) -> None:
-    reign = world.active().controller.reign
+    reign = world.active().controller.term
     for current in PartitionState:
         world.create_topic("t", {0: [2, 3]})
         world.settle()
@@ -339,7 +339,7 @@ def test_partition_transitions_follow_the_table(world: World, target: PartitionS
 
 @pytest.mark.parametrize("target", list(ReplicaState))
 def test_replica_transitions_follow_the_table(world: World, target: ReplicaState) -> None:
-    reign = world.active().controller.reign
+    reign = world.active().controller.term
     replica = Replica(T0, 3)
     for current in ReplicaState:
         world.create_topic("t", {0: [2, 3]})
@@ -361,7 +361,7 @@ def test_replica_without_leadership_goes_offline(world: World) -> None:
     it."""
     world.create_topic("t", {0: [2, 3]})
     world.settle()
-    reign = world.active().controller.reign
+    reign = world.active().controller.term
     reign.context.leadership.pop(T0)
     assert world.call(reign.replicas.handle([Replica(T0, 3)], ReplicaState.OFFLINE)) == []
     assert reign.context.replica_states[Replica(T0, 3)] is ReplicaState.OFFLINE
@@ -370,7 +370,7 @@ def test_replica_without_leadership_goes_offline(world: World) -> None:
 def test_replica_with_an_unreadable_state_does_not_go_offline(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
-    reign = world.active().controller.reign
+    reign = world.active().controller.term
     world.ensemble.delete("/brokers/topics/t/partitions")
     assert world.call(reign.replicas.handle([Replica(T0, 3)], ReplicaState.OFFLINE)) == [Replica(T0, 3)]
     assert reign.context.replica_states[Replica(T0, 3)] is ReplicaState.ONLINE
@@ -379,6 +379,6 @@ def test_replica_with_an_unreadable_state_does_not_go_offline(world: World) -> N
 def test_leader_cannot_become_a_new_replica(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
-    reign = world.active().controller.reign
+    reign = world.active().controller.term
     del reign.context.replica_states[Replica(T0, 2)]
     assert world.call(reign.replicas.handle([Replica(T0, 2)], ReplicaState.NEW)) == [Replica(T0, 2)]

@@ -25,7 +25,7 @@ def world() -> World:
 
 def allocate(world: World, broker_id: int, broker_epoch: int | None = None) -> Any:
     """Send a broker's request; its epoch is correct by default."""
-    context = world.active().controller.reign.context
+    context = world.active().controller.term.context
     epoch = context.broker_epoch(broker_id) if broker_epoch is None else broker_epoch
     asked = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=epoch)
     return world.call(world.active().controller.allocate_producer_ids(asked))
@@ -40,7 +40,7 @@ def test_producer_id_blocks_are_consecutive_and_name_the_broker(world: World) ->
 
 
 def test_only_the_registered_broker_epoch_gets_producer_ids(world: World) -> None:
-    epoch = world.active().controller.reign.context.broker_epoch(2)
+    epoch = world.active().controller.term.context.broker_epoch(2)
     assert allocate(world, 2, epoch - 1).error_code == KafkaError.stale_broker_epoch
     assert allocate(world, 2, epoch + 1).error_code == KafkaError.stale_broker_epoch
     assert allocate(world, 7, epoch).error_code == KafkaError.broker_id_not_registered

@@ -65,7 +65,7 @@ def test_partition_with_an_unreadable_state_is_reported() -> None:
     world.settle()
     assert problems(world) == ["the state of t-0 is not readable: NO_AUTH"]
     assert world.nodes[9].controller.is_active
-    context = world.active().controller.reign.context
+    context = world.active().controller.term.context
     assert T0 not in context.leadership and TopicPartition("u", 0) in context.leadership
 
 
@@ -79,7 +79,7 @@ def test_topic_with_an_unwritable_state_has_no_leader() -> None:
     world.create_topic("u", {0: [2, 3]})
     world.settle()
     assert world.brief("u") == (2, (2, 3), 0) and STATE not in world.ensemble.nodes
-    context = world.active().controller.reign.context
+    context = world.active().controller.term.context
     assert context.partition_states[T0] is PartitionState.NEW and T0 not in context.leadership
     assert context.partition_states[TopicPartition("u", 0)] is PartitionState.ONLINE
 
@@ -92,5 +92,5 @@ def test_partition_with_an_unwritable_leader_is_offline() -> None:
     world.leave(2)
     world.settle()
     assert (world.brief("t"), world.brief("u")) == ((2, (2, 3), 0), (3, (3,), 1))
-    states = world.active().controller.reign.context.partition_states
+    states = world.active().controller.term.context.partition_states
     assert (states[T0], states[TopicPartition("u", 0)]) == (PartitionState.OFFLINE, PartitionState.ONLINE)

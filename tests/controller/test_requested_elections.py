@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode as KafkaError
 
 from tests.controller.controller_requests import caught_up, reassign, under_way
 from tests.controller.controller_world import World, lose_all_but
-from zabka.controller.reign import Reign
+from zabka.controller.term import ControllerTerm
 from zabka.journal.events import AdminRequested, ControllerEventFailed, IsrChanged, LeaderElected, TopicPartition
 from zabka.kafka.zk import znodes
 
@@ -62,7 +62,7 @@ def back_in_isr(world: World) -> None:
 
 def test_isr_change_of_a_leader_is_read_and_sent_to_brokers(world: World) -> None:
     move_off_the_preferred(world)
-    assert world.active().controller.reign.context.leadership[T0] == world.state("t")
+    assert world.active().controller.term.context.leadership[T0] == world.state("t")
     assert not world.ensemble.nodes[znodes.ISR_CHANGE_NOTIFICATION].children
     assert world.requests("UpdateMetadata", 4)[-1].partitions()[T0].isr == (3, 2)
     assert world.events(IsrChanged)[-1].cause == "caught_up"
@@ -214,13 +214,13 @@ def test_admin_request_is_journaled_only_by_the_controller() -> None:
 def test_imbalance_check_runs_soon_and_then_at_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     """KafkaController.scheduleAutoLeaderRebalanceTask: after five seconds, then at the configured interval."""
     asked_ms: list[int] = []
-    schedule = Reign.schedule_rebalance
+    schedule = ControllerTerm.schedule_rebalance
 
-    def note(reign: Reign, delay_ms: int) -> None:
+    def note(term: ControllerTerm, delay_ms: int) -> None:
         asked_ms.append(delay_ms)
-        schedule(reign, delay_ms)
+        schedule(term, delay_ms)
 
-    monkeypatch.setattr(Reign, "schedule_rebalance", note)
+    monkeypatch.setattr(ControllerTerm, "schedule_rebalance", note)
     world = World()
     world.start(1, leader_imbalance_check_interval_seconds=7)
     world.run(5_000 + 2 * 7_000 + 1_000)

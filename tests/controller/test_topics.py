@@ -99,7 +99,7 @@ def test_partition_without_a_live_replica_stays_new(world: World) -> None:
     world.create_topic("t", {0: [7, 8]})
     world.settle()
     assert "/brokers/topics/t/partitions/0/state" not in world.ensemble.nodes
-    context = world.active().controller.reign.context
+    context = world.active().controller.term.context
     assert context.partition_states[T0] is PartitionState.NEW
     world.join(8)
     world.settle()
@@ -131,11 +131,11 @@ def test_topic_keeps_its_id_over_elections_and_restarts(world: World) -> None:
     world.create_topic("t", {0: [2]})
     world.settle()
     written = world.ensemble.nodes[znodes.topic_path("t")]
-    before, version = world.active().controller.reign.context.topic_ids["t"], written.version
+    before, version = world.active().controller.term.context.topic_ids["t"], written.version
     for successor in (4, 1):
         world.kill(world.active().broker_id)
         world.start(successor)
-        assert world.active().controller.reign.context.topic_ids["t"] == before
+        assert world.active().controller.term.context.topic_ids["t"] == before
     assert written.version == version, "the id is written once"
 
 
@@ -173,7 +173,7 @@ def test_partitions_added_while_a_topic_gets_an_id_are_kept(world: World) -> Non
     path = znodes.topic_path("t")
     world.ensemble.put(path, b'{"version":1,"partitions":{"0":[2]}}')
     seen = world.ensemble.nodes[path]
-    reign = world.active().controller.reign
+    reign = world.active().controller.term
     read_topics = reign.read_topics
 
     async def read_then_altered(topics: Sequence[str]) -> dict[str, znodes.TopicAssignment]:
@@ -209,7 +209,7 @@ def test_repaired_topic_is_loaded_with_its_isr(world: World) -> None:
     world.ensemble.put("/brokers/topics/t", sound)
     world.settle()
     assert world.brief("t") == (2, (2,), 1)
-    assert world.active().controller.reign.unreadable_topics == {}
+    assert world.active().controller.term.unreadable_topics == {}
     # It is an ordinary topic again: 3 is out of sync, and is not elected when 2 is down.
     world.leave(2)
     world.settle()
@@ -260,7 +260,7 @@ def test_topic_deletion_removes_replicas_then_znodes(world: World) -> None:
     first = world.received[0]
     assert first.kind == "UpdateMetadata" and first.partitions()[T0].leader == -2
     assert not world.requests("LeaderAndIsr")
-    context = world.active().controller.reign.context
+    context = world.active().controller.term.context
     assert not context.has_topic("t") and not context.topics_to_be_deleted
     assert not context.replica_states and not context.leadership and not context.partition_states
 
@@ -411,7 +411,7 @@ def test_deletion_waits_for_an_offline_replica(world: World) -> None:
     world.settle()
     world.ensemble.put(znodes.delete_topic_path("t"))
     world.settle()
-    context = world.active().controller.reign.context
+    context = world.active().controller.term.context
     assert not gone(world, "t") and context.topics_ineligible_for_deletion == {"t"}
     world.join(3)
     world.settle()
@@ -428,7 +428,7 @@ def test_topic_with_a_waiting_deletion_has_no_partition_states(world: World) -> 
     world.settle()
     world.ensemble.put("/admin/delete_topics/t")
     world.settle()
-    context = world.active().controller.reign.context
+    context = world.active().controller.term.context
     assert context.is_being_deleted("t") and context.partitions_of("t")
     assert list(context.partition_states) == []
     assert context.offline_partition_count == 0
@@ -462,7 +462,7 @@ def test_broker_failure_during_a_deletion_halts_it(world: World) -> None:
     world.ensemble.put(znodes.delete_topic_path("t"))
     world.settle()
     assert not gone(world, "t")
-    states = world.active().controller.reign.context.replica_states
+    states = world.active().controller.term.context.replica_states
     assert states[Replica(T0, 2)] is ReplicaState.DELETION_SUCCESSFUL
     assert states[Replica(T0, 3)] is ReplicaState.DELETION_STARTED
     world.leave(3)
@@ -614,7 +614,7 @@ def test_topic_whose_znode_is_removed_is_removed(world: World) -> None:
     world.ensemble.delete("/brokers/topics/t")
     world.settle()
     assert [e.topic for e in world.events(TopicDeleted)] == ["t"]
-    assert not world.active().controller.reign.context.has_topic("t")
+    assert not world.active().controller.term.context.has_topic("t")
     world.leave(2)
     world.settle()
     assert world.nodes[1].controller.is_active and not world.events(ControllerEventFailed)

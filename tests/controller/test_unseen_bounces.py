@@ -200,7 +200,7 @@ def test_state_newer_than_the_registration_needs_no_change(world: World) -> None
     assert world.brief("t") == (2, (2, 4), 1)
     # It catches up, and its leader adds it to the ISR again.
     controller = world.nodes[1].controller
-    epoch = controller.reign.context.broker_epoch(2)
+    epoch = controller.term.context.broker_epoch(2)
     row = alter_v3.PartitionData(
         partition_index=0,
         leader_epoch=1,
@@ -208,7 +208,7 @@ def test_state_newer_than_the_registration_needs_no_change(world: World) -> None
         leader_recovery_state=0,
         partition_epoch=world.state("t").partition_epoch,
     )
-    topic_id = topic_id_to_kafka(controller.reign.context.topic_ids["t"])
+    topic_id = topic_id_to_kafka(controller.term.context.topic_ids["t"])
     topic = alter_v3.TopicData(topic_id=topic_id, partitions=(row,))
     request = alter_v3.AlterPartitionRequest(broker_id=2, broker_epoch=epoch, topics=(topic,))
     assert world.call(controller.alter_partition(request)).topics[0].partitions[0].error_code is KafkaError.none
@@ -344,7 +344,7 @@ def test_pending_bounce_is_handled_after_a_later_return(
 def test_state_of_a_later_controller_is_left_unchanged(world: World, written_in: int, fenced: bool) -> None:
     """Epochs are relative to this controller's own; it can overwrite its own writes."""
     create(world, 2, 3)
-    context = world.active().controller.reign.context
+    context = world.active().controller.term.context
     state = context.leadership[T0]._replace(controller_epoch=context.epoch + written_in)
     bounced_after = min(context.broker_epoch(broker_id) or 0 for broker_id in (2, 3)) - 1
     assert bool(_fenced(context, {T0: WrittenState(state, bounced_after)})) == fenced

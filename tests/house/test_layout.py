@@ -60,7 +60,7 @@ SHELLS = {
     "zabka/kafka/wire/frames.py",
     "broker_sim/broker_process.py",
     "broker_sim/process_log.py",
-    "broker_sim/surroundings.py",
+    "broker_sim/environment.py",
 }
 SHELL_FOLDERS = ("ensemble/runtime/", "ensemble/server/", "ensemble/txnlog/", "ensemble/client/shim/")
 PURE_PACKAGES = ("journal", "ensemble", "kafka", "controller", "broker_sim")

@@ -11,7 +11,7 @@ from zabka.controller import broker_changes, partition_state_machine
 from zabka.controller.context import PartitionState
 from zabka.controller.controller import KafkaController
 from zabka.controller.partition_state_machine import PartitionStateMachine
-from zabka.controller.reign import Reign
+from zabka.controller.term import ControllerTerm
 from zabka.kafka.zk.znodes import ReplicaAssignment, TopicAssignment
 
 
@@ -33,8 +33,8 @@ def a_new_controller_takes_leaders_for_alive() -> Iterator[None]:
 def deaths_are_noted_alone() -> Iterator[None]:
     """The controller hears that a broker has died, and elects nobody in its place."""
 
-    async def note(reign: Reign, broker_ids: Sequence[int]) -> None:
-        reign.context.forget_lives(broker_ids)
+    async def note(term: ControllerTerm, broker_ids: Sequence[int]) -> None:
+        term.context.forget_processes(broker_ids)
 
     with broken(broker_changes, _on_failure=note):
         yield
@@ -68,9 +68,9 @@ def nobody_is_preferred() -> Iterator[None]:
 @contextmanager
 def a_reassignment_ends_with_its_controller() -> Iterator[None]:
     """A controller reads who a partition's replicas are, and not which of them come and which go."""
-    read = Reign.read_topics
+    read = ControllerTerm.read_topics
 
-    async def as_they_are(self: Reign, topics: Sequence[str]) -> dict[str, TopicAssignment]:
+    async def as_they_are(self: ControllerTerm, topics: Sequence[str]) -> dict[str, TopicAssignment]:
         return {
             topic: found._replace(
                 partitions={n: ReplicaAssignment(row.replicas) for n, row in found.partitions.items()}
@@ -78,7 +78,7 @@ def a_reassignment_ends_with_its_controller() -> Iterator[None]:
             for topic, found in (await read(self, topics)).items()
         }
 
-    with broken(Reign, read_topics=as_they_are):
+    with broken(ControllerTerm, read_topics=as_they_are):
         yield
 
 

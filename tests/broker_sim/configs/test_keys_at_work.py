@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from tests.broker_sim import broker_world
-from zabka.broker_sim.broker_process import BrokerProcess, host_surroundings
+from zabka.broker_sim.broker_process import BrokerProcess, host_environment
 from zabka.broker_sim.configs.broker_config import KafkaConfig, config_from
 from zabka.broker_sim.configs.replica_config import replica_config
 from zabka.broker_sim.controlled_shutdown import ControlledShutdown
@@ -127,7 +127,7 @@ def test_controlled_shutdown_waits_the_backoff_between_attempts(backoff_ms: int)
 
     leaving = ControlledShutdown(
         configured(controlled_shutdown_retry_backoff_ms=backoff_ms),
-        cast(Any, SimpleNamespace(runtime=watch.runtime, channel=None, say=lambda text: None)),
+        cast(Any, SimpleNamespace(runtime=watch.runtime, channel=None, log_line=lambda text: None)),
         cast(Any, SimpleNamespace(get_children=others)),
         cast(Any, SimpleNamespace(endpoint=no_endpoint, controller_id=-1)),
         lambda: 1,
@@ -167,7 +167,7 @@ def test_idle_broker_connection_is_closed_after_its_limit(tmp_path: Path) -> Non
         loop = cast(Any, asyncio.get_running_loop())
         config = configured(listeners="PLAINTEXT://127.0.0.1:0", log_dirs=tmp_path, connections_max_idle_ms=40_000)
         said = cast(Any, SimpleNamespace(write=None, high_watermarks_reached=dict))
-        process = BrokerProcess(config, host_surroundings(structlog.get_logger(), said))
+        process = BrokerProcess(config, host_environment(structlog.get_logger(), said))
         await process._listen()
         (port,) = process._ports
         real_time, ahead_s = loop.time, 0.0

@@ -12,8 +12,8 @@ from zabka.broker_sim.configs.replica_config import ReplicaConfig
 from zabka.broker_sim.handlers.data import DataHandlers
 from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
 from zabka.broker_sim.ports import FetchParams, FetchPartition
+from zabka.broker_sim.replication.environment import BrokerIdentity, ReplicaPorts, ReplicaStorage
 from zabka.broker_sim.replication.replica_manager import ReplicaManager
-from zabka.broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from zabka.journal.events import TopicPartition
 from zabka.kafka.ports import ChannelBroken, Endpoint

@@ -18,8 +18,8 @@ from zabka.broker_sim.logs.checkpoints import read_topic_id
 from zabka.broker_sim.logs.cleaner import compact
 from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
 from zabka.broker_sim.ports import FetchParams, FetchPartition
+from zabka.broker_sim.replication.environment import BrokerIdentity, ReplicaPorts, ReplicaStorage
 from zabka.broker_sim.replication.replica_manager import ReplicaManager
-from zabka.broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from zabka.journal.events import TopicPartition
 from zabka.kafka.topic_ids import topic_id_from_kafka

@@ -69,9 +69,9 @@ class SlowDisk(MemoryLogDirectory):
         self._broker = broker
         self._sync_ms = sync_ms
 
-    async def sync_beside(self, files: Sequence[tuple[str, str]]) -> None:
+    async def sync_in_background(self, files: Sequence[tuple[str, str]]) -> None:
         await self._broker.runtime.sleep(self._sync_ms)
-        await super().sync_beside(files)
+        await super().sync_in_background(files)
 
 
 class CompactedOutages:

@@ -15,9 +15,9 @@ from zabka.broker_sim.configs.replica_config import ReplicaConfig
 from zabka.broker_sim.handlers.data import DataHandlers
 from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from zabka.broker_sim.ports import FetchedPartition, FetchParams, FetchPartition, ProducedPartition
+from zabka.broker_sim.replication.environment import BrokerIdentity, ReplicaPorts, ReplicaStorage
 from zabka.broker_sim.replication.partition import Partition
 from zabka.broker_sim.replication.replica_manager import ReplicaManager
-from zabka.broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
 from zabka.broker_sim.request_context import RequestContext
 from zabka.journal.events import Entry, Event, FaultInjected, LeaderElected, TopicPartition
 from zabka.journal.high_watermarks import high_watermarks_reached

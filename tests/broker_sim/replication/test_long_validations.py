@@ -10,7 +10,13 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.broker_sim.replication.replication_cluster import TP, Cluster, at_once, batch
-from zabka.broker_sim.replication.validation_turns import BEGUN_MAX, COST_MIN, SLICES_AT_ONCE, ValidationTurns, cost_of
+from zabka.broker_sim.replication.validation_scheduler import (
+    BEGUN_MAX,
+    COST_MIN,
+    SLICES_AT_ONCE,
+    ValidationScheduler,
+    cost_of,
+)
 from zabka.broker_sim.slices import PAUSE_MS
 from zabka.journal.events import TopicPartition
 from zabka.kafka.compression import Codec
@@ -159,7 +165,7 @@ class Counted:
 
 def test_validations_alternate_by_slice_and_few_are_started() -> None:
     scheduler = Scheduler()
-    turns = ValidationTurns(SimRuntime(scheduler, Random(1)))
+    turns = ValidationScheduler(SimRuntime(scheduler, Random(1)))
     log: list[int] = []
     done: list[str] = []
     for number in range(BEGUN_MAX + 2):
@@ -171,7 +177,7 @@ def test_validations_alternate_by_slice_and_few_are_started() -> None:
 
 def test_small_validations_share_a_slice_and_alternate() -> None:
     scheduler = Scheduler()
-    turns = ValidationTurns(SimRuntime(scheduler, Random(1)))
+    turns = ValidationScheduler(SimRuntime(scheduler, Random(1)))
     log: list[int] = []
     seen = []
     for number in (-1, -2):
@@ -187,7 +193,7 @@ def test_small_validations_share_a_slice_and_alternate() -> None:
 
 def test_few_batches_that_turn_out_large_are_started() -> None:
     scheduler = Scheduler()
-    turns = ValidationTurns(SimRuntime(scheduler, Random(1)))
+    turns = ValidationScheduler(SimRuntime(scheduler, Random(1)))
     log: list[int] = []
     for number in range(5 * BEGUN_MAX):
         turns.add(Counted(log, number, 1_000).work(), lambda outcome: None, COST_MIN)
@@ -207,7 +213,7 @@ def test_batch_cost_is_read_from_its_header() -> None:
 def test_turn_runs_at_most_one_slice() -> None:
     scheduler = Scheduler()
     runtime = SimRuntime(scheduler, Random(1))
-    turns = ValidationTurns(runtime)
+    turns = ValidationScheduler(runtime)
     log: list[int] = []
     turns.add(Counted(log, 1, 5).work(), lambda outcome: None)
     seen = []
@@ -219,7 +225,7 @@ def test_turn_runs_at_most_one_slice() -> None:
 
 def test_pause_follows_each_slice_of_any_validation() -> None:
     scheduler = Scheduler()
-    turns = ValidationTurns(SimRuntime(scheduler, Random(1)))
+    turns = ValidationScheduler(SimRuntime(scheduler, Random(1)))
     log: list[int] = []
     for number in range(3):
         turns.add(Counted(log, number, 5).work(), lambda outcome: None)
@@ -232,7 +238,7 @@ def test_pause_follows_each_slice_of_any_validation() -> None:
 
 def test_request_of_many_turns_waits_for_one_slice_at_most() -> None:
     runtime = SimRuntime(scheduler := Scheduler(), Random(1))
-    turns = ValidationTurns(runtime)
+    turns = ValidationScheduler(runtime)
     log: list[int] = []
     turns.add(Counted(log, 1, 5).work(), lambda outcome: None)
     while not log:
@@ -251,7 +257,7 @@ def test_request_of_many_turns_waits_for_one_slice_at_most() -> None:
 
 def test_sliced_validation_has_the_same_result() -> None:
     scheduler = Scheduler()
-    turns = ValidationTurns(SimRuntime(scheduler, Random(1)))
+    turns = ValidationScheduler(SimRuntime(scheduler, Random(1)))
     done: list[Any] = []
     data = many()
     turns.add(validate(data, Append(TopicRules(), TP, 0)), done.append)

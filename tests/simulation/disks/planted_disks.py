@@ -13,7 +13,7 @@ from zabka.broker_sim.logs import guarded_directory
 from zabka.broker_sim.logs.guarded_directory import GuardedDirectory, LogDirFailed
 from zabka.controller import log_dir_failures
 from zabka.controller.context import Replica
-from zabka.controller.reign import Reign
+from zabka.controller.term import ControllerTerm
 from zabka.ensemble.txnlog import log, log_reading, recovery
 from zabka.ensemble.txnlog.records import RECORD_HEAD, Damage, ScannedLog, scan
 
@@ -112,7 +112,7 @@ def log_directories_are_used_on_after_an_error() -> Iterator[None]:
 def replicas_in_failed_directories_stay_in_sync() -> Iterator[None]:
     """The controller hears of a failed log directory, and leaves ISR and leader as they are."""
 
-    async def leave(reign: Reign, replicas: Sequence[Replica]) -> None:
+    async def leave(term: ControllerTerm, replicas: Sequence[Replica]) -> None:
         return
 
     with broken(log_dir_failures, on_replicas_offline=leave):

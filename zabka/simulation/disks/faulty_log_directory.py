@@ -126,11 +126,11 @@ class FaultyLogDirectory:
         self._check(FLUSH)
         self.disk.sync_names(name)
 
-    async def sync_beside(self, files: Sequence[tuple[str, str]]) -> None:
+    async def sync_in_background(self, files: Sequence[tuple[str, str]]) -> None:
         """These files survive a power loss, at once."""
         for name, file in files:
             self._check(FLUSH if file in self.disk.files(name) else TEXT)
-        await self.disk.sync_beside(files)
+        await self.disk.sync_in_background(files)
 
     def replace(self, name: str, file: str, by: str) -> None:
         """Put the file `by` in the place of `file`, atomically."""

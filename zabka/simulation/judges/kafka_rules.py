@@ -120,7 +120,7 @@ class KafkaRules:
         """The life of a broker, by its epoch, for the controller of that epoch; None where there is none or where it
         does not tell lives apart."""
         for node in self._nodes.values():
-            reign = None if node.broker is None else node.broker.controller.reign
+            reign = None if node.broker is None else node.broker.controller.term
             if reign is not None and reign.context.epoch == controller_epoch:
                 return reign.context.broker_epoch(broker)
         return None

@@ -324,7 +324,7 @@ class ReplicationAudit:
     def _was_heard_leaving(self, broker: int, controller_epoch: int) -> bool:
         """Has the controller of that epoch taken note that it is stopping?  It hears nothing while it writes."""
         brokers = [node.broker for node in self._nodes.values() if node.broker is not None]
-        reigns = [each.controller.reign for each in brokers if each.controller.reign is not None]
+        reigns = [each.controller.term for each in brokers if each.controller.term is not None]
         return any(
             reign.context.epoch == controller_epoch and broker in reign.context.shutting_down for reign in reigns
         )

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, NoReturn
 from zabka.broker_sim.broker import Broker
 from zabka.broker_sim.broker_process import NoEnsemble, lock_log_dirs, serve
 from zabka.broker_sim.configs.broker_config import parse_config
+from zabka.broker_sim.environment import BrokerEnvironment
 from zabka.broker_sim.logs.segment import SUFFIX
-from zabka.broker_sim.surroundings import Surroundings
 from zabka.ensemble.errors import ZooKeeperError
 from zabka.ensemble.properties import decode_properties
 from zabka.ensemble.txnlog.files import read_bytes
@@ -100,7 +100,7 @@ class BrokerMachine(ServerMachine):
             lock_log_dirs(config, held, process.files)
             await serve(config, self._surroundings(process))
 
-    def _surroundings(self, process: SimProcess) -> Surroundings:
+    def _surroundings(self, process: SimProcess) -> BrokerEnvironment:
         def leave(code: int, said: str) -> NoReturn:
             if not self._may_leave_with(code):
                 self.ground.failures.append(f"{self.name}: exit code {code}: {said}")
@@ -109,7 +109,7 @@ class BrokerMachine(ServerMachine):
             self.start_again_soon()
             self.exit(process)
 
-        return Surroundings(
+        return BrokerEnvironment(
             log=self.log_of(process),
             journal=RecordJournal(self.record, self.name, process.loop),
             files=process.files,

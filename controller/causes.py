@@ -1,8 +1,9 @@
-"""What a controller acts upon just now: whatever it decides names it as its cause.
+"""The cause of the controller's current decisions.
 
-A controller processes one event after the other, so there is one occasion at a time: the transaction that a watch told
-of, a request, a timer, or an event of this node's own journal that says what it made of one of these.  Where a decision
-answers the loss or the return of a broker it names that, for several may have gone or come at once.
+A controller processes one event after the other, so one cause holds at a time: the transaction that fired a watch, a
+request, a timer, or an earlier event of this node's own journal that resulted from one of these. A decision that
+answers the loss or the return of a broker names that as its cause, because several brokers may have gone or returned at
+once.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from zabka.journal.cause import UNKNOWN, Cause, absence_cause
 from zabka.journal.events import TopicPartition
 
 
-class Occasion:
-    """`cause` holds for every decision, but for those that have one of their own.
+class CurrentCauses:
+    """Holds `cause`, the default cause of the decisions of one event.
 
-    `lost` and `returned` hold what ended or began each broker's registration that this event is about.
+    `lost` and `returned` hold the cause of the end or begin of each broker's registration that this event is about.
     """
 
     __slots__ = ("_topics", "cause", "lost", "returned")
@@ -28,19 +29,22 @@ class Occasion:
         self._topics: dict[str, Cause] = {}
 
     def start_event(self, cause: Cause) -> None:
-        """The next event is processed."""
+        """Set the cause of the next event."""
         self.cause = cause
         self.lost.clear()
         self.returned.clear()
         self._topics.clear()
 
     def about_topic(self, topic: str, cause: Cause) -> None:
-        """Decisions about that topic have this cause, until the next event."""
+        """Set the cause of decisions about that topic, until the next event."""
         self._topics[topic] = cause
 
     def of(self, partition: TopicPartition, missed: Sequence[int], leader: int, alive: Collection[int]) -> Cause:
-        """The cause of a decision about that partition: `missed` led it or were in sync, the most important first, and
-        do so no longer; `leader` leads it from now on."""
+        """Return the cause of a decision about a partition.
+
+        `missed` are brokers that led it or were in sync and no longer do, the most important first; `leader` leads from
+        now on.
+        """
         for broker_id in missed:
             if broker_id in self.lost:
                 return self.lost[broker_id]

@@ -1,5 +1,4 @@
-"""What a broker's process takes from where it runs, beside its event loop: what differs between a host and a world
-(shell)."""
+"""Environment of a broker's process, apart from its event loop: where a host and a world differ (shell)."""
 
 from __future__ import annotations
 
@@ -15,20 +14,20 @@ from zabka.journal.message_log import MessageNotes
 from zabka.journal.writer import Journal
 
 
-class Surroundings(NamedTuple):
-    """Log, journal, disk, helping hands, chance, and the ways out of one process."""
+class BrokerEnvironment(NamedTuple):
+    """Log, journal, disk, worker threads, randomness, and the exits of one process."""
 
     log: structlog.BoundLogger
     journal: Journal
     files: Files
     workers: Workers
     exit: Callable[[int, str], NoReturn]
-    """Ends the process at once, with that exit code, as a crash would; the text is for whoever finds it ended."""
+    """Ends the process at once with that exit code, like a crash; the text is for the user."""
     made: Callable[[Broker], object]
-    """Hears of the broker, before it does anything."""
+    """Called with the broker before it starts."""
     started: Callable[[], object]
-    """Is called once the broker is registered."""
+    """Called once the broker is registered."""
     random_seed: int | None = None
-    """Fixes what the broker draws; None: the system's randomness."""
+    """Seed of the broker's random choices; without it, the system's randomness."""
     messages: MessageNotes | None = None
-    """Takes the messages, where somebody wants them."""
+    """Receives the messages, if they are recorded."""

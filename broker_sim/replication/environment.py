@@ -1,4 +1,4 @@
-"""What the replicas of a broker are handed: whose they are, what they reach, and where their logs lie."""
+"""Constructor arguments of a broker's replicas: the broker, its ports, and the location of its logs."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def _do_nothing() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerIdentity:
-    """Which broker this is, and in which of its lives."""
+    """Identity of this broker and its process."""
 
     broker_id: int
     broker_epoch: Callable[[], int]
-    """Gives the czxid of the broker's present registration, -1 while there is none."""
+    """Returns the czxid of the broker's present registration, or -1."""
     controller_epoch_seen: Callable[[], int] = _seen_nothing
-    """Gives the highest controller epoch that the broker knows of from the ensemble."""
+    """Returns the highest controller epoch that the broker has seen in the ensemble."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaPorts:
-    """What replicas reach: time, other brokers, the controller, what is known of the cluster, and the journal."""
+    """Ports of the replicas: time, other brokers, the controller, the cluster's metadata, and the journal."""
 
     runtime: Runtime
     channel: BrokerChannel
@@ -42,11 +42,11 @@ class ReplicaPorts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaStorage:
-    """Where logs lie."""
+    """Location of the logs."""
 
     log_directories: Sequence[LogDirectory]
     """In the order of log.dirs; at least one."""
     log_dir_failed: Callable[[], None] = _do_nothing
-    """Called after a log directory was taken offline, with all that lay in it."""
+    """Called after a log directory was taken offline with all its logs."""
     high_watermarks_reached: ReachedMarks = dict
     """Returns the high watermarks that this broker's journal shows its replicas to have reached."""

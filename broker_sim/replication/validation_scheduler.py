@@ -1,9 +1,9 @@
-"""Validations that take long, done a slice at a time while the broker goes on with everything else.
+"""Long validations, done in slices between the broker's other work.
 
-One slice is done at a time, whoever's turn it is, and then nothing for a while, so that requests which came meanwhile
-are carried out whole: a request takes several turns of the event loop, and would else wait for a slice in each.  Of
-small batches several are a slice: who writes to a thousand partitions has a thousand of them, and they do not queue
-behind long ones.  Few are begun at a time, since each may hold an unpacked batch.
+One slice is done at a time, followed by a pause, so that requests that arrived meanwhile are processed completely: a
+request takes several iterations of the event loop, and would otherwise wait for a slice in each. Several small batches
+share a slice: a producer that writes to a thousand partitions has a thousand of them, and they do not queue after long
+ones. Few long ones run at a time, since each may hold an unpacked batch.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ from zabka.kafka.record_validation import SLICE_RECORDS, Validated, Validation
 BEGUN_MAX = 4
 """Long validations that take turns; the others wait until one of these is done."""
 SLICES_AT_ONCE = 8
-"""So many slices of validation, two milliseconds or so, are done where a request begins, be it for one partition or
-for a thousand."""
+"""Slices of validation (about two milliseconds) at the start of a request, for any number of partitions."""
 COST_MIN = 50
-"""A batch of one record takes about as long to look over as so many more of its records would."""
+"""The validation of a batch of one record takes about as long as this many further records."""
 
 Done = Callable[[Validated | RecordsRefused], None]
 
 
 def cost_of(data: Data) -> int:
-    """What to expect of a validation up to its end, or to its first pause, in records; a slice has SLICE_RECORDS."""
+    """Return the expected cost of a validation up to its end or first pause, in records; a slice has SLICE_RECORDS."""
     header = read_header(data)
     if header is None or header.magic != MAGIC or header.size != len(data) or header.record_count < 0:
         return SLICE_RECORDS
@@ -39,7 +38,7 @@ def cost_of(data: Data) -> int:
 
 
 class AtOnce:
-    """How much of a request may still be looked over where it begins."""
+    """The budget of a request for validation at its start."""
 
     __slots__ = ("_left",)
 
@@ -47,7 +46,7 @@ class AtOnce:
         self._left = SLICES_AT_ONCE * SLICE_RECORDS
 
     def allows(self, cost: int) -> bool:
-        """May so much be done?  It counts as done then."""
+        """Return whether the budget allows this cost, and subtract it then."""
         if cost > self._left:
             return False
         self._left -= cost
@@ -60,8 +59,8 @@ class _Job(NamedTuple):
     cost: int
 
 
-class ValidationTurns:
-    """All validations of a broker that are not done at once."""
+class ValidationScheduler:
+    """All validations of a broker that are not completed at once."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -75,12 +74,12 @@ class ValidationTurns:
         return len(self._short) + len(self._begun) + len(self._waiting)
 
     def add(self, work: Validation, done: Done, cost: int = SLICE_RECORDS) -> None:
-        """Carry it out, and then tell what came of it.  `cost` is that of the data if nothing of it is done."""
+        """Run a validation and pass its result to `done`; `cost` is that of the data if nothing is validated yet."""
         (self._short if cost < SLICE_RECORDS else self._waiting).append(_Job(work, done, cost))
         self._go_on()
 
     def close(self) -> None:
-        """Give up what is not done."""
+        """Abandon the unfinished validations."""
         given_up = [*self._short, *self._begun, *self._waiting]
         for each in (self._short, self._begun, self._waiting):
             each.clear()
@@ -97,7 +96,7 @@ class ValidationTurns:
         self._is_due = False
         while self._waiting and len(self._begun) < BEGUN_MAX:
             self._begun.append(self._waiting.popleft())
-        # As many again may have turned out to be long, by what they unpack to.
+        # As many short ones again may have turned out to be long, because of what they unpack to.
         may_begin = bool(self._short) and len(self._begun) < 2 * BEGUN_MAX
         self._had_short = may_begin and not (self._had_short and self._begun)
         if self._had_short:
@@ -118,7 +117,7 @@ class ValidationTurns:
                 return
 
     def _has_ended(self, job: _Job) -> bool:
-        """Do a slice: was it the last one?"""
+        """Run a slice; return whether it was the last one."""
         outcome: Validated | RecordsRefused
         try:
             next(job.work)

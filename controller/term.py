@@ -1,7 +1,7 @@
-"""One broker's reign as controller: everything it knows and uses from its election to its resignation.
+"""One controller term of a broker: everything it knows and uses from its election to its resignation.
 
-Nothing of a reign outlives it.  A broker that is elected again begins with empty hands, so neither an old context nor
-a half-filled request batch can act in a later epoch (KAFKA-4447, KAFKA-5310, KAFKA-12315).
+No part of a term outlives it. A broker that is elected again begins with new objects, so neither an old context nor a
+half-filled request batch can act in a later epoch (KAFKA-4447, KAFKA-5310, KAFKA-12315).
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
+from zabka.controller.causes import CurrentCauses
 from zabka.controller.channel_manager import ControllerChannelManager
 from zabka.controller.config import ControllerConfig
 from zabka.controller.context import ControllerContext, Replica
-from zabka.controller.eligibility import Eligibility, EligibleReplicas, NobodyEligible
+from zabka.controller.eligibility import Eligibility, EligibleReplicas, NoEligibleReplicas
 from zabka.controller.historical import Historical
 from zabka.controller.legacy import Legacy, PoisonedReplicaStateMachine
 from zabka.controller.metrics import ControllerStats
-from zabka.controller.occasion import Occasion
 from zabka.controller.partition_state_machine import PartitionStateMachine
 from zabka.controller.partition_store import PartitionStore
 from zabka.controller.replica_state_machine import ReplicaStateMachine, isr_keeping_the_last, isr_to_the_last
@@ -38,26 +38,28 @@ from zabka.kafka.zk.znodes import BrokerInfo, TopicAssignment
 
 
 class Signals(Protocol):
-    """How a reign asks for events of the controller's queue."""
+    """Interface of a term to the controller's event queue."""
 
     def watcher(self, event: str, argument: str = "") -> Watcher:
-        """A watcher that puts that event; the same one for the same event and argument."""
+        """Return a watcher that puts that event; the same one for the same event and argument."""
         ...
 
     def forget_watcher(self, event: str, argument: str) -> None:
-        """That argument is gone for good."""
+        """Drop the watcher of an argument that is gone for good."""
         ...
 
     def put(self, event: str, argument: str, caused_by: Cause) -> None:
-        """Put an event, to be processed by whatever reign there is then."""
+        """Put an event for whichever term is active when it is processed."""
         ...
 
-    def put_for(self, reign: Reign, event: str, process: Callable[[], Awaitable[None]], caused_by: Cause) -> None:
-        """Put an event that counts only as long as this reign lasts."""
+    def put_for(
+        self, term: ControllerTerm, event: str, process: Callable[[], Awaitable[None]], caused_by: Cause
+    ) -> None:
+        """Put an event that is processed only while this term lasts."""
         ...
 
 
-class Reign:
+class ControllerTerm:
     """The parts of an active controller, wired together."""
 
     def __init__(
@@ -70,18 +72,18 @@ class Reign:
         channel: BrokerChannel,
         runtime: Runtime,
         emit: Emit,
-        occasion: Occasion,
+        causes: CurrentCauses,
         signals: Signals,
         legacy: Legacy,
         stats: ControllerStats,
-        on_leader_and_isr: Callable[[Reign, int, KafkaMessage], None],
+        on_leader_and_isr: Callable[[ControllerTerm, int, KafkaMessage], None],
     ) -> None:
         old = config.historical
         self.broker_id = broker_id
         self.config = config
         self.runtime = runtime
         self.emit = emit
-        self.occasion = occasion
+        self.causes = causes
         self.signals = signals
         self.zk = zk
         self.context = ControllerContext(won.epoch, won.epoch_zk_version)
@@ -93,8 +95,8 @@ class Reign:
         configs = TopicConfigs(zk, runtime, config)
         eligibility: Eligibility = EligibleReplicas(self.context, configs)
         if old & {Historical.LAST_REPLICA_STANDING, Historical.HIGH_WATERMARK_UNDER_MIN_ISR}:
-            eligibility = NobodyEligible()
-        self.store = PartitionStore(self.writer, self.context, eligibility, emit, occasion)
+            eligibility = NoEligibleReplicas()
+        self.store = PartitionStore(self.writer, self.context, eligibility, emit, causes)
         self.partitions = PartitionStateMachine(self.context, self.store, self.batch, configs, stats)
         self.legacy = legacy
         isr_without = isr_to_the_last if Historical.EMPTY_ISR in old else isr_keeping_the_last
@@ -114,13 +116,13 @@ class Reign:
             partitions=self.partitions,
             replicas=self.replicas,
             emit=emit,
-            occasion=occasion,
+            causes=causes,
             forget_topic=lambda topic: signals.forget_watcher("PartitionModifications", topic),
         )
         self.finalized_features: dict[str, int] = {}
-        """What /feature says: brokers that do not support it are left out."""
+        """The content of /feature: brokers that do not support these are left out."""
         self.unreadable_topics: dict[str, None] = {}
-        """Topics whose znode could not be read: left out until it is mended."""
+        """Topics with an unreadable znode: left out until it is repaired."""
         self._rebalance_timer: Timer | None = None
 
     def resign(self) -> None:
@@ -133,29 +135,29 @@ class Reign:
         self.replica_batch.clear()
 
     def schedule_rebalance(self, delay_ms: int) -> None:
-        """Look for imbalance after that delay."""
+        """Check for imbalance after that delay."""
         self._rebalance_timer = self.runtime.call_later(
             delay_ms,
             lambda: self.signals.put("AutoPreferredReplicaLeaderElection", "", timer_cause("auto-leader-rebalance")),
         )
 
     def send_update_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
-        """Tell these brokers who is live, and how these partitions stand."""
+        """Send these brokers the live brokers and the states of these partitions."""
         self.batch.new_batch()
         self.batch.add_update_metadata(broker_ids, partitions)
         self.batch.send()
 
     def report(self, event: str, problem: str) -> None:
-        """Journal what others wrote wrongly, and what is done without it."""
+        """Journal unreadable data of others, and how the controller continues without it."""
         self.emit(ControllerEventFailed(self.broker_id, self.context.epoch, event, problem))
 
     # -- reading the cluster
 
     async def read_list(self, path: str, event: str) -> list[str]:
-        """What stands below one of the paths that every broker makes at its start, a watch left there for that event.
+        """Return the children of a path that every broker creates at its start, with a watch for that event.
 
-        Where somebody has removed it, it is made anew.  Kafka takes it for empty, and hears of nothing there until the
-        next controller.  Raises SessionExpired and ZooKeeperError.
+        If the path was deleted, create it again. Kafka treats it as empty, and gets no notification for it until the
+        next controller. Raises SessionExpired and ZooKeeperError.
         """
         service, watcher = self.zk.service, self.signals.watcher(event)
         while True:
@@ -168,7 +170,7 @@ class Reign:
             await create_recursive(self.zk, path)
 
     async def read_brokers(self) -> dict[int, tuple[BrokerInfo, int]]:
-        """Every registered broker with its epoch, watches left on the list and on each."""
+        """Return every registered broker with its epoch, and leave watches on the list and on each broker."""
         service, signals = self.zk.service, self.signals
         names = await self.read_list(znodes.BROKER_IDS, "BrokerChange")
         ids = sorted(number for name in names if (number := znodes.plain_number(name, znodes.INT32_MAX)) is not None)
@@ -192,17 +194,17 @@ class Reign:
         return brokers
 
     def broker_epoch(self, registration: Stat) -> int:
-        """The epoch of the broker that made this znode; with Historical.NO_BROKER_EPOCH one cannot tell."""
+        """Return the epoch of the broker that created this znode; unknown with Historical.NO_BROKER_EPOCH."""
         return UNKNOWN_BROKER_EPOCH if Historical.NO_BROKER_EPOCH in self.config.historical else registration.czxid
 
     async def read_topic_names(self) -> list[str]:
-        """Every topic that can be told of, a watch left on the list."""
+        """Return every topic whose name fits into requests, and leave a watch on the list."""
         names = await self.read_list(znodes.BROKER_TOPICS, "TopicChange")
-        # Nobody could be told of a topic with a longer name, nor of any other beside it.
+        # A topic with a longer name fits into no request, and would block every other topic in the same request.
         return [name for name in names if znodes.is_tellable(name)]
 
     async def read_topics(self, topics: Sequence[str]) -> dict[str, TopicAssignment]:
-        """The assignments of these topics, a watch left on each; what is gone or unreadable is left out."""
+        """Return the assignments of these topics, and leave a watch on each; omit missing or unreadable topics."""
         service, signals = self.zk.service, self.signals
         outcomes = await self.zk.batch(
             [partial(service.get, znodes.topic_path(t), signals.watcher("PartitionModifications", t)) for t in topics]
@@ -222,15 +224,17 @@ class Reign:
                 found[topic] = assignment
         return found
 
-    # -- what brokers answered
+    # -- responses of brokers
 
     def _on_refusal(self) -> None:
-        """A broker knows of a later controller epoch: find out whether this reign is over.  Where /controller still
-        names this broker, and there is nothing to write, nobody else would tell."""
+        """Check whether this term is over, because a broker knows a later controller epoch.
+
+        If /controller still names this broker and nothing is to be written, nothing else would reveal it.
+        """
         self.signals.put("ControllerChange", "", request_cause("of a later controller"))
 
     def _on_stop_replica(self, broker_id: int, deleted: list[TopicPartition], response: KafkaMessage) -> None:
-        """A broker answered a StopReplica that was to delete replicas; of those that moved nobody waits to hear."""
+        """Process the response to a StopReplica that deletes replicas; only topics being deleted wait for it."""
         ended = [p for p in deleted if p.topic in self.context.topics_with_deletion_started]
         if not ended:
             return
@@ -248,17 +252,22 @@ class Reign:
             if done:
                 await self.deletion.complete(done)
 
-        self.put_for_life(broker_id, "TopicDeletionStopReplicaResponseReceived", process, request_cause("StopReplica"))
+        self.put_for_process(
+            broker_id, "TopicDeletionStopReplicaResponseReceived", process, request_cause("StopReplica")
+        )
 
-    def put_for_life(
+    def put_for_process(
         self, broker_id: int, event: str, process: Callable[[], Awaitable[None]], caused_by: Cause
     ) -> None:
-        """Put an event about what a broker answered, which counts only as long as it is that process: another one is
-        told everything anew, and what its predecessor could not do it may.  Kafka believes it of the later one."""
+        """Put an event for a broker's response, to be processed only while the same process is registered.
+
+        A new process receives all states again, and may succeed where the earlier one failed. Kafka attributes the
+        response to the new process.
+        """
         broker_epoch = self.context.broker_epoch(broker_id)
 
-        async def process_in_life() -> None:
+        async def process_if_same() -> None:
             if self.context.broker_epoch(broker_id) == broker_epoch:
                 await process()
 
-        self.signals.put_for(self, event, process_in_life, caused_by)
+        self.signals.put_for(self, event, process_if_same, caused_by)
