@@ -88,7 +88,9 @@ class FakeAgent(Agent):
         now_s = time.monotonic()
         ages = {name: int((now_s - received_s) * 1000) for name, (received_s, _) in self.statuses.items()}
         statuses = [NodeStatus(name, ages[name], status) for name, (_, status) in self.statuses.items()]
-        self.receive(Snapshot("host-1", list(self.processes.values()), statuses, time.time_ns() // 1000, self.faults_told))
+        self.receive(
+            Snapshot("host-1", list(self.processes.values()), statuses, time.time_ns() // 1000, self.faults_told)
+        )
 
     def set_status(self, node: str, age_ms: int, **status: Any) -> None:
         """Set the node's last status to `status`, received `age_ms` ago; its age grows from then on."""
