@@ -1,4 +1,4 @@
-"""One TCP connection whose two directions can be stalled or delayed: a protocol between asyncio and the real one."""
+"""A TCP connection with directions that can be stalled or delayed: a protocol between asyncio and the real protocol."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, NamedTuple, Protocol, cast
 from zabka.ensemble.runtime.link_fault import Impairment
 
 HELD_BYTES_MAX = 8 * 1024 * 1024
-"""More held back than this in a direction, and the sender is told to pause."""
+"""If more bytes than this are held back in a direction, the sender is paused."""
 LINGER_S = 600.0
-"""How long a connection that was closed across a cut is kept, so that the other side does not notice."""
+"""How long a connection that was closed during a cut is kept, so that the other side does not notice."""
 
 
 class State(Protocol):
-    """What is wrong with either direction of a link (`zabka.ensemble.runtime.links.LinkState`)."""
+    """Faults in each direction of a link (`zabka.ensemble.runtime.links.LinkState`)."""
 
     @property
     def outward(self) -> Impairment: ...
@@ -25,7 +25,7 @@ class State(Protocol):
 
 
 class _End(NamedTuple):
-    """In place of bytes: this direction ends here."""
+    """End marker in a queue of bytes: this direction ends here."""
 
     failure: Exception | None
     abrupt: bool = False
@@ -36,20 +36,20 @@ _Item = bytes | _End
 
 
 class _Direction:
-    """Holds items back while cut, and each for `delay_s`; in order."""
+    """Holds items back while cut, and each item for `delay_s`; keeps their order."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.cut = False
         self.delay_s = 0.0
         self.clear = True
-        """Whether an item may pass right now."""
+        """Whether an item may pass immediately."""
         self.held_bytes = 0
         self._loop = loop
         self._items: deque[tuple[float, _Item]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
     def set(self, wrong: Impairment) -> None:
-        """From now on items are held back so."""
+        """Apply this impairment to all items from now on."""
         self.cut, self.delay_s = wrong.cut, wrong.delay_ms / 1000
         self._see_if_clear()
 
@@ -63,7 +63,7 @@ class _Direction:
         self.held_bytes += len(item) if isinstance(item, bytes) else 0
 
     def due(self) -> list[_Item]:
-        """Items that may pass now; they are not held any more."""
+        """Remove and return the items that may pass now."""
         out: list[_Item] = []
         now = self._loop.time()
         while self._items and not self.cut and self._items[0][0] <= now:
@@ -74,7 +74,7 @@ class _Direction:
         return out
 
     def drop(self) -> None:
-        """Forget what is held."""
+        """Drop all held items."""
         self._items.clear()
         self.held_bytes = 0
         self._see_if_clear()
@@ -89,10 +89,10 @@ class _Direction:
 
 
 class FaultyLink(asyncio.Protocol):
-    """Sits on the real transport; the wrapped protocol sees `facade` as its transport.
+    """Protocol on the real transport; the wrapped protocol gets `facade` as its transport.
 
-    `state` tells what holds at this moment: it is asked when the connection stands and `update` reaches it, since
-    between the making of this object and then the faults may have changed.
+    `state` returns the faults that apply now. It is called when the connection is established and `update` reaches it,
+    since the faults may have changed after this object was made.
     """
 
     def __init__(
@@ -121,14 +121,14 @@ class FaultyLink(asyncio.Protocol):
     # -- the real transport's side ---------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The TCP connection stands."""
+        """The TCP connection is established."""
         self.transport = cast(asyncio.Transport, transport)
         self._registry[id(self)] = self
         self._set(self._state())
         self.protocol.connection_made(self.facade)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes from the other side."""
+        """Process bytes from the other side."""
         if self._told_lost:
             return
         if self._in.clear:
@@ -138,14 +138,14 @@ class FaultyLink(asyncio.Protocol):
             self._deliver()
 
     def eof_received(self) -> bool:
-        """The other side closed its half; it may have to wait its turn."""
+        """The other side closed its half; the end is held back like data."""
         self._in.put(_End(None, half=True))
         self._deliver()
-        # TLS knows no half-closed connections.
+        # TLS has no half-closed connections.
         return self.transport is None or self.transport.get_extra_info("ssl_object") is None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone; the wrapped protocol hears of it when that could have reached it."""
+        """The connection is lost; the wrapped protocol is notified when the faults would let the loss reach it."""
         self._real_lost = True
         self._in.put(_End(exc))
         self._deliver()
@@ -175,7 +175,7 @@ class FaultyLink(asyncio.Protocol):
         self._send()
 
     def close_behind_faults(self, *, abrupt: bool) -> None:
-        """Close.  Behind a cut the other side must not see it yet."""
+        """Close. During a cut the other side must not see it yet."""
         if self.closing:
             return
         self.closing = True
@@ -199,7 +199,7 @@ class FaultyLink(asyncio.Protocol):
     # -- the fault table's side ------------------------------------------------------------------------------------
 
     def update(self, state: State) -> None:
-        """From now on these faults hold here."""
+        """Apply these faults from now on."""
         self._set(state)
         self._send()
         self._deliver()
@@ -248,7 +248,7 @@ class FaultyLink(asyncio.Protocol):
     def _adjust_reading(self) -> None:
         if self.transport is None or self._real_lost or self.transport.is_closing():
             return
-        # A cut direction is simply not read: the kernel's buffers fill, and the other side stalls as on a real cut.
+        # A cut direction is not read: the kernel's buffers fill, and the other side stalls as on a real cut.
         if self._reading_wanted and not self._in.cut and self._in.held_bytes <= HELD_BYTES_MAX:
             self.transport.resume_reading()
         else:
@@ -269,7 +269,7 @@ class FaultyLink(asyncio.Protocol):
 
 
 class FacadeTransport(asyncio.Transport):
-    """The transport that the wrapped protocol holds."""
+    """The transport of the wrapped protocol."""
 
     def __init__(self, link: FaultyLink) -> None:
         super().__init__()
@@ -280,11 +280,11 @@ class FacadeTransport(asyncio.Transport):
         return self._link.transport
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """As the real transport says."""
+        """Return the real transport's value."""
         return self._real().get_extra_info(name, default)
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        """Send."""
+        """Send the data."""
         self._link.write(data)
 
     def write_eof(self) -> None:
@@ -312,11 +312,11 @@ class FacadeTransport(asyncio.Transport):
         self._link.want_reading(False)
 
     def resume_reading(self) -> None:
-        """Go on delivering."""
+        """Resume delivery."""
         self._link.want_reading(True)
 
     def get_write_buffer_size(self) -> int:
-        """Bytes not handed to the kernel yet."""
+        """Number of bytes not yet passed to the kernel."""
         return self._real().get_write_buffer_size()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
