@@ -1,4 +1,4 @@
-"""What a ZooKeeper client says and hears, for the file of a broker's messages: everything, and pings where all is."""
+"""Records a ZooKeeper client's messages for a broker's message file: all messages, with pings only if all are recorded."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from zabka.journal.messages import Content
 
 
 class ClientTap:
-    """Listens to one process's connections to the ensemble."""
+    """Records one process's connections to the ensemble."""
 
     def __init__(self, notes: MessageNotes) -> None:
         self._notes = notes
 
     def line(self, transport: Transport) -> ClientLine:
-        """A connection that stands now."""
+        """Return the recorder of a new connection."""
         return ClientLine(self._notes.line(transport), self._notes.hears_everything)
 
 
@@ -31,7 +31,7 @@ class ClientLine:
         self._ops: dict[int, int] = {}
 
     def sent(self, message: ToServer, size: int) -> None:
-        """A frame leaves."""
+        """A frame is sent."""
         if isinstance(message, ConnectRequest):
             self._line.sent(connect_content(message))
             return
@@ -41,11 +41,11 @@ class ClientLine:
         self._line.sent(request_content(message), f"request@{message.xid}" if message.xid > 0 else None, size)
 
     def connected(self, response: ConnectResponse) -> None:
-        """The first frame has come."""
+        """The first frame has arrived."""
         self._line.received(connected_content(response))
 
     def replied(self, reply: Reply, size: int) -> None:
-        """A later frame has come."""
+        """A later frame has arrived."""
         if reply.xid == PING_XID and not self._hears_pings:
             return
         content = reply_content(reply, self._ops.pop(reply.xid, None))
