@@ -247,8 +247,7 @@ class Client:
         return self._session.request(OpCode.CREATE_TTL, body, path=path, convert=self._created)
 
     def add_watch(self, path: str, watcher: Watcher, *, recursive: bool = False) -> Future[None]:
-        """Set a persistent watch: on the znode and its children, or on its whole subtree (then without
-        CHILDREN_CHANGED).
+        """Set a persistent watch on the znode and its children, or on its subtree (then without CHILDREN_CHANGED).
 
         It is re-armed after a reconnect; events in between are lost.
         """

@@ -1,4 +1,4 @@
-"""Records a ZooKeeper client's messages for a broker's message file: all messages, with pings only if all are recorded."""
+"""Records a ZooKeeper client's messages for a broker's message file, pings only if all messages are recorded."""
 
 from __future__ import annotations
 

@@ -371,7 +371,7 @@ class Session:
         self._rotation = Rotation(servers, self._runtime.random, shuffle=shuffle)
 
     async def close(self, wait_ms: int = CLOSE_WAIT_MS) -> None:
-        """End the session and disconnect; without a reply in `wait_ms` only disconnect (the session will then expire)."""
+        """End the session and disconnect; without a reply in `wait_ms` only disconnect (the session then expires)."""
         if self._over():
             self._finish(SessionState.CLOSED)
             return

@@ -134,7 +134,7 @@ class KazooSession:
         self._retry = made(command_retry)
 
     def retry(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call until neither the connection nor the session is lost during the call; each call has its own retry count."""
+        """Call until no connection or session is lost during the call; each call has its own retry count."""
         return self._retry.copy()(func, *args, **kwargs)
 
     # -- properties ----------------------------------------------------------------------------------------------------
