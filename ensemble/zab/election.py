@@ -29,10 +29,12 @@ RESEND_MAX_MS = 1600
 RESEND_TIMER = "election.resend"
 FINALIZE_TIMER = "election.finalize"
 NO_DATA_ZXID = Zxid(-1)
-"""Leader id in the vote of a server that neither votes nor is a candidate."""
+"""Zxid in the vote of a server that neither votes nor is a candidate."""
 ROUND_LEAP_MAX = 1 << 32
-"""Largest accepted lead of another server's round; a larger round is treated as garbage, so that no peer follows it
-to the end of the rounds."""
+"""Largest accepted lead of another server's round.
+
+A larger round is treated as garbage, so that no peer follows it to the end of the rounds.
+"""
 OBSERVER_VOTE_FLOOR = -(2**63)
 """Zxid and epoch in an observer's vote: no peer can prefer it."""
 
