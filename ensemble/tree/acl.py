@@ -78,8 +78,8 @@ def fixed_up(
 ) -> tuple[ACL, ...] | None:
     """Return the list as it is stored: without duplicates, with `auth` replaced by the client's identities.
 
-    Return None (InvalidACL) for a list that is empty or too long, for a scheme that is not among `schemes`, for an
-    invalid id, and for `auth` of a client without authentication: an address or being super does not count.
+    Return None (InvalidACL) for an empty or too long list, for a scheme outside `schemes`, for an invalid id, and for
+    `auth` of a client without authentication: an address or being super does not count.
     """
     if acl is OPEN_ACL or tuple(acl) == OPEN_ACL:
         return OPEN_ACL

@@ -30,8 +30,8 @@ class Capture:
 
     `pieces` are the blocks that it will encode, in any order; `order` has all blocks, oldest first.
 
-    `known` are the blocks in the file of snapshot number `since`, and `table` its ACL lists, to which the lists of the
-    pieces are added at once. Each piece is passed to `sink`.
+    `known` are the blocks in the file of snapshot number `since`, and `table` its ACL lists; the lists of the pieces
+    are added to it at once. Each piece is passed to `sink`.
     """
 
     def __init__(

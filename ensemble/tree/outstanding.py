@@ -47,8 +47,7 @@ class Outstanding:
         self.digest = tree.digest
 
     def catch_up(self) -> None:
-        """If nothing is outstanding, start from the tree's digest again: other leaders' transactions may have
-        changed it."""
+        """If nothing is outstanding, start from the tree's digest again: others' transactions may have changed it."""
         if not self._log:
             self.digest = self._tree.digest
 

@@ -1,6 +1,7 @@
 """Preparation of requests as transactions (PrepRequestProcessor).
 
-Requests are checked against the latest proposed state; the transactions are idempotent. A rejected request becomes an ErrorTxn and still takes its zxid.
+Requests are checked against the latest proposed state; the transactions are idempotent. A rejected request becomes an
+ErrorTxn and still takes its zxid.
 """
 
 from __future__ import annotations
