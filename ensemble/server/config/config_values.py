@@ -55,7 +55,7 @@ ReadNumber = Callable[[str, int, int], int | None]
 class Values:
     """Reads and checks values of a properties map.
 
-    `used` collects the keys that were read, `warnings` a line for each value that was replaced.
+    `used` collects the keys read so far, `warnings` a line for each replaced value.
     """
 
     def __init__(self, values: Mapping[str, str]) -> None:
@@ -65,8 +65,7 @@ class Values:
         self.warnings: list[str] = []
 
     def unchecked(self) -> Values:
-        """Return the same values for a feature that is off: ZooKeeper does not read its keys, so bad values are
-        ignored."""
+        """Return the same values for a feature that is off: its bad values are ignored, as in ZooKeeper."""
         values = Values(self._values)
         values.used = self.used
         values._checks = False

@@ -13,7 +13,7 @@ KEY = "java.security.auth.login.config"
 
 
 def read_section(values: Values, section: str, parse: Callable[[str, str], T | None]) -> T | None:
-    """Return `parse(text, section)` of the JAAS file, or None if no file is named or the section is missing.
+    """Return `parse(text, section)` of the JAAS file, or None if no file is configured or the section is missing.
 
     Raises ConfigError.
     """

@@ -33,7 +33,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     Keys: maxClientCnxns, maxCnxns, jute.maxbuffer, globalOutstandingLimit, largeRequest…, request_throttle_…,
     connection_throttle_…; 0 (large_request_threshold: -1) turns one off. `sessionless_timeout_ms`
     (nio.sessionlessCnxnTimeout) is how long a connection may stay without a session request. `extra_bytes`
-    (jute.maxbuffer.extrasize) is by how much stored values may exceed `frame_bytes`; None for as much again.
+    (jute.maxbuffer.extrasize) is by how much stored values may exceed `frame_bytes`; the default is as much again.
     """
 
     per_host: int = 60

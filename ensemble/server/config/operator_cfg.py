@@ -22,7 +22,7 @@ class AdminSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the admin server.
 
     `port` 0 chooses a free port. `snapshots_interval_ms` is the minimum time between two snapshots requested over HTTP,
-    `restores_interval_ms` between two uploaded restores; None if they are disabled. `tls`: the port supports TLS, and
+    `restores_interval_ms` between two uploaded restores, or None to disable them. `tls`: the port supports TLS, and
     nothing else with `https_only`.
     """
 

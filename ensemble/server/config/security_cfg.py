@@ -48,10 +48,10 @@ _LARGE_BYTES = 100 * 1024 * 1024
 _RATIO_MAX = 1e9
 _EXTRA_BYTES_MIN = 1024
 JUTE_MAXBUFFER_MAX = 48 << 20
-"""Maximum frame size.
+"""Maximum of jute.maxbuffer.
 
 Packets between servers and records of the log are limited to 64 MiB, since a larger acknowledged transaction could not
-be read back. The difference is for the fields of a transaction in addition to the request.
+be read back. The difference is for a transaction's fields in addition to the request.
 """
 
 
@@ -169,7 +169,10 @@ def read_client_tls(values: Values, *, wanted: bool) -> TlsSettings | None:
 
 
 def read_quorum_tls(values: Values) -> TlsSettings | None:
-    """Return the TLS settings between servers; None without `sslQuorum` and `portUnification`. Raises ConfigError."""
+    """Return the TLS settings between servers, or None without `sslQuorum` and `portUnification`.
+
+    Raises ConfigError.
+    """
     wanted = values.flag("sslQuorum", False) or values.flag("portUnification", False)
     return _tls(values, _QUORUM, "sslQuorumReloadCertFiles", wanted, verify_client_name=True)
 

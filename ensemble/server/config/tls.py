@@ -121,7 +121,7 @@ class TlsStore:
             self._report(f"{settings.prefix}trustStore.location={settings.trust_store}: {each}; {trusted}")
 
     def outdated(self, transport: asyncio.BaseTransport) -> str | None:
-        """Return why the other side's chain is not valid now, if OpenSSL does not check dates; None if it is valid."""
+        """Return why the other side's chain is not valid now, or None; only if OpenSSL does not check dates."""
         return outdated(chain_of(transport), self._anchors, _now()) if self.settings.trusts_expired else None
 
     def _refresh(self) -> None:
@@ -221,8 +221,7 @@ def certificate_of(transport: asyncio.BaseTransport) -> bytes | None:
 
 
 def refusal(transport: asyncio.BaseTransport, names: Iterable[str]) -> str | None:
-    """Return why the other side's certificate matches none of `names` (host names and addresses), or None if it
-    does."""
+    """Return why the other side's certificate matches none of `names` (host names, addresses), or None if it does."""
     secured = transport.get_extra_info("ssl_object")
     certificate = secured.getpeercert() if secured is not None else None
     if not certificate:

@@ -374,10 +374,9 @@ class ClientConnection(asyncio.Protocol):
         self._deadline = deadline
 
     def _one_frame(self, buffer: bytes) -> list[ClientMessage] | None:
-        """Return the message if it is a single complete frame that is not large, as from a client that waits for each
-        answer.
+        """Return the message of a single complete frame that is not large, or None for anything else.
 
-        None for anything else, which `_parse` checks.
+        A client that waits for each answer sends such frames. `_parse` checks anything else.
         """
         size = len(buffer) - 4
         if self._fresh or size < REQUEST_HEADER_SIZE or _SIZE.unpack_from(buffer)[0] != size:

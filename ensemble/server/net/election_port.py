@@ -297,7 +297,7 @@ class ElectionPort:
         return False
 
     def _refusal_of_unlisted(self, opening: Opening) -> str | None:
-        """Return why a server that is not in the list cannot connect; None if it can, or is in the list."""
+        """Return why a server that is not in the list cannot connect, or None if it can or is in the list."""
         peer_id = opening.peer_id
         if peer_id in self._servers:
             return None

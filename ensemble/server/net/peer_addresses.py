@@ -1,4 +1,4 @@
-"""Servers with several addresses (multiAddress.enabled): finding one that answers, and listening at each own address.
+"""Servers with several addresses (multiAddress.enabled): finding an address that answers, and listening at each.
 
 Sources: MultipleAddresses, QuorumCnxManager.Listener, Leader.createServerSocket. ZooKeeper checks by ping whether an
 address is reachable and then connects; here connecting is the check, so a firewall that drops pings does no harm.

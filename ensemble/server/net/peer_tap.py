@@ -1,8 +1,8 @@
-"""What a peer says and hears on its election, quorum and client ports, for the file of its messages.
+"""Records a peer's messages on its election, quorum and client ports, for its message file.
 
-With `zabka.messages=control` it hears elections, discovery, synchronisation, sessions, and everything that brokers'
-sessions ask for, with the proposals, acknowledgements and commits of that; other clients' writes cost a look at the
-transaction's session.  A session is a broker's once it has made its znode below /brokers/ids.
+With `zabka.messages=control` it records elections, discovery, synchronisation, sessions, and all requests of brokers'
+sessions with their proposals, acknowledgements and commits. Other clients' writes only cost a look-up of the
+transaction's session. A session is a broker's once it has created its znode below /brokers/ids.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ _SESSION_OPS = (_CREATE_SESSION, _CLOSE_SESSION)
 _EXPECTED_MAX = 1_000
 SENT, RECEIVED = 0, 1
 _KINDS_AND_WAYS = 4
-"""Acknowledgements sent and received, commits sent and received."""
+"""Counts: acknowledgements sent and received, commits sent and received."""
 Note = Callable[[Content, str | None, int | None], None]
 
 
 class PeerTap:
-    """Listens to one peer."""
+    """Records the messages of a peer."""
 
     def __init__(self, notes: MessageNotes) -> None:
         self._notes = notes
@@ -67,20 +67,20 @@ class PeerTap:
         self._brokers: dict[int, str] = {}
         """Brokers' names by their sessions."""
         self._sessions: dict[int, ConnectionId] = {}
-        """On which connection each session of this peer's clients is, while that stands."""
+        """The open connection of each session of this peer's clients."""
         self._session_on: dict[ConnectionId, int] = {}
         self._lines: dict[ConnectionId, MessageLine] = {}
         self._heard: dict[ConnectionId, dict[int, int]] = {}
-        """The connections that are listened to, and which operation each of their xids asks for."""
+        """The recorded connections, with the op of each of their xids."""
         self._proposal: Proposal | None = None
         self._wanted: list[Txn] = []
 
     def line(self, transport: Transport, other: int | None = None) -> MessageLine:
-        """A connection with another peer."""
+        """Return the line of a connection with another peer."""
         return self._notes.line(transport, None if other is None else f"peer-{other}")
 
     def learn(self, tree: DataTree) -> None:
-        """Which brokers are registered in what this peer holds, which a snapshot may have brought."""
+        """Find the registered brokers in this peer's tree, which a snapshot may have changed."""
         for name in tree.children(BROKER_IDS):
             node = tree.nodes.get(f"{BROKER_IDS}/{name}")
             if node is not None and node.ephemeral_owner:
@@ -96,30 +96,33 @@ class PeerTap:
     # -- elections ---------------------------------------------------------------------------------------------------
 
     def votes_sent(self, line: MessageLine, frame: bytes) -> None:
-        """An election frame leaves."""
+        """An election frame is sent."""
         for body in FrameReader().feed(frame):
             line.sent(notification_content(decode_notification(body)), size=len(frame))
 
     def vote_received(self, line: MessageLine, notification: Notification) -> None:
-        """An election frame has come."""
+        """An election frame has arrived."""
         line.received(notification_content(notification))
 
     # -- the quorum port ---------------------------------------------------------------------------------------------
 
     def packets_sent(self, line: MessageLine, packets: Sequence[Packet]) -> None:
-        """Packets leave for another peer."""
+        """Packets are sent to another peer."""
         for packet in packets:
             if self._is_wanted(line, packet, SENT):
                 self._note(packet, line, line.sent)
 
     def packets_received(self, line: MessageLine, packets: Sequence[Packet]) -> None:
-        """Packets have come from another peer."""
+        """Packets have arrived from another peer."""
         for packet in packets:
             if self._is_wanted(line, packet, RECEIVED):
                 self._note(packet, line, line.received)
 
     def _is_wanted(self, line: MessageLine, packet: Packet, way: int) -> bool:
-        """Of what there may be very much of only what brokers bring about; that is looked for first."""
+        """Whether to record a packet.
+
+        Only brokers' packets of the frequent kinds are recorded; these kinds are checked first.
+        """
         kind = type(packet)
         if kind is Proposal:
             if packet is not self._proposal:
@@ -142,7 +145,7 @@ class PeerTap:
         return kind is not Ping
 
     def _look_into(self, proposal: Proposal) -> None:
-        """Choose the transactions to write down; the same proposal goes to every learner."""
+        """Choose the transactions to record; the same proposal goes to every learner."""
         self._proposal, brokers = proposal, self._brokers
         found = [txn for txn in proposal.txns if txn.type != _SET_DATA or txn.session_id in brokers]
         self._wanted = [txn for txn in found if self._concerns(txn)] if found else found
@@ -150,7 +153,7 @@ class PeerTap:
             self._wanted = list(proposal.txns)
 
     def _concerns(self, txn: Txn) -> bool:
-        """Is it a broker's, or about a session?"""
+        """Whether it is a broker's transaction, or about a session."""
         if txn.session_id in self._brokers:
             if txn.type == _CLOSE_SESSION:
                 del self._brokers[txn.session_id]
@@ -177,7 +180,7 @@ class PeerTap:
     # -- the client port ---------------------------------------------------------------------------------------------
 
     def client_said(self, connection: ConnectionId, transport: Transport, messages: Sequence[ClientMessage]) -> None:
-        """A client's frames have come."""
+        """A client's frames have arrived."""
         for message in messages:
             if isinstance(message, Frames):
                 if connection in self._heard:
@@ -202,7 +205,7 @@ class PeerTap:
             line.received(request_content(request), key, len(frame) + 4)
 
     def client_told(self, connection: ConnectionId, message: ServerMessage) -> None:
-        """A client is answered."""
+        """A reply or event is sent to a client."""
         if isinstance(message, ConnectResponse):
             self._connected(connection, message)
         elif connection in self._heard:
@@ -224,7 +227,7 @@ class PeerTap:
         line.sent(connected_content(response))
 
     def _replies(self, connection: ConnectionId, framed: bytes) -> None:
-        """Replies as they leave, each behind its length."""
+        """Record replies as they are sent, each after its length."""
         reader = Reader(framed)
         while reader.left >= REPLY_HEADER_SIZE:
             frame = reader.read_buffer()
@@ -247,13 +250,13 @@ class PeerTap:
         self._lines.pop(connection, None)
         self._heard.pop(connection, None)
         session_id = self._session_on.pop(connection, None)
-        # A session that has moved to another connection stands there.
+        # A session that has moved to another connection is registered there.
         if session_id is not None and self._sessions.get(session_id) == connection:
             del self._sessions[session_id]
 
 
 def _registered(body: Record) -> str | None:
-    """Which broker a transaction registers, which may be within a multi; None for any other."""
+    """Return the broker that a transaction registers, possibly within a multi, or None."""
     if isinstance(body, MultiTxn):
         bodies = [sub.body() for sub in body.txns if _REGISTRATIONS in sub.data]
         return next((name for each in bodies if (name := _registered(each)) is not None), None)
@@ -263,7 +266,7 @@ def _registered(body: Record) -> str | None:
 
 
 def reply_key(reply: Reply, content: Content) -> str | None:
-    """What a server's frame is known by on its connection."""
+    """Return the key of a server's frame on its connection."""
     if reply.xid == NOTIFICATION_XID:
         return f"watch@{reply.zxid}{content.subject.get('event')}{content.subject.get('path')}"
     return f"answer@{reply.xid}" if reply.xid > 0 else None
@@ -278,7 +281,7 @@ def _key(packet: Packet, content: Content) -> str | None:
 
 
 def _expect(line: MessageLine, zxid: int) -> None:
-    """What belongs to a proposal, whichever way it goes."""
+    """Expect the acknowledgements and commits of a recorded proposal, in either direction."""
     if not line.expected:
         line.expected = [deque(maxlen=_EXPECTED_MAX) for _ in range(_KINDS_AND_WAYS)]
     for each in line.expected:
@@ -286,7 +289,7 @@ def _expect(line: MessageLine, zxid: int) -> None:
 
 
 def _came(expected: deque[int], zxid: int) -> bool:
-    """Whether it is about a proposal that was written down, or about one before such a one, too."""
+    """Whether the packet is about a recorded proposal, also if that is covered by a later acknowledgement."""
     if not expected or expected[0] > zxid:
         return False
     while expected and expected[0] <= zxid:
