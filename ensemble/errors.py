@@ -59,7 +59,7 @@ class ConnectionLoss(ZooKeeperError):
 
 
 class SessionExpired(ZooKeeperError):
-    """The session is over; its ephemerals are gone."""
+    """The session is over; its ephemerals were deleted."""
 
     code = ErrorCode.SESSION_EXPIRED
 
