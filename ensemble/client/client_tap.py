@@ -23,11 +23,11 @@ class ClientTap:
 class ClientLine:
     """One connection."""
 
-    __slots__ = ("_hears_pings", "_line", "_ops")
+    __slots__ = ("_line", "_ops", "_records_pings")
 
-    def __init__(self, line: MessageLine, hears_pings: bool) -> None:
+    def __init__(self, line: MessageLine, records_pings: bool) -> None:
         self._line = line
-        self._hears_pings = hears_pings
+        self._records_pings = records_pings
         self._ops: dict[int, int] = {}
 
     def sent(self, message: ToServer, size: int) -> None:
@@ -35,7 +35,7 @@ class ClientLine:
         if isinstance(message, ConnectRequest):
             self._line.sent(connect_content(message))
             return
-        if message.xid == PING_XID and not self._hears_pings:
+        if message.xid == PING_XID and not self._records_pings:
             return
         self._ops[message.xid] = message.op
         self._line.sent(request_content(message), f"request@{message.xid}" if message.xid > 0 else None, size)
@@ -46,7 +46,7 @@ class ClientLine:
 
     def replied(self, reply: Reply, size: int) -> None:
         """A later frame has arrived."""
-        if reply.xid == PING_XID and not self._hears_pings:
+        if reply.xid == PING_XID and not self._records_pings:
             return
         content = reply_content(reply, self._ops.pop(reply.xid, None))
         self._line.received(content, f"answer@{reply.xid}" if reply.xid > 0 else None, size)

@@ -199,7 +199,7 @@ class Player:
         return note
 
 
-class Judgement(NamedTuple):
+class HistoryResult(NamedTuple):
     """Number of checks, and the violations found."""
 
     operations: int
@@ -209,14 +209,14 @@ class Judgement(NamedTuple):
     wrong: list[str]
 
 
-def judge(history: History, wrong: list[str]) -> Judgement:
+def check_history(history: History, wrong: list[str]) -> HistoryResult:
     """Run all checks on a recorded history."""
     verdicts = check(history.operations, step, None)
-    found = wrong + [_said(verdict) for verdict in verdicts if not verdict.linearizable] + violations(history.seen)
-    return Judgement(len(history.operations), len(verdicts), len(history.seen), history.sessions_expired, found)
+    found = wrong + [_describe(verdict) for verdict in verdicts if not verdict.linearizable] + violations(history.seen)
+    return HistoryResult(len(history.operations), len(verdicts), len(history.seen), history.sessions_expired, found)
 
 
-def _said(verdict: Verdict) -> str:
+def _describe(verdict: Verdict) -> str:
     if verdict.linearizable is None:
         return f"{verdict.key}: not decided after {verdict.steps} steps"
     stuck = "; ".join(f"{o.client} {o.asked} -> {o.answered}" for o in verdict.stuck)

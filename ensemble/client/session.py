@@ -90,7 +90,7 @@ class Heartbeat:
             self._timer.cancel()
             self._timer = None
 
-    def heard(self) -> None:
+    def received(self) -> None:
         """A frame was received from the server."""
         self._heard_ms = self._runtime.now().mono_ms
 
@@ -142,9 +142,9 @@ class ReadWriteSearch:
 
     def _ask(self) -> None:
         server = self._rotation.next()
-        self._asker.ask_word(server, SEARCH_WORD, lambda answer: self._heard(server, answer))
+        self._asker.ask_word(server, SEARCH_WORD, lambda answer: self._on_answer(server, answer))
 
-    def _heard(self, server: str, answer: str) -> None:
+    def _on_answer(self, server: str, answer: str) -> None:
         if self._over:
             return
         if answer == READ_WRITE:
@@ -167,15 +167,15 @@ class LinkOwner(Protocol):
 class Link:
     """One attempt to connect, and the resulting connection.
 
-    `heard` is true once the server has sent anything after its first frame.
+    `served` is true once the server has sent anything after its first frame.
     """
 
-    __slots__ = ("_owner", "connection", "heard")
+    __slots__ = ("_owner", "connection", "served")
 
     def __init__(self, owner: LinkOwner) -> None:
         self._owner = owner
         self.connection: Connection | None = None
-        self.heard = False
+        self.served = False
 
     def on_connected(self) -> None:
         """The transport is connected."""
@@ -507,7 +507,7 @@ class Session:
         assert link is not None
         self.last_failure = f"{self.server}: {reason}"
         was_connected = self._connected
-        pause_ms = self._rotation.pause_ms(served=link.heard)
+        pause_ms = self._rotation.pause_ms(served=link.served)
         if self._attempts_max and self._rotation.failed >= self._attempts_max:
             self._finish(SessionState.CLOSED)
             return
@@ -569,8 +569,8 @@ class Session:
         if not self._connected:
             self._lose("a reply before the session's answer")
             return
-        link.heard = message.xid != SET_WATCHES_XID or not message.err  # without watches it is of no use
-        self._heartbeat.heard()
+        link.served = message.xid != SET_WATCHES_XID or not message.err  # without watches it is of no use
+        self._heartbeat.received()
         if message.xid > 0:
             self._on_reply(message)
         elif message.xid == AUTH_XID:
@@ -622,8 +622,8 @@ class Session:
         """A watch has fired."""
         if link is not self._link:
             return
-        link.heard = True
-        self._heartbeat.heard()
+        link.served = True
+        self._heartbeat.received()
         self._notices.event(event)
         watchers = self._watches.take_watchers(event)
         if watchers:

@@ -45,7 +45,7 @@ class _Numbered(Protocol):
     def fileno(self) -> int: ...
 
 
-class _Said:
+class _LastWarning:
     """Time of the last log line about closed connections, without which the reason would be invisible."""
 
     at_s = -SAY_EVERY_S
@@ -73,7 +73,7 @@ def leaves_room(accepted: _Numbered, *, is_of_few: bool = False) -> bool:
         kept += min(KEPT_FOR_FEW, limit // 12)
     if accepted.fileno() < limit - kept:
         return True
-    if time.monotonic() - _Said.at_s >= SAY_EVERY_S:
-        _Said.at_s = time.monotonic()
+    if time.monotonic() - _LastWarning.at_s >= SAY_EVERY_S:
+        _LastWarning.at_s = time.monotonic()
         log.warning("connections are closed: the last files are kept for the log", open_files_max=limit, kept=kept)
     return False

@@ -112,10 +112,10 @@ class FaultyLink(asyncio.Protocol):
         self._registry = registry
         self._out = _Direction(loop)
         self._in = _Direction(loop)
-        self._told_lost = False
+        self._lost_notified = False
         self._real_lost = False
         self._holding = False
-        self._reading_wanted = True
+        self._reading_requested = True
         self._state = state
 
     # -- the real transport's side ---------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class FaultyLink(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Process bytes from the other side."""
-        if self._told_lost:
+        if self._lost_notified:
             return
         if self._in.clear:
             self.protocol.data_received(data)
@@ -149,7 +149,7 @@ class FaultyLink(asyncio.Protocol):
         self._real_lost = True
         self._in.put(_End(exc))
         self._deliver()
-        if self._told_lost:
+        if self._lost_notified:
             self._registry.pop(id(self), None)
 
     def pause_writing(self) -> None:
@@ -174,12 +174,12 @@ class FaultyLink(asyncio.Protocol):
         self._out.put(bytes(data))
         self._send()
 
-    def close_behind_faults(self, *, abrupt: bool) -> None:
+    def close_through_faults(self, *, abrupt: bool) -> None:
         """Close. During a cut the other side must not see it yet."""
         if self.closing:
             return
         self.closing = True
-        self._loop.call_soon(self._tell_lost, None)
+        self._loop.call_soon(self._notify_lost, None)
         if abrupt:
             self._out.drop()
         self._out.put(_End(None, abrupt=abrupt))
@@ -193,7 +193,7 @@ class FaultyLink(asyncio.Protocol):
 
     def want_reading(self, wanted: bool) -> None:
         """Pause or resume reading, on behalf of the wrapped protocol."""
-        self._reading_wanted = wanted
+        self._reading_requested = wanted
         self._adjust_reading()
 
     # -- the fault table's side ------------------------------------------------------------------------------------
@@ -222,9 +222,9 @@ class FaultyLink(asyncio.Protocol):
             else:
                 self.transport.close()
         self._out.wake_at_next(self._send)
-        self._tell_pressure(self._out.held_bytes > HELD_BYTES_MAX)
+        self._notify_pressure(self._out.held_bytes > HELD_BYTES_MAX)
 
-    def _tell_pressure(self, holding: bool) -> None:
+    def _notify_pressure(self, holding: bool) -> None:
         if holding != self._holding:
             self._holding = holding
             if holding:
@@ -234,14 +234,14 @@ class FaultyLink(asyncio.Protocol):
 
     def _deliver(self) -> None:
         for item in self._in.due():
-            if self._told_lost:
+            if self._lost_notified:
                 continue
             if isinstance(item, bytes):
                 self.protocol.data_received(item)
             elif not item.half:
-                self._tell_lost(item.failure)
+                self._notify_lost(item.failure)
             elif not self.protocol.eof_received():
-                self.close_behind_faults(abrupt=False)
+                self.close_through_faults(abrupt=False)
         self._in.wake_at_next(self._deliver)
         self._adjust_reading()
 
@@ -249,15 +249,15 @@ class FaultyLink(asyncio.Protocol):
         if self.transport is None or self._real_lost or self.transport.is_closing():
             return
         # A cut direction is not read: the kernel's buffers fill, and the other side stalls as on a real cut.
-        if self._reading_wanted and not self._in.cut and self._in.held_bytes <= HELD_BYTES_MAX:
+        if self._reading_requested and not self._in.cut and self._in.held_bytes <= HELD_BYTES_MAX:
             self.transport.resume_reading()
         else:
             self.transport.pause_reading()
 
-    def _tell_lost(self, failure: Exception | None) -> None:
-        if self._told_lost:
+    def _notify_lost(self, failure: Exception | None) -> None:
+        if self._lost_notified:
             return
-        self._told_lost = True
+        self._lost_notified = True
         self.closing = True
         if self._real_lost:
             self._registry.pop(id(self), None)
@@ -297,11 +297,11 @@ class FacadeTransport(asyncio.Transport):
 
     def close(self) -> None:
         """Close after what is queued."""
-        self._link.close_behind_faults(abrupt=False)
+        self._link.close_through_faults(abrupt=False)
 
     def abort(self) -> None:
         """Close at once."""
-        self._link.close_behind_faults(abrupt=True)
+        self._link.close_through_faults(abrupt=True)
 
     def is_closing(self) -> bool:
         """Whether it is closed or closing."""

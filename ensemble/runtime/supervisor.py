@@ -13,11 +13,11 @@ from zabka.ensemble.runtime.asyncio_runtime import FailureHandler
 RESTART_PAUSE_S = 1.0
 """Limits the processor time of a task that fails at once, again and again."""
 
-Told = Callable[[str, str, str], None]
+Report = Callable[[str, str, str], None]
 """(task, reason, traceback): a task ended, and will be restarted."""
 
 
-async def kept_up(name: str, work: Callable[[], Coroutine[Any, Any, None]], told: Told) -> None:
+async def kept_up(name: str, work: Callable[[], Coroutine[Any, Any, None]], report: Report) -> None:
     """Run this work until cancelled. If it ends or fails, report that and restart it after a pause."""
     while True:
         trace = ""
@@ -29,7 +29,7 @@ async def kept_up(name: str, work: Callable[[], Coroutine[Any, Any, None]], told
             trace = "".join(traceback.format_exception(failure))
         # If the report cannot be written, the work still goes on.
         with contextlib.suppress(OSError):
-            told(name, reason, trace)
+            report(name, reason, trace)
         await asyncio.sleep(RESTART_PAUSE_S)
 
 
@@ -45,7 +45,7 @@ class TaskEnded(Exception):
     """Failure of a task that its process cannot do without; the cause is the task's exception."""
 
 
-def ends_loudly(task: asyncio.Task[Any], on_failure: FailureHandler | None = None) -> None:
+def report_task_failure(task: asyncio.Task[Any], on_failure: FailureHandler | None = None) -> None:
     """Pass an exception that escapes a task to `on_failure` at once.
 
     Without `on_failure` the loop's exception handler gets it as a TaskEnded, which stops a node (`AsyncioRuntime`).
@@ -58,8 +58,8 @@ def ends_loudly(task: asyncio.Task[Any], on_failure: FailureHandler | None = Non
         if on_failure is not None:
             on_failure(done.get_name(), failure)
             return
-        told = TaskEnded(f"{type(failure).__name__}: {failure}")
-        told.__cause__ = failure
-        done.get_loop().call_exception_handler({"message": f"{done.get_name()} failed", "exception": told})
+        error = TaskEnded(f"{type(failure).__name__}: {failure}")
+        error.__cause__ = failure
+        done.get_loop().call_exception_handler({"message": f"{done.get_name()} failed", "exception": error})
 
     task.add_done_callback(ended)

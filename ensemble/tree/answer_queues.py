@@ -75,7 +75,7 @@ class AnswerQueues:
     """Answers the requests in the queues of the sessions that are open here."""
 
     __slots__ = (
-        "_clients", "_counters", "_full_journal", "_held_back", "_local", "_sessions", "_state", "_told_max",
+        "_clients", "_counters", "_full_journal", "_held_back", "_local", "_sessions", "_state", "_unread_max",
         "_watches",
     )  # fmt: skip
 
@@ -83,7 +83,7 @@ class AnswerQueues:
         self._state = state
         self._watches = state.watches
         self._full_journal = state.config.full_journal
-        self._told_max = state.config.answers_bytes_max
+        self._unread_max = state.config.answers_bytes_max
         self._clients = clients
         self._held_back = clients.held_back
         self._sessions = clients.sessions
@@ -199,7 +199,7 @@ class AnswerQueues:
 
     def taken(self, now: Instant, client: Connection, effects: list[Effect]) -> None:
         """The client has read all its replies."""
-        client.told_bytes = 0
+        client.unread_bytes = 0
         self._held_back.pop(client.session_id, None)
         session = self._sessions.get(client.session_id)
         if session is not None and session.connection is client:
@@ -238,19 +238,19 @@ class AnswerQueues:
         Reads are held back when the client has too many unread reply bytes. A write's answer is never held back: it
         precedes the event of any later change.
         """
-        self._answer_up_to(self._told_max, now, session, effects)
+        self._answer_up_to(self._unread_max, now, session, effects)
 
-    def _answer_up_to(self, told_max: int, now: Instant, session: OpenSession, effects: list[Effect]) -> None:
+    def _answer_up_to(self, unread_max: int, now: Instant, session: OpenSession, effects: list[Effect]) -> None:
         queue = session.queue
         while queue:
             waiting = queue[0]
             if waiting.under_way and not waiting.done:
                 return
             client = waiting.connection
-            if client.told_bytes >= told_max and waiting.reply is None and client.stage is not _CLOSED:
+            if client.unread_bytes >= unread_max and waiting.reply is None and client.stage is not _CLOSED:
                 self._held_back[session.id] = None
                 return
-            if waiting.frame is not None and self._answer_plain(told_max, now, queue, effects):
+            if waiting.frame is not None and self._answer_plain(unread_max, now, queue, effects):
                 continue
             queue.popleft()
             client.outstanding -= 1
@@ -261,7 +261,7 @@ class AnswerQueues:
         if session.connection is None:
             self._sessions.pop(session.id, None)
 
-    def _answer_plain(self, told_max: int, now: Instant, queue: deque[Waiting], effects: list[Effect]) -> int:
+    def _answer_plain(self, unread_max: int, now: Instant, queue: deque[Waiting], effects: list[Effect]) -> int:
         """Answer together the plain write at the queue's head, if it is done, and the plain reads after it.
 
         Return their number. Requests that are not plain after all stay in the queue.
@@ -280,12 +280,12 @@ class AnswerQueues:
             if self._full_journal:
                 effects.append(Emit(acknowledged_plain_fact(first, client.session_id, zxid)))
         if queue and queue[0].frame is not None and not queue[0].under_way:
-            reads = self._answer_plain_reads(told_max - client.told_bytes, client, queue, answered)
+            reads = self._answer_plain_reads(unread_max - client.unread_bytes, client, queue, answered)
             if reads:
                 out, zxid = out + reads, self._state.tree.last_zxid
         if answered:
             self._counters.count_answers(now, client, answered, zxid)
-            client.told_bytes += len(out)
+            client.unread_bytes += len(out)
             client.outstanding -= len(answered)
             effects.append(Answer(client.id, out))
         return len(answered)
@@ -324,13 +324,13 @@ class AnswerQueues:
         if isinstance(body, PathRequest) and op == OpCode.SYNC:
             return Reply(cxid, zxid, 0, SyncResponse(body.path))
         if isinstance(body, SetWatches | SetWatches2):
-            self._tell_missed(client, rearm(self._state.tree, self._watches, client.id, body), effects)
+            self._send_missed(client, rearm(self._state.tree, self._watches, client.id, body), effects)
             return Reply(cxid, zxid, 0)
         answer = answer_inquiry if op in INQUIRIES else answer_read
         error, response = answer(self._state.tree, self._watches, client, op, body)
         return Reply(cxid, zxid, error, response)
 
-    def _tell_missed(self, client: Connection, missed: Iterable[tuple[EventType, str]], effects: list[Effect]) -> None:
+    def _send_missed(self, client: Connection, missed: Iterable[tuple[EventType, str]], effects: list[Effect]) -> None:
         for event, path in missed:
             self._counters.packets_sent += 1
             body = WatcherEvent(int(event), _SYNC_CONNECTED, path)
@@ -338,7 +338,7 @@ class AnswerQueues:
 
     def _answer(self, now: Instant, waiting: Waiting, client: Connection, reply: Reply, effects: list[Effect]) -> None:
         self._counters.count_answers(now, client, (waiting,), reply.zxid)
-        client.told_bytes += bytes_of(reply.body)
+        client.unread_bytes += bytes_of(reply.body)
         if waiting.under_way and self._full_journal and reply.err == 0 and waiting.op != OpCode.SYNC:
             fact = acknowledged_fact(waiting, client.session_id, reply.zxid, reply.body)
             if fact is not None:

@@ -112,7 +112,7 @@ class Clients:
         self._touched[client.session_id] = client.timeout_ms
         return True
 
-    def heard(self, now: Instant, client: Connection, effects: list[Effect]) -> bool:
+    def accepts_message(self, now: Instant, client: Connection, effects: list[Effect]) -> bool:
         """A client has sent something. Return False if its messages are not processed any longer."""
         if not self.touch(now, client):
             return False  # its close is in progress, and will close the connection

@@ -33,7 +33,7 @@ class Connection:
         "alone", "attached_after", "auth", "barred", "creates", "deferred", "held", "id", "knows_read_only",
         "last_cxid", "last_latency_ms", "last_op", "last_response_ms", "last_zxid", "latency_max_ms", "latency_min_ms",
         "latency_total_ms", "opened_ms", "outstanding", "received", "rights", "sasl", "sent", "session_id",
-        "stage", "timeout_ms", "told_bytes",
+        "stage", "timeout_ms", "unread_bytes",
     )  # fmt: skip
 
     def __init__(self, connection: ConnectionId, now_ms: int) -> None:
@@ -58,7 +58,7 @@ class Connection:
         """Requests that arrived while replies waited for the client to read; they are processed after those."""
         self.opened_ms = now_ms
         self.outstanding = 0
-        self.told_bytes = 0
+        self.unread_bytes = 0
         """Reply bytes since the client last had read all replies (`zabka.ensemble.tree.backlog`)."""
         self.last_response_ms = now_ms
         self.reset_statistics()

@@ -410,8 +410,8 @@ class Proposer:
                 prepared: Prepared = ErrorCode.RUNTIME_INCONSISTENCY
             else:
                 known = self._by_op.get(op)
-                judged = None if op in CREATES else refusal
-                prepared = judged or (known[1](operation) if known else ErrorCode.UNIMPLEMENTED)
+                rejected = None if op in CREATES else refusal
+                prepared = rejected or (known[1](operation) if known else ErrorCode.UNIMPLEMENTED)
             data = b"" if isinstance(prepared, ErrorCode) else prepared.encode()
             size += len(data)
             if size > MULTI_BYTES_MAX and not failed:

@@ -40,7 +40,7 @@ class RequestIntake:
 
     __slots__ = (
         "_answers", "_authentication", "_clients", "_counters", "_held_back", "_local", "_sessions", "_state",
-        "_told_max",
+        "_unread_max",
     )  # fmt: skip
 
     def __init__(
@@ -48,7 +48,7 @@ class RequestIntake:
         authentication: Authentication,
     ) -> None:  # fmt: skip
         self._state = state
-        self._told_max = state.config.answers_bytes_max
+        self._unread_max = state.config.answers_bytes_max
         self._clients = clients
         self._held_back = clients.held_back
         self._sessions = clients.sessions
@@ -59,7 +59,7 @@ class RequestIntake:
 
     def frames(self, now: Instant, client: Connection, frames: list[bytes], effects: list[Effect]) -> None:
         """Process requests that arrived together as bytes: plain ones are not decoded, the others like any request."""
-        if not self._clients.heard(now, client, effects):
+        if not self._clients.accepts_message(now, client, effects):
             return
         if client.deferred:
             self._defer(client, frames, effects)
@@ -73,7 +73,7 @@ class RequestIntake:
                 self._defer(client, frames[position:], effects)
                 return
             op = _REQUEST_HEADER.unpack_from(frames[position])[1]
-            if at_once and not queue and op in PLAIN_READS and client.told_bytes < self._told_max:
+            if at_once and not queue and op in PLAIN_READS and client.unread_bytes < self._unread_max:
                 position = self._answer_at_once(now, client, frames, position, effects)
                 if position == count:
                     return
@@ -138,9 +138,9 @@ class RequestIntake:
     ) -> int:
         """Answer plain reads at once, if nothing is queued before them; return the index of the first other request."""
         out = bytearray()
-        stop = answer_plain_reads(self._state.tree, frames, start, out, self._told_max - client.told_bytes)
+        stop = answer_plain_reads(self._state.tree, frames, start, out, self._unread_max - client.unread_bytes)
         if stop > start:
-            client.told_bytes += len(out)
+            client.unread_bytes += len(out)
             xid, op = _REQUEST_HEADER.unpack_from(frames[stop - 1])
             self._counters.count_answers_at_once(now, stop - start, client, xid, self._state.tree.last_zxid, op)
             effects.append(Answer(client.id, bytes(out)))
@@ -148,7 +148,7 @@ class RequestIntake:
 
     def request(self, now: Instant, client: Connection, request: Request, effects: list[Effect]) -> None:
         """Process one decoded request."""
-        if not self._clients.heard(now, client, effects):
+        if not self._clients.accepts_message(now, client, effects):
             return
         session_id = client.session_id
         if client.deferred or (self._held_back and session_id in self._held_back):

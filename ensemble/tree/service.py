@@ -262,7 +262,7 @@ class Service:
             self._attachment.connect(now, client, message, effects)
         elif client.stage is Stage.ATTACHED:
             if not client.outstanding:
-                client.told_bytes = 0
+                client.unread_bytes = 0
             self._requests.request(now, client, message, effects)
         elif client.stage is Stage.ATTACHING and len(client.held) < OUTSTANDING_MAX:
             client.held.append(message)
@@ -281,7 +281,7 @@ class Service:
                 self._requests.resume(now, client, effects)
                 return
             if not client.outstanding:
-                client.told_bytes = 0
+                client.unread_bytes = 0
             self._requests.frames(now, client, frames, effects)
         elif client.stage is Stage.ATTACHING and len(client.held) + len(frames) <= OUTSTANDING_MAX:
             client.held.extend(map(Request.decode, frames))

@@ -31,12 +31,12 @@ class LogReader:
         self._directories = directories
         self._positions: dict[int, tuple[Path, int]] = {}
 
-    def read(self, wanted: ReadLog) -> list[Txn] | None:
+    def read(self, requested: ReadLog) -> list[Txn] | None:
         """See `zabka.ensemble.zab.effects.ReadLog`.  Raises OSError."""
-        after, size_factor, borders = wanted.after, wanted.size_factor, wanted.borders
+        after, size_factor, borders = requested.after, requested.size_factor, requested.borders
         positions = self._positions
-        found = positions.pop(after, None) or self._find(after, wanted.base)
-        if found is None or (size_factor and self._size_behind(*found) > size_factor * self._snapshot_bytes()):
+        found = positions.pop(after, None) or self._find(after, requested.base)
+        if found is None or (size_factor and self._size_after(*found) > size_factor * self._snapshot_bytes()):
             return None
         txns: list[Txn] = []
         size, last = 0, after
@@ -86,7 +86,7 @@ class LogReader:
         files = [file for _, file in self._directories.logs()]
         return files[files.index(path) :] if path in files else []
 
-    def _size_behind(self, path: Path, offset: int) -> int:
+    def _size_after(self, path: Path, offset: int) -> int:
         """Return the approximate size of the log from a position, without the preallocated part, which is a hole."""
         stat = self._directories.files.stat
         return sum(stat(file).st_blocks * _BLOCK_BYTES for file in self._files_from(path)) - offset

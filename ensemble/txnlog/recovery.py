@@ -160,7 +160,7 @@ def _deal_with_logs_alone(
     torn: list[tuple[Path, ScannedLog]] = []
     for first, path in directories.logs():
         data, scanned = read_log(path, directories.files)
-        is_torn = _ends_torn(data, scanned)
+        is_torn = _has_torn_tail(data, scanned)
         if scanned.txns or not (is_torn or scanned.damage is Damage.NONE) or not follows(0, first):
             filled.append(path.name)
         elif is_torn:
@@ -226,7 +226,7 @@ def _read_logs(
             losses.change(write_again, path, files)
         if scanned.damage is Damage.NONE:
             continue
-        if _ends_torn(data, scanned):
+        if _has_torn_tail(data, scanned):
             _cut_off(path, scanned, damages, losses)
             continue
         behind = scanned.txns[-1].zxid if scanned.txns else last
@@ -237,7 +237,7 @@ def _read_logs(
     return txns
 
 
-def _ends_torn(data: bytes, scanned: ScannedLog) -> bool:
+def _has_torn_tail(data: bytes, scanned: ScannedLog) -> bool:
     """Return whether a log ends in an incomplete record, which was never acknowledged."""
     return scanned.damage in (Damage.TORN, Damage.LOST) and is_torn_tail(data, scanned.end)
 

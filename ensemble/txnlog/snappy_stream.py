@@ -69,17 +69,17 @@ class SnappyReader(io.RawIOBase):
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Read up to `size` bytes, all remaining bytes if negative; fewer only at the end."""
-        wanted = -1 if size is None else size
+        requested = -1 if size is None else size
         parts: list[bytes] = []
-        while wanted and (part := self._some(wanted)):
+        while requested and (part := self._some(requested)):
             parts.append(part)
-            wanted = wanted - len(part) if wanted > 0 else wanted
+            requested = requested - len(part) if requested > 0 else requested
         return b"".join(parts)
 
-    def _some(self, wanted: int) -> bytes:
+    def _some(self, requested: int) -> bytes:
         if self._pos >= len(self._block):
             self._block, self._pos = self._next_block(), 0
-        stop = len(self._block) if wanted < 0 else self._pos + wanted
+        stop = len(self._block) if requested < 0 else self._pos + requested
         part = self._block[self._pos : stop]
         self._pos += len(part)
         return part

@@ -34,7 +34,7 @@ class StageTimes:
         """From its creation until it is durable here and acknowledged."""
 
     def note(
-        self, txns: int, waits_ns: Sequence[int], *, process_ns: int, sync_ns: int, behind: int, made_ms: int,
+        self, txns: int, waits_ns: Sequence[int], *, process_ns: int, sync_ns: int, queued: int, made_ms: int,
         wall_ms: int,
     ) -> None:  # fmt: skip
         """Record a synced group.
@@ -43,7 +43,7 @@ class StageTimes:
         durable at `wall_ms`, both by wall clocks.
         """
         rest_ns = process_ns + sync_ns
-        self.queue_sizes.add(behind)
+        self.queue_sizes.add(queued)
         for wait_ns in waits_ns:
             self.queue_ms.add(wait_ns // NANOS_PER_MS)
             self.whole_ms.add((wait_ns + rest_ns) // NANOS_PER_MS)

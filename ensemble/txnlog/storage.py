@@ -195,7 +195,7 @@ class Storage:
         self._submitted = 0
         self._finished = 0
         """Number of submissions that the thread has finished; it stays behind for ever if the disk failed."""
-        self._owed = 0
+        self._unreported = 0
         """Number of submitted barriers that were not reported to the owner yet."""
         self._failed = False
         self._snapshots = SnapshotWriter(
@@ -207,7 +207,7 @@ class Storage:
     def submit(self, effects: Sequence[Effect]) -> None:
         """Queue disk effects, to be executed in order after everything queued before."""
         if not self._failed:
-            self._owed += sum(isinstance(effect, Barrier) for effect in effects)
+            self._unreported += sum(isinstance(effect, Barrier) for effect in effects)
             self._put(list(effects))
 
     def _put(self, effects: list[Effect]) -> None:
@@ -217,7 +217,7 @@ class Storage:
 
     def is_quick(self, effects: Sequence[Effect]) -> bool:
         """Whether to execute these effects in the event loop: nothing is queued before them, and they are fast."""
-        if self._submitted != self._finished or self._owed or self._failed:
+        if self._submitted != self._finished or self._unreported or self._failed:
             return False
         count = 0
         for effect in effects:
@@ -232,7 +232,7 @@ class Storage:
 
         Everything that need not wait for the disk should be sent before: the duration of a sync is unknown.
         """
-        assert self._submitted == self._finished and not self._owed, "the disk's work is done in order"
+        assert self._submitted == self._finished and not self._unreported, "the disk's work is done in order"
         try:
             self._carry_out(effects, self._listener.on_durable, AT_ONCE)
         except (OSError, DataDirectoryError) as failed:
@@ -290,7 +290,7 @@ class Storage:
                 while self._queue:
                     group, since_ns = self._next_group()
                     taken_ns = self._clock_ns()
-                    self._carry_out(group, self._tell_later, [taken_ns - each for each in since_ns])
+                    self._carry_out(group, self._notify_later, [taken_ns - each for each in since_ns])
                     self._finished += len(since_ns)
                 if not self._closing:
                     yield WAIT
@@ -309,16 +309,16 @@ class Storage:
             since_ns.append(submitted.since_ns)
         return group, since_ns
 
-    def _tell_later(self, tokens: list[int]) -> None:
-        self._post_back(self._told, tokens)
+    def _notify_later(self, tokens: list[int]) -> None:
+        self._post_back(self._notified, tokens)
 
-    def _told(self, tokens: list[int]) -> None:
-        self._owed -= len(tokens)
+    def _notified(self, tokens: list[int]) -> None:
+        self._unreported -= len(tokens)
         self._listener.on_durable(tokens)
 
     # -- the disk, in the thread or in the event loop --------------------------------------------------------------
 
-    def _carry_out(self, group: Sequence[Effect], tell: Callable[[list[int]], None], waits_ns: Sequence[int]) -> None:
+    def _carry_out(self, group: Sequence[Effect], notify: Callable[[list[int]], None], waits_ns: Sequence[int]) -> None:
         txns: list[Txn] = []
         tokens: list[int] = []
         for effect in group:
@@ -327,12 +327,12 @@ class Storage:
             elif isinstance(effect, Barrier):
                 tokens.append(effect.token)
             else:
-                self._settle(txns, tokens, tell, waits_ns)
+                self._settle(txns, tokens, notify, waits_ns)
                 self._carry_out_other(effect)
-        self._settle(txns, tokens, tell, waits_ns)
+        self._settle(txns, tokens, notify, waits_ns)
 
     def _settle(
-        self, txns: list[Txn], tokens: list[int], tell: Callable[[list[int]], None], waits_ns: Sequence[int]
+        self, txns: list[Txn], tokens: list[int], notify: Callable[[list[int]], None], waits_ns: Sequence[int]
     ) -> None:
         """Write the collected transactions; if there are barriers, sync and report them."""
         taken_ns = self._clock_ns()
@@ -343,13 +343,13 @@ class Storage:
             self._log.sync()
             ended_ns = self._clock_ns()
             # The waiters are notified first.
-            tell(tokens.copy())
+            notify(tokens.copy())
             tokens.clear()
             self._note_sync(ended_ns, ended_ns - began_ns)
             if txns:
                 self.stages.note(
                     len(txns), waits_ns, process_ns=began_ns - taken_ns, sync_ns=ended_ns - began_ns,
-                    behind=len(self._queue), made_ms=txns[-1].time_ms, wall_ms=self._wall_ms(),
+                    queued=len(self._queue), made_ms=txns[-1].time_ms, wall_ms=self._wall_ms(),
                 )  # fmt: skip
         if txns:
             self.txns_logged += len(txns)

@@ -73,7 +73,7 @@ class Broadcast:
 
     def start_epoch(self, zxid: Zxid) -> None:
         """Start the epoch at its first zxid, which is not a transaction's: proposals follow it."""
-        self._last_proposed = self.last_committed = self.acks.last_told = zxid
+        self._last_proposed = self.last_committed = self.acks.last_commit_sent = zxid
 
     def admit(self, peer: LearnerLink) -> None:
         """A learner has the whole history: from now on it serves clients, and its acknowledgements count."""
@@ -160,7 +160,7 @@ class Broadcast:
             if self._core.pending and self.handover.successor is None and not self._needs_both:
                 self.acks.send_durable(zxid, self._links.values())
 
-    def judge_ack(self, peer: LearnerLink, zxid: Zxid) -> str:
+    def ack_error(self, peer: LearnerLink, zxid: Zxid) -> str:
         """Return what is wrong with a learner's acknowledgement of a proposal, or an empty string."""
         if peer.step is not _SYNCED or peer.observer:
             return "it acknowledged a proposal before NEWLEADER"
@@ -185,16 +185,16 @@ class Broadcast:
         while pending and pending[0].zxid <= reached and core.leaving is None and self.handover.successor is None:
             txn = pending[0]
             if txn.type == _RECONFIG and core.reconfiguration.enabled:
-                self._tell_committed()
+                self._send_commit()
                 assert txn.zxid == self.last_committed + 1, "commits are in zxid order, without gaps"
                 self._joint, self._joint_until = core.quorum, self._last_proposed
                 self.handover.commit(txn, self._logged, self._links.values())
-                self.last_committed = self.acks.last_told = txn.zxid
+                self.last_committed = self.acks.last_commit_sent = txn.zxid
                 core.apply_up_to(txn.zxid)
                 reached = self._reached()
             else:
                 self._commit(reached)
-        self._tell_committed()
+        self._send_commit()
         self._advancing = False
         self._answer_syncs()
         for peer in self.acks.take_held_back(self._links):
@@ -231,11 +231,11 @@ class Broadcast:
             elif peer.forwarding:
                 core.send_all(peer.link, [Commit(txn.zxid) for txn in txns])
         self.last_committed = txns[-1].zxid
-        self._tell_committed()
+        self._send_commit()
         core.apply_up_to(self.last_committed)
 
-    def _tell_committed(self) -> None:
-        self.acks.tell_committed(self.last_committed, self._links.values())
+    def _send_commit(self) -> None:
+        self.acks.send_commit(self.last_committed, self._links.values())
 
     # -- syncs and sessions ----------------------------------------------------------------------------------------
 
@@ -246,7 +246,7 @@ class Broadcast:
         my_id = self._core.my_id
         asker = self._links.get(origin) if origin is not None else None
         following = (my_id, asker.peer_id) if asker is not None and asker.counts else (my_id,)
-        add = self._syncs.add_vouched if self._core.quorum.contains(following) else self._syncs.add
+        add = self._syncs.add_confirmed if self._core.quorum.contains(following) else self._syncs.add
         add(request, origin, self._last_proposed)
         self._answer_syncs()
 
@@ -264,23 +264,23 @@ class Broadcast:
             self.ping()
         for sync in self._syncs.take_done(self._answered_round(), self.last_committed):
             if isinstance(sync.request, Revalidate):
-                self._tell_session(sync.request, sync.origin, False)
+                self._send_revalidated(sync.request, sync.origin, False)
             elif sync.origin is not None:
                 self._answer(sync.origin, sync.request)
             else:
                 core.perform(core.application.sync_done(core.now, sync.request))
 
-    def judge_session(self, asked: Revalidate, origin: LinkId | None) -> None:
+    def answer_revalidate(self, asked: Revalidate, origin: LinkId | None) -> None:
         """Answer whether a session is alive: "yes" at once, "no" after a quorum check (see `sync_requests`)."""
         core = self._core
         learner = self._links.get(origin) if origin is not None else None
         by = learner.peer_id if learner is not None else PeerId(core.config.my_id)
         if core.application.revalidate(core.now, asked.session_id, asked.timeout_ms, origin, by):
-            self._tell_session(asked, origin, True)
+            self._send_revalidated(asked, origin, True)
         else:
             self.add_sync(asked, origin)
 
-    def _tell_session(self, asked: Revalidate, origin: LinkId | None, valid: bool) -> None:
+    def _send_revalidated(self, asked: Revalidate, origin: LinkId | None, valid: bool) -> None:
         core = self._core
         if origin is not None:
             self._answer(origin, Revalidate(asked.session_id, asked.timeout_ms, valid, self._last_proposed))

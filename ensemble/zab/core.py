@@ -51,7 +51,7 @@ Invariants
 6. A snapshot that this peer takes holds only committed transactions: `_take_snapshot` does nothing unless the peer is
    serving (ZOOKEEPER-1549).
 7. The journal does not report a commit that is not known.  `_apply_uncommitted` holds the events of such transactions
-   in `_held` until a leader is established (`tell_of_history`).  A truncation drops the events above it (`load`), a
+   in `_held` until a leader is established (`report_history`).  A truncation drops the events above it (`load`), a
    snapshot drops all (`replace`).
 8. A peer with `incomplete` set has lost transactions that it may have acknowledged.  It has no vote and its ACKEPOCH
    does not count until `save_current_epoch` is durable: by then a leader has given it everything again.  At NEWLEADER
@@ -168,7 +168,7 @@ class Core:
         self.last_logged = self.base = Zxid(0)
         self.borders: dict[Zxid, Zxid] = {}
         """For the history after `base`: the last transaction of each epoch, and the transaction after it."""
-        self.unreadable_behind = Zxid(-1)
+        self.unreadable_after = Zxid(-1)
         """Where reading the log for a learner failed: learners at or before this zxid are not served from the log."""
         self.pending: deque[Txn] = deque()
         self.committed_log: deque[Txn] = deque(maxlen=config.committed_log_length)
@@ -499,7 +499,7 @@ class Core:
         self.committed_log.extend(txns)
         return effects
 
-    def tell_of_history(self) -> None:
+    def report_history(self) -> None:
         """The leader is established: everything in the tree is committed, and the journal may report it."""
         self.out.extend(emit for _, emit in self._held)
         self._held.clear()
@@ -535,8 +535,8 @@ class Core:
                 self.borders[self.last_logged] = txn.zxid
             self.last_logged = txn.zxid
         # Applying them together is faster; only the beginning and end of sessions are in every journal.
-        for told, run in groupby(recovered.txns, lambda txn: txn.type < 0 or self.config.full_journal):
-            if told:
+        for reported, run in groupby(recovered.txns, lambda txn: txn.type < 0 or self.config.full_journal):
+            if reported:
                 for txn in run:
                     self._apply_uncommitted((txn,))
             else:

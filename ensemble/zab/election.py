@@ -126,7 +126,7 @@ class Election:
         """Process a message of another peer while this peer is looking."""
         if notification.round > self.round + ROUND_LEAP_MAX:
             return
-        if self._core.reconfiguration.heard(notification.config):
+        if self._core.reconfiguration.learn_current(notification.config):
             # Other peers have a newer membership: earlier votes do not count.
             self.start(*self._history, None)
         voters = self._core.quorum.voters
@@ -190,7 +190,7 @@ class Election:
             self._core.set_timer(RESEND_TIMER, self._resend_ms)
         elif name == FINALIZE_TIMER and self._finalizing:
             # A voter without a reply is paused or cut off: the next election need not wait for it again.
-            self._silent |= dict.fromkeys(self._unheard())
+            self._silent |= dict.fromkeys(self._unanswered())
             self._decide(self.proposal, self._supporters())
 
     def _on_looking(self, src: PeerId, vote: Vote, round: int) -> None:
@@ -243,8 +243,8 @@ class Election:
         """FastLeaderElection.checkLeader: a dead leader's followers must not elect it again."""
         if leader == self._core.my_id:
             return round == self.round
-        said = self._settled.get(leader)
-        return said is not None and said.state is PeerState.LEADING
+        leader_vote = self._settled.get(leader)
+        return leader_vote is not None and leader_vote.state is PeerState.LEADING
 
     def _propose(self, vote: Vote) -> None:
         self.proposal = vote
@@ -258,7 +258,7 @@ class Election:
         supporters = self._supporters()
         if not self._core.quorum.contains(supporters):
             return
-        if not self._unheard():
+        if not self._unanswered():
             self._decide(self.proposal, supporters)
         elif not self._finalizing:
             self._finalizing = True
@@ -271,10 +271,10 @@ class Election:
             supporters[self._core.my_id] = None
         return supporters
 
-    def _unheard(self) -> list[PeerId]:
+    def _unanswered(self) -> list[PeerId]:
         """Voters that may still send a better vote."""
-        heard = ({self._core.my_id: None}, self._received, self._settled, self._silent)
-        return [voter for voter in self._core.quorum.voters if not any(voter in known for known in heard)]
+        answered = ({self._core.my_id: None}, self._received, self._settled, self._silent)
+        return [voter for voter in self._core.quorum.voters if not any(voter in known for known in answered)]
 
     def _decide(self, vote: Vote, agreed: dict[PeerId, None]) -> None:
         self.looking = False

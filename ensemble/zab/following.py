@@ -64,7 +64,7 @@ class Following:
         these before, after its leader's acknowledgement; so they must be committed again before it serves.
         """
         core = self._core
-        core.tell_of_history()
+        core.report_history()
         if logged:
             self._lacks = proposed[logged - 1].zxid
             self._unacked.append(proposed[:logged])

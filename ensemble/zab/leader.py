@@ -202,7 +202,7 @@ class Leader:
         if self.established:
             return
         self._drop_silent_learners()
-        syncing = {peer.peer_id: None for peer in self._links.values() if peer.is_syncing and peer.promises}
+        syncing = {peer.peer_id: None for peer in self._links.values() if peer.is_syncing and peer.counts_for_epoch}
         if core.my_id in adopted and syncing and core.quorum.contains(adopted | syncing):
             core.set_timer(INIT_TIMER, core.config.tick_time_ms)
         else:
@@ -237,7 +237,7 @@ class Leader:
         elif isinstance(packet, SyncRequest) and peer.synced:
             self._broadcast.add_sync(packet, link)
         elif isinstance(packet, Revalidate) and peer.synced:
-            self._broadcast.judge_session(packet, link)
+            self._broadcast.answer_revalidate(packet, link)
         elif isinstance(packet, FollowerInfo) and peer.step is Step.CONNECTED:
             self._on_follower_info(peer, packet)
         elif isinstance(packet, AckEpoch) and peer.step is Step.OFFERED:
@@ -286,7 +286,7 @@ class Leader:
             # It accepted a higher epoch from a leader that failed, and may never follow this one. Epochs are cheap:
             # open a higher epoch, which it accepts. (ZooKeeper leaves such a server outside until the next election.)
             core.leave(f"server {peer.peer_id} has accepted epoch {info.accepted_epoch}", request_cause("FOLLOWERINFO"))
-        elif peer.promises and self._epoch is None:
+        elif peer.counts_for_epoch and self._epoch is None:
             self._accepted_epochs[peer.peer_id] = info.accepted_epoch
             self._open_epoch_with_quorum()
         elif self._offering:
@@ -326,7 +326,7 @@ class Leader:
                 self._drop(peer, "its history is ahead of this leader's")
                 return
             peer.step = Step.PROMISED
-            if ack.current_epoch != -1 and peer.promises:
+            if ack.current_epoch != -1 and peer.counts_for_epoch:
                 self._promised[peer.peer_id] = None
                 self._adopt_with_quorum()
             self._leave_if_hopeless()
@@ -342,7 +342,7 @@ class Leader:
         """
         if self.phase is not Phase.DISCOVERY:
             return
-        voters = [peer for peer in self._links.values() if peer.step > Step.CONNECTED and peer.promises]
+        voters = [peer for peer in self._links.values() if peer.step > Step.CONNECTED and peer.counts_for_epoch]
         refused = {p.peer_id: None for p in voters if p.step is Step.PROMISED and p.peer_id not in self._promised}
         if not self._core.quorum.contains({v: None for v in self._core.quorum.voters if v not in refused}):
             self._core.leave("this epoch can no longer get a quorum of promises", request_cause("ACKEPOCH"))
@@ -402,7 +402,7 @@ class Leader:
         peer.step = Step.ACKNOWLEDGED
         if self.established:
             self._broadcast.admit(peer)
-        elif peer.promises:
+        elif peer.counts_for_epoch:
             self._adopted[peer.peer_id] = None
             self._establish_with_quorum()
 
@@ -418,7 +418,7 @@ class Leader:
         core.emit(LeaderEstablished(core.my_id, self._epoch, core.last_logged, quorum, core.cause))
         self._broadcast.handover.complete(adopted)
         assert not core.pending, "the tree equals the log when a reign begins"
-        core.tell_of_history()
+        core.report_history()
         core.start_serving(leading=True)
         for peer in list(self._links.values()):
             if peer.step is Step.ACKNOWLEDGED:
@@ -436,7 +436,7 @@ class Leader:
 
     def ask_revalidate(self, session_id: SessionId, timeout_ms: int) -> None:
         """Answer for a local client's session: this peer knows its state."""
-        self._broadcast.judge_session(Revalidate(session_id, timeout_ms), None)
+        self._broadcast.answer_revalidate(Revalidate(session_id, timeout_ms), None)
 
     def end_turn(self) -> None:
         """Close the proposal: later proposals belong to another turn."""
@@ -451,7 +451,7 @@ class Leader:
             # Answers NEWLEADER, then UPTODATE; one of another epoch does not count.
             if peer.step is Step.SYNCING and zxid == self._newleader_zxid:
                 self._on_newleader_ack(peer)
-        elif wrong := self._broadcast.judge_ack(peer, zxid):
+        elif wrong := self._broadcast.ack_error(peer, zxid):
             self._drop(peer, wrong, broken=True)
         else:
             self._broadcast.on_ack(peer, zxid)
@@ -487,7 +487,7 @@ class Leader:
             if reason := peer.too_slow(now_ms, sync_ms if peer.synced else init_ms, sync_ms):
                 self._drop(peer, reason, cause=silence_cause(peer.peer_id))
         # Half ticks alone would detect a silent learner up to half a tick late.
-        ends = [p.patience_ends_ms(sync_ms if p.synced else init_ms, sync_ms) for p in self._links.values()]
+        ends = [p.silence_deadline_ms(sync_ms if p.synced else init_ms, sync_ms) for p in self._links.values()]
         if ends and min(ends) - now_ms < core.config.tick_time_ms // 2 and core.leaving is None:
             core.set_timer(SILENCE_TIMER, min(ends) - now_ms)
 

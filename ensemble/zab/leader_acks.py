@@ -51,7 +51,7 @@ class LeaderAcks:
     leader, since that answer needs no packet.
     """
 
-    __slots__ = ("_core", "_held_back", "_reminds", "_up_to", "asked_by", "last_told")
+    __slots__ = ("_core", "_held_back", "_reminds", "_up_to", "asked_by", "last_commit_sent")
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -59,7 +59,7 @@ class LeaderAcks:
         self._reminds = False
         self._held_back: list[LearnerLink] = []
         self.asked_by: LinkId | None = None
-        self.last_told = Zxid(0)
+        self.last_commit_sent = Zxid(0)
         """The zxid up to which COMMITs were sent, or left out if a learner commits by itself."""
 
     def send_durable(self, zxid: Zxid, peers: Iterable[LearnerLink]) -> None:
@@ -69,11 +69,11 @@ class LeaderAcks:
             return
         if core.pending[0].zxid > zxid or core.reconfiguration.under_way:
             return
-        said = Ack(zxid, cumulative=True)
+        ack = Ack(zxid, cumulative=True)
         for peer in peers:
             if self._can_commit(peer):
-                peer.told = self._up_to = zxid
-                core.send(peer.link, said)
+                peer.leader_acked = self._up_to = zxid
+                core.send(peer.link, ack)
 
     def _can_commit(self, peer: LearnerLink) -> bool:
         """Whether that learner and this server are a quorum."""
@@ -83,11 +83,11 @@ class LeaderAcks:
         quorum = self._core.quorum
         return peer.peer_id in quorum.voters and quorum.contains((self._core.my_id, peer.peer_id))
 
-    def tell_committed(self, zxid: Zxid, peers: Iterable[LearnerLink]) -> None:
+    def send_commit(self, zxid: Zxid, peers: Iterable[LearnerLink]) -> None:
         """Send one COMMIT for all transactions since the last, to each learner that takes it and needs it."""
-        if zxid == self.last_told:
+        if zxid == self.last_commit_sent:
             return
-        self.last_told = zxid
+        self.last_commit_sent = zxid
         commit = Commit(zxid, cumulative=True)
         for peer in peers:
             if peer.takes_one_commit and not self._commits_itself(peer, zxid):
@@ -95,7 +95,7 @@ class LeaderAcks:
 
     def _commits_itself(self, peer: LearnerLink, zxid: Zxid) -> bool:
         """Whether that learner has committed by itself, or will once its own log is durable."""
-        if peer.told < zxid or self._core.reconfiguration.under_way:
+        if peer.leader_acked < zxid or self._core.reconfiguration.under_way:
             return False
         if peer.acked >= zxid:
             return True
@@ -114,9 +114,9 @@ class LeaderAcks:
     def make_up_for(self, peers: Iterable[LearnerLink]) -> None:
         """Send the omitted COMMIT to learners that may not have committed yet: the next packet relies on it."""
         for peer in peers:
-            if peer.acked < self.last_told <= peer.told:
-                peer.told = Zxid(0)
-                self._core.send(peer.link, Commit(self.last_told, cumulative=True))
+            if peer.acked < self.last_commit_sent <= peer.leader_acked:
+                peer.leader_acked = Zxid(0)
+                self._core.send(peer.link, Commit(self.last_commit_sent, cumulative=True))
 
     # -- learners that reconnect ---------------------------------------------------------------------------------------
 

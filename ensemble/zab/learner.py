@@ -41,7 +41,7 @@ States (`LearnerStep`; `_PHASES` maps them to ZooKeeper's ZabState) and the even
 Invariants
 ----------
 
-1. ACKEPOCH is sent only when acceptedEpoch is durable, and with it everything logged before (`_promise`;
+1. ACKEPOCH is sent only when acceptedEpoch is durable, and with it everything logged before (`_acknowledge_epoch`;
    ZOOKEEPER-2845). An ACKEPOCH with currentEpoch -1 does not count for the leader's quorum. A peer sends -1 when it
    had accepted the epoch before, and when its disk has lost transactions (`Core.incomplete`).
 2. The learner keeps what a synchronization brings aside until NEWLEADER, and then takes it over in one turn
@@ -373,17 +373,17 @@ class Learner:
         self._go(LearnerStep.PROMISING)
         if info.epoch > core.accepted_epoch:
             current_epoch = -1 if core.incomplete else core.current_epoch
-            core.save_accepted_epoch(info.epoch, lambda: self._promise(core.last_logged, current_epoch))
+            core.save_accepted_epoch(info.epoch, lambda: self._acknowledge_epoch(core.last_logged, current_epoch))
         elif core.needs_snapshot:
             # The log cannot be truncated to the point where this leader's history differs. This ACKEPOCH does not
             # count, so it may contain a zxid that only a snapshot can serve.
             self._forces_snapshot = True
-            core.barrier(lambda: self._promise(FORCE_SNAP_ZXID, -1))
+            core.barrier(lambda: self._acknowledge_epoch(FORCE_SNAP_ZXID, -1))
         else:
             # Accepted earlier, perhaps from another leader: not counted, but the barrier still makes it durable.
-            core.barrier(lambda: self._promise(core.last_logged, -1))
+            core.barrier(lambda: self._acknowledge_epoch(core.last_logged, -1))
 
-    def _promise(self, last_zxid: Zxid, current_epoch: int) -> None:
+    def _acknowledge_epoch(self, last_zxid: Zxid, current_epoch: int) -> None:
         """Send ACKEPOCH: the accepted epoch is durable, and everything logged before it (ZOOKEEPER-2845)."""
         assert self._link is not None and self._core.accepted_epoch == self._epoch
         self._go(LearnerStep.PROMISED)

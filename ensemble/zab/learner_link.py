@@ -37,13 +37,13 @@ class LearnerLink:
         "heard_ms",
         "heeds_acks",
         "last_zxid",
+        "leader_acked",
         "link",
         "observer",
         "peer_id",
         "reading",
         "reads_on",
         "step",
-        "told",
         "unacked_since_ms",
         "unacked_zxid",
         "wants_snapshot",
@@ -62,7 +62,7 @@ class LearnerLink:
         self.heard_ms = now_ms
         self.acked = Zxid(0)
         # The zxid of the last leader's acknowledgement sent to the learner; 0 once a COMMIT has covered it.
-        self.told = Zxid(0)
+        self.leader_acked = Zxid(0)
         self.answered_round = 0
         # A sampled unacknowledged proposal, to detect a disk or a link that has stopped (SyncLimitCheck).
         self.unacked_zxid: Zxid | None = None
@@ -92,7 +92,7 @@ class LearnerLink:
         return self.step is _SYNCING or self.reading is not None
 
     @property
-    def promises(self) -> bool:
+    def counts_for_epoch(self) -> bool:
         """Whether its ACKEPOCH and its history count for the epoch.
 
         An observer of our own implementation keeps both like a follower, and may be a voter of a membership that it has
@@ -123,7 +123,7 @@ class LearnerLink:
             return "it does not acknowledge proposals in time"
         return ""
 
-    def patience_ends_ms(self, silence_ms_max: int, unacked_ms_max: int) -> int:
+    def silence_deadline_ms(self, silence_ms_max: int, unacked_ms_max: int) -> int:
         """Return when it becomes too slow, if it sends nothing until then."""
         ends_ms = self.heard_ms + silence_ms_max
         if self.unacked_zxid is not None:

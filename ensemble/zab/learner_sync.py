@@ -50,7 +50,7 @@ def send_from_log(core: Core, peer: LearnerLink, txns: Sequence[Txn] | None) -> 
     committed = [txn for txn in txns or () if txn.zxid <= core.last_committed]
     if not committed or committed[0].zxid != core.borders.get(peer.last_zxid, peer.last_zxid + 1):
         if peer.reads_on:
-            core.unreadable_behind = max(core.unreadable_behind, peer.last_zxid)
+            core.unreadable_after = max(core.unreadable_after, peer.last_zxid)
             return Progress.BROKEN
         _send_plan(core, peer, SyncPlan(SyncMode.SNAP, core.last_committed, []))
         return Progress.DONE
@@ -81,10 +81,10 @@ def begin_forwarding(core: Core, peer: LearnerLink, newleader_zxid: Zxid, member
     outstanding = tuple(core.pending) if not peer.observer else ()
     # The last membership that a learner receives is the last one seen: a proposed one comes after that in force.
     before = what_both_may_commit(outstanding)
-    behind = outstanding[len(before) :]
+    after = outstanding[len(before) :]
     newleader = NewLeader(newleader_zxid, membership.text)
     peer.step = Step.SYNCING
-    core.send_all(peer.link, [*_proposals(before), newleader, *_proposals(behind)])
+    core.send_all(peer.link, [*_proposals(before), newleader, *_proposals(after)])
 
 
 def _proposals(txns: tuple[Txn, ...]) -> list[Packet]:
@@ -92,7 +92,7 @@ def _proposals(txns: tuple[Txn, ...]) -> list[Packet]:
 
 
 def _log_may_hold(core: Core, zxid: Zxid) -> bool:
-    known = max(core.base, core.unreadable_behind + 1) <= zxid < core.last_committed
+    known = max(core.base, core.unreadable_after + 1) <= zxid < core.last_committed
     return core.config.snapshot_size_factor > 0 and known and bool(core.committed_log)
 
 

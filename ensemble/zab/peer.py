@@ -262,7 +262,7 @@ class Peer:
         """Process the oracle's decision whether this server, one of two, may continue without the other."""
         self._core.now = now
         if not self._halted:
-            self._core.reconfiguration.hear_oracle(agrees)
+            self._core.reconfiguration.set_oracle(agrees)
             self._election.on_quorum_changed()
         return self._finish()
 

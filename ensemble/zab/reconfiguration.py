@@ -101,7 +101,7 @@ class Reconfiguration:
     def _asks_oracle(self) -> bool:
         return self._has_oracle and len(self.current.voters) == 2 and not self.current.groups
 
-    def hear_oracle(self, agrees: bool) -> None:
+    def set_oracle(self, agrees: bool) -> None:
         """Set the oracle's decision whether this server, one of two, may continue without the other."""
         self._oracle_agrees = agrees
         self.quorum = self._quorum()
@@ -235,7 +235,7 @@ class Reconfiguration:
         if self.enabled and self.current.version == 0 and not self.under_way and self.current.lines:
             self.see(self.current.with_version(zxid))
 
-    def heard(self, text: str) -> bool:
+    def learn_current(self, text: str) -> bool:
         """A looking peer received another peer's membership in force; return whether it was newer and adopted."""
         if not self.enabled or not text or text == self.text:
             return False

@@ -36,23 +36,23 @@ class SyncRequests:
     holds for a later sync holds for the ones before it.
     """
 
-    __slots__ = ("_vouched", "_waiting", "round")
+    __slots__ = ("_confirmed", "_waiting", "round")
 
     def __init__(self) -> None:
         self._waiting: deque[WaitingSync] = deque()
-        self._vouched: deque[WaitingSync] = deque()
+        self._confirmed: deque[WaitingSync] = deque()
         self.round = 0
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._vouched)
+        return len(self._waiting) + len(self._confirmed)
 
     def add(self, request: SyncRequest | Revalidate, origin: LinkId | None, last_proposed: Zxid) -> None:
         """Wait for an answered round that begins after now, and for everything proposed so far."""
         self._waiting.append(WaitingSync(request, origin, self.round + 1, last_proposed))
 
-    def add_vouched(self, request: SyncRequest | Revalidate, origin: LinkId | None, last_proposed: Zxid) -> None:
+    def add_confirmed(self, request: SyncRequest | Revalidate, origin: LinkId | None, last_proposed: Zxid) -> None:
         """Wait only for everything proposed so far: a quorum followed this leader after the request arrived."""
-        self._vouched.append(WaitingSync(request, origin, 0, last_proposed))
+        self._confirmed.append(WaitingSync(request, origin, 0, last_proposed))
 
     def needs_round(self, answered_round: int) -> bool:
         """Whether a ping round should begin now. At most one is in progress; requests during it share the next."""
@@ -61,7 +61,7 @@ class SyncRequests:
     def take_done(self, answered_round: int, last_committed: Zxid) -> list[WaitingSync]:
         """Remove and return the requests whose wait is over, in order."""
         done: list[WaitingSync] = []
-        for waiting in (self._vouched, self._waiting):
+        for waiting in (self._confirmed, self._waiting):
             while waiting and waiting[0].round <= answered_round and waiting[0].zxid <= last_committed:
                 done.append(waiting.popleft())
         return done
@@ -69,4 +69,4 @@ class SyncRequests:
     def forget(self, origin: LinkId) -> None:
         """Forget the requests of a learner that disconnected."""
         self._waiting = deque(sync for sync in self._waiting if sync.origin != origin)
-        self._vouched = deque(sync for sync in self._vouched if sync.origin != origin)
+        self._confirmed = deque(sync for sync in self._confirmed if sync.origin != origin)

@@ -221,7 +221,7 @@ class ClientPort:
                 connection.out.append(self._framed(message))
             self._unflushed[connection_id] = connection
             if self.tap is not None:
-                self.tap.client_told(connection_id, message)
+                self.tap.sent_to_client(connection_id, message)
 
     def _framed(self, message: ConnectResponse | Reply) -> bytes:
         """Return the bytes of a message; a message to many clients, such as a watch event, is encoded once."""
@@ -290,7 +290,7 @@ class ClientConnection(asyncio.Protocol):
         self._port = port
         self._secure = secure
         self._host: str | None = None
-        self._noted = self._told_bytes = self._large_bytes = 0
+        self._noted = self._unread_bytes = self._large_bytes = 0
         self._transport: asyncio.Transport | None = None
         self._id: ConnectionId | None = None
         self._arriving = Arriving()
@@ -428,7 +428,7 @@ class ClientConnection(asyncio.Protocol):
         if not messages or self._id is None:
             return
         if self._port.tap is not None and self._transport is not None:
-            self._port.tap.client_said(self._id, self._transport, messages)
+            self._port.tap.received_from_client(self._id, self._transport, messages)
         gate = self._port.gate
         if gate is None or not gate.holds(self._id, messages, now_ms()):
             self._port.admission.hand_over(self._id, messages)
@@ -481,11 +481,11 @@ class ClientConnection(asyncio.Protocol):
             out, self.out = self.out, []
             data = out[0] if len(out) == 1 else b"".join(out)
             self._port.bytes_sent += len(data)
-            self._told_bytes += len(data)
+            self._unread_bytes += len(data)
             self._transport.write(data)
-        if self._told_bytes >= ANSWERS_BYTES_MAX and self._id is not None and not (self._paused or self._ended_here):
+        if self._unread_bytes >= ANSWERS_BYTES_MAX and self._id is not None and not (self._paused or self._ended_here):
             # The client has read its replies: there may be more.
-            self._told_bytes = 0
+            self._unread_bytes = 0
             self._port.listener.on_client_messages(self._id, [Frames([])])
         outstanding = self.note() if self._noted or self._large_bytes else 0
         if not self._throttled or self._paused or self._transport.is_closing():

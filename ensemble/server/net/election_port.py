@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from zabka.ensemble.ids import PeerId
 from zabka.ensemble.runtime.links import LinkFaults
-from zabka.ensemble.runtime.supervisor import ends_loudly
+from zabka.ensemble.runtime.supervisor import report_task_failure
 from zabka.ensemble.server.config.reachability import CHECKED, Reachability
 from zabka.ensemble.server.net.election_connection import UNIDENTIFIED_MAX, ElectionConnection, ElectionListener
 from zabka.ensemble.server.net.election_wire import Opening, encode_notification, encode_opening
@@ -89,10 +89,10 @@ class ElectionPort:
         self._origins: dict[PeerId, _Origin] = {}
         self._doubles: set[tuple[_Origin, _Origin]] = set()
 
-    async def listen(self, addresses: Sequence[Address], tell: Callable[[str], None]) -> None:
+    async def listen(self, addresses: Sequence[Address], warn: Callable[[str], None]) -> None:
         """Open this peer's election port at these addresses, in place of the open one. Raises PortError.
 
-        `tell` is called for each address that cannot be opened, if others can.
+        `warn` is called for each address that cannot be opened, if others can.
         """
         if self._server is not None:
             self._server.close()
@@ -102,7 +102,7 @@ class ElectionPort:
             accepted = partial(ElectionConnection, self, None)
             return open_port(self._security, accepted, host, port, "the election port", report)
 
-        self._server = await listen_each([(each.host, each.election_port) for each in addresses], open_one, tell)
+        self._server = await listen_each([(each.host, each.election_port) for each in addresses], open_one, warn)
 
     def use(self, servers: Mapping[PeerId, ServerLine]) -> None:
         """Set the ensemble's servers: connections to others, and to old addresses, are dropped."""
@@ -162,7 +162,7 @@ class ElectionPort:
             self._dialling[to] = task = asyncio.get_running_loop().create_task(
                 self._keep_dialling(to), name=f"dial peer {to}"
             )
-            ends_loudly(task)
+            report_task_failure(task)
 
     async def _keep_dialling(self, to: PeerId) -> None:
         """Try until there is a connection or nothing left to send."""

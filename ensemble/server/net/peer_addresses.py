@@ -95,9 +95,9 @@ class SeveralPorts:
 async def listen_each(
     addresses: Sequence[tuple[str, int]],
     listen: Callable[[str, int], Awaitable[Listening]],
-    tell: Callable[[str], None],
+    warn: Callable[[str], None],
 ) -> Listening:
-    """Listen at every address; an unavailable address (a network that is down) is reported with `tell`.
+    """Listen at every address; an unavailable address (a network that is down) is reported with `warn`.
 
     Raises PortError if none is available.
     """
@@ -111,5 +111,5 @@ async def listen_each(
     if not ports:
         raise troubles[0]
     for each in troubles:
-        tell(str(each))
+        warn(str(each))
     return SeveralPorts(ports)

@@ -63,17 +63,17 @@ class PeerTap:
 
     def __init__(self, notes: MessageNotes) -> None:
         self._notes = notes
-        self._hears_everything = notes.hears_everything
+        self._records_everything = notes.hears_everything
         self._brokers: dict[int, str] = {}
         """Brokers' names by their sessions."""
         self._sessions: dict[int, ConnectionId] = {}
         """The open connection of each session of this peer's clients."""
         self._session_on: dict[ConnectionId, int] = {}
         self._lines: dict[ConnectionId, MessageLine] = {}
-        self._heard: dict[ConnectionId, dict[int, int]] = {}
+        self._ops_by_xid: dict[ConnectionId, dict[int, int]] = {}
         """The recorded connections, with the op of each of their xids."""
         self._proposal: Proposal | None = None
-        self._wanted: list[Txn] = []
+        self._recorded: list[Txn] = []
 
     def line(self, transport: Transport, other: int | None = None) -> MessageLine:
         """Return the line of a connection with another peer."""
@@ -91,7 +91,7 @@ class PeerTap:
         connection = self._sessions.get(session_id)
         if connection is not None and connection in self._lines:
             self._lines[connection].other = node
-            self._heard.setdefault(connection, {})
+            self._ops_by_xid.setdefault(connection, {})
 
     # -- elections ---------------------------------------------------------------------------------------------------
 
@@ -109,16 +109,16 @@ class PeerTap:
     def packets_sent(self, line: MessageLine, packets: Sequence[Packet]) -> None:
         """Packets are sent to another peer."""
         for packet in packets:
-            if self._is_wanted(line, packet, SENT):
+            if self._is_recorded(line, packet, SENT):
                 self._note(packet, line, line.sent)
 
     def packets_received(self, line: MessageLine, packets: Sequence[Packet]) -> None:
         """Packets have arrived from another peer."""
         for packet in packets:
-            if self._is_wanted(line, packet, RECEIVED):
+            if self._is_recorded(line, packet, RECEIVED):
                 self._note(packet, line, line.received)
 
-    def _is_wanted(self, line: MessageLine, packet: Packet, way: int) -> bool:
+    def _is_recorded(self, line: MessageLine, packet: Packet, way: int) -> bool:
         """Whether to record a packet.
 
         Only brokers' packets of the frequent kinds are recorded; these kinds are checked first.
@@ -127,13 +127,13 @@ class PeerTap:
         if kind is Proposal:
             if packet is not self._proposal:
                 self._look_into(packet)  # type: ignore[arg-type]
-            return bool(self._wanted)
+            return bool(self._recorded)
         if kind is Ack or kind is Commit:
             expected = line.expected
             if expected and _came(expected[way if kind is Ack else way + 2], packet.zxid):  # type: ignore[union-attr]
                 return True
-            return self._hears_everything or counter_of(packet.zxid) == 0  # type: ignore[union-attr]
-        if self._hears_everything:
+            return self._records_everything or counter_of(packet.zxid) == 0  # type: ignore[union-attr]
+        if self._records_everything:
             return True
         if kind is ForwardedRequest:
             assert isinstance(packet, ForwardedRequest)
@@ -148,9 +148,9 @@ class PeerTap:
         """Choose the transactions to record; the same proposal goes to every learner."""
         self._proposal, brokers = proposal, self._brokers
         found = [txn for txn in proposal.txns if txn.type != _SET_DATA or txn.session_id in brokers]
-        self._wanted = [txn for txn in found if self._concerns(txn)] if found else found
-        if self._hears_everything:
-            self._wanted = list(proposal.txns)
+        self._recorded = [txn for txn in found if self._concerns(txn)] if found else found
+        if self._records_everything:
+            self._recorded = list(proposal.txns)
 
     def _concerns(self, txn: Txn) -> bool:
         """Whether it is a broker's transaction, or about a session."""
@@ -169,7 +169,7 @@ class PeerTap:
 
     def _note(self, packet: Packet, line: MessageLine, note: Note) -> None:
         if isinstance(packet, Proposal):
-            for txn in self._wanted:
+            for txn in self._recorded:
                 size = None if txn.raw is None else len(txn.raw)
                 note(Content("broadcast", "PROPOSAL", txn_subject(txn)), f"PROPOSAL@{txn.zxid}", size)
                 _expect(line, txn.zxid)
@@ -179,36 +179,38 @@ class PeerTap:
 
     # -- the client port ---------------------------------------------------------------------------------------------
 
-    def client_said(self, connection: ConnectionId, transport: Transport, messages: Sequence[ClientMessage]) -> None:
+    def received_from_client(
+        self, connection: ConnectionId, transport: Transport, messages: Sequence[ClientMessage]
+    ) -> None:
         """A client's frames have arrived."""
         for message in messages:
             if isinstance(message, Frames):
-                if connection in self._heard:
+                if connection in self._ops_by_xid:
                     self._requests(connection, message.frames)
             elif isinstance(message, Connect):
                 line = self._lines[connection] = self._notes.line(transport)
                 line.received(connect_content(message))
-                if self._hears_everything:
-                    self._heard[connection] = {}
+                if self._records_everything:
+                    self._ops_by_xid[connection] = {}
 
     def _requests(self, connection: ConnectionId, frames: Sequence[bytes]) -> None:
-        line, ops = self._lines[connection], self._heard[connection]
+        line, ops = self._lines[connection], self._ops_by_xid[connection]
         for frame in frames:
             try:
                 request = Request.decode(frame)
             except MalformedRecord:
                 continue
-            if request.xid == PING_XID and not self._hears_everything:
+            if request.xid == PING_XID and not self._records_everything:
                 continue
             ops[request.xid] = request.op
             key = f"request@{request.xid}" if request.xid > 0 else None
             line.received(request_content(request), key, len(frame) + 4)
 
-    def client_told(self, connection: ConnectionId, message: ServerMessage) -> None:
+    def sent_to_client(self, connection: ConnectionId, message: ServerMessage) -> None:
         """A reply or event is sent to a client."""
         if isinstance(message, ConnectResponse):
             self._connected(connection, message)
-        elif connection in self._heard:
+        elif connection in self._ops_by_xid:
             if isinstance(message, Reply):
                 self._reply(connection, message, None)
             else:
@@ -223,7 +225,7 @@ class PeerTap:
         broker = self._brokers.get(response.session_id)
         if broker is not None:
             line.other = broker
-            self._heard.setdefault(connection, {})
+            self._ops_by_xid.setdefault(connection, {})
         line.sent(connected_content(response))
 
     def _replies(self, connection: ConnectionId, framed: bytes) -> None:
@@ -240,15 +242,15 @@ class PeerTap:
             self._reply(connection, reply, len(frame) + 4)
 
     def _reply(self, connection: ConnectionId, reply: Reply, size: int | None) -> None:
-        if reply.xid == PING_XID and not self._hears_everything:
+        if reply.xid == PING_XID and not self._records_everything:
             return
-        content = reply_content(reply, self._heard[connection].pop(reply.xid, None))
+        content = reply_content(reply, self._ops_by_xid[connection].pop(reply.xid, None))
         self._lines[connection].sent(content, reply_key(reply, content), size)
 
     def client_gone(self, connection: ConnectionId) -> None:
         """A connection has ended."""
         self._lines.pop(connection, None)
-        self._heard.pop(connection, None)
+        self._ops_by_xid.pop(connection, None)
         session_id = self._session_on.pop(connection, None)
         # A session that has moved to another connection is registered there.
         if session_id is not None and self._sessions.get(session_id) == connection:

@@ -17,7 +17,7 @@ from zabka.ensemble.server.net.sockets import remote_name
 
 NEGOTIATING_MAX = 256
 """Maximum number of negotiations in progress on the quorum port; more are rejected."""
-TOLD_MAX = 256
+REPORTED_MAX = 256
 Report = Callable[[str, str], None]
 """Called with (remote, reason)."""
 Side = LearnerSide | ServerSide
@@ -29,7 +29,7 @@ class QuorumAuth:
     def __init__(self, settings: QuorumSasl, new_nonce: Callable[[], str]) -> None:
         self._settings = settings
         self._new_nonce = new_nonce
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
         self.negotiating = 0
 
     def learner_side(self) -> LearnerSide | None:
@@ -42,10 +42,10 @@ class QuorumAuth:
 
     def report_refusal(self, report: Report, remote: str, purpose: str, refused: SaslError) -> None:
         """Report a refusal once, since a misconfigured server tries again and again."""
-        told = (remote.rpartition(":")[0], f"{purpose}: SASL: {refused}")
-        if told not in self._told and len(self._told) < TOLD_MAX:
-            self._told.add(told)
-            report(remote, told[1])
+        found = (remote.rpartition(":")[0], f"{purpose}: SASL: {refused}")
+        if found not in self._reported and len(self._reported) < REPORTED_MAX:
+            self._reported.add(found)
+            report(remote, found[1])
 
 
 def step_of(side: Side, data: bytes | None) -> tuple[Step, SaslError | None]:

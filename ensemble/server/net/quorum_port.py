@@ -12,7 +12,7 @@ from zabka.ensemble.ids import LinkId, PeerId
 from zabka.ensemble.jute import MalformedRecord
 from zabka.ensemble.runtime.descriptors import may_stay
 from zabka.ensemble.runtime.links import LinkFaults
-from zabka.ensemble.runtime.supervisor import ends_loudly
+from zabka.ensemble.runtime.supervisor import report_task_failure
 from zabka.ensemble.server.config.reachability import CHECKED, Reachability
 from zabka.ensemble.server.net.peer_addresses import first_to_answer, listen_each
 from zabka.ensemble.server.net.peer_security import Listening, PeerSecurity, open_port, tls_problem
@@ -91,16 +91,16 @@ class QuorumPort:
         self._master_server: Listening | None = None
         self._links: dict[LinkId, QuorumLink] = {}
         self._unflushed: dict[LinkId, QuorumLink] = {}
-        self._heard = LinkId(0)
+        self._last_active = LinkId(0)
         self._next_link = 0
         self._shared: Packet | None = None
         self._shared_bytes = b""
         self._opening: dict[PeerId, asyncio.Task[None]] = {}
 
-    async def listen(self, addresses: Sequence[Address], tell: Callable[[str], None]) -> None:
+    async def listen(self, addresses: Sequence[Address], warn: Callable[[str], None]) -> None:
         """Open this peer's quorum port at these addresses, in place of the open one. Raises PortError.
 
-        `tell` is called for each address that cannot be opened, if others can.
+        `warn` is called for each address that cannot be opened, if others can.
         """
         if self._server is not None:
             self._server.close()
@@ -109,20 +109,20 @@ class QuorumPort:
         def open_one(host: str, port: int) -> Awaitable[Listening]:
             return open_port(self._security, self._accepted, host, port, "the quorum port", report)
 
-        self._server = await listen_each([(each.host, each.quorum_port) for each in addresses], open_one, tell)
+        self._server = await listen_each([(each.host, each.quorum_port) for each in addresses], open_one, warn)
         if self._master_server is not None:
             self._master_server.close()
         if self.observer_master_port and not self._mine.observer:
-            self._master_server = await self._listen_for_observers(addresses, tell)
+            self._master_server = await self._listen_for_observers(addresses, warn)
 
-    async def _listen_for_observers(self, addresses: Sequence[Address], tell: Callable[[str], None]) -> Listening:
+    async def _listen_for_observers(self, addresses: Sequence[Address], warn: Callable[[str], None]) -> Listening:
         report = self.listener.on_peer_broken
 
         def open_one(host: str, port: int) -> Awaitable[Listening]:
             return open_port(self._security, self._observer_accepted, host, port, "the observer master port", report)
 
         hosts = dict.fromkeys(each.host for each in addresses)
-        return await listen_each([(host, self.observer_master_port) for host in hosts], open_one, tell)
+        return await listen_each([(host, self.observer_master_port) for host in hosts], open_one, warn)
 
     def _accepted(self) -> asyncio.Protocol:
         link = QuorumLink(self, None)
@@ -158,7 +158,7 @@ class QuorumPort:
         if old is not None:
             old.cancel()
         self._opening[to] = task = asyncio.get_running_loop().create_task(self._open(to), name=f"connect to peer {to}")
-        ends_loudly(task)
+        report_task_failure(task)
 
     async def _open(self, to: PeerId) -> None:
         line = self._servers.get(to)
@@ -250,20 +250,20 @@ class QuorumPort:
     def flush(self) -> None:
         """Write the packets of this turn, first on the last active link, since a peer waits there."""
         if self._unflushed:
-            self.flush_heard()
+            self.flush_last_active()
             links, self._unflushed = self._unflushed, {}
             for link in links.values():
                 link.flush()
 
-    def flush_heard(self) -> None:
+    def flush_last_active(self) -> None:
         """Write the queued packets of the last active link; `flush` writes the rest."""
-        waiting = self._unflushed.pop(self._heard, None)
+        waiting = self._unflushed.pop(self._last_active, None)
         if waiting is not None:
             waiting.flush()
 
     def receive(self, link_id: LinkId, packets: list[Packet]) -> None:
         """Packets arrived on a link."""
-        self._heard = link_id
+        self._last_active = link_id
         self.listener.on_packets(link_id, packets)
 
     def progress(self, link_id: LinkId) -> None:
@@ -349,7 +349,7 @@ class QuorumLink(asyncio.Protocol):
             self._break()
             return
         if not packets:
-            self._tell_of_progress()
+            self._report_progress()
             return
         if self.line is not None and self._port.tap is not None:
             self._port.tap.packets_received(self.line, packets)
@@ -399,10 +399,10 @@ class QuorumLink(asyncio.Protocol):
     def _go_on(self) -> None:
         """The written part of a snapshot was sent: report progress and continue."""
         if self._stream is not None and not self._paused:
-            self._tell_of_progress()
+            self._report_progress()
         self._pump()
 
-    def _tell_of_progress(self) -> None:
+    def _report_progress(self) -> None:
         if self._link_id is not None:
             self._port.progress(self._link_id)
 

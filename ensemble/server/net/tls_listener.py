@@ -11,7 +11,7 @@ import socket
 from typing import Protocol
 
 from zabka.ensemble.runtime.descriptors import leaves_room
-from zabka.ensemble.runtime.supervisor import ends_loudly
+from zabka.ensemble.runtime.supervisor import report_task_failure
 from zabka.ensemble.server.config.tls import TlsStore
 from zabka.ensemble.server.net.port_owner import port_trouble
 from zabka.ensemble.server.net.sockets import BACKLOG, PortError
@@ -83,7 +83,7 @@ class TlsListener:
             loop.create_task(self._accept(listening), name=f"accept {purpose}") for listening in self._sockets
         ]
         for task in self._accepting:
-            ends_loudly(task)
+            report_task_failure(task)
 
     @property
     def port(self) -> int:

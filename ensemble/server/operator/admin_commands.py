@@ -59,9 +59,9 @@ class AdminCommands:
         *,
         snapshots: OnDemandSnapshots,
         restores: Restores,
-        begin_anew: Callable[[], None],
+        restart: Callable[[], None],
     ) -> None:
-        """`begin_anew` restarts the server from a snapshot that was restored."""
+        """`restart` restarts the server from a snapshot that was restored."""
         self._config = running.config
         self._peer = running.peer
         self._service = running.service
@@ -70,7 +70,7 @@ class AdminCommands:
         self._trace_mask = trace_mask
         self._snapshots = snapshots
         self._restores = restores
-        self._begin_anew = begin_anew
+        self._restart = restart
         self._always: dict[str, Callable[[HttpRequest], Fields]] = {
             "environment": lambda _: dict(server_facts.environment()),
             "get_trace_mask": lambda _: {"tracemask": trace_mask.value},
@@ -358,7 +358,7 @@ class AdminCommands:
         received = await self._restores.receive(request.body)
         if isinstance(received, Refusal):
             return _failed("restore", received.reason, received.status)
-        return Answer({"last_zxid": received, "command": "restore", "error": None}, then=self._begin_anew)
+        return Answer({"last_zxid": received, "command": "restore", "error": None}, then=self._restart)
 
 
 def _failed(name: str, error: str, status: int = 200) -> Answer:

@@ -14,7 +14,7 @@ from zabka.ensemble.server.operator import server_facts
 from zabka.ensemble.server.operator.http_port import Failure, HttpPort
 from zabka.ensemble.server.operator.metrics import Metrics
 from zabka.ensemble.server.operator.running_peer import RunningPeer
-from zabka.ensemble.server.operator.words import TraceMask, Words
+from zabka.ensemble.server.operator.words import FourLetterCommands, TraceMask
 from zabka.ensemble.tree_snapshot import TreeSnapshot
 from zabka.ensemble.txnlog.recovery import Recovery
 from zabka.ensemble.txnlog.restoring import restored_zxid
@@ -52,19 +52,19 @@ class OperatorView:
         log: structlog.BoundLogger,
         *,
         on_failure: Failure,
-        begin_anew: Callable[[], None],
+        restart: Callable[[], None],
         take_snapshot: Callable[[TreeSnapshot], None],
     ) -> None:
-        """`begin_anew` restarts the peer from a restored snapshot; `take_snapshot` writes a snapshot of its tree."""
+        """`restart` restarts the peer from a restored snapshot; `take_snapshot` writes a snapshot of its tree."""
         trace_mask = TraceMask()
         config, peer = running.config, running.peer
         self.metrics = Metrics(running, lambda: server_facts.mode_of(config, peer), server_facts.version_text())
-        self.words = Words(config, peer, running.service, running.clients, self.metrics, trace_mask)
+        self.words = FourLetterCommands(config, peer, running.service, running.clients, self.metrics, trace_mask)
         self._running = running
         self._trace_mask = trace_mask
         self._log = log
         self._on_failure = on_failure
-        self._begin_anew = begin_anew
+        self._restart = restart
         self._take_snapshot = take_snapshot
         self._ports: list[HttpPort] = []
         self._clock = ClockWatch(instant_now())
@@ -104,7 +104,7 @@ class OperatorView:
             )  # fmt: skip
             commands = AdminCommands(
                 self._running, self.metrics, self._trace_mask, snapshots=snapshots, restores=restores,
-                begin_anew=self._begin_anew,
+                restart=self._restart,
             )  # fmt: skip
             if (
                 port := await open_admin_port(config.admin, commands, self._log, self._on_failure, storage)

@@ -40,7 +40,7 @@ class TraceMask:
         self.value = 0b1_0011_0010
 
 
-class Words:
+class FourLetterCommands:
     """Answers for one peer."""
 
     def __init__(

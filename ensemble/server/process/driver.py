@@ -128,7 +128,7 @@ class PeerDriver:
         self.operator: OperatorView | None = None
         self.membership: MembershipPorts | None = None
         self.tap: PeerTap | None = None
-        self.begin_anew: Callable[[str], None] = self.stop
+        self.restart: Callable[[str], None] = self.stop
         """Ends the peer, so that another one starts in its place from the data on the disk."""
         self._peer = peer
         self._service = service
@@ -270,7 +270,7 @@ class PeerDriver:
         if self.quorum is None:
             return
         if self._disk and len(self._voters) <= ONE_OTHER_IS_ENOUGH and self._is_alone() and self._disk_is_quick():
-            self.quorum.flush_heard()
+            self.quorum.flush_last_active()
         else:
             self.quorum.flush()
 
@@ -468,7 +468,7 @@ class PeerDriver:
         for damage in recovery.damages:
             self.emit(damage)
         if recovery.damages and not recovery.recovered.complete:
-            self.begin_anew(DAMAGE_FOUND)
+            self.restart(DAMAGE_FOUND)
         else:
             self._call(self._peer.on_recovered, recovery.recovered)
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from zabka.ensemble.ids import PeerId
-from zabka.ensemble.runtime.supervisor import ends_loudly
+from zabka.ensemble.runtime.supervisor import report_task_failure
 from zabka.ensemble.server.net.client_port import ClientPort
 from zabka.ensemble.server.net.election_port import ElectionPort
 from zabka.ensemble.server.net.quorum_port import QuorumPort
@@ -55,7 +55,7 @@ class MembershipPorts:
         if mine is not None and mine.canonical() != self._mine.canonical():
             before, self._mine = self._mine, mine
             moving = asyncio.get_running_loop().create_task(self._move(self._moving, before, mine), name="move ports")
-            ends_loudly(moving)
+            report_task_failure(moving)
             self._moving = moving
 
     async def _move(self, earlier: asyncio.Task[None] | None, before: ServerLine, after: ServerLine) -> None:

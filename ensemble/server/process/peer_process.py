@@ -40,9 +40,9 @@ from zabka.ensemble.server.operator.operator_view import OperatorView
 from zabka.ensemble.server.operator.running_peer import RunningPeer
 from zabka.ensemble.server.process.driver import PeerDriver
 from zabka.ensemble.server.process.endings import Stopped
+from zabka.ensemble.server.process.environment import PeerEnvironment
 from zabka.ensemble.server.process.membership_ports import MembershipPorts
 from zabka.ensemble.server.process.ownership import OwnedMembershipFiles, claim
-from zabka.ensemble.server.process.surroundings import Surroundings
 from zabka.ensemble.tree.backlog import ANSWERS_BYTES_MAX
 from zabka.ensemble.tree.stored import StoredNodes
 from zabka.ensemble.tree.znode import HEAD_BYTES
@@ -71,7 +71,7 @@ ORACLE_AGREES = b"1"
 EXTRA_BYTES_MIN = 1024
 
 
-def oracle_says(path: Path) -> bool:
+def oracle_agrees(path: Path) -> bool:
     """Whether an oracle's file begins with a 1 (QuorumOracleMaj). A missing or unreadable file means no."""
     try:
         with path.open("rb") as file:
@@ -87,18 +87,18 @@ class OracleWatch:
     at half ticks.)
     """
 
-    def __init__(self, path: Path, tick_time_ms: int, tell: Callable[[bool], None]) -> None:
+    def __init__(self, path: Path, tick_time_ms: int, notify: Callable[[bool], None]) -> None:
         self._path = path
         self._pause_s = tick_time_ms / 2000
-        self._tell = tell
-        self._said = False
+        self._notify = notify
+        self._agreed = False
 
     def start(self) -> None:
         """Read it now, and from now on."""
-        says = oracle_says(self._path)
-        if says is not self._said:
-            self._said = says
-            self._tell(says)
+        agrees = oracle_agrees(self._path)
+        if agrees is not self._agreed:
+            self._agreed = agrees
+            self._notify(agrees)
         asyncio.get_running_loop().call_later(self._pause_s, self.start)
 
 
@@ -137,7 +137,7 @@ def run_peer(config_path: Path) -> bool:
             held.callback(messages.close)
         gc.set_threshold(*GC_THRESHOLDS)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        surroundings = Surroundings(
+        environment = PeerEnvironment(
             log=log,
             journal=journal,
             random=random.Random(),
@@ -149,7 +149,7 @@ def run_peer(config_path: Path) -> bool:
             messages=messages,
         )
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            return runner.run(serve(config, loaded, surroundings))
+            return runner.run(serve(config, loaded, environment))
 
 
 def _collect_what_changes(running: RunningPeer) -> None:
@@ -247,17 +247,17 @@ class Loaded(NamedTuple):
     took_ms: int
 
 
-async def serve(config: ZooConfig, loaded: Loaded, surroundings: Surroundings) -> bool:
+async def serve(config: ZooConfig, loaded: Loaded, environment: PeerEnvironment) -> bool:
     """Run a peer until it is stopped; return whether it ended for a restart. Raises PortError, Stopped, OSError."""
     directories, recovery, restored, _ = loaded
     loop = asyncio.get_running_loop()
     settings = ensemble_config(config)
-    service = surroundings.make_service(settings, surroundings.nonce)
+    service = environment.make_service(settings, environment.nonce)
     if recovery.recovered.snapshot is None:
         # As ZooKeeper does on an empty directory: later starts can distinguish an empty tree from a lost one.
         write_snapshot(directories.data, service.snapshot(), directories.files)
-    peer = Peer(settings, service, recovery.recovered, surroundings.random)
-    driver = PeerDriver(peer, service, surroundings.journal, config.voters, surroundings.log)
+    peer = Peer(settings, service, recovery.recovered, environment.random)
+    driver = PeerDriver(peer, service, environment.journal, config.voters, environment.log)
     AsyncioRuntime(loop, on_failure=driver.fail)
     if config.storage.retain_snapshots:
         purge(directories, config.storage.retain_snapshots)
@@ -265,8 +265,8 @@ async def serve(config: ZooConfig, loaded: Loaded, surroundings: Surroundings) -
         directories,
         driver,
         loop.call_soon_threadsafe,
-        workers=surroundings.workers,
-        clock_ns=surroundings.clock_ns,
+        workers=environment.workers,
+        clock_ns=environment.clock_ns,
         policy=recovery_policy(config),
         preallocate_bytes=config.storage.preallocate_bytes,
         retain_snapshots=config.storage.retain_snapshots,
@@ -279,16 +279,16 @@ async def serve(config: ZooConfig, loaded: Loaded, surroundings: Surroundings) -
         driver.emit(event)
     if restored is not None and config.journal_full:
         driver.emit(HistoryReplaced(restored))
-    driver.tap = PeerTap(surroundings.messages) if surroundings.messages is not None else None
+    driver.tap = PeerTap(environment.messages) if environment.messages is not None else None
     driver.clients = clients = ClientPort(
-        driver, Admission(config.limits, surroundings.random.random, now_ms()), config.auth, driver.tap
+        driver, Admission(config.limits, environment.random.random, now_ms()), config.auth, driver.tap
     )
     running = RunningPeer(config, peer, service, clients, storage)
     control: ControlSocket | None = None
     ending = _Ending(driver)
-    driver.begin_anew = ending.begin_anew
+    driver.restart = ending.restart
     try:
-        control = await _open_ports(driver, running, surroundings, ending.begin_anew)
+        control = await _open_ports(driver, running, environment, ending.restart)
         if driver.operator is not None:
             driver.operator.on_loaded(loaded.took_ms, recovery)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -296,12 +296,12 @@ async def serve(config: ZooConfig, loaded: Loaded, surroundings: Surroundings) -
         driver.start()
         if config.oracle_path is not None:
             OracleWatch(config.oracle_path, config.tick_time, driver.on_oracle).start()
-        surroundings.started(running)
+        environment.started(running)
         await driver.finished()
     finally:
         await _close(driver, control)
         storage.close()
-    return ending.anew
+    return ending.restarts
 
 
 def _membership_files(config: ZooConfig, files: Files) -> MembershipFiles | None:
@@ -315,29 +315,29 @@ class _Ending:
     """Why a peer ends: it was stopped, which takes precedence, or it will restart."""
 
     def __init__(self, driver: PeerDriver) -> None:
-        self.anew = False
+        self.restarts = False
         self._driver = driver
 
-    def begin_anew(self, reason: str = "a snapshot was restored") -> None:
+    def restart(self, reason: str = "a snapshot was restored") -> None:
         """End for a restart: the peer's state differs from its disk's."""
-        self.anew = True
+        self.restarts = True
         self._driver.stop(reason)
 
     def stop(self) -> None:
         """SIGTERM or SIGINT."""
-        self.anew = False
+        self.restarts = False
         self._driver.stop()
 
 
 async def _open_ports(
-    driver: PeerDriver, running: RunningPeer, surroundings: Surroundings, begin_anew: Callable[[], None]
+    driver: PeerDriver, running: RunningPeer, environment: PeerEnvironment, restart: Callable[[], None]
 ) -> ControlSocket | None:
-    config, clients, log = running.config, running.clients, surroundings.log
+    config, clients, log = running.config, running.clients, environment.log
     faults = LinkFaults(peer_names(config))
     driver.operator = OperatorView(
-        running, log, on_failure=driver.fail, begin_anew=begin_anew, take_snapshot=driver.take_snapshot
+        running, log, on_failure=driver.fail, restart=restart, take_snapshot=driver.take_snapshot
     )
-    security, auth = peer_security(config, log.warning), quorum_auth(config, surroundings.nonce)
+    security, auth = peer_security(config, log.warning), quorum_auth(config, environment.nonce)
     my_id = PeerId(config.my_id)
     mine = config.servers.get(config.my_id)
     if mine is not None and config.distributed:

@@ -71,7 +71,7 @@ def test_a_proposal_leaves_first_to_the_follower_that_asked_for_it() -> None:
         port.flush()
         written.clear()
         links["second"].data_received(request)
-        port.flush_heard()
+        port.flush_last_active()
         assert written == ["second"]
         port.flush()
         return written

@@ -88,7 +88,7 @@ class FakePorts:
         self.said += self.queued
         self.queued.clear()
 
-    def flush_heard(self) -> None:
+    def flush_last_active(self) -> None:
         self.said.append("to who asked")
 
     def submit(self, effects: list[Effect]) -> None:
@@ -317,7 +317,7 @@ def test_a_peer_begins_anew_where_a_truncation_finds_that_the_log_lost_something
 
     async def run() -> list[Any]:
         driver, said = await driver_and_notes()
-        driver.begin_anew = said.append
+        driver.restart = said.append
         driver.on_truncated(Recovery(Recovered(Epoch(1), Epoch(1), None, [], complete), damages))
         return said
 

@@ -17,7 +17,7 @@ from zabka.journal.message_log import MessageNotes
 from zabka.journal.writer import Journal
 
 
-class Surroundings(NamedTuple):
+class PeerEnvironment(NamedTuple):
     """Log, journal, randomness, disk, workers and the monotonic clock of one process.
 
     `started` is called once the peer runs and its ports are open.
