@@ -26,7 +26,7 @@ from bench.run import Quick, bench_run
 from zabka.api.kafka.kafka_client import make_client
 from zabka.ensemble.client.asyncio_connector import AsyncioConnector
 from zabka.ensemble.client.client import Client
-from zabka.ensemble.client.history_clients import ALIVE, HISTORIES, SESSION_TIMEOUT_MS, History, Player, judge
+from zabka.ensemble.client.history_clients import ALIVE, HISTORIES, SESSION_TIMEOUT_MS, History, Player, check_history
 from zabka.ensemble.errors import NodeExists
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from zabka.journal.events import entry_from_dict
@@ -166,7 +166,7 @@ def check_zookeeper(cluster: LiveCluster, seconds: float, clients: int, seed: in
         finally:
             stopping.set()
         wrong = playing.result()
-    found = judge(history, wrong)
+    found = check_history(history, wrong)
     counts = {
         "writes and quorum reads": found.operations,
         "znodes": found.keys,

@@ -17,7 +17,7 @@ from zabka.broker_sim.quotas.connection_quotas import ConnectionQuotas, Connecti
 from zabka.broker_sim.request_context import COSTLESS, RequestContext, RequestRefused
 from zabka.broker_sim.request_times import RequestTimes, ThreadClock
 from zabka.ensemble.runtime.descriptors import may_stay
-from zabka.ensemble.runtime.supervisor import ends_loudly
+from zabka.ensemble.runtime.supervisor import report_task_failure
 from zabka.kafka.kafka_tap import KafkaTap, ServerLine
 from zabka.kafka.ports import KafkaMessage
 from zabka.kafka.wire import api_versions
@@ -90,7 +90,7 @@ class KafkaPort:
         loop = asyncio.get_running_loop()
         self._quotas.add_listener(self.listener, self._evict)
         self._accepting = loop.create_task(self._accept(), name=f"accept {self.listener}")
-        ends_loudly(self._accepting)
+        report_task_failure(self._accepting)
         self._server = await loop.create_server(lambda: _Connection(self), host or None, port, backlog=512)
         self._schedule_sweep()
         bound: int = self._server.sockets[0].getsockname()[1]
@@ -258,7 +258,7 @@ class _Connection(asyncio.Protocol):
         self.last_active = self._loop.time()
         self._transport.resume_reading()
         self._task = self._loop.create_task(self._serve(), name=f"kafka connection {self._remote}")
-        ends_loudly(self._task, self._failed)
+        report_task_failure(self._task, self._failed)
 
     def close(self) -> None:
         """Disconnect after the responses are sent."""

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 LENGTH_MIN = 4
-"""Shorter names are not compared: one letter makes another word of them."""
+"""Shorter names are not compared: changing one letter gives a different word."""
 LETTERS_PER_EDIT = 5
 EDITS_MAX = 3
 SEGMENTS_MIN = 3
-"""Of a dotted name one segment can be missing or too many if so many others are right."""
+"""A segment of a dotted name may be missing or extra if this many other segments match."""
 
 
 def close_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the one known name that `name` is a misspelling of; None if there is none, or more than one."""
+    """Return the one known name that `name` is a misspelling of, or None if there is no such name or more than one."""
     if len(name) < LENGTH_MIN:
         return None
     edits_max = min(max(1, len(name) // LETTERS_PER_EDIT), EDITS_MAX)
@@ -35,7 +35,7 @@ def close_name(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return "; did you mean NAME?", or nothing where no name is close."""
+    """Return "; did you mean NAME?", or an empty string if no name is close."""
     found = close_name(name, known)
     return "" if found is None else f"; did you mean {found}?"
 
@@ -52,9 +52,10 @@ def _segments_differ_by_one(one: str, other: str) -> bool:
 
 
 def _edits(one: str, other: str, limit: int) -> int:
-    """Number of letters inserted, removed, replaced or swapped with their neighbour (optimal string alignment).
+    """Return the number of letter edits (insert, remove, replace, swap neighbours): optimal string alignment.
 
-    Any number above `limit` where it is more than that."""
+    If it is more than `limit`, any number above `limit` is returned.
+    """
     if abs(len(one) - len(other)) > limit:
         return limit + 1
     before: list[int] = []

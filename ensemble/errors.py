@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """What a reply header's `err` says."""
+    """Error codes in a reply header's `err`."""
 
     OK = 0
     SYSTEM_ERROR = -1
@@ -43,7 +43,7 @@ class ErrorCode(IntEnum):
 
 
 class ZooKeeperError(Exception):
-    """A request that the ensemble answered with an error, or that got no answer (ConnectionLoss)."""
+    """A request that the ensemble rejected with an error, or that got no reply (ConnectionLoss)."""
 
     code = ErrorCode.SYSTEM_ERROR
 
@@ -59,7 +59,7 @@ class ConnectionLoss(ZooKeeperError):
 
 
 class SessionExpired(ZooKeeperError):
-    """The session is over; its ephemerals are gone."""
+    """The session is over; its ephemerals were deleted."""
 
     code = ErrorCode.SESSION_EXPIRED
 
@@ -125,13 +125,13 @@ class RuntimeInconsistency(ZooKeeperError):
 
 
 class NotReadOnly(ZooKeeperError):
-    """The server has no leader and serves reads alone; this is none."""
+    """The server has no leader and serves only reads; this request is not a read."""
 
     code = ErrorCode.NOT_READ_ONLY
 
 
 class EphemeralOnLocalSession(ZooKeeperError):
-    """A local session owns no ephemerals, and this ensemble makes none global."""
+    """A local session cannot own ephemerals, and this ensemble does not upgrade local sessions."""
 
     code = ErrorCode.EPHEMERAL_ON_LOCAL_SESSION
 

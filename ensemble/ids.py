@@ -7,7 +7,7 @@ from typing import NewType
 PeerId = NewType("PeerId", int)
 """A server's `myid`, 0-255."""
 Epoch = NewType("Epoch", int)
-"""A leader's reign; the upper 32 bits of a zxid."""
+"""A leader's epoch; the upper 32 bits of a zxid."""
 Zxid = NewType("Zxid", int)
 """A transaction's number: epoch << 32 | counter."""
 SessionId = NewType("SessionId", int)
@@ -21,8 +21,10 @@ NO_PEER = PeerId(-1)
 COUNTER_MAX = 0xFFFFFFFF
 EPOCH_MAX = 0x7FFFFFFF
 EPOCH_LEAP_MAX = 1 << 24
-"""No server is so many epochs ahead of another: one that says so is not believed, or one packet of garbage could use up
-all epochs that there are."""
+"""Largest accepted lead of another server's epoch over this server's.
+
+A larger epoch is rejected: otherwise one corrupt packet could use up all epochs.
+"""
 
 
 def make_zxid(epoch: int, counter: int) -> Zxid:

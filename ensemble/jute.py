@@ -24,11 +24,11 @@ NULL = pack_int(-1)
 
 
 class MalformedRecord(Exception):
-    """Bytes that are no valid record: too short, a negative or huge length, a bad string."""
+    """Bytes that are not a valid record: too short, a negative or huge length, a bad string."""
 
 
 class Reader:
-    """Reads jute values one after the other out of `data`."""
+    """Reads jute values one after another from `data`."""
 
     __slots__ = ("data", "end", "pos")
 
@@ -38,7 +38,7 @@ class Reader:
         self.end = len(self.data)
 
     def skip_bytes(self, size: int) -> int:
-        """Pass over `size` bytes; where they begin.  Raises MalformedRecord when there are fewer."""
+        """Skip `size` bytes and return the position where they begin. Raises MalformedRecord if there are fewer."""
         start = self.pos
         if size < 0 or start + size > self.end:
             raise MalformedRecord(f"{size} bytes wanted at {start}, {self.end - start} left")
@@ -87,14 +87,16 @@ class Reader:
             raise MalformedRecord(f"not UTF-8: {bad.reason}") from None
 
     def read_present_string(self) -> str:
-        """A UTF-8 string that has to be there.  Raises MalformedRecord for a null one, too."""
+        """A UTF-8 string that must be present. Raises MalformedRecord for a null string, too."""
         if self.data.startswith(NULL, self.pos):
             raise MalformedRecord("null in place of a string")
         return self.read_string()
 
     def read_path_and_data(self) -> tuple[str, bytes | None]:
-        """A string and a buffer, as most requests and transactions begin: what `read_string` and `read_buffer` say,
-        in one step where nothing is odd about them."""
+        """A string and a buffer, as at the start of most requests and transactions.
+
+        Equal to `read_string` and `read_buffer`, but in one step in the common case.
+        """
         data, start = self.data, self.pos
         try:
             size: int = _int_at(data, start)[0]
@@ -125,7 +127,7 @@ Writer = bytearray
 
 
 def write_buffer(out: Writer, value: bytes | None) -> None:
-    """Append a length and the bytes; None as length -1."""
+    """Append a length and the bytes; the length of None is -1."""
     if value is None:
         out += NULL
     else:
@@ -204,7 +206,7 @@ def vector(item: Codec) -> Codec:
 class Record(msgspec.Struct, gc=False):
     """A jute record: struct fields in wire order, one codec each in `layout`.
 
-    Records hold values alone and never lie in a cycle, so the collector of garbage need not look at them.
+    Records hold only values and are never part of a reference cycle, so the garbage collector need not track them.
     """
 
     layout: ClassVar[tuple[Codec, ...]] = ()

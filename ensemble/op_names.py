@@ -1,4 +1,4 @@
-"""What the frames of ZooKeeper's client protocol are called, and what each is about."""
+"""Names and contents of the frames of ZooKeeper's client protocol, for display."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def _class_of(op: int) -> str:
 
 
 def connect_content(request: ConnectRequest) -> Content:
-    """A client's first frame: the session that it wants to go on with (none yet: 0x0)."""
+    """A client's first frame: the session that it resumes (0x0 for a new session)."""
     found = {"session": session_text(request.session_id), "timeout_ms": request.timeout_ms}
     return Content("session", "connect", found)
 
 
 def connected_content(response: ConnectResponse) -> Content:
-    """A server's first frame; a time-out of 0 says that the session is gone."""
+    """A server's first frame; a timeout of 0 means that the session does not exist."""
     found = {"session": session_text(response.session_id), "timeout_ms": response.timeout_ms}
     return Content("session", f"connect{ANSWER}", found)
 
@@ -76,7 +76,7 @@ def _request_subject(request: Request) -> Subject:
 
 
 def reply_content(reply: Reply, op: int | None) -> Content:
-    """A server's later frame; `op` is what it answers, None where that is not known."""
+    """A server's later frame; `op` is the op code of the request, or None if unknown."""
     if reply.xid == NOTIFICATION_XID:
         return _watch_content(reply)
     if reply.xid == PING_XID:

@@ -22,8 +22,10 @@ class Instant(NamedTuple):
 
 
 class Future(Protocol[T_contra]):
-    """A value that arrives once.  Resolving one that is done (or cancelled) already is the caller's mistake: ask
-    `done()` first."""
+    """A value that arrives once.
+
+    Resolving a future that is done or cancelled is an error of the caller: check `done()` first.
+    """
 
     def set_result(self, result: T_contra, /) -> None: ...
     def set_exception(self, exception: BaseException, /) -> None: ...
@@ -45,7 +47,7 @@ class Timer(Protocol):
 
 
 class Random(Protocol):
-    """The few draws protocol code may make; handed in, seeded in the simulated world."""
+    """The random draws that protocol code may make; passed in, and seeded in the simulated world."""
 
     def randrange(self, start: int, stop: int, /) -> int: ...
     def random(self) -> float: ...
@@ -64,7 +66,7 @@ class Runtime(Protocol):
         ...
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> Task:
-        """Start a task.  An exception that escapes it stops the node loudly."""
+        """Start a task. An exception that escapes it stops the node with an error."""
         ...
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:

@@ -1,7 +1,7 @@
 """Java properties files, as `java.util.Properties` reads and writes them: zoo.cfg, server.properties, memberships.
 
 The format has natural lines and logical lines.  A natural line ends at a line feed, a carriage return, or both.  A
-logical line is a blank line, a comment, or one key with its value:
+logical line is a blank line, a comment, or a key with its value:
 
 | text | meaning |
 | --- | --- |
@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 JAVA_BLANKS = "".join(map(chr, range(33)))
-"""What Java's String.trim removes: the space and every control character before it."""
+"""Characters that Java's String.trim removes: the space and every control character before it."""
 _BLANKS = " \t\f"
 _LINE_END = re.compile(r"(\r\n|\n|\r)")
 """Python's splitlines() splits at more characters."""
@@ -33,11 +33,14 @@ _ESCAPES = {char: "\\" + letter for letter, char in _ESCAPED.items()} | {"\\": "
 
 
 class BadProperties(ValueError):
-    """Java cannot read these properties; the text says why."""
+    """Properties that Java cannot read; the message gives the reason."""
 
 
 class LogicalLine(NamedTuple):
-    """`source`: its natural lines with their ends.  `content`: the text of a property, None for any other line."""
+    """A logical line of a properties text.
+
+    `source`: its natural lines with their line ends. `content`: the text of a property, or None for any other line.
+    """
 
     source: str
     content: str | None
@@ -50,7 +53,7 @@ def logical_lines(text: str) -> Iterator[LogicalLine]:
     parts = _LINE_END.split(text)
     for natural, end in zip(parts[::2], [*parts[1::2], ""], strict=True):
         if continues and not natural + end and not source.endswith("\r\n"):
-            # Java sees the end of the text before it joins the lines.
+            # Java reads the end of the text before it joins the lines.
             break
         source += natural + end
         line = natural.lstrip(_BLANKS)

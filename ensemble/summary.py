@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 EXACT_BELOW = 128
-"""Values below are kept as they are; larger ones to within 1/64, so that the memory stays bounded."""
+"""Smaller values are stored exactly; larger values are rounded up by at most 1/64, so that memory stays bounded."""
 _KEPT_BITS = 6
 
 
 class Summary:
-    """Whole numbers from 0 on, such as milliseconds, since the last reset.
+    """Summary of whole numbers from 0, such as milliseconds, since the last reset.
 
-    Taking in a small one costs one addition; the rest is worked out when somebody asks.  Quantiles are of all values;
+    Adding a small value costs one addition; the statistics are computed on demand. Quantiles are of all values;
     ZooKeeper's are of a random sample of them.
     """
 
@@ -28,7 +28,7 @@ class Summary:
         self._large_maximum = 0
 
     def add(self, value: int, times: int = 1) -> None:
-        """Take in a value that was measured so many times."""
+        """Add a value that was measured `times` times."""
         if value < EXACT_BELOW:
             self._small[value] += times
             return
@@ -51,23 +51,23 @@ class Summary:
 
     @property
     def minimum(self) -> int:
-        """The smallest; 0 where there is none."""
+        """The smallest value; 0 if there is none."""
         return next((value for value, times in enumerate(self._small) if times), self._large_minimum)
 
     @property
     def maximum(self) -> int:
-        """The largest; 0 where there is none."""
+        """The largest value; 0 if there is none."""
         small = (value for value in reversed(range(EXACT_BELOW)) if self._small[value])
         return self._large_maximum or next(small, 0)
 
     @property
     def average(self) -> float:
-        """Their mean, as ZooKeeper gives it: to four places, 0 where there is none."""
+        """Their mean, as ZooKeeper reports it: to four decimal places, 0 if there are no values."""
         count = self.count
         return round(self.total / count, 4) if count else 0.0
 
     def quantile(self, share: float) -> int:
-        """The smallest value that at least this share of all is not above; 0 where there is none."""
+        """Return the smallest value such that at least this share of all values is not above it; 0 if there is none."""
         buckets = {value: times for value, times in enumerate(self._small) if times} | self._large
         wanted, seen = share * sum(buckets.values()), 0
         for bucket in sorted(buckets):
@@ -78,6 +78,6 @@ class Summary:
 
 
 def _rounded(value: int) -> int:
-    """Up to the next number with so few leading bits."""
+    """Round a value up to the next number with few leading bits (relative error at most 1/64)."""
     shift = value.bit_length() - _KEPT_BITS - 1
     return -(-value >> shift) << shift

@@ -1,4 +1,4 @@
-"""What zoo.cfg says of the tree: which kinds of znodes there may be, when they go, whether quotas are enforced."""
+"""Settings of the tree in zoo.cfg: allowed kinds of znodes, when they are deleted, whether quotas are enforced."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import msgspec
 
 
 class TreeRules(msgspec.Struct, frozen=True):
-    """`extendedTypesEnabled` (nodes may have a time to live), `znode.container.*` and `enforceQuota`.  Times are in
-    milliseconds; a container that never had a child stays for ever where `container_never_used_max_ms` is 0."""
+    """`extendedTypesEnabled` (znodes may have a time to live), `znode.container.*` and `enforceQuota`.
+
+    Times are in milliseconds. If `container_never_used_max_ms` is 0, a container that never had a child is never
+    deleted.
+    """
 
     extended_types: bool = False
     container_check_interval_ms: int = 60_000

@@ -1,7 +1,7 @@
-"""Transactions: what ZAB orders, what the log holds, what the tree applies (org.apache.zookeeper.txn).
+"""Transactions: ZAB orders them, the log stores them, the tree applies them (org.apache.zookeeper.txn).
 
-A transaction is idempotent: it says what becomes true, not what was asked.  `Txn` caches its encoding, so that the log
-and every follower get the same bytes and nobody encodes twice.
+A transaction is idempotent: it records the resulting state, not the request. `Txn` caches its encoding, so that the log
+and every follower get the same bytes and each transaction is encoded once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CREATE_END = struct.Struct(">?i")
 
 
 class CreateTxn(Record):
-    """A znode appears.  `parent_cversion` is the parent's children version afterwards."""
+    """Creation of a znode. `parent_cversion` is the parent's children version afterwards."""
 
     path: str
     data: bytes | None
@@ -46,14 +46,14 @@ class CreateTxn(Record):
     layout: ClassVar[tuple[Codec, ...]] = (STRING, BUFFER, ACLS, BOOL, INT)
 
     def encode_into(self, out: Writer) -> None:
-        """As `layout` says, written out."""
+        """Encode the fields in the order of `layout`."""
         write_path_and_data(out, self.path, self.data)
         ACLS.write(out, self.acl)
         out += _CREATE_END.pack(self.ephemeral, self.parent_cversion)
 
     @classmethod
     def read_from(cls, reader: Reader) -> CreateTxn:
-        """As `layout` says, written out; raises MalformedRecord."""
+        """Decode the fields in the order of `layout`. Raises MalformedRecord."""
         path, data = reader.read_path_and_data()
         acl = ACLS.read(reader)
         ephemeral, parent_cversion = _CREATE_END.unpack_from(reader.data, reader.skip_bytes(_CREATE_END.size))
@@ -61,7 +61,7 @@ class CreateTxn(Record):
 
 
 class CreateContainerTxn(Record):
-    """A container znode appears."""
+    """Creation of a container znode."""
 
     path: str
     data: bytes | None
@@ -71,7 +71,7 @@ class CreateContainerTxn(Record):
 
 
 class CreateTTLTxn(Record):
-    """A znode with a time to live appears."""
+    """Creation of a znode with a time to live."""
 
     path: str
     data: bytes | None
@@ -82,14 +82,14 @@ class CreateTTLTxn(Record):
 
 
 class DeleteTxn(Record):
-    """A znode goes."""
+    """Deletion of a znode."""
 
     path: str
     layout: ClassVar[tuple[Codec, ...]] = (STRING,)
 
 
 class SetDataTxn(Record):
-    """A znode's data is now this, at this version."""
+    """New data of a znode, and its new version."""
 
     path: str
     data: bytes | None
@@ -97,19 +97,19 @@ class SetDataTxn(Record):
     layout: ClassVar[tuple[Codec, ...]] = (STRING, BUFFER, INT)
 
     def encode_into(self, out: Writer) -> None:
-        """As `layout` says, written out."""
+        """Encode the fields in the order of `layout`."""
         write_path_and_data(out, self.path, self.data)
         out += pack_int(self.version)
 
     @classmethod
     def read_from(cls, reader: Reader) -> SetDataTxn:
-        """As `layout` says, written out; raises MalformedRecord."""
+        """Decode the fields in the order of `layout`. Raises MalformedRecord."""
         path, data = reader.read_path_and_data()
         return cls(path, data, reader.read_int())
 
 
 class CheckVersionTxn(Record):
-    """A version check that held, inside a multi."""
+    """A version check that passed, inside a multi."""
 
     path: str
     version: int
@@ -117,7 +117,7 @@ class CheckVersionTxn(Record):
 
 
 class SetACLTxn(Record):
-    """A znode's ACL is now this, at this ACL version."""
+    """New ACL of a znode, and its new ACL version."""
 
     path: str
     acl: Sequence[ACL]
@@ -126,21 +126,21 @@ class SetACLTxn(Record):
 
 
 class CreateSessionTxn(Record):
-    """A session begins."""
+    """Creation of a session."""
 
     timeout_ms: int
     layout: ClassVar[tuple[Codec, ...]] = (INT,)
 
 
 class CloseSessionTxn(Record):
-    """A session ends; these ephemerals go with it (since 3.6; older logs have no list)."""
+    """End of a session; these ephemerals are deleted with it (since 3.6; older logs have no list)."""
 
     paths: list[str]
     layout: ClassVar[tuple[Codec, ...]] = (STRINGS,)
 
 
 class ErrorTxn(Record):
-    """A write that was refused still takes its place in the order."""
+    """A rejected write, which still takes its place in the order."""
 
     err: int
     layout: ClassVar[tuple[Codec, ...]] = (INT,)
@@ -169,7 +169,10 @@ def _write_sub(out: bytearray, sub: SubTxn) -> None:
 
 
 def _read_subs(reader: Reader) -> list[SubTxn]:
-    """What can be applied, all of it: nobody looks at it again before it is in the log."""
+    """Read the parts of a multi and check that every part can be applied.
+
+    No later step checks them before they are logged. Raises MalformedRecord.
+    """
     subs: list[SubTxn] = _SUBS.read(reader)
     failed = False
     for sub in subs:
@@ -233,23 +236,25 @@ _PLAIN_ENDS: dict[int, int] = {
     OpCode.CREATE: _CREATE_END_WITH_ACL.size,
     OpCode.CREATE2: _CREATE_END_WITH_ACL.size,
 }
-"""How long these transactions are behind their data, digest included."""
+"""Length of these transactions after their data, digest included."""
 _PATH_SIZE_AT, _PATH_AT = 35, 36
-"""Where the last byte of the path's length is, and the path."""
+"""Position of the last byte of the path's length, and of the path."""
 _SYSTEM = b"/zookeeper/"
 DIGEST_VERSION = 2
 
 
 @lru_cache(maxsize=256)
 def _plain_beginning(path_size: int) -> Callable[[bytes], tuple[Any, ...]]:
-    """Reads header, path, and how long the data is."""
+    """Return a function that reads the header, the path, and the length of the data."""
     return struct.Struct(f">qiqqii{path_size}si").unpack_from
 
 
 class Txn(msgspec.Struct, eq=False, gc=False):
-    """One transaction with its header; `digest` is the tree's 64-bit digest after it, or None when not carried.
-    `raw` is what `encoded` makes, once it is known; `seed` is what `digest_seed` makes of the node's path and data,
-    where somebody who had just these bytes at hand has worked it out."""
+    """A transaction with its header; `digest` is the tree's 64-bit digest after it, or None if not carried.
+
+    `raw` is the result of `encoded`, once it is known. `seed` is the result of `digest_seed` for the znode's path and
+    data, if it was computed while these bytes were at hand.
+    """
 
     session_id: SessionId
     cxid: int
@@ -274,7 +279,7 @@ class Txn(msgspec.Struct, eq=False, gc=False):
         return self.raw
 
     def _encoded_plain(self, digest: int) -> bytes | None:
-        """The encoding of a setData or an open-ACL create in one step; None for every other transaction."""
+        """Encode a setData or an open-ACL create in one step; return None for every other transaction."""
         body = self.body
         if isinstance(body, SetDataTxn):
             end = _SET_DATA_END.pack(body.version, DIGEST_VERSION, digest & 0xFFFFFFFFFFFFFFFF)
@@ -319,7 +324,7 @@ class Txn(msgspec.Struct, eq=False, gc=False):
 def plain_set_data_bytes(
     session_id: int, cxid: int, zxid: int, time_ms: int, path_and_data: bytes, version: int, digest: int
 ) -> bytes:
-    """A setData's `encoded`, around a path and data that are encoded already; `digest` is unsigned."""
+    """Return `encoded` of a setData whose path and data are encoded already; `digest` is unsigned."""
     head = _HEADER.pack(session_id, cxid, zxid, time_ms, _SET_DATA)
     return head + path_and_data + _SET_DATA_END.pack(version, DIGEST_VERSION, digest)
 
@@ -327,14 +332,16 @@ def plain_set_data_bytes(
 def plain_create_bytes(
     session_id: int, cxid: int, zxid: int, time_ms: int, path_data_and_acl: bytes, cversion: int, digest: int
 ) -> bytes:
-    """A plain create's `encoded`, around a path, data and ACL that are encoded already; `digest` is unsigned."""
+    """Return `encoded` of a plain create whose path, data and ACL are encoded already; `digest` is unsigned."""
     head = _HEADER.pack(session_id, cxid, zxid, time_ms, _CREATE)
     return head + path_data_and_acl + _CREATE_END_AND_DIGEST.pack(False, cversion, DIGEST_VERSION, digest)
 
 
 def decode_plain(data: bytes) -> Txn | None:
-    """What nearly every transaction is, read in one step: a setData or a create with the open list, and a digest; None
-    where it is anything else, or anything is odd about it."""
+    """Decode a setData, or a create with the open ACL, that has a digest, in one step.
+
+    Nearly every transaction is of these two kinds. Return None for any other transaction or any irregular encoding.
+    """
     try:
         path_size = data[_PATH_SIZE_AT]
         begun = _plain_beginning(path_size)(data)
@@ -354,7 +361,7 @@ def decode_plain(data: bytes) -> Txn | None:
             body = CreateTxn(path, node_data, OPEN_ACL, ephemeral, cversion)
     except (struct.error, IndexError, KeyError, UnicodeDecodeError):
         return None
-    # Where it is applied path and data may be far from the processor.
+    # By the time it is applied, path and data may no longer be in the processor's cache.
     plain = size > 1 and encoded_path[:11] != _SYSTEM
     seed = crc32(node_data, crc32(encoded_path)) if plain else None
     return Txn(session_id, cxid, zxid, time_ms, kind, body, digest=digest, raw=data, seed=seed)

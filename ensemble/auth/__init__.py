@@ -1,5 +1,6 @@
-"""Who somebody is, and how that is proved: schemes, the names in certificates, SASL's DIGEST-MD5, JAAS files' contents.
+"""Identities and their authentication: schemes, names in certificates, SASL DIGEST-MD5, contents of JAAS files.
 
-Pure.  It knows nothing of the tree, nor of ZAB: `schemes` says what an identity is, `policy` what a server demands and
-what an identity may.  Everything in `ensemble` above `txn` may import it.  Begin with `schemes`.
+Pure. The package does not depend on the tree or on ZAB. `schemes` defines identities; `policy` defines what a server
+requires and what an identity is allowed to do. Every layer of `ensemble` above `txn` may import it. Begin with
+`schemes`.
 """

@@ -10,7 +10,7 @@ _V6_GROUPS = 8
 
 
 def parse_address(text: str) -> bytes | None:
-    """The 4 or 16 bytes of an address, None where it is none."""
+    """Return the 4 or 16 bytes of an address, or None if the text is not an address."""
     return _parse_v6(text) if ":" in text else _parse_v4(text)
 
 
@@ -35,7 +35,10 @@ def _parse_v6(text: str) -> bytes | None:
 
 
 def parse_network(text: str) -> tuple[bytes, int] | None:
-    """An address and how many of its leading bits count: "10.1.0.0/16", or all where none are named."""
+    """Parse "10.1.0.0/16" into an address and its number of leading bits; without "/" all bits count.
+
+    Return None if the text is not a network.
+    """
     address_text, slash, bits_text = text.partition("/")
     address = parse_address(address_text)
     if address is None:
@@ -48,7 +51,7 @@ def parse_network(text: str) -> tuple[bytes, int] | None:
 
 
 def within(address_text: str, network_text: str) -> bool:
-    """Whether an address is in a network; one of the other family never is."""
+    """Whether an address is in a network; an address of the other family never is."""
     network = parse_network(network_text)
     address = parse_address(address_text)
     if network is None or address is None or len(address) != len(network[0]):
@@ -58,8 +61,10 @@ def within(address_text: str, network_text: str) -> bool:
 
 
 def canonical_address(host: str) -> str:
-    """An address as Java names it (InetAddress.getHostAddress): IPv6 in full without leading zeros, mapped IPv4 as
-    IPv4, no zone.  What is no address stays."""
+    """Return an address in Java's notation (InetAddress.getHostAddress).
+
+    IPv6 in full without leading zeros, mapped IPv4 as IPv4, no zone. Text that is not an address is returned unchanged.
+    """
     address = parse_address(host.partition("%")[0])
     if address is None and host.startswith("::ffff:"):
         address = _parse_v4(host.removeprefix("::ffff:"))

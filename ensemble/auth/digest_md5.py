@@ -1,7 +1,7 @@
 """SASL DIGEST-MD5 as a server (RFC 2831), the way Java's does it for ZooKeeper (DigestMD5Server).
 
-Protection `auth` only, no subsequent authentication, one realm, which is also the server's name.  The nonce comes from
-outside.  A server object serves one negotiation: `challenge`, then `verify`.
+Protection `auth` only, no subsequent authentication, one realm, which is also the server's name. The nonce is passed
+in. A server object serves one negotiation: `challenge`, then `verify`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 
 class SaslService(NamedTuple):
-    """What is logged in to; `server_name` is realm and host in one."""
+    """The service that a client logs in to; `server_name` is both realm and host."""
 
     protocol: str
     server_name: str
 
 
 CLIENTS = SaslService("zookeeper", "zk-sasl-md5")
-"""What clients log in to (ZooKeeperSaslServer)."""
+"""Service that clients log in to (ZooKeeperSaslServer)."""
 QUORUM = SaslService("zookeeper-quorum", "zk-quorum-sasl-md5")
-"""What servers of one ensemble log in to (QuorumAuth)."""
+"""Service that servers of the same ensemble log in to (QuorumAuth)."""
 RESPONSE_BYTES_MAX = 4096
 NONCE_COUNT = "00000001"
 _DIRECTIVE = re.compile(r'[\s,]*([^\s=,]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*))\s*(?=,|$)', re.DOTALL)
@@ -31,12 +31,15 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
 class SaslError(Exception):
-    """The client did not prove who it is; the message says why, without secrets."""
+    """Failed authentication of a client; the message gives the reason, without secrets."""
 
 
 class DigestMd5Server:
-    """One negotiation.  `users`: password by name.  Who asks to act for somebody else is refused unless
-    `acts_for_others`, and then acts as oneself all the same (ZooKeeper's AuthorizeCallbacks)."""
+    """One negotiation. `users`: password by name.
+
+    A request to act for another user is rejected unless `acts_for_others`; then the client still acts as itself
+    (ZooKeeper's AuthorizeCallbacks).
+    """
 
     __slots__ = ("_acts_for_others", "_done", "_nonce", "_service", "_users")
 
@@ -55,12 +58,16 @@ class DigestMd5Server:
         self._done = False
 
     def challenge(self) -> bytes:
-        """What the client must answer (digest-challenge)."""
+        """Return the digest-challenge that the client must answer."""
         return f'realm="{self._service.server_name}",nonce="{self._nonce}",charset=utf-8,algorithm=md5-sess'.encode()
 
     def verify(self, response: bytes) -> tuple[str, bytes]:
-        """The user that a digest-response proves, and the answer that proves this server knew the password
-        (response-auth).  Raises SaslError; a second response always does."""
+        """Verify a digest-response.
+
+        Return the user, and the response-auth that proves that this server knew the password.
+
+        Raises SaslError; always for a second response.
+        """
         if self._done:
             raise SaslError("the negotiation is over")
         self._done = True
@@ -81,7 +88,7 @@ class DigestMd5Server:
         return user, b"rspauth=" + proof(secret, self._nonce, given["cnonce"], f":{digest_uri}")
 
     def _check(self, given: Mapping[str, str]) -> str:
-        """Everything but user and response; the digest-uri."""
+        """Check everything except user and response; return the digest-uri."""
         expected = {"charset": "utf-8", "realm": self._service.server_name, "nonce": self._nonce, "qop": "auth"}
         defaults = {"charset": "utf-8", "qop": "auth"}
         for name, value in expected.items():
@@ -96,13 +103,13 @@ class DigestMd5Server:
 
 
 def proof(secret: bytes, nonce: str, cnonce: str, what: str) -> bytes:
-    """What only somebody who knows the secret can say (RFC 2831 section 2.1.2.1, response-value)."""
+    """Return the response-value that proves knowledge of the secret (RFC 2831 section 2.1.2.1)."""
     parts = (_hex(secret), nonce, NONCE_COUNT, cnonce, "auth", _hex(what.encode()))
     return _hex(":".join(parts).encode()).encode()
 
 
 def secret_of(user: str, realm: str, password: str, nonce: str, cnonce: str, authzid: str | None) -> bytes:
-    """A1 of RFC 2831 section 2.1.2.1: names that fit ISO 8859-1 are hashed so."""
+    """Return A1 of RFC 2831 section 2.1.2.1; names that fit ISO 8859-1 are hashed in that encoding."""
     hashed = md5(b":".join(map(_narrow, (user, realm, password))), usedforsecurity=False).digest()
     tail = [nonce, cnonce] if authzid is None else [nonce, cnonce, authzid]
     return hashed + b":" + ":".join(tail).encode()

@@ -25,7 +25,7 @@ class DigestMd5Client:
         self._expected = b""
 
     def respond(self, challenge: bytes) -> bytes:
-        """The digest-response.  Raises SaslError where the server wants something that we do not speak."""
+        """Return the digest-response. Raises SaslError if the server requires something that is not supported."""
         given = directives(challenge)
         nonce, realm = given.get("nonce"), given.get("realm", self._service.server_name)
         if nonce is None or given.get("algorithm") != "md5-sess":
@@ -44,7 +44,7 @@ class DigestMd5Client:
         return ",".join(fields).encode()
 
     def check(self, answer: bytes) -> None:
-        """Raises SaslError where the server's last word shows that it does not know the password."""
+        """Raise SaslError if the server's last message shows that it does not know the password."""
         if not compare_digest(answer, self._expected):
             raise SaslError("the server does not know the password")
 

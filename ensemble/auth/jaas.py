@@ -18,9 +18,9 @@ _CONTROLS = ("required", "requisite", "sufficient", "optional")
 
 
 def digest_users(text: str, section: str) -> dict[str, str] | None:
-    """Password by user of a section; None where there is no such section.
+    """Return password by user of a section, or None if there is no such section.
 
-    Raises ValueError where the text is malformed, or the section logs in by anything but DigestLoginModule.
+    Raises ValueError if the text is malformed, or if the section uses a module other than DigestLoginModule.
     """
     entries = _sections(_tokens(text)).get(section)
     if entries is None:
@@ -34,9 +34,9 @@ def digest_users(text: str, section: str) -> dict[str, str] | None:
 
 
 def digest_login(text: str, section: str) -> tuple[str, str] | None:
-    """(user, password) with which a section logs in; None where there is no such section.
+    """Return the (user, password) that a section uses to log in, or None if there is no such section.
 
-    Raises ValueError where the text is malformed, or the section says nothing of the sort.
+    Raises ValueError if the text is malformed, or if the section has no username and password for DigestLoginModule.
     """
     entries = _sections(_tokens(text)).get(section)
     if entries is None:

@@ -1,6 +1,6 @@
 """Distinguished names as the `x509` scheme writes them: X500Principal.getName(), that is RFC 2253.
 
-`subject_of` reads the subject out of a DER certificate (X.509, RFC 5280 section 4.1); `is_distinguished_name` says
+`subject_of` reads the subject out of a DER certificate (X.509, RFC 5280 section 4.1); `is_distinguished_name` checks
 what X500Principal accepts.
 """
 
@@ -15,14 +15,14 @@ _KEYWORDS = {
     "2.5.4.3": "CN", "2.5.4.6": "C", "2.5.4.7": "L", "2.5.4.8": "ST", "2.5.4.10": "O", "2.5.4.11": "OU",
     "2.5.4.9": "STREET", "0.9.2342.19200300.100.1.25": "DC", "0.9.2342.19200300.100.1.1": "UID",
 }  # fmt: skip
-"""What RFC 2253 names; anything else is written by its number."""
+"""Attribute types that RFC 2253 names; any other type is written as its number."""
 _KNOWN = frozenset(_KEYWORDS.values()) | {
     "S", "T", "IP", "DNQUALIFIER", "DNQ", "SURNAME", "GIVENNAME", "INITIALS", "GENERATION", "EMAIL", "EMAILADDRESS",
     "SERIALNUMBER",
 }  # fmt: skip
 _OID = re.compile(r"(?:OID\.)?[0-2](?:\.(?:0|[1-9][0-9]*))+", re.ASCII | re.IGNORECASE)
 NAME_MAX = 16_384
-"""Longer names are none here; reading one takes a while."""
+"""Longer texts are not accepted as names, since parsing them takes too long."""
 _KEYWORD_MAX = 256
 _SPECIAL = ',=+<>#;"\\'
 
@@ -65,7 +65,7 @@ def _elements(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
 
 
 def _only(data: bytes, wanted: int, *, more: bool = False) -> bytes:
-    """The content of the first element, which must have that tag; `more` may follow it."""
+    """Return the content of the first element, which must have that tag; `more` elements may follow it."""
     for tag, content, whole in _elements(data):
         if tag == wanted and (more or len(whole) == len(data)):
             return content
@@ -113,7 +113,7 @@ def _escaped(value: str) -> str:
     body = out.lstrip(" ")
     out = "\\ " * (len(out) - len(body)) + body
     body = out.rstrip(" ")
-    # A name of spaces alone is all escaped already.
+    # A name that consists only of spaces is escaped completely already.
     return body + "\\ " * (len(out) - len(body)) if body and not body.endswith("\\") else out
 
 
@@ -125,8 +125,7 @@ _VALUE = re.compile(
 
 
 def is_distinguished_name(text: str) -> bool:
-    """Whether X500Principal takes it for a name: `KEYWORD=value` parts joined by `,`, `;` or `+`,
-    or nothing at all."""
+    """Whether X500Principal accepts the text: `KEYWORD=value` parts joined by `,`, `;` or `+`, or an empty text."""
     if len(text) > NAME_MAX:
         return False
     if not text:
@@ -149,7 +148,7 @@ def is_distinguished_name(text: str) -> bool:
 
 
 def _is_der(data: bytes) -> bool:
-    """Whether that is one element, and all of it."""
+    """Whether the data is exactly one DER element."""
     try:
         return len(list(_elements(data))) == 1
     except MalformedRecord:

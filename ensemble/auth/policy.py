@@ -1,4 +1,4 @@
-"""What a server demands and believes: the keys of zoo.cfg that are about authentication, and the checks they decide.
+"""Authentication policy of a server: the zoo.cfg keys about authentication, and the checks that depend on them.
 
 Sources: ProviderRegistry, DigestAuthenticationProvider, X509AuthenticationProvider, SASLAuthenticationProvider,
 EnsembleAuthenticationProvider, AuthenticationHelper, ZooKeeperServer.processSasl.
@@ -15,12 +15,13 @@ from zabka.ensemble.auth.schemes import DEFAULT_SCHEMES, DIGEST, IP, SASL, SUPER
 
 
 class AuthPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How clients may prove who they are.  Nobody is super unless this names who.
+    """How clients can authenticate. There is no super user unless this policy configures one.
 
-    `schemes`: those that ACLs may use.  `sasl_users`: password by user, None where SASL is not set up at all.
-    `required_schemes`: a client without an identity in one of these gets no service (`enforce.auth.schemes`).
-    `any_sasl_user`: an ACL's `sasl` entry for this name means whoever came by SASL (`letAnySaslUserDoX`).
-    `ensemble_names`: where the `ensemble` scheme is on, clients that look for another ensemble are turned away.
+    `schemes`: the schemes allowed in ACLs. `sasl_users`: password by user, None if SASL is not configured.
+    `required_schemes`: a client without an identity in one of these is not served (`enforce.auth.schemes`).
+    `any_sasl_user`: an ACL's `sasl` entry for this name applies to every client authenticated by SASL
+    (`letAnySaslUserDoX`). `ensemble_names`: if the `ensemble` scheme is on, clients that ask for another ensemble are
+    rejected.
     """
 
     schemes: frozenset[str] = DEFAULT_SCHEMES
@@ -36,17 +37,17 @@ class AuthPolicy(msgspec.Struct, frozen=True, kw_only=True):
     ensemble_names: frozenset[str] | None = None
 
     def __repr__(self) -> str:
-        """Without its secrets: this may end in a log."""
+        """Representation without secrets, since it may be logged."""
         return f"AuthPolicy(schemes={sorted(self.schemes)}, required={self.required_schemes})"
 
     @property
     def sasl_required(self) -> bool:
-        """Whether only SASL (or another scheme beside it) opens the door."""
+        """Whether clients must authenticate with SASL, or with another required scheme."""
         return SASL in self.required_schemes
 
     def identities_of(self, address: str, subject: str | None) -> tuple[AuthId, ...]:
-        """What a connection proves by itself: its address, and its certificate's subject where it showed one that was
-        verified."""
+        """Return the identities that a connection proves by itself: its address, and its verified certificate's
+        subject."""
         found: list[AuthId] = [(IP, address)]
         if subject is not None:
             if self.x509_super_user and compare_digest(subject.encode(), self.x509_super_user.encode()):
@@ -55,30 +56,32 @@ class AuthPolicy(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(found)
 
     def authenticate(self, scheme: str, credentials: bytes | None, present: Iterable[AuthId]) -> tuple[AuthId, ...]:
-        """What an auth packet proves, given what the connection has proved before; nothing where it is refused."""
+        """Return the identities that an auth packet proves; empty if it is rejected.
+
+        `present`: the identities already proved.
+        """
         if scheme not in self.schemes:
             return ()
         if scheme == DIGEST:
             return self._digest(credentials)
-        # An address and a certificate are proved already or not at all; SASL is not done by auth packets.
+        # An address and a certificate are proved at connect time or not at all; SASL does not use auth packets.
         return tuple(identity for identity in present if identity[0] == scheme and scheme != SASL)
 
     def _digest(self, credentials: bytes | None) -> tuple[AuthId, ...]:
         if credentials is None:
             return ()
-        # As Java reads bytes that are no UTF-8.
+        # As Java reads bytes that are not UTF-8.
         digest = digest_of(credentials.decode("utf-8", "replace"), self.digest_algorithm)
         if self.super_digest and compare_digest(digest.encode(), self.super_digest.encode()):
             return SUPER_USER, (DIGEST, digest)
         return ((DIGEST, digest),)
 
     def sasl_identities(self, user: str) -> tuple[AuthId, ...]:
-        """What a finished SASL negotiation proves."""
+        """Return the identities that a finished SASL negotiation proves."""
         return ((SASL, user), SUPER_USER) if user in self.sasl_super_users else ((SASL, user),)
 
     def rights_of(self, auth: Sequence[AuthId]) -> Sequence[AuthId]:
-        """The identities that count where an ACL is asked: those that were proved, and what this server gives to
-        whoever has them."""
+        """Return the identities for ACL checks: the proved identities, and the ones added by this server's policy."""
         if self.skip_acl:
             return (SUPER_USER, *auth)
         if self.any_sasl_user and any(scheme == SASL for scheme, _ in auth):
@@ -86,11 +89,11 @@ class AuthPolicy(msgspec.Struct, frozen=True, kw_only=True):
         return auth
 
     def knows_ensemble(self, name: bytes | None) -> bool:
-        """Whether a client that names that ensemble is right here; one that names none always is."""
+        """Whether a client asks for this ensemble; a client that names no ensemble is always accepted."""
         return not name or self.ensemble_names is None or name.decode("utf-8", "replace") in self.ensemble_names
 
     def lets_in(self, auth: Iterable[AuthId]) -> bool:
-        """Whether somebody with these identities is served at all."""
+        """Whether a client with these identities is served."""
         return not self.required_schemes or any(scheme in self.required_schemes for scheme, _ in auth)
 
 

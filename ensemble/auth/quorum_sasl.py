@@ -1,8 +1,9 @@
-"""Servers of one ensemble prove to each other that they are: SASL DIGEST-MD5 on the quorum and election ports.
+"""Mutual authentication of an ensemble's servers: SASL DIGEST-MD5 on the quorum and election ports.
 
-Who opens a connection is the learner, who accepts it the server (QuorumAuth, SaslQuorumAuthLearner,
-SaslQuorumAuthServer).  They exchange QuorumAuthPackets {long magic, int status, buffer token}, unframed, before all
-else on the quorum port, and behind the opening message on the election port.  Bytes in, bytes out: no I/O here.
+The side that opens a connection is the learner, the side that accepts it the server (QuorumAuth, SaslQuorumAuthLearner,
+SaslQuorumAuthServer). They exchange QuorumAuthPackets {long magic, int status, buffer token}, unframed: before
+everything else on the quorum port, and after the initial message on the election port. Bytes in, bytes out: no I/O
+here.
 """
 
 from __future__ import annotations
@@ -16,16 +17,19 @@ from zabka.ensemble.auth.digest_md5 import QUORUM, RESPONSE_BYTES_MAX, DigestMd5
 from zabka.ensemble.auth.digest_md5_client import DigestMd5Client
 
 MAGIC = 2**64 - 0xA0DBCAFECAFE1234
-"""QUORUM_AUTH_MAGIC_NUMBER, the negative of what is negative already in Java's 64 bits."""
+"""QUORUM_AUTH_MAGIC_NUMBER: negated from a literal that is already negative in Java's 64 bits."""
 IN_PROGRESS, SUCCESS, ERROR = 0, 1, -1
 _HEAD = struct.Struct(">qii")
 _MAGIC_BYTES = struct.pack(">q", MAGIC)
 
 
 class QuorumSasl(msgspec.Struct, frozen=True, kw_only=True):
-    """The `quorum.auth.…` keys.  `users`: password by user, of those who may come; `user`, `password`: who this server
-    is when it calls.  Calls are authenticated where `learner_required`; others may come without where not
-    `server_required`."""
+    """The `quorum.auth.…` keys.
+
+    `users`: password by user, for incoming connections. `user`, `password`: this server's own login. Outgoing
+    connections are authenticated if `learner_required`; incoming connections may come without authentication unless
+    `server_required`.
+    """
 
     users: dict[str, str]
     user: str
@@ -34,12 +38,12 @@ class QuorumSasl(msgspec.Struct, frozen=True, kw_only=True):
     server_required: bool
 
     def __repr__(self) -> str:
-        """Without its secrets: this may end in a log."""
+        """Representation without secrets, since it may be logged."""
         return f"QuorumSasl(user={self.user}, required={self.learner_required}, {self.server_required})"
 
 
 class Step(NamedTuple):
-    """What to send now; `done` when the exchange is over, with the bytes that came behind it."""
+    """Bytes to send now; `done` when the exchange is over, with the bytes that followed it."""
 
     send: bytes
     done: bool = False
@@ -47,7 +51,7 @@ class Step(NamedTuple):
 
 
 class Refused(SaslError):
-    """The other side is not to be talked to; `send` is to be told to it before the connection ends."""
+    """Failed authentication of the other side; `send` is to be sent to it before the connection is closed."""
 
     def __init__(self, reason: str, send: bytes = b"") -> None:
         super().__init__(reason)
@@ -68,7 +72,7 @@ class _Packets:
         self.buffer = b""
 
     def next(self) -> tuple[int, bytes | None] | None:
-        """(status, token) of the next one, None where it is not whole yet.  Raises Refused."""
+        """Return (status, token) of the next packet, or None if it is not complete yet. Raises Refused."""
         if not _MAGIC_BYTES.startswith(self.buffer[:8]):
             raise Refused("it does not speak SASL; is quorum.auth.enableSasl=true there?")
         if len(self.buffer) < _HEAD.size:
@@ -85,7 +89,7 @@ class _Packets:
 
 
 class LearnerSide:
-    """Who opened the connection proves who it is.  `nonce` must be unpredictable."""
+    """The side that opened the connection and authenticates itself. `nonce` must be unpredictable."""
 
     __slots__ = ("_client", "_packets", "_responded")
 
@@ -95,11 +99,11 @@ class LearnerSide:
         self._responded = False
 
     def first_message(self) -> bytes:
-        """What to send first: the server is asked for its challenge."""
+        """Return the first message, which asks the server for its challenge."""
         return packet(IN_PROGRESS, b"")
 
     def feed(self, data: bytes) -> Step:
-        """Bytes came.  Raises SaslError where the server refuses, or does not know the password itself."""
+        """Process received bytes. Raises SaslError if the server refuses, or does not know the password itself."""
         self._packets.buffer += data
         received = self._packets.next()
         if received is None:
@@ -121,7 +125,7 @@ class LearnerSide:
 
 
 class ServerSide:
-    """Who accepted the connection lets the other side prove who it is.  `nonce` must be unpredictable."""
+    """The side that accepted the connection and authenticates the other side. `nonce` must be unpredictable."""
 
     __slots__ = ("_asked", "_packets", "_required", "_server")
 
@@ -132,8 +136,10 @@ class ServerSide:
         self._asked = False
 
     def feed(self, data: bytes) -> Step:
-        """Bytes came.  Raises Refused where they prove too little and proof is required; else such a learner is let
-        through, as in ZooKeeper."""
+        """Process received bytes. Raises Refused if required authentication fails.
+
+        If it is not required, accept the learner, as ZooKeeper does.
+        """
         packets = self._packets
         packets.buffer += data
         if not self._asked and not _MAGIC_BYTES.startswith(packets.buffer[:8]):
@@ -155,8 +161,10 @@ class ServerSide:
         return Step(packet(SUCCESS, proof), True, self._packets.buffer)
 
     def connection_ended(self) -> Step:
-        """The other side ended the connection; one that need not prove anything may have said all it wants.  Raises
-        Refused."""
+        """The other side closed the connection. Raises Refused if authentication is required.
+
+        Otherwise the buffered bytes may be the complete message.
+        """
         return self._without(self._packets.buffer)
 
     def _without(self, rest: bytes) -> Step:

@@ -1,4 +1,4 @@
-"""The authentication schemes: which ids they know, and whom an entry of an ACL means (AuthenticationProvider)."""
+"""The authentication schemes: valid ids, and matching of ACL entries with identities (AuthenticationProvider)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ AuthId = tuple[str, str]
 DIGEST, IP, X509, SASL, SUPER = "digest", "ip", "x509", "sasl", "super"
 ENSEMBLE, KEY = "ensemble", "key"
 SUPER_USER: AuthId = (SUPER, "")
-"""Whoever has this identity may do everything.  No client can ask for it: see `AuthPolicy`."""
+"""Super user: this identity passes every ACL check. No client can authenticate as it directly: see `AuthPolicy`."""
 DEFAULT_SCHEMES = frozenset({DIGEST, IP})
 PROVING = frozenset({DIGEST, X509, SASL, KEY})
-"""Schemes that say who somebody is (isAuthenticated): an `auth` entry stands for their ids.  An address does not."""
+"""Schemes that identify a user (isAuthenticated): an `auth` entry stands for their ids. An address does not."""
 _SASL_SUPER = "super"
 _PRINCIPAL = re.compile(r"[^/@]*(?:/[^/@]*)?@[^/@]*|[^@]*")
 """KerberosName: service/host@REALM, or anything without an @."""
@@ -42,13 +42,13 @@ _VALID: dict[str, Callable[[str], bool]] = {
 
 
 def is_valid(scheme: str, identity: str) -> bool:
-    """Whether an ACL may name that id in that scheme.  In most, an empty one is none."""
+    """Whether an ACL may contain that id in that scheme. In most schemes an empty id is invalid."""
     valid = _VALID.get(scheme)
     return valid is not None and valid(identity)
 
 
 def matches(scheme: str, proved: str, wanted: str) -> bool:
-    """Whether an ACL's entry for `wanted` means somebody who proved to be `proved` in the same scheme."""
+    """Whether an ACL entry for `wanted` applies to the proved identity `proved` of the same scheme."""
     if proved == wanted:
         return scheme in _VALID
     if scheme == IP:
@@ -57,8 +57,10 @@ def matches(scheme: str, proved: str, wanted: str) -> bool:
 
 
 def opens(key: bytes, credentials: bytes) -> bool:
-    """Whether credentials fit the key in /key: both are numbers, and one is a multiple of the other
-    (KeyAuthenticationProvider, which is there as an example)."""
+    """Whether credentials fit the key in /key (KeyAuthenticationProvider, an example provider).
+
+    Both are numbers, and one is a multiple of the other.
+    """
     lock, given = _int(key), _int(credentials)
     return lock is not None and given is not None and (lock == 0 or given % lock == 0)
 
@@ -75,6 +77,6 @@ def _int(text: bytes) -> int | None:
 
 
 def digest_of(credentials: str, algorithm: str = "sha1") -> str:
-    """`user:password` as the digest scheme writes it: `user:base64(hash of all of it)`."""
+    """Return `user:password` as the digest scheme writes it: `user:base64(hash of user:password)`."""
     digest = new_hash(algorithm, credentials.encode(), usedforsecurity=False).digest()
     return f"{credentials.partition(':')[0]}:{b64encode(digest).decode()}"

@@ -23,9 +23,9 @@ async def connect(
 ) -> AsyncIterator[Client]:
     """A started `Client` for the block; at its end the session is closed.
 
-    `hosts` as "h1:2181,h2:2181/chroot".  Waits for a server for as long as it takes: bound it with
-    `asyncio.timeout` where that matters.  With `read_only` a server without a leader will do, for reads, until one with
-    a leader is found.  Raises ValueError for bad `hosts`.
+    `hosts` is "h1:2181,h2:2181/chroot". Waits for a server without a limit: bound it with `asyncio.timeout` if
+    necessary. With `read_only` a server without a leader is accepted for reads, until a server with a leader is found.
+    Raises ValueError for bad `hosts`.
     """
     connector = AsyncioConnector(ssl_context=ssl_context)
     runtime = AsyncioRuntime(asyncio.get_running_loop(), owns_loop=False)

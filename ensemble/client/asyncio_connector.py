@@ -1,4 +1,4 @@
-"""Connections over TCP for the client: framing, codecs, one write a turn.  A shell; works under uvloop too."""
+"""Connections over TCP for the client: framing, codecs, one write per turn. A shell; works under uvloop too."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from zabka.ensemble.records import (
 )
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024
-"""The longest reply read; a longer one (a list of very many children) breaks the connection."""
+"""Size limit of a reply; a longer reply (a list of very many children) breaks the connection."""
 
 WORD_TIMEOUT_S = 2.0
 WORD_BYTES_MAX = 64 * 1024
@@ -50,7 +50,7 @@ class Opener(Protocol):
 
 
 class AsyncioConnector:
-    """`Connector` over asyncio TCP (TLS with `ssl_context`), through the link `faults` where given."""
+    """`Connector` over asyncio TCP (TLS with `ssl_context`), through the link `faults` if given."""
 
     def __init__(
         self, faults: Opener | None = None, *, ssl_context: ssl.SSLContext | None = None, tap: ClientTap | None = None
@@ -67,7 +67,7 @@ class AsyncioConnector:
         return connection
 
     def ask_word(self, host: str, word: str, heard: Callable[[str], None]) -> None:
-        """Ask the server at "host:port" a four-letter word; `heard` gets the answer, empty where there is none."""
+        """Send a four-letter word to the server at "host:port"; `heard` gets the answer, empty if there is none."""
         asking = asyncio.ensure_future(self._ask(host, word))
         self._asking.add(asking)
 
@@ -131,7 +131,7 @@ class _Word(asyncio.Protocol):
 
 
 class ClientConnection(asyncio.Protocol):
-    """One connection: frames out, frames in, decoded by the op they answer."""
+    """One connection: sends frames, receives frames, and decodes each reply by the op of its request."""
 
     def __init__(self, receiver: Receiver, tap: ClientTap | None = None) -> None:
         self._receiver: Receiver | None = receiver
@@ -149,7 +149,7 @@ class ClientConnection(asyncio.Protocol):
     # -- the client's side
 
     def send(self, message: ToServer) -> None:
-        """Queue a frame; all frames of a turn leave in one write."""
+        """Queue a frame; all frames of a turn are sent in one write."""
         if isinstance(message, Request) and message.xid > 0:
             self._ops.append(message.op)
         frame = message.encode()
@@ -168,7 +168,7 @@ class ClientConnection(asyncio.Protocol):
             self._out.clear()
 
     def close(self) -> None:
-        """Disconnect after what is queued; nothing is called back any more."""
+        """Disconnect after the queued frames are sent; no callback follows."""
         self._receiver = None
         if self.opening is not None:
             self.opening.cancel()
@@ -178,7 +178,7 @@ class ClientConnection(asyncio.Protocol):
             self._transport = None
 
     def fail(self, reason: str) -> None:
-        """Disconnect, and say so once."""
+        """Disconnect, and report it once."""
         receiver = self._receiver
         self.close()
         if receiver is not None:
@@ -201,7 +201,7 @@ class ClientConnection(asyncio.Protocol):
         self.fail(str(exc) if exc else "closed by the server")
 
     def data_received(self, data: bytes) -> None:
-        """Hand over every complete frame."""
+        """Process every complete frame."""
         if self._in:
             self._in += data
             if len(self._in) < self._wanted:

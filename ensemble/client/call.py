@@ -1,4 +1,4 @@
-"""A request on its way."""
+"""A request in flight."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zabka.ensemble.records import AuthPacket, MultiRequest
 
 
 class Sink(Protocol):
-    """Where an answer goes: a `Future`, or something that only takes it."""
+    """Receiver of a result: a `Future`, or an object with the same two methods."""
 
     def set_result(self, result: Any, /) -> None: ...
     def set_exception(self, exception: BaseException, /) -> None: ...
@@ -21,7 +21,7 @@ class Sink(Protocol):
 
 
 class Call:
-    """A request without its answer yet."""
+    """A request that has no reply yet."""
 
     __slots__ = ("body", "convert", "op", "path", "sink", "watch", "xid")
 
@@ -43,13 +43,13 @@ class Call:
         self.xid = 0
 
     def fail(self, error: ZooKeeperError) -> None:
-        """Answer with an error, unless the sink's owner gave up on it."""
+        """Fail with an error, unless the sink's owner gave up on it."""
         if not self.sink.done():
             self.sink.set_exception(error)
 
 
 class Auth:
-    """Credentials, and who waits for their first answer."""
+    """Credentials, and the future of their first reply."""
 
     __slots__ = ("future", "packet")
 
@@ -58,7 +58,7 @@ class Auth:
         self.future: Future[None] | None = future
 
     def resolve(self, error: ZooKeeperError | None) -> None:
-        """Tell who waits, once."""
+        """Resolve or fail the future, once."""
         future, self.future = self.future, None
         if future is None or future.done():
             return

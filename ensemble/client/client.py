@@ -1,6 +1,6 @@
 """The ZooKeeper client: `CoordinationService` over a `Connector`, for brokers, controllers and tools.
 
-Pure: everything it awaits or asks comes through its ports.
+Pure: it uses the outside only through its ports.
 """
 
 from __future__ import annotations
@@ -68,12 +68,11 @@ from zabka.ensemble.records import (
 
 
 class Client:
-    """One ZooKeeper session with the ensemble at `hosts` ("h1:2181,h2:2181/chroot").
+    """A ZooKeeper session with the ensemble at `hosts` ("h1:2181,h2:2181/chroot").
 
-    Every operation is sent at the call and answered through the future it returns; see `CoordinationService` for
-    what they raise.  `session_timeout_ms` is asked for; the server may bound it.  `read_only`: be content with a server
-    that has no leader (CONNECTED_READ_ONLY) until `asker` finds one that has.
-    Raises ValueError for a bad `hosts`.
+    Every operation is sent at the call and answered through the future it returns; see `CoordinationService` for the
+    errors. `session_timeout_ms` is the requested timeout; the server may bound it. `read_only`: accept a server without
+    a leader (CONNECTED_READ_ONLY) until `asker` finds a server with a leader. Raises ValueError for a bad `hosts`.
     """
 
     def __init__(
@@ -97,22 +96,22 @@ class Client:
 
     @property
     def session_id(self) -> SessionId:
-        """The session's id, 0 while there is none."""
+        """The session's id; 0 without a session."""
         return self._session.session_id
 
     @property
     def state(self) -> SessionState:
-        """Where the session stands."""
+        """State of the session."""
         return self._session.state
 
     @property
     def session_timeout_ms(self) -> int:
-        """The negotiated timeout; the asked one while there is no session."""
+        """The negotiated timeout; without a session, the requested one."""
         return self._session.timeout_ms
 
     @property
     def last_zxid(self) -> int:
-        """The newest transaction this client has seen an answer from."""
+        """The highest zxid in any reply to this client."""
         return self._session.last_zxid
 
     @property
@@ -122,7 +121,7 @@ class Client:
 
     @property
     def last_failure(self) -> str:
-        """Why the last connection broke or did not come about; empty for never."""
+        """Why the last connection broke or failed; empty if none did."""
         return self._session.last_failure
 
     def add_listener(self, listener: StateListener) -> None:
@@ -144,14 +143,14 @@ class Client:
         await self._session.connected()
 
     async def close(self, wait_ms: int = CLOSE_WAIT_MS) -> None:
-        """End the session at once (its ephemerals go) and disconnect.
+        """End the session at once (its ephemerals are deleted) and disconnect.
 
-        Where no server can be told within `wait_ms`, only disconnect: the session then ends by its timeout.
+        If no server replies within `wait_ms`, only disconnect: the session then ends by its timeout.
         """
         await self._session.close(wait_ms)
 
     def add_auth(self, scheme: str, credential: bytes) -> Future[None]:
-        """Authenticate this session, such as with ("digest", b"user:password")."""
+        """Authenticate this session, for example with ("digest", b"user:password")."""
         return self._session.add_auth(scheme, credential)
 
     # -- operations
@@ -160,20 +159,20 @@ class Client:
         self, path: str, data: bytes | None = b"", *, ephemeral: bool = False, sequential: bool = False,
         acl: Sequence[ACL] = OPEN_ACL,
     ) -> Future[tuple[str, Stat]]:  # fmt: skip
-        """Create a znode (create2): the path made and its Stat."""
+        """Create a znode (create2); return its path and its Stat."""
         body = CreateRequest(self._full(path), data, acl, _flags(ephemeral, sequential))
         return self._session.request(OpCode.CREATE2, body, path=path, convert=self._created)
 
     async def create_chroot(self) -> None:
-        """Create the chroot's znode and whatever is missing above it; nothing where there is no chroot.
+        """Create the chroot's znode and its missing ancestors; does nothing without a chroot.
 
-        Raises ZooKeeperError, such as NoAuth where no child of `/` may be made here.
+        Raises ZooKeeperError, for example NoAuth if this client cannot create a child of `/`.
         """
         if self._chroot:
             await self._create_above(self._chroot)
 
     async def _create_above(self, full: str) -> None:
-        """Create the znode at that path of the servers, those above it first where they are missing."""
+        """Create the znode at that path of the servers, and its missing ancestors first."""
         body = CreateRequest(full, None, OPEN_ACL, _flags(False, False))
         with suppress(NodeExists):
             try:
@@ -187,7 +186,7 @@ class Client:
         return self._session.request(OpCode.DELETE, DeleteRequest(self._full(path), version), path=path)
 
     def exists(self, path: str, watcher: Watcher | None = None) -> Future[Stat | None]:
-        """The Stat, or None where there is no such znode; the watch is left either way."""
+        """The Stat, or None if there is no such znode; the watch is set in both cases."""
         return self._read(OpCode.EXISTS, WatchKind.EXISTS, path, watcher, _stat_or_none)
 
     def get(self, path: str, watcher: Watcher | None = None) -> Future[tuple[bytes, Stat]]:
@@ -200,7 +199,7 @@ class Client:
         return self._session.request(OpCode.SET_DATA, body, path=path, convert=_stat)
 
     def get_children(self, path: str, watcher: Watcher | None = None) -> Future[list[str]]:
-        """Children names, sorted."""
+        """Names of the children, sorted."""
         return self._read(OpCode.GET_CHILDREN, WatchKind.CHILDREN, path, watcher, _children)
 
     def get_acl(self, path: str) -> Future[tuple[list[ACL], Stat]]:
@@ -213,12 +212,12 @@ class Client:
         return self._session.request(OpCode.SET_ACL, body, path=path, convert=_stat)
 
     def multi(self, ops: Sequence[Op]) -> Future[list[OpResult]]:
-        """All or nothing.  A failed op is a value here, not an exception; loss and expiry still raise."""
+        """Run all operations or none. A failed op is a value here, not an exception; loss and expiry still raise."""
         body = MultiRequest([self._multi_op(op) for op in ops])
         return self._session.request(OpCode.MULTI, body, convert=self._multi_results)
 
     def multi_read(self, reads: Sequence[Read]) -> Future[list[ReadResult]]:
-        """Several reads in one request, each with its own outcome.  No watch is left."""
+        """Several reads in one request, each with its own outcome. No watch is set."""
         ops = [
             MultiOp(
                 OpCode.GET_DATA if isinstance(read, GetData) else OpCode.GET_CHILDREN,
@@ -231,7 +230,7 @@ class Client:
     def create_container(
         self, path: str, data: bytes | None = b"", *, acl: Sequence[ACL] = OPEN_ACL
     ) -> Future[tuple[str, Stat]]:
-        """Create a znode that the ensemble deletes some time after its last child has gone."""
+        """Create a znode that the ensemble deletes some time after its last child was deleted."""
         body = CreateRequest(self._full(path), data, acl, CreateFlag.CONTAINER)
         return self._session.request(OpCode.CREATE_CONTAINER, body, path=path, convert=self._created)
 
@@ -239,15 +238,19 @@ class Client:
         self, path: str, data: bytes | None = b"", *, ttl_ms: int, sequential: bool = False,
         acl: Sequence[ACL] = OPEN_ACL,
     ) -> Future[tuple[str, Stat]]:  # fmt: skip
-        """Create a znode that goes once it has had no children and no change for so long.  Raises Unimplemented where
-        the servers have no `extendedTypesEnabled`."""
+        """Create a znode that is deleted once it has had no children and no change for `ttl_ms`.
+
+        Raises Unimplemented if the servers lack `extendedTypesEnabled`.
+        """
         flags = CreateFlag.PERSISTENT_SEQUENTIAL_WITH_TTL if sequential else CreateFlag.PERSISTENT_WITH_TTL
         body = CreateTTLRequest(self._full(path), data, acl, flags, ttl_ms)
         return self._session.request(OpCode.CREATE_TTL, body, path=path, convert=self._created)
 
     def add_watch(self, path: str, watcher: Watcher, *, recursive: bool = False) -> Future[None]:
-        """Leave a watch that stays: on the znode and its children, or on its whole subtree (then without
-        CHILDREN_CHANGED).  It is re-armed after a reconnect; what it misses meanwhile it is not told."""
+        """Set a persistent watch on the znode and its children, or on its subtree (then without CHILDREN_CHANGED).
+
+        It is re-armed after a reconnect; events in between are lost.
+        """
         full = self._full(path)
         mode = AddWatchMode.PERSISTENT_RECURSIVE if recursive else AddWatchMode.PERSISTENT
         kind = WatchKind.RECURSIVE if recursive else WatchKind.PERSISTENT
@@ -258,7 +261,7 @@ class Client:
     def remove_watches(
         self, path: str, watcher: Watcher | None = None, kind: WatcherType = WatcherType.ANY
     ) -> Future[None]:
-        """Remove this watcher, or every one, from a path; each is told.  Raises NoWatcher where there is none."""
+        """Remove this watcher, or every watcher, from a path; each gets an event. Raises NoWatcher if there is none."""
         return self._session.unwatch(kind, self._full(path), watcher)
 
     def get_ephemerals(self, prefix: str = "/") -> Future[list[str]]:
@@ -267,16 +270,16 @@ class Client:
         return self._session.request(OpCode.GET_EPHEMERALS, PathRequest(full), path=prefix, convert=self._ephemerals)
 
     def get_all_children_number(self, path: str) -> Future[int]:
-        """How many znodes are below this one, at any depth."""
+        """Number of znodes below this one, at any depth."""
         body = PathRequest(self._full(path))
         return self._session.request(OpCode.GET_ALL_CHILDREN_NUMBER, body, path=path, convert=_total)
 
     def who_am_i(self) -> Future[list[tuple[str, str]]]:
-        """What this connection has proved to be, as (scheme, user): never a password."""
+        """Identities that this connection has proved, as (scheme, user); never a password."""
         return self._session.request(OpCode.WHO_AM_I, EmptyRequest(), convert=_identities)
 
     def sync(self, path: str) -> Future[None]:
-        """Wait until this session's server has seen everything committed before now."""
+        """Wait until this session's server has applied everything committed before now."""
         return self._session.request(OpCode.SYNC, PathRequest(self._full(path)), path=path, convert=lambda _: None)
 
     def reconfig(
@@ -287,8 +290,11 @@ class Client:
         new_members: str | None = None,
         from_version: int = -1,
     ) -> Future[tuple[bytes, Stat]]:
-        """Change the ensemble: servers that join (`server.N=…`) and ids that leave, separated by commas, or all new
-        members; `from_version` is the version it must have now, -1 is any.  The new membership's text and Stat."""
+        """Change the ensemble; return the new membership's text and Stat.
+
+        `joining`: servers to add (`server.N=…`); `leaving`: ids to remove, separated by commas; or `new_members`: all
+        members. `from_version` is the membership's expected version, -1 is any.
+        """
         parts = [None if part is None else part.encode() for part in (joining, leaving, new_members)]
         body = ReconfigRequest(parts[0], parts[1], parts[2], from_version)
         return self._session.request(OpCode.RECONFIG, body, convert=_data)

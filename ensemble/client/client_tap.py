@@ -1,4 +1,4 @@
-"""What a ZooKeeper client says and hears, for the file of a broker's messages: everything, and pings where all is."""
+"""Records a ZooKeeper client's messages for a broker's message file, pings only if all messages are recorded."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from zabka.journal.messages import Content
 
 
 class ClientTap:
-    """Listens to one process's connections to the ensemble."""
+    """Records one process's connections to the ensemble."""
 
     def __init__(self, notes: MessageNotes) -> None:
         self._notes = notes
 
     def line(self, transport: Transport) -> ClientLine:
-        """A connection that stands now."""
+        """Return the recorder of a new connection."""
         return ClientLine(self._notes.line(transport), self._notes.hears_everything)
 
 
 class ClientLine:
     """One connection."""
 
-    __slots__ = ("_hears_pings", "_line", "_ops")
+    __slots__ = ("_line", "_ops", "_records_pings")
 
-    def __init__(self, line: MessageLine, hears_pings: bool) -> None:
+    def __init__(self, line: MessageLine, records_pings: bool) -> None:
         self._line = line
-        self._hears_pings = hears_pings
+        self._records_pings = records_pings
         self._ops: dict[int, int] = {}
 
     def sent(self, message: ToServer, size: int) -> None:
-        """A frame leaves."""
+        """A frame is sent."""
         if isinstance(message, ConnectRequest):
             self._line.sent(connect_content(message))
             return
-        if message.xid == PING_XID and not self._hears_pings:
+        if message.xid == PING_XID and not self._records_pings:
             return
         self._ops[message.xid] = message.op
         self._line.sent(request_content(message), f"request@{message.xid}" if message.xid > 0 else None, size)
 
     def connected(self, response: ConnectResponse) -> None:
-        """The first frame has come."""
+        """The first frame has arrived."""
         self._line.received(connected_content(response))
 
     def replied(self, reply: Reply, size: int) -> None:
-        """A later frame has come."""
-        if reply.xid == PING_XID and not self._hears_pings:
+        """A later frame has arrived."""
+        if reply.xid == PING_XID and not self._records_pings:
             return
         content = reply_content(reply, self._ops.pop(reply.xid, None))
         self._line.received(content, f"answer@{reply.xid}" if reply.xid > 0 else None, size)

@@ -1,8 +1,8 @@
-"""Clients of the ensemble whose history can be judged: each writes, reads and watches, and notes what it was told.
+"""Clients of the ensemble with a checkable history: each writes, reads and watches, and records the replies.
 
-Judged are linearizability of writes and quorum reads (sync, then getData) of every znode, FIFO order per session
-(`zabka.journal.judges.session_order`), and ephemerals, which live as long as their session and no longer.  The clients
-do not know whether their processes are real.
+The checks are linearizability of writes and quorum reads (sync, then getData) of every znode, FIFO order per session
+(`zabka.journal.judges.session_order`), and ephemerals, which live exactly as long as their session. The clients do not
+know whether their processes are real.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from zabka.journal.judges.session_order import Seen, violations
 from zabka.journal.judges.znode_register import ANY_VERSION, UNKNOWN, Answered, Asked, step
 
 HISTORIES, ALIVE = "/histories", "/alive"
-"""The znodes under which clients work; they have to be there."""
+"""The znodes under which clients work; they must exist."""
 KEYS_AT_A_TIME = 3
 KEYS_LAST_S = 4.0
-"""A key's history is as long as it is used: short ones are quick to judge."""
+"""A key's history grows while it is used: short histories are fast to check."""
 PAUSE_S = 0.004
 SESSION_TIMEOUT_MS = 6000
 _OUTCOMES: dict[type[ZooKeeperError], Answered] = {
@@ -37,23 +37,23 @@ _OUTCOMES: dict[type[ZooKeeperError], Answered] = {
 
 
 class History:
-    """What all clients asked and saw."""
+    """All operations of all clients, with their results."""
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
         self.seen: list[Seen] = []
         self.ephemerals: dict[str, str] = {}
-        """The ephemeral of every session that is alive, by client."""
+        """The ephemeral of every live session, by client."""
         self.sessions_expired = 0
 
 
 def now_us() -> int:
-    """The one clock of a history."""
+    """Time of the history's only clock."""
     return time.monotonic_ns() // 1000
 
 
 class Player:
-    """One client: sessions one after the other, requests one or two at a time."""
+    """A client: sessions one after another, one or two requests at a time."""
 
     def __init__(self, name: str, client: Client, history: History, seed: int, pause_s: float = PAUSE_S) -> None:
         self._name = name
@@ -69,7 +69,7 @@ class Player:
         return f"{self._name}.{self._sessions}"
 
     async def play(self, is_done: Callable[[], bool]) -> None:
-        """Until that is so; the session stays open."""
+        """Run until `is_done()`; the session stays open."""
         await self._client.start()
         began_s = time.monotonic()
         while not is_done():
@@ -91,7 +91,7 @@ class Player:
         await self._client.close()
 
     async def check_alive(self) -> str | None:
-        """What is wrong with this session's ephemeral while the session lives, or None."""
+        """Return what is wrong with this session's ephemeral while the session is alive, or None."""
         path = self._history.ephemerals.get(self._name)
         if path is None:
             return None
@@ -103,7 +103,7 @@ class Player:
         return f"{path} is gone, and its session lives" if stat is None else None
 
     async def _live(self) -> None:
-        """Leave an ephemeral once a session.  One whose create was lost on the way may be there already."""
+        """Create an ephemeral once per session. It may exist already if the reply to an earlier create was lost."""
         if self._name in self._history.ephemerals:
             return
         path = f"{ALIVE}/{self._session}"
@@ -123,7 +123,7 @@ class Player:
         elif choice < 0.45:
             await self._ask(path, Asked("set", data))
         elif choice < 0.55:
-            # A write and a read behind it, neither awaited before both are on their way.
+            # A write and a read after it; both are sent before either is awaited.
             written = asyncio.ensure_future(self._ask(path, Asked("set", data)))
             await asyncio.sleep(0)
             for ended in await asyncio.gather(written, self._look(path, watch=False), return_exceptions=True):
@@ -135,7 +135,7 @@ class Player:
             await self._look(path, watch=choice < 0.90)
 
     async def _ask(self, path: str, asked: Asked) -> None:
-        """One operation of the linearizable history."""
+        """Run one operation of the linearizable history."""
         called_us = now_us()
         try:
             answered = await self._answer(path, asked)
@@ -175,12 +175,13 @@ class Player:
         return Answered("ok", data, stat.version)
 
     async def _look(self, path: str, watch: bool) -> None:
-        """A plain read: whatever this session's server has, but in order."""
+        """Run a plain read: it may be stale, but respects the session's order."""
         session = self._session
 
         def fired(event: WatchEvent) -> None:
             if event.type is not EventType.NONE:
-                # One turn of the loop later, as a future's callback: so both are noted in the order of their frames.
+                # One turn of the loop later, as for a future's callback, so that both are recorded in the order of
+                # their frames.
                 asyncio.get_running_loop().call_soon(self._history.seen.append, Seen(session, "event", path))
 
         read: Any = self._client.get(path, fired) if watch else self._client.get(path)
@@ -198,8 +199,8 @@ class Player:
         return note
 
 
-class Judgement(NamedTuple):
-    """What was judged, and what was found wrong."""
+class HistoryResult(NamedTuple):
+    """Number of checks, and the violations found."""
 
     operations: int
     keys: int
@@ -208,14 +209,14 @@ class Judgement(NamedTuple):
     wrong: list[str]
 
 
-def judge(history: History, wrong: list[str]) -> Judgement:
-    """All checks over a recorded history."""
+def check_history(history: History, wrong: list[str]) -> HistoryResult:
+    """Run all checks on a recorded history."""
     verdicts = check(history.operations, step, None)
-    found = wrong + [_said(verdict) for verdict in verdicts if not verdict.linearizable] + violations(history.seen)
-    return Judgement(len(history.operations), len(verdicts), len(history.seen), history.sessions_expired, found)
+    found = wrong + [_describe(verdict) for verdict in verdicts if not verdict.linearizable] + violations(history.seen)
+    return HistoryResult(len(history.operations), len(verdicts), len(history.seen), history.sessions_expired, found)
 
 
-def _said(verdict: Verdict) -> str:
+def _describe(verdict: Verdict) -> str:
     if verdict.linearizable is None:
         return f"{verdict.key}: not decided after {verdict.steps} steps"
     stuck = "; ".join(f"{o.client} {o.asked} -> {o.answered}" for o in verdict.stuck)

@@ -17,9 +17,9 @@ class Hosts(NamedTuple):
 
 
 def parse_hosts(text: str) -> Hosts:
-    """Parse a connection string.  Raises ValueError saying what is wrong.
+    """Parse a connection string. Raises ValueError with the reason.
 
-    A chroot is a valid path, which does not end with a slash; a slash alone is none, as there.
+    A chroot is a valid path that does not end with a slash; a slash alone means no chroot, as in ZooKeeper.
     """
     servers_text, slash, chroot = text.partition("/")
     names = [part.strip() for part in servers_text.split(",") if part.strip()]
@@ -34,7 +34,7 @@ def parse_hosts(text: str) -> Hosts:
 
 def _checked(server: str) -> str:
     host, port = _parts(server)
-    if not port.isalpha():  # a name stands for a service, as in the simulated world
+    if not port.isalpha():  # a name can stand for a service, as in the simulated world
         return join_host(*split_host(server))
     return f"{host}:{port}"
 

@@ -79,7 +79,7 @@ _REPLY_BYTES_MAX = 65_536
 
 
 class _Answer:
-    """Where an answer goes: into one of kazoo's async results.  `rescue` may take an error over instead."""
+    """Receiver of a result: sets one of kazoo's async results. `rescue` may take over an error instead."""
 
     __slots__ = ("_done", "_rescue", "_result", "_session")
 
@@ -131,12 +131,11 @@ def _probe(session: Session, full: str) -> Awaitable[Any]:
 
 
 class KazooClient(KazooSession):
-    """kazoo.client.KazooClient's public face.  Times are in seconds.
+    """The public interface of kazoo.client.KazooClient. Times are in seconds.
 
     `hosts`, `timeout`, `client_id`, `default_acl`, `auth_data`, `read_only`, `randomize_hosts`, `command_retry`,
-    `logger` and the TLS arguments mean what they mean in kazoo; of `connection_retry` only `max_tries` counts.
-    `sasl_options` may name DIGEST-MD5.  Its other mechanisms, and handlers other than SequentialThreadingHandler, raise
-    ConfigurationError.
+    `logger` and the TLS arguments are as in kazoo; only `max_tries` of `connection_retry` is used. `sasl_options` may
+    name DIGEST-MD5. Its other mechanisms, and handlers other than SequentialThreadingHandler, raise ConfigurationError.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -147,18 +146,18 @@ class KazooClient(KazooSession):
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """The recipes."""
+            """Return a recipe."""
 
     def start(self, timeout: float = 15) -> None:
-        """Connect; raises the handler's timeout_exception when that takes longer than `timeout` seconds."""
+        """Connect; raises the handler's timeout_exception if that takes longer than `timeout` seconds."""
         super().start(timeout)
         if self.chroot and not self.exists("/"):
             warnings.warn("No chroot path exists, the chroot path should be created before normal use.", stacklevel=2)
 
-    # -- admin words
+    # -- four-letter words ---------------------------------------------------------------------------------------------
 
     def command(self, cmd: bytes = b"ruok") -> str:
-        """What the connected server answers to a four-letter word.  Raises ConnectionLoss while disconnected."""
+        """Return the connected server's answer to a four-letter word. Raises ConnectionLoss while disconnected."""
         engine = self._engine
         if not self._live.is_set() or engine is None:
             raise ConnectionLoss("No connection to server")
@@ -183,11 +182,14 @@ class KazooClient(KazooSession):
         return reply.decode("utf-8", "replace")
 
     def server_version(self, retries: int = 3) -> tuple[int, ...]:
-        """The connected server's version, such as (3, 9, 5).  Raises KazooException when it does not say."""
+        """Return the connected server's version, such as (3, 9, 5).
+
+        Raises KazooException if the server does not report it.
+        """
         for _ in range(1 + max(0, retries)):
             text = self.command(b"envi")
             if "whitelist" in text:
-                # `srvr` is the one word that every ZooKeeper answers unless told otherwise.
+                # Every ZooKeeper answers `srvr`, unless it is configured otherwise.
                 text = self.command(b"srvr")
             found = _VERSION_LINE.search(text)
             digits = found.group(1).strip(".") if found else ""
@@ -195,7 +197,7 @@ class KazooClient(KazooSession):
                 return tuple(int(part) for part in digits.split("."))
         raise KazooException(f"Unable to fetch useable server version after trying {1 + max(0, retries)} times")
 
-    # -- the operations, each as a call that waits and one that returns kazoo's IAsyncResult
+    # -- operations: each as a blocking call, and as a call that returns kazoo's IAsyncResult --------------------------
 
     def add_auth(self, scheme: str, credential: str) -> bool:
         """Authenticate, also on later connections."""
@@ -220,7 +222,7 @@ class KazooClient(KazooSession):
         return result
 
     def sync(self, path: str) -> str:
-        """Wait until the server has seen everything committed before now."""
+        """Wait until the server has applied everything committed before now."""
         synced: str = self.sync_async(path).get()
         return synced
 
@@ -233,7 +235,7 @@ class KazooClient(KazooSession):
         self, path: str, value: bytes | None = b"", acl: Any = None, ephemeral: bool = False, sequence: bool = False,
         makepath: bool = False, include_data: bool = False,
     ) -> Any:  # fmt: skip
-        """Create a znode: the path made, with `include_data` (path, ZnodeStat)."""
+        """Create a znode; return its path, or with `include_data` (path, ZnodeStat)."""
         return self.create_async(
             path, value, acl, ephemeral=ephemeral, sequence=sequence, makepath=makepath, include_data=include_data
         ).get()
@@ -268,7 +270,7 @@ class KazooClient(KazooSession):
                 try:
                     return made(await session.request(op, body))
                 except NoNode:
-                    continue  # somebody removed a parent again
+                    continue  # another client removed a parent again
 
         def send(session: Session) -> None:
             def rescue(error: BaseException) -> bool:
@@ -283,7 +285,7 @@ class KazooClient(KazooSession):
         return result
 
     def ensure_path(self, path: str, acl: Any = None) -> Any:
-        """Create a znode and its parents where they are missing."""
+        """Create a znode and its missing parents."""
         return self.ensure_path_async(path, acl).get()
 
     def ensure_path_async(self, path: str, acl: Any = None) -> Any:
@@ -300,7 +302,7 @@ class KazooClient(KazooSession):
         return result
 
     async def _ensure(self, session: Session, probe: Awaitable[Any], full: str, acls: Sequence[Any]) -> Any:
-        """Look before creating: the caller may not be allowed to create what exists already."""
+        """Read before creating: the caller may not be allowed to create a znode that exists already."""
         try:
             if await probe is not None:
                 return True
@@ -329,7 +331,7 @@ class KazooClient(KazooSession):
         return self._read(OpCode.GET_DATA, path, watch, lambda found: (found.data, from_stat(found.stat)))
 
     def get_children(self, path: str, watch: Watch | None = None, include_data: bool = False) -> Any:
-        """The children's names, with `include_data` (names, ZnodeStat)."""
+        """The children's names, or with `include_data` (names, ZnodeStat)."""
         return self.get_children_async(path, watch, include_data).get()
 
     def get_children_async(self, path: str, watch: Watch | None = None, include_data: bool = False) -> Any:
@@ -353,7 +355,7 @@ class KazooClient(KazooSession):
         )
 
     def set_acls(self, path: str, acls: Any, version: int = -1) -> Any:
-        """Set the ACLs: the ZnodeStat."""
+        """Set the ACLs; return the ZnodeStat."""
         return self.set_acls_async(path, acls, version).get()
 
     def set_acls_async(self, path: str, acls: Any, version: int = -1) -> Any:
@@ -365,7 +367,7 @@ class KazooClient(KazooSession):
         return self._request(OpCode.SET_ACL, body, lambda response: from_stat(response.stat))
 
     def set(self, path: str, value: bytes | None, version: int = -1) -> Any:
-        """Set the data: the ZnodeStat."""
+        """Set the data; return the ZnodeStat."""
         return self.set_async(path, value, version).get()
 
     def set_async(self, path: str, value: bytes | None, version: int = -1) -> Any:
@@ -377,7 +379,7 @@ class KazooClient(KazooSession):
         return self._request(OpCode.SET_DATA, body, lambda response: from_stat(response.stat))
 
     def delete(self, path: str, version: int = -1, recursive: bool = False) -> Any:
-        """Delete a znode, with `recursive` all below it too."""
+        """Delete a znode; with `recursive` also everything below it."""
         _expect("recursive", recursive, bool, "bool")
         if not recursive:
             return self.delete_async(path, version).get()
@@ -386,7 +388,7 @@ class KazooClient(KazooSession):
                 self.delete(f"{path.rstrip('/')}/{child}", recursive=True)
             self.delete(path)
         except NoNodeError:
-            return True  # somebody else was faster
+            return True  # another client was faster
         return None
 
     def delete_async(self, path: str, version: int = -1) -> Any:
@@ -443,7 +445,10 @@ class KazooClient(KazooSession):
             result.set_exception(refusal)
 
     def _follow(self, session: Session, result: Any, steps: Any) -> None:
-        """Answer with what a coroutine returns.  It runs later: what must keep its place is sent before."""
+        """Resolve the result with a coroutine's return value.
+
+        It runs later: requests that must keep their place are sent before.
+        """
         engine = self._engine
         assert engine is not None
 

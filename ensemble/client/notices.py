@@ -1,4 +1,4 @@
-"""What a session tells those who use it: its state, the events of their watches, and that it is connected, or over."""
+"""Notifications of a session to its users: its state, watch events, and that it is connected or has ended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zabka.ensemble.records import EventType
 
 
 class Notices:
-    """Calls back within the turn that brought the news.  Paths are told without `chroot`, except to `on_event`."""
+    """Runs callbacks in the turn that received the event. Paths are passed without `chroot`, except to `on_event`."""
 
     __slots__ = ("_chroot", "_listeners", "_name", "_on_event", "_runtime", "_waiters")
 
@@ -34,13 +34,13 @@ class Notices:
             self._listeners.remove(listener)
 
     def waiter(self) -> Future[None]:
-        """Resolved once the session is connected; fails where it ends instead."""
+        """Return a future that resolves once the session is connected and fails if it ends instead."""
         waiter = self._runtime.future()
         self._waiters.append(waiter)
         return waiter
 
     async def until(self, ended: Callable[[], bool]) -> None:
-        """Wait for an end of the session that `ended` sees, whatever it may tell those who wait before that."""
+        """Wait until `ended` is true after a notification, ignoring errors of other notifications."""
         while not ended():
             try:
                 await self.waiter()
@@ -48,51 +48,51 @@ class Notices:
                 continue
 
     def connected(self) -> None:
-        """Tell those who wait that the session is connected."""
+        """Resolve the futures that wait for a connection."""
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
     def take_waiters(self) -> list[Future[None]]:
-        """The futures that wait for a connection; the caller fails them, since none will come."""
+        """Return the futures that wait for a connection; the caller fails them, since no connection will come."""
         waiters, self._waiters = self._waiters, []
         return waiters
 
     def state(self, state: SessionState) -> None:
-        """Tell the listeners of a new state."""
+        """Notify the listeners of a new state."""
         for listener in tuple(self._listeners):
             self._call_out(listener, state)
 
     def event(self, event: WatchEvent) -> None:
-        """Tell who hears of every watch event."""
+        """Pass a watch event to the callback for all watch events."""
         if self._on_event is not None:
             self._call_out(self._on_event, event)
 
     def fired(self, event: WatchEvent, watchers: Iterable[Watcher]) -> None:
-        """Tell the watchers that an event is for."""
+        """Notify the watchers of an event."""
         seen = WatchEvent(event.type, self.unchroot(event.path), event.zxid)
         for watcher in watchers:
             self._call_out(watcher, seen)
 
     def removed(self, path: str, watchers: Iterable[tuple[EventType, Watcher]]) -> None:
-        """Tell watchers that they watch that path no more."""
+        """Notify watchers that their watch on that path was removed."""
         for event, watcher in watchers:
             self._call_out(watcher, WatchEvent(event, path))
 
     def expired(self, watches: Iterable[tuple[str, Watcher]]) -> None:
-        """Tell every watcher that its watch has gone with the session."""
+        """Notify every watcher that its watch ended with the session."""
         for path, watcher in watches:
             self._call_out(watcher, WatchEvent(EventType.NONE, self.unchroot(path)))
 
     def unchroot(self, path: str) -> str:
-        """A server's path as this session's users name it."""
+        """Return a server's path without the chroot."""
         if not self._chroot or not path.startswith(self._chroot):
             return path
         return path[len(self._chroot) :] or "/"
 
     def _call_out(self, callback: Callable[[Any], None], argument: object) -> None:
-        """Call a user's callback; what it raises stops the node loudly, but not in the middle of this turn."""
+        """Call a user's callback; an exception stops the node with an error, but not in the middle of this turn."""
         try:
             callback(argument)
         except Exception as wrong:
@@ -100,7 +100,7 @@ class Notices:
 
 
 def fail_all(waiters: Iterable[Future[None]], error: Callable[[], ZooKeeperError]) -> None:
-    """Tell those who wait that the session has ended: an error for each."""
+    """Fail each future: the session has ended."""
     for waiter in waiters:
         if not waiter.done():
             waiter.set_exception(error())

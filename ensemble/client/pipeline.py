@@ -1,4 +1,4 @@
-"""The calls of one session: those under way, answered in order, and those that wait for a connection (ClientCnxn)."""
+"""The calls of one session: calls in flight, answered in order, and calls that wait for a connection (ClientCnxn)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from zabka.ensemble.errors import ConnectionLoss
 from zabka.ensemble.records import AUTH_XID, OpCode, Reply, Request
 
 QUEUED_CALLS_MAX = 65_536
-"""Calls that may wait for a reconnect; more fail at once with ConnectionLoss."""
+"""Number of calls that may wait for a reconnect; any further call fails at once with ConnectionLoss."""
 XID_MAX = 0x7FFFFFFF
 
 
 class Pipeline:
-    """Requests leave by `send` in the order of the calls, and answers come in that order."""
+    """Sends requests with `send` in the order of the calls, and matches replies in that order."""
 
     __slots__ = ("_pending", "_pending_auths", "_queued", "_send", "_xid")
 
@@ -34,13 +34,13 @@ class Pipeline:
         return self._xid
 
     def send(self, call: Call) -> None:
-        """Send a call; its answer is to come after those of all before it."""
+        """Send a call; its reply is expected after the replies of all earlier calls."""
         call.xid = self.next_xid()
         self._pending.append(call)
         self._send(Request(call.xid, call.op, call.body))
 
     def send_auth(self, auth: Auth) -> None:
-        """Send credentials; answers to these come in order among themselves."""
+        """Send credentials; their replies arrive in order among themselves."""
         self._pending_auths.append(auth)
         self._send(Request(AUTH_XID, OpCode.AUTH, auth.packet))
 
@@ -52,27 +52,27 @@ class Pipeline:
             self._queued.append(call)
 
     def send_queued(self) -> None:
-        """There is a connection: send what has waited for it."""
+        """Send the queued calls on the new connection."""
         queued, self._queued = self._queued, deque()
         for call in queued:
             self.send(call)
 
     def watches(self) -> Iterator[Left]:
-        """What the calls without an answer yet are to leave."""
+        """Watches that the calls in flight or queued will set."""
         return (call.watch for call in chain(self._pending, self._queued) if call.watch is not None)
 
     def match_reply(self, reply: Reply) -> Call | None:
-        """The call that a reply answers; None where it is not the oldest one's."""
+        """Return the call that a reply answers, or None if the reply does not match the oldest call."""
         if not self._pending or self._pending[0].xid != reply.xid:
             return None
         return self._pending.popleft()
 
     def take_auth(self) -> Auth | None:
-        """The credentials that are answered now; None where none are under way."""
+        """Return the credentials that are answered now, or None if none are in flight."""
         return self._pending_auths.popleft() if self._pending_auths else None
 
     def lose(self) -> None:
-        """The connection is gone, and nobody knows what became of what was under way."""
+        """The connection is lost: fail all calls in flight, whose outcome is unknown."""
         pending, self._pending = self._pending, deque()
         auths, self._pending_auths = self._pending_auths, deque()
         for call in pending:
@@ -81,7 +81,7 @@ class Pipeline:
             auth.resolve(ConnectionLoss())
 
     def drain_unanswered(self) -> list[Call]:
-        """The session is over: the calls that nobody will answer."""
+        """The session is over: remove and return the calls that will get no reply."""
         calls = [*self._pending, *self._queued]
         self._pending.clear()
         self._queued.clear()

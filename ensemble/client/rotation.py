@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from zabka.ensemble.ports import Random
 
 BACKOFF_MIN_MS = 50
-"""The longest pause after the first round of servers that all failed; it doubles with each further round."""
+"""The longest pause after the first round in which every server failed; it doubles with each further round."""
 BACKOFF_MAX_MS = 1_000
 
 
 class Rotation:
-    """Servers in turn: no pause within a round of all of them, a growing one with jitter between rounds."""
+    """Servers in turn: no pause within a round of all servers, a growing pause with jitter between rounds."""
 
     __slots__ = ("_failed", "_next", "_preferred", "_random", "_servers")
 
@@ -27,7 +27,7 @@ class Rotation:
             self._shuffle()
 
     def _shuffle(self) -> None:
-        """Clients spread over the servers."""
+        """Shuffle, so that clients spread over the servers."""
         servers = self._servers
         for last in range(len(servers) - 1, 0, -1):
             pick = self._random.randrange(0, last + 1)
@@ -35,16 +35,16 @@ class Rotation:
 
     @property
     def size(self) -> int:
-        """How many servers there are."""
+        """Number of servers."""
         return len(self._servers)
 
     @property
     def failed(self) -> int:
-        """Attempts in a row that served nothing."""
+        """Number of consecutive attempts without service."""
         return self._failed
 
     def next(self) -> str:
-        """The server to try now."""
+        """Return the server to try now."""
         if self._preferred:
             preferred, self._preferred = self._preferred, ""
             return preferred
@@ -53,13 +53,13 @@ class Rotation:
         return server
 
     def prefer(self, server: str) -> None:
-        """Try this one next."""
+        """Try this server next."""
         self._preferred = server
 
     def pause_ms(self, *, served: bool) -> int:
-        """An attempt has ended: how long to wait before the next.
+        """An attempt has ended: return how long to wait before the next.
 
-        A server that `served` something after the connect has earned a retry at once.
+        If the connection was `served` at least one reply after the connect, retry at once.
         """
         self._failed = 0 if served else self._failed + 1
         rounds, within = divmod(self._failed, len(self._servers))

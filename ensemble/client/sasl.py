@@ -1,4 +1,4 @@
-"""A client proves who it is by SASL, before it asks for anything (ZooKeeperSaslClient)."""
+"""SASL authentication of a client, before its first request (ZooKeeperSaslClient)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zabka.ensemble.records import Reply, SaslRequest, SaslResponse
 
 
 class SaslLogin(NamedTuple):
-    """Who the client is, for DIGEST-MD5.  `new_nonce` must be unpredictable."""
+    """The client's login for DIGEST-MD5. `new_nonce` must be unpredictable."""
 
     user: str
     password: str
@@ -19,7 +19,7 @@ class SaslLogin(NamedTuple):
 
 
 class SaslNegotiation:
-    """One connection's: `first`, then `answer` to each reply of the server."""
+    """Negotiation on one connection: `first`, then `answer` to each reply of the server."""
 
     __slots__ = ("_client", "_responded")
 
@@ -32,7 +32,7 @@ class SaslNegotiation:
         return SaslRequest(b"")
 
     def answer(self, reply: Reply) -> SaslRequest | None:
-        """What to say next, None where both sides are content.  Raises SaslError where the server is not."""
+        """Return the next token to send, or None if the negotiation is done. Raises SaslError if the server refuses."""
         body = reply.body
         if reply.err:
             raise SaslError(f"refused with error {reply.err}")

@@ -1,8 +1,8 @@
-"""The coordination service as its users see it, and the connection port under a client.
+"""The coordination service as its users see it, and the connection port of a client.
 
-`CoordinationService` is what the controller and the brokers await; `zabka.ensemble.client.client.Client` is the one
-implementation, over a `Connector` (asyncio sockets, or links of the simulated world).  Requests are sent in the order
-of the calls, at the call (not at the await), so that callers pipeline by calling first and awaiting later.
+`CoordinationService` is what the controller and the brokers await; `zabka.ensemble.client.client.Client` is the only
+implementation, over a `Connector` (asyncio sockets, or links of the simulated world). Requests are sent in the order of
+the calls, at the call (not at the await), so that callers pipeline by calling first and awaiting later.
 """
 
 from __future__ import annotations
@@ -26,25 +26,29 @@ from zabka.ensemble.records import (
 
 
 class SessionState(Enum):
-    """Where a client's session stands."""
+    """State of a client's session."""
 
     CONNECTING = "connecting"
     CONNECTED = "connected"
     CONNECTED_READ_ONLY = "connected read-only"
-    """To a server without a leader, which answers reads alone; only a client that asked for it is ever here."""
+    """Connected to a server without a leader, which serves only reads; only clients with `read_only` reach this state.
+    """
     SUSPENDED = "suspended"
     EXPIRED = "expired"
     CLOSED = "closed"
 
 
 class WatchEvent(NamedTuple):
-    """A watch that fired.  On expiry every watch left fires once with EventType.NONE; one that is removed is told
-    DATA_WATCH_REMOVED, CHILD_WATCH_REMOVED or PERSISTENT_WATCH_REMOVED."""
+    """A watch that fired.
+
+    On expiry every watch fires once with EventType.NONE. A removed watch gets DATA_WATCH_REMOVED, CHILD_WATCH_REMOVED
+    or PERSISTENT_WATCH_REMOVED.
+    """
 
     type: EventType
     path: str
     zxid: int = 0
-    """The transaction that fired it; 0 where the server did not say, as before ZooKeeper 3.9."""
+    """The transaction that fired it; 0 if the server did not send it, as before ZooKeeper 3.9."""
 
 
 Watcher = Callable[[WatchEvent], None]
@@ -149,37 +153,37 @@ class CoordinationService(Protocol):
         ...
 
     async def close(self) -> None:
-        """End the session at once (its ephemerals go) and disconnect."""
+        """End the session at once (its ephemerals are deleted) and disconnect."""
         ...
 
     def create(
         self, path: str, data: bytes | None = b"", *, ephemeral: bool = False, sequential: bool = False,
         acl: Sequence[ACL] = OPEN_ACL,
     ) -> Awaitable[tuple[str, Stat]]:  # fmt: skip
-        """Create a znode (create2): the path made and its Stat."""
+        """Create a znode (create2); return its path and its Stat."""
         ...
 
     async def create_chroot(self) -> None:
-        """Create the znode that every path is below, where the connection string names one, and those above it."""
+        """Create the chroot's znode and its missing ancestors, if the connection string has a chroot."""
         ...
 
     def delete(self, path: str, version: int = -1) -> Awaitable[None]: ...
     def exists(self, path: str, watcher: Watcher | None = None) -> Awaitable[Stat | None]:
-        """The Stat, or None where there is no such znode; the watch is left either way."""
+        """The Stat, or None if there is no such znode; the watch is set in both cases."""
         ...
 
     def get(self, path: str, watcher: Watcher | None = None) -> Awaitable[tuple[bytes, Stat]]: ...
     def set(self, path: str, data: bytes | None, version: int = -1) -> Awaitable[Stat]: ...
     def get_children(self, path: str, watcher: Watcher | None = None) -> Awaitable[list[str]]:
-        """Children names, sorted."""
+        """Names of the children, sorted."""
         ...
 
     def multi(self, ops: Sequence[Op]) -> Awaitable[list[OpResult]]:
-        """All or nothing.  A failed op is a value here, not an exception; loss and expiry still raise."""
+        """Run all operations or none. A failed op is a value here, not an exception; loss and expiry still raise."""
         ...
 
     def sync(self, path: str) -> Awaitable[None]:
-        """Wait until this session's server has seen everything committed before now."""
+        """Wait until this session's server has applied everything committed before now."""
         ...
 
 
@@ -188,13 +192,13 @@ FromServer = ConnectResponse | Reply
 
 
 class Receiver(Protocol):
-    """What a connection tells its client."""
+    """Callbacks of a connection to its client."""
 
     def on_connected(self) -> None: ...
     def on_message(self, message: FromServer) -> None: ...
     def on_watch(self, event: WatchEvent, zxid: int) -> None: ...
     def on_disconnected(self, reason: str) -> None:
-        """Once, also when connecting failed; nothing follows."""
+        """Called once, also if connecting failed; no callback follows."""
         ...
 
 
@@ -219,8 +223,8 @@ class Connector(Protocol):
 
 
 class WordAsker(Protocol):
-    """Asks servers four-letter words."""
+    """Sends four-letter words to servers."""
 
     def ask_word(self, host: str, word: str, heard: Callable[[str], None]) -> None:
-        """Ask the server at "host:port"; `heard` gets its answer, empty where there is none, in a later turn."""
+        """Send a word to the server at "host:port"; `heard` gets the answer in a later turn, empty if there is none."""
         ...

@@ -1,7 +1,7 @@
 """One ZooKeeper session: connecting, pipelining, pinging, moving to another server, expiry.
 
-Pure: it knows a `Connector` and a `Runtime`, so that the same code runs over sockets and in the simulated world.
-`zabka.ensemble.client.client.Client` puts the operations on top.  Source: org.apache.zookeeper.ClientCnxn.
+Pure: it uses only a `Connector` and a `Runtime`, so that the same code runs over sockets and in the simulated world.
+`zabka.ensemble.client.client.Client` puts the operations on top. Source: org.apache.zookeeper.ClientCnxn.
 """
 
 from __future__ import annotations
@@ -50,19 +50,20 @@ from zabka.ensemble.records import (
 )
 
 CLOSE_WAIT_MS = 2_000
-"""How long close() waits for the server's answer, or for a reconnect to send it at all."""
+"""How long close() waits for the server's reply, including a reconnect if needed to send the request."""
 NO_PASSWORD = bytes(16)
 SEARCH_PAUSE_MIN_MS = 100
 SEARCH_PAUSE_MAX_MS = 5_000
-"""Pauses between two questions to read-only servers, doubled each time.  ZooKeeper climbs to 60 s."""
+"""Pauses between queries to read-only servers, doubled each time. ZooKeeper's grow to 60 s."""
 SEARCH_WORD, READ_WRITE = "isro", "rw"
 
 
 class Heartbeat:
-    """Pings while nothing else is sent, and notices when the server has fallen silent (ClientCnxn): a third of the
-    session's time-out may pass without a word to the server, two thirds without one from it.
+    """Sends pings while nothing else is sent, and detects a silent server (ClientCnxn).
 
-    Runs from `start` to `stop`.  `ping` sends a ping; `lose` is told why the connection is to be given up.
+    A ping is sent when nothing was sent for a third of the session timeout; the connection is lost when nothing was
+    received for two thirds of it. Runs from `start` to `stop`. `ping` sends a ping; `lose` gets the reason why the
+    connection is lost.
     """
 
     __slots__ = ("_due_ms", "_heard_ms", "_lose", "_ping", "_runtime", "_sent_ms", "_timeout_ms", "_timer")
@@ -78,23 +79,23 @@ class Heartbeat:
         self._sent_ms = 0
 
     def start(self, timeout_ms: int) -> None:
-        """A session with that time-out stands."""
+        """A session with that timeout is established."""
         self._timeout_ms = timeout_ms
         self._heard_ms = self._sent_ms = self._runtime.now().mono_ms
         self._schedule()
 
     def stop(self) -> None:
-        """The connection is gone."""
+        """The connection is lost."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def heard(self) -> None:
-        """The server said something."""
+    def received(self) -> None:
+        """A frame was received from the server."""
         self._heard_ms = self._runtime.now().mono_ms
 
     def sent(self) -> None:
-        """Something was sent to the server."""
+        """A frame was sent to the server."""
         self._sent_ms = self._runtime.now().mono_ms
 
     def _schedule(self) -> None:
@@ -112,7 +113,7 @@ class Heartbeat:
             if now_ms - self._due_ms < third_ms:
                 self._lose(f"nothing heard for {now_ms - self._heard_ms} ms")
                 return
-            # This process itself was stalled, and the answers may wait in the socket: let them in before judging.
+            # This process itself was stalled, and replies may wait in the socket: read them before deciding.
             self._heard_ms = now_ms - third_ms
         if now_ms - self._sent_ms >= third_ms:
             self._ping()
@@ -120,8 +121,10 @@ class Heartbeat:
 
 
 class ReadWriteSearch:
-    """A session on a read-only server asks one server after the other whether it takes writes, from its making until it
-    has `found` one or is stopped (ClientCnxn.pingRwServer)."""
+    """Search for a server that accepts writes, while the session is on a read-only server (ClientCnxn.pingRwServer).
+
+    Asks one server after another, from its creation until it has `found` one or is stopped.
+    """
 
     def __init__(self, asker: WordAsker, rotation: Rotation, runtime: Runtime, found: Callable[[str], None]) -> None:
         self._asker = asker
@@ -133,15 +136,15 @@ class ReadWriteSearch:
         self._timer: Timer = runtime.call_later(self._pause_ms, self._ask)
 
     def stop(self) -> None:
-        """Stop asking; an answer that is still to come counts for nothing."""
+        """Stop the search; a reply that arrives later is ignored."""
         self._over = True
         self._timer.cancel()
 
     def _ask(self) -> None:
         server = self._rotation.next()
-        self._asker.ask_word(server, SEARCH_WORD, lambda answer: self._heard(server, answer))
+        self._asker.ask_word(server, SEARCH_WORD, lambda answer: self._on_answer(server, answer))
 
-    def _heard(self, server: str, answer: str) -> None:
+    def _on_answer(self, server: str, answer: str) -> None:
         if self._over:
             return
         if answer == READ_WRITE:
@@ -153,7 +156,7 @@ class ReadWriteSearch:
 
 
 class LinkOwner(Protocol):
-    """Who hears of a link; it must see for itself whether that is its present one."""
+    """Owner of a link, which gets its events; it must check itself whether the link is its current one."""
 
     def on_link_up(self, link: Link) -> None: ...
     def on_link_message(self, link: Link, message: FromServer) -> None: ...
@@ -162,44 +165,46 @@ class LinkOwner(Protocol):
 
 
 class Link:
-    """One attempt to connect, and the connection that comes of it.  `heard` once the server has said anything beyond
-    its first frame."""
+    """One attempt to connect, and the resulting connection.
 
-    __slots__ = ("_owner", "connection", "heard")
+    `served` is true once the server has sent anything after its first frame.
+    """
+
+    __slots__ = ("_owner", "connection", "served")
 
     def __init__(self, owner: LinkOwner) -> None:
         self._owner = owner
         self.connection: Connection | None = None
-        self.heard = False
+        self.served = False
 
     def on_connected(self) -> None:
-        """The transport stands."""
+        """The transport is connected."""
         self._owner.on_link_up(self)
 
     def on_message(self, message: FromServer) -> None:
-        """A frame came."""
+        """A frame arrived."""
         self._owner.on_link_message(self, message)
 
     def on_watch(self, event: WatchEvent, zxid: int) -> None:
-        """A watch event came."""
+        """A watch event arrived."""
         self._owner.on_link_watch(self, event._replace(zxid=zxid))
 
     def on_disconnected(self, reason: str) -> None:
-        """The transport is gone."""
+        """The transport is closed."""
         self._owner.on_link_down(self, reason)
 
 
 class Session:
-    """A session with whichever of `servers` answers.
+    """A session with any of `servers` that answers.
 
-    Requests leave in the order of the calls.  Answers resolve futures from within the turn that brought them, and
-    watchers run in that same turn, so a watcher may run before the coroutine that awaited the read resumes; it
-    never runs after one that saw newer data.
+    Requests leave in the order of the calls. Replies resolve futures in the turn of their arrival, and watchers run
+    in that same turn. So a watcher may run before the coroutine that awaited the read resumes. It never runs after a
+    coroutine that saw newer data.
 
-    `attempts_max`: give up (CLOSED) after so many attempts in a row that served nothing, 0 for never.  `resume`: id and
-    password of a session to reattach to.  `on_event` hears of every watch event, by the server's path.
-    `login`: authenticate by SASL on every connection, first of all; a refusal ends the session like a refused auth.
-    `read_only`: put up with a server that has no leader; then `asker` helps to find a better one meanwhile.
+    `attempts_max`: give up (CLOSED) after this number of consecutive attempts without service, 0 for never. `resume`:
+    id and password of a session to reattach to. `on_event` gets every watch event, with the server's path. `login`:
+    authenticate by SASL on every connection, first of all; a refusal ends the session like a refused auth. `read_only`:
+    accept a server without a leader; `asker` then searches for a server with a leader.
     """
 
     def __init__(
@@ -239,7 +244,7 @@ class Session:
         self._negotiation: SaslNegotiation | None = None
         self._server_read_only = False
         self._search: ReadWriteSearch | None = None
-        # A session that a read-only server gave is unknown to every other.
+        # A session that a read-only server created is unknown to every other server.
         self._resumable = resume is not None
         self._connected = False
         self._watches = Watches()
@@ -262,12 +267,12 @@ class Session:
         self._notices.remove_listener(listener)
 
     def open(self) -> None:
-        """Begin to connect; nothing while connecting or connected already."""
+        """Begin to connect; does nothing while connecting or connected already."""
         if self.state is SessionState.CONNECTING and self._link is None and self._timer is None:
             self._connect()
 
     async def connected(self) -> None:
-        """Wait until CONNECTED.  Raises SessionExpired (AuthFailed) when the session ends instead."""
+        """Wait until CONNECTED. Raises SessionExpired or AuthFailed if the session ends instead."""
         if self._over() or self._closing:
             raise self._ended("")
         if self._connected:
@@ -275,11 +280,11 @@ class Session:
         await self._notices.waiter()
 
     def reopen(self) -> None:
-        """After expiry: begin to open a new session.  Anything but expired: nothing."""
+        """Begin to open a new session if the old one has expired; otherwise do nothing."""
         if self.state is not SessionState.EXPIRED:
             return
-        # last_zxid is kept: the server that reported the expiry had passed it, and the new session must not be
-        # served an older state than the old one saw.
+        # last_zxid is kept: the server that reported the expiry had passed it, and the new session must not read older
+        # data than the old session did.
         self._set_state(SessionState.CONNECTING)
         self.open()
 
@@ -294,14 +299,14 @@ class Session:
     ) -> Future[Any]:
         """Send a request, now or at the reconnect; the future gets `convert(response)`.
 
-        `path` is for error messages.  `watch` is left once the answer allows it (server's path).
+        `path` is for error messages. `watch` is set if the reply allows it (server's path).
         """
         future = self._runtime.future()
         self.submit(Call(op, body, future, path, convert, watch))
         return future
 
     def submit(self, call: Call) -> None:
-        """`request`, with the answer going where the call says."""
+        """Like `request`, but the result goes to the call's sink."""
         if self._over() or self._closing:
             call.fail(self._ended(call.path))
         elif self._connected:
@@ -310,11 +315,14 @@ class Session:
             self._calls.queue(call)
 
     def unwatch(self, kind: WatcherType, path: str, watcher: Watcher | None) -> Future[None]:
-        """Remove a watcher of that kind from a path (the server's), or all (None).  Each is told, with an event that
-        says what kind of watch it was.  Raises NoWatcher, also where the server knows of none."""
+        """Remove a watcher of that kind from a path (the server's), or all (None).
+
+        Each removed watcher gets an event for its kind of watch. Raises NoWatcher, also if the server has no such
+        watch.
+        """
         future = self._runtime.future()
         shown = self._notices.unchroot(path)
-        # The server knows one watch a connection: it goes with the last watcher here.
+        # The server has one watch per connection: it is removed with the last watcher here.
         shared = watcher is not None and self._watches.others(kind, path, watcher, self._calls.watches())
         op = OpCode.CHECK_WATCHES if shared else OpCode.REMOVE_WATCHES
 
@@ -328,7 +336,10 @@ class Session:
         return future
 
     def add_auth(self, scheme: str, credential: bytes) -> Future[None]:
-        """Authenticate, also on every later connection.  A refusal ends the session: everything raises AuthFailed."""
+        """Authenticate, also on every later connection.
+
+        A refusal ends the session: every call then raises AuthFailed.
+        """
         auth = Auth(AuthPacket(0, scheme, credential), self._runtime.future())
         future = auth.future
         assert future is not None
@@ -342,17 +353,17 @@ class Session:
 
     @property
     def is_connected(self) -> bool:
-        """Is it connected, be it to a read-only server?"""
+        """Whether it is connected, including to a read-only server."""
         return self._connected
 
     @property
     def is_closed(self) -> bool:
-        """Is it over for good, or about to be?"""
+        """Whether it is closed, or closing."""
         return self._closing
 
     @property
     def auth_failed(self) -> bool:
-        """Did it end because the server refused credentials?"""
+        """Whether it ended because the server refused credentials."""
         return self._auth_failed
 
     def set_servers(self, servers: Sequence[str], *, shuffle: bool = True) -> None:
@@ -360,7 +371,7 @@ class Session:
         self._rotation = Rotation(servers, self._runtime.random, shuffle=shuffle)
 
     async def close(self, wait_ms: int = CLOSE_WAIT_MS) -> None:
-        """End the session and disconnect; without an answer in `wait_ms` just disconnect (it will then expire)."""
+        """End the session and disconnect; without a reply in `wait_ms` only disconnect (the session then expires)."""
         if self._over():
             self._finish(SessionState.CLOSED)
             return
@@ -375,18 +386,18 @@ class Session:
                 self._closing = True
                 await answer
         except ZooKeeperError:
-            pass  # lost on the way: it may have ended, else it expires
+            pass  # the reply was lost: the session may have ended, else it expires
         finally:
             timer.cancel()
             self._finish(SessionState.CLOSED)
 
     def drop_connection(self, reason: str = "dropped by its owner") -> None:
-        """Disconnect as if the network had; the session goes on at the next server."""
+        """Disconnect as if the network had failed; the session continues at the next server."""
         if self._link is not None:
             self._lose(reason)
 
     def expire(self) -> None:
-        """Take the session for over, as if the server had said so."""
+        """Treat the session as expired, as if the server had reported it."""
         if not self._over():
             self._finish(SessionState.EXPIRED)
 
@@ -403,7 +414,7 @@ class Session:
             link.connection = connection
 
     def on_link_up(self, link: Link) -> None:
-        """A connection stands: say who this is.  (What a link of the past says counts for nothing.)"""
+        """A connection is established: send the ConnectRequest. Events of an old link are ignored."""
         if link is not self._link:
             return
         session_id, password = (self.session_id, self.password) if self._resumable else (0, NO_PASSWORD)
@@ -449,7 +460,7 @@ class Session:
             self._establish()
 
     def _establish(self) -> None:
-        """The session stands: send what has waited for it."""
+        """The session is established: send the queued calls."""
         if self._server_read_only:
             self._look_for_read_write()
         else:
@@ -472,13 +483,13 @@ class Session:
             self._search = ReadWriteSearch(self._asker, self._rotation, self._runtime, found)
 
     def on_link_down(self, link: Link, reason: str) -> None:
-        """A connection is gone, or could not be made."""
+        """A connection was lost, or could not be made."""
         if link is self._link:
             link.connection = None
             self._lose(reason)
 
     def _hang_up(self) -> Link | None:
-        """End the present connection, if there is one, and all that runs beside it; which one it was."""
+        """Close the current connection, if any, and its timers, search and negotiation; return its link."""
         link, self._link = self._link, None
         if link is not None and link.connection is not None:
             link.connection.close()
@@ -491,12 +502,12 @@ class Session:
         return link
 
     def _lose(self, reason: str) -> None:
-        """The connection is gone, or never came: on to the next server."""
+        """The connection was lost or failed: try the next server."""
         link = self._hang_up()
         assert link is not None
         self.last_failure = f"{self.server}: {reason}"
         was_connected = self._connected
-        pause_ms = self._rotation.pause_ms(served=link.heard)
+        pause_ms = self._rotation.pause_ms(served=link.served)
         if self._attempts_max and self._rotation.failed >= self._attempts_max:
             self._finish(SessionState.CLOSED)
             return
@@ -546,7 +557,7 @@ class Session:
     # -- receiving
 
     def on_link_message(self, link: Link, message: FromServer) -> None:
-        """A frame of the server."""
+        """A frame of the server arrived."""
         if link is not self._link:
             return
         if isinstance(message, ConnectResponse):
@@ -558,8 +569,8 @@ class Session:
         if not self._connected:
             self._lose("a reply before the session's answer")
             return
-        link.heard = message.xid != SET_WATCHES_XID or not message.err  # who refuses that serves nobody who watches
-        self._heartbeat.heard()
+        link.served = message.xid != SET_WATCHES_XID or not message.err  # without watches it is of no use
+        self._heartbeat.received()
         if message.xid > 0:
             self._on_reply(message)
         elif message.xid == AUTH_XID:
@@ -574,7 +585,7 @@ class Session:
         if call is None:
             self._lose(f"a reply with xid {reply.xid} out of order")
             return
-        # Only replies advance it, as in ClientCnxn: a watch event or ping may come between two events of one
+        # Only replies advance it, as in ClientCnxn: a watch event or ping may arrive between two events of one
         # transaction, and setWatches must still find the second.
         if reply.zxid > self.last_zxid:
             self.last_zxid = reply.zxid
@@ -611,14 +622,14 @@ class Session:
         """A watch has fired."""
         if link is not self._link:
             return
-        link.heard = True
-        self._heartbeat.heard()
+        link.served = True
+        self._heartbeat.received()
         self._notices.event(event)
         watchers = self._watches.take_watchers(event)
         if watchers:
             self._notices.fired(event, watchers)
 
-    # -- small change
+    # -- helpers -------------------------------------------------------------------------------------------------------
 
     def _set_state(self, state: SessionState) -> None:
         if self.state is state:

@@ -1,6 +1,6 @@
-"""The watches a session has left: who to call for which event, and how to re-arm them on another server.
+"""The watches of a session: the watchers of each event, and re-arming on another server.
 
-Source: org.apache.zookeeper.ZKWatchManager and ClientCnxn.SendThread.primeConnection.  Paths are the server's (with the
+Source: org.apache.zookeeper.ZKWatchManager and ClientCnxn.SendThread.primeConnection. Paths are the server's (with the
 chroot).
 """
 
@@ -14,11 +14,11 @@ from zabka.ensemble.client.service import Watcher, WatchEvent
 from zabka.ensemble.records import EventType, SetWatches, SetWatches2, WatcherType
 
 SET_WATCHES_BYTES_MAX = 128 * 1024
-"""Paths in one setWatches, as in ClientCnxn: well below the servers' packet limit."""
+"""Bytes of paths in one setWatches, as in ClientCnxn: well below the servers' packet limit."""
 
 
 class WatchKind(Enum):
-    """What left the watch."""
+    """Kind of operation that set the watch."""
 
     DATA = "data"
     EXISTS = "exists"
@@ -28,7 +28,7 @@ class WatchKind(Enum):
 
 
 Left = tuple[WatchKind, str, Watcher]
-"""What a request leaves once it is answered, by the server's path."""
+"""Watch that a request sets once it is answered; the path is the server's."""
 _Table = dict[str, dict[Watcher, None]]
 _ONE_SHOT_DATA = (WatchKind.DATA, WatchKind.EXISTS)
 _KINDS: dict[WatcherType, tuple[WatchKind, ...]] = {
@@ -41,7 +41,10 @@ _KINDS: dict[WatcherType, tuple[WatchKind, ...]] = {
 
 
 class Watches:
-    """One-shot and lasting watches by kind and path.  A watcher left twice on a path is one watch, as in ZooKeeper."""
+    """One-shot and persistent watches by kind and path.
+
+    Setting a watcher twice on a path is one watch, as in ZooKeeper.
+    """
 
     __slots__ = ("_children", "_data", "_exists", "_persistent", "_recursive")
 
@@ -60,7 +63,7 @@ class Watches:
         return self._data, self._exists, self._children, self._persistent, self._recursive
 
     def add(self, kind: WatchKind, path: str, watcher: Watcher, *, exists: bool) -> None:
-        """Leave a watch; an EXISTS one is a data watch where the znode exists."""
+        """Add a watch; an EXISTS watch is a data watch if the znode exists."""
         if kind is WatchKind.CHILDREN:
             table = self._children
         elif kind is WatchKind.PERSISTENT:
@@ -72,7 +75,7 @@ class Watches:
         table.setdefault(path, {})[watcher] = None
 
     def take_watchers(self, event: WatchEvent) -> list[Watcher]:
-        """The watchers that an event (path as on the server) calls, each once; one-shot ones are removed."""
+        """Return the watchers of an event (path as on the server), each once; one-shot watches are removed."""
         if event.type in (EventType.CREATED, EventType.DATA_CHANGED):
             tables: tuple[_Table, ...] = (self._data, self._exists)
         elif event.type is EventType.CHILDREN_CHANGED:
@@ -85,7 +88,7 @@ class Watches:
         for table in tables:
             found.update(table.pop(event.path, {}))
         found.update(self._persistent.get(event.path, {}))
-        # ChildrenChanged comes here for other watches on the same path; a recursive one is not told.
+        # CHILDREN_CHANGED events are for other watches on the same path, never for recursive ones.
         if self._recursive and event.type is not EventType.CHILDREN_CHANGED:
             path = event.path
             while path:
@@ -104,7 +107,7 @@ class Watches:
         return list(found)
 
     def remove(self, kind: WatcherType, path: str, watcher: Watcher | None) -> list[tuple[EventType, Watcher]]:
-        """Remove a watcher, or all of them (None), and say with which event each is to be told."""
+        """Remove a watcher, or all of them (None); return each with the event to notify it of."""
         removed: dict[tuple[EventType, Watcher], None] = {}
         for event, table in self._of(kind):
             watchers = table.get(path, {})
@@ -120,7 +123,7 @@ class Watches:
         return any(watcher in table.get(path, ()) for _, table in self._of(kind))
 
     def others(self, kind: WatcherType, path: str, watcher: Watcher, under_way: Iterable[Left]) -> bool:
-        """Whether somebody else than this watcher has such a watch, or has asked for one that is `under_way`."""
+        """Whether another watcher has such a watch, or has requested it in a call that is `under_way`."""
         asked = (other for left, at, other in under_way if at == path and left in _KINDS[kind])
         have = (other for _, table in self._of(kind) for other in table.get(path, ()))
         return any(other is not watcher for other in chain(have, asked))
@@ -138,12 +141,15 @@ class Watches:
         return found
 
     def rearm(self, last_zxid: int, bytes_max: int = SET_WATCHES_BYTES_MAX) -> list[SetWatches | SetWatches2]:
-        """setWatches requests for everything left, each below `bytes_max` of paths (ZOOKEEPER-706).  setWatches2 is
-        used only where there are lasting watches, which a server that does not know it could not have."""
+        """Return setWatches requests for all watches, each below `bytes_max` of paths (ZOOKEEPER-706).
+
+        setWatches2 is used only if there are persistent watches: a server that does not support it could not have set
+        them.
+        """
         batches: list[SetWatches2] = []
         size = bytes_max + 1
         for kind, path in self._paths():
-            needed = 4 + 3 * len(path)  # at most three bytes a UTF-16 unit; exact only matters near the limit
+            needed = 4 + 3 * len(path)  # at most three bytes per UTF-16 unit; exactness matters only near the limit
             if size + needed > bytes_max:
                 batches.append(SetWatches2(last_zxid, [], [], [], [], []))
                 size = 0

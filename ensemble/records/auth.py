@@ -1,4 +1,4 @@
-"""Records with which a client proves who it is: auth packets, and SASL's tokens."""
+"""Records of client authentication: auth packets, and SASL tokens."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SaslRequest(Record):
 
 
 class SaslResponse(Record):
-    """sasl's answer: a server's token (SetSASLResponse)."""
+    """sasl's reply: a server's token (SetSASLResponse)."""
 
     token: bytes | None
     layout: ClassVar[tuple[Codec, ...]] = (BUFFER,)

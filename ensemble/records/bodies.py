@@ -1,4 +1,4 @@
-"""Which record is the body of which op code's request, and of its reply; which ops are writes."""
+"""Records of the request and reply bodies by op code; the set of write ops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first frame of either side: who a client is, and which session it gets (ConnectRequest, ConnectResponse)."""
+"""The first frame of either side: client data and the session assigned (ConnectRequest, ConnectResponse)."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ class ConnectRequest(Record):
 
 
 class ConnectResponse(Record):
-    """The server's first frame.  timeout_ms <= 0 with session 0 says: that session is gone.  `read_only` None is left
-    out, for old clients."""
+    """The server's first frame. timeout_ms <= 0 with session 0 means that the session has expired.
+
+    `read_only` is left out if None, for old clients.
+    """
 
     protocol_version: int
     timeout_ms: int

@@ -1,7 +1,6 @@
-"""Creating a znode: the requests and responses of each op that does, and the table of these ops.
+"""Creation of znodes: the requests and responses of each create op, and the table of these ops.
 
-Whoever adds a kind of znode adds its op here; what may be created, and how, is said in
-`zabka.ensemble.tree.create_modes`.
+To add a kind of znode, add its op here; `zabka.ensemble.tree.create_modes` defines the rules of creation.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ class CreateRequest(Record):
 
     @classmethod
     def read_from(cls, reader: Reader) -> CreateRequest:
-        """As `layout` says, written out; raises MalformedRecord."""
+        """Decode the fields in the order of `layout`. Raises MalformedRecord."""
         path, data = reader.read_path_and_data()
         return cls(path, data, read_acls(reader), reader.read_int())
 
     @classmethod
     def decode(cls, data: bytes) -> CreateRequest:
-        """The record in `data`, in one step where nothing is odd about it; raises MalformedRecord."""
+        """Decode the record in `data`, in one step in the common case. Raises MalformedRecord."""
         try:
             size: int = _int_at(data, 0)[0]
             length: int = _int_at(data, 4 + size)[0]
@@ -59,14 +58,14 @@ class CreateTTLRequest(Record):
 
 
 class CreateResponse(Record):
-    """create's answer: the path made."""
+    """create's reply: the path of the created znode."""
 
     path: str
     layout: ClassVar[tuple[Codec, ...]] = (STRING,)
 
 
 class Create2Response(Record):
-    """create2's answer."""
+    """create2's reply."""
 
     path: str
     stat: Stat

@@ -66,7 +66,10 @@ def _write_acls(out: Writer, acl: Sequence[ACL]) -> None:
 
 
 def read_acls(reader: Reader) -> Sequence[ACL]:
-    """Nearly every list is the open one: it is known by its bytes, and by identity from here on."""
+    """Read an ACL.
+
+    Nearly every ACL is the open one: it is recognised by its bytes and shared, so that it can be compared by identity.
+    """
     if reader.data.startswith(OPEN_ACL_BYTES, reader.pos):
         reader.pos += len(OPEN_ACL_BYTES)
         return OPEN_ACL

@@ -11,7 +11,10 @@ from zabka.ensemble.records.connect import ConnectRequest, ConnectResponse
 
 
 class Request(msgspec.Struct):
-    """A client's frame: `body` is None where the op code is unknown or the body malformed (then `problem` says why)."""
+    """A client's frame.
+
+    `body` is None if the op code is unknown or the body malformed; then `problem` gives the reason.
+    """
 
     xid: int
     op: int
@@ -19,7 +22,7 @@ class Request(msgspec.Struct):
     problem: ErrorCode = ErrorCode.OK
 
     def encoded_body(self) -> bytes:
-        """The body's bytes; none where there is no body."""
+        """The body's bytes; empty if there is no body."""
         out = bytearray()
         if self.body is not None:
             self.body.encode_into(out)
@@ -63,9 +66,9 @@ class Reply(msgspec.Struct):
 
 
 class Frames(msgspec.Struct):
-    """Requests of one connection as they came together: each one frame of at least xid and op, without its length.
+    """Requests that arrived together on one connection: each frame has at least xid and op, without its length.
 
-    What came as bytes is answered in bytes, so that the common requests are neither built as objects nor taken apart.
+    Requests that arrive as bytes are answered in bytes, so that common requests are not converted to objects and back.
     """
 
     frames: list[bytes]
@@ -73,8 +76,8 @@ class Frames(msgspec.Struct):
 
 REQUEST_HEADER_SIZE = 8
 REPLY_HEADER_SIZE = 20
-"""The length in front included."""
+"""The size, including the length prefixes."""
 ReplyFrames = bytes
-"""Replies ready to be sent, each behind its length."""
+"""Replies ready to be sent, each after its length."""
 ServerMessage = ConnectResponse | Reply | ReplyFrames
 ClientMessage = ConnectRequest | Request | Frames

@@ -51,7 +51,7 @@ class MultiRequest(msgspec.Struct):
     ops: list[MultiOp]
 
     def encode_into(self, out: Writer) -> None:
-        """Append each op behind a header (type, done, err), then the closing header."""
+        """Append each op after a header (type, done, err), then the closing header."""
         for op, body in self.ops:
             out += pack_int(op) + b"\0" + pack_int(-1)
             body.encode_into(out)
@@ -72,7 +72,7 @@ class MultiRequest(msgspec.Struct):
 
 
 class MultiReadRequest(MultiRequest):
-    """multiRead: getData and getChildren, each with its own outcome; what they say of watches is ignored."""
+    """multiRead: getData and getChildren, each with its own outcome; their watch flags are ignored."""
 
     @classmethod
     def read_from(cls, reader: Reader) -> MultiReadRequest:
@@ -97,12 +97,12 @@ class MultiResult(NamedTuple):
 
 
 class MultiResponse(msgspec.Struct):
-    """multi's answer, one result an operation."""
+    """multi's reply: one result per operation."""
 
     results: list[MultiResult]
 
     def encode_into(self, out: Writer) -> None:
-        """Append each result behind its header, then the closing header (org.apache.zookeeper.MultiResponse)."""
+        """Append each result after its header, then the closing header (org.apache.zookeeper.MultiResponse)."""
         for op, error, body in self.results:
             if op is OpCode.ERROR:
                 out += pack_int(-1) + b"\0" + pack_int(error) + pack_int(error)

@@ -62,7 +62,7 @@ class CreateFlag(IntEnum):
 
 
 class EventType(IntEnum):
-    """What a watch saw."""
+    """Type of the change that a watch reports."""
 
     NONE = -1
     CREATED = 1

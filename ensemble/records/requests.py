@@ -1,7 +1,7 @@
-"""The bodies of requests about znodes that there are, and of those that hold nothing but a path, or nothing at all.
+"""Bodies of requests about existing znodes, and of requests with only a path or no body.
 
-setData is decoded in one step where nothing is odd about it, and so is create (`zabka.ensemble.records.creates`):
-nearly all writes are one of the two.
+setData is decoded in one step in the common case, and so is create (`zabka.ensemble.records.creates`): nearly all
+writes are of these two kinds.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class SetDataRequest(Record):
 
     @classmethod
     def read_from(cls, reader: Reader) -> SetDataRequest:
-        """As `layout` says, written out; raises MalformedRecord."""
+        """Decode the fields in the order of `layout`. Raises MalformedRecord."""
         path, data = reader.read_path_and_data()
         return cls(path, data, reader.read_int())
 
     @classmethod
     def decode(cls, data: bytes) -> SetDataRequest:
-        """The record in `data`, in one step where nothing is odd about it; raises MalformedRecord."""
+        """Decode the record in `data`, in one step in the common case. Raises MalformedRecord."""
         try:
             size: int = _int_at(data, 0)[0]
             length: int = _int_at(data, 4 + size)[0]
@@ -62,7 +62,7 @@ class SetDataRequest(Record):
 
 
 class PathRequest(Record):
-    """getACL, sync, getEphemerals, getAllChildrenNumber, deleteContainer: a path alone."""
+    """getACL, sync, getEphemerals, getAllChildrenNumber, deleteContainer: only a path."""
 
     path: str
     layout: ClassVar[tuple[Codec, ...]] = (STRING,)
@@ -90,8 +90,10 @@ class EmptyRequest(Record):
 
 
 class ReconfigRequest(Record):
-    """reconfig: servers that join, ids that leave, or all new members, each text or null; and the version that they
-    start from, -1 for any."""
+    """reconfig: joining servers, leaving ids, or all new members, each as text or null.
+
+    With the version of the membership that the change applies to, -1 for any.
+    """
 
     joining: bytes | None
     leaving: bytes | None

@@ -1,4 +1,4 @@
-"""Records of the client protocol about watches, and of the small questions that came after ZooKeeper 3.4.
+"""Records of the client protocol about watches, and of the small queries added after ZooKeeper 3.4.
 
 Source: zookeeper.jute (SetWatches2, AddWatchRequest, CheckWatchesRequest, WhoAmIResponse, ...), ZooDefs.AddWatchModes
 and Watcher.WatcherType.
@@ -14,14 +14,14 @@ from zabka.ensemble.records.data import STRINGS
 
 
 class AddWatchMode(IntEnum):
-    """The `mode` of an addWatch.  A recursive watch covers the whole subtree and hears of no ChildrenChanged."""
+    """The `mode` of an addWatch. A recursive watch covers the whole subtree and gets no ChildrenChanged events."""
 
     PERSISTENT = 0
     PERSISTENT_RECURSIVE = 1
 
 
 class WatcherType(IntEnum):
-    """Which watches checkWatches and removeWatches mean; CHILDREN and DATA are the one-shot ones."""
+    """Which watches checkWatches and removeWatches apply to; CHILDREN and DATA are the one-shot watches."""
 
     CHILDREN = 1
     DATA = 2
@@ -41,7 +41,7 @@ class SetWatches(Record):
 
 
 class SetWatches2(Record):
-    """setWatches2: re-arm watches after a reconnect, the lasting ones too."""
+    """setWatches2: re-arm watches after a reconnect, including persistent watches."""
 
     relative_zxid: int
     data_watches: list[str]
@@ -53,7 +53,7 @@ class SetWatches2(Record):
 
 
 class AddWatchRequest(Record):
-    """addWatch: leave a lasting watch, be the znode there or not."""
+    """addWatch: set a persistent watch, whether the znode exists or not."""
 
     path: str
     mode: int
@@ -69,7 +69,7 @@ class WatchesRequest(Record):
 
 
 class ErrorResponse(Record):
-    """addWatch's answer: an error code, always 0."""
+    """addWatch's reply: an error code, always 0."""
 
     err: int
     layout: ClassVar[tuple[Codec, ...]] = (INT,)
@@ -90,7 +90,7 @@ class GetAllChildrenNumberResponse(Record):
 
 
 class ClientInfo(Record, frozen=True):  # type: ignore[misc]  # a value
-    """One identity of a connection: never with its password's hash."""
+    """One identity of a connection, without its password hash."""
 
     auth_scheme: str
     user: str

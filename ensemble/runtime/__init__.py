@@ -1,5 +1,5 @@
-"""asyncio's side of `zabka.ensemble.ports` (clock, timers, tasks), and links between real nodes, which faults can cut.
+"""asyncio's implementation of `zabka.ensemble.ports` (clock, timers, tasks), and links that faults can cut.
 
-It touches the event loop, sockets and the process.  Nodes that really run import it: peers, clients, brokers, and the
-host agent that injects faults; pure code never does.  Begin with `asyncio_runtime`, then `links`.
+The package uses the event loop, sockets and the process. Real nodes import it: peers, clients, brokers, and the host
+agent that injects faults. Pure code never does. Begin with `asyncio_runtime`, then `links`.
 """

@@ -18,17 +18,17 @@ _NEVER_RETRIEVED = "Future exception was never retrieved"
 
 def instant_now() -> Instant:
     """Both clocks of this machine."""
-    # Not by Instant's own constructor, which is a function in Python: every turn of a peer begins here.
+    # Avoids Instant's own constructor, which is a Python function: every turn of a peer begins here.
     return tuple.__new__(Instant, (time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000))
 
 
 class AsyncioRuntime:
     """Time and tasks of one node.
 
-    `on_failure(name, exception)` is called when a task or a callback of the loop fails: the node must stop, loudly.
-    Without it the traceback is printed and the loop is stopped.  `seed` fixes the random source (tests).
-    A guest on somebody else's loop (`owns_loop=False`) leaves the loop's own exception handler in place; without
-    `on_failure` that handler hears of a task that fails.
+    `on_failure(name, exception)` is called when a task or a callback of the loop fails: the node must stop with an
+    error. Without it the traceback is printed and the loop is stopped. `seed` fixes the random source (tests). With
+    `owns_loop=False` the loop belongs to other code: its exception handler stays in place and, without `on_failure`,
+    receives the exception of a failed task.
     """
 
     def __init__(
@@ -80,12 +80,12 @@ class AsyncioRuntime:
         return self._random
 
     async def finish_all(self) -> None:
-        """Wait until every task has ended by itself, those too that are started meanwhile."""
+        """Wait until every task has ended by itself, including tasks that are started meanwhile."""
         while self._tasks:
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def cancel_all(self) -> None:
-        """Cancel every task still running, and wait until they are gone."""
+        """Cancel every task still running, and wait until they have ended."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -100,7 +100,7 @@ class AsyncioRuntime:
         failure = context.get("exception")
         message = str(context.get("message", ""))
         if message == _NEVER_RETRIEVED or isinstance(failure, OSError) or failure is None:
-            # An answer nobody waited for, or a connection that broke on its own: its owner hears of it elsewhere.
+            # An unawaited future, or a connection that broke: the owner is notified in another way.
             return
         self._on_failure(message, failure)
 
@@ -114,6 +114,6 @@ class AsyncioRuntime:
 
 
 def _retrieve(future: asyncio.Future[Any]) -> None:
-    """An answer that nobody waits for any more is no reason for asyncio to complain about its exception."""
+    """Keep asyncio from logging the exception of a future that is not awaited."""
     if not future.cancelled():
         future.exception()

@@ -1,4 +1,4 @@
-"""How many files a node's process may have open, and for what the last ones of them are kept."""
+"""Limit of open files of a node's process, and reservation of the last descriptors."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from typing import Protocol
 import structlog
 
 DESCRIPTORS_KEPT = 1100
-"""So many, or a sixth of what there are, no connection gets that somebody else opened: more than can be accepted in
-one go before the first of them is looked at."""
+"""Descriptors that client connections cannot use, or a sixth of the limit if that is less.
+
+They are more than can be accepted in one go before the first connection is processed.
+"""
 KEPT_FOR_FEW = 550
-"""So many besides, or a twelfth, are for ports at which few call: the other servers and the operator.  A crowd of
-clients would shut them out else, and a leader whose followers cannot come back loses its quorum."""
+"""Further descriptors for the ports for other servers and the operator, or a twelfth of the limit if that is less.
+
+Otherwise a crowd of clients would lock them out, and a leader whose followers cannot reconnect loses its quorum.
+"""
 SAY_EVERY_S = 60.0
 _OPEN_FILES = 10_240
 
@@ -23,10 +27,12 @@ log = structlog.get_logger()
 
 
 def may_open_all_files() -> None:
-    """Let this process have as many descriptors open as the system allows it at all, as Java's machine does: what a
-    shell allows by itself is little for a server."""
+    """Raise this process's limit of open files to the system's maximum, as the JVM does.
+
+    A shell's default limit is too low for a server.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # macOS tells that there is no limit, and then refuses to lift it (OPEN_MAX).
+    # macOS reports that there is no limit, and then refuses to raise it (OPEN_MAX).
     for wanted in (hard, _OPEN_FILES):
         if soft == hard or 0 <= wanted <= soft:
             return
@@ -39,23 +45,25 @@ class _Numbered(Protocol):
     def fileno(self) -> int: ...
 
 
-class _Said:
-    """When it was last said that connections are closed: nobody else could tell why."""
+class _LastWarning:
+    """Time of the last log line about closed connections, without which the reason would be invisible."""
 
     at_s = -SAY_EVERY_S
 
 
 def may_stay(transport: asyncio.BaseTransport, *, is_of_few: bool = False) -> bool:
-    """Whether a connection that was accepted leaves room for others' needs: see `leaves_room`."""
+    """Whether an accepted connection leaves enough descriptors for other uses: see `leaves_room`."""
     accepted: _Numbered | None = transport.get_extra_info("socket")
     return accepted is None or leaves_room(accepted, is_of_few=is_of_few)
 
 
 def leaves_room(accepted: _Numbered, *, is_of_few: bool = False) -> bool:
-    """Whether a socket that was accepted is none of the last descriptors; `is_of_few` at a port that is for no clients.
+    """Whether an accepted socket is not one of the last descriptors; `is_of_few` for a port that does not serve
+    clients.
 
-    The kernel gives out the lowest number that is free, so a high one says that few are left.  Those are for the log,
-    for snapshots and for calls to other servers: a server that has none for these ends.
+    The kernel assigns the lowest free number, so a high number means that few are left. The last descriptors are kept
+    for the log, for snapshots and for connections to other servers: a server that runs out of descriptors for these
+    stops.
     """
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:
@@ -65,7 +73,7 @@ def leaves_room(accepted: _Numbered, *, is_of_few: bool = False) -> bool:
         kept += min(KEPT_FOR_FEW, limit // 12)
     if accepted.fileno() < limit - kept:
         return True
-    if time.monotonic() - _Said.at_s >= SAY_EVERY_S:
-        _Said.at_s = time.monotonic()
+    if time.monotonic() - _LastWarning.at_s >= SAY_EVERY_S:
+        _LastWarning.at_s = time.monotonic()
         log.warning("connections are closed: the last files are kept for the log", open_files_max=limit, kept=kept)
     return False

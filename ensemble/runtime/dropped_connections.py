@@ -13,11 +13,14 @@ from collections.abc import Callable
 REPORT_MIN_MS = 1_000
 REPORT_MAX_MS = 60_000
 REASONS_MAX = 8
-"""Reasons that are told apart at the same time.  Connections dropped for any further reason count as one reason."""
+"""Number of distinct reasons counted at the same time.
+
+Connections dropped for any further reason count as one reason.
+"""
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 
 Report = Callable[[str, str, int], None]
-"""(remote, reason, count): how many connections were dropped since the last report; the last one names both texts."""
+"""(remote, reason, count): connections dropped since the last report; remote and reason are of the latest."""
 
 
 class _Repeats:

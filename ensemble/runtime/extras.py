@@ -1,7 +1,7 @@
-"""What `pip install zabka` leaves out, by the name of the extra that brings it, and the sentence for who lacks it.
+"""Optional packages, by the name of the extra that installs them, and the message for a missing extra.
 
-An extra's packages are imported only in the modules that need them, and only once they are asked for.
-`tests/house/test_extras.py` holds this table against pyproject.toml, and which module may import what.
+An extra's packages are imported only in the modules that need them, and only when they are needed.
+`tests/house/test_extras.py` compares this table with pyproject.toml, and checks which module may import which package.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
     "kazoo": ("kazoo",),
     "uvloop": ("uvloop",),
 }
-"""The top-level packages that each extra brings and a plain installation goes without."""
+"""The top-level packages that each extra installs and a plain installation lacks."""
 
 
 class Lacking(ImportError):
-    """An extra is not installed; the message says what wants it, and the command that installs it."""
+    """A missing extra; the message gives the feature that needs it, and the command that installs it."""
 
     def __init__(self, extra: str, what: str) -> None:
         super().__init__(sentence(extra, what))
@@ -29,7 +29,7 @@ class Lacking(ImportError):
 
 
 def is_installed(extra: str, find: Callable[[str], object | None] = find_spec) -> bool:
-    """Can every package of the extra be imported?  Raises KeyError for a name that is no extra's."""
+    """Return whether every package of the extra can be imported. Raises KeyError if there is no such extra."""
     return all(_found(package, find) for package in PACKAGES[extra])
 
 
@@ -37,21 +37,21 @@ def _found(package: str, find: Callable[[str], object | None]) -> bool:
     try:
         return find(package) is not None
     except (ImportError, ValueError):
-        # What sys.modules holds without a spec: None, where somebody forbade the import.
+        # sys.modules can hold None or a module without a spec, if another module blocked the import.
         return False
 
 
 def sentence(extra: str, what: str) -> str:
-    """What to do where the extra is missing: `what` says, as the subject, who wants it."""
+    """Return the message for a missing extra: `what`, its subject, is the feature that needs it."""
     return f"{what} not installed: {install_command(extra)}"
 
 
 def install_command(extra: str) -> str:
-    """The command that installs it."""
+    """Return the command that installs the extra."""
     return f"pip install 'zabka[{extra}]'"
 
 
 def require(extra: str, what: str) -> None:
-    """Raises Lacking where the extra is not installed; `what` is such as "the Spark tables are"."""
+    """Raise Lacking if the extra is not installed; `what` is for example "the Spark tables are"."""
     if not is_installed(extra):
         raise Lacking(extra, what)

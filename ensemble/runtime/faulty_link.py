@@ -1,4 +1,4 @@
-"""One TCP connection whose two directions can be stalled or delayed: a protocol between asyncio and the real one."""
+"""A TCP connection with directions that can be stalled or delayed: a protocol between asyncio and the real protocol."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, NamedTuple, Protocol, cast
 from zabka.ensemble.runtime.link_fault import Impairment
 
 HELD_BYTES_MAX = 8 * 1024 * 1024
-"""More held back than this in a direction, and the sender is told to pause."""
+"""If more bytes than this are held back in a direction, the sender is paused."""
 LINGER_S = 600.0
-"""How long a connection that was closed across a cut is kept, so that the other side does not notice."""
+"""How long a connection that was closed during a cut is kept, so that the other side does not notice."""
 
 
 class State(Protocol):
-    """What is wrong with either direction of a link (`zabka.ensemble.runtime.links.LinkState`)."""
+    """Faults in each direction of a link (`zabka.ensemble.runtime.links.LinkState`)."""
 
     @property
     def outward(self) -> Impairment: ...
@@ -25,7 +25,7 @@ class State(Protocol):
 
 
 class _End(NamedTuple):
-    """In place of bytes: this direction ends here."""
+    """End marker in a queue of bytes: this direction ends here."""
 
     failure: Exception | None
     abrupt: bool = False
@@ -36,20 +36,20 @@ _Item = bytes | _End
 
 
 class _Direction:
-    """Holds items back while cut, and each for `delay_s`; in order."""
+    """Holds items back while cut, and each item for `delay_s`; keeps their order."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.cut = False
         self.delay_s = 0.0
         self.clear = True
-        """Whether an item may pass right now."""
+        """Whether an item may pass immediately."""
         self.held_bytes = 0
         self._loop = loop
         self._items: deque[tuple[float, _Item]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
     def set(self, wrong: Impairment) -> None:
-        """From now on items are held back so."""
+        """Apply this impairment to all items from now on."""
         self.cut, self.delay_s = wrong.cut, wrong.delay_ms / 1000
         self._see_if_clear()
 
@@ -63,7 +63,7 @@ class _Direction:
         self.held_bytes += len(item) if isinstance(item, bytes) else 0
 
     def due(self) -> list[_Item]:
-        """Items that may pass now; they are not held any more."""
+        """Remove and return the items that may pass now."""
         out: list[_Item] = []
         now = self._loop.time()
         while self._items and not self.cut and self._items[0][0] <= now:
@@ -74,7 +74,7 @@ class _Direction:
         return out
 
     def drop(self) -> None:
-        """Forget what is held."""
+        """Drop all held items."""
         self._items.clear()
         self.held_bytes = 0
         self._see_if_clear()
@@ -89,10 +89,10 @@ class _Direction:
 
 
 class FaultyLink(asyncio.Protocol):
-    """Sits on the real transport; the wrapped protocol sees `facade` as its transport.
+    """Protocol on the real transport; the wrapped protocol gets `facade` as its transport.
 
-    `state` tells what holds at this moment: it is asked when the connection stands and `update` reaches it, since
-    between the making of this object and then the faults may have changed.
+    `state` returns the faults that apply now. It is called when the connection is established and `update` reaches it,
+    since the faults may have changed after this object was made.
     """
 
     def __init__(
@@ -112,24 +112,24 @@ class FaultyLink(asyncio.Protocol):
         self._registry = registry
         self._out = _Direction(loop)
         self._in = _Direction(loop)
-        self._told_lost = False
+        self._lost_notified = False
         self._real_lost = False
         self._holding = False
-        self._reading_wanted = True
+        self._reading_requested = True
         self._state = state
 
     # -- the real transport's side ---------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The TCP connection stands."""
+        """The TCP connection is established."""
         self.transport = cast(asyncio.Transport, transport)
         self._registry[id(self)] = self
         self._set(self._state())
         self.protocol.connection_made(self.facade)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes from the other side."""
-        if self._told_lost:
+        """Process bytes from the other side."""
+        if self._lost_notified:
             return
         if self._in.clear:
             self.protocol.data_received(data)
@@ -138,18 +138,18 @@ class FaultyLink(asyncio.Protocol):
             self._deliver()
 
     def eof_received(self) -> bool:
-        """The other side closed its half; it may have to wait its turn."""
+        """The other side closed its half; the end is held back like data."""
         self._in.put(_End(None, half=True))
         self._deliver()
-        # TLS knows no half-closed connections.
+        # TLS has no half-closed connections.
         return self.transport is None or self.transport.get_extra_info("ssl_object") is None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone; the wrapped protocol hears of it when that could have reached it."""
+        """The connection is lost; the wrapped protocol is notified when the faults would let the loss reach it."""
         self._real_lost = True
         self._in.put(_End(exc))
         self._deliver()
-        if self._told_lost:
+        if self._lost_notified:
             self._registry.pop(id(self), None)
 
     def pause_writing(self) -> None:
@@ -174,12 +174,12 @@ class FaultyLink(asyncio.Protocol):
         self._out.put(bytes(data))
         self._send()
 
-    def close_behind_faults(self, *, abrupt: bool) -> None:
-        """Close.  Behind a cut the other side must not see it yet."""
+    def close_through_faults(self, *, abrupt: bool) -> None:
+        """Close. During a cut the other side must not see it yet."""
         if self.closing:
             return
         self.closing = True
-        self._loop.call_soon(self._tell_lost, None)
+        self._loop.call_soon(self._notify_lost, None)
         if abrupt:
             self._out.drop()
         self._out.put(_End(None, abrupt=abrupt))
@@ -193,13 +193,13 @@ class FaultyLink(asyncio.Protocol):
 
     def want_reading(self, wanted: bool) -> None:
         """Pause or resume reading, on behalf of the wrapped protocol."""
-        self._reading_wanted = wanted
+        self._reading_requested = wanted
         self._adjust_reading()
 
     # -- the fault table's side ------------------------------------------------------------------------------------
 
     def update(self, state: State) -> None:
-        """From now on these faults hold here."""
+        """Apply these faults from now on."""
         self._set(state)
         self._send()
         self._deliver()
@@ -222,9 +222,9 @@ class FaultyLink(asyncio.Protocol):
             else:
                 self.transport.close()
         self._out.wake_at_next(self._send)
-        self._tell_pressure(self._out.held_bytes > HELD_BYTES_MAX)
+        self._notify_pressure(self._out.held_bytes > HELD_BYTES_MAX)
 
-    def _tell_pressure(self, holding: bool) -> None:
+    def _notify_pressure(self, holding: bool) -> None:
         if holding != self._holding:
             self._holding = holding
             if holding:
@@ -234,30 +234,30 @@ class FaultyLink(asyncio.Protocol):
 
     def _deliver(self) -> None:
         for item in self._in.due():
-            if self._told_lost:
+            if self._lost_notified:
                 continue
             if isinstance(item, bytes):
                 self.protocol.data_received(item)
             elif not item.half:
-                self._tell_lost(item.failure)
+                self._notify_lost(item.failure)
             elif not self.protocol.eof_received():
-                self.close_behind_faults(abrupt=False)
+                self.close_through_faults(abrupt=False)
         self._in.wake_at_next(self._deliver)
         self._adjust_reading()
 
     def _adjust_reading(self) -> None:
         if self.transport is None or self._real_lost or self.transport.is_closing():
             return
-        # A cut direction is simply not read: the kernel's buffers fill, and the other side stalls as on a real cut.
-        if self._reading_wanted and not self._in.cut and self._in.held_bytes <= HELD_BYTES_MAX:
+        # A cut direction is not read: the kernel's buffers fill, and the other side stalls as on a real cut.
+        if self._reading_requested and not self._in.cut and self._in.held_bytes <= HELD_BYTES_MAX:
             self.transport.resume_reading()
         else:
             self.transport.pause_reading()
 
-    def _tell_lost(self, failure: Exception | None) -> None:
-        if self._told_lost:
+    def _notify_lost(self, failure: Exception | None) -> None:
+        if self._lost_notified:
             return
-        self._told_lost = True
+        self._lost_notified = True
         self.closing = True
         if self._real_lost:
             self._registry.pop(id(self), None)
@@ -269,7 +269,7 @@ class FaultyLink(asyncio.Protocol):
 
 
 class FacadeTransport(asyncio.Transport):
-    """The transport that the wrapped protocol holds."""
+    """The transport of the wrapped protocol."""
 
     def __init__(self, link: FaultyLink) -> None:
         super().__init__()
@@ -280,11 +280,11 @@ class FacadeTransport(asyncio.Transport):
         return self._link.transport
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """As the real transport says."""
+        """Return the real transport's value."""
         return self._real().get_extra_info(name, default)
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        """Send."""
+        """Send the data."""
         self._link.write(data)
 
     def write_eof(self) -> None:
@@ -297,11 +297,11 @@ class FacadeTransport(asyncio.Transport):
 
     def close(self) -> None:
         """Close after what is queued."""
-        self._link.close_behind_faults(abrupt=False)
+        self._link.close_through_faults(abrupt=False)
 
     def abort(self) -> None:
         """Close at once."""
-        self._link.close_behind_faults(abrupt=True)
+        self._link.close_through_faults(abrupt=True)
 
     def is_closing(self) -> bool:
         """Whether it is closed or closing."""
@@ -312,11 +312,11 @@ class FacadeTransport(asyncio.Transport):
         self._link.want_reading(False)
 
     def resume_reading(self) -> None:
-        """Go on delivering."""
+        """Resume delivery."""
         self._link.want_reading(True)
 
     def get_write_buffer_size(self) -> int:
-        """Bytes not handed to the kernel yet."""
+        """Number of bytes not yet passed to the kernel."""
         return self._real().get_write_buffer_size()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:

@@ -1,7 +1,7 @@
-"""The file system that shells stand on: a port, and the host's own as what stands behind it where nothing is simulated.
+"""The file system that shells use: a port, and its implementation by the host's file system.
 
-Its calls are those of POSIX, under the names that `os` gives them, and raise OSError as those do.  What is built of
-them (replacing a small file so that it survives a power loss, say) is in `zabka.ensemble.txnlog.files`.
+Its calls are those of POSIX, under the names that `os` gives them, and raise OSError as those do. Compound operations
+(for example replacing a small file so that it survives a power loss) are in `zabka.ensemble.txnlog.files`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import IO, Protocol
 
 
 class FileStat(Protocol):
-    """Of what `stat` tells, what is asked for."""
+    """The fields of a `stat` result that are used."""
 
     @property
     def st_mode(self) -> int: ...
@@ -22,7 +22,7 @@ class FileStat(Protocol):
     def st_size(self) -> int: ...
     @property
     def st_blocks(self) -> int:
-        """Blocks of 512 bytes that the file has; a hole has none."""
+        """Number of allocated blocks of 512 bytes; a hole has none."""
         ...
 
     @property
@@ -30,10 +30,10 @@ class FileStat(Protocol):
 
 
 class Files(Protocol):
-    """One file system, as one process sees it."""
+    """A file system, as one process sees it."""
 
     def open(self, path: Path, flags: int, mode: int = 0o777, /) -> int:
-        """A descriptor."""
+        """Open a file; return its descriptor."""
         ...
 
     def close(self, descriptor: int, /) -> None: ...
@@ -47,16 +47,16 @@ class Files(Protocol):
     def posix_fadvise(self, descriptor: int, start: int, length: int, advice: int, /) -> None: ...
     def flock(self, descriptor: int, operation: int, /) -> None: ...
     def stream(self, path: Path, mode: str, /) -> IO[bytes]:
-        """A file to read ("rb") or to write anew ("wb") from its beginning on, buffered; it has a descriptor."""
+        """Open a buffered file from its beginning, to read ("rb") or to overwrite ("wb"); it has a descriptor."""
         ...
 
     def stat(self, path: Path, /) -> FileStat: ...
     def listdir(self, path: Path, /) -> list[str]:
-        """Names, in no order."""
+        """Names of the entries, in no order."""
         ...
 
     def rename(self, path: Path, to: Path, /) -> None:
-        """Another name, in place of whatever file had that."""
+        """Rename a file, replacing any file of the new name."""
         ...
 
     def unlink(self, path: Path, /) -> None: ...
@@ -67,16 +67,19 @@ class Files(Protocol):
         ...
 
     def room(self, path: Path, /) -> int:
-        """Bytes that are free on the file system in which the path lies."""
+        """Free bytes on the file system of the path."""
         ...
 
     def capacity(self, path: Path, /) -> int:
-        """Bytes of the whole file system in which the path lies."""
+        """Size in bytes of the file system of the path."""
         ...
 
 
 class HostFiles:
-    """The host's.  The calls are `os`'s functions themselves: a write costs no call more than without the port."""
+    """The host's file system.
+
+    The calls are `os`'s functions themselves: a write costs no more calls than without the port.
+    """
 
     def __init__(self) -> None:
         self.open = os.open
@@ -98,7 +101,7 @@ class HostFiles:
         self.rmdir = os.rmdir
 
     def stream(self, path: Path, mode: str, /) -> IO[bytes]:
-        """A file to read ("rb") or to write anew ("wb")."""
+        """Open a file to read ("rb") or to overwrite ("wb")."""
         opened: IO[bytes] = path.open(mode)
         return opened
 
@@ -107,11 +110,11 @@ class HostFiles:
         return path.resolve()
 
     def room(self, path: Path, /) -> int:
-        """Bytes that are free."""
+        """Free bytes."""
         return shutil.disk_usage(path).free
 
     def capacity(self, path: Path, /) -> int:
-        """Bytes of the whole file system."""
+        """Size in bytes of the file system."""
         return shutil.disk_usage(path).total
 
 

@@ -1,8 +1,9 @@
-"""What a fault of a link is: the one schema of it, from the HTTP body to the node that enforces it.
+"""Link faults: the only schema, from the HTTP body to the node that enforces the fault.
 
-`POST /api/v1/faults` takes a `LinkFault`; the API gives it an id, and what it is then, a `HeldFault`, is what the host
-agents keep, what they send to their nodes' control sockets, and what `GET /api/v1/faults` answers.  Another kind of
-fault is a word in `Kind`, what it does to a direction in `impairment`, and how `faulty_link._Direction` does that.
+`POST /api/v1/faults` takes a `LinkFault`; the API adds an id and makes a `HeldFault` of it. Host agents store
+`HeldFault`s and send them to their nodes' control sockets, and `GET /api/v1/faults` returns them. To add a kind of
+fault, add a value to `Kind`, its effect on a direction to `impairment`, and the implementation to
+`faulty_link._Direction`.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ import msgspec
 from msgspec import Meta
 
 ANY = "*"
-"""As an end of a fault: every node."""
+"""Matches every node, as either end of a fault."""
 DELAY_MS_MAX = 600_000
 
 Kind = Literal["cut", "delay"]
 
 
 class LinkFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"source": "from", "target": "to"}):
-    """A link fault between running nodes: what `source` sends to `target`, and back where it holds both ways.
+    """A link fault between running nodes: affects traffic from `source` to `target`, or both ways.
 
-    Decoding raises msgspec.ValidationError where it makes no sense; made in Python it raises ValueError.
+    Decoding raises msgspec.ValidationError if it is invalid; construction in Python raises ValueError.
     """
 
     source: Annotated[str, Meta(description="A node, such as broker-1")]
@@ -39,20 +40,20 @@ class LinkFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
             raise ValueError("a delay needs delay_ms above 0")
 
     def touches(self, sender: str | None, receiver: str | None) -> bool:
-        """Whether it holds for what one node sends to another; a node whose name nobody knows is None."""
+        """Whether the fault affects traffic from `sender` to `receiver`; a node of unknown name is None."""
         if self.source in (sender, ANY) and self.target in (receiver, ANY):
             return True
         return self.both_ways and self.target in (sender, ANY) and self.source in (receiver, ANY)
 
 
 class HeldFault(LinkFault, frozen=True, kw_only=True):
-    """A fault that holds, by the name under which it is healed."""
+    """An active fault, with the id that heals it."""
 
     id: str
 
 
 class Impairment(NamedTuple):
-    """What is wrong with one direction of a link."""
+    """Impairment of one direction of a link."""
 
     cut: bool = False
     delay_ms: int = 0
@@ -62,7 +63,7 @@ WHOLE = Impairment()
 
 
 def impairment(faults: Iterable[LinkFault], sender: str | None, receiver: str | None) -> Impairment:
-    """What these faults do to everything that one node sends to another."""
+    """Return the combined effect of these faults on all traffic from `sender` to `receiver`."""
     found = WHOLE
     for fault in faults:
         if not fault.touches(sender, receiver):

@@ -1,9 +1,9 @@
 """Faults on the links between running nodes: cut or delayed, per direction.
 
-Every node gets the same table, all faults that hold, and its own name.  The node that opened a TCP connection enforces
-the faults of both its directions; a node leaves the connections it accepted alone, since the other end enforces them.
-A cut direction stalls: nothing is sent or delivered, not even a close, new connections hang until their time-out, and
-all of it goes on when the cut is healed.
+Every node gets the same table of all active faults, and its own name. The node that opened a TCP connection enforces
+the faults of both its directions; a node leaves the connections it accepted alone, since the other end enforces them. A
+cut direction stalls: nothing is sent or delivered, not even a close, new connections hang until their time-out, and all
+of it goes on when the cut is healed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
 
 class FaultTable(msgspec.Struct, frozen=True):
-    """All faults that hold, which node is told, and which node answers at which "host:port"."""
+    """All active faults, the name of this node, and the node at each "host:port"."""
 
     faults: list[HeldFault] = []
     node: str = ""
@@ -32,7 +32,7 @@ class FaultTable(msgspec.Struct, frozen=True):
 
 
 class LinkState(NamedTuple):
-    """What holds on a connection, seen from its opener."""
+    """Impairments of a connection, as seen by its opener."""
 
     outward: Impairment = WHOLE
     inward: Impairment = WHOLE
@@ -42,12 +42,12 @@ HEALTHY = LinkState()
 
 
 def address_key(host: str, port: int) -> str:
-    """How addresses are written in a table."""
+    """Return an address as written in a table."""
     return f"{'127.0.0.1' if host == 'localhost' else host}:{port}"
 
 
 class LinkFaults:
-    """This node's faults, and the way to open connections that feel them."""
+    """This node's faults, and the way to open connections that they affect."""
 
     def __init__(self, names: dict[str, str] | None = None) -> None:
         self._own_names = _normalised(names or {})
@@ -59,11 +59,11 @@ class LinkFaults:
 
     @property
     def faults(self) -> list[HeldFault]:
-        """The faults that hold."""
+        """The active faults."""
         return list(self._faults)
 
     def apply(self, table: FaultTable) -> None:
-        """Make this the whole table; applying the same twice changes nothing."""
+        """Replace the whole table; applying the same table twice has no effect."""
         self._node = table.node
         self._faults = list(table.faults)
         self._names = {**self._own_names, **_normalised(table.names)}
@@ -75,7 +75,7 @@ class LinkFaults:
                 waiter.set_result(None)
 
     def state(self, address: str) -> LinkState:
-        """What holds on connections to that address."""
+        """Return the faults on connections to that address."""
         if not self._faults:
             return HEALTHY
         remote = self._names.get(address)
@@ -90,10 +90,11 @@ class LinkFaults:
         ssl: ssl.SSLContext | None = None,
         sock: socket.socket | None = None,
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """Like `loop.create_connection(factory, host, port, ssl=ssl)`, through the faults of that address.  `sock` is
-        connected there already.
+        """Like `loop.create_connection(factory, host, port, ssl=ssl)`, through the faults of that address.
 
-        While a direction is cut it waits for the heal: bound it with a time-out.  Raises OSError.
+        `sock` is already connected to it.
+
+        Waits until no direction is cut: bound the wait with a timeout. Raises OSError.
         """
         loop = asyncio.get_running_loop()
         address = address_key(host, port)
@@ -111,7 +112,7 @@ class LinkFaults:
         def wrap() -> FaultyLink:
             return FaultyLink(loop, address, protocol, self._links, partial(self.state, address))
 
-        # A socket belongs to the transport from here on, also where that does not come about.
+        # From here on the transport owns the socket, even if creating it fails.
         if sock is None:
             _, link = await loop.create_connection(wrap, host, port, ssl=ssl)
         else:
@@ -119,7 +120,7 @@ class LinkFaults:
         return link.facade, protocol
 
     async def passable(self, host: str, port: int) -> LinkState:
-        """Wait until nothing is cut on the way to that address; what holds there then."""
+        """Wait until no direction to that address is cut; return the faults that then apply."""
         address = address_key(host, port)
         while (state := self.state(address)).outward.cut or state.inward.cut:
             waiter = asyncio.get_running_loop().create_future()
@@ -151,8 +152,8 @@ class ControlSocket:
     """A unix-domain socket on which a host agent sends fault tables: one JSON object a line, one answer a line.
 
     `{"faults": [...], "node": "...", "names": {...}}`, a `FaultTable`, is the full state each time; the answer is
-    `{"ok": true}`, or `{"ok": false, "error": "..."}` with nothing changed.  `{"status": true}` asks how the node
-    stands: the answer is what the `status` given here returns, as one object.
+    `{"ok": true}`, or `{"ok": false, "error": "..."}` with nothing changed. `{"status": true}` queries the node: the
+    answer is the result of the `status` function, as one object.
     """
 
     LINE_BYTES_MAX = 1024 * 1024
@@ -176,7 +177,7 @@ class ControlSocket:
             writer.close()
 
     def answer(self, line: bytes) -> bytes:
-        """Carry out one line; what to say to it."""
+        """Handle one line; return the answer."""
         try:
             if msgspec.json.decode(line) == {"status": True}:
                 return msgspec.json.encode(self._status() if self._status else {}) + b"\n"
@@ -192,7 +193,7 @@ class ControlSocket:
                 writer.write(self.answer(line))
                 await writer.drain()
         except (OSError, ValueError):
-            # The agent went away, or its line was beyond the limit.
+            # The agent closed the connection, or its line was over the limit.
             return
         finally:
             del self._writers[id(writer)]

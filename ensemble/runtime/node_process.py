@@ -1,4 +1,4 @@
-"""What every node's process has: its event loop and its log on standard error."""
+"""Event loop of a node's process, and its log on standard error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import structlog
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's loop, or asyncio's own where uvloop is not installed."""
+    """Return uvloop's loop, or asyncio's own if uvloop is not installed."""
     try:
         import uvloop
     except ImportError:
@@ -20,8 +20,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 class LogStream:
-    """Standard error, which may be closed, or a file on a disk that is full: a line that it does not take is lost, and
-    no more."""
+    """Standard error, which may be closed, or a file on a full disk: a line that cannot be written is dropped."""
 
     def write(self, text: str) -> None:
         """Print."""
@@ -30,14 +29,14 @@ class LogStream:
                 sys.stderr.write(text)
 
     def flush(self) -> None:
-        """Hand over what was printed."""
+        """Flush the printed text."""
         if sys.stderr is not None:
             with contextlib.suppress(OSError):
                 sys.stderr.flush()
 
 
 def node_logger(node: str) -> structlog.BoundLogger:
-    """The log for people: one line an event, to standard error, with the node's name."""
+    """Return the human-readable log: one line per event, to standard error, with the node's name."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,

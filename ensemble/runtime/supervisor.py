@@ -1,4 +1,4 @@
-"""Tasks that go on for as long as their process does: one that ends unexpectedly is told, never missed."""
+"""Tasks that run as long as their process; an unexpected end is always reported."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 from zabka.ensemble.runtime.asyncio_runtime import FailureHandler
 
 RESTART_PAUSE_S = 1.0
-"""A task that fails at once, again and again, must not take a whole processor for it."""
+"""Limits the processor time of a task that fails at once, again and again."""
 
-Told = Callable[[str, str, str], None]
-"""(task, reason, traceback): a task ended, and will be begun again."""
+Report = Callable[[str, str, str], None]
+"""(task, reason, traceback): a task ended, and will be restarted."""
 
 
-async def kept_up(name: str, work: Callable[[], Coroutine[Any, Any, None]], told: Told) -> None:
-    """Do this work until cancelled; where it ends by itself or fails, tell so and begin it again after a pause."""
+async def kept_up(name: str, work: Callable[[], Coroutine[Any, Any, None]], report: Report) -> None:
+    """Run this work until cancelled. If it ends or fails, report that and restart it after a pause."""
     while True:
         trace = ""
         try:
@@ -27,9 +27,9 @@ async def kept_up(name: str, work: Callable[[], Coroutine[Any, Any, None]], told
         except Exception as failure:
             reason = "; ".join(f"{type(each).__name__}: {each}" for each in _leaves(failure))
             trace = "".join(traceback.format_exception(failure))
-        # Where the word of it cannot be written, the work goes on all the same.
+        # If the report cannot be written, the work still goes on.
         with contextlib.suppress(OSError):
-            told(name, reason, trace)
+            report(name, reason, trace)
         await asyncio.sleep(RESTART_PAUSE_S)
 
 
@@ -42,14 +42,14 @@ def _leaves(failure: BaseException) -> Iterator[BaseException]:
 
 
 class TaskEnded(Exception):
-    """A task that its process cannot do without failed; its cause says of what."""
+    """Failure of a task that its process cannot do without; the cause is the task's exception."""
 
 
-def ends_loudly(task: asyncio.Task[Any], on_failure: FailureHandler | None = None) -> None:
-    """Hand an exception that escapes a task to `on_failure`, at once; without it to the loop's exception handler, as a
-    TaskEnded, at which a node ends (`AsyncioRuntime`).
+def report_task_failure(task: asyncio.Task[Any], on_failure: FailureHandler | None = None) -> None:
+    """Pass an exception that escapes a task to `on_failure` at once.
 
-    asyncio itself speaks only when the last reference to a failed task goes, which may be never.
+    Without `on_failure` the loop's exception handler gets it as a TaskEnded, which stops a node (`AsyncioRuntime`).
+    asyncio itself reports a failed task only when the last reference to it is dropped, which may be never.
     """
 
     def ended(done: asyncio.Task[Any]) -> None:
@@ -58,8 +58,8 @@ def ends_loudly(task: asyncio.Task[Any], on_failure: FailureHandler | None = Non
         if on_failure is not None:
             on_failure(done.get_name(), failure)
             return
-        told = TaskEnded(f"{type(failure).__name__}: {failure}")
-        told.__cause__ = failure
-        done.get_loop().call_exception_handler({"message": f"{done.get_name()} failed", "exception": told})
+        error = TaskEnded(f"{type(failure).__name__}: {failure}")
+        error.__cause__ = failure
+        done.get_loop().call_exception_handler({"message": f"{done.get_name()} failed", "exception": error})
 
     task.add_done_callback(ended)

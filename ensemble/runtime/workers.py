@@ -1,9 +1,8 @@
-"""Work that must not hold up the event loop, cut into steps: a port, and the host's threads behind it.
+"""Work that must not block the event loop, split into steps: a port, and its implementation with the host's threads.
 
-A job is a generator.  What it does between two yields is one step.  It yields `WAIT` where it has nothing to do until
-it is woken, and how long to rest, in seconds, where it should go on a little later.  In a thread of its own the steps
-follow one another as the yields say, beside the event loop; in a simulated world each is one event, at a moment that a
-seed chooses.
+A job is a generator. The code between two yields is one step. A job yields `WAIT` if it has nothing to do until it is
+woken, or a pause in seconds if it should continue a little later. In a thread, the steps run at those times, in
+parallel with the event loop. In a simulated world each step is an event, at a moment that a seed chooses.
 """
 
 from __future__ import annotations
@@ -20,26 +19,26 @@ T = TypeVar("T")
 
 
 class Pause(NamedTuple):
-    """So many seconds are to pass before the next step; if it `heeds` being woken, that ends them."""
+    """A pause of that many seconds before the next step; if it `heeds` being woken, waking ends the pause."""
 
     seconds: float
     heeds: bool = False
 
 
 WAIT = Pause(float("inf"), heeds=True)
-"""Until the job is woken.  A job that was woken since its last step began to run goes on at once."""
+"""Pause until the job is woken. A job that was woken since its last step began continues at once."""
 
 GO_ON = Pause(0.0)
-"""Whatever else waits to be done may come first; a thread goes on at once."""
+"""Let other waiting work run first; a thread continues at once."""
 
 Job = Generator[Pause, None, None]
 
 
 class Work(Protocol):
-    """A job under way."""
+    """A running job."""
 
     def wake(self) -> None:
-        """Something has changed: a step that begins after this call will be taken."""
+        """Notify the job of a change: it will run a step that begins after this call."""
         ...
 
     def is_under_way(self) -> bool:
@@ -47,23 +46,23 @@ class Work(Protocol):
         ...
 
     def join(self, within_s: float | None = None) -> None:
-        """Block until it has ended, or for so long at most."""
+        """Block until it has ended, or for that long at most."""
         ...
 
 
 class Workers(Protocol):
-    """Whoever takes up jobs."""
+    """Runs jobs."""
 
     def start(self, job: Job, name: str) -> Work:
-        """Have a job done.  Raises RuntimeError where nobody can be had for it."""
+        """Run a job. Raises RuntimeError if no worker is available."""
         ...
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
-        """Have one call done beside the event loop; it raises what the function raises."""
+        """Run a call without blocking the event loop; it raises the function's exception."""
         ...
 
     def breathe(self) -> None:
-        """In the midst of a long step: let the event loop run."""
+        """Let the event loop run during a long step."""
         ...
 
     def now_s(self) -> float:
@@ -75,13 +74,13 @@ BREATHE_S = 0.0005
 
 
 class _Thread:
-    """A thread that does one job."""
+    """A thread that runs one job."""
 
     def __init__(self, job: Job, name: str) -> None:
         self._job = job
         self._woken: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._is_woken = False
-        """Is there word of it in the queue?  Whatever else wakes the job until it is read, the same step sees."""
+        """Whether the queue holds a wake-up. Further wake-ups before it is read are covered by the same step."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -115,14 +114,14 @@ class _Thread:
 
 
 class Threads:
-    """The host's: a thread for each job."""
+    """The host's workers: a thread for each job."""
 
     def start(self, job: Job, name: str) -> Work:
-        """Have a job done in a daemon thread."""
+        """Run a job in a daemon thread."""
         return _Thread(job, name)
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
-        """Have one call done in a thread of asyncio's."""
+        """Run a call in one of asyncio's threads."""
         return asyncio.to_thread(function, *args, **kwargs)
 
     def breathe(self) -> None:

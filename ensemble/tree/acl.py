@@ -1,6 +1,6 @@
-"""Access control: who may do what on a znode (ZooKeeperServer.checkACL, PrepRequestProcessor.fixupACL).
+"""Access control: permission checks on a znode (ZooKeeperServer.checkACL, PrepRequestProcessor.fixupACL).
 
-What the schemes mean is in `zabka.ensemble.auth.schemes`; how identities are proved in `zabka.ensemble.auth.policy`.
+`zabka.ensemble.auth.schemes` defines the schemes; `zabka.ensemble.auth.policy` authenticates identities.
 """
 
 from __future__ import annotations
@@ -14,24 +14,30 @@ READ_ACL: tuple[ACL, ...] = (ACL(Permission.READ, "world", "anyone"),)
 
 _ALWAYS = {OPEN_ACL: OPEN_ACL, READ_ACL: READ_ACL}
 INTERNED_ENTRIES_MAX = 100_000
-"""Some 15 MB; most lists have one entry or two."""
+"""About 15 MB; most lists have one or two entries."""
 ACL_BYTES_MAX = 1 << 20
-"""A list that would be longer where it is stored is refused: each `auth` in it becomes as many entries as a client has
-identities, so that a small request could make a transaction, or a list in a snapshot, that no server reads back."""
+"""A list that would be longer when stored is rejected.
+
+Each `auth` in it becomes as many entries as a client has identities. Otherwise a small request could create a
+transaction, or a list in a snapshot, that no server can read back.
+"""
 _ENTRY_BYTES = 12
-"""Of an entry's permissions and the lengths of its two texts."""
+"""Size of an entry's permissions and of the lengths of its two texts."""
 
 
 class _Interned:
-    """Lists of which there is one object each.  Where there is no room for another one it begins anew: the tree keeps
-    what it has, and nobody can fill this for good with lists that no znode has any more."""
+    """ACLs with one shared object for equal lists.
+
+    If there is no room for another list, it starts over. The tree keeps its lists, and clients cannot fill this
+    permanently with lists that no znode has.
+    """
 
     def __init__(self) -> None:
         self._lists = dict(_ALWAYS)
         self._entries = 0
 
     def of(self, acl: Sequence[ACL]) -> tuple[ACL, ...]:
-        """The one object that is equal to this list."""
+        """Return the shared object that equals this list."""
         key = tuple(acl)
         found = self._lists.get(key)
         if found is None:
@@ -46,12 +52,12 @@ _interned = _Interned()
 
 
 def interned(acl: Sequence[ACL]) -> tuple[ACL, ...]:
-    """One object for equal lists, so that nodes share it and the open list is known by identity (ACL cache)."""
+    """Return one object for equal lists, so that nodes share it and it can be compared by identity (ACL cache)."""
     return _interned.of(acl)
 
 
 def allows(acl: Sequence[ACL], permission: int, auth: Sequence[AuthId]) -> bool:
-    """Whether somebody with these identities has at least one of these permission bits; an empty list lets all in."""
+    """Whether these identities have at least one of these permission bits; an empty list allows everything."""
     if acl is OPEN_ACL or not acl:
         return True
     for scheme, _ in auth:
@@ -70,10 +76,10 @@ def allows(acl: Sequence[ACL], permission: int, auth: Sequence[AuthId]) -> bool:
 def fixed_up(
     acl: Sequence[ACL], auth: Sequence[AuthId], schemes: Collection[str] = DEFAULT_SCHEMES
 ) -> tuple[ACL, ...] | None:
-    """The list as it is stored: no duplicates, `auth` replaced by who asks.
+    """Return the list as it is stored: without duplicates, with `auth` replaced by the client's identities.
 
-    None (InvalidACL) where it is empty or too long, names a scheme that is not among `schemes` or an id that its scheme
-    does not know, or says `auth` for somebody who has proved nothing: an address or being super does not count.
+    Return None (InvalidACL) for an empty or too long list, for a scheme outside `schemes`, for an invalid id, and for
+    `auth` of a client without authentication: an address or being super does not count.
     """
     if acl is OPEN_ACL or tuple(acl) == OPEN_ACL:
         return OPEN_ACL
@@ -101,7 +107,7 @@ def _stored_bytes(entry: ACL) -> int:
 
 
 def masked(acl: Sequence[ACL]) -> list[ACL]:
-    """The list as those see it who may read but not administer: without the hashes of passwords."""
+    """Return the list for clients with read but without admin permission: without password hashes."""
     return [
         ACL(entry.perms, entry.scheme, entry.id.partition(":")[0] + ":x")
         if entry.scheme == "digest" and ":" in entry.id

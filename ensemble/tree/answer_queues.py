@@ -1,8 +1,8 @@
-"""Each session's requests are answered in the order in which they came (CommitProcessor, FinalRequestProcessor).
+"""Replies to each session's requests in the order of their arrival (CommitProcessor, FinalRequestProcessor).
 
-A write waits in its session's queue until its transaction has been applied here, and so does every request behind it.
-Whatever takes requests in (`zabka.ensemble.tree.requests`) puts them there; whatever applies transactions
-(`zabka.ensemble.tree.commits`) says what has become of them.
+A write waits in its session's queue until its transaction has been applied here, and so does every later request.
+`zabka.ensemble.tree.requests` adds requests to the queues; `zabka.ensemble.tree.commits` reports the results of applied
+transactions.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ from zabka.ensemble.zab.messages import SyncRequest
 
 _NOT_FOR_CLIENTS = {OpCode.NOTIFICATION, OpCode.ERROR, OpCode.CREATE_SESSION, OpCode.CHECK}
 CLIENT_OPS = frozenset(int(op) for op in OpCode if op not in _NOT_FOR_CLIENTS)
-"""Any other op is answered with UNIMPLEMENTED and the end of the connection (Request.isValid)."""
+"""Any other op is answered with UNIMPLEMENTED, and the connection is closed (Request.isValid)."""
 PLAIN_READS_MAX = 64
-"""Reads behind a write that are answered in one go."""
+"""Number of reads after a write that are answered together."""
 _SYNC_CONNECTED = int(KeeperState.SYNC_CONNECTED)
 _CLOSED = Stage.CLOSED
-"""By itself: to look up a member of an enumeration costs more than the rest of a comparison."""
+"""Cached separately: looking up a member of an enumeration costs more than the rest of a comparison."""
 _SYNC = int(OpCode.SYNC)
 
 
 class AnswerRun:
-    """Writes of one connection, applied one right after the other, whose answers leave together.
+    """Writes of one connection, applied one right after another, whose answers are sent together.
 
-    `rewatch` tells that something was answered since that may have left a watch.
+    `rewatch` is set if something was answered since that may have set a watch.
     """
 
     __slots__ = ("answered", "answers", "rewatch", "zxid")
@@ -72,10 +72,10 @@ class AnswerRun:
 
 
 class AnswerQueues:
-    """Answers what waits in the queues of the sessions that are open here."""
+    """Answers the requests in the queues of the sessions that are open here."""
 
     __slots__ = (
-        "_clients", "_counters", "_full_journal", "_held_back", "_local", "_sessions", "_state", "_told_max",
+        "_clients", "_counters", "_full_journal", "_held_back", "_local", "_sessions", "_state", "_unread_max",
         "_watches",
     )  # fmt: skip
 
@@ -83,7 +83,7 @@ class AnswerQueues:
         self._state = state
         self._watches = state.watches
         self._full_journal = state.config.full_journal
-        self._told_max = state.config.answers_bytes_max
+        self._unread_max = state.config.answers_bytes_max
         self._clients = clients
         self._held_back = clients.held_back
         self._sessions = clients.sessions
@@ -91,7 +91,7 @@ class AnswerQueues:
         self._local = local
 
     def commit(self, now: Instant, session: OpenSession, txn: Txn, applied: Applied, effects: list[Effect]) -> None:
-        """A transaction of a session that is connected here was applied: is it one that we wait for?"""
+        """A transaction of a session that is connected here was applied: set the reply if a request waits for it."""
         for waiting in session.queue:
             if waiting.under_way and not waiting.done and waiting.op != _SYNC:
                 break
@@ -99,7 +99,7 @@ class AnswerQueues:
             return
         elsewhere = txn.zxid <= waiting.connection.attached_after
         if elsewhere or waiting.cxid != txn.cxid or (txn.type != waiting.op and txn.type != OpCode.ERROR):
-            return  # the session was elsewhere when it asked for this, and numbers may come again (kazoo's do)
+            return  # the session was at another server when it sent this, and cxids may repeat (kazoo's do)
         if applied.error and moved(txn):
             session.queue.remove(waiting)
             waiting.connection.outstanding -= 1
@@ -113,8 +113,10 @@ class AnswerQueues:
     def joins_run(
         self, now: Instant, session: OpenSession, txn: Txn, value: bytes, run: AnswerRun, effects: list[Effect]
     ) -> bool:
-        """Answer a plain write together with those before it, where it is next in its session's turn; False where it is
-        not, or not plain after all."""
+        """Answer a plain write together with the writes before it, if it is next in its session's queue.
+
+        Return False if it is not, or not plain after all.
+        """
         queue = session.queue
         if not queue:
             return True
@@ -148,7 +150,7 @@ class AnswerQueues:
         return True
 
     def answer_run(self, now: Instant, run: AnswerRun, effects: list[Effect]) -> None:
-        """Send the answers that have gathered."""
+        """Send the collected answers."""
         answered = run.answered
         if answered:
             client, answers = answered[0].connection, run.answers
@@ -163,7 +165,7 @@ class AnswerQueues:
             answers.clear()
 
     def sync_done(self, now: Instant, request: SyncRequest) -> list[Effect]:
-        """Every transaction that the oldest SubmitSync of a session waited for has been applied here."""
+        """Every transaction that a session's oldest SubmitSync waited for has been applied here."""
         effects: list[Effect] = []
         syncing = self._clients.syncing
         under_way = syncing.get(request.session_id)
@@ -177,8 +179,10 @@ class AnswerQueues:
         return effects
 
     def session_closed(self, now: Instant, session: OpenSession, txn: Txn, effects: list[Effect]) -> None:
-        """The session is over: answer its own closeSession, in its turn, unless what comes before is too much; whatever
-        else waits is dropped."""
+        """The session is over: answer its own closeSession in its order, unless the answers before it are too large.
+
+        All other waiting requests are dropped.
+        """
         connection = session.connection
         own = next((w for w in session.queue if w.op == OpCode.CLOSE_SESSION and w.cxid == txn.cxid), None)
         if own is not None and connection is own.connection and connection is not None:
@@ -194,16 +198,18 @@ class AnswerQueues:
         self._sessions.pop(session.id, None)
 
     def taken(self, now: Instant, client: Connection, effects: list[Effect]) -> None:
-        """The client has taken what it was told."""
-        client.told_bytes = 0
+        """The client has read all its replies."""
+        client.unread_bytes = 0
         self._held_back.pop(client.session_id, None)
         session = self._sessions.get(client.session_id)
         if session is not None and session.connection is client:
             self.answer_ready(now, session, effects)
 
     def settle(self, now: Instant, txn: Txn, effects: list[Effect]) -> None:
-        """Something that the session asked for is about to be applied: what it asked to read before that is read now.
-        Who has taken so little of what it was told that this cannot be kept for it is disconnected."""
+        """A write of the session is about to be applied: answer the reads that it sent before.
+
+        The client is disconnected if it has read too few of its replies for that.
+        """
         session_id = txn.session_id
         self._held_back.pop(session_id, None)
         session = self._sessions.get(session_id)
@@ -214,8 +220,10 @@ class AnswerQueues:
                 self._clients.close(session.connection, effects)
 
     def _sync_before(self, session: OpenSession, txn: Txn) -> None:
-        """The syncs before a write that is committed are done: so is all that was proposed before them, and a quorum
-        followed the leader after them."""
+        """Mark the syncs before a committed write as done.
+
+        Everything proposed before them is committed, and a quorum followed the leader after them.
+        """
         queue = session.queue
         own = next((w for w in queue if w.under_way and not w.done and w.op != _SYNC), None)
         if own is None or own.cxid != txn.cxid or txn.zxid <= own.connection.attached_after or moved(txn):
@@ -225,22 +233,24 @@ class AnswerQueues:
                 waiting.done = True
 
     def answer_ready(self, now: Instant, session: OpenSession, effects: list[Effect]) -> None:
-        """Answer from the head of the session's queue up to the first request that is still under way, or to where the
-        client has been told so much that what is still to be read is held back until it has taken that.  A write's
-        answer is not: it comes before the event of any later change."""
-        self._answer_up_to(self._told_max, now, session, effects)
+        """Answer from the head of the session's queue up to the first request that is still in progress.
 
-    def _answer_up_to(self, told_max: int, now: Instant, session: OpenSession, effects: list[Effect]) -> None:
+        Reads are held back when the client has too many unread reply bytes. A write's answer is never held back: it
+        precedes the event of any later change.
+        """
+        self._answer_up_to(self._unread_max, now, session, effects)
+
+    def _answer_up_to(self, unread_max: int, now: Instant, session: OpenSession, effects: list[Effect]) -> None:
         queue = session.queue
         while queue:
             waiting = queue[0]
             if waiting.under_way and not waiting.done:
                 return
             client = waiting.connection
-            if client.told_bytes >= told_max and waiting.reply is None and client.stage is not _CLOSED:
+            if client.unread_bytes >= unread_max and waiting.reply is None and client.stage is not _CLOSED:
                 self._held_back[session.id] = None
                 return
-            if waiting.frame is not None and self._answer_plain(told_max, now, queue, effects):
+            if waiting.frame is not None and self._answer_plain(unread_max, now, queue, effects):
                 continue
             queue.popleft()
             client.outstanding -= 1
@@ -251,9 +261,11 @@ class AnswerQueues:
         if session.connection is None:
             self._sessions.pop(session.id, None)
 
-    def _answer_plain(self, told_max: int, now: Instant, queue: deque[Waiting], effects: list[Effect]) -> int:
-        """Answer in one go the plain write at the queue's head, if it is done, and the plain reads behind it; how many
-        they were.  What is not plain after all stays."""
+    def _answer_plain(self, unread_max: int, now: Instant, queue: deque[Waiting], effects: list[Effect]) -> int:
+        """Answer together the plain write at the queue's head, if it is done, and the plain reads after it.
+
+        Return their number. Requests that are not plain after all stay in the queue.
+        """
         first = queue[0]
         client = first.connection
         if client.stage is _CLOSED:
@@ -268,12 +280,12 @@ class AnswerQueues:
             if self._full_journal:
                 effects.append(Emit(acknowledged_plain_fact(first, client.session_id, zxid)))
         if queue and queue[0].frame is not None and not queue[0].under_way:
-            reads = self._answer_plain_reads(told_max - client.told_bytes, client, queue, answered)
+            reads = self._answer_plain_reads(unread_max - client.unread_bytes, client, queue, answered)
             if reads:
                 out, zxid = out + reads, self._state.tree.last_zxid
         if answered:
             self._counters.count_answers(now, client, answered, zxid)
-            client.told_bytes += len(out)
+            client.unread_bytes += len(out)
             client.outstanding -= len(answered)
             effects.append(Answer(client.id, out))
         return len(answered)
@@ -281,7 +293,7 @@ class AnswerQueues:
     def _answer_plain_reads(
         self, bytes_max: int, client: Connection, queue: deque[Waiting], answered: list[Waiting]
     ) -> ReplyFrames:
-        """Take the client's plain reads from the queue's head; a few at a time, since they may turn out not to be."""
+        """Take the client's plain reads from the queue's head; a few at a time, since some may not be plain."""
         frames: list[bytes] = []
         for waiting in islice(queue, PLAIN_READS_MAX):
             if waiting.frame is None or waiting.under_way or waiting.connection is not client:
@@ -293,7 +305,7 @@ class AnswerQueues:
         return bytes(out)
 
     def _work_out(self, waiting: Waiting, effects: list[Effect]) -> Reply:
-        """A request that needs no transaction: a read, a ping, setWatches, or one that makes no sense."""
+        """Answer a request that needs no transaction: a read, a ping, setWatches, or an invalid request."""
         if waiting.frame is not None:
             request = Request.decode(waiting.frame)
             waiting.body, waiting.problem = request.body, request.problem
@@ -312,13 +324,13 @@ class AnswerQueues:
         if isinstance(body, PathRequest) and op == OpCode.SYNC:
             return Reply(cxid, zxid, 0, SyncResponse(body.path))
         if isinstance(body, SetWatches | SetWatches2):
-            self._tell_missed(client, rearm(self._state.tree, self._watches, client.id, body), effects)
+            self._send_missed(client, rearm(self._state.tree, self._watches, client.id, body), effects)
             return Reply(cxid, zxid, 0)
         answer = answer_inquiry if op in INQUIRIES else answer_read
         error, response = answer(self._state.tree, self._watches, client, op, body)
         return Reply(cxid, zxid, error, response)
 
-    def _tell_missed(self, client: Connection, missed: Iterable[tuple[EventType, str]], effects: list[Effect]) -> None:
+    def _send_missed(self, client: Connection, missed: Iterable[tuple[EventType, str]], effects: list[Effect]) -> None:
         for event, path in missed:
             self._counters.packets_sent += 1
             body = WatcherEvent(int(event), _SYNC_CONNECTED, path)
@@ -326,7 +338,7 @@ class AnswerQueues:
 
     def _answer(self, now: Instant, waiting: Waiting, client: Connection, reply: Reply, effects: list[Effect]) -> None:
         self._counters.count_answers(now, client, (waiting,), reply.zxid)
-        client.told_bytes += bytes_of(reply.body)
+        client.unread_bytes += bytes_of(reply.body)
         if waiting.under_way and self._full_journal and reply.err == 0 and waiting.op != OpCode.SYNC:
             fact = acknowledged_fact(waiting, client.session_id, reply.zxid, reply.body)
             if fact is not None:

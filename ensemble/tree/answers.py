@@ -24,7 +24,7 @@ _MOVED = int(ErrorCode.SESSION_MOVED)
 
 
 def moved(txn: Txn) -> bool:
-    """Whether the write was refused because its session is connected to another server by now."""
+    """Whether the write was rejected because its session has moved to another server."""
     body: Record | None = txn.body
     if isinstance(body, MultiTxn):
         body = next((sub.body() for sub in body.txns if sub.type == OpCode.ERROR), None)
@@ -32,7 +32,7 @@ def moved(txn: Txn) -> bool:
 
 
 def answer_write(waiting: Waiting, txn: Txn, applied: Applied) -> Reply:
-    """The reply to a write; a failed multi succeeds as a whole and tells its errors operation by operation."""
+    """Return the reply to a write; a failed multi is a successful reply with an error for each operation."""
     if applied.results is not None:
         return Reply(waiting.cxid, txn.zxid, 0, MultiResponse([_result(result) for result in applied.results]))
     if applied.error:
@@ -58,6 +58,6 @@ def _result(applied: Applied) -> MultiResult:
         return MultiResult(OpCode.ERROR, applied.error, None)
     response = _response(applied)
     body: Record = response if isinstance(response, Record) else EmptyRequest()
-    # Whatever kind of node it made, in a multi it is told as a create2.
+    # In a multi, every create is answered as a create2.
     kind = OpCode.CREATE2 if isinstance(body, Create2Response) else OpCode(applied.type)
     return MultiResult(kind, 0, body)

@@ -1,7 +1,4 @@
-"""How a client that has connected gets its session: a new one, one it comes back to, or none any more.
-
-Source: ZooKeeperServer.processConnectRequest, reopenSession and finishSessionInit.
-"""
+"""Assignment of a session to a connected client: a new session, a resumed one, or a rejection."""
 
 from __future__ import annotations
 
@@ -22,12 +19,15 @@ from zabka.ensemble.zab.messages import ForwardedRequest
 
 MIN_TIMEOUT_TICKS = 2
 MAX_TIMEOUT_TICKS = 20
-"""A session's time-out is between these, unless the configuration says otherwise."""
+"""Default limits of a session's timeout."""
 _UNSIGNED = (1 << 64) - 1
 
 
 class Attachment:
-    """Attaches clients to their sessions.  What they ask before that is done is held and taken in afterwards."""
+    """Attaches clients to their sessions.
+
+    Requests that arrive before that is done are held and processed afterwards.
+    """
 
     def __init__(
         self, state: ServerState, clients: Clients, counters: Counters, *, local: LocalRequests, requests: RequestIntake
@@ -44,19 +44,19 @@ class Attachment:
         self._requests = requests
 
     def start(self, now: Instant) -> None:
-        """Service begins: new sessions get ids from this moment on."""
+        """Service begins: new sessions get ids from this time on."""
         self._session_ids.start(now)
         self._local.start(now)
 
     def session_created(self, now: Instant, session_id: SessionId, effects: list[Effect]) -> None:
-        """A createSession was applied; is there a client here that waits for it?"""
+        """A createSession was applied: attach the client that waits for it here, if any."""
         client = self._clients.attaching.get(session_id)
         if client is not None and client.creates:
             del self._clients.attaching[session_id]
             self.attach(now, client, True, effects)
 
     def connect(self, now: Instant, client: Connection, request: ConnectRequest, effects: list[Effect]) -> None:
-        """A ConnectRequest (ZooKeeperServer.processConnectRequest)."""
+        """Process a ConnectRequest (ZooKeeperServer.processConnectRequest)."""
         if client.stage is not Stage.OPEN:
             self._clients.close(client, effects)
             return
@@ -83,7 +83,7 @@ class Attachment:
         effects.append(AskRevalidate(session_id, client.timeout_ms))
 
     def _refusal(self, request: ConnectRequest) -> str:
-        """Return why this server gives a client no session; empty if it does.  The client gets no reply."""
+        """Return why this server gives a client no session; empty if it does. The client gets no reply."""
         session = f"session 0x{request.session_id & _UNSIGNED:x}"
         if self._state.read_only and not request.read_only:
             return f"{session}: this server is read-only until it finds a leader, and the client did not ask for that"
@@ -96,14 +96,14 @@ class Attachment:
         return ""
 
     def _connect_alone(self, now: Instant, client: Connection, request: ConnectRequest, effects: list[Effect]) -> bool:
-        """A ConnectRequest that needs no leader; False where it is another one."""
+        """Process a ConnectRequest that needs no leader; return False for any other."""
         local, session_id = self._local.sessions, SessionId(request.session_id)
         if session_id == 0 and local is not None:
             client.session_id = self._session_ids.next()
             self._local.open(now, local, client, effects)
             valid = True
         elif self._state.read_only and (session_id == 0 or session_id in self._state.tree.sessions):
-            # Whether a global session lives on, and a new one with it, only a leader can say; ask for one elsewhere.
+            # Only a leader can open or resume a global session: the client tries other servers.
             reason = f"session 0x{session_id & _UNSIGNED:x}: a read-only server cannot tell whether it lives on"
             self._clients.close(client, effects, reason if session_id else "a read-only server opens no session")
             return True
@@ -124,7 +124,7 @@ class Attachment:
         self._clients.attaching[session_id] = client
 
     def revalidated(self, now: Instant, session_id: SessionId, valid: bool, proposed: Zxid) -> list[Effect]:
-        """The leader's answer to AskRevalidate."""
+        """Process the leader's answer to AskRevalidate."""
         effects: list[Effect] = []
         connection = self._clients.attaching.pop(session_id, None)
         if connection is not None:
@@ -133,7 +133,7 @@ class Attachment:
         return effects
 
     def attach(self, now: Instant, client: Connection, valid: bool, effects: list[Effect]) -> None:
-        """Answer a ConnectRequest (finishSessionInit); a session that is gone is told so and disconnected."""
+        """Answer a ConnectRequest (finishSessionInit); notify a client with an expired session and close it."""
         self._counters.packets_sent += 1
         read_only = self._state.read_only if client.knows_read_only else None
         if not valid:

@@ -1,8 +1,8 @@
-"""Client connections prove who they are: auth packets, SASL, and what is demanded of everybody.
+"""Authentication of client connections: auth packets, SASL, and required schemes.
 
 Sources: ZooKeeperServer.processPacket and processSasl, AuthenticationHelper, EnsembleAuthenticationProvider,
-KeyAuthenticationProvider.  Each is answered at once, not in its turn
-among the session's requests, as ZooKeeper does; refused credentials end the connection.
+KeyAuthenticationProvider. Each packet is answered at once, not in order with the session's requests, as in ZooKeeper;
+wrong credentials end the connection.
 """
 
 from __future__ import annotations
@@ -21,17 +21,20 @@ from zabka.ensemble.tree.connections import Connection
 from zabka.ensemble.tree.znode import Znode
 
 KEY_PATH = "/key"
-"""The znode whose data the credentials of the `key` scheme must fit; without it, or without data, they all do."""
+"""Credentials of the `key` scheme must fit this znode's data; without the znode or its data, any credentials do."""
 KEY_USER: AuthId = (KEY, "")
-"""What the `key` scheme proves.  (KeyAuthenticationProvider means to name the key, but leaves it empty.)"""
+"""Identity proved by the `key` scheme. (KeyAuthenticationProvider means to name the key, but leaves it empty.)"""
 IDENTITIES_MAX = 1000
 IDENTITIES_CHARS_MAX = 64 * 1024
-"""Identities of one connection, and their length.  They go with each of its writes to the leader, and into each ACL
-that says `auth`: without a limit one client could choke the links between the servers."""
+"""Maximum number of identities of a connection, and their total length.
+
+They go with each of its writes to the leader, and into each ACL with `auth`: without a limit one client could block the
+links between the servers.
+"""
 
 
 class Verdict(NamedTuple):
-    """What to answer, and whether that is the end of the connection.  No answer: close without one."""
+    """The reply, and whether it ends the connection. Without a reply: close silently."""
 
     reply: Reply | None
     closes: bool
@@ -41,7 +44,7 @@ _UNREADABLE = _TURNED_AWAY = Verdict(None, True)
 
 
 class EnsembleCounts(msgspec.Struct):
-    """Clients that named the ensemble they look for: the right one, another, or nobody asked (ServerMetrics)."""
+    """Clients that asked for an ensemble: this one, another, or while none was configured (ServerMetrics)."""
 
     ensemble_auth_success: int = 0
     ensemble_auth_fail: int = 0
@@ -49,8 +52,10 @@ class EnsembleCounts(msgspec.Struct):
 
 
 class Authentication:
-    """How one server's clients prove who they are.  `new_nonce` must be unpredictable; only SASL needs it.
-    `key_node` finds the znode at KEY_PATH."""
+    """Authentication of one server's clients.
+
+    `new_nonce` must be unpredictable; only SASL needs it. `key_node` finds the znode at KEY_PATH.
+    """
 
     __slots__ = ("_key_node", "_new_nonce", "failures", "of_ensemble", "policy")
 
@@ -68,11 +73,11 @@ class Authentication:
         self._key_node = key_node
 
     def welcome(self, client: Connection, identities: tuple[AuthId, ...]) -> None:
-        """A new connection, with what it proves by itself."""
+        """Add a new connection, with the identities that it proves by itself."""
         self._add(client, identities)
 
     def on_auth(self, client: Connection, request: Request) -> Verdict:
-        """An auth packet."""
+        """Process an auth packet."""
         packet = request.body
         if not isinstance(packet, AuthPacket):
             return _UNREADABLE
@@ -88,8 +93,10 @@ class Authentication:
         return Verdict(Reply(request.xid, 0, 0), False)
 
     def _on_ensemble(self, xid: int, name: bytes | None) -> Verdict:
-        """Somebody who looks for another ensemble gets no answer: a client takes AuthFailed for final, but after a
-        closed connection tries another server."""
+        """A client that asks for another ensemble gets no answer.
+
+        It would treat AuthFailed as final, but after a closed connection it tries another server.
+        """
         counts = self.of_ensemble
         if not self.policy.knows_ensemble(name):
             counts.ensemble_auth_fail += 1
@@ -107,7 +114,7 @@ class Authentication:
         return (KEY_USER,)
 
     def on_sasl(self, client: Connection, request: Request) -> Verdict:
-        """A client's SASL token: an empty one first (what it holds is ignored), then the digest-response."""
+        """Process a client's SASL token: an empty one first (its content is ignored), then the digest-response."""
         body = request.body
         if not isinstance(body, SaslRequest) or body.token is None:
             return _UNREADABLE
@@ -135,7 +142,7 @@ class Authentication:
         return self._refused(xid, ErrorCode.AUTH_FAILED, SaslResponse(None))
 
     def bar(self, xid: int) -> Verdict:
-        """A request of somebody who has not proved what is demanded."""
+        """Reject a request of a client that has not authenticated as required."""
         return self._refused(xid, ErrorCode.SESSION_CLOSED_REQUIRE_SASL)
 
     def _refused(self, xid: int, error: ErrorCode, body: SaslResponse | None = None) -> Verdict:

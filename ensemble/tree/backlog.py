@@ -1,8 +1,8 @@
-"""How much a client may be told before it has taken what it was told.
+"""Limits of reply bytes that a client has not read yet.
 
-A request of twenty bytes may be answered with a megabyte.  Whoever sends ten thousand of them in one go would fill a
-server's memory, and everybody else would wait until all are answered.  So a connection's answers wait, in its session's
-queue, where so much was told; who serves the connection says by empty `Frames` that the client has taken it.
+A request of twenty bytes may be answered with a megabyte. A client that sends ten thousand of them at once would fill a
+server's memory, and all other clients would wait until they are answered. So above a limit, a connection's replies wait
+in its session's queue. The connection's server passes empty `Frames` when the client has read them.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ from zabka.ensemble.records import (
 )
 
 ANSWERS_BYTES_MAX = 1 << 20
-"""The last of these answers may be as long as it is."""
+"""The last of these replies may have any length."""
 SETTLED_BYTES_MAX = 256 << 20
-"""So much is told where a write of the same session must not overtake what it asked to read before: a program that
-reads hundreds of large znodes at once, and writes in between, gets by with it."""
+"""Limit while a write of the session must not overtake its earlier reads.
+
+It allows a program that reads hundreds of large znodes at once, with writes in between.
+"""
 MULTI_READ_BYTES_MAX = 16 << 20
-"""Of one answer to several reads; our own client takes no longer one, Apache's only a sixteenth of that by itself."""
+"""Limit of one reply to several reads; our own client accepts no longer one, Apache's by default only a sixteenth."""
 
 
 def bytes_of(body: AnyResponse | None) -> int:
-    """At least so many bytes an answer has: what may be much is counted."""
+    """Return a lower bound of a reply's size: the parts that may be large."""
     match body:
         case GetDataResponse():
             return len(body.data or b"")

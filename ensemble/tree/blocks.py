@@ -1,7 +1,7 @@
-"""The znodes of a tree in blocks of those that were made one after another, and when each block last changed.
+"""The znodes of a tree in blocks by order of creation, and the last change of each block.
 
-So a snapshot of a large tree costs what changed since the one before: a block in which nothing did is taken over from
-that one's file.  Whoever is taking a snapshot (`zabka.ensemble.tree.capture`) hears of a block before it changes.
+So the cost of a snapshot of a large tree is that of the changes since the previous one: an unchanged block is copied
+from its file. A snapshot in progress (`zabka.ensemble.tree.capture`) is notified before a block changes.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from zabka.ensemble.records import ACL, OPEN_ACL
 
 BLOCK_ZNODES = 170
-"""As many keys as a dict of 256 slots holds."""
+"""The number of keys of a dict with 256 slots."""
 ACLS_MAX = 2 * BLOCK_ZNODES
-"""So many lists are noted of a block until it is looked which of them its znodes still have."""
+"""Number of lists noted for a block before unused lists are removed."""
 
 
 class Block:
-    """Paths in the order in which their znodes were made: a dict while more are coming, then a list, which is smaller.
+    """Paths in the order of the creation of their znodes: a dict while more are coming, then a list, which is smaller.
 
-    `changed_in` is the number of the first snapshot that shows the last change.  `acls` are the lists that its znodes
-    have, or had, apart from the open one.
+    `changed_in` is the number of the first snapshot that contains the last change. `acls` are the present or former
+    lists of its znodes, apart from the open one.
     """
 
     __slots__ = ("acls", "changed_in", "number", "paths")
@@ -32,7 +32,7 @@ class Block:
         self.acls: dict[Sequence[ACL], None] | None = None
 
     def note_acl(self, acl: Sequence[ACL], lists: Mapping[str, Sequence[ACL]]) -> None:
-        """Note that one of the block's znodes has this ACL, as the tree's `lists` say already."""
+        """Note that one of the block's znodes has this ACL; the tree's `lists` contain it already."""
         if self.acls is None:
             self.acls = {}
         self.acls[acl] = None
@@ -40,11 +40,11 @@ class Block:
             self.forget_acls(lists)
 
     def forget_acls(self, lists: Mapping[str, Sequence[ACL]]) -> None:
-        """Forget those that no znode of the block has any more."""
+        """Forget the lists that no znode of the block has now."""
         self.acls = dict.fromkeys(lists[path] for path in self.paths if path in lists)
 
     def remove(self, path: str) -> None:
-        """A znode goes."""
+        """Remove a znode."""
         if isinstance(self.paths, dict):
             del self.paths[path]
         else:
@@ -54,8 +54,8 @@ class Block:
 class Blocks:
     """A tree's blocks, oldest first: no znode comes before its parent.
 
-    `turn` is the number of the next snapshot, which will show what changes now, and `fresh` the numbers of the blocks
-    in which something did.  `keeper` is called with a block that is about to change for the first time in a turn.
+    `turn` is the number of the next snapshot, which will contain current changes; `fresh` are the numbers of the blocks
+    changed in this turn. `keeper` is called with a block that is about to change for the first time in a turn.
     """
 
     __slots__ = ("__weakref__", "_newest", "by_number", "fresh", "keeper", "newest_paths", "turn")
@@ -81,14 +81,14 @@ class Blocks:
         return block
 
     def next_turn(self) -> int:
-        """The number of a snapshot that is being taken; what changes from now on shows in the next one."""
+        """Return the number of a snapshot that is being taken; later changes belong to the next one."""
         turn = self.turn
         self.turn += 1
         self.fresh.clear()
         return turn
 
     def change(self, number: int) -> None:
-        """To be called before a znode of the block changes, unless the block is `fresh` already."""
+        """Prepare a change to a znode of the block; not needed if the block is `fresh` already."""
         block = self.by_number[number]
         if self.keeper is not None:
             self.keeper(block)
@@ -96,7 +96,7 @@ class Blocks:
         self.fresh.add(number)
 
     def add(self, path: str) -> int:
-        """The number of the block of a znode that is being made."""
+        """Add a new znode; return the number of its block."""
         block = self._newest
         if len(self.newest_paths) >= BLOCK_ZNODES:
             block.paths = list(self.newest_paths)
@@ -107,7 +107,7 @@ class Blocks:
         return block.number
 
     def load(self, paths: Sequence[str], acls: Sequence[Sequence[ACL]]) -> None:
-        """These znodes are the first ones; that at index n is of block n // BLOCK_ZNODES."""
+        """Set the initial znodes; the znode at index n is in block n // BLOCK_ZNODES."""
         self.by_number.clear()
         self.fresh.clear()
         block = self._newest
@@ -122,11 +122,11 @@ class Blocks:
         block.paths = self.newest_paths = dict.fromkeys(block.paths)
 
     def note_acl(self, number: int, acl: Sequence[ACL], lists: Mapping[str, Sequence[ACL]]) -> None:
-        """A znode of the block has this ACL, which a snapshot of the block must know; `lists` has those of all."""
+        """Note that a znode of the block has this ACL, for snapshots; `lists` has all ACLs."""
         self.by_number[number].note_acl(acl, lists)
 
     def remove(self, path: str, number: int) -> None:
-        """A znode is about to go; an empty block goes too, unless further znodes will come into it."""
+        """A znode is about to be deleted; an empty block is removed too, unless it can get further znodes."""
         if number not in self.fresh:
             self.change(number)
         block = self.by_number[number]

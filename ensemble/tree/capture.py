@@ -1,8 +1,8 @@
-"""A snapshot of a living tree, taken block by block while the tree goes on changing.
+"""A snapshot of a tree in use, taken block by block while the tree goes on changing.
 
-Nothing is copied when it begins.  From then on a block's records are made when somebody asks for the next ones, or when
-the block is about to change, whichever comes first.  A block that has not changed since the snapshot before is left
-out: its records are in that one's file.
+It copies nothing when it begins. From then on a block's records are encoded when they are requested, or when the block
+is about to change, whichever comes first. A block that has not changed since the previous snapshot is left out: its
+records are in that file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zabka.ensemble.tree.stored import AclTable, RecordParts
 
 
 class Piece(NamedTuple):
-    """A block's records: in parts, so that nothing large is copied; the sum of their lengths, and their Adler32."""
+    """A block's records: in parts, so that nothing large is copied; their total length and Adler32."""
 
     number: int
     parts: list[bytes | memoryview]
@@ -26,10 +26,12 @@ class Piece(NamedTuple):
 
 
 class Capture:
-    """`pieces` will come of the blocks in it, in any order; `order` is that of all blocks, oldest first.
+    """A snapshot in progress.
 
-    `known` are the blocks that the snapshot with the number `since` has in its file, and `table` its ACL lists, to
-    which those of the pieces are added at once.  Each piece goes to `sink`.
+    `pieces` are the blocks that it will encode, in any order; `order` has all blocks, oldest first.
+
+    `known` are the blocks in the file of snapshot number `since`, and `table` its ACL lists; the lists of the pieces
+    are added to it at once. Each piece is passed to `sink`.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class Capture:
         blocks.keeper = self._keep
 
     def step(self, count: int) -> None:
-        """Make the pieces of the next blocks."""
+        """Encode the pieces of the next blocks."""
         for block in self._next:
             if self._pending.pop(block.number, None) is not None:
                 self._make(block)
@@ -67,7 +69,7 @@ class Capture:
         self.stop_capture()
 
     def stop_capture(self) -> None:
-        """No further piece is wanted."""
+        """Stop: no further piece is needed."""
         self._pending.clear()
         if self._blocks.keeper == self._keep:
             self._blocks.keeper = None

@@ -1,6 +1,6 @@
-"""The clients of one server: their connections, the sessions open here, and which of them were heard from.
+"""The clients of one server: their connections, the sessions open here, and the recently active sessions.
 
-Source: NIOServerCnxnFactory's and ZooKeeperServer's books of connections, LearnerSessionTracker's of sessions touched.
+Source: NIOServerCnxnFactory's and ZooKeeperServer's tables of connections, LearnerSessionTracker's of sessions touched.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from zabka.ensemble.zab.effects import CloseConnection, Effect
 
 
 class Clients:
-    """`connections` are all that are open; `attaching` those whose session the leader has still to confirm;
-    `sessions` those that are connected here, or have requests left; `held_back` those of which an answer waits until
-    the client has taken others; `syncing` the syncs of a session that the leader has still to answer, oldest first.
-    The tables stay the same objects for good."""
+    """The tables of connections and sessions; they stay the same objects for ever.
+
+    `connections`: all open connections. `attaching`: connections whose session the leader has not confirmed yet.
+    `sessions`: sessions that are connected here or have requests left. `held_back`: sessions with a reply that waits
+    until the client has read others. `syncing`: syncs of a session that the leader has not answered yet, oldest first.
+    """
 
     __slots__ = (
         "_counters", "_local", "_my_id", "_state", "_touched", "attaching", "connections", "held_back",
@@ -41,13 +43,13 @@ class Clients:
         self._touched: dict[SessionId, int] = {}
 
     def close(self, client: Connection, effects: list[Effect], reason: str = "") -> None:
-        """Close a connection, unless it is closed.  `reason` is logged."""
+        """Close a connection, unless it is closed already. `reason` is logged."""
         if client.stage is not Stage.CLOSED:
             effects.append(CloseConnection(client.id, reason))
             self.forget(client)
 
     def forget(self, client: Connection) -> None:
-        """A connection is gone, and its watches with it; its session lives on until it expires."""
+        """A connection is closed: remove it and its watches; its session lives until it expires."""
         client.stage = Stage.CLOSED
         client.held.clear()
         client.deferred.clear()
@@ -61,7 +63,7 @@ class Clients:
         if session is not None and session.connection is client:
             session.connection = None
             self.held_back.pop(session_id, None)
-            # What needs a transaction has still to be matched with it; nobody waits for the rest.
+            # Requests with a transaction must still be matched with it; the other requests are dropped.
             left = [waiting for waiting in session.queue if waiting.under_way and not waiting.done]
             session.queue.clear()
             session.queue.extend(left)
@@ -69,19 +71,19 @@ class Clients:
                 del self.sessions[session_id]
 
     def close_others(self, session_id: SessionId, effects: list[Effect]) -> None:
-        """A session has one connection: an older one to this server goes."""
+        """Close an older connection of the session to this server: a session has one connection."""
         session = self.sessions.get(session_id)
         for older in (self.attaching.get(session_id), session.connection if session is not None else None):
             if older is not None:
                 self.close(older, effects)
 
     def waits(self, session_id: SessionId) -> bool:
-        """Whether something that the session asked for is to be answered before the next of its writes is applied."""
+        """Whether a request of the session must be answered before its next write is applied."""
         syncs = self.syncing.get(session_id)
         return session_id in self.held_back or (syncs is not None and not syncs[-1].done)
 
     def close_session(self, session_id: SessionId, effects: list[Effect]) -> None:
-        """A session is over that only this server knew: its connection, if it has one, is closed."""
+        """Close a local session that is over, and its connection if any."""
         session = self.sessions.get(session_id)
         if session is not None and session.connection is not None:
             self.close(session.connection, effects)
@@ -101,7 +103,7 @@ class Clients:
         return effects
 
     def touch(self, now: Instant, client: Connection) -> bool:
-        """The session was heard from.  False where it is closing already."""
+        """The session was active. Return False if it is closing already."""
         if client.alone:
             return self._local.touch(now, client)
         proposer = self._state.proposer
@@ -110,10 +112,10 @@ class Clients:
         self._touched[client.session_id] = client.timeout_ms
         return True
 
-    def heard(self, now: Instant, client: Connection, effects: list[Effect]) -> bool:
-        """A client says something.  False where it is not listened to any more."""
+    def accepts_message(self, now: Instant, client: Connection, effects: list[Effect]) -> bool:
+        """A client has sent something. Return False if its messages are not processed any longer."""
         if not self.touch(now, client):
-            return False  # its closing is under way, and will close the connection
+            return False  # its close is in progress, and will close the connection
         proposer = self._state.proposer
         if client.alone or proposer is None:
             return True
@@ -123,21 +125,21 @@ class Clients:
         return True
 
     def not_touched(self, session_id: SessionId) -> None:
-        """A session is over: the leader is not told that it was heard from."""
+        """A session is over: do not report it to the leader as active."""
         self._touched.pop(session_id, None)
 
     def drain_touched(self) -> list[tuple[SessionId, int]]:
-        """Learner: sessions heard from since the last call."""
+        """Learner: return the sessions that were active since the last call."""
         touched = list(self._touched.items())
         self._touched.clear()
         return touched
 
     def reset_statistics(self) -> None:
-        """Start counting over for every connection (`crst`)."""
+        """Reset the statistics of every connection (`crst`)."""
         for client in self.connections.values():
             client.reset_statistics()
 
     def outstanding(self, connection: ConnectionId) -> int:
-        """How many requests of a connection wait for an answer: a shell may stop reading from it for a while."""
+        """Number of requests of a connection without an answer: a shell may stop reading from it for a while."""
         client = self.connections.get(connection)
         return client.outstanding + len(client.held) if client is not None else 0

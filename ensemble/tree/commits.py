@@ -1,4 +1,4 @@
-"""What follows when transactions are applied: watches fire, sessions begin and end, clients get their answers.
+"""Effects of applied transactions: watches fire, sessions begin and end, clients get their answers.
 
 Source: ZooKeeperServer.processTxn and FinalRequestProcessor.processRequest.
 """
@@ -30,7 +30,7 @@ _SYNC_CONNECTED = int(KeeperState.SYNC_CONNECTED)
 
 
 class Commits:
-    """Applies committed transactions to the tree, and tells everybody here whom they concern."""
+    """Applies committed transactions to the tree, and notifies the clients here."""
 
     __slots__ = (
         "_answers", "_attachment", "_clients", "_connections", "_counters", "_full_journal", "_sessions", "_state",
@@ -51,7 +51,7 @@ class Commits:
         self._attachment = attachment
 
     def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
-        """Apply the next transactions; for each fire watches, then answer the local client it came from."""
+        """Apply the next transactions; for each, fire watches, then answer the local client that requested it."""
         effects: list[Effect] = []
         state, answers, sessions, full_journal = self._state, self._answers, self._sessions, self._full_journal
         tree, held_back, syncing = state.tree, self._clients.held_back, self._clients.syncing
@@ -113,7 +113,7 @@ class Commits:
             self._answers.commit(now, session, txn, applied, effects)
 
     def _digest_differs(self, txn: Txn, effects: list[Effect]) -> None:
-        """Count it, as ZooKeeper does; the journal hears of the first one, and the peer, who may doubt its history."""
+        """Count a digest mismatch, as ZooKeeper does; report the first one in the journal, and each to the peer."""
         counters = self._counters
         counters.digest_mismatches += 1
         if counters.digest_mismatches == 1 and self._state.serving:
@@ -122,7 +122,7 @@ class Commits:
         effects.append(TreeDiffers())
 
     def _quotas_passed(self, effects: list[Effect]) -> None:
-        """The leader warns of quotas that are used up, soft or hard; the others only take note."""
+        """The leader logs a warning about exceeded quotas, soft or hard; other servers only update them."""
         quotas = self._state.tree.quotas
         passed, quotas.passed = quotas.passed, []
         if self._state.proposer is not None:

@@ -1,4 +1,4 @@
-"""A server's client connections and, for each session here, the order of its requests (ServerCnxn, CommitProcessor)."""
+"""A server's client connections and, for each session here, the queue of its requests (ServerCnxn, CommitProcessor)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zabka.ensemble.records import AnyBody, Reply, ReplyFrames, Request
 
 
 class Stage(Enum):
-    """How far a connection has come."""
+    """Progress of a connection."""
 
     OPEN = "open"
     """Waiting for the ConnectRequest."""
@@ -27,13 +27,13 @@ class Stage(Enum):
 
 
 class Connection:
-    """One client connection."""
+    """A client's connection."""
 
     __slots__ = (
         "alone", "attached_after", "auth", "barred", "creates", "deferred", "held", "id", "knows_read_only",
         "last_cxid", "last_latency_ms", "last_op", "last_response_ms", "last_zxid", "latency_max_ms", "latency_min_ms",
         "latency_total_ms", "opened_ms", "outstanding", "received", "rights", "sasl", "sent", "session_id",
-        "stage", "timeout_ms", "told_bytes",
+        "stage", "timeout_ms", "unread_bytes",
     )  # fmt: skip
 
     def __init__(self, connection: ConnectionId, now_ms: int) -> None:
@@ -42,29 +42,29 @@ class Connection:
         self.session_id = SessionId(0)
         self.creates = False
         self.attached_after = Zxid(0)
-        """No transaction up to this one is about what it asked for: its session was connected elsewhere."""
+        """Transactions up to this one are not results of its requests: its session was connected elsewhere."""
         self.knows_read_only = True
         self.timeout_ms = 0
         self.alone = False
-        """Whether no leader knows of its session: a local one, or one on a read-only server."""
+        """Whether no leader has its session: a local session, or one on a read-only server."""
         self.auth: tuple[AuthId, ...] = ()
         self.rights: Sequence[AuthId] = ()
-        """What counts where an ACL is asked: see `AuthPolicy.rights_of`."""
+        """Identities for ACL checks: see `AuthPolicy.rights_of`."""
         self.barred = False
-        """Whether it has still to prove what this server demands."""
+        """Whether it has not authenticated as required yet."""
         self.sasl: DigestMd5Server | None = None
         self.held: list[Request] = []
         self.deferred: list[bytes] = []
-        """What came while answers waited until it has taken others: it is taken in after them."""
+        """Requests that arrived while replies waited for the client to read; they are processed after those."""
         self.opened_ms = now_ms
         self.outstanding = 0
-        self.told_bytes = 0
-        """Of answers since it last had them all, or has taken them (`zabka.ensemble.tree.backlog`)."""
+        self.unread_bytes = 0
+        """Reply bytes since the client last had read all replies (`zabka.ensemble.tree.backlog`)."""
         self.last_response_ms = now_ms
         self.reset_statistics()
 
     def reset_statistics(self) -> None:
-        """Start counting over (ServerCnxn.resetStats)."""
+        """Reset the statistics (ServerCnxn.resetStats)."""
         self.received = 0
         self.sent = 0
         self.last_cxid = -1
@@ -91,10 +91,10 @@ class Connection:
 
 
 class Waiting(msgspec.Struct, eq=False, gc=False):
-    """A request that cannot be answered yet: a write or sync under way, or anything behind one.
+    """A request that cannot be answered yet: a write or sync in progress, or any request after one.
 
-    `reply` is set once the answer is known (its turn may still have to come); a read is worked out at its turn.
-    `frame` are the bytes of a plain request, which has no `body` and is answered in bytes.
+    `reply` is set once the answer is known (it may still have to wait for earlier ones); a read is answered when it is
+    its turn. `frame` are the bytes of a plain request, which has no `body` and is answered in bytes.
     """
 
     connection: Connection
@@ -111,10 +111,10 @@ class Waiting(msgspec.Struct, eq=False, gc=False):
 
 
 class OpenSession:
-    """A session that is, or was until its last requests are done, connected here.
+    """A session that is connected here, or was until its last requests are done.
 
-    The queue belongs to the session, not to the connection: what a broken connection left under way still has to be
-    matched with its transactions, before anything that a new connection of the session asks.
+    The queue belongs to the session, not to the connection. Pending requests of a broken connection must still be
+    matched with their transactions before any request of the session's new connection.
     """
 
     __slots__ = ("connection", "id", "queue")
@@ -146,7 +146,7 @@ class ConnectionInfo(msgspec.Struct, frozen=True):
 
 
 def info_of(connection: Connection, last_op: str) -> ConnectionInfo:
-    """The read model of a connection."""
+    """Return the statistics of a connection for reports."""
     answered = connection.sent
     return ConnectionInfo(
         connection=connection.id,

@@ -1,6 +1,6 @@
-"""Znodes that go by themselves: containers, once their children are gone, and nodes with a time to live.
+"""Znodes that the leader deletes: containers without children, and nodes with an expired time to live.
 
-When the leader deletes what has had its time (ContainerManager); how such znodes come to be is in `create_modes`.
+When the leader deletes them (ContainerManager); `create_modes` defines how such znodes are created.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MINUTE_MS = 60_000
 
 
 class Lasting(Protocol):
-    """What tells whether a znode has had its time: of the tree, or as it is proposed."""
+    """Fields that determine whether a znode has lapsed, in the tree or as proposed."""
 
     @property
     def child_count(self) -> int: ...
@@ -30,23 +30,23 @@ class Lasting(Protocol):
 
 
 def has_lapsed(now: Instant, node: Lasting, rules: TreeRules) -> bool:
-    """Whether it is a container that has lost its children, or a node whose time to live has passed."""
+    """Whether it is a container that has lost its children, or a node with an expired time to live."""
     owner = node.ephemeral_owner
     if not owner or is_ephemeral(owner) or node.child_count:
         return False
     age_ms = now.wall_ms - node.mtime
     if owner == CONTAINER_OWNER:
-        # One that had no child yet is only waiting for its first.
+        # A container that never had a child is still waiting for its first.
         never_used_max_ms = rules.container_never_used_max_ms
         return node.cversion > 0 or (never_used_max_ms != 0 and age_ms > never_used_max_ms)
     return rules.extended_types and age_ms > owner & TTL_MAX_MS
 
 
 class ContainerCheck:
-    """The leader's look at containers and times to live, every `container_check_interval_ms`.
+    """The leader's periodic check of containers and times to live, every `container_check_interval_ms`.
 
-    It is asked every `period_ms`, which is a tick, or the interval where that is shorter.  Where many have had their
-    time, they go a few each period, no more in a minute than the rules allow.
+    It is called every `period_ms`: a tick, or the interval if that is shorter. If many nodes have lapsed, a
+    few are deleted in each period, within the rules' limit per minute.
     """
 
     __slots__ = ("_asked_ms", "_due", "_earned", "_earned_max", "_next_ms", "_rules", "period_ms")
@@ -57,7 +57,7 @@ class ContainerCheck:
         self._next_ms = now.mono_ms + rules.container_check_interval_ms
         self._asked_ms = now.mono_ms
         self._due: deque[str] = deque()
-        # In parts of a deletion, of which each costs a minute's worth: the first may go at once, as in Java.
+        # A deletion costs _MINUTE_MS units: the first one may happen at once, as in Java.
         self._earned_max = max(_MINUTE_MS, self.period_ms * rules.container_deletes_per_minute)
         self._earned = _MINUTE_MS if rules.container_deletes_per_minute else 0
 

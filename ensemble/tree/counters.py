@@ -1,4 +1,4 @@
-"""What one server counts and times of what it does for its clients (ServerStats, ServerMetrics)."""
+"""Counts and times of one server's work for its clients (ServerStats, ServerMetrics)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIRED_AS = {
     EventType.DATA_CHANGED: "node_changed_watch_count",
     EventType.CHILDREN_CHANGED: "node_children_watch_count",
 }
-"""Under which names it is counted how many connections hear of a change."""
+"""Metric names for the number of connections that a change notifies."""
 WATCH_EVENT_BYTES = 28
 """A notification's header, type, state, and the length of its path."""
 DIGESTS_EVERY = 128
@@ -29,8 +29,8 @@ DIGESTS_KEPT = 1024
 class Counters:
     """The counts since the server began, and those since the last `reset`; latencies are in milliseconds.
 
-    `digests` are the tree's digests after every 128th transaction, by zxid.  `quota_refusals` are writes that a hard
-    quota refused, by the first part of the path; a leader counts them.
+    `digests` are the tree's digests after every 128th transaction, by zxid. `quota_refusals` are writes rejected by a
+    hard quota, by the first part of the path; a leader counts them.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Counters:
         self.reset()
 
     def reset(self) -> None:
-        """Start counting packets and latencies over (`srst`)."""
+        """Reset packets and latencies (`srst`)."""
         self.packets_received = 0
         self.packets_sent = 0
         self.answers = 0
@@ -65,17 +65,17 @@ class Counters:
             summary.reset()
 
     def count_applied(self, now: Instant, txns: Sequence[Txn], *, leads: bool) -> None:
-        """A batch of transactions was applied while clients are served; its last one tells how long it took here."""
+        """Count applied transactions while clients are served; measure the duration of the last one."""
         self.txns_applied += len(txns)
         took_ms = now.wall_ms - txns[-1].time_ms
         took_ms = took_ms if took_ms > 0 else 0
         self.propagation_latency_ms.add(took_ms, len(txns))
-        # Applied in the turn of the quorum's last acknowledgement, or of the leader's word.
+        # Applied in the turn of the quorum's last acknowledgement, or of the leader's COMMIT.
         committed = self.quorum_ack_latency_ms if leads else self.commit_propagation_latency_ms
         committed.add(took_ms, len(txns))
 
     def count_answers_at_once(self, now: Instant, count: int, client: Connection, xid: int, zxid: int, op: int) -> None:
-        """Requests that were answered as soon as they came; the last of them was `xid`."""
+        """Count requests that were answered on arrival; the last of them was `xid`."""
         self.packets_sent += count
         self.answers += count
         self.latency_min_ms = 0
@@ -84,7 +84,7 @@ class Counters:
         client.answered(now.mono_ms, 0, xid, zxid, op)
 
     def count_answers(self, now: Instant, client: Connection, answered: Sequence[Waiting], zxid: int) -> None:
-        """Requests of one connection that are answered together."""
+        """Count requests of one connection that are answered together."""
         now_ms = now.mono_ms
         self.packets_sent += len(answered)
         self.answers += len(answered)
@@ -99,7 +99,7 @@ class Counters:
             client.answered(now_ms, latency_ms, waiting.cxid, zxid, waiting.op)
 
     def count_write(self, now_ms: int, client: Connection, written: Waiting, zxid: int) -> None:
-        """A write of a connection that is answered by itself."""
+        """Count a write of a connection that is answered by itself."""
         latency_ms = now_ms - written.since_ms
         self.packets_sent += 1
         self.answers += 1
@@ -112,7 +112,7 @@ class Counters:
         client.answered(now_ms, latency_ms, written.cxid, zxid, written.op)
 
     def count_writes(self, now: Instant, client: Connection, answered: Sequence[Waiting], zxid: int) -> None:
-        """Several writes of one connection that are answered together."""
+        """Count writes of one connection that are answered together."""
         count, last, now_ms = len(answered), answered[-1], now.mono_ms
         latencies_ms = [now_ms - waiting.since_ms for waiting in answered]
         low, high, total = min(latencies_ms), max(latencies_ms), sum(latencies_ms)

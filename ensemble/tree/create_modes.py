@@ -1,11 +1,11 @@
-"""What kinds of znodes there are: what a create may ask for, who owns what it makes, and which transaction makes it.
+"""The kinds of znodes: valid create requests, the owner of the new znode, and the transaction that creates it.
 
-Source: CreateMode, EphemeralType, PrepRequestProcessor.pRequest2TxnCreate, MultiOperationRecord.  This is the one place
-that says so.  The leader asks it for each create (`zabka.ensemble.tree.proposer`), each server when it applies one
-(`zabka.ensemble.tree.datatree`).  The short way (`zabka.ensemble.tree.plain_proposals`) takes the flags PERSISTENT
-alone, and a test holds it to the general way.  A new kind of znode needs its op and flag
+Source: CreateMode, EphemeralType, PrepRequestProcessor.pRequest2TxnCreate, MultiOperationRecord. These rules are only
+here. The leader uses them for each create (`zabka.ensemble.tree.proposer`), each server when it applies one
+(`zabka.ensemble.tree.datatree`). The fast path (`zabka.ensemble.tree.plain_proposals`) accepts only the flags
+PERSISTENT, and a test compares it with the general path. A new kind of znode needs its op and flag
 (`zabka.ensemble.records.op_codes`), its request (`zabka.ensemble.records.creates`), its transaction
-(`zabka.ensemble.txn`), and its rule here: a flag that has none is refused.
+(`zabka.ensemble.txn`), and its rule here: a flag without a rule is rejected.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PERSISTENT = int(CreateFlag.PERSISTENT)
 EPHEMERAL = frozenset({int(CreateFlag.EPHEMERAL), int(CreateFlag.EPHEMERAL_SEQUENTIAL)})
 _CONTAINER = int(CreateFlag.CONTAINER)
 _WITH_TTL = {int(CreateFlag.PERSISTENT_WITH_TTL): False, int(CreateFlag.PERSISTENT_SEQUENTIAL_WITH_TTL): True}
-"""The flags that ask for a time to live, and whether the name is to end with a number."""
+"""The flags of creates with a time to live, and whether the name ends with a number."""
 
 # -- owners ----------------------------------------------------------------------------------------------------
 
@@ -40,14 +40,14 @@ CONTAINER_OWNER = -(1 << 63)
 """The ephemeralOwner of a container node (EphemeralType.CONTAINER_EPHEMERAL_OWNER)."""
 _TTL_MARK = 0xFF0000
 TTL_MAX_MS = (1 << 40) - 1
-"""12,725 days: a time to live shares the ephemeralOwner with the mark that tells what it is."""
+"""12,725 days: a time to live shares the ephemeralOwner with the mark of its type."""
 
 
 def ttl_owner(ttl_ms: int) -> int:
-    """The ephemeralOwner of a node with a time to live (EphemeralType.TTL), as a signed 64-bit number.
+    """Return the ephemeralOwner of a node with a time to live (EphemeralType.TTL), as a signed 64-bit number.
 
-    0 for a time that no node can have.  ZooKeeper logs such a transaction, dies of it, and dies of it again at every
-    start; here a plain node comes of it, which is what the transaction's digest stands for.
+    0 for an invalid time. ZooKeeper logs such a transaction, crashes on it, and crashes again at every start. Here it
+    creates a plain node, which agrees with the transaction's digest.
     """
     return ((_TTL_MARK << 40) | ttl_ms) - (1 << 64) if 0 < ttl_ms <= TTL_MAX_MS else 0
 
@@ -55,26 +55,28 @@ def ttl_owner(ttl_ms: int) -> int:
 def is_ephemeral(owner: int) -> bool:
     """Whether this ephemeralOwner is a session, not the mark of a container or of a time to live.
 
-    A session of server 255 starts with the same byte as a time to live; it has the clock in the two bytes after it.
+    A session id of server 255 starts with the same byte as a time to live; it has the clock in the two bytes after it.
     """
     return owner != 0 and owner != CONTAINER_OWNER and (owner >> 40) & 0xFFFFFF != _TTL_MARK
 
 
 _CREATE_REQUESTS = (CreateRequest, CreateTTLRequest)
 
-# -- what may be created ---------------------------------------------------------------------------------------
+# -- create modes ------------------------------------------------------------------------------------------------------
 
 
 class CreateMode(NamedTuple):
-    """How a znode is created: does its session own it, does its name end with a number, and, for a container or a znode
-    with a time to live, the ephemeralOwner that says so (0 for others)."""
+    """How a znode is created: owned by its session or not, with a numbered name or not.
+
+    For a container or a znode with a time to live also the ephemeralOwner that marks it (0 for others).
+    """
 
     ephemeral: bool
     sequential: bool
     lasting_owner: int
 
     def txn(self, path: str, data: bytes | None, acl: tuple[ACL, ...], cversion: int) -> Record:
-        """The transaction that makes the znode, with the `cversion` that its parent gets."""
+        """Return the transaction that creates the znode; its parent gets the `cversion`."""
         owner = self.lasting_owner
         if not owner:
             return CreateTxn(path, data, acl, self.ephemeral, cversion)
@@ -90,12 +92,14 @@ _ORDINARY = {
     int(CreateFlag.EPHEMERAL_SEQUENTIAL): CreateMode(ephemeral=True, sequential=True, lasting_owner=0),
     _CONTAINER: CreateMode(ephemeral=False, sequential=False, lasting_owner=0),
 }
-"""What a create makes by its flags; it refuses all others.  CONTAINER in a plain create passes, and makes a plain node,
-as in ZooKeeper."""
+"""Create modes by flags; all other flags are rejected.
+
+CONTAINER in a plain create is accepted, and creates a plain node, as in ZooKeeper.
+"""
 
 
 def create_mode(op: int, request: CreateRequest | CreateTTLRequest, rules: TreeRules) -> CreateMode | ErrorCode:
-    """How a request is to create its znode, or why it is refused for what it asks for."""
+    """Return how a request creates its znode, or why it is rejected."""
     flags = request.flags
     if isinstance(request, CreateTTLRequest):
         owner = _owner_with_ttl(request, rules)
@@ -108,10 +112,10 @@ def create_mode(op: int, request: CreateRequest | CreateTTLRequest, rules: TreeR
 
 
 def _owner_with_ttl(request: CreateTTLRequest, rules: TreeRules) -> int | ErrorCode:
-    """The ephemeralOwner of a node that a createTTL makes, or why it is refused.
+    """Return the ephemeralOwner of a node for a createTTL, or why it is rejected.
 
-    A createTTL whose flags ask for no time to live is refused always.  ZooKeeper lets it pass where the time is
-    negative, and every server then dies of the transaction.
+    A createTTL with flags without a time to live is always rejected. ZooKeeper accepts it if the time is negative, and
+    every server then crashes on the transaction.
     """
     if request.flags not in _WITH_TTL:
         return ErrorCode.BAD_ARGUMENTS
@@ -121,16 +125,16 @@ def _owner_with_ttl(request: CreateTTLRequest, rules: TreeRules) -> int | ErrorC
 
 
 def owner_made_by(body: CreateTxn | CreateContainerTxn | CreateTTLTxn, session_id: SessionId) -> int:
-    """The ephemeralOwner of the znode that a transaction of that session makes."""
+    """Return the ephemeralOwner of the znode that a transaction of that session creates."""
     if isinstance(body, CreateTxn):
         return session_id if body.ephemeral else 0
     return CONTAINER_OWNER if isinstance(body, CreateContainerTxn) else ttl_owner(body.ttl_ms)
 
 
 def as_in_a_multi(operation: MultiOp) -> MultiOp:
-    """What a multi makes of a create (MultiOperationRecord, Op.create): the flags decide, more than the op code.
+    """Return the operation that a multi contains for a create (MultiOperationRecord, Op.create).
 
-    Raises MalformedRecord for flags that a multi cannot hold.
+    The flags decide, more than the op code. Raises MalformedRecord for flags that a multi cannot hold.
     """
     body = operation.body
     if isinstance(body, CreateTTLRequest):

@@ -1,7 +1,7 @@
 """The replicated tree: znodes by path, ephemerals by session, sessions, and the digest over it all (DataTree).
 
-Transactions are applied in zxid order.  Applying one that the tree holds already changes nothing that matters, so that
-a log may be replayed over a snapshot that is newer than its beginning.
+Transactions are applied in zxid order. Applying a transaction that the tree contains already has no relevant effect, so
+that a log may be replayed over a snapshot that is newer than its beginning.
 """
 
 from __future__ import annotations
@@ -77,13 +77,13 @@ _DATA_CHANGED = EventType.DATA_CHANGED
 class DataTree:
     """The tree of one peer.
 
-    `changes` holds what the last applied transaction did, in order.  `data_size_bytes` is the sum of path lengths and
-    data lengths (approximateDataSize).  `digest_sum` adds up the nodes' digests; `digest` is it modulo 2**64 (AdHash).
-    `lapsing` are the paths of containers and of nodes with a time to live, `quotas` the limits on subtrees.
-    `foreseen` has, by zxid, what a leader has worked out for a plain write that it proposed.  So it need not do so a
-    second time, as its learners must.  Empty elsewhere.
-    `blocks` are the znodes in groups, which tell a snapshot what has changed since the one before.
-    `responses` keeps ready answers to getData by encoded path (ResponseCache): whoever changes a node drops its own.
+    `changes`: the changes of the last applied transaction, in order. `data_size_bytes`: the sum of path lengths and
+    data lengths (approximateDataSize). `digest_sum`: the sum of the nodes' digests; `digest` is it modulo 2**64
+    (AdHash). `lapsing`: the paths of containers and of nodes with a time to live. `quotas`: the limits on subtrees.
+    `foreseen`: by zxid, the values that a leader has computed for its own plain writes, so that it need not compute
+    them again; learners must, so it is empty there. `blocks`: the znodes in groups, which record the changes since the
+    previous snapshot. `responses`: ready answers to getData by encoded path (ResponseCache); a change to a node drops
+    its answer.
     """
 
     __slots__ = (
@@ -128,13 +128,16 @@ class DataTree:
 
     @property
     def snapshot_bytes(self) -> int:
-        """About how large a snapshot is: a record for each znode."""
+        """Approximate size of a snapshot: a record for each znode."""
         return self.data_size_bytes + len(self.nodes) * RECORD_BYTES
 
     # -- whole state -------------------------------------------------------------------------------------------------
 
     def to_snapshot(self) -> TreeSnapshot:
-        """The state as of `last_zxid`.  Costs one shallow copy, or none where it is gone before the next change."""
+        """Return the state as of `last_zxid`.
+
+        Costs one shallow copy, or none if it is dropped before the next change.
+        """
         nodes = self._lent() if self._lent is not None else None
         if nodes is None or nodes.parted:
             nodes = SharedNodes(self.nodes, self.blocks)
@@ -142,7 +145,7 @@ class DataTree:
         return TreeSnapshot(self.last_zxid, self.sessions.copy(), nodes, self.digest)
 
     def _part_from_snapshot(self, lent: ref[SharedNodes]) -> None:
-        """The tree is about to change: a snapshot that is still wanted keeps what it shows."""
+        """The tree is about to change: give a snapshot that is still in use its own copy."""
         self._lent = None
         nodes = lent()
         if nodes is not None:
@@ -150,7 +153,7 @@ class DataTree:
 
     @classmethod
     def from_snapshot(cls, snapshot: TreeSnapshot) -> DataTree:
-        """The tree that a snapshot describes.  Nodes whose parent is missing are a damaged snapshot: ValueError."""
+        """Return the tree of a snapshot. Raises ValueError if a node's parent is missing: the snapshot is damaged."""
         tree = cls()
         tree.nodes = Nodes()
         tree.blocks = Blocks()
@@ -171,7 +174,7 @@ class DataTree:
         return tree
 
     def _put_stored(self, stored: StoredNodes, digest: int) -> None:
-        """Take over records as they are; the digest is the snapshot's own, unless it carries none."""
+        """Take over stored records; the digest is the snapshot's own, unless it has none."""
         nodes = self.nodes = stored.take_into(self.blocks)
         self.data_size_bytes = stored.data_bytes + sum(map(len, nodes))
         for path, owner in stored.owned:
@@ -182,13 +185,13 @@ class DataTree:
         for path in (ROOT, ZOOKEEPER, QUOTA, CONFIG):
             if path in self.nodes:
                 continue
-            # ZooKeeper makes the config node readable only, by a setACL with version -1, which stays visible.
+            # ZooKeeper makes the config node read-only with a setACL of version -1, which stays visible.
             acl = READ_ACL if path == CONFIG else OPEN_ACL
             counters = (0, 0, 0, 0, 0, 0, 0, -1 if path == CONFIG else 0, 0)
             self._put(path, made(path, counters, b"", block=self.blocks.add(path), listed=path == CONFIG), acl)
 
     def _put(self, path: str, value: bytes, acl: Sequence[ACL]) -> None:
-        """A znode that is new, in a block already."""
+        """Add a new znode that is in a block already."""
         self.digest_sum += sealed(path, value)[1]
         self.nodes.put(path, value)
         self._list_acl(path, block_of(value), acl)
@@ -197,7 +200,7 @@ class DataTree:
             self._owned(path, owner)
 
     def _list_acl(self, path: str, block: int, acl: Sequence[ACL]) -> None:
-        """A znode has this list, which a snapshot of its block must know."""
+        """Set a znode's ACL, and note it for snapshots of its block."""
         if acl is not OPEN_ACL:
             self.nodes.acls[path] = acl
             self.blocks.note_acl(block, acl, self.nodes.acls)
@@ -212,8 +215,10 @@ class DataTree:
             self.lapsing[path] = None
 
     def rewrite(self, path: str, data: bytes) -> None:
-        """Put other data into a node, if there is one, as every server does by itself: no transaction says so, no watch
-        fires, and its Stat stays.  Only for nodes that the digest leaves out."""
+        """Replace the data of a node, if it exists, without a transaction, as every server does by itself.
+
+        No watch fires, and its Stat stays. Only for nodes outside the digest.
+        """
         value = self.nodes.value(path)
         if value is not None:
             self._rewrite(path, value, rewritten(value, data))
@@ -224,8 +229,10 @@ class DataTree:
         self.nodes.put(path, value)
 
     def describe_membership(self, text: bytes, version: int, time_ms: int) -> None:
-        """Show the ensemble's membership in /zookeeper/config, as every server does by itself when it starts to serve
-        (ZKDatabase.initConfigInZKDatabase); no transaction says so, and the digest leaves the node out."""
+        """Show the ensemble's membership in /zookeeper/config (ZKDatabase.initConfigInZKDatabase).
+
+        Every server does this by itself when it starts to serve, without a transaction; the node is outside the digest.
+        """
         node = self.nodes[CONFIG]
         if node.data == text and node.mzxid == version:
             return
@@ -234,18 +241,18 @@ class DataTree:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def stat(self, path: str) -> Stat | None:
-        """The Stat of a node, None where there is none."""
+        """Return the Stat of a node, or None if it does not exist."""
         return node.stat() if (node := self.nodes.get(path)) is not None else None
 
     def children(self, path: str) -> list[str]:
-        """The names of a node's children, oldest first; none where there is no such node."""
+        """Return the names of a node's children, oldest first; empty if the node does not exist."""
         node = self.nodes.get(path)
         return node.children if node is not None else []
 
     # -- transactions ------------------------------------------------------------------------------------------------
 
     def apply(self, txn: Txn, with_stats: bool = True) -> Applied:
-        """Apply a transaction and fill `changes`.  `with_stats` asks for the Stats that an answer to a multi needs."""
+        """Apply a transaction and fill `changes`. `with_stats` requests the Stats that an answer to a multi needs."""
         self.changes = []
         kind = txn.type
         applied = self._apply_by_type[kind](txn, kind, txn.body, with_stats and kind == _MULTI)
@@ -254,9 +261,11 @@ class DataTree:
         return applied
 
     def apply_plain(self, txn: Txn) -> bytes | None:
-        """Apply a setData, or a create of an ordinary node, as `apply` does, where nobody asks for `changes`: the node
-        as it now is.  None for any other transaction, and for one that the tree has seen or that fails: these are left
-        to `apply`."""
+        """Apply a setData, or a create of an ordinary node, without filling `changes`; return the new node.
+
+        Return None, without any change, for any other transaction, and if it fails or was applied already: use
+        `apply` then.
+        """
         body, zxid = txn.body, txn.zxid
         if zxid <= self.last_zxid or self.quotas.by_path:
             return None
@@ -276,7 +285,7 @@ class DataTree:
         return made
 
     def _touch(self, path: str, block: int) -> None:
-        """A znode is about to change: no snapshot shares the table, and no ready answer tells of it."""
+        """A znode is about to change: stop sharing its table with a snapshot, and drop its ready answer."""
         if self.responses:
             self.responses.pop(path.encode("utf-8", "surrogatepass"), None)
         if self._lent is not None:
@@ -288,7 +297,7 @@ class DataTree:
         self, path: str, value: bytes, *, pzxid: int | None = None, cversion: int | None = None,
         aversion: int | None = None, listed: bool | None = None,
     ) -> bytes:  # fmt: skip
-        """A touched znode gets other counters."""
+        """Give a touched znode other counters."""
         value, change = restated(path, value, pzxid=pzxid, cversion=cversion, aversion=aversion, listed=listed)
         self.digest_sum += change
         self.nodes.put(path, value)
@@ -308,12 +317,12 @@ class DataTree:
         return Applied(kind, _OK, path, node, node.stat() if with_stats and kind != _CREATE else None)
 
     def _make(self, txn: Txn, body: CreateTxn | CreateContainerTxn | CreateTTLTxn, owner: int) -> bytes | int:
-        """A znode appears; or the error why not."""
+        """Create a znode; return it, or the error."""
         nodes, path, data, zxid = self.nodes, body.path, body.data, txn.zxid
         below, above = nodes.below, path[: path.rfind("/")]
         parent_path = above or ROOT
         parent = nodes.value(parent_path)
-        if parent is None or above == ROOT:  # "//name", which no path of a znode is
+        if parent is None or above == ROOT:  # "//name", which is not a valid path
             return _NO_NODE
         foreseen = self.foreseen.pop(zxid, None) if self.foreseen else None
         self._count_child(parent_path, parent, zxid, body.parent_cversion, foreseen)
@@ -346,8 +355,11 @@ class DataTree:
         return value
 
     def _count_child(self, path: str, value: bytes, zxid: int, cversion: int, foreseen: Foreseen | None) -> None:
-        """A parent gets a child, whose create says its `cversion` then, or -1.  A replayed create must not turn back
-        what the snapshot already knows of the parent: of two counts the later one is less than half of all ahead."""
+        """Count a new child of a parent; `cversion` is from the transaction, or -1.
+
+        A replayed create must not revert what the snapshot already has of the parent: of two counts, the later one is
+        less than half of the range ahead.
+        """
         czxid, mzxid, _, ctime, mtime, version, known, aversion, owner, seed, before, block, flags = _unpack_head(value)
         if self._lent is not None or self.responses or block not in self.blocks.fresh:
             self._touch(path, block)
@@ -367,7 +379,7 @@ class DataTree:
         self.digest_sum += digest - before
 
     def _set_list(self, path: str, value: bytes, acl: Sequence[ACL], aversion: int | None = None) -> bytes:
-        """A znode that there is gets another ACL."""
+        """Give an existing znode another ACL."""
         block = block_of(value)
         self._touch(path, block)
         value = self._restate(path, value, aversion=aversion, listed=acl is not OPEN_ACL)
@@ -405,7 +417,7 @@ class DataTree:
         return _OK
 
     def _delete_newer_children(self, path: str, node: Znode, zxid: Zxid) -> None:
-        """Only a replay over a newer snapshot meets children here; the transactions that follow make them again."""
+        """Delete children found in a replay over a newer snapshot; the next transactions create them again."""
         for name in node.children:
             child = join(path, name)
             assert self.nodes[child].czxid > zxid, f"{path} deleted by 0x{zxid:x} while it had the child {name}"
@@ -431,7 +443,7 @@ class DataTree:
         return Applied(kind, _OK, path, node, node.stat() if with_stats else None)
 
     def _write(self, txn: Txn, body: SetDataTxn) -> bytes | None:
-        """A znode gets other data; None where there is no such node."""
+        """Set a znode's data; return None if it does not exist."""
         path, data, zxid = body.path, body.data, txn.zxid
         siblings = self.nodes.below.get(path[: path.rfind("/")])
         before = siblings.get(path) if siblings is not None else None
@@ -494,7 +506,7 @@ class DataTree:
         self.sessions.pop(txn.session_id, None)
         for path in body.paths:
             self._delete(path, txn.zxid)
-        # Transactions older than ZooKeeper 3.6 list no paths, and a replay may meet more than the list.
+        # Transactions older than ZooKeeper 3.6 have no list, and a replay may find more ephemerals than the list.
         for path in sorted(self.ephemerals.get(txn.session_id, ())):
             self._delete(path, txn.zxid)
         return Applied(kind, _OK, "")

@@ -1,4 +1,4 @@
-"""What a service writes to the journal about the transactions it applies and the writes it acknowledges."""
+"""Journal events of a service about the transactions that it applies and the writes that it acknowledges."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ OP_NAMES: dict[int, str] = {
 
 
 def session_fact(txn: Txn, tree: DataTree) -> Event | None:
-    """The journal's line about a session that began or ended, if the transaction just applied did that."""
+    """Return the journal event if the transaction just applied began or ended a session."""
     if txn.type == OpCode.CREATE_SESSION:
         assert isinstance(txn.body, CreateSessionTxn)
         return SessionCreated(txn.session_id, txn.body.timeout_ms, txn.zxid)
     if txn.type == OpCode.CLOSE_SESSION:
-        # A client's request has a number; the leader asks with 0 for the end of a session that is overdue.
+        # A client's request has a cxid; the leader closes overdue sessions with cxid 0.
         caused_by = request_cause("closeSession") if txn.cxid else expiry_cause(txn.session_id)
         return SessionClosed(txn.session_id, txn.zxid, [change.path for change in tree.changes], caused_by)
     return None
 
 
 def committed_facts(txn: Txn, tree: DataTree, applied: Applied) -> list[Event]:
-    """The full journal's lines about the transaction just applied."""
+    """Return the full journal's events about the transaction just applied."""
     operation = OP_NAMES.get(txn.type, str(txn.type))
     error = txn.body.err if isinstance(txn.body, ErrorTxn) else applied.error
     facts: list[Event] = [
@@ -67,13 +67,13 @@ def committed_facts(txn: Txn, tree: DataTree, applied: Applied) -> list[Event]:
 
 
 def committed_plain_fact(txn: Txn, tree: DataTree) -> Event:
-    """The full journal's line about a write that changed one node, and no ephemeral."""
+    """Return the full journal's event about a write that changed one node, and no ephemeral."""
     operation, path = OP_NAMES[txn.type], getattr(txn.body, "path", "")
     return TxnCommitted(txn.zxid, txn.session_id, txn.cxid, operation, path=path, error=0, digest=tree.digest)
 
 
 def acknowledged_fact(waiting: Waiting, session_id: int, zxid: int, response: AnyResponse | None) -> Event | None:
-    """The full journal's line about a write whose success a client is told; None for a multi that failed."""
+    """Return the full journal's event about a write acknowledged to a client, or None for a failed multi."""
     body = waiting.body if waiting.frame is None else Request.decode(waiting.frame).body
     path = getattr(body, "path", "")
     if isinstance(response, CreateResponse | Create2Response):
@@ -86,7 +86,7 @@ def acknowledged_fact(waiting: Waiting, session_id: int, zxid: int, response: An
 
 
 def acknowledged_plain_fact(waiting: Waiting, session_id: int, zxid: int) -> Event:
-    """The full journal's line about a write that came as bytes and whose success is told in bytes."""
+    """Return the full journal's event about a write that was received and acknowledged as bytes."""
     assert waiting.frame is not None and isinstance(waiting.reply, ReplyFrames)
     if waiting.op == OpCode.CREATE:
         path = CreateResponse.decode(waiting.reply[REPLY_HEADER_SIZE:]).path

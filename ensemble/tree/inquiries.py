@@ -1,6 +1,6 @@
-"""The rarer questions that need no transaction: about watches, several reads in one, ephemerals, subtrees, identities.
+"""Rare requests without a transaction: about watches, several reads in one, ephemerals, subtrees, identities.
 
-Each is answered from this server's tree at its turn (FinalRequestProcessor).
+Each is answered from this server's tree, in its order (FinalRequestProcessor).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _OK, _NO_NODE, _NO_AUTH = int(ErrorCode.OK), int(ErrorCode.NO_NODE), int(ErrorCo
 
 
 def answer_inquiry(tree: DataTree, watches: Watches, client: Connection, op: int, body: AnyBody) -> Outcome:
-    """The answer to one of `INQUIRIES`."""
+    """Return the answer to one of `INQUIRIES`."""
     return INQUIRIES[op](tree, watches, client, body)
 
 
@@ -61,8 +61,10 @@ def _remove_watches(tree: DataTree, watches: Watches, client: Connection, body: 
 
 
 def _multi_read(tree: DataTree, watches: Watches, client: Connection, body: MultiReadRequest) -> Outcome:
-    """Each read for itself; one that fails does not keep the others from being answered.  None leaves a watch.  What
-    would make one answer too long for everybody is refused, where ZooKeeper runs out of memory."""
+    """Answer each read separately, without watches; a failed read does not affect the others.
+
+    Reads beyond a size limit are rejected; ZooKeeper would run out of memory.
+    """
     results: list[MultiResult] = []
     size = 0
     for op, read in body.ops:
@@ -80,7 +82,7 @@ def _multi_read(tree: DataTree, watches: Watches, client: Connection, body: Mult
 
 
 def _get_ephemerals(tree: DataTree, watches: Watches, client: Connection, body: PathRequest) -> Outcome:
-    """The session's own, below a prefix: a prefix of the text, not of the path."""
+    """Return the session's own ephemerals below a prefix: a prefix of the text, not of the path."""
     owned = sorted(tree.ephemerals.get(client.session_id, ()))
     prefix = body.path
     if prefix.strip() not in ("", ROOT):
@@ -95,19 +97,19 @@ def _get_all_children_number(tree: DataTree, watches: Watches, client: Connectio
         return _NO_NODE, None
     if not allows(node.acl, _READ, client.rights):
         return _NO_AUTH, None
-    # Below the empty path lies the root itself: it begins with that path and a slash (DataTree.getAllChildrenNumber).
+    # The root itself is below the empty path: it begins with that path and a slash (DataTree.getAllChildrenNumber).
     return _OK, GetAllChildrenNumberResponse(subtree_size(tree, path) - (1 if body.path else 0))
 
 
 def subtree_size(tree: DataTree, path: str) -> int:
-    """How many znodes there are at a path and below it; 0 where there is none."""
+    """Return the number of znodes at a path and below it; 0 if there is none."""
     if path == ROOT:
         return len(tree.nodes)
     return (path in tree.nodes) + sum(map(len, tree.nodes.subtree(path)))
 
 
 def _who_am_i(tree: DataTree, watches: Watches, client: Connection, body: EmptyRequest) -> Outcome:
-    """Who the connection has proved to be; of a digest only the user's name (AuthUtil.getClientInfos)."""
+    """Return the identities of the connection; of a digest only the user's name (AuthUtil.getClientInfos)."""
     infos = [
         ClientInfo(scheme, identity.partition(":")[0] if scheme == DIGEST else "" if scheme == SUPER else identity)
         for scheme, identity in client.auth

@@ -1,4 +1,4 @@
-"""What local sessions and clients of a read-only server ask for (QuorumZooKeeperServer, ReadOnlyZooKeeperServer)."""
+"""Requests of local sessions and of clients of a read-only server (QuorumZooKeeperServer, ReadOnlyZooKeeperServer)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from zabka.ensemble.zab.messages import ForwardedRequest
 
 
 class LocalRequests:
-    """Looks after connections that are `alone`: no leader knows of their sessions.
+    """Handles connections that are `alone`: no leader has their sessions.
 
-    `sessions` are the local sessions; None where they are not enabled.
+    `sessions` are the local sessions, or None if they are not enabled.
     """
 
     __slots__ = ("_state", "sessions")
@@ -34,30 +34,33 @@ class LocalRequests:
             )
 
     def start(self, now: Instant) -> None:
-        """Service begins, with no local session."""
+        """Service begins, without local sessions."""
         if self.sessions is not None:
             self.sessions.start(now)
 
     def listed(self) -> list[tuple[SessionId, int]]:
-        """(id, timeout in milliseconds) of the sessions that only this server knows."""
+        """Return (id, timeout in milliseconds) of the local sessions."""
         return self.sessions.listed() if self.sessions is not None else []
 
     def knows(self, session_id: SessionId) -> bool:
-        """Is it a local session of this server?"""
+        """Whether it is a local session of this server."""
         return self.sessions is not None and session_id in self.sessions
 
     def open(self, now: Instant, local: LocalSessions, client: Connection, effects: list[Effect]) -> None:
-        """A new local session for a client."""
+        """Open a new local session for a client."""
         if not len(local):
             effects.append(local.next_expiry(now))
         local.open(now, client.session_id, client.timeout_ms)
 
     def touch(self, now: Instant, client: Connection) -> bool:
-        """A read-only server without local sessions keeps no book: it cannot know whether a session is over."""
+        """Record the activity of a session. A read-only server without local sessions cannot detect expired ones."""
         return self.sessions is None or self.sessions.touch(now, client.session_id, client.timeout_ms)
 
     def stays_here(self, now: Instant, waiting: Waiting, request: Request, effects: list[Effect]) -> bool:
-        """Whether a request is no leader's business although its kind is.  One that needs a global session opens it."""
+        """Whether a request is not for the leader although its op is.
+
+        A request that needs a global session starts its creation.
+        """
         local, client, op = self.sessions, waiting.connection, request.op
         session_id = client.session_id
         is_local = local is not None and session_id in local
@@ -70,8 +73,8 @@ class LocalRequests:
             return True
         if local is not None and is_local and local.upgrading and wants_ephemeral(request):
             if self._state.proposer is not None:
-                # Global before it is no longer local: what came with this request is judged before the createSession,
-                # or listened to (UpgradeableSessionTracker.upgradeSession).
+                # The session becomes global before it stops being local, since requests that arrived with this one are
+                # checked before the createSession is applied (UpgradeableSessionTracker.upgradeSession).
                 self._state.proposer.tracker.track(now, session_id, client.timeout_ms)
             local.close(session_id)
             client.alone = False
@@ -80,7 +83,7 @@ class LocalRequests:
         return False
 
     def close(self, waiting: Waiting) -> Reply:
-        """The answer to a local session's closeSession, once its turn has come."""
+        """Return the answer to a local session's closeSession, in its order."""
         assert self.sessions is not None, "any other closeSession is a transaction"
         self.sessions.close(waiting.connection.session_id)
         waiting.closes = True

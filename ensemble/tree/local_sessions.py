@@ -1,7 +1,8 @@
-"""Sessions that only the server they are on knows (UpgradeableSessionTracker, LearnerSessionTracker).
+"""Local sessions, which only their own server has (UpgradeableSessionTracker, LearnerSessionTracker).
 
-They cost the ensemble nothing: no transaction opens or closes them, no other server can take them up, and they end with
-this server's service.  They own no ephemerals: whoever wants one is made a global session first, where that is allowed.
+They cost the ensemble nothing: no transaction opens or closes them, no other server can resume them, and they end with
+this server's service. They own no ephemerals: a session that creates one is made a global session first, if that is
+allowed.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from zabka.ensemble.zab.application import LOCAL_SESSIONS_TIMER
 from zabka.ensemble.zab.effects import SetTimer
 
 NEEDS_A_QUORUM = (WRITES - {OpCode.CHECK, OpCode.CREATE_SESSION, OpCode.CLOSE_SESSION}) | {OpCode.SYNC}
-"""What a read-only server refuses (ReadOnlyRequestProcessor); it answers everything else from its tree."""
+"""Ops that a read-only server rejects (ReadOnlyRequestProcessor); it answers all others from its tree."""
 
 
 class LocalSessions:
-    """The local sessions of one server.  `upgrading` says whether they may become global ones."""
+    """The local sessions of one server. `upgrading`: whether they can become global sessions."""
 
     __slots__ = ("_server", "_tick_ms", "_timeouts_ms", "_tracker", "upgrading")
 
@@ -36,40 +37,42 @@ class LocalSessions:
         return len(self._timeouts_ms)
 
     def start(self, now: Instant) -> None:
-        """Service begins, with no local session."""
+        """Service begins, without local sessions."""
         self._timeouts_ms.clear()
         self._tracker = SessionTracker(self._tick_ms, now)
 
     def open(self, now: Instant, session_id: SessionId, timeout_ms: int) -> None:
-        """A new session."""
+        """Open a new session."""
         self._timeouts_ms[session_id] = timeout_ms
         self._tracker.track(now, session_id, timeout_ms)
 
     def touch(self, now: Instant, session_id: SessionId, timeout_ms: int) -> bool:
-        """The session was heard from.  False where it is none of these."""
+        """Record the activity of a session. Return False if it is not local here."""
         return self._tracker.touch(now, session_id, timeout_ms, self._server)
 
     def close(self, session_id: SessionId) -> None:
-        """The session is over, or no local one any more."""
+        """The session is over, or becomes global."""
         if self._timeouts_ms.pop(session_id, None) is not None:
             self._tracker.remove(session_id)
 
     def expire(self, now: Instant) -> list[SessionId]:
-        """End the sessions that are overdue."""
+        """End the overdue sessions."""
         overdue = [session.session_id for session in self._tracker.expire(now)]
         for session_id in overdue:
             self.close(session_id)
         return overdue
 
     def next_expiry(self, now: Instant) -> SetTimer:
-        """When to call `expire` again: at the end of the tick under way."""
+        """Return when to call `expire` again: at the end of the current tick."""
         return SetTimer(LOCAL_SESSIONS_TIMER, self._tick_ms - now.mono_ms % self._tick_ms)
 
     def listed(self) -> list[tuple[SessionId, int]]:
-        """(id, timeout in milliseconds) of each, for reports."""
+        """(id, timeout in milliseconds) of each session, for reports."""
         return list(self._timeouts_ms.items())
 
     def admits(self, session_id: SessionId) -> bool:
-        """Leader: may a session that is no global one write?  Yes if it is local here, or can be so at the server that
-        its id names (LeaderSessionTracker.checkSession)."""
+        """Leader: return whether a session that is not global can write.
+
+        True if it is local here, or can be local at the server that its id names (LeaderSessionTracker.checkSession).
+        """
         return session_id in self._timeouts_ms or (session_id >> 56) & 0xFF != self._server & 0xFF

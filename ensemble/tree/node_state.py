@@ -13,8 +13,12 @@ _pack_digested = COUNTERS.pack
 
 
 class NodeState:
-    """A znode's counters, to be changed.  `cversion` counts creates below it only, as it is persisted; Stat shows
-    another number.  `packed` are those of which the digest was made, where it was not 0 from the start."""
+    """A znode's counters, for changes.
+
+    `cversion` counts only creates below it, as it is persisted; Stat shows another number.
+
+    `packed` are the counters of the current digest, unless that was 0 from the start.
+    """
 
     __slots__ = (
         "acl", "aversion", "ctime", "cversion", "czxid", "digest", "ephemeral_owner", "mtime", "mzxid", "packed",
@@ -45,7 +49,7 @@ class NodeState:
         self.seed = seed
 
     def appear(self, zxid: int, time_ms: int, owner: int, acl: Sequence[ACL], seed: int) -> int:
-        """`born` and the first digest, which it returns, in one step."""
+        """Do `born` and the first digest in one step; return the digest."""
         self.czxid = self.mzxid = self.pzxid = zxid
         self.ctime = self.mtime = time_ms
         self.version = self.cversion = self.aversion = 0
@@ -57,7 +61,7 @@ class NodeState:
         return digest
 
     def written(self, version: int, zxid: int, time_ms: int, seed: int) -> int:
-        """The counters and the digest after other data was set, in one step; returns what `redigest` does."""
+        """Update the counters and the digest after a change of the data; return the result of `redigest`."""
         self.version = version
         self.mzxid = zxid
         self.mtime = time_ms
@@ -73,7 +77,7 @@ class NodeState:
         return after - before
 
     def read(self, path: str, value: bytes, acls: Mapping[str, Sequence[ACL]]) -> None:
-        """Take over a znode's counters; `acls` has its list if it is not the open one."""
+        """Read a znode's counters; `acls` has its list if it is not the open one."""
         (
             self.czxid, self.mzxid, self.pzxid, self.ctime, self.mtime, self.version, self.cversion, self.aversion,
             self.ephemeral_owner, self.seed, self.digest, _, flags,
@@ -83,7 +87,7 @@ class NodeState:
             self.seed, self.digest = sealed(path, value)
 
     def copy_state(self, other: NodeState) -> None:
-        """Take over another's counters."""
+        """Copy another znode's counters."""
         self.acl = other.acl
         self.aversion = other.aversion
         self.ctime = other.ctime
@@ -98,7 +102,7 @@ class NodeState:
         self.version = other.version
 
     def redigest(self) -> int:
-        """Recompute `digest` after a change and say by how much it differs (DigestCalculator, digest version 2)."""
+        """Recompute `digest` after a change; return the difference (DigestCalculator, digest version 2)."""
         if self.seed < 0:
             self.digest = 0
             return 0

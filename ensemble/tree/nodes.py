@@ -1,6 +1,6 @@
-"""Every znode of a tree by its path: siblings lie together, so that one entry is a znode and its parent's child.
+"""Every znode of a tree by its path, siblings together: one entry is both a znode and its parent's child.
 
-A tree's dict of paths and each znode's dict of names would hold every path twice.
+A tree's dict of paths and each znode's dict of names would store every path twice.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _NONE: dict[str, bytes] = {}
 class Nodes(Mapping[str, Znode]):
     """Znodes by path.
 
-    `below` has, by a path, the znodes right below it, oldest first; the root's path is empty there, and the root itself
-    is the first below it.  `count` is how many there are.  `acls` are the lists of the znodes that do not have the open
-    one.  Whoever changes a znode does so by `put` and `remove`, or in `below`, if it is there already.
+    `below` has for each path the znodes directly below it, oldest first; the root's path is empty there, and the root
+    itself is the first below it. `count` is their number. `acls` are the lists of the znodes that do not have the open
+    one. Change znodes only with `put` and `remove`, or in `below` if the znode exists already.
     """
 
     __slots__ = ("acls", "below", "count")
@@ -32,21 +32,23 @@ class Nodes(Mapping[str, Znode]):
         self.count = sum(map(len, self.below.values()))
 
     def value(self, path: str) -> bytes | None:
-        """A znode's bytes, None where there is no such znode."""
+        """Return a znode's bytes, or None if it does not exist."""
         siblings = self.below.get(path[: path.rfind("/")])
         return siblings.get(path) if siblings is not None else None
 
     def acl_of(self, path: str, value: bytes) -> Sequence[ACL]:
-        """The ACL of a znode."""
+        """Return the ACL of a znode."""
         return self.acls[path] if value[FLAGS_AT] & LISTED else OPEN_ACL
 
     def children_of(self, path: str) -> Collection[str]:
-        """The paths below one; the root itself is among those below it."""
+        """Return the paths below a path; the root itself is among those below it."""
         return self.below.get(path if path != "/" else "", _NONE)
 
     def subtree(self, path: str) -> Iterator[dict[str, bytes]]:
-        """All znodes below one, at any depth, siblings together.  Those without children cost next to nothing: there
-        may be very many of them."""
+        """Yield all znodes below a path, at any depth, siblings together.
+
+        Znodes without children cost almost nothing: there may be very many of them.
+        """
         below = self.below
         left = [path if path != "/" else ""]
         while left:
@@ -56,15 +58,15 @@ class Nodes(Mapping[str, Znode]):
                 left += [each for each in siblings if each in below]
 
     def child_count(self, path: str) -> int:
-        """How many children a znode has, 0 where there is no such znode."""
+        """Return the number of a znode's children; 0 if it does not exist."""
         return len(self.below.get(path, _NONE)) if path != "/" else len(self.below[""]) - 1
 
     def view(self, path: str, value: bytes) -> Znode:
-        """A znode whose bytes are at hand."""
+        """Return the view of a znode with known bytes."""
         return Znode(path, value, self.acl_of(path, value), self.children_of(path))
 
     def put(self, path: str, value: bytes) -> None:
-        """A znode comes, or becomes another one."""
+        """Add or replace a znode."""
         parent = path[: path.rfind("/")]
         siblings = self.below.get(parent)
         if siblings is None:
@@ -74,7 +76,7 @@ class Nodes(Mapping[str, Znode]):
         siblings[path] = value
 
     def remove(self, path: str) -> None:
-        """A znode without children goes."""
+        """Remove a znode without children."""
         parent = path[: path.rfind("/")]
         siblings = self.below[parent]
         del siblings[path]
@@ -84,16 +86,16 @@ class Nodes(Mapping[str, Znode]):
         self.acls.pop(path, None)
 
     def copy(self) -> Nodes:
-        """The znodes as they are now; their bytes are shared."""
+        """Return the current znodes; their bytes are shared."""
         return Nodes({path: siblings.copy() for path, siblings in self.below.items()}, self.acls.copy())
 
     def values_of(self, paths: Sequence[str]) -> list[bytes]:
-        """The bytes of znodes that there are."""
+        """Return the bytes of existing znodes."""
         below = self.below
         return [below[path[: path.rfind("/")]][path] for path in paths]
 
     def pairs(self) -> Iterator[tuple[str, bytes]]:
-        """Every path with its znode's bytes; parents come before children."""
+        """Yield every path with its znode's bytes; parents come before children."""
         return chain.from_iterable(siblings.items() for siblings in self.below.values())
 
     def __getitem__(self, path: str) -> Znode:
@@ -103,7 +105,7 @@ class Nodes(Mapping[str, Znode]):
         return self.view(path, value)
 
     def get(self, path: str, default: Znode | None = None) -> Znode | None:  # type: ignore[override]
-        """A znode, None where there is none."""
+        """Return a znode, or the default if it does not exist."""
         value = self.value(path)
         return default if value is None else self.view(path, value)
 

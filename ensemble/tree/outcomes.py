@@ -1,4 +1,4 @@
-"""What came of a transaction that was applied: for whoever asked for it, and for watches."""
+"""Outcome of an applied transaction: for the reply, and for watches."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from zabka.ensemble.txn import ErrorTxn, SubTxn
 
 _OK = int(ErrorCode.OK)
 Foreseen = tuple[int, int, bytes, int, bytes]
-"""Of a plain write, before it is applied: the node's seed, digest and counters, and where it is created its parent's
-digest and counters."""
+"""Precomputed values of a plain write: the node's seed, digest and counters.
+
+For a create also its parent's digest and counters.
+"""
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """What a transaction did to one znode, for watches; the parent's fields are None where no child came or went."""
+    """Change of a transaction to one znode, for watches; the parent's fields are None if its children stay the same."""
 
     event: EventType
     path: str
@@ -29,9 +31,9 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
 
 class Applied(msgspec.Struct):
-    """A transaction's outcome (ProcessTxnResult): `type` is ERROR for what failed; `results` are those of a multi.
+    """A transaction's outcome (ProcessTxnResult): `type` is ERROR after a failure; `results` are those of a multi.
 
-    `node` is the znode as it now is, `stat` its Stat where the transaction goes on and may change it again: in a multi.
+    `node` is the current znode. `stat` is its Stat if the transaction may change it again later: in a multi.
     """
 
     type: int
@@ -42,7 +44,7 @@ class Applied(msgspec.Struct):
     results: list[Applied] | None = None
 
     def final_stat(self) -> Stat:
-        """The Stat to answer with."""
+        """Return the Stat for the reply."""
         if self.stat is not None:
             return self.stat
         assert self.node is not None, f"no znode for the answer to op {self.type}"
@@ -50,7 +52,7 @@ class Applied(msgspec.Struct):
 
 
 def failed_multi(subs: list[SubTxn], failed_at: int) -> Applied:
-    """A multi of which nothing is applied: 0 for what was rolled back, then the error, then what was never tried."""
+    """Return the outcome of a failed multi: 0 for rolled back operations, then the error, then the ones never tried."""
     results = [Applied(OpCode.ERROR, _OK, "") for _ in subs[:failed_at]]
     for sub in subs[failed_at:]:
         body = sub.body()

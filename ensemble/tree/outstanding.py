@@ -1,7 +1,7 @@
-"""The latest proposed state: the tree plus every change that was proposed and not applied yet (ChangeRecord).
+"""The latest proposed state: the tree plus every proposed change that is not applied yet (ChangeRecord).
 
-A leader prepares a request against this, so that any number of transactions can be in flight.  One record a path holds
-the accumulated proposed state; it goes when the last transaction that touched it has been applied.
+A leader prepares a request against this, so that any number of transactions can be in flight. One record per path holds
+the accumulated proposed state; it is removed when the last transaction that changed it has been applied.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ChangeRecord(NodeState):
     zxid: Zxid
 
     def copy(self) -> ChangeRecord:
-        """An independent copy, to roll back to."""
+        """Return an independent copy for a rollback."""
         twin = ChangeRecord()
         twin.copy_state(self)
         twin.child_count, twin.exists, twin.zxid = self.child_count, self.exists, self.zxid
@@ -47,7 +47,7 @@ class Outstanding:
         self.digest = tree.digest
 
     def catch_up(self) -> None:
-        """With nothing outstanding the tree may have moved by others' transactions: start from its digest again."""
+        """If nothing is outstanding, start from the tree's digest again: others' transactions may have changed it."""
         if not self._log:
             self.digest = self._tree.digest
 
@@ -55,7 +55,10 @@ class Outstanding:
         return len(self._log)
 
     def find(self, path: str) -> ChangeRecord | None:
-        """A node's latest proposed state, None where there is (or will be) none.  Not to be changed before `change`."""
+        """Return a node's latest proposed state, or None if it does not (or will not) exist.
+
+        Read-only before `change`.
+        """
         record = self._records.get(path)
         if record is not None:
             return record if record.exists else None
@@ -73,7 +76,7 @@ class Outstanding:
         return record
 
     def change(self, path: str, record: ChangeRecord, zxid: Zxid) -> ChangeRecord:
-        """The record of a found node, which may be changed now; call `changed` when done."""
+        """Return the record of a found node, which may be changed now; call `changed` when done."""
         known = self._records.get(path)
         assert known is None or known is record, f"{path} was found before it was changed"
         if self._undo is not None:
@@ -85,11 +88,11 @@ class Outstanding:
         return record
 
     def changed(self, record: ChangeRecord) -> None:
-        """A record got its new values."""
+        """Apply a record's new values."""
         self.digest += record.redigest()
 
     def create(self, path: str, zxid: Zxid, owner: int) -> ChangeRecord:
-        """The record of a node that appears, with the session that owns it or 0; `born` and `changed` must follow."""
+        """Return the record of a new node, with the session that owns it or 0; `born` and `changed` must follow."""
         if self._undo is not None:
             self._remember(path, self._records.get(path))
         record = self._records[path] = ChangeRecord()
@@ -103,19 +106,19 @@ class Outstanding:
         return record
 
     def delete(self, path: str, record: ChangeRecord, zxid: Zxid) -> None:
-        """A found node goes."""
+        """Delete a found node."""
         self.change(path, record, zxid)
         record.exists = False
         self.digest -= record.digest
 
     def ephemerals_of(self, session_id: int) -> list[str]:
-        """Every ephemeral that the session has or will have, sorted."""
+        """Return every present or proposed ephemeral of the session, sorted."""
         paths = self._tree.ephemerals.get(session_id, {}).keys() | self._created.get(session_id, {}).keys()
         found = [(path, self.find(path)) for path in sorted(paths)]
         return [path for path, state in found if state is not None and state.ephemeral_owner == session_id]
 
     def applied(self, zxid: Zxid) -> None:
-        """Everything up to `zxid` is in the tree now."""
+        """Everything up to `zxid` is in the tree now: remove its records."""
         log, records = self._log, self._records
         while log and log[0][0] <= zxid:
             _, path, owner = log.popleft()
@@ -136,7 +139,7 @@ class Outstanding:
     # -- multi: all or nothing ---------------------------------------------------------------------------------------
 
     def begin_changes(self) -> tuple[int, int]:
-        """From now on changes can be taken back, until `commit` or `roll_back`."""
+        """Begin changes that can be rolled back, until `commit` or `roll_back`."""
         assert self._undo is None, "a multi inside a multi"
         self._undo = {}
         return len(self._log), self.digest
@@ -147,11 +150,11 @@ class Outstanding:
             self._undo[path] = record.copy() if record is not None else None
 
     def commit(self) -> None:
-        """Keep the changes since `begin`."""
+        """Keep the changes since `begin_changes`."""
         self._undo = None
 
     def roll_back(self, mark: tuple[int, int]) -> None:
-        """Take back every change since `begin`, which returned `mark`."""
+        """Revert every change since `begin_changes`, which returned `mark`."""
         assert self._undo is not None, "nothing to roll back"
         for path, record in self._undo.items():
             if record is None:

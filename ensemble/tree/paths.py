@@ -1,4 +1,4 @@
-"""Znode paths: whose child one is, and which nodes every ensemble has (DataTree)."""
+"""Znode paths: the parent of each, and the nodes that every ensemble has (DataTree)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ SYSTEM_PATHS = frozenset({ROOT, ZOOKEEPER, QUOTA, CONFIG})
 
 
 def parent_of(path: str) -> str:
-    """The parent's path; the root is its own."""
+    """Return the parent's path; the root is its own parent."""
     return path[: path.rfind("/")] or ROOT
 
 
 def asked_for(path: str) -> str:
-    """The path of the node that a client's question names: the root answers to the empty path, too (DataTree)."""
+    """Return the path of the node in a client's request: the empty path is the root, too (DataTree)."""
     return path or ROOT
 
 
 def join(parent: str, name: str) -> str:
-    """The path of a child."""
+    """Return the path of a child."""
     return f"{parent}/{name}" if parent != ROOT else f"/{name}"

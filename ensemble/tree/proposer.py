@@ -1,6 +1,7 @@
-"""Requests become transactions (PrepRequestProcessor): checked against the latest proposed state, then idempotent.
+"""Preparation of requests as transactions (PrepRequestProcessor).
 
-A request that is refused becomes an ErrorTxn and still takes its zxid.
+Requests are checked against the latest proposed state; the transactions are idempotent. A rejected request becomes an
+ErrorTxn and still takes its zxid.
 """
 
 from __future__ import annotations
@@ -65,15 +66,15 @@ _DELETE, _ADMIN = int(Permission.DELETE), int(Permission.ADMIN)
 _DELETE_CONTAINER, _MULTI = int(OpCode.DELETE_CONTAINER), int(OpCode.MULTI)
 
 MULTI_BYTES_MAX = 16 * 1024 * 1024
-"""A transaction far longer than any request: each `auth` in its ACLs became many entries."""
+"""Maximum transaction size, far above any request's: each `auth` in its ACLs becomes many entries."""
 LISTED_CHARS_MAX = 4 * 1024 * 1024
 
 Prepared = Record | ErrorCode
-"""A transaction's body, or why the request is refused."""
+"""A transaction's body, or why the request is rejected."""
 
 
 class Proposer:
-    """A leader's maker of transactions.  Requests must be prepared in the order of their zxids."""
+    """A leader's preparation of transactions. Requests must be prepared in the order of their zxids."""
 
     __slots__ = (
         "_auth", "_by_op", "_ensemble", "_now", "_owner", "_plain", "_policy", "_quotas", "_rights", "_rules",
@@ -84,11 +85,11 @@ class Proposer:
         self, tree: DataTree, tracker: SessionTracker, policy: AuthPolicy = OPEN_POLICY,
         rules: TreeRules = DEFAULT_RULES, quotas: QuotaGuard | None = None,
     ) -> None:  # fmt: skip
-        """`quotas`: where hard limits are enforced."""
+        """`quotas`: set if hard limits are enforced."""
         self.outstanding = Outstanding(tree)
         self.tracker = tracker
         self.local: LocalSessions | None = None
-        """Set where local sessions are enabled."""
+        """Set if local sessions are enabled."""
         self._policy = policy
         self._rules = rules
         self._quotas = quotas
@@ -114,13 +115,13 @@ class Proposer:
         }
 
     def prepare(self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None) -> Txn:
-        """The transaction of a request; see `Application.prepare_all`."""
+        """Return the transaction of a request; see `Application.prepare_all`."""
         return self.prepare_all(now, (request,), zxid, origin)[0]
 
     def prepare_all(
         self, now: Instant, requests: Sequence[ForwardedRequest], zxid: Zxid, origin: LinkId | None
     ) -> list[Txn]:
-        """The transactions of requests that came together; see `Application.prepare_all`."""
+        """Return the transactions of requests that arrived together; see `Application.prepare_all`."""
         self.outstanding.catch_up()
         owner = LOCAL if origin is None else origin
         plain, time_ms = self._plain, now.wall_ms
@@ -152,12 +153,12 @@ class Proposer:
     def prepare_reconfig(
         self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None, ensemble: EnsembleView
     ) -> Txn:
-        """The transaction of a reconfiguration; see `Application.prepare_reconfig`."""
+        """Return the transaction of a reconfiguration; see `Application.prepare_reconfig`."""
         self._ensemble = ensemble
         return self.prepare(now, request, zxid, origin)
 
     def applied(self, zxid: Zxid) -> None:
-        """A transaction of ours is in the tree now."""
+        """A transaction of this leader is in the tree now."""
         self.outstanding.applied(zxid)
         if self._quotas is not None:
             self._quotas.applied(zxid)
@@ -180,12 +181,12 @@ class Proposer:
         return None if owned else ErrorCode.SESSION_MOVED
 
     def _is_local(self) -> bool:
-        """Is it a local session, here or elsewhere, that asks?"""
+        """Whether the request is from a local session, here or elsewhere."""
         local = self.local
         return local is not None and self._session_id not in self.tracker and local.admits(self._session_id)
 
     def _ephemeral_refusal(self) -> ErrorCode | None:
-        """Why the session may own no ephemeral: only a global one may (PrepRequestProcessor.validateCreateRequest)."""
+        """Return why the session cannot own an ephemeral: only a global one can (validateCreateRequest)."""
         local = self.local
         if local is None or self.tracker.is_alive(self._session_id):
             return None
@@ -194,7 +195,7 @@ class Proposer:
     # -- one operation -----------------------------------------------------------------------------------------------
 
     def _create(self, op: int, request: CreateRequest | CreateTTLRequest) -> Prepared:
-        # Flags that no create can have are told even to a session that is elsewhere (validateCreateRequest).
+        # Invalid flags are rejected first, even for a session that has moved elsewhere (validateCreateRequest).
         mode = create_mode(op, request, self._rules)
         if isinstance(mode, ErrorCode):
             return mode
@@ -262,11 +263,13 @@ class Proposer:
         return DeleteTxn(path)
 
     def _delete_container(self, request: PathRequest) -> Prepared:
-        """The leader's own, and any client's who may delete there; ZooKeeper looks neither at the session nor at the
-        ACL, so that there anybody may delete any node without children.
+        """Delete a container, for the leader or for a client with delete permission.
 
-        The leader looked for what has had its time in the tree.  What is proposed by now may have renewed a time to
-        live, or put another node in its place, which ZooKeeper deletes all the same."""
+        ZooKeeper checks neither the session nor the ACL, so that any client can delete any node without children there.
+
+        The leader finds lapsed nodes in the tree. Later proposals may have renewed a time to live, or replaced the
+        node, which ZooKeeper would delete all the same.
+        """
         path = request.path
         slash = path.rfind("/")
         if slash == -1 or "\0" in path or path in SYSTEM_PATHS:
@@ -305,11 +308,11 @@ class Proposer:
         outstanding = self.outstanding
         node = outstanding.find(path)
         if node is None:
-            # A node that there is has a valid path: only here it has to be looked at.
+            # An existing node has a valid path: it must be checked only here.
             return ErrorCode.NO_NODE if is_valid_path(path) else ErrorCode.BAD_ARGUMENTS
         if not allows(node.acl, _WRITE, self._rights):
             return ErrorCode.NO_AUTH
-        # The quota comes before the version (PrepRequestProcessor).
+        # The quota is checked before the version (PrepRequestProcessor).
         if self._quotas is not None and not self._quotas.admits_data(path, request.data):
             return ErrorCode.QUOTA_EXCEEDED
         if request.version != -1 and request.version != node.version:
@@ -340,7 +343,7 @@ class Proposer:
             return ErrorCode.BAD_VERSION
         record = self.outstanding.change(path, node, self._zxid)
         record.aversion = next_version(record.aversion)
-        # Requests behind this one must already be judged by the new list, or a revocation could be overtaken.
+        # Later requests must already be checked against the new list, or a revocation could be overtaken.
         record.acl = acl
         self.outstanding.changed(record)
         return SetACLTxn(path, acl, record.aversion)
@@ -359,8 +362,13 @@ class Proposer:
         return CheckVersionTxn(path, next_version(node.version))
 
     def _reconfig(self, body: bytes) -> Prepared:
-        """The ACL comes last, as in ZooKeeper: everybody may learn that his request makes no sense.  Behind it comes
-        what ZooKeeper would agree on, so that whoever may not ask for it hears from us what he hears from it."""
+        """Prepare a reconfiguration.
+
+        The ACL is checked last, as in ZooKeeper: every client gets errors about its request.
+
+        Checks that are not in ZooKeeper come after the ACL, so that a client without permission gets the same error as
+        there.
+        """
         ensemble = self._ensemble
         if ensemble is None or not ensemble.enabled:
             return ErrorCode.RECONFIG_DISABLED
@@ -386,8 +394,10 @@ class Proposer:
     # -- several operations ------------------------------------------------------------------------------------------
 
     def _multi(self, body: bytes) -> Prepared:
-        """One refused operation takes everything back; those before it stay in the transaction, as in ZooKeeper, and
-        are told apart when it is applied."""
+        """Prepare a multi; one rejected operation rolls everything back.
+
+        The operations before it stay in the transaction, as in ZooKeeper, and are recognised when it is applied.
+        """
         ops = [as_in_a_multi(operation) for operation in MultiRequest.read_from(Reader(body)).ops]
         refusal = self._session_refusal()
         mark = self.outstanding.begin_changes()
@@ -400,8 +410,8 @@ class Proposer:
                 prepared: Prepared = ErrorCode.RUNTIME_INCONSISTENCY
             else:
                 known = self._by_op.get(op)
-                judged = None if op in CREATES else refusal
-                prepared = judged or (known[1](operation) if known else ErrorCode.UNIMPLEMENTED)
+                rejected = None if op in CREATES else refusal
+                prepared = rejected or (known[1](operation) if known else ErrorCode.UNIMPLEMENTED)
             data = b"" if isinstance(prepared, ErrorCode) else prepared.encode()
             size += len(data)
             if size > MULTI_BYTES_MAX and not failed:
@@ -431,5 +441,5 @@ class Proposer:
         for path in paths:
             self._remove(path, path[: path.rfind("/")] or ROOT)
         self.tracker.close(self._session_id)
-        # Those that a session owns go with it, listed or not; no log and no link takes a list of any length.
+        # Ephemerals of the session are deleted with it, listed or not; logs and links limit the length of the list.
         return CloseSessionTxn(paths if sum(map(len, paths)) <= LISTED_CHARS_MAX else [])

@@ -1,11 +1,11 @@
-"""Quotas: how many znodes and bytes a subtree holds, and may hold (Quotas, StatsTrack, DataTree.updateQuotaStat).
+"""Quotas: usage and limits of a subtree's znodes and bytes (Quotas, StatsTrack, DataTree.updateQuotaStat).
 
-A quota on /a lives in two znodes that a client makes: /zookeeper/quota/a/zookeeper_limits says what is allowed, and
-/zookeeper/quota/a/zookeeper_stats is kept up to date by every server, without transactions of its own.  Both hold
+A quota on /a consists of two znodes that a client creates: /zookeeper/quota/a/zookeeper_limits has the limits, and
+/zookeeper/quota/a/zookeeper_stats is kept up to date by every server, without separate transactions. Both hold
 StatsTrack's text: `count=5,bytes=-1=;byteHardLimit=100;countHardLimit=-1`, where -1 is no limit.
 
-Quotas hardly nest (`setquota` refuses it); where they do, the usage of each is that of its whole subtree.  ZooKeeper
-counts a change for the innermost alone until it restarts, and then counts anew as here.
+Quotas rarely nest (`setquota` rejects it); if they do, the usage of each is that of its whole subtree. ZooKeeper counts
+a change only for the innermost quota until it restarts, and then counts as here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_LIMIT = -1
 
 
 class CountedTree(Protocol):
-    """What quotas need of the tree whose znodes they count."""
+    """The tree whose znodes are counted for quotas."""
 
     @property
     def nodes(self) -> Nodes:
@@ -34,12 +34,12 @@ class CountedTree(Protocol):
         ...
 
     def rewrite(self, path: str, data: bytes) -> None:
-        """Replace the data of a zookeeper_stats znode, where there is one, without a transaction."""
+        """Replace the data of a zookeeper_stats znode, if it exists, without a transaction."""
         ...
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What a zookeeper_limits znode says; NO_LIMIT is none.  A hard limit stands in for the soft one beside it."""
+    """Content of a zookeeper_limits znode; NO_LIMIT for no limit. A hard limit replaces the soft one."""
 
     count: int = NO_LIMIT
     bytes: int = NO_LIMIT
@@ -48,17 +48,17 @@ class Limits(msgspec.Struct, frozen=True):
 
     @property
     def count_max(self) -> int:
-        """The limit on znodes that counts, hard or soft."""
+        """The effective limit on znodes, hard or soft."""
         return self.count_hard if self.count_hard != NO_LIMIT else self.count
 
     @property
     def bytes_max(self) -> int:
-        """The limit on bytes that counts, hard or soft."""
+        """The effective limit on bytes, hard or soft."""
         return self.bytes_hard if self.bytes_hard != NO_LIMIT else self.bytes
 
 
 def parse_limits(data: bytes | None) -> Limits:
-    """Read StatsTrack's text; what cannot be read is no limit."""
+    """Parse StatsTrack's text; invalid text is no limit."""
     values: dict[str, int] = {}
     for pair in (data or b"").decode("utf-8", "replace").replace(";", ",").split(","):
         key, _, value = pair.rstrip("=").partition("=")
@@ -74,12 +74,12 @@ def parse_limits(data: bytes | None) -> Limits:
 
 
 def usage_text(count: int, size: int) -> bytes:
-    """What a zookeeper_stats znode holds."""
+    """Return the content of a zookeeper_stats znode."""
     return b"count=%d,bytes=%d" % (count, size)
 
 
 class Quota:
-    """A quota: on which subtree, with which limits, and how much is used of them."""
+    """A quota: its subtree, its limits, and their usage."""
 
     __slots__ = ("bytes", "count", "limits", "path", "stats_path")
 
@@ -91,14 +91,14 @@ class Quota:
         self.bytes = size
 
     def exceeds(self) -> bool:
-        """Whether more is used than either limit, hard or soft, allows."""
+        """Whether the usage exceeds either limit, hard or soft."""
         return 0 <= self.limits.count_max < self.count or 0 <= self.limits.bytes_max < self.bytes
 
 
 class Quotas:
-    """The quotas of a tree, by the path they are on.  Changes of the tree must be told, in order.
+    """The quotas of a tree, by their path. They must be notified of the tree's changes, in order.
 
-    `passed` are quotas whose usage went beyond a limit by a change; whoever takes note of them empties the list.
+    `passed` are quotas whose usage exceeded a limit after a change; the reader empties the list.
     """
 
     __slots__ = ("by_path", "passed")
@@ -108,7 +108,7 @@ class Quotas:
         self.passed: list[Quota] = []
 
     def load(self, tree: CountedTree) -> None:
-        """Find every quota in a tree that came as a whole, and count what each holds."""
+        """Find every quota in a loaded tree, and count the usage of each."""
         self.by_path.clear()
         below = [QUOTA]
         while below:
@@ -121,11 +121,11 @@ class Quotas:
                     below.append(child)
 
     def innermost(self, path: str) -> Quota | None:
-        """The quota that a znode at this path falls under, None where there is none."""
+        """Return the innermost quota that applies to this path, or None."""
         return next(self.enclosing(path), None)
 
     def enclosing(self, path: str) -> Iterator[Quota]:
-        """Every quota that a znode at this path counts for, the innermost first."""
+        """Yield every quota that applies to this path, the innermost first."""
         by_path = self.by_path
         while path:
             if path in by_path:
@@ -133,7 +133,7 @@ class Quotas:
             path = path[: path.rfind("/")]
 
     def created(self, tree: CountedTree, path: str, data: bytes | None) -> None:
-        """A znode was made."""
+        """Count a new znode."""
         if self.by_path:
             self._count(tree, path, 1, len(data) if data else 0)
         if path.startswith(QUOTA_PREFIX):
@@ -144,14 +144,14 @@ class Quotas:
                 self._stats_made(tree, path)
 
     def deleted(self, tree: CountedTree, path: str, data: bytes | None) -> None:
-        """A znode is gone."""
+        """Count a deleted znode."""
         if path.startswith(QUOTA_PREFIX) and path.endswith("/" + LIMITS_NODE):
             self.by_path.pop(_subject(path), None)
         if self.by_path:
             self._count(tree, path, -1, -len(data) if data else 0)
 
     def resized(self, tree: CountedTree, path: str, before: bytes | None, after: bytes | None) -> None:
-        """A znode's data changed."""
+        """Count a change of a znode's data."""
         if path.startswith(QUOTA_PREFIX) and path.endswith("/" + LIMITS_NODE):
             quota = self.by_path.get(_subject(path))
             if quota is not None:
@@ -159,7 +159,7 @@ class Quotas:
         self._count(tree, path, 0, (len(after) if after else 0) - (len(before) if before else 0))
 
     def _limits_set(self, tree: CountedTree, path: str) -> None:
-        """There is a quota now.  None is kept on the root, nor on ZooKeeper's own znodes, which it would change."""
+        """Add a quota. The root and ZooKeeper's own znodes have none, since it would change them."""
         subject = _subject(path)
         if subject and subject != ZOOKEEPER and not subject.startswith(ZOOKEEPER + "/"):
             count, size = usage_of(tree, subject)
@@ -182,12 +182,12 @@ class Quotas:
 
 
 def _subject(path: str) -> str:
-    """What the quota is on whose limits or statistics are in this znode; empty for the root."""
+    """Return the subtree of the quota with this limits or statistics znode; empty for the root."""
     return parent_of(path)[len(QUOTA) :]
 
 
 def usage_of(tree: CountedTree, path: str) -> tuple[int, int]:
-    """How many znodes and bytes of data there are at a path and below it."""
+    """Return the number of znodes and bytes of data at a path and below it."""
     own = tree.nodes.value(path)
     if own is None:
         return 0, 0

@@ -1,7 +1,7 @@
-"""Hard quotas, as the leader enforces them before it proposes (ZooKeeperServer.checkQuota, with `enforceQuota`).
+"""Hard quotas, enforced by the leader before it proposes (ZooKeeperServer.checkQuota, with `enforceQuota`).
 
-ZooKeeper compares with what is committed, so that writes in flight may overrun a hard limit together; here what was
-proposed counts, the earlier operations of the same multi too.
+ZooKeeper compares with the committed usage, so that writes in flight may exceed a hard limit together. Here proposed
+writes count, including earlier operations of the same multi.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from zabka.ensemble.tree.quota import NO_LIMIT
 
 
 class _Change:
-    """One proposed change: by how much it moves which quotas, and the data's size that it replaces."""
+    """One proposed change: its effect on each quota, and the size of the data that it replaces."""
 
     __slots__ = ("bytes", "count", "path", "quotas", "replaced", "zxid")
 
@@ -28,10 +28,10 @@ class _Change:
 
 
 class QuotaGuard:
-    """What is proposed and not applied yet, as far as it falls under quotas.
+    """Proposed changes that are not applied yet, as far as they affect quotas.
 
-    `refusals` counts what was not admitted, by the first part of the path (updateQuotaExceededMetrics); it outlasts
-    this reign.
+    `refusals` counts rejected writes by the first part of the path (updateQuotaExceededMetrics); it outlasts the
+    leader's term.
     """
 
     __slots__ = ("_log", "_pending", "_refusals", "_sizes", "_tree")
@@ -40,31 +40,31 @@ class QuotaGuard:
         self._tree = tree
         self._refusals = refusals
         self._log: deque[_Change] = deque()
-        # By quota: znodes and bytes to come.
+        # By quota: pending znodes and bytes.
         self._pending: dict[str, list[int]] = {}
         # By path: the latest proposed data's size, and the transaction that sets it.
         self._sizes: dict[str, tuple[Zxid, int]] = {}
 
     def admits_create(self, path: str, data: bytes | None) -> bool:
-        """Whether a znode may be made."""
+        """Whether a znode may be created."""
         return self._admits(path, 1, len(data) if data else 0)
 
     def admits_data(self, path: str, data: bytes | None) -> bool:
-        """Whether a znode's data may become this."""
+        """Whether a znode's data may be set to this."""
         return self._admits(path, 0, (len(data) if data else 0) - self._size(path))
 
     def created(self, zxid: Zxid, path: str, data: bytes | None) -> None:
-        """A znode will be made."""
+        """Count a proposed create."""
         size = len(data) if data else 0
         self._propose(zxid, path, 1, size, size)
 
     def data_set(self, zxid: Zxid, path: str, data: bytes | None) -> None:
-        """A znode's data will become this."""
+        """Count a proposed change of data."""
         size = len(data) if data else 0
         self._propose(zxid, path, 0, size - self._size(path), size)
 
     def deleted(self, zxid: Zxid, path: str) -> None:
-        """A znode goes."""
+        """Count a proposed delete."""
         self._propose(zxid, path, -1, -self._size(path), 0)
 
     def applied(self, zxid: Zxid) -> None:
@@ -78,11 +78,11 @@ class QuotaGuard:
                 del self._sizes[change.path]
 
     def mark(self) -> int:
-        """Where `roll_back` shall go back to."""
+        """Return the mark for `roll_back`."""
         return len(self._log)
 
     def roll_back(self, mark: int) -> None:
-        """Forget what was proposed since `mark`."""
+        """Forget the proposals since `mark`."""
         while len(self._log) > mark:
             change = self._log.pop()
             self._move(change, -1)

@@ -1,4 +1,4 @@
-"""Reads, answered from this server's tree (FinalRequestProcessor): what each op says, and which watch it leaves."""
+"""Reads, answered from this server's tree (FinalRequestProcessor): each op's response, and the watch that it sets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NO_AUTH: Outcome = (int(ErrorCode.NO_AUTH), None)
 
 
 def answer_read(tree: DataTree, watches: Watches, connection: Connection, op: int, body: AnyBody) -> Outcome:
-    """Work out exists, getData, getChildren, getChildren2 or getACL; a refused read leaves no watch, but for exists."""
+    """Answer exists, getData, getChildren, getChildren2 or getACL; a failed read sets no watch, except exists."""
     if op == OpCode.GET_ACL:
         return _get_acl(tree.nodes.get(asked_for(cast(PathRequest, body).path)), connection.rights)
     request = cast(PathWatchRequest, body)

@@ -1,7 +1,8 @@
-"""Answers in bytes to requests that came as bytes: the few that nearly all traffic is made of, in one step each.
+"""Answers in bytes to requests in bytes: the few most frequent requests, in one step each.
 
-What is odd about a request (a watch, a missing node, a list of permissions, a malformed body) is left to the general
-way, `zabka.ensemble.tree.reads` and `zabka.ensemble.tree.answers`, which says the same about these, only slower.
+Any special case (a watch, a missing node, an ACL, a malformed body) is left to the general path,
+`zabka.ensemble.tree.reads` and `zabka.ensemble.tree.answers`, which gives the same result for plain requests, only
+slower.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from zabka.ensemble.tree.znode import FLAGS_AT, HEAD_BYTES, NO_DATA, stat_fields
 from zabka.ensemble.txn import CreateTxn, Txn
 
 RESPONSES_MAX = 10_000
-"""Ready answers kept: twice as many as ZooKeeper's and far below a tree's size; beyond it they are gathered anew."""
+"""Cached answers: twice as many as ZooKeeper's and far below a tree's size; a full cache is cleared."""
 RESPONSE_BYTES_MAX = 1024
 """Longer data is not worth a copy."""
 
@@ -46,7 +47,7 @@ _WRITES: dict[int, type[CreateRequest] | type[DeleteRequest] | type[SetDataReque
     OpCode.DELETE: DeleteRequest,
 }
 _NEGATIVE = 0x80
-"""The first byte of a number that is."""
+"""Lowest first byte of a negative number."""
 _HEADER = Struct(">iiqi")
 _HEADER_SIZE = 16
 _PATH_AT = REQUEST_HEADER_SIZE + 4
@@ -59,10 +60,10 @@ _ZXID = Struct(">q")
 
 
 def answer_plain_reads(tree: DataTree, frames: Sequence[bytes], start: int, out: bytearray, bytes_max: int) -> int:
-    """Answer the requests from `start` on into `out`, up to the first that is no plain read, or until `out` has so many
-    bytes; the index of the first that is not answered.
+    """Answer the requests from `start` on into `out`; return the index of the first unanswered request.
 
-    Plain is getData or exists, without a watch, of a node that there is and that anybody may read.
+    Stops at the first request that is not a plain read, or when `out` has `bytes_max` bytes. A plain read is getData or
+    exists, without a watch, of an existing node that everyone may read.
     """
     responses, zxid = tree.responses, tree.last_zxid
     unpack, pack = _PATH_WATCH.unpack_from, _HEADER.pack
@@ -89,7 +90,7 @@ def answer_plain_reads(tree: DataTree, frames: Sequence[bytes], start: int, out:
 
 
 def _get_data(tree: DataTree, encoded_path: bytes) -> bytes | None:
-    """A GetDataResponse, kept for the next who asks; None where the request is not plain."""
+    """Return a GetDataResponse and cache it, or None if the request is not plain."""
     found = _readable(tree, encoded_path)
     if found is None:
         return None
@@ -112,7 +113,7 @@ def _exists(tree: DataTree, encoded_path: bytes) -> bytes | None:
 
 
 def _readable(tree: DataTree, encoded_path: bytes) -> tuple[str, bytes] | None:
-    """The path and the znode, where there is one and anybody may read it."""
+    """Return the path and the znode, if it exists and everyone may read it."""
     try:
         path = encoded_path.decode()
     except UnicodeDecodeError:
@@ -122,8 +123,11 @@ def _readable(tree: DataTree, encoded_path: bytes) -> tuple[str, bytes] | None:
 
 
 def is_well_formed(op: int, frame: bytes) -> bool:
-    """Whether a write's frame is whole and names a path.  A learner looks before it forwards one: what a client made up
-    must not reach another kind of leader (a malformed create stops an ensemble of ZooKeeper 3.9.5)."""
+    """Whether a write's frame is complete and has a path.
+
+    A learner checks before it forwards a write: invalid client data must not reach another implementation's leader (a
+    malformed create stops an ensemble of ZooKeeper 3.9.5).
+    """
     if op == _SET_DATA and len(frame) >= _SET_DATA_SIZE_MIN:
         data_at, rest = _PATH_AT + _int_at(frame, REQUEST_HEADER_SIZE)[0], len(frame) - 8
         there = _PATH_AT <= data_at <= rest and _int_at(frame, data_at)[0] == rest - data_at
@@ -133,19 +137,19 @@ def is_well_formed(op: int, frame: bytes) -> bool:
         _WRITES[op].decode(frame[REQUEST_HEADER_SIZE:])
     except MalformedRecord:
         return False
-    # Not the length of a null path, which reads as an empty one here alone.
+    # Not the length of a null path, which only this server reads as an empty one.
     return frame[REQUEST_HEADER_SIZE] < _NEGATIVE
 
 
 def answer_plain_write(cxid: int, txn: Txn, applied: Applied) -> ReplyFrames | None:
-    """The reply to a setData or create that was done; None for every other outcome."""
+    """Return the reply to a setData or create that succeeded, or None for every other outcome."""
     if applied.error or applied.node is None or applied.type not in _PLAIN_WRITES:
         return None
     return plain_write_answer(cxid, txn, applied.node.value, applied.node.child_count)
 
 
 def plain_write_answer(cxid: int, txn: Txn, value: bytes, child_count: int) -> bytes:
-    """The reply to a setData or create that made this of the node."""
+    """Return the reply to a setData or create with this result."""
     body = txn.body
     if not isinstance(body, CreateTxn):
         return _STAT_ANSWER.pack(_HEADER_SIZE + STAT_SIZE, cxid, txn.zxid, 0, *stat_fields(value, child_count))
@@ -155,6 +159,6 @@ def plain_write_answer(cxid: int, txn: Txn, value: bytes, child_count: int) -> b
 
 
 def zxid_of(reply: ReplyFrames) -> int:
-    """The zxid in a reply's header."""
+    """Return the zxid in a reply's header."""
     zxid: int = _ZXID.unpack_from(reply, 8)[0]
     return zxid

@@ -1,6 +1,6 @@
-"""A request to change the ensemble's membership: what it would come to, or why not (PrepRequestProcessor, reconfig).
+"""Requests to change the ensemble's membership: the new membership, or the error (PrepRequestProcessor, reconfig).
 
-Incremental: servers that join (or come with another line) and ids that leave, over majorities alone.  Otherwise: the
+Incremental: servers that join (or change their line) and ids that leave, only with majority quorums. Otherwise: the
 whole new membership, which may have groups and weights.
 """
 
@@ -26,8 +26,10 @@ from zabka.ensemble.zab.server_line import ServerLine
 
 
 def new_membership(request: ReconfigRequest, zxid: Zxid, ensemble: EnsembleView) -> Membership | ErrorCode:
-    """The membership that a request asks for, under the version that its transaction has; or the first refusal in
-    ZooKeeper's order: in progress, from another version, unreadable, too small, without a quorum that is in sync."""
+    """Return the requested membership, with its transaction's version; or the first error in ZooKeeper's order.
+
+    The order: in progress, from another version, unreadable, too small, without a quorum that is in sync.
+    """
     last_seen = ensemble.last_seen
     voters_min = 2 if ensemble.standalone_enabled else 1
     if last_seen.version != ensemble.current.version:
@@ -55,8 +57,11 @@ def new_membership(request: ReconfigRequest, zxid: Zxid, ensemble: EnsembleView)
 
 
 def can_start(membership: Membership, ensemble: EnsembleView) -> bool:
-    """Whether servers start again with this membership: ids end at PEER_ID_MAX, and several addresses are for those
-    whose multiAddress.enabled says so.  ZooKeeper agrees on either, and its servers start with the ids."""
+    """Whether servers can restart with this membership.
+
+    Ids end at PEER_ID_MAX, and several addresses require multiAddress.enabled. ZooKeeper accepts any of both, and its
+    servers start with the ids.
+    """
     return all(
         peer <= PEER_ID_MAX and (ensemble.several_addresses or not line.others)
         for peer, line in membership.lines.items()
@@ -71,7 +76,7 @@ def _text(raw: bytes) -> str:
 
 
 def _whole(members: str, zxid: Zxid) -> Membership:
-    """Lines, or the same with commas for line ends."""
+    """Parse lines, or the same with commas as line ends."""
     membership = membership_from(trimmed(read_properties(members.replace(",", "\n"))))
     for peer, line in membership.lines.items():
         _check_ports(peer, line)
@@ -100,7 +105,7 @@ def _changed(before: Membership, joining: str, leaving: str, zxid: Zxid) -> Memb
 
 
 def _parts(text: str, separator: str) -> list[str]:
-    """Those that are not empty (StringUtils.split)."""
+    """Return the non-empty parts (StringUtils.split)."""
     return [part.strip() for part in text.split(separator) if part.strip()]
 
 
@@ -110,7 +115,7 @@ def _check_ports(peer: PeerId, line: ServerLine) -> None:
 
 
 def _addresses(line: ServerLine) -> frozenset[tuple[str, int]]:
-    """Those that can be told apart: many servers may share a loopback or wildcard host."""
+    """Return the distinguishable addresses: many servers may share a loopback or wildcard host."""
     quorum = [(line.host, line.quorum_port), (line.host, line.election_port)]
     client = [(line.client_host, line.client_port)] if line.client_port is not None else []
     return frozenset((host, port) for host, port in quorum + client if not _shared(host))

@@ -1,7 +1,7 @@
-"""Takes in what attached clients ask (PrepRequestProcessor's and FollowerRequestProcessor's side towards clients).
+"""Intake of requests of attached clients (the client side of PrepRequestProcessor and FollowerRequestProcessor).
 
-A client's write is submitted as soon as it arrives, so that many are under way; its answer, and every request of the
-session behind it, waits in the session's queue (`zabka.ensemble.tree.answer_queues`) until the transaction has been
+A client's write is submitted as soon as it arrives, so that many can be in flight. Its answer, and every later request
+of the session, waits in the session's queue (`zabka.ensemble.tree.answer_queues`) until the transaction has been
 applied.
 """
 
@@ -25,22 +25,22 @@ from zabka.ensemble.zab.effects import Answer, Effect
 from zabka.ensemble.zab.messages import ForwardedRequest, SyncRequest
 
 OUTSTANDING_MAX = 20_000
-"""Requests of one connection that wait for an answer; a client that goes beyond it is disconnected."""
+"""Maximum number of unanswered requests of a connection; a client that exceeds it is disconnected."""
 PLAIN_WRITES = frozenset(map(int, (OpCode.SET_DATA, OpCode.CREATE, OpCode.CREATE2, OpCode.DELETE)))
-"""Writes that go to the leader as they came."""
+"""Writes that are forwarded to the leader unchanged."""
 _REQUEST_HEADER = Struct(">ii")
 _ATTACHED = Stage.ATTACHED
-"""By itself: to look up a member of an enumeration costs more than the rest of a comparison."""
+"""Cached separately: looking up a member of an enumeration costs more than the rest of a comparison."""
 _AUTH, _SASL = int(OpCode.AUTH), int(OpCode.SASL)
 _PROVING = frozenset({_AUTH, _SASL})
 
 
 class RequestIntake:
-    """Puts each request into its session's queue, submits the writes and syncs, and answers at once what may be."""
+    """Puts each request into its session's queue, submits the writes and syncs, and answers at once if possible."""
 
     __slots__ = (
         "_answers", "_authentication", "_clients", "_counters", "_held_back", "_local", "_sessions", "_state",
-        "_told_max",
+        "_unread_max",
     )  # fmt: skip
 
     def __init__(
@@ -48,7 +48,7 @@ class RequestIntake:
         authentication: Authentication,
     ) -> None:  # fmt: skip
         self._state = state
-        self._told_max = state.config.answers_bytes_max
+        self._unread_max = state.config.answers_bytes_max
         self._clients = clients
         self._held_back = clients.held_back
         self._sessions = clients.sessions
@@ -58,8 +58,8 @@ class RequestIntake:
         self._authentication = authentication
 
     def frames(self, now: Instant, client: Connection, frames: list[bytes], effects: list[Effect]) -> None:
-        """Requests that came together as bytes: the plain ones are not even taken apart, the others as any request."""
-        if not self._clients.heard(now, client, effects):
+        """Process requests that arrived together as bytes: plain ones are not decoded, the others like any request."""
+        if not self._clients.accepts_message(now, client, effects):
             return
         if client.deferred:
             self._defer(client, frames, effects)
@@ -73,7 +73,7 @@ class RequestIntake:
                 self._defer(client, frames[position:], effects)
                 return
             op = _REQUEST_HEADER.unpack_from(frames[position])[1]
-            if at_once and not queue and op in PLAIN_READS and client.told_bytes < self._told_max:
+            if at_once and not queue and op in PLAIN_READS and client.unread_bytes < self._unread_max:
                 position = self._answer_at_once(now, client, frames, position, effects)
                 if position == count:
                     return
@@ -93,8 +93,10 @@ class RequestIntake:
                 queue.append(Waiting(client, xid, op, None, now.mono_ms, frame))
 
     def _defer(self, client: Connection, frames: list[bytes], effects: list[Effect]) -> None:
-        """Answers wait: what comes behind what they answer does, too, or a write would be done before a read that was
-        asked for first."""
+        """Hold later requests back while answers wait for the client to read.
+
+        Otherwise a write would be done before an earlier read.
+        """
         if client.outstanding + len(frames) > OUTSTANDING_MAX:
             self._clients.close(client, effects)
         else:
@@ -102,7 +104,7 @@ class RequestIntake:
             client.outstanding += len(frames)
 
     def resume(self, now: Instant, client: Connection, effects: list[Effect]) -> None:
-        """The client has taken what it was told: go on with what it has asked since."""
+        """The client has read its replies: process the requests that were held back."""
         frames, client.deferred = client.deferred, []
         client.outstanding -= len(frames)
         if frames and client.stage is _ATTACHED:
@@ -112,8 +114,10 @@ class RequestIntake:
         self, now: Instant, client: Connection, frames: list[bytes], start: int, queue: deque[Waiting],
         effects: list[Effect],
     ) -> int:  # fmt: skip
-        """Send writes to the leader as they came; the index of the first request that is none, or is one too many.  Our
-        own leader finds out for itself what is malformed."""
+        """Submit writes unchanged; return the index of the first request that is no plain write or over the limit.
+
+        Our own leader checks itself whether they are malformed.
+        """
         leads, since_ms = self._state.proposer is not None, now.mono_ms
         session_id, auth, header_at = client.session_id, client.auth, _REQUEST_HEADER.unpack_from
         stop = min(len(frames), start + OUTSTANDING_MAX - client.outstanding)
@@ -132,19 +136,19 @@ class RequestIntake:
     def _answer_at_once(
         self, now: Instant, client: Connection, frames: list[bytes], start: int, effects: list[Effect]
     ) -> int:
-        """With nothing in front of them plain reads are answered as they come; the index of the first that is not."""
+        """Answer plain reads at once, if nothing is queued before them; return the index of the first other request."""
         out = bytearray()
-        stop = answer_plain_reads(self._state.tree, frames, start, out, self._told_max - client.told_bytes)
+        stop = answer_plain_reads(self._state.tree, frames, start, out, self._unread_max - client.unread_bytes)
         if stop > start:
-            client.told_bytes += len(out)
+            client.unread_bytes += len(out)
             xid, op = _REQUEST_HEADER.unpack_from(frames[stop - 1])
             self._counters.count_answers_at_once(now, stop - start, client, xid, self._state.tree.last_zxid, op)
             effects.append(Answer(client.id, bytes(out)))
         return stop
 
     def request(self, now: Instant, client: Connection, request: Request, effects: list[Effect]) -> None:
-        """Take in one decoded request."""
-        if not self._clients.heard(now, client, effects):
+        """Process one decoded request."""
+        if not self._clients.accepts_message(now, client, effects):
             return
         session_id = client.session_id
         if client.deferred or (self._held_back and session_id in self._held_back):
@@ -176,7 +180,7 @@ class RequestIntake:
             self._answers.answer_ready(now, session, effects)
 
     def _authenticate(self, client: Connection, request: Request, effects: list[Effect]) -> None:
-        """Somebody proves who it is, or asks for something without having done so where that is demanded."""
+        """Authenticate a client, or reject its request if authentication is required first."""
         if request.op == _AUTH:
             verdict = self._authentication.on_auth(client, request)
         elif request.op == _SASL:

@@ -1,4 +1,4 @@
-"""What the parts of one server's service share: its tree, its watches, and whether it leads, serves, or only reads."""
+"""Shared state of one server's service: its tree, its watches, and whether it leads, serves, or only reads."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from zabka.ensemble.zab.application import EnsembleConfig
 
 
 class ServerState:
-    """`tree` is another one after each restore, so nobody keeps it; `watches` stay the same object.
+    """`tree` is replaced by each restore, so do not keep references to it; `watches` stays the same object.
 
-    `proposer` is there while this server leads.  `serving` says that clients are served, `read_only` that there is no
-    leader meanwhile.
+    `proposer` is set while this server leads. `serving`: clients are served. `read_only`: without a leader.
     """
 
     __slots__ = ("config", "proposer", "read_only", "serving", "tree", "watches")

@@ -1,15 +1,15 @@
 """The coordination service of one peer: client connections, sessions, requests, watches, over the replicated tree.
 
-`Service` implements `zabka.ensemble.zab.application.Application`, the port by which ZAB drives it (ZooKeeperServer,
-LeaderZooKeeperServer), and is put together from parts that are told apart by what they do:
+`Service` implements `zabka.ensemble.zab.application.Application`, the port through which ZAB drives it
+(ZooKeeperServer, LeaderZooKeeperServer). Its parts:
 
-    clients       `Clients`        the tables of connections and sessions
-    attachment    `Attachment`     a ConnectRequest becomes a session
-    requests      `RequestIntake`  requests come in, and writes go to the leader
-    commits       `Commits`        transactions are applied, and watches fire
-    answer_queues `AnswerQueues`   each session's answers leave in order
-    local         `LocalRequests`  sessions that only this server knows, and read-only service
-    counters, statistics           what is counted, and what operators read
+    clients       `Clients` the tables of connections and sessions
+    attachment    `Attachment` a ConnectRequest becomes a session
+    requests      `RequestIntake` requests arrive, and writes go to the leader
+    commits       `Commits` transactions are applied, and watches fire
+    answer_queues `AnswerQueues` each session's answers are sent in order
+    local         `LocalRequests` local sessions, and read-only service
+    counters, statistics           counts, and reports for operators
 
 They share `ServerState`: the tree, the watches, and whether this server leads or serves.
 """
@@ -47,13 +47,13 @@ from zabka.ensemble.zab.messages import ForwardedRequest, SyncRequest
 from zabka.journal.events import SessionExpired, ZxidCheckpoint
 
 _ATTACHED = Stage.ATTACHED
-"""By itself: to look up a member of an enumeration costs as much as a call."""
+"""Cached separately: looking up a member of an enumeration costs as much as a call."""
 
 
 class Service:
-    """One peer's service.  See `Application` for what each method is for.  `new_nonce` (unpredictable) is for SASL.
+    """One peer's service. See `Application` for the purpose of each method. `new_nonce` (unpredictable) is for SASL.
 
-    `counters` and `views` are for those who operate the server.
+    `counters` and `views` are for the operators of the server.
     """
 
     def __init__(self, config: EnsembleConfig, new_nonce: Callable[[], str] | None = None) -> None:
@@ -75,21 +75,21 @@ class Service:
 
     @property
     def tree(self) -> DataTree:
-        """The tree, for reading only."""
+        """The tree, read-only."""
         return self._state.tree
 
     @property
     def watches(self) -> Watches:
-        """The watches of this server, for reading only."""
+        """The watches of this server, read-only."""
         return self._state.watches
 
     @property
     def ensemble_auth(self) -> EnsembleCounts:
-        """Clients that named the ensemble they look for."""
+        """Counts of clients that asked for an ensemble by name."""
         return self._authentication.of_ensemble
 
     def local_sessions(self) -> list[tuple[SessionId, int]]:
-        """(id, timeout in milliseconds) of the sessions that only this server knows."""
+        """(id, timeout in milliseconds) of the local sessions."""
         return self._local.listed()
 
     # -- state ---------------------------------------------------------------------------------------------------
@@ -100,31 +100,31 @@ class Service:
         return self._state.tree.last_zxid
 
     def snapshot(self) -> TreeSnapshot:
-        """The state as of `last_applied`, unaffected by what follows."""
+        """The state as of `last_applied`, unaffected by later transactions."""
         return self._state.tree.to_snapshot()
 
     def restore(self, snapshot: TreeSnapshot | None) -> None:
-        """Replace the state; None means empty.  ValueError where the snapshot is damaged."""
+        """Replace the state, by the empty state if None. Raises ValueError for a damaged snapshot."""
         assert not self._state.serving, "the tree is replaced while clients read it"
         self._state.tree = DataTree() if snapshot is None else DataTree.from_snapshot(snapshot)
         self.counters.digests.clear()
 
     def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
-        """Apply the next transactions; for each fire watches, then answer the local client it came from."""
+        """Apply the next transactions; for each, fire watches, then answer the local client that requested it."""
         return self._commits.apply(now, txns)
 
     @property
     def snapshot_bytes(self) -> int:
-        """About how large a snapshot of the state would be."""
+        """Approximate size of a snapshot of the state."""
         return self._state.tree.snapshot_bytes
 
     def checkpoint(self) -> ZxidCheckpoint:
-        """The journal's line that pins where this tree stands."""
+        """Return the journal event with the current state of this tree."""
         tree = self._state.tree
         return ZxidCheckpoint(tree.last_zxid, tree.digest, len(tree.nodes), len(tree.sessions))
 
     def describe_membership(self, now: Instant, text: str, version: int) -> None:
-        """Show which membership is in force."""
+        """Show the membership in force."""
         if text:
             self._state.tree.describe_membership(text.encode(), version, now.wall_ms)
 
@@ -156,14 +156,14 @@ class Service:
         return self._state.proposer.prepare_reconfig(now, request, zxid, origin, ensemble)
 
     def touch(self, now: Instant, session_id: SessionId, timeout_ms: int, by: PeerId) -> None:
-        """Leader: that learner heard from the session."""
+        """Leader: the learner `by` received a message of the session."""
         if self._state.proposer is not None:
             self._state.proposer.tracker.touch(now, session_id, timeout_ms, by)
 
     def revalidate(
         self, now: Instant, session_id: SessionId, timeout_ms: int, origin: LinkId | None, by: PeerId
     ) -> bool:
-        """Leader: may the session go on at that learner (None: here)?  If so, it is owned there now."""
+        """Leader: return whether the session can continue at that learner (None: here), which then owns it."""
         assert self._state.proposer is not None, "revalidate without start_leading"
         tracker = self._state.proposer.tracker
         self.counters.revalidations += 1
@@ -173,7 +173,7 @@ class Service:
         return True
 
     def expire_sessions(self, now: Instant) -> list[Effect]:
-        """Leader, every tick: close each session that is overdue, delete containers and nodes that had their time."""
+        """Leader, every tick: close each overdue session, delete lapsed containers and nodes."""
         if self._state.proposer is None:
             return []
         effects: list[Effect] = []
@@ -185,7 +185,7 @@ class Service:
         return effects
 
     def delete_lapsed(self, now: Instant) -> list[Effect]:
-        """Leader, every `znode.container.checkIntervalMs` where a tick is longer: delete what had its time."""
+        """Leader, every `znode.container.checkIntervalMs` if a tick is longer: delete lapsed nodes."""
         if self._containers is None:
             return []
         return [*self._deletions(now, self._containers), SetTimer(LAPSING_TIMER, self._containers.period_ms)]
@@ -206,7 +206,7 @@ class Service:
         return [SetTimer(LAPSING_TIMER, self._containers.period_ms)]
 
     def start_read_only(self, now: Instant) -> list[Effect]:
-        """Answer reads, with no leader (ReadOnlyZooKeeperServer)."""
+        """Answer reads without a leader (ReadOnlyZooKeeperServer)."""
         assert not self._state.serving, "a peer that serves has a leader"
         self._state.read_only = True
         self._serve(now)
@@ -217,7 +217,7 @@ class Service:
         self._attachment.start(now)
 
     def expire_local_sessions(self, now: Instant) -> list[Effect]:
-        """Every tick while there are local sessions: those that are overdue end, and their connections."""
+        """Every tick while there are local sessions: end the overdue ones, and their connections."""
         effects: list[Effect] = []
         local = self._local.sessions
         if local is not None:
@@ -239,13 +239,13 @@ class Service:
     def on_client_connected(
         self, now: Instant, connection: ConnectionId, identities: tuple[AuthId, ...] = ()
     ) -> list[Effect]:
-        """A client opened a connection; it must say who it is first."""
+        """A client opened a connection; it must send its ConnectRequest first."""
         client = self.clients.connections[connection] = Connection(connection, now.mono_ms)
         self._authentication.welcome(client, identities)
         return []
 
     def on_client(self, now: Instant, connection: ConnectionId, message: ClientMessage) -> list[Effect]:
-        """A frame from a client; frames of connections that were closed meanwhile are dropped."""
+        """Process a frame of a client; frames of connections that were closed meanwhile are dropped."""
         client = self.clients.connections.get(connection)
         if client is None:
             self.counters.stale_requests += 1
@@ -262,7 +262,7 @@ class Service:
             self._attachment.connect(now, client, message, effects)
         elif client.stage is Stage.ATTACHED:
             if not client.outstanding:
-                client.told_bytes = 0
+                client.unread_bytes = 0
             self._requests.request(now, client, message, effects)
         elif client.stage is Stage.ATTACHING and len(client.held) < OUTSTANDING_MAX:
             client.held.append(message)
@@ -281,7 +281,7 @@ class Service:
                 self._requests.resume(now, client, effects)
                 return
             if not client.outstanding:
-                client.told_bytes = 0
+                client.unread_bytes = 0
             self._requests.frames(now, client, frames, effects)
         elif client.stage is Stage.ATTACHING and len(client.held) + len(frames) <= OUTSTANDING_MAX:
             client.held.extend(map(Request.decode, frames))
@@ -289,18 +289,18 @@ class Service:
             self.clients.close(client, effects)
 
     def on_client_closed(self, now: Instant, connection: ConnectionId) -> list[Effect]:
-        """The connection is gone; its session lives on until it expires."""
+        """The connection is closed; its session lives until it expires."""
         client = self.clients.connections.get(connection)
         if client is not None:
             self.clients.forget(client)
         return []
 
     def drain_touched(self) -> list[tuple[SessionId, int]]:
-        """Learner: sessions heard from since the last call."""
+        """Learner: sessions that were active since the last call."""
         return self.clients.drain_touched()
 
     def revalidated(self, now: Instant, session_id: SessionId, valid: bool, proposed: Zxid) -> list[Effect]:
-        """The leader's answer to AskRevalidate."""
+        """Process the leader's answer to AskRevalidate."""
         return self._attachment.revalidated(now, session_id, valid, proposed)
 
     def sync_done(self, now: Instant, request: SyncRequest) -> list[Effect]:

@@ -1,4 +1,4 @@
-"""Sessions: ids, passwords, and the leader's watch over who is still alive (SessionTrackerImpl, ExpiryQueue)."""
+"""Sessions: ids, passwords, and the leader's tracking of live sessions (SessionTrackerImpl, ExpiryQueue)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zabka.ensemble.ports import Instant
 from zabka.ensemble.tree.create_modes import CONTAINER_OWNER
 
 Owner = int
-"""Where a session was last validated: a learner's link, or one of the two below."""
+"""Where a session was last validated: a learner's link, or one of the two constants below."""
 UNOWNED: Final = -2
 LOCAL: Final = -1
 
@@ -18,17 +18,20 @@ _MULTIPLIER = 0x5DEECE66D
 _SEED_MASK = (1 << 48) - 1
 PASSWORD_SIZE = 16
 NO_SESSION = SessionId(0)
-"""Stands for the leader itself, in what it asks for on its own account (ContainerManager)."""
+"""The leader itself, as the origin of its own requests (ContainerManager)."""
 NO_PASSWORD = bytes(PASSWORD_SIZE)
 
 
 def owner_of(origin: LinkId | None) -> Owner:
-    """The owner that a request's origin stands for."""
+    """Return the owner for a request's origin."""
     return LOCAL if origin is None else origin
 
 
 def password_of(session_id: SessionId) -> bytes:
-    """A session's password: `new java.util.Random(id ^ 0xB3415C00L).nextBytes(16)`, so any server can check it."""
+    """Return a session's password, which any server can check.
+
+    It is `new java.util.Random(id ^ 0xB3415C00L).nextBytes(16)`.
+    """
     seed = (session_id ^ _SECRET ^ _MULTIPLIER) & _SEED_MASK
     out = b""
     while len(out) < PASSWORD_SIZE:
@@ -38,9 +41,9 @@ def password_of(session_id: SessionId) -> bytes:
 
 
 class SessionIds:
-    """Makes session ids: server id in the top byte, then 40 bits of the clock, then a counter's start.
+    """Creates session ids: server id in the top byte, then 40 bits of the clock, then the start of a counter.
 
-    The clock is the wall's, so that a restarted server does not give out an id twice.
+    The clock is the wall clock, so that a restarted server does not assign an id twice.
     """
 
     __slots__ = ("_next", "_server")
@@ -54,7 +57,7 @@ class SessionIds:
         self._next = max(self._next, (now.wall_ms & 0xFFFFFFFFFF) << 16)
 
     def next(self) -> SessionId:
-        """A fresh id, as a signed 64-bit number."""
+        """Return a new id, as a signed 64-bit number."""
         unsigned = ((self._server & 0xFF) << 56) | (self._next & 0x00FFFFFFFFFFFFFF)
         self._next += 1
         session_id = unsigned - (1 << 64) if unsigned >> 63 else unsigned
@@ -62,8 +65,10 @@ class SessionIds:
 
 
 class Overdue(NamedTuple):
-    """A session that was not heard from in time: its last word came that long ago, from that server; -1 and 0 where
-    nothing was heard of it since it was created, or since this leader began."""
+    """An overdue session: the time since its last message, and the server that received it.
+
+    -1 and 0 if there was no message since the session was created, or since this leader began.
+    """
 
     session_id: SessionId
     timeout_ms: int
@@ -86,7 +91,7 @@ class _Tracked:
 class SessionTracker:
     """The leader's sessions, in buckets of one tick: a session expires within a tick after its timeout passed.
 
-    Touching, adding and removing cost the same however many sessions there are.
+    The cost of touching, adding and removing does not depend on the number of sessions.
     """
 
     __slots__ = ("_buckets", "_next_due_ms", "_sessions", "_tick_ms")
@@ -107,7 +112,7 @@ class SessionTracker:
         return (mono_ms // self._tick_ms + 1) * self._tick_ms
 
     def track(self, now: Instant, session_id: SessionId, timeout_ms: int) -> None:
-        """Watch over a session from now on, if it is new, and give it its full timeout; nothing was heard of it."""
+        """Track a session from now on, if it is new, and give it its full timeout, without a message from it."""
         session = self._sessions.get(session_id)
         if session is None:
             session = self._sessions[session_id] = _Tracked(timeout_ms)
@@ -115,7 +120,7 @@ class SessionTracker:
             self._put_off(now, session_id, session, timeout_ms)
 
     def touch(self, now: Instant, session_id: SessionId, timeout_ms: int, by: int) -> bool:
-        """The session was heard from, by that server.  False where it is unknown or closing: too late."""
+        """Record a session's activity at that server. Return False if it is unknown or closing: too late."""
         session = self._sessions.get(session_id)
         if session is None or session.closing:
             return False
@@ -157,14 +162,14 @@ class SessionTracker:
         return session is not None and not session.closing
 
     def owned_by(self, session_id: SessionId, owner: Owner) -> bool:
-        """Whether requests of a living session may come from there; a session without an owner takes the first."""
+        """Whether requests of a live session may come from there; a session without an owner gets the first one."""
         session = self._sessions[session_id]
         if session.owner == UNOWNED:
             session.owner = owner
         return session.owner == owner
 
     def standing(self, session_id: SessionId, owner: Owner) -> bool | None:
-        """Whether a request of the session may come from there, as `owned_by` says; None where it does not live."""
+        """Return `owned_by` for a request of the session, or None if the session is not alive."""
         session = self._sessions.get(session_id)
         if session is None or session.closing:
             return None
@@ -179,11 +184,11 @@ class SessionTracker:
             session.owner = owner
 
     def by_due_time(self) -> list[tuple[int, list[SessionId]]]:
-        """When sessions expire if nothing is heard of them, on the monotonic clock: the next ones first (`dump`)."""
+        """Sessions by their expiry without further activity, on the monotonic clock, earliest first (`dump`)."""
         return [(due_ms, list(bucket)) for due_ms, bucket in sorted(self._buckets.items())]
 
     def expire(self, now: Instant) -> list[Overdue]:
-        """Mark every overdue session as closing; those, the earliest due first."""
+        """Mark every overdue session as closing; return them, the earliest due first."""
         overdue: list[Overdue] = []
         while self._next_due_ms <= now.mono_ms:
             for session_id in self._buckets.pop(self._next_due_ms, ()):

@@ -1,9 +1,9 @@
-"""The nodes of a living tree as those of a snapshot.
+"""The nodes of a tree in use as the nodes of a snapshot.
 
-Taking a snapshot must not stall a peer with a million znodes.  So `SharedNodes` begins as the tree's own table, and is
-parted from it by whoever comes first: the tree, when it is about to change, or somebody who reads the snapshot.  Then
-the table is copied; the bytes of the znodes in it never change.  A snapshot that is used up before the next change
-costs nothing, and neither does the beginning of a `capture`.
+Taking a snapshot must not stall a peer with a million znodes. So `SharedNodes` begins as the tree's own table. It is
+copied when the tree is about to change, or when the snapshot is read, whichever comes first; the bytes of the znodes in
+it never change. A snapshot that is used before the next change costs nothing, and neither does the beginning of a
+`capture`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from zabka.ensemble.tree_snapshot import NodeImage
 class SharedNodes(Sequence[NodeImage]):
     """The nodes of a snapshot, depth first from the root: the tree's own until it changes.
 
-    `turn` is the snapshot's number among the tree's (`Blocks.turn`); `parted` says whether the table is its own.
+    `turn` is the snapshot's number among the tree's (`Blocks.turn`); `parted` is whether the table is its own.
     """
 
     __slots__ = ("__weakref__", "_blocks", "_images", "_nodes", "parted", "turn")
@@ -36,18 +36,18 @@ class SharedNodes(Sequence[NodeImage]):
         self._images: list[NodeImage] | None = None
 
     def part(self) -> None:
-        """No longer share the table with the tree."""
+        """Stop sharing the table with the tree."""
         if not self.parted:
             self._nodes = self._nodes.copy()
             self.parted = True
 
     @property
     def tree(self) -> Blocks:
-        """What tells one tree's snapshots from another's."""
+        """Identity of the tree, to distinguish its snapshots from those of other trees."""
         return self._blocks
 
     def capture(self, known: Container[int], since: int, table: AclTable, sink: Callable[[Piece], None]) -> Capture:
-        """Have the nodes come in pieces while the tree goes on, which must not have changed since the snapshot."""
+        """Capture the nodes in pieces while the tree goes on; it must not have changed since the snapshot."""
         assert not self.parted, "the tree has changed since"
         return Capture(self._nodes, self._blocks, known, since, table, sink)
 
@@ -82,6 +82,6 @@ class SharedNodes(Sequence[NodeImage]):
         return self._nodes.acls.values()
 
     def encoded(self, table: AclTable) -> Iterator[bytes | memoryview]:
-        """The nodes' records, in parts; parents before children, since they are older."""
+        """Yield the nodes' records, in parts; parents before children, since they are older."""
         self.part()
         return records_of(self._nodes.pairs(), self._nodes.acls, table)

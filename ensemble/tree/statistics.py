@@ -1,4 +1,4 @@
-"""What the admin words and the API read of a service: counts, connections, sessions, one znode."""
+"""Statistics of a service for the admin commands and the API: counts, connections, sessions, one znode."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from zabka.ensemble.tree.watches import WatchCounts
 class ServiceStatistics(msgspec.Struct, frozen=True):
     """The numbers of `srvr`, `stat` and `mntr`.
 
-    `znodes` counts as ZooKeeper does: the root has two names there and counts twice.  Latencies are of answered
-    requests since the last reset, in milliseconds.  `outstanding` counts requests that wait for an answer.
+    `znodes` counts as ZooKeeper does: the root has two paths there and counts twice. Latencies are of answered requests
+    since the last reset, in milliseconds. `outstanding` counts requests that wait for an answer.
     """
 
     last_zxid: Zxid
@@ -41,7 +41,7 @@ class ServiceStatistics(msgspec.Struct, frozen=True):
 
 
 class ZnodeView(msgspec.Struct, frozen=True):
-    """One znode, for people: with who watches it here."""
+    """One znode, for display, with its watchers here."""
 
     path: str
     data: bytes | None
@@ -52,7 +52,7 @@ class ZnodeView(msgspec.Struct, frozen=True):
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
-    """One session of the ensemble; `connection` is None where it is not connected to this server."""
+    """One session of the ensemble; `connection` is None if it is not connected to this server."""
 
     session_id: SessionId
     timeout_ms: int
@@ -61,7 +61,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
 
 class ServiceViews:
-    """The reading side of a service: read models made when somebody asks."""
+    """Read models of a service, created on demand."""
 
     def __init__(self, state: ServerState, clients: Clients, counters: Counters) -> None:
         self._state = state
@@ -69,7 +69,7 @@ class ServiceViews:
         self._counters = counters
 
     def statistics(self) -> ServiceStatistics:
-        """All counts, now."""
+        """All current counts."""
         tree, counters = self._state.tree, self._counters
         return ServiceStatistics(
             last_zxid=tree.last_zxid,
@@ -90,7 +90,7 @@ class ServiceViews:
         )
 
     def watch_counts(self) -> WatchCounts:
-        """How many watches, of how many connections, on how many paths."""
+        """Numbers of watches, of their connections, and of their paths."""
         return self._state.watches.counts()
 
     def connections(self) -> list[ConnectionInfo]:
@@ -111,11 +111,11 @@ class ServiceViews:
         return infos
 
     def sessions_by_due_time(self) -> list[tuple[int, list[SessionId]]] | None:
-        """When which sessions expire, on the monotonic clock; None where this server is not the one that decides."""
+        """Times of session expiry, on the monotonic clock, or None if this server does not decide it."""
         return None if self._state.proposer is None else self._state.proposer.tracker.by_due_time()
 
     def znode(self, path: str) -> ZnodeView | None:
-        """One znode with everything about it, None where there is none."""
+        """One znode with all its details, or None if it does not exist."""
         node = self._state.tree.nodes.get(path)
         if node is None:
             return None

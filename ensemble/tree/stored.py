@@ -1,7 +1,7 @@
-"""Znodes as a snapshot stores them: a record for each, with the same counters in another order.
+"""Znodes in the format of a snapshot: a record for each, with the same counters in another order.
 
-A peer with a million znodes must be back before its clients give up, and most of what it holds nobody will touch for a
-long time.  So loading a snapshot works out no digests: that of a znode is found out when it changes.
+A peer with a million znodes must restart before its clients give up, and most znodes will not change for a long time.
+So loading a snapshot computes no digests: a znode's digest is computed when it changes.
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ from zabka.ensemble.tree.znode import HEAD_BYTES, LISTED, NO_DATA, image_of
 from zabka.ensemble.tree_snapshot import NodeImage
 
 STAT = Struct(">qqqqqiiiqq")
-"""Behind path and data in a record: ACL index, then StatPersisted."""
+"""After path and data in a record: ACL index, then StatPersisted."""
 RECORD_BYTES = 8 + STAT.size
-"""Of a record, besides path and data."""
+"""Size of a record without path and data."""
 LARGE_BYTES = 16 * 1024
 OPEN_ACL_INDEX = -1
 """Stands for world:anyone with every permission; never in the table."""
 _cut = Struct(">16s8s36s12xB").unpack_from
-"""A znode's counters before its pzxid, that, and those behind it; then its flags.  A record has the pzxid last."""
+"""A znode's counters before its pzxid, the pzxid, and the counters after it; then its flags.
+
+A record has the pzxid last.
+"""
 _INT = Struct(">i")
 _LONG = Struct(">q")
 _OPEN_ACL_MARK = _LONG.pack(OPEN_ACL_INDEX)
@@ -43,7 +46,7 @@ class AclTable:
         self._index = self.rows[OPEN_ACL]
 
     def index(self, acl: Sequence[ACL]) -> int:
-        """The index of a list, which is a new one where it has none yet; mostly it is that of the node before."""
+        """Return the index of a list, adding it if it is new; mostly it is that of the previous node."""
         if acl is not self._acl:
             self._acl = acl
             self._index = self.rows.setdefault(tuple(acl), len(self.rows))
@@ -51,7 +54,7 @@ class AclTable:
 
 
 class RecordParts:
-    """The records of znodes, in as few parts as that takes without copying large data.  The root is "/"."""
+    """The records of znodes, in as few parts as possible without copying large data. The root is "/"."""
 
     def __init__(self, table: AclTable) -> None:
         self._table = table
@@ -59,8 +62,11 @@ class RecordParts:
         self._small: list[bytes | memoryview] = []
 
     def add(self, pairs: Iterable[tuple[str, bytes]], acls: Mapping[str, Sequence[ACL]]) -> None:
-        """Add a record for each path and its znode; `acls` has the lists of those that do not have the open one.  It is
-        done in the event loop of a busy peer, of znodes that no cache holds any more: the common case is one tuple."""
+        """Add a record for each path and its znode; `acls` has the lists that are not the open one.
+
+        This runs in the event loop of a busy peer, for znodes that are not in the processor's cache: the common case is
+        one tuple.
+        """
         extend, lengths, common, index = self._small.extend, _LENGTHS, len(_LENGTHS), self._table.index
         for path, value in pairs:
             name = path.encode("utf-8", "surrogatepass") if path != ROOT else b""
@@ -83,14 +89,14 @@ class RecordParts:
             self._small.clear()
 
     def take_parts(self) -> list[bytes | memoryview]:
-        """All of them."""
+        """Remove and return all parts."""
         return [*self._whole, b"".join(self._small)]
 
 
 def records_of(
     pairs: Iterable[tuple[str, bytes]], acls: Mapping[str, Sequence[ACL]], table: AclTable
 ) -> Iterator[bytes | memoryview]:
-    """The records of any number of znodes, a few at a time."""
+    """Yield the records of any number of znodes, a few at a time."""
     left = iter(pairs)
     while some := list(islice(left, BLOCK_ZNODES)):
         records = RecordParts(table)
@@ -99,7 +105,7 @@ def records_of(
 
 
 class StoredNodes(Sequence[NodeImage]):
-    """The nodes of a snapshot that was read: paths, the bytes of znodes and ACLs side by side, parents before children.
+    """The nodes of a snapshot that was read: parallel lists of paths, znode bytes and ACLs, parents before children.
 
     `owned` are the paths with an ephemeralOwner; `data_bytes` is the sum of the data's lengths.
     """
@@ -138,12 +144,12 @@ class StoredNodes(Sequence[NodeImage]):
         return self.acls
 
     def encoded(self, table: AclTable) -> Iterator[bytes | memoryview]:
-        """The nodes' records, in parts."""
+        """Yield the nodes' records, in parts."""
         paths = [path or ROOT for path in self.paths]
         return records_of(zip(paths, self.values, strict=True), dict(zip(paths, self.acls, strict=True)), table)
 
     def take_into(self, blocks: Blocks) -> Nodes:
-        """The znodes of a tree, and its blocks.  ValueError where a parent is missing."""
+        """Return the znodes as those of a tree, and fill its blocks. Raises ValueError if a parent is missing."""
         if not self.paths or self.paths[0]:
             raise ValueError("snapshot does not begin with its root")
         paths = ["/", *self.paths[1:]]

@@ -1,4 +1,4 @@
-"""Requests about watches: re-arming them after a reconnect, leaving lasting ones, asking for and removing them.
+"""Requests about watches: re-arming after a reconnect, setting persistent ones, checking and removing them.
 
 Source: FinalRequestProcessor and DataTree (setWatches, addWatch, containsWatcher, removeWatch).
 """
@@ -29,9 +29,9 @@ Missed = list[tuple[EventType, str]]
 
 
 def rearm(tree: DataTree, watches: Watches, connection: ConnectionId, request: SetWatches | SetWatches2) -> Missed:
-    """setWatches after a reconnect: what the client missed since `relative_zxid`, as events; all else is armed again.
+    """setWatches after a reconnect: return the events missed since `relative_zxid`; set all other watches again.
 
-    Lasting watches are only armed: what they missed is not told.
+    Persistent watches are only set: events that they missed are not sent.
     """
     missed: Missed = []
     since = request.relative_zxid
@@ -65,8 +65,11 @@ def rearm(tree: DataTree, watches: Watches, connection: ConnectionId, request: S
 
 
 def add_watch(watches: Watches, connection: ConnectionId, request: AddWatchRequest) -> int:
-    """addWatch, and its error code.  Neither the znode nor the right to read it is asked for: events are what is
-    kept from who may not read.  An unknown mode counts as unreadable, as in ZooKeeper."""
+    """Process addWatch; return its error code.
+
+    A client needs no read permission, and the znode need not exist: events are withheld from clients that cannot read.
+    An unknown mode counts as unreadable, as in ZooKeeper.
+    """
     if request.mode not in _MODES:
         return _MARSHALLING_ERROR
     if request.mode == AddWatchMode.PERSISTENT:
@@ -77,14 +80,14 @@ def add_watch(watches: Watches, connection: ConnectionId, request: AddWatchReque
 
 
 def check_watches(watches: Watches, connection: ConnectionId, request: WatchesRequest) -> int:
-    """checkWatches: OK where the connection has such a watch, else NO_WATCHER."""
+    """Process checkWatches: OK if the connection has such a watch, else NO_WATCHER."""
     if request.type not in _TYPES:
         return _MARSHALLING_ERROR
     return _OK if watches.has(request.path, WatcherType(request.type), connection) else _NO_WATCHER
 
 
 def remove_watches(watches: Watches, connection: ConnectionId, request: WatchesRequest) -> int:
-    """removeWatches: no event follows; the client knows which of its watchers went."""
+    """Process removeWatches: no event follows; the client itself determines which of its watchers were removed."""
     if request.type not in _TYPES:
         return _MARSHALLING_ERROR
     return _OK if watches.remove(request.path, WatcherType(request.type), connection) else _NO_WATCHER

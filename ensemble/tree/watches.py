@@ -1,9 +1,10 @@
-"""Watches (WatchManager): one-shot ones on data and on children, and the lasting ones that addWatch leaves.
+"""Watches (WatchManager): one-shot watches on data and on children, and the persistent ones set by addWatch.
 
-A watch belongs to a connection.  A one-shot watch fires once: data and exists watches share one table, child watches
-have another.  A persistent watch stays and hears all that both would; a recursive one hears of its whole subtree, but
-of no ChildrenChanged.  A connection hears of one event once, whatever it left.  Connections are told in the order in
-which they set their watches: the one-shot ones first, then the persistent, then the recursive from the node upwards.
+A watch belongs to a connection. A one-shot watch fires once: data and exists watches share one table, child watches
+have another. A persistent watch stays and gets the events of both kinds; a recursive one gets those of its whole
+subtree, but no ChildrenChanged. A connection gets an event once, whatever watches it has. Connections are notified in
+the order of their watches: the one-shot ones first, then the persistent, then the recursive from the
+node upwards.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from zabka.ensemble.tree.outcomes import Change
 
 
 class WatchCounts(NamedTuple):
-    """What `wchs` and `mntr` say."""
+    """Counts for `wchs` and `mntr`."""
 
     watches: int
     connections: int
@@ -24,8 +25,11 @@ class WatchCounts(NamedTuple):
 
 
 class _Shared(dict[ConnectionId, None]):
-    """The watchers of a path that has several.  `path` is the one string that their own tables hold, so that ten
-    thousand watches on one path do not keep ten thousand copies of it."""
+    """The watchers of a path that has several.
+
+    `path` is the one string that their own tables hold, so that ten thousand watches on a path do not keep ten thousand
+    copies of it.
+    """
 
     __slots__ = ("path",)
 
@@ -38,7 +42,7 @@ _Watchers = ConnectionId | _Shared
 class _Table:
     """Watches of one kind: by path and, so that a connection's end costs only its own, by connection.
 
-    Most paths have one watcher; that one is stored as it is, without a table around it.
+    Most paths have one watcher, which is stored directly, without a table around it.
     """
 
     __slots__ = ("by_connection", "by_path", "count")
@@ -69,14 +73,14 @@ class _Table:
         return path in self.by_connection.get(connection, ())
 
     def watchers(self, path: str) -> dict[ConnectionId, None]:
-        """Who watches a path, oldest watch first; not to be changed."""
+        """Return the watchers of a path, oldest watch first; read-only."""
         watchers = self.by_path.get(path)
         if watchers is None:
             return {}
         return watchers if isinstance(watchers, _Shared) else {watchers: None}
 
     def remove_watchers(self, path: str) -> dict[ConnectionId, None]:
-        """Remove and return who watches a path."""
+        """Remove and return the watchers of a path."""
         taken = self.by_path.pop(path, None)
         if taken is None:
             return {}
@@ -90,7 +94,7 @@ class _Table:
         return watchers
 
     def remove(self, path: str, connection: ConnectionId) -> bool:
-        """Take back one watch; whether there was one."""
+        """Remove one watch; return whether it existed."""
         paths = self.by_connection.get(connection)
         if paths is None or path not in paths:
             return False
@@ -101,7 +105,7 @@ class _Table:
         return True
 
     def forget(self, connection: ConnectionId) -> None:
-        """Take back every watch of a connection."""
+        """Remove every watch of a connection."""
         for path in self.by_connection.pop(connection, ()):
             self._unlist(path, connection)
 
@@ -115,7 +119,7 @@ class _Table:
 
 
 class Fired(NamedTuple):
-    """Connections to tell about one event.  `of_parent` says that the event is about the changed node's parent."""
+    """Connections to notify of one event. `of_parent`: the event is about the changed node's parent."""
 
     event: EventType
     path: str
@@ -132,35 +136,35 @@ class Watches:
         self.clear()
 
     def clear(self) -> None:
-        """Forget every watch."""
+        """Remove every watch."""
         self._data = _Table()
         self._children = _Table()
         self._persistent = _Table()
         self._recursive = _Table()
         self.watched = tuple(table.by_path for table in self._tables())
-        """The watched paths of each kind: all are empty while nothing is watched."""
+        """The watched paths of each kind: all are empty while there are no watches."""
 
     def __len__(self) -> int:
-        """How many watches, as ZooKeeper counts them: a persistent one is one on data and one on children."""
+        """Number of watches, as ZooKeeper counts them: a persistent one is one on data and one on children."""
         return self._data.count + self._children.count + 2 * self._persistent.count + self._recursive.count
 
     def _tables(self) -> tuple[_Table, ...]:
         return self._data, self._children, self._persistent, self._recursive
 
     def add_data(self, path: str, connection: ConnectionId) -> None:
-        """Left by getData and exists."""
+        """Add a watch of getData or exists."""
         self._data.add(path, connection)
 
     def add_children(self, path: str, connection: ConnectionId) -> None:
-        """Left by getChildren."""
+        """Add a watch of getChildren."""
         self._children.add(path, connection)
 
     def add_persistent(self, path: str, connection: ConnectionId) -> None:
-        """Left by addWatch: it stays when it fires."""
+        """Add a watch of addWatch, which stays when it fires."""
         self._persistent.add(path, connection)
 
     def add_recursive(self, path: str, connection: ConnectionId) -> None:
-        """Left by addWatch: it stays, and covers the subtree."""
+        """Add a watch of addWatch, which stays and covers the subtree."""
         self._recursive.add(path, connection)
 
     def has(self, path: str, kind: WatcherType, connection: ConnectionId) -> bool:
@@ -168,7 +172,7 @@ class Watches:
         return any(table.has(path, connection) for table in self._of(kind))
 
     def remove(self, path: str, kind: WatcherType, connection: ConnectionId) -> bool:
-        """Take back a connection's watches of that kind on a path; whether there were any."""
+        """Remove a connection's watches of that kind on a path; return whether there were any."""
         removed = [table.remove(path, connection) for table in self._of(kind)]
         return True in removed
 
@@ -186,13 +190,15 @@ class Watches:
                 return self._tables()
 
     def forget(self, connection: ConnectionId) -> None:
-        """The connection is gone."""
+        """Remove the watches of a closed connection."""
         for table in self._tables():
             table.forget(connection)
 
     def fire(self, change: Change) -> list[Fired]:
-        """The watches that a change to a znode sets off: those on the node, then those on its parent's children.
-        A connection that watched a deleted node's data and children hears of it once.  One-shot watches are taken."""
+        """Return the watches triggered by a change: those on the node, then those on its parent's children.
+
+        A connection that watched a deleted node's data and children is notified once. One-shot watches are removed.
+        """
         fired: list[Fired] = []
         event, path, parent = change.event, change.path, change.parent
         watchers = self._data.remove_watchers(path)
@@ -214,7 +220,7 @@ class Watches:
         return fired
 
     def _recursive_watchers(self, path: str) -> dict[ConnectionId, None]:
-        """Those on the path and on every path above it: as many look-ups as the path has parts."""
+        """Return the watchers of the path and of every path above it: one look-up per part of the path."""
         found: dict[ConnectionId, None] = {}
         by_path = self._recursive.by_path
         while path:
@@ -226,7 +232,7 @@ class Watches:
         return found
 
     def watchers_of(self, path: str) -> list[tuple[ConnectionId, str]]:
-        """Who watches a path: (connection, "data", "children", "persistent" or "recursive")."""
+        """Watchers of a path: (connection, "data", "children", "persistent" or "recursive")."""
         kinds = ("data", "children", "persistent", "recursive")
         return [
             (connection, kind)
@@ -235,7 +241,7 @@ class Watches:
         ]
 
     def counts(self) -> WatchCounts:
-        """How many watches, of how many connections, on how many paths."""
+        """Numbers of watches, of their connections, and of their paths."""
         connections: dict[ConnectionId, dict[str, None]] = {}
         paths: dict[str, _Watchers] = {}
         for table in self._tables():

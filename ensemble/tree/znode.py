@@ -1,8 +1,8 @@
-"""One znode as bytes: its counters, what its digest is made of, where it lies among the tree's blocks, and its data.
+"""A znode as bytes: its counters, the parts of its digest, the number of its block, and its data.
 
 A tree of millions is a few large dicts of strings and bytes: a look at a znode touches three places in memory, and no
-garbage collector walks over it.  The bytes never change: a change makes new ones, so that a snapshot shares them with
-the tree.  `Znode` reads them for whoever wants a znode's fields by name.
+garbage collector walks over it. The bytes never change: a change makes new ones, so that a snapshot shares them with
+the tree. `Znode` gives access to a znode's fields by name.
 
 Source: org.apache.zookeeper.server.DataNode, StatPersisted.
 """
@@ -19,9 +19,9 @@ from zabka.ensemble.tree.create_modes import is_ephemeral
 from zabka.ensemble.tree_snapshot import NodeImage
 
 COUNTERS = Struct(">qqqqqiiiq")
-"""What the digest covers, in its order: czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner."""
+"""Counters that the digest covers, in order: czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner."""
 TAIL = Struct(">IIIB")
-"""Behind them: seed and digest (`digest_seed`), the number of the znode's block, and flags.  Then comes the data."""
+"""After the counters: seed and digest (`digest_seed`), the number of the znode's block, and flags; then the data."""
 HEAD = Struct(">qqqqqiiiqIIIB")
 COUNTERS_BYTES = COUNTERS.size
 HEAD_BYTES = HEAD.size
@@ -29,13 +29,13 @@ FLAGS_AT = HEAD_BYTES - 1
 NO_DATA = 1
 """The data is null, which is not the same as empty."""
 LISTED = 2
-"""The ACL is not the open one: it is in a table beside the znodes."""
+"""The ACL is not the open one: it is in a separate table."""
 UNSEALED = 4
-"""Seed and digest were not worked out yet: a snapshot brought the znode."""
+"""Seed and digest are not computed yet: the znode is from a snapshot."""
 UNCOUNTED = 8
-"""The digest leaves the znode out; its own is 0."""
+"""The digest excludes the znode; its own is 0."""
 ODD = UNSEALED | UNCOUNTED
-"""Seed and digest are not what they are mostly."""
+"""Seed and digest are not the usual ones."""
 
 _NOT_IN_DIGEST = -1
 _unpack_head, _counters_of = HEAD.unpack_from, COUNTERS.unpack_from
@@ -43,15 +43,15 @@ _pack_digested, _pack_tail = COUNTERS.pack, TAIL.pack
 
 
 def next_version(version: int) -> int:
-    """The version after this one: a signed 32-bit counter that never becomes -1, which means "any" (ZOOKEEPER-4743)."""
+    """Return the version after this one: a signed 32-bit counter that skips -1, which means "any" (ZOOKEEPER-4743)."""
     if version == 0x7FFFFFFF:
         return -0x80000000
     return 0 if version == -2 else version + 1
 
 
 def digest_seed(path: str, data: bytes | None) -> int:
-    """The part of a node's digest that its path and data make; nodes under /zookeeper are left out of digests."""
-    if path[:11] == "/zookeeper/":  # at every change: a slice is quicker than a call
+    """Return the part of a node's digest from its path and data; nodes under /zookeeper are excluded from digests."""
+    if path[:11] == "/zookeeper/":  # at every change: a slice is faster than a call
         return _NOT_IN_DIGEST
     if path == "/":
         seed = 0
@@ -78,7 +78,7 @@ def owner_of(value: bytes) -> int:
 
 
 def sealed(path: str, value: bytes) -> tuple[int, int]:
-    """A znode's seed (-1 where the digest leaves it out) and its digest (DigestCalculator, digest version 2)."""
+    """Return a znode's seed (-1 if the digest excludes it) and its digest (DigestCalculator, digest version 2)."""
     head = _unpack_head(value)
     seed = head[9]
     if head[12] & UNSEALED:
@@ -88,7 +88,7 @@ def sealed(path: str, value: bytes) -> tuple[int, int]:
 
 
 def made(path: str, counters: Sequence[int], data: bytes | None, *, block: int, listed: bool) -> bytes:
-    """A znode of these counters (those of COUNTERS, in order)."""
+    """Return a znode with these counters (those of COUNTERS, in order)."""
     packed = _pack_digested(*counters)
     seed = digest_seed(path, data)
     flags = (LISTED if listed else 0) | (NO_DATA if data is None else 0)
@@ -96,7 +96,7 @@ def made(path: str, counters: Sequence[int], data: bytes | None, *, block: int, 
 
 
 def tail_of(seed: int, counters: bytes, block: int, flags: int) -> tuple[bytes, int]:
-    """What comes behind a znode's counters, and its digest; the seed is `digest_seed`'s."""
+    """Return the bytes after a znode's counters, and its digest; the seed is `digest_seed`'s."""
     if seed < 0:
         return _pack_tail(0, 0, block, flags | UNCOUNTED), 0
     digest = crc32(counters, seed)
@@ -107,7 +107,7 @@ def restated(
     path: str, value: bytes, *, pzxid: int | None = None, cversion: int | None = None, aversion: int | None = None,
     listed: bool | None = None,
 ) -> tuple[bytes, int]:  # fmt: skip
-    """A znode with other counters and the same data, and by how much its digest differs."""
+    """Return a znode with other counters and the same data, and the difference of its digest."""
     czxid, mzxid, pzxid_was, ctime, mtime, version, cversion_was, aversion_was, owner, _, _, block, flags = (
         _unpack_head(value)
     )
@@ -124,8 +124,7 @@ def restated(
 
 
 def rewritten(value: bytes, data: bytes, mzxid: int | None = None, mtime: int = 0) -> bytes:
-    """A znode that the digest leaves out with other data; where there is an `mzxid`, as if it had been set then, at no
-    version."""
+    """Return a znode outside the digest with other data; with an `mzxid`, as if it was set then, at no version."""
     flags = value[FLAGS_AT] & ~NO_DATA
     counters = value[:COUNTERS_BYTES]
     if mzxid is not None:
@@ -135,8 +134,10 @@ def rewritten(value: bytes, data: bytes, mzxid: int | None = None, mtime: int = 
 
 
 def stat_fields(value: bytes, child_count: int) -> tuple[int, ...]:
-    """What clients see of a znode, in the order of Stat (DataNode.copyStat): `cversion` counts creates and deletes of
-    children.  Most nodes are plain leaves, whose numbers need no second thought."""
+    """Return the fields that clients see, in the order of Stat (DataNode.copyStat).
+
+    `cversion` counts creates and deletes of children. Most nodes are plain leaves, whose numbers need no conversion.
+    """
     czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner = _counters_of(value)
     if child_count or cversion or owner:
         cversion = ((cversion * 2 - child_count + 0x80000000) & 0xFFFFFFFF) - 0x80000000
@@ -151,7 +152,7 @@ def _counter(form: str, offset: int) -> Any:
 
 
 class Znode:
-    """A znode as it was when somebody asked."""
+    """A znode at the time of the request."""
 
     __slots__ = ("_below", "acl", "path", "value")
 
@@ -179,17 +180,17 @@ class Znode:
 
     @property
     def data_length(self) -> int:
-        """How long its data is, 0 for none."""
+        """Length of its data; 0 for none."""
         return len(self.value) - HEAD_BYTES
 
     @property
     def digest(self) -> int:
-        """What it adds to the tree's digest."""
+        """Its share of the tree's digest."""
         return sealed(self.path, self.value)[1]
 
     @property
     def child_count(self) -> int:
-        """How many children it has."""
+        """Number of its children."""
         return len(self._below) - (self.path == "/" and "/" in self._below)
 
     @property
@@ -201,16 +202,16 @@ class Znode:
         return [path[begin:] for path in self._below]
 
     def image(self, path: str) -> NodeImage:
-        """This node as a snapshot holds it."""
+        """Return this node as in a snapshot."""
         return image_of(path, self.value, self.acl)
 
     def stat(self) -> Stat:
-        """What clients see."""
+        """The Stat that clients see."""
         return Stat._make(stat_fields(self.value, self.child_count))
 
 
 def image_of(path: str, value: bytes, acl: Sequence[ACL]) -> NodeImage:
-    """A znode as a snapshot holds it; the root's path is empty there."""
+    """Return a znode as in a snapshot; the root's path is empty there."""
     czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner = _counters_of(value)
     return NodeImage(
         "" if path == "/" else path, data_of(value), acl, czxid, mzxid, ctime, mtime=mtime, version=version,
@@ -219,7 +220,7 @@ def image_of(path: str, value: bytes, acl: Sequence[ACL]) -> NodeImage:
 
 
 def value_of(image: NodeImage, *, block: int, listed: bool) -> bytes:
-    """The znode that a snapshot holds."""
+    """Return the znode of a snapshot's image."""
     counters = (
         image.czxid, image.mzxid, image.pzxid, image.ctime, image.mtime, image.version, image.cversion,
         image.aversion, image.ephemeral_owner,

@@ -1,4 +1,4 @@
-"""Where a peer's history lies: two directories of one file system."""
+"""The two directories of a peer's history, on one file system."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from zabka.ensemble.txnlog.files import LOG_PREFIX, SNAPSHOT_PREFIX, by_zxid
 
 
 class Directories(NamedTuple):
-    """dataDir/version-2 (snapshots and epochs) and dataLogDir/version-2 (logs), often the same, and the file system in
-    which they are."""
+    """dataDir/version-2 (snapshots and epochs) and dataLogDir/version-2 (logs), often the same, and their file
+    system."""
 
     data: Path
     log: Path

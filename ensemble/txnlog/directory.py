@@ -1,4 +1,4 @@
-"""Taking possession of the data directories: made when missing, checked, locked against a second process."""
+"""Opening of the data directories: created if missing, checked, and locked against a second process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOCK_NAME = ".lock"
 
 
 class DirectoryLock:
-    """Holds a data directory for this process; the kernel lets go of it when the process ends, however it ends."""
+    """Locks a data directory for this process; the kernel releases the lock when the process ends in any way."""
 
     def __init__(self, directory: Path, files: Files = HOST) -> None:
         self._files = files
@@ -33,12 +33,12 @@ class DirectoryLock:
         files.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Let go."""
+        """Release the lock."""
         self._files.close(self._descriptor)
 
 
 def open_directories(data_dir: Path, log_dir: Path, files: Files = HOST) -> tuple[Directories, list[DirectoryLock]]:
-    """dataDir and dataLogDir, ready for use and locked.  Raises DataDirectoryError with one clear line."""
+    """Create, check and lock dataDir and dataLogDir. Raises DataDirectoryError with a one-line message."""
     directories = Directories(data_dir / VERSION_DIRECTORY, log_dir / VERSION_DIRECTORY, files)
     for base in (data_dir, log_dir):
         if exists(base / "meta.properties", files):

@@ -21,7 +21,10 @@ def write_epoch(directory: Path, name: str, epoch: int, files: Files = HOST) -> 
 
 
 def read_epoch(directory: Path, name: str, files: Files = HOST) -> Epoch | None:
-    """The epoch in that file, or None where there is no file.  Raises DataDirectoryError for anything but a number."""
+    """Return the epoch in that file, or None if there is no file.
+
+    Raises DataDirectoryError for anything but a number.
+    """
     path = directory / name
     try:
         text = read_bytes(path, files)
@@ -34,7 +37,7 @@ def read_epoch(directory: Path, name: str, files: Files = HOST) -> Epoch | None:
 
 
 def _pending_epoch(directory: Path, files: Files) -> Epoch | None:
-    """The epoch that was about to be written, or None where a full disk did not take it whole."""
+    """Return the epoch that was about to be written, or None if it is missing or incomplete (full disk)."""
     try:
         return read_epoch(directory, CURRENT + TEMPORARY_SUFFIX, files)
     except DataDirectoryError:
@@ -42,7 +45,7 @@ def _pending_epoch(directory: Path, files: Files) -> Epoch | None:
 
 
 class Epochs(NamedTuple):
-    """The two epochs of a peer, and those of their files that have to be written."""
+    """The two epochs of a peer, and the files that must be written."""
 
     accepted: Epoch
     current: Epoch
@@ -57,9 +60,9 @@ class Epochs(NamedTuple):
 def check_epochs(directory: Path, last_zxid: int, files: Files = HOST) -> Epochs:
     """Check acceptedEpoch and currentEpoch against each other and against the last logged zxid; write nothing.
 
-    A missing file counts as the last zxid's epoch.  Raises DataDirectoryError where the files contradict the history
-    (QuorumPeer.loadDataBase).  Unlike there, a history that reaches beyond currentEpoch but not beyond acceptedEpoch is
-    valid: a crash between a synchronisation's transactions and its epoch leaves just that.
+    A missing file counts as the last zxid's epoch. Raises DataDirectoryError if the files contradict the history
+    (QuorumPeer.loadDataBase). Unlike ZooKeeper, a history that reaches beyond currentEpoch but not beyond acceptedEpoch
+    is valid: a crash after a synchronisation's transactions were written, but before its epoch, leaves this state.
     """
     epoch = epoch_of(last_zxid)
     current = read_epoch(directory, CURRENT, files)
@@ -69,7 +72,7 @@ def check_epochs(directory: Path, last_zxid: int, files: Files = HOST) -> Epochs
         current = epoch
         unwritten.append((CURRENT, current))
     elif epoch > current:
-        # A crash between writing currentEpoch.tmp and renaming it: the history of that epoch is already here.
+        # A crash between writing currentEpoch.tmp and renaming it: the history of that epoch is already on the disk.
         pending = _pending_epoch(directory, files)
         if pending is not None and pending >= epoch:
             current = pending

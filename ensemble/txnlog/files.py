@@ -1,4 +1,4 @@
-"""Small file operations whose effect must survive a power loss, and the names of a data directory's files."""
+"""Small file operations with effects that survive a power loss, and the names of a data directory's files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WRITE_BYTES_MAX = 1 << 24
 
 
 def exists(path: Path, files: Files = HOST) -> bool:
-    """Whether anything has that name.  Raises OSError where that cannot be found out."""
+    """Whether a file or directory of that name exists. Raises OSError if that cannot be determined."""
     try:
         files.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -26,7 +26,7 @@ def exists(path: Path, files: Files = HOST) -> bool:
 
 
 def is_directory(path: Path, files: Files = HOST) -> bool:
-    """Whether a directory has that name.  Raises OSError."""
+    """Whether a directory of that name exists. Raises OSError."""
     try:
         return stat.S_ISDIR(files.stat(path).st_mode)
     except FileNotFoundError:
@@ -34,7 +34,7 @@ def is_directory(path: Path, files: Files = HOST) -> bool:
 
 
 def make_directories(path: Path, files: Files = HOST) -> None:
-    """Make a directory, with those above it, where it is missing; its name survives a power loss.  Raises OSError."""
+    """Create a directory and its missing parents; its name survives a power loss. Raises OSError."""
     if not is_directory(path, files):
         make_directories(path.parent, files)
         with suppress(FileExistsError):
@@ -49,12 +49,12 @@ def read_bytes(path: Path, files: Files = HOST) -> bytes:
 
 
 def read_text(path: Path, files: Files = HOST) -> str:
-    """A text file's content, with line ends as Python has them.  Raises OSError, UnicodeDecodeError."""
+    """A text file's content, with Python's line ends. Raises OSError, UnicodeDecodeError."""
     return read_bytes(path, files).decode().replace("\r\n", "\n").replace("\r", "\n")
 
 
 def write_bytes(path: Path, data: bytes, files: Files = HOST) -> None:
-    """Write a file anew; nothing is synced.  Raises OSError."""
+    """Write a file, replacing its content; nothing is synced. Raises OSError."""
     with files.stream(path, "wb") as file:
         file.write(data)
 
@@ -69,7 +69,7 @@ def sync_directory(directory: Path, files: Files = HOST) -> None:
 
 
 def sync_file(path: Path, files: Files = HOST) -> None:
-    """Make a file's bytes durable, whoever wrote them."""
+    """Make a file's bytes durable, including bytes written by another process."""
     descriptor = files.open(path, os.O_RDWR)
     try:
         files.fsync(descriptor)
@@ -78,20 +78,20 @@ def sync_file(path: Path, files: Files = HOST) -> None:
 
 
 def forget_pages(descriptor: int, start: int, end: int, files: Files = HOST) -> None:
-    """Have the kernel drop what it keeps in memory of a part of a file that is on the disk, and will hardly be read.
+    """Drop a part of a file from the kernel's page cache; it is on the disk and will rarely be read.
 
-    A file that is only ever written takes new pages without end, and pages that were never used cost the most: in a
-    virtual machine the host has to find them.  These are used again for what is written next.
+    Otherwise a file that is only written takes new pages without end, and never-used pages are the most expensive: in a
+    virtual machine the host has to provide them. Dropped pages are used again for the next writes.
     """
-    with suppress(OSError):  # It is advice, which a file system need not take.
+    with suppress(OSError):  # The call is advice, which a file system may ignore.
         files.posix_fadvise(descriptor, start, end - start, os.POSIX_FADV_DONTNEED)
 
 
 def write_again(path: Path, files: Files = HOST) -> None:
     """Write a file's bytes over themselves, and make them durable.
 
-    A sync that fails leaves its pages in the kernel, marked clean: a process that begins after it reads them, and its
-    own sync has nothing to write.  What it then promises, a power loss takes.
+    After a failed sync the kernel keeps the pages, marked clean. A process that starts later reads them, and its own
+    sync has nothing to write, so a power loss would take data that it has acknowledged.
     """
     data = memoryview(read_used(path, files))
     descriptor = files.open(path, os.O_RDWR)
@@ -105,7 +105,7 @@ def write_again(path: Path, files: Files = HOST) -> None:
 
 
 def replace_file(path: Path, data: bytes, temporary: str, files: Files = HOST) -> None:
-    """Put `data` at `path` atomically and durably: written as `temporary` beside it, synced, renamed."""
+    """Put `data` at `path` atomically and durably: write it as `temporary` in the same directory, sync, rename."""
     staging = path.with_name(temporary)
     with files.stream(staging, "wb") as file:
         file.write(data)
@@ -116,7 +116,7 @@ def replace_file(path: Path, data: bytes, temporary: str, files: Files = HOST) -
 
 
 def zxid_of(path: Path, prefix: str) -> int | None:
-    """The zxid in a name such as log.1a, snapshot.1a, snapshot.1a.gz or snapshot.1a.snappy; None where it is none."""
+    """Return the zxid in a name such as log.1a, snapshot.1a, snapshot.1a.gz or snapshot.1a.snappy, or None."""
     head, dot, tail = path.name.removesuffix(GZIP_SUFFIX).removesuffix(SNAPPY_SUFFIX).partition(".")
     if head != prefix or not dot:
         return None
@@ -135,7 +135,7 @@ def by_zxid(directory: Path, prefix: str, files: Files = HOST) -> list[tuple[int
 
 
 def read_used(path: Path, files: Files = HOST) -> bytes:
-    """A file's bytes without the hole that preallocation leaves at its end (where the file system can tell)."""
+    """Return a file's bytes without the hole left by preallocation (if the file system reports holes)."""
     descriptor = files.open(path, os.O_RDONLY)
     try:
         size = files.fstat(descriptor).st_size
@@ -155,20 +155,20 @@ def _data_end(descriptor: int, size: int, files: Files) -> int:
             begin = files.lseek(descriptor, end, os.SEEK_DATA)
             end = files.lseek(descriptor, begin, os.SEEK_HOLE)
     except OSError:
-        # ENXIO: only a hole is left.  EINVAL: the file system keeps no such map, so everything counts as data.
+        # ENXIO: only a hole is left. EINVAL: the file system does not report holes, so everything counts as data.
         if end == 0:
             return size
     return min(end, size)
 
 
 def unlink(path: Path, files: Files = HOST) -> None:
-    """Remove a file, if it is there; a power loss may bring it back.  Raises OSError."""
+    """Remove a file if it exists; a power loss may restore it. Raises OSError."""
     with suppress(FileNotFoundError):
         files.unlink(path)
 
 
 def remove_all(paths: list[Path], files: Files = HOST) -> None:
-    """Remove files, and make that durable."""
+    """Remove files durably."""
     for path in paths:
         unlink(path, files)
     for directory in sorted({path.parent for path in paths}):
@@ -176,7 +176,7 @@ def remove_all(paths: list[Path], files: Files = HOST) -> None:
 
 
 def remove_tree(path: Path, files: Files = HOST) -> None:
-    """Remove a directory and all in it, as far as that can be done."""
+    """Remove a directory and everything in it, as far as possible."""
     with suppress(OSError):
         for name in files.listdir(path):
             if is_directory(path / name, files):

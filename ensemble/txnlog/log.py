@@ -1,6 +1,6 @@
-"""The transaction log's writing side: append in groups, sync once a group, roll, truncate.
+"""Writer of the transaction log: append in groups, sync once per group, roll, truncate.
 
-Source: org.apache.zookeeper.server.persistence.FileTxnLog.  Blocking; runs in the storage thread.
+Source: org.apache.zookeeper.server.persistence.FileTxnLog. Blocking; runs in the storage thread.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ from zabka.ensemble.txnlog.records import (
 
 PREALLOCATE_BYTES = 64 * 1024 * 1024
 ZEROS_AHEAD_BYTES = 256 * 1024
-"""So far ahead of the records the file has blocks: zeros are written there.  A sync that finds its blocks in place has
-only data to write; one that must give the file new blocks waits for the file system's journal as well."""
+"""Number of bytes after the records that are filled with zeros, so that the file has blocks there.
+
+A sync with blocks in place only writes data; a sync that must add blocks also waits for the file system's journal.
+"""
 ZEROS_AT_ONCE_BYTES = 16 * 1024
-"""In pieces: Linux keeps what is written at once as one large page, and a sync looks through the whole of it."""
+"""Zeros are written in pieces: Linux keeps a single write as one large page, and each sync scans all of it."""
 FORGET_BYTES = 1 << 20
-"""As much of the log is dropped from memory at a time."""
+"""Bytes of the log that are dropped from memory at a time."""
 _ZEROS = bytes(ZEROS_AT_ONCE_BYTES)
 
 
@@ -42,10 +44,10 @@ def list_logs(directory: Path, files: Files = HOST) -> list[tuple[int, Path]]:
 
 
 def read_log(path: Path, files: Files = HOST) -> tuple[bytes, ScannedLog]:
-    """A log file's bytes and what they hold.  Raises OSError."""
+    """Return a log file's bytes and their records. Raises OSError."""
     data = read_used(path, files)
     if not data.strip(b"\0"):
-        # Created, but the header never reached the disk.
+        # The file was created, but the header never reached the disk.
         return b"", ScannedLog([], [], 0, scan(b"").damage)
     if len(data) < HEADER.size or HEADER.unpack_from(data)[0] != LOG_MAGIC:
         if LOG_HEADER.startswith(data.rstrip(b"\0")):
@@ -55,7 +57,7 @@ def read_log(path: Path, files: Files = HOST) -> tuple[bytes, ScannedLog]:
 
 
 class LogWriter:
-    """Appends to the newest log file; each begins with the first append after a roll."""
+    """Appends to the newest log file; the first append after a roll begins a new file."""
 
     def __init__(
         self,
@@ -64,8 +66,11 @@ class LogWriter:
         begun: Callable[[int], None] = lambda first: None,
         files: Files = HOST,
     ) -> None:
-        """`begun` hears of each file that is durable in its directory, before anything is synced in it: the zxid in its
-        name."""
+        """Create a writer; it opens no file yet.
+
+        `begun` is called with the zxid in the name of each new file, when the file is durable in its directory and
+        before its first sync.
+        """
         self._directory = directory
         self._files = files
         self._begun = begun
@@ -73,13 +78,13 @@ class LogWriter:
         self._descriptor = -1
         self._pos = 0
         self._zeroed = 0
-        """Where the blocks end that the file has."""
+        """End of the blocks that the file has."""
         self._allocated = 0
         self._forgotten = 0
-        """Up to where the kernel no longer keeps it in memory."""
+        """End of the part that is dropped from the kernel's memory."""
 
     def append(self, txns: Sequence[Txn]) -> None:
-        """Write transactions in one go; durable only after `sync`.  Raises OSError, DataDirectoryError."""
+        """Write transactions in one call; durable only after `sync`. Raises OSError, DataDirectoryError."""
         if self._descriptor < 0:
             self._open(txns[0].zxid)
         data = frame_record(txns[0]) if len(txns) == 1 else b"".join([frame_record(txn) for txn in txns])
@@ -92,7 +97,7 @@ class LogWriter:
             data = data[written:]
 
     def _make_room(self, end: int) -> None:
-        """Write zeros behind `end`: appending then rarely changes the file's size, or where on the disk it is."""
+        """Write zeros after `end`: later appends then rarely change the file's size or its blocks."""
         if end > self._allocated:
             self._allocated = end + self._preallocate_bytes
             self._files.ftruncate(self._descriptor, self._allocated)
@@ -111,7 +116,7 @@ class LogWriter:
                 self._forgotten = self._pos
 
     def roll(self) -> None:
-        """Close this file; the next append begins another."""
+        """Close this file; the next append begins a new file."""
         if self._descriptor >= 0:
             self._files.fdatasync(self._descriptor)
             self._files.close(self._descriptor)
@@ -137,7 +142,7 @@ class LogWriter:
 
 
 def cut_file(path: Path, end: int, files: Files = HOST) -> None:
-    """Drop a file's bytes from `end` on, durably."""
+    """Truncate a file at `end`, durably."""
     descriptor = files.open(path, os.O_RDWR)
     try:
         files.ftruncate(descriptor, end)
@@ -147,7 +152,7 @@ def cut_file(path: Path, end: int, files: Files = HOST) -> None:
 
 
 def close_record(path: Path, offset: int, files: Files = HOST) -> None:
-    """Put a record's closing byte back, durably."""
+    """Restore a record's closing byte, durably."""
     descriptor = files.open(path, os.O_RDWR)
     try:
         files.pwrite(descriptor, END_OF_RECORD, offset)
@@ -159,8 +164,8 @@ def close_record(path: Path, offset: int, files: Files = HOST) -> None:
 def truncate_logs(directory: Path, zxid: int, files: Files = HOST) -> None:
     """Remove every logged transaction above `zxid`, durably; newest first, so that a crash leaves a prefix.
 
-    Damage that lies before `zxid` is left for recovery: to cut there would pass for the truncation, and nobody would
-    miss what was behind.
+    Damage before `zxid` is left for recovery: a cut at the damage would look like the truncation, and the lost
+    transactions would go unnoticed.
     """
     for first, path in reversed(list_logs(directory, files)):
         if first > zxid:

@@ -1,7 +1,4 @@
-"""Reading a stretch of the log while it is being written: for a learner that is too far behind for memory.
-
-Source: org.apache.zookeeper.server.persistence.FileTxnLog.FileTxnIterator, ZKDatabase.getProposalsFromTxnLog.
-"""
+"""Reading a part of the log while it is being written, for a learner that is too far behind for the log in memory."""
 
 from __future__ import annotations
 
@@ -24,22 +21,22 @@ _ZXID_AT = slice(12, 20)
 _POSITIONS_MAX = 64
 _BLOCK_BYTES = 512
 _NO_RECORD = bytes(RECORD_HEAD.size)
-"""Room that was allocated ahead."""
+"""Preallocated zeros."""
 
 
 class LogReader:
-    """Reads the log in pieces; remembers where each ended, so that a next piece goes on from there."""
+    """Reads the log in pieces; remembers the end of each piece, where the next piece continues."""
 
     def __init__(self, directories: Directories) -> None:
         self._directories = directories
         self._positions: dict[int, tuple[Path, int]] = {}
 
-    def read(self, wanted: ReadLog) -> list[Txn] | None:
+    def read(self, requested: ReadLog) -> list[Txn] | None:
         """See `zabka.ensemble.zab.effects.ReadLog`.  Raises OSError."""
-        after, size_factor, borders = wanted.after, wanted.size_factor, wanted.borders
+        after, size_factor, borders = requested.after, requested.size_factor, requested.borders
         positions = self._positions
-        found = positions.pop(after, None) or self._find(after, wanted.base)
-        if found is None or (size_factor and self._size_behind(*found) > size_factor * self._snapshot_bytes()):
+        found = positions.pop(after, None) or self._find(after, requested.base)
+        if found is None or (size_factor and self._size_after(*found) > size_factor * self._snapshot_bytes()):
             return None
         txns: list[Txn] = []
         size, last = 0, after
@@ -52,7 +49,7 @@ class LogReader:
             if txn.zxid <= last:
                 continue
             if txn.zxid != borders.get(last, last + 1):
-                break  # What came in between is purged, or cannot be read.
+                break  # the transactions in between are purged, or cannot be read
             txns.append(txn)
             position, last = (path, end), txn.zxid
             size += len(body)
@@ -65,12 +62,14 @@ class LogReader:
         return txns or None
 
     def forget_positions(self) -> None:
-        """The log has been cut back, or replaced: what ended at a remembered place may be gone.  Another thread may be
-        reading; what that remembers is forgotten with the rest."""
+        """The log was truncated or replaced: forget the remembered positions, which may not exist any longer.
+
+        Another thread may be reading; positions that it remembers are forgotten, too.
+        """
         self._positions = {}
 
     def _find(self, after: int, base: int) -> tuple[Path, int] | None:
-        """Where the record behind `after` begins."""
+        """Return the position of the record after `after`."""
         files = self._directories.logs()
         if not files:
             return None
@@ -87,8 +86,8 @@ class LogReader:
         files = [file for _, file in self._directories.logs()]
         return files[files.index(path) :] if path in files else []
 
-    def _size_behind(self, path: Path, offset: int) -> int:
-        """About how many bytes of log follow; the room allocated ahead is a hole, and does not count."""
+    def _size_after(self, path: Path, offset: int) -> int:
+        """Return the approximate size of the log from a position, without the preallocated part, which is a hole."""
         stat = self._directories.files.stat
         return sum(stat(file).st_blocks * _BLOCK_BYTES for file in self._files_from(path)) - offset
 
@@ -98,8 +97,10 @@ class LogReader:
 
 
 def _records_from(paths: list[Path], offset: int, files: Files) -> Iterator[tuple[Path, int, bytes]]:
-    """Each whole record behind `offset` in the first file, and in the others, up to the first that is not whole: file,
-    end, bytes of the transaction."""
+    """Yield (file, end, bytes of the transaction) of each complete record after `offset`, and in the other files.
+
+    Stops at the first record that is not complete. `offset` is in the first file.
+    """
     for path in paths:
         descriptor = files.open(path, os.O_RDONLY)
         try:
@@ -113,12 +114,11 @@ def _records_from(paths: list[Path], offset: int, files: Files) -> Iterator[tupl
 
 
 class _NotWhole(Exception):
-    """A record is damaged, or not written to its end: what follows it in other files does not follow what came before
-    it."""
+    """A record is damaged or incomplete: records in later files do not continue the ones before it."""
 
 
 def _records_in(descriptor: int, offset: int, files: Files) -> Iterator[tuple[int, bytes]]:
-    """The records up to the file's end, or the zeros before that.  Raises _NotWhole."""
+    """Yield the records up to the file's end, or up to the zeros before it. Raises _NotWhole."""
     buffer, start, pos = b"", offset, 0
     while True:
         head = buffer[pos : pos + RECORD_HEAD.size]

@@ -1,13 +1,13 @@
-"""Damage to a history beyond what a crash leaves, and the mark that a peer bears until it is made good.
+"""Damage to a history beyond the effects of a crash, and the marker of a peer until the damage is repaired.
 
-Which transactions are lost nobody can tell, and the peer may have acknowledged them: a leader may have counted on it.
-So from the moment the damage is found a file says that this history is not complete; the peer then neither votes nor
-promises anything that counts, follows whatever leader the others elect, and takes the missing part from it.  The file
-goes when that is durable.
+It is unknown which transactions are lost, and the peer may have acknowledged them, so that a leader committed them. So
+from the moment when the damage is found, a file marks this history as incomplete. Until the file is removed the peer
+neither votes nor acknowledges anything that counts, follows any leader that the others elect, and takes the missing
+part from it. The file is removed when that part is durable.
 
-Recovery first reads everything and only collects the changes (`Losses.change`).  It carries them out once no check can
-refuse the start any more, so a start that is refused leaves every file as it was.  No change deletes data: a damaged
-file is copied or renamed to a name that is still free.
+Recovery first reads everything and only collects the changes (`Losses.change`). It applies them after the last check
+that can reject the start, so a rejected start leaves every file as it was. No change deletes data: a damaged file is
+copied or renamed to an unused name.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from zabka.ensemble.txnlog.records import HEADER, Damage
 from zabka.journal.events import LogDamageFound
 
 MARKER_NAME = ".incomplete"
-"""Present while transactions may be missing here that this peer once acknowledged; says why."""
+"""Exists while acknowledged transactions of this peer may be missing; contains the reason."""
 ASIDE_PREFIX = "damaged-"
 DOUBT_NAME = ".in-doubt"
-"""Present while this history is known to lead to another tree than the leader's; a SNAP ends it."""
+"""Exists while this history is known to produce another tree than the leader's; a SNAP removes it."""
 DAMAGE_FOUND = "the log turned out to be damaged"
-"""Why a peer begins anew that finds it in the midst of its service."""
+"""Reason of a restart from an incomplete history that is detected while the peer runs."""
 _ACTION = "set aside; what is missing comes from the leader"
 UNCHANGED = "No file was changed"
-"""Part of the reason of every start that recovery refuses."""
+"""Part of the message of every start that recovery rejects."""
 _LONE_REMEDY = (
     "no other voter has what is missing: restore the file from a backup, or move it and the files after it away to "
     "continue without them"
@@ -44,8 +44,10 @@ _LONE_REMEDY = (
 
 
 class Loss(NamedTuple):
-    """Where a log stops being usable: file, offset, why, the last transaction before, and up to where a snapshot
-    covers for it."""
+    """End of the usable part of a log.
+
+    File, offset, reason, last transaction before it, and the highest zxid that a snapshot covers.
+    """
 
     path: Path
     offset: int
@@ -55,10 +57,11 @@ class Loss(NamedTuple):
 
 
 class Losses:
-    """Plans what to do about damage that may have cost transactions.
+    """Plans the repair of damage that may have lost transactions.
 
-    A planned change touches no file before `carry_out`.  Without another peer that has the transactions, every method
-    that reports a loss raises DataDirectoryError."""
+    A planned change modifies no file before `carry_out`. Without another voter to take the transactions from, every
+    method that reports a loss raises DataDirectoryError.
+    """
 
     def __init__(self, directories: Directories, damages: list[LogDamageFound], may_ask_others: bool) -> None:
         self.marker = directories.data / MARKER_NAME
@@ -71,11 +74,11 @@ class Losses:
         self._may_ask_others = may_ask_others
 
     def change(self, step: Callable[..., None], *args: object) -> None:
-        """Plan one change to the files, after those planned before."""
+        """Plan a change to the files, after the changes planned before."""
         self._changes.append(partial(step, *args))
 
     def carry_out(self) -> None:
-        """Make the planned changes, in order.  Raises OSError; a later start then plans the rest again."""
+        """Make the planned changes, in order. Raises OSError; a later start then plans the remaining changes again."""
         while self._changes:
             self._changes.pop(0)()
 
@@ -84,7 +87,7 @@ class Losses:
         self.change(set_aside, path, self.files)
 
     def lose(self, loss: Loss, complaint: str, later: list[Path]) -> None:
-        """Keep a log file up to the loss, and nothing of the `later` ones."""
+        """Keep a log file up to the loss, and set the `later` files aside."""
         self._mark(complaint, loss.damage)
         if loss.behind < loss.floor:
             self._give_up_snapshots_before(loss.floor)
@@ -100,8 +103,11 @@ class Losses:
         self._damages.append(LogDamageFound(loss.path.name, loss.offset, reason, _ACTION))
 
     def _give_up_snapshots_before(self, floor: int) -> None:
-        """Behind them the log has a gap from now on, where only the newest snapshot covers for it.  Should that become
-        unreadable, they must not take its place: a gap that ends with an epoch does not show in the numbers."""
+        """Set older snapshots aside: the log after them now has a gap, which only the newest snapshot covers.
+
+        If the newest snapshot becomes unreadable, the older ones must not replace it: a gap at the end of an epoch does
+        not show in the zxids.
+        """
         for zxid, path in self._directories.snapshots():
             if zxid < floor:
                 self.set_aside(path)
@@ -109,14 +115,14 @@ class Losses:
                 self._damages.append(LogDamageFound(path.name, 0, reason, "set aside"))
 
     def lose_all_logs(self, complaint: str) -> None:
-        """The snapshot that the logs follow is damaged."""
+        """Set all logs aside: the snapshot that they follow is damaged."""
         self._mark(complaint, Damage.GAP)
         for _, path in reversed(self._directories.logs()):
             self.set_aside(path)
             self._damages.append(LogDamageFound(path.name, 0, "no usable snapshot before it", _ACTION))
 
     def lose_newest_log(self, first: int, last_zxid: int) -> None:
-        """The log file that was begun last is not there, and nothing else covers for it."""
+        """Report the loss of the newest log file, which is missing and not covered by anything else."""
         path, note = self._directories.log / f"{LOG_PREFIX}.{first:x}", self._directories.data / newest_log.NOTE_NAME
         self._mark(
             f"{path}, which was begun behind {zxid_text(last_zxid)}, is gone; if that is meant, remove {note}",
@@ -127,7 +133,7 @@ class Losses:
         )
 
     def lose_snapshot(self, path: Path, last_zxid: int) -> None:
-        """A snapshot that cannot be read is newer than everything that can."""
+        """Report the loss of a snapshot that cannot be read and is newer than all readable data."""
         if not self.marks and not exists(self.marker, self.files):
             self._mark(f"{path} is damaged, and without it the history ends at {zxid_text(last_zxid)}", Damage.GAP)
 
@@ -142,18 +148,18 @@ class Losses:
 
 
 def set_aside(path: Path, files: Files = HOST) -> None:
-    """Rename a file to a name that no server reads; no other file bears that name."""
+    """Rename a file to an unused name that no server reads."""
     files.rename(path, _free_name(path, files))
     sync_directory(path.parent, files)
 
 
 def copy_aside(path: Path, files: Files = HOST) -> None:
-    """Copy a file to a name that no server reads, durably; a crash leaves the whole copy or none."""
+    """Copy a file durably to a name that no server reads; a crash leaves the complete copy or none."""
     replace_file(_free_name(path, files), read_used(path, files), f".{ASIDE_PREFIX}copy.tmp", files)
 
 
 def _free_name(path: Path, files: Files) -> Path:
-    """`damaged-NAME`, or `damaged-NAME.2` and so on: what was kept earlier is never overwritten."""
+    """`damaged-NAME`, or `damaged-NAME.2` and so on: earlier files are never overwritten."""
     first = path.with_name(ASIDE_PREFIX + path.name)
     found, number = first, 1
     while exists(found, files):
@@ -163,12 +169,12 @@ def _free_name(path: Path, files: Files) -> Path:
 
 
 def note_doubt(data: Path, files: Files = HOST) -> None:
-    """The history here led to another tree than the leader's; durable when this returns.  Raises OSError."""
+    """Mark this history as different from the leader's tree; durable when this returns. Raises OSError."""
     said = b"a transaction's digest was not that of the tree here"
     replace_file(data / DOUBT_NAME, said, DOUBT_NAME + ".tmp", files)
 
 
 def clear(data: Path, files: Files = HOST) -> None:
-    """The history is complete again, durably."""
+    """Mark the history as complete again, durably."""
     if exists(data / MARKER_NAME, files):
         remove_all([data / MARKER_NAME], files)

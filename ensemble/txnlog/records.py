@@ -1,8 +1,8 @@
 """Log records: the file header and the framing of transactions (org.apache.zookeeper.server.persistence.FileTxnLog).
 
 A log file is a 16-byte header and then records: Adler32 of the transaction (8 bytes), its length (4), its bytes, and
-the byte 0x42 that says the record is whole.  The file is extended with zeros ahead of the writer, so a record of
-checksum or length zero is the end.
+the byte 0x42 that marks a complete record. The file is extended with zeros ahead of the writer, so a record of checksum
+or length zero is the end of the log.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ END_OF_RECORD = b"B"
 RECORD_OVERHEAD = RECORD_HEAD.size + len(END_OF_RECORD)
 _NOT_ZERO = re.compile(rb"[^\0]")
 TXN_BYTES_MAX = 64 * 1024 * 1024
-"""A longer length field is damage.  (A transaction is one client frame or one multi, so about a megabyte.)"""
+"""A larger length field is damage. (A transaction is one client frame or one multi, so about a megabyte.)"""
 
 
 class Damage(Enum):
-    """What is wrong with the bytes at an offset."""
+    """Kind of damage at an offset."""
 
     NONE = "none"
     TORN = "torn record"
@@ -44,9 +44,9 @@ class Damage(Enum):
 
 
 class ScannedLog(NamedTuple):
-    """A log file's transactions with the offset behind each, and where and how reading stopped.
+    """A log file's transactions with the end offset of each, and where and why reading stopped.
 
-    `unclosed` are offsets where a record that is whole by its checksum lacks its closing byte.
+    `unclosed` are offsets of records that are complete by their checksum but lack their closing byte.
     """
 
     txns: list[Txn]
@@ -74,12 +74,15 @@ def _whole_record_at(data: bytes, pos: int) -> bool:
 
 
 def whole_record_after(data: bytes, pos: int) -> int | None:
-    """The offset of the first complete, correct record beyond `pos`, or None: tells a torn tail from lost history."""
+    """Return the offset of the first complete, correct record after `pos`, or None.
+
+    A record there means that `pos` is damage inside the history, not a torn tail.
+    """
     start = pos + 1
     while start < len(data) - RECORD_OVERHEAD:
         # Adler32 has 32 bits, so a record begins with four zero bytes; the test is cheap and rules out most offsets.
         if data.startswith(b"\0\0\0\0", start):
-            # Its length is not zero: the allocated room, millions of zeros, is passed over in one go.
+            # Its length is not zero: the preallocated part, millions of zeros, is skipped in one step.
             filled = _NOT_ZERO.search(data, start)
             if filled is None:
                 return None
@@ -91,10 +94,10 @@ def whole_record_after(data: bytes, pos: int) -> int | None:
 
 
 def is_torn_tail(data: bytes, pos: int) -> bool:
-    """Whether what follows `pos` is just the beginning of a record that was never written to its end.
+    """Whether the bytes after `pos` are only the beginning of a record that was never completed.
 
-    Such a record was never synced, so nobody was told that it is here.  Anything else may be a record that was, with
-    some byte of it changed since: a length that reaches too far looks like a torn record, too.
+    Such a record was never synced, so it was never acknowledged. Anything else may be a synced record with some byte
+    changed since: a length that reaches too far looks like a torn record, too.
     """
     rest = data[pos:].rstrip(b"\0")
     if len(rest) <= RECORD_HEAD.size:

@@ -1,12 +1,12 @@
-"""From a data directory to what a peer starts from: the newest valid snapshot and the log after it.
+"""Recovery of a peer's initial state from a data directory: the newest valid snapshot and the log after it.
 
-What ZooKeeper passes over in silence is said here: an unusable snapshot, a torn tail.  What may have cost committed
-transactions (a bad checksum, a gap) stops a lone peer with one clear line, and makes any other one take them from a
-leader again before its vote counts.  Logs without a usable snapshot stop every peer, as in ZooKeeper: if all peers have
-such a directory, no leader has the transactions.
+Unlike ZooKeeper, recovery reports an unusable snapshot and a torn tail. Damage that may have lost committed
+transactions (a bad checksum, a gap) stops a lone peer with a one-line message. Any other peer must take the
+transactions from a leader before its vote counts. Logs without a usable snapshot stop every peer, as in ZooKeeper: if
+all peers have such a directory, no leader has the transactions.
 
-`recover` first reads and checks everything.  It changes files only after the last check, so a start that is refused
-leaves the directory as it was.
+`recover` first reads and checks everything. It changes files only after the last check, so a rejected start leaves the
+directory as it was.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ from zabka.ensemble.zab.effects import Recovered
 from zabka.journal.events import LogDamageFound
 
 REPLACING_NAME = ".replacing"
-"""Present while a SNAP sync's snapshot takes the place of all earlier history; holds its zxid."""
+"""Exists while a SNAP sync's snapshot replaces all earlier history; contains its zxid."""
 REPLACEMENT_NAME = ".snapshot.replacement"
 
 
 class Recovery(NamedTuple):
-    """What was found, and the damage that was met and dealt with."""
+    """The recovered state, and the damage that was found and handled."""
 
     recovered: Recovered
     damages: list[LogDamageFound]
@@ -63,8 +63,11 @@ class Recovery(NamedTuple):
 
 
 class RecoveryPolicy(NamedTuple):
-    """Whom lost transactions can be taken from, and whether logs without any snapshot are a whole history
-    (snapshot.trust.empty: servers before 3.5 wrote none at their first start)."""
+    """How recovery handles lost transactions and missing snapshots.
+
+    `other_voters`: number of other voters, which may have the lost transactions. `trusts_empty`: whether logs without
+    any snapshot are a complete history (snapshot.trust.empty: servers before 3.5 wrote none at their first start).
+    """
 
     other_voters: int = 0
     trusts_empty: bool = False
@@ -74,10 +77,10 @@ LONE = RecoveryPolicy()
 
 
 def recover(directories: Directories, policy: RecoveryPolicy = LONE) -> Recovery:
-    """Load the directories.  Raises DataDirectoryError (one clear line, and no file was changed) or OSError.
+    """Load the directories. Raises DataDirectoryError (a one-line message; no file was changed) or OSError.
 
-    Damage that may have cost committed transactions stops a peer that has nobody else to ask.  With other voters it
-    goes on with what is whole, and `recovered.complete` is false until a leader has given it everything again.
+    Damage that may have lost committed transactions stops a peer without other voters. With other voters it continues
+    with the intact part, and `recovered.complete` is false until a leader has sent it the whole history again.
     """
     _check_replacement(directories)
     finish_replacement(directories)
@@ -126,7 +129,7 @@ def recover(directories: Directories, policy: RecoveryPolicy = LONE) -> Recovery
 def _newest_snapshot(
     directories: Directories, damages: list[LogDamageFound]
 ) -> tuple[TreeSnapshot | None, list[tuple[int, Path]]]:
-    """The newest snapshot that is whole, and those that are not, with the zxids in their names."""
+    """Return the newest complete snapshot, and the damaged snapshots that are newer, with the zxids in their names."""
     damaged: list[tuple[int, Path]] = []
     for zxid, path in reversed(directories.snapshots()):
         try:
@@ -148,16 +151,16 @@ def _deal_with_logs_alone(
 ) -> None:
     """Raise DataDirectoryError if there are transactions, but no snapshot (FileTxnSnapLog.restore).
 
-    A log whose name says that others came before it counts as well, even if it holds none.
-    Logs alone may be a whole history, so they must stay: all peers may be in the same state, after an upgrade or a full
-    disk.  The leader makes good what only this peer lacks: it has a damaged snapshot that was once whole, or an earlier
-    start marked it as incomplete (and may have been killed before it had set every file aside).
+    A log that by its name has predecessors counts as well, even if it holds no transaction. Logs alone may be a
+    complete history, so they must stay: all peers may be in the same state, after an upgrade or a full disk. The leader
+    replaces the data in two cases, which affect only this peer: it has a damaged snapshot that was once complete, or an
+    earlier start marked it as incomplete (and may have been killed before it had set every file aside).
     """
     filled: list[str] = []
     torn: list[tuple[Path, ScannedLog]] = []
     for first, path in directories.logs():
         data, scanned = read_log(path, directories.files)
-        is_torn = _ends_torn(data, scanned)
+        is_torn = _has_torn_tail(data, scanned)
         if scanned.txns or not (is_torn or scanned.damage is Damage.NONE) or not follows(0, first):
             filled.append(path.name)
         elif is_torn:
@@ -178,7 +181,7 @@ def _deal_with_logs_alone(
 
 
 def _from_others(directories: Directories) -> str:
-    """The remedy for a server whose logs are of no use while other servers are whole."""
+    """Return the remedy for a server without usable logs, when other servers have complete ones."""
     marker = directories.data / MARKER_NAME
     return f"If other servers have the data, move the logs away and create an empty file {marker}"
 
@@ -186,7 +189,7 @@ def _from_others(directories: Directories) -> str:
 def _read_logs(
     directories: Directories, floor: int, damages: list[LogDamageFound], losses: Losses, *, has_base: bool
 ) -> list[Txn]:
-    """Transactions above `floor`, in order and without a gap, as far as they are whole.
+    """Return the transactions above `floor`, in order and without a gap, as far as they are intact.
 
     Raises DataDirectoryError if there is no snapshot (`has_base`) and the logs do not hold the whole history.
     """
@@ -218,12 +221,12 @@ def _read_logs(
                 txns.append(txn)
             begin = end
         if index == len(logs) - 1 and scanned.txns:
-            # A killed process leaves what the kernel has, and one whose sync failed what the kernel takes to be on the
-            # disk; from here on it counts as durable.
+            # The last process may have been killed, so the kernel may hold unsynced bytes, or its sync may have failed,
+            # so the kernel wrongly takes them to be on the disk. From here on they count as durable.
             losses.change(write_again, path, files)
         if scanned.damage is Damage.NONE:
             continue
-        if _ends_torn(data, scanned):
+        if _has_torn_tail(data, scanned):
             _cut_off(path, scanned, damages, losses)
             continue
         behind = scanned.txns[-1].zxid if scanned.txns else last
@@ -234,8 +237,8 @@ def _read_logs(
     return txns
 
 
-def _ends_torn(data: bytes, scanned: ScannedLog) -> bool:
-    """Return whether a log ends in a record of which only the beginning was written: it was never acknowledged."""
+def _has_torn_tail(data: bytes, scanned: ScannedLog) -> bool:
+    """Return whether a log ends in an incomplete record, which was never acknowledged."""
     return scanned.damage in (Damage.TORN, Damage.LOST) and is_torn_tail(data, scanned.end)
 
 
@@ -253,7 +256,7 @@ def _no_whole_history(directories: Directories, complaint: str) -> DataDirectory
 
 
 def _complaint(path: Path, data: bytes, scanned: ScannedLog) -> str:
-    """One line about damage that may have cost transactions."""
+    """Return a one-line description of damage that may have lost transactions."""
     if scanned.damage is Damage.HEADER:
         return f"{path} is not a ZooKeeper transaction log"
     behind = f"behind {zxid_text(scanned.txns[-1].zxid)}" if scanned.txns else "at its first transaction"
@@ -263,14 +266,15 @@ def _complaint(path: Path, data: bytes, scanned: ScannedLog) -> str:
 
 
 def follows(last: int, zxid: int) -> bool:
-    """Whether `zxid` may come right after `last`: the next number, or the first of a later epoch."""
+    """Whether `zxid` can directly follow `last`: the next number, or the first of a later epoch."""
     return zxid == last + 1 or (epoch_of(zxid) > epoch_of(last) and counter_of(zxid) == 1)
 
 
 def truncate(directories: Directories, zxid: int, policy: RecoveryPolicy = LONE) -> Recovery:
-    """Forget every transaction above `zxid`, durably, and load again.  Raises DataDirectoryError, OSError.
+    """Delete every transaction above `zxid`, durably, and load again. Raises DataDirectoryError, OSError.
 
-    Snapshots that are newer go first: until the log is cut, an older snapshot and the log still give the old state.
+    Newer snapshots are removed first: until the log is truncated, an older snapshot and the log still give the old
+    state.
     """
     snapshots = directories.snapshots()
     if not any(at <= zxid for at, _ in snapshots):
@@ -284,10 +288,9 @@ def truncate(directories: Directories, zxid: int, policy: RecoveryPolicy = LONE)
 def replace_history(
     directories: Directories, snapshot: TreeSnapshot, pace: Callable[[], None] = THREADS.breathe
 ) -> int:
-    """Make `snapshot` all there is: earlier logs and snapshots go.  All or nothing, also over a crash.
+    """Make `snapshot` the whole history: earlier logs and snapshots are deleted. Atomic, also across a crash.
 
-    `pace` is called now and then while it is written.
-    Returns the snapshot's size in bytes.  Raises OSError.
+    `pace` is called regularly while it is written. Returns the snapshot's size in bytes. Raises OSError.
     """
     staged = directories.data / REPLACEMENT_NAME
     files = directories.files
@@ -303,7 +306,7 @@ def replace_history(
 
 
 def finish_replacement(directories: Directories) -> None:
-    """Put a staged snapshot in the place of all other history, if `.replacing` says so."""
+    """Complete the replacement of the history by a staged snapshot, if `.replacing` exists."""
     files = directories.files
     marker = directories.data / REPLACING_NAME
     staged = directories.data / REPLACEMENT_NAME
@@ -319,9 +322,9 @@ def finish_replacement(directories: Directories) -> None:
 
 
 def _check_replacement(directories: Directories) -> None:
-    """Raise DataDirectoryError if a replacement that a crash interrupted has no snapshot that can be read.
+    """Raise DataDirectoryError if a replacement that a crash interrupted has no readable snapshot.
 
-    To complete it then would leave nothing: the history that it was to replace is still here, at least in part.
+    Completing it would leave nothing: the history that it was to replace still exists, at least in part.
     """
     files, marker = directories.files, directories.data / REPLACING_NAME
     if not exists(marker, files):
@@ -349,9 +352,9 @@ def _remove_leftovers(directories: Directories) -> None:
 def purge(directories: Directories, retain: int) -> None:
     """Keep the newest `retain` snapshots and the logs they need (PurgeTxnLog).
 
-    A snapshot that was only written in part does not count (FileSnap.findNValidSnapshots).
-    Snapshots go first.  One that a crash left behind without the log that follows it would be taken for the begin of a
-    history that is not there: by a TRUNC to behind it, and at a start that finds the newer ones damaged.
+    A snapshot that was only written in part does not count (FileSnap.findNValidSnapshots). Snapshots are removed first.
+    Suppose a crash left an old snapshot without the log that follows it. A TRUNC to a zxid after it, or a start with
+    damaged newer snapshots, would take it for the start of a history that does not exist.
     """
     snapshots = directories.snapshots()
     whole = [zxid for zxid, path in snapshots if not is_cut_short(path, directories.files)]

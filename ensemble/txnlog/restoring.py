@@ -1,12 +1,12 @@
-"""A snapshot that an operator wants in place of all there is: received under a name of its own, taken over at a start.
+"""Restore of a snapshot that replaces the whole history: received under its own name, applied at the next start.
 
-Nothing of what a peer has is touched before the new history is whole and durable, and a crash in between is made up for
-at the next start.
+No data of a peer is changed before the new history is complete and durable, and the next start completes a restore that
+a crash interrupted.
 
-A server of an ensemble has to win the next election with the restored tree, or the leader would overwrite it.  While it
-starts again, the others may elect leaders: they do if it was the leader itself.  So a backup of an epoch that the
-ensemble has reached already, or may reach meanwhile, becomes the history of an epoch well above the accepted one.  Only
-the zxid of the snapshot changes; the znodes keep theirs.
+A server of an ensemble has to win the next election with the restored tree, or the leader would overwrite it. While it
+restarts, the others may elect leaders: they do if it was the leader itself. So a backup of an epoch that the ensemble
+has reached already, or may reach meanwhile, becomes the history of an epoch well above the accepted one. Only the zxid
+of the snapshot changes; the znodes keep theirs.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from zabka.ensemble.txnlog.snapshots import SnapshotDamaged, read_stream
 RECEIVED_NAME = ".restore"
 ARRIVING_NAME = ".restore.tmp"
 EPOCHS_AHEAD = 100
-"""By so many epochs a restored history is ahead of what the server has accepted: more than others open meanwhile."""
+"""Number of epochs by which a restored history is ahead of the server's accepted epoch: more than others open
+meanwhile."""
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
 def read_received(path: Path, files: Files = HOST) -> TreeSnapshot:
-    """Read and check a snapshot whose name does not say its zxid.  Raises SnapshotDamaged, OSError."""
+    """Read and check a snapshot file without a zxid in its name. Raises SnapshotDamaged, OSError."""
     with files.stream(path, "rb") as raw:
         file: IO[bytes] = raw
         head = raw.read(len(MAGIC))
@@ -48,7 +49,7 @@ def read_received(path: Path, files: Files = HOST) -> TreeSnapshot:
 
 
 def keep_received(directory: Path, files: Files = HOST) -> None:
-    """What arrived is checked and is to be taken over: from now on that survives a crash.  Raises OSError."""
+    """Keep a checked snapshot for the next start; from now on it survives a crash. Raises OSError."""
     arrived = directory / ARRIVING_NAME
     sync_file(arrived, files)
     files.rename(arrived, directory / RECEIVED_NAME)
@@ -56,21 +57,22 @@ def keep_received(directory: Path, files: Files = HOST) -> None:
 
 
 def restored_zxid(snapshot: Zxid, accepted: Epoch, server_id: int) -> Zxid:
-    """Return the zxid at which an ensemble's server restores a snapshot: later than all that the others have logged
-    until it is back.
+    """Return the zxid at which an ensemble's server restores a snapshot.
 
-    The counter is the server's number: if two servers restore different snapshots at the same time, their histories
-    end at different zxids, and one replaces the other.
+    It is later than everything that the others have logged until the server is back.
+
+    The counter is the server's number: if two servers restore different snapshots at the same time, their histories end
+    at different zxids, and one replaces the other.
     """
     epoch = Epoch(accepted + EPOCHS_AHEAD)
     return snapshot if epoch_of(snapshot) > epoch else make_zxid(epoch, server_id)
 
 
 def take_received(directories: Directories, server_id: int | None = None) -> Zxid | None:
-    """Make a received snapshot, where there is one, all there is; its zxid.  Raises DataDirectoryError, OSError.
+    """Make a received snapshot, if any, the whole history; return its zxid. Raises DataDirectoryError, OSError.
 
-    `server_id` is the number of a server in an ensemble, None for a standalone server.
-    Epochs never go back.  The accepted one is raised first, so that the history is never ahead of it.
+    `server_id` is the number of a server in an ensemble, None for a standalone server. Epochs never decrease. The
+    accepted epoch is raised first, so that the history is never ahead of it.
     """
     received = directories.data / RECEIVED_NAME
     files = directories.files

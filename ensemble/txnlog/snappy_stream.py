@@ -1,7 +1,6 @@
-"""Files that snappy-java's SnappyOutputStream writes and its SnappyInputStream reads: a header, then blocks, each with
-its compressed size before it.
+"""Files of snappy-java's SnappyOutputStream and SnappyInputStream.
 
-The compression itself is cramjam's.
+A header, then blocks, each with its compressed size before it. cramjam does the compression itself.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ import cramjam
 
 MAGIC = b"\x82SNAPPY\0"
 _HEADER = MAGIC + struct.pack(">ii", 1, 1)
-"""Version, and the oldest version that can read it."""
+"""Version, and the oldest version that can read this format."""
 _SIZE = struct.Struct(">i")
 BLOCK_BYTES = 32 * 1024
 BLOCK_BYTES_MAX = 64 << 20
 RATIO_MAX = 64
-"""A copy of 64 bytes, the longest, takes two or more: no block unpacks to more than that."""
+"""A copy of 64 bytes, the longest, takes two or more bytes: no block unpacks to more than this factor."""
 
 
 class SnappyDamaged(Exception):
-    """The bytes are no snappy stream, or not a whole one."""
+    """The bytes are not a snappy stream, or not a complete one."""
 
 
 class SnappyWriter(io.RawIOBase):
@@ -35,7 +34,7 @@ class SnappyWriter(io.RawIOBase):
         raw.write(_HEADER)
 
     def write(self, data: Any, /) -> int:
-        """Take bytes in; whole blocks leave."""
+        """Buffer bytes; write complete blocks."""
         buffer = self._buffer
         before = len(buffer)
         buffer += data
@@ -47,7 +46,7 @@ class SnappyWriter(io.RawIOBase):
         return taken
 
     def close(self) -> None:
-        """The last block leaves."""
+        """Write the last block."""
         if not self.closed and self._buffer:
             self._write_block(bytes(self._buffer))
             self._buffer.clear()
@@ -59,7 +58,7 @@ class SnappyWriter(io.RawIOBase):
 
 
 class SnappyReader(io.RawIOBase):
-    """What was compressed into `raw`.  Reading raises SnappyDamaged."""
+    """Decompresses `raw`. Reading raises SnappyDamaged."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         self._raw = raw
@@ -69,18 +68,18 @@ class SnappyReader(io.RawIOBase):
             raise SnappyDamaged("no snappy stream")
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Up to `size` bytes, all that is left where that is negative; fewer only at the end."""
-        wanted = -1 if size is None else size
+        """Read up to `size` bytes, all remaining bytes if negative; fewer only at the end."""
+        requested = -1 if size is None else size
         parts: list[bytes] = []
-        while wanted and (part := self._some(wanted)):
+        while requested and (part := self._some(requested)):
             parts.append(part)
-            wanted = wanted - len(part) if wanted > 0 else wanted
+            requested = requested - len(part) if requested > 0 else requested
         return b"".join(parts)
 
-    def _some(self, wanted: int) -> bytes:
+    def _some(self, requested: int) -> bytes:
         if self._pos >= len(self._block):
             self._block, self._pos = self._next_block(), 0
-        stop = len(self._block) if wanted < 0 else self._pos + wanted
+        stop = len(self._block) if requested < 0 else self._pos + requested
         part = self._block[self._pos : stop]
         self._pos += len(part)
         return part
@@ -105,13 +104,13 @@ class SnappyReader(io.RawIOBase):
         return block
 
     def close(self) -> None:
-        """Close what is read from, too."""
+        """Close the underlying file, too."""
         self._raw.close()
         super().close()
 
 
 def _check_unpacked_size(packed: bytes) -> None:
-    """Raise SnappyDamaged for a block that unpacks to more than can be: a varint at its begin says how much."""
+    """Raise SnappyDamaged for a block with an impossible unpacked size; a varint at its beginning gives the size."""
     size = 0
     for index, byte in enumerate(packed[:5]):
         size |= (byte & 0x7F) << 7 * index

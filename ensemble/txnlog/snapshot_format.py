@@ -1,9 +1,9 @@
-"""The serialised tree: what a snapshot file holds and what SNAP streams to a learner.
+"""The serialised tree: the content of a snapshot file, and of the SNAP stream to a learner.
 
 Source: org.apache.zookeeper.server.util.SerializeUtils, DataTree.serialize, ReferenceCountedACLCache, SnapStream.
 Sessions (count; id, timeout), the ACL table (count; index, entries), the nodes from the root on, parents before
-children (path; data, ACL index, StatPersisted), then the string "/".  A file adds a header before, and behind it a
-seal (running Adler32 and "/"), then the digest and the last zxid, each sealed again.
+children (path; data, ACL index, StatPersisted), then the string "/". A file adds a header before it. After it come a
+seal (running Adler32 and "/"), then the digest and the last zxid, each with a seal.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ACL_ROW_BYTES_MAX = 4 * 1024 * 1024
 ROOT_END = b"\0\0\0\1/"
 _SESSION = struct.Struct(">qi")
 _TAIL = struct.Struct(">q44xq8x")
-"""Of a record's last part the ACL index and the ephemeralOwner."""
+"""The ACL index and the ephemeralOwner in the last part of a record."""
 _SLASH = 0x2F
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
@@ -45,7 +45,7 @@ def signed(digest: int) -> int:
 
 
 class _ImageNodes:
-    """Plain images, as the source of records."""
+    """Plain images, as a source of records."""
 
     def __init__(self, images: Sequence[NodeImage]) -> None:
         self._images = images
@@ -62,7 +62,7 @@ class _ImageNodes:
 
 
 def encode_head(sessions: Mapping[SessionId, int], table: AclTable) -> bytearray:
-    """What comes before the nodes: the sessions and the ACL lists."""
+    """Encode the part before the nodes: the sessions and the ACL lists."""
     out = bytearray(_INT.pack(len(sessions)))
     for session_id, timeout_ms in sessions.items():
         out += _SESSION.pack(session_id, timeout_ms)
@@ -87,7 +87,7 @@ def encode_tree(snapshot: TreeSnapshot) -> Iterator[bytes]:
 
 
 def in_chunks(records: Iterable[bytes | memoryview], size: int = CHUNK_BYTES) -> Iterator[bytes]:
-    """Records put together until they have about that size; no empty chunk."""
+    """Join records into chunks of about `size` bytes; no chunk is empty."""
     out = bytearray()
     for record in records:
         if not out and len(record) >= size:
@@ -102,17 +102,17 @@ def in_chunks(records: Iterable[bytes | memoryview], size: int = CHUNK_BYTES) ->
 
 
 def encode_digest(snapshot: TreeSnapshot) -> bytes:
-    """The digest part of a file: zxid, digest version, digest."""
+    """Encode the digest part of a file: zxid, digest version, digest."""
     return DIGEST.pack(snapshot.zxid, DIGEST_VERSION, signed(snapshot.digest))
 
 
 def seal(checksum: int) -> bytes:
-    """The closing mark of each part of a file."""
+    """Return the closing mark of a part of a file."""
     return _LONG.pack(checksum) + ROOT_END
 
 
 class TreeDecoder:
-    """Reads a serialised tree as its bytes arrive.  `feed` them; once `done`, `rest` are the bytes behind it."""
+    """Reads a serialised tree as its bytes arrive. `feed` them; once `done`, `rest` are the bytes after the tree."""
 
     def __init__(self) -> None:
         self.sessions: dict[SessionId, int] = {}
@@ -124,7 +124,7 @@ class TreeDecoder:
         self._steps = self._read_all()
 
     def feed(self, data: bytes) -> None:
-        """Take further bytes.  Raises MalformedRecord."""
+        """Process further bytes. Raises MalformedRecord."""
         self._buffer = self._buffer[self._pos :] + data
         self._pos = 0
         if not self.done:
@@ -132,11 +132,11 @@ class TreeDecoder:
 
     @property
     def rest(self) -> bytes:
-        """Bytes behind the tree."""
+        """Bytes after the tree."""
         return self._buffer[self._pos :]
 
     def snapshot(self, zxid: int, digest: int) -> TreeSnapshot:
-        """What was read."""
+        """Return the decoded snapshot."""
         return TreeSnapshot(zxid=Zxid(zxid), sessions=self.sessions, nodes=self.nodes, digest=digest)
 
     def _read_all(self) -> Iterator[None]:
@@ -170,7 +170,7 @@ class TreeDecoder:
                 yield
 
     def _read_acl(self) -> bool:
-        """One row of the ACL table, or False where it is not complete yet."""
+        """Read one row of the ACL table; return False if it is not complete yet."""
         reader = Reader(self._buffer, self._pos)
         try:
             index = reader.read_long()
@@ -184,7 +184,10 @@ class TreeDecoder:
         return True
 
     def _read_nodes(self) -> bool:
-        """Every record that is complete; whether the last one has come.  A million pass here at start: one loop."""
+        """Read every complete record; return whether the last one was read.
+
+        A million records pass here at start: one loop.
+        """
         buffer, at = self._buffer, self._pos
         nodes, acls = self.nodes, self._acls
         add_path, add_value, add_acl = nodes.paths.append, nodes.values.append, nodes.acls.append
@@ -241,7 +244,7 @@ class TreeDecoder:
             if path_size > FIELD_BYTES_MAX or size > FIELD_BYTES_MAX:
                 raise MalformedRecord("a node that is too large") from None
             if stat_at > at and size > 0:
-                data_bytes -= size  # It will be read again, from its beginning.
+                data_bytes -= size  # read again later, from its beginning
             return False
         finally:
             self._pos = at

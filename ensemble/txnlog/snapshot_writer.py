@@ -1,12 +1,12 @@
-"""Snapshots that nobody waits for: made in the event loop piece by piece, written by a thread of their own.
+"""Background snapshots: encoded in the event loop piece by piece, written by a separate thread.
 
-A tree of a million znodes is neither copied nor looked at as a whole.  Its blocks come from the tree's `Capture` when
-the thread asks for them; those in which nothing has changed since the snapshot before are copied from that one's file.
-Whatever is copied is checked against the checksum with which it was written: a file that rots does not pass that on.
+A tree of a million znodes is neither copied nor traversed in one step. Its blocks come from the tree's `Capture` when
+the thread requests them. Blocks without changes since the previous snapshot are copied from its file. Copied blocks are
+checked against the checksums from when they were written, so a corrupt file does not spread.
 
-A finished snapshot gets its name only when the peer says that its log is durable as far as the snapshot goes.  What is
-committed need not be on a slow leader's own disk yet: a log that lacked it, and went on behind it later, would have a
-hole, and be wrong the day an older snapshot had to be used.
+A finished snapshot gets its name only when the peer reports that its log is durable up to the snapshot's zxid. A
+committed transaction need not be on a slow leader's own disk yet. A log that lacked it and continued after it would
+have a hole, which corrupts the tree when an older snapshot has to be used.
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ from zabka.ensemble.txnlog.snapshot_format import ROOT_END, encode_head, encode_
 from zabka.ensemble.txnlog.snapshots import SNAPSHOT_HEADER, STAGING_NAME, WrittenSnapshot, snapshot_path, staging
 
 STEP_BLOCKS = 2
-"""How many blocks the event loop makes at a time, before it turns to its clients again: half a millisecond."""
+"""How many blocks the event loop encodes at a time before it serves its clients again: half a millisecond."""
 WRITE_BYTES = 1 << 20
 TAKEN_BYTES_MAX = 4 << 20
-"""Of a block that is taken over: it is read as a whole, and of larger znodes hardly more than the data is made."""
+"""Maximum size of a reused block: it is read as a whole, and for larger znodes encoding costs little more than the
+data."""
 ACLS_TAKEN = 1000
-"""How many ACL lists a snapshot takes over, apart from one for each block: there may be those that nobody has now."""
+"""Number of ACL lists that a snapshot takes over, apart from one per block: some of them may be unused now."""
 _ADLER = 65521
 
 
 def adler32_of_both(one: int, other: int, other_bytes: int) -> int:
-    """The Adler32 of two byte strings in a row, of those of each and the second one's length."""
+    """Return the Adler32 of two concatenated byte strings from the Adler32 of each and the second one's length."""
     low = (one & 0xFFFF) - 1
     sum_low = (low + (other & 0xFFFF)) % _ADLER
     sum_high = ((one >> 16) + (other >> 16) + other_bytes * low) % _ADLER
@@ -53,7 +54,7 @@ def adler32_of_both(one: int, other: int, other_bytes: int) -> int:
 
 
 class Place(NamedTuple):
-    """Where in a snapshot's file a block lies, and its Adler32."""
+    """Position of a block in a snapshot's file, and its Adler32."""
 
     offset: int
     size: int
@@ -61,8 +62,10 @@ class Place(NamedTuple):
 
 
 class _TakeOver(NamedTuple):
-    """What the next snapshot can take over from a file: of which tree it is, its number among that tree's, its ACL
-    lists, and where the blocks lie."""
+    """The parts of a snapshot's file that the next snapshot can reuse.
+
+    The tree of the snapshot, the snapshot's number, its ACL lists, and the positions of the blocks.
+    """
 
     path: Path
     tree: ref[Blocks]
@@ -71,20 +74,20 @@ class _TakeOver(NamedTuple):
     places: dict[int, Place]
 
     def is_of(self, tree: Blocks) -> bool:
-        """Whether a snapshot of this tree can take over anything, and not too many ACL lists with it."""
+        """Whether a snapshot of this tree can reuse blocks of the file, without too many ACL lists."""
         return self.tree() is tree and len(self.acls) <= ACLS_TAKEN + len(self.places)
 
 
 class _Cancelled(Exception):
-    """The snapshot was given up while it was written."""
+    """The snapshot was cancelled while it was written."""
 
 
 class _Spoiled(Exception):
-    """The file of the snapshot before does not hold what was written to it."""
+    """The previous snapshot's file is not as it was written."""
 
 
 class _Run:
-    """Blocks that lie side by side in the file of the snapshot before."""
+    """Adjacent blocks in the previous snapshot's file."""
 
     def __init__(self, file: IO[bytes] | None, files: Files) -> None:
         self._file = file
@@ -93,18 +96,18 @@ class _Run:
         self._checksum = adler32(b"")
 
     def joins(self, place: Place) -> bool:
-        """Whether it may be read together with this block."""
+        """Whether the run can be read together with this block."""
         return not self._size or (self._size < WRITE_BYTES and self._offset + self._size == place.offset)
 
     def add(self, place: Place) -> None:
-        """Have it read with the others."""
+        """Add a block to the run."""
         if not self._size:
             self._offset = place.offset
         self._size += place.size
         self._checksum = adler32_of_both(self._checksum, place.checksum, place.size)
 
     def read(self) -> bytes:
-        """All that was added, and begin anew.  Raises _Spoiled."""
+        """Read all added blocks, and clear the run. Raises _Spoiled."""
         if not self._size:
             return b""
         assert self._file is not None, "nothing is taken over where there is no file"
@@ -121,15 +124,15 @@ class _Run:
 
 
 class _Writing:
-    """One snapshot on its way to the disk."""
+    """A snapshot that is being written."""
 
     def __init__(self, number: int, post: Callable[..., object], files: Files) -> None:
         self.number = number
         self.may_count = False
-        """Is the log durable as far as it goes?"""
+        """Whether the log is durable up to the snapshot's zxid."""
         self.work: Work | None = None
         self.ended = False
-        """The job has nothing left to do but to say so."""
+        """Whether the job has nothing left to do except reporting."""
         self._came: deque[Piece] = deque()
         self._post = post
         self._files = files
@@ -137,27 +140,27 @@ class _Writing:
 
     @property
     def goes_on(self) -> bool:
-        """Whether it still needs the staging file."""
+        """Whether the staging file is still needed."""
         return not self.ended and self.work is not None and self.work.is_under_way()
 
     def put(self, piece: Piece) -> None:
-        """The event loop has made a block's records."""
+        """Take the records of a block that the event loop has encoded."""
         self._came.append(piece)
         self._wake()
 
     def publish(self) -> None:
-        """It may have its name."""
+        """Allow the snapshot to get its name."""
         self.may_count = True
         self._wake()
 
     def cancel(self) -> None:
-        """Give it up, and wait for its end."""
+        """Cancel the snapshot, and wait for its end."""
         self._cancelled = True
         self._wake()
         self.wait()
 
     def wait(self) -> None:
-        """Block until it is written, or given up."""
+        """Block until it is written or cancelled."""
         if self.work is not None:
             self.work.join()
 
@@ -166,12 +169,12 @@ class _Writing:
             self.work.wake()
 
     def check(self) -> None:
-        """Raise _Cancelled where it was given up."""
+        """Raise _Cancelled if it was cancelled."""
         if self._cancelled:
             raise _Cancelled
 
     def tree(self, head: bytes, capture: Capture, before: _TakeOver | None, now: _TakeOver) -> Iterator[bytes]:
-        """The serialised sessions and tree, and an empty chunk where it has to wait to be woken; `now` is filled."""
+        """Yield the serialised sessions and tree, and an empty chunk when it must wait to be woken; `now` is filled."""
         yield head
         try:
             yield from _in_chunks(self._blocks(len(SNAPSHOT_HEADER) + len(head), capture, before, now))
@@ -204,7 +207,7 @@ class _Writing:
             yield run.read()
 
     def _piece(self, capture: Capture, number: int, came: dict[int, Piece]) -> Generator[None, None, Piece]:
-        """A block's records, once the event loop has made them; None where they have to be waited for."""
+        """Return a block's records, once the event loop has encoded them; yields None while they are missing."""
         while number not in came:
             if not self._came:
                 try:
@@ -221,7 +224,7 @@ class _Writing:
 
 
 def _in_chunks(records: Iterator[bytes | memoryview | None]) -> Iterator[bytes]:
-    """Records put together until they are about a megabyte; an empty chunk for each None among them."""
+    """Join records into chunks of about a megabyte; yield an empty chunk for each None among them."""
     out = bytearray()
     for record in records:
         if record is None:
@@ -241,9 +244,9 @@ def _in_chunks(records: Iterator[bytes | memoryview | None]) -> Iterator[bytes]:
 class SnapshotWriter:
     """Writes one snapshot at a time.
 
-    `post` hands a callback to the event loop whose tree it is.  In the job, `done` gets what was written, `failed`
-    the error number of a disk that did not take it; `spoiled` hears where another snapshot has to be taken, because
-    the file of the one before cannot be read as it was written.
+    `post` passes a callback to the event loop that owns the tree. In the job, `done` gets the written snapshot and
+    `failed` the error number of a disk error. `spoiled` is called if another snapshot has to be taken, because the
+    previous one's file cannot be read as it was written.
     """
 
     def __init__(
@@ -268,19 +271,20 @@ class SnapshotWriter:
         self._writing: _Writing | None = None
         self._before: _TakeOver | None = None
         self.taken = 0
-        """How many snapshots were begun; the number of the last one."""
+        """Number of snapshots begun; the number of the last one."""
 
     def start_snapshot(self, snapshot: TreeSnapshot) -> bool:
-        """Begin to write this one, of a tree that has not changed since; False where the one before is still being
-        written, or nobody can be had to write it.  It is published once `publish` is called too, which may be before
-        it is written.
+        """Begin to write this snapshot, of a tree that has not changed since.
+
+        Return False if the previous snapshot is still being written, or if no thread is available. The snapshot is
+        published once `publish` is called too, which may be before it is written.
 
         The caller drops `snapshot` before its tree changes, so that nothing need be copied for it.
         """
         if self._writing is not None and self._writing.goes_on:
             return False
         began_s = self._workers.now_s()
-        # What is there now stays: collecting over a growing million objects would find nothing.
+        # Existing objects will stay: collecting over a growing million objects would find nothing.
         gc.freeze()
         self.taken += 1
         writing = _Writing(self.taken, self._post, self._files)
@@ -294,7 +298,7 @@ class SnapshotWriter:
         try:
             writing.work = self._workers.start(self._run(writing, path, snapshot, encoded, now, began_s), "snapshot")
         except RuntimeError:
-            # No thread can be had.
+            # No thread is available.
             if isinstance(nodes, SharedNodes):
                 nodes.tree.keeper = None
             return False
@@ -302,7 +306,7 @@ class SnapshotWriter:
         return True
 
     def publish(self, number: int) -> None:
-        """The log is durable as far as that snapshot goes; one that was begun later has to wait for its own turn."""
+        """The log is durable up to that snapshot: publish it; a snapshot that was begun later has to wait."""
         if self._writing is not None and number == self._writing.number:
             self._writing.publish()
 
@@ -312,7 +316,7 @@ class SnapshotWriter:
             self._writing.wait()
 
     def cancel(self) -> None:
-        """Give up what is being written, and wait for its end."""
+        """Cancel the current snapshot, and wait for its end."""
         if self._writing is not None:
             self._writing.cancel()
 
@@ -335,7 +339,7 @@ class SnapshotWriter:
         now: _TakeOver | None,
         began_s: float,
     ) -> Job:
-        """The thread's whole life."""
+        """The thread's whole work."""
         staged, files = path.with_name(STAGING_NAME), self._files
         try:
             yield from self._stage(writing, staging(staged, snapshot, encoded, self._suffix, files))
@@ -361,14 +365,14 @@ class SnapshotWriter:
             self._done(WrittenSnapshot(snapshot.zxid, size, int((self._workers.now_s() - began_s) * 1000)))
 
     def _stage(self, writing: _Writing, steps: Generator[int, None, None]) -> Job:
-        """Write it under a name that does not count."""
+        """Write the snapshot under a name that does not count."""
         with closing(steps):
             for size in steps:
                 writing.check()
                 yield GO_ON if size else WAIT
 
     def _end(self, writing: _Writing, staged: Path) -> None:
-        """Leave nothing behind; another one may begin."""
+        """Remove the staging file; another snapshot may begin."""
         with suppress(OSError):
             unlink(staged, self._files)
         writing.ended = True
@@ -376,7 +380,7 @@ class SnapshotWriter:
 
 @contextmanager
 def _open(before: _TakeOver | None, files: Files) -> Iterator[IO[bytes] | None]:
-    """The file of the snapshot before, where anything is taken over.  Raises _Spoiled."""
+    """Open the previous snapshot's file, if blocks are reused from it. Raises _Spoiled."""
     if before is None:
         yield None
         return

@@ -1,8 +1,8 @@
-"""Snapshot files: written beside their final name, synced, renamed; read with every seal checked.
+"""Snapshot files: written under a temporary name, synced, renamed; read with every seal checked.
 
-Source: org.apache.zookeeper.server.persistence.FileSnap, SnapStream.  A file is a header (ZKSN, version 2, dbid -1),
-the serialised tree, a seal, the digest and a seal, the last processed zxid and a seal.  Old files end after the
-first seal; those before 3.9 have no zxid part, and those of a ZooKeeper with `digest.enabled=false` no digest.
+Source: org.apache.zookeeper.server.persistence.FileSnap, SnapStream. A file is a header (ZKSN, version 2, dbid -1), the
+serialised tree, a seal, the digest and a seal, the last processed zxid and a seal. Old files end after the first seal;
+those before 3.9 have no zxid part, and those of a ZooKeeper with `digest.enabled=false` no digest.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SNAPSHOT_MAGIC = 0x5A4B534E
 """ZKSN"""
 SNAPSHOT_HEADER = HEADER.pack(SNAPSHOT_MAGIC, 2, -1)
 STAGING_NAME = ".snapshot.tmp"
-"""Of a snapshot that is being written."""
+"""Name of a snapshot that is being written."""
 SNAPSHOT_BYTES_MIN = 10
 _LONG = struct.Struct(">q")
 SEAL_BYTES = _LONG.size + len(ROOT_END)
@@ -58,7 +58,7 @@ class WrittenSnapshot(NamedTuple):
 
 
 class SnapshotDamaged(Exception):
-    """A snapshot file that cannot be used: at which offset, and why."""
+    """A snapshot file that cannot be used: offset and reason."""
 
     def __init__(self, offset: int, reason: str) -> None:
         super().__init__(f"{reason} at offset {offset}")
@@ -67,7 +67,7 @@ class SnapshotDamaged(Exception):
 
 
 def snapshot_path(directory: Path, zxid: int, suffix: str = "") -> Path:
-    """Where the snapshot of that zxid lies; the suffix says how it is compressed (SnapStream)."""
+    """Return the path of the snapshot of that zxid; the suffix is that of the compression (SnapStream)."""
     return directory / f"{SNAPSHOT_PREFIX}.{zxid:x}{suffix}"
 
 
@@ -78,8 +78,10 @@ def stage_snapshot(
     pace: Callable[[], None] = THREADS.breathe,
     files: Files = HOST,
 ) -> None:
-    """Write a snapshot under a name that no server reads, and sync it.  `pace` is called after every chunk.
-    Raises OSError."""
+    """Write a snapshot under a name that no server reads, and sync it. Raises OSError.
+
+    `pace` is called after every chunk.
+    """
     for _ in staging(staged, snapshot, encode_tree(snapshot), suffix, files):
         pace()
 
@@ -87,11 +89,11 @@ def stage_snapshot(
 def staging(
     staged: Path, snapshot: TreeSnapshot, encoded: Iterable[bytes], suffix: str, files: Files
 ) -> Generator[int, None, None]:
-    """Write a snapshot under a name that no server reads, a chunk of its serialised tree at a time, and sync it; yields
-    the size of each chunk.  An empty one says that what comes next is not there yet.
+    """Write a snapshot under a name that no server reads, in chunks of its serialised tree, and sync it.
 
-    Synced every few megabytes: one large sync at the
-    end would hold up those of the log on the same disk.  Raises OSError, and whatever comes out of `encoded`.
+    Yields the size of each chunk; an empty chunk means that the next one is not available yet. It is synced every few
+    megabytes: one large sync at the end would delay the syncs of the log on the same disk. Raises OSError, and any
+    exception of `encoded`.
     """
     with files.stream(staged, "wb") as raw:
         file: IO[bytes] = raw
@@ -141,7 +143,7 @@ def list_snapshots(directory: Path, files: Files = HOST) -> list[tuple[int, Path
 
 
 class _Parts:
-    """Walks the sealed parts behind the tree; `checksum` covers the file up to `base`, where `data` begins."""
+    """Reads the sealed parts after the tree; `checksum` covers the file up to `base`, where `data` begins."""
 
     def __init__(self, data: bytes, base: int, checksum: int) -> None:
         self._data = data
@@ -150,7 +152,7 @@ class _Parts:
         self._checksum = checksum
 
     def check_seal(self) -> None:
-        """The seal at the current position closes everything before it."""
+        """Check the seal at the current position, which closes everything before it."""
         mark = self._data[self._pos : self._pos + SEAL_BYTES]
         if len(mark) < SEAL_BYTES or not mark.endswith(ROOT_END):
             raise SnapshotDamaged(self._base + self._pos, "snapshot ends before its seal")
@@ -159,7 +161,7 @@ class _Parts:
         self._advance(SEAL_BYTES)
 
     def read_part(self, size: int) -> bytes:
-        """The next part's bytes."""
+        """Return the next part's bytes."""
         part = self._data[self._pos : self._pos + size]
         if len(part) < size:
             raise SnapshotDamaged(self._base + self._pos, "snapshot cut short")
@@ -172,16 +174,16 @@ class _Parts:
 
     @property
     def left_bytes(self) -> int:
-        """How much follows: parts and their seals."""
+        """Number of bytes left: parts and their seals."""
         return len(self._data) - self._pos
 
 
 def read_snapshot(path: Path, files: Files = HOST) -> TreeSnapshot:
-    """Read and check a snapshot file.  Raises SnapshotDamaged, OSError.
+    """Read and check a snapshot file. Raises SnapshotDamaged, OSError.
 
     The zxid is that of the file's name: ZooKeeper's snapshots are fuzzy and may hold parts of later transactions, so
-    the log is replayed from there (FileSnap.deserialize).  One that does not reach so far bears another's name, and is
-    refused.  The digest is 0 where the file carries none for that zxid.
+    the log is replayed from there (FileSnap.deserialize). A file that ends before its name's zxid has a wrong name, and
+    is rejected. The digest is 0 if the file has no digest for that zxid.
     """
     try:
         file = open_snapshot(path, files)
@@ -192,8 +194,10 @@ def read_snapshot(path: Path, files: Files = HOST) -> TreeSnapshot:
 
 
 def is_cut_short(path: Path, files: Files = HOST) -> bool:
-    """Return whether a snapshot file was only written in part: it is empty, or its last seal is missing
-    (SnapStream.isValidSnapshot).  Raises OSError."""
+    """Return whether a snapshot file was only written in part (SnapStream.isValidSnapshot). Raises OSError.
+
+    Such a file is empty, or its last seal is missing.
+    """
     size = files.stat(path).st_size
     if size < SNAPSHOT_BYTES_MIN:
         return True
@@ -207,7 +211,7 @@ def is_cut_short(path: Path, files: Files = HOST) -> bool:
 
 
 def read_stream(file: IO[bytes], zxid: int | None = None) -> TreeSnapshot:
-    """Read and check a snapshot; where no zxid is given it is the one at its end.  Raises SnapshotDamaged, OSError."""
+    """Read and check a snapshot; without a given zxid, use the one at its end. Raises SnapshotDamaged, OSError."""
     try:
         return _read_checked(file, zxid)
     except (zlib.error, EOFError, gzip.BadGzipFile, SnappyDamaged) as bad:
@@ -237,7 +241,7 @@ def _read_checked(file: IO[bytes], zxid: int | None) -> TreeSnapshot:
 
 
 def _read_tree(file: IO[bytes], checksum: int) -> tuple[TreeDecoder, int, int]:
-    """The tree, the checksum up to its end, and where in the file that is."""
+    """Return the tree, the checksum up to its end, and the position of its end in the file."""
     decoder = TreeDecoder()
     offset = HEADER.size
     while not decoder.done:
@@ -256,7 +260,7 @@ def _read_tree(file: IO[bytes], checksum: int) -> tuple[TreeDecoder, int, int]:
 
 
 def open_snapshot(path: Path, files: Files = HOST) -> IO[bytes]:
-    """A snapshot file, decompressed where its name says so (SnapStream).  Raises OSError, SnappyDamaged."""
+    """Open a snapshot file, decompressed according to its suffix (SnapStream). Raises OSError, SnappyDamaged."""
     raw = files.stream(path, "rb")
     if path.suffix == SNAPPY_SUFFIX:
         try:
@@ -268,7 +272,7 @@ def open_snapshot(path: Path, files: Files = HOST) -> IO[bytes]:
 
 
 class _GzipReader(gzip.GzipFile):
-    """What was compressed into `raw`, which is closed with it."""
+    """Decompresses `raw`, and closes it when closed."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         super().__init__(fileobj=raw)

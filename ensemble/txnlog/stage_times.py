@@ -1,7 +1,7 @@
-"""How long transactions take on their way to the disk, a group at a time (SyncRequestProcessor, AckRequestProcessor).
+"""Durations of the stages of writing transactions, per group (SyncRequestProcessor, AckRequestProcessor).
 
-Everything is taken in behind the sync and behind whoever waited for it, and of a group's last transaction: the others
-came with it.
+Durations are recorded after the sync and after its waiters were notified. They are those of a group's last transaction,
+since the others came with it.
 """
 
 from __future__ import annotations
@@ -14,33 +14,36 @@ NANOS_PER_MS = 1_000_000
 
 
 class StageTimes:
-    """How long each stage of one storage's writes takes.  `learning`: the transactions come from a leader elsewhere."""
+    """Duration of each stage of a storage's writes. `learning`: the transactions come from a leader elsewhere."""
 
     __slots__ = ("acknowledged_ms", "learning", "process_ms", "proposed_ms", "queue_ms", "queue_sizes", "whole_ms")
 
     def __init__(self) -> None:
         self.learning = False
         self.queue_sizes = Summary()
-        """Submissions that wait behind a group when it is done."""
+        """Submissions that are queued when a group is done."""
         self.queue_ms = Summary()
-        """From a submission (what a turn wants written) until it is taken."""
+        """From a submission (the writes of a turn) until it is taken."""
         self.process_ms = Summary()
         """Writing a group, without the sync."""
         self.whole_ms = Summary()
         """From a submission until it is durable."""
         self.proposed_ms = Summary()
-        """From the leader's making of a transaction, by the wall clocks, until it was here."""
+        """From the leader's creation of a transaction until its arrival here, by the wall clocks."""
         self.acknowledged_ms = Summary()
-        """From there until it is durable here, and acknowledged."""
+        """From its creation until it is durable here and acknowledged."""
 
     def note(
-        self, txns: int, waits_ns: Sequence[int], *, process_ns: int, sync_ns: int, behind: int, made_ms: int,
+        self, txns: int, waits_ns: Sequence[int], *, process_ns: int, sync_ns: int, queued: int, made_ms: int,
         wall_ms: int,
     ) -> None:  # fmt: skip
-        """A group was synced, of which each submission had waited so long before; its last transaction was made at
-        `made_ms` and is durable at `wall_ms`, both of them wall clocks'."""
+        """Record a synced group.
+
+        Each submission had waited `waits_ns` before; the group's last transaction was created at `made_ms` and is
+        durable at `wall_ms`, both by wall clocks.
+        """
         rest_ns = process_ns + sync_ns
-        self.queue_sizes.add(behind)
+        self.queue_sizes.add(queued)
         for wait_ns in waits_ns:
             self.queue_ms.add(wait_ns // NANOS_PER_MS)
             self.whole_ms.add((wait_ns + rest_ns) // NANOS_PER_MS)

@@ -1,13 +1,13 @@
-"""The disk of a running peer: disk effects are carried out in order, in groups, by one thread or by the event loop.
+"""The disk of a running peer: disk effects are executed in order, in groups, by one thread or by the event loop.
 
-The thread is a job of `zabka.ensemble.runtime.workers`: a group is a step.  Whatever was submitted while it was busy is
-one group: neighbouring appends become one write, and every barrier of the group shares one fdatasync.  While the disk
-is quick (`sync_pace`) and the thread has nothing to do, the loop carries out a few appends and barriers itself, a
-round's as one group; all else is the thread's.  Log and pace have no lock: they are the thread's from `submit` until it
-has finished, and the loop's otherwise.
+The thread is a job of `zabka.ensemble.runtime.workers`: a group is a step. All effects submitted while it was busy are
+one group: neighbouring appends become one write, and every barrier of the group shares one fdatasync. While the disk is
+fast (`sync_pace`) and the thread is idle, the loop executes a few appends and barriers itself, one group per round. The
+thread executes everything else. Log and pace have no lock: they belong to the thread from `submit` until it has
+finished, and otherwise to the loop.
 
-Ordinary snapshots are written by a thread of their own, since nothing waits for them and a large one must not hold up
-the log; a truncation or a replacement of the history stops one that is at it.
+Ordinary snapshots are written by a separate thread, since nothing waits for them and a large snapshot must not delay
+the log. A truncation or a replacement of the history cancels a snapshot that is being written.
 """
 
 from __future__ import annotations
@@ -52,29 +52,31 @@ from zabka.ensemble.zab.effects import (
 from zabka.ensemble.zab.membership import Membership
 
 GROUP_MAX = 1000
-"""Effects carried out before the barriers among them are answered."""
+"""Maximum number of effects executed before the barriers among them are answered."""
 
 FSYNC_WARNING_MS = 1000
-"""A slower sync is worth a warning (fsync.warningthresholdms)."""
+"""A slower sync causes a warning (fsync.warningthresholdms)."""
 
 QUICK_SYNC_US = 500
-"""A disk whose syncs take less, in the median, is waited for in the event loop (zabka.fsync.inlinethresholdus)."""
+"""If the median sync time is below this, the event loop itself waits for the disk (zabka.fsync.inlinethresholdus)."""
 
 AT_ONCE = (0,)
-"""What the event loop carries out itself waits for nothing."""
+"""Effects that the event loop executes itself have no queueing time."""
 
 WAIT_TXNS_MAX = 128
-"""More transactions in one group are the thread's.  Up to here two changes of threads cost more than a quick sync takes
-from a round: 64 writers of one request each got a tenth more written with 32 than with 4, and more still with 200."""
+"""Larger groups of transactions go to the thread. Up to this size, two thread switches cost more than a fast sync.
+
+With 64 writers of one request each, throughput was a tenth higher with 32 than with 4, and higher still with 200.
+"""
 
 
 def is_full(failed: Exception) -> bool:
-    """Whether it failed because the disk, or what its user may have of it, is full."""
+    """Whether the failure means that the disk, or its user's quota, is full."""
     return isinstance(failed, OSError) and failed.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def complaint(failed: Exception) -> str:
-    """One line about a disk that does not take what it must, and what to do."""
+    """Return a one-line message about a disk that failed, with the remedy."""
     if isinstance(failed, OSError) and is_full(failed):
         where = f" for {failed.filename}" if failed.filename else ""
         return (
@@ -85,7 +87,7 @@ def complaint(failed: Exception) -> str:
 
 
 class _RollLog(Effect):
-    """The next append begins a new log file; what went before is durable, so the snapshot of that number may count."""
+    """Begin a new log file with the next append; the log before it is durable, so that snapshot counts."""
 
     snapshot: int
 
@@ -100,7 +102,7 @@ class _Submission(NamedTuple):
 
 
 class StorageListener(Protocol):
-    """What the storage tells its owner, always on the owner's event loop."""
+    """Notifications of the storage to its owner, always on the owner's event loop."""
 
     def on_durable(self, tokens: list[int]) -> None:
         """Everything queued before these barriers is durable."""
@@ -111,7 +113,7 @@ class StorageListener(Protocol):
         ...
 
     def on_snapshot_spoiled(self) -> None:
-        """The newest snapshot's file cannot be read as it was written: take another one now."""
+        """The newest snapshot's file cannot be read as it was written: take another snapshot now."""
         ...
 
     def on_snapshot(self, written: WrittenSnapshot) -> None:
@@ -123,31 +125,32 @@ class StorageListener(Protocol):
         ...
 
     def on_storage_warning(self, line: str) -> None:
-        """Something that an operator should know of."""
+        """A warning for the operator."""
         ...
 
     def on_storage_failed(self, reason: str) -> None:
-        """The disk failed: nothing further will be carried out, so this peer must stop."""
+        """The disk failed: no further effect will be executed, so this peer must stop."""
         ...
 
 
 class MembershipFiles(Protocol):
-    """Where memberships are kept; durable when a call returns.  Both raise OSError or DataDirectoryError."""
+    """Storage of memberships; durable when a call returns. Both calls raise OSError or DataDirectoryError."""
 
     def save(self, membership: Membership) -> None:
-        """Store the membership that is in force now."""
+        """Store the membership that is now in force."""
         ...
 
     def save_next(self, membership: Membership) -> None:
-        """Store a membership that was proposed."""
+        """Store a proposed membership."""
         ...
 
 
 class Storage:
-    """Carries out Append, Barrier, TruncateLog, SaveSnapshot, the epoch effects, and where there are `memberships`
-    (a zoo.cfg that may be changed) theirs.
+    """Executes Append, Barrier, TruncateLog, SaveSnapshot, and the epoch effects.
 
-    `post` hands a callback to the owner's event loop from another thread (`loop.call_soon_threadsafe`).
+    With `memberships` (a changeable zoo.cfg) also the membership effects.
+
+    `post` passes a callback to the owner's event loop from another thread (`loop.call_soon_threadsafe`).
     """
 
     def __init__(
@@ -191,9 +194,9 @@ class Storage:
         self._closing = False
         self._submitted = 0
         self._finished = 0
-        """How much of what was submitted the thread is done with; it stays behind for good where the disk failed."""
-        self._owed = 0
-        """Barriers among what was submitted that the owner has not been told of."""
+        """Number of submissions that the thread has finished; it stays behind for ever if the disk failed."""
+        self._unreported = 0
+        """Number of submitted barriers that were not reported to the owner yet."""
         self._failed = False
         self._snapshots = SnapshotWriter(
             directories, snapshot_suffix, post, self._snapshot_done, self._snapshot_failed, self._snapshot_spoiled,
@@ -202,9 +205,9 @@ class Storage:
         self._work = workers.start(self._run(), "txnlog")
 
     def submit(self, effects: Sequence[Effect]) -> None:
-        """Queue disk effects, to be done in order after everything queued before."""
+        """Queue disk effects, to be executed in order after everything queued before."""
         if not self._failed:
-            self._owed += sum(isinstance(effect, Barrier) for effect in effects)
+            self._unreported += sum(isinstance(effect, Barrier) for effect in effects)
             self._put(list(effects))
 
     def _put(self, effects: list[Effect]) -> None:
@@ -213,8 +216,8 @@ class Storage:
         self._work.wake()
 
     def is_quick(self, effects: Sequence[Effect]) -> bool:
-        """Whether these should be carried out in the event loop: nothing is before them, and they are quickly done."""
-        if self._submitted != self._finished or self._owed or self._failed:
+        """Whether to execute these effects in the event loop: nothing is queued before them, and they are fast."""
+        if self._submitted != self._finished or self._unreported or self._failed:
             return False
         count = 0
         for effect in effects:
@@ -225,9 +228,11 @@ class Storage:
         return count <= WAIT_TXNS_MAX and self._pace.is_quick(self._clock_ns())
 
     def carry_out(self, effects: Sequence[Effect]) -> None:
-        """Do at once what `is_quick` allows; the listener hears of barriers, and of a failure, before this returns.
-        Everything that need not wait for the disk should be on its way: a sync takes as long as it takes."""
-        assert self._submitted == self._finished and not self._owed, "the disk's work is done in order"
+        """Execute effects that `is_quick` allows; notify the listener of barriers, or of a failure, before returning.
+
+        Everything that need not wait for the disk should be sent before: the duration of a sync is unknown.
+        """
+        assert self._submitted == self._finished and not self._unreported, "the disk's work is done in order"
         try:
             self._carry_out(effects, self._listener.on_durable, AT_ONCE)
         except (OSError, DataDirectoryError) as failed:
@@ -246,21 +251,23 @@ class Storage:
             self._reading.join()
 
     def read_log(self, effect: ReadLog) -> None:
-        """Read part of the log, beside what is queued."""
+        """Read part of the log, independently of the queue."""
         self._to_read.append(effect)
         if self._reading is None or not self._reading.is_under_way():
             self._reading = self.workers.start(self._read_logs(), "log-reader")
         self._reading.wake()
 
     def take_snapshot(self, snapshot: TreeSnapshot) -> None:
-        """Write an ordinary snapshot, of a tree that has not changed since, while it goes on changing; unless the one
-        before is still being written.  The log goes on in a new file, and is durable so far before the snapshot counts.
+        """Write an ordinary snapshot of a tree that has not changed since, while the tree goes on changing.
+
+        Does nothing if the previous snapshot is still being written. The log continues in a new file, and is durable up
+        to the snapshot before the snapshot counts.
         """
         self._snapshots.start_snapshot(snapshot)
         self._put([_RollLog(self._snapshots.taken)])
 
     def _read_logs(self) -> Job:
-        """The reading thread's whole life."""
+        """The reading thread's whole work."""
         while not self._closing:
             while self._to_read:
                 self._read_log(self._to_read.popleft())
@@ -277,13 +284,13 @@ class Storage:
     # -- the storage thread ----------------------------------------------------------------------------------------
 
     def _run(self) -> Job:
-        """The thread's whole life: all that has come by then is done in groups, before it waits for more."""
+        """The thread's whole work: process all queued effects in groups, then wait for more."""
         try:
             while self._queue or not self._closing:
                 while self._queue:
                     group, since_ns = self._next_group()
                     taken_ns = self._clock_ns()
-                    self._carry_out(group, self._tell_later, [taken_ns - each for each in since_ns])
+                    self._carry_out(group, self._notify_later, [taken_ns - each for each in since_ns])
                     self._finished += len(since_ns)
                 if not self._closing:
                     yield WAIT
@@ -293,7 +300,7 @@ class Storage:
             self._post_back(self._listener.on_storage_failed, complaint(failed))
 
     def _next_group(self) -> tuple[list[Effect], list[int]]:
-        """All that has come, and when each part of it was submitted."""
+        """Take all queued effects, and when each part of them was submitted."""
         group: list[Effect] = []
         since_ns: list[int] = []
         while self._queue and len(group) < GROUP_MAX:
@@ -302,16 +309,16 @@ class Storage:
             since_ns.append(submitted.since_ns)
         return group, since_ns
 
-    def _tell_later(self, tokens: list[int]) -> None:
-        self._post_back(self._told, tokens)
+    def _notify_later(self, tokens: list[int]) -> None:
+        self._post_back(self._notified, tokens)
 
-    def _told(self, tokens: list[int]) -> None:
-        self._owed -= len(tokens)
+    def _notified(self, tokens: list[int]) -> None:
+        self._unreported -= len(tokens)
         self._listener.on_durable(tokens)
 
     # -- the disk, in the thread or in the event loop --------------------------------------------------------------
 
-    def _carry_out(self, group: Sequence[Effect], tell: Callable[[list[int]], None], waits_ns: Sequence[int]) -> None:
+    def _carry_out(self, group: Sequence[Effect], notify: Callable[[list[int]], None], waits_ns: Sequence[int]) -> None:
         txns: list[Txn] = []
         tokens: list[int] = []
         for effect in group:
@@ -320,14 +327,14 @@ class Storage:
             elif isinstance(effect, Barrier):
                 tokens.append(effect.token)
             else:
-                self._settle(txns, tokens, tell, waits_ns)
+                self._settle(txns, tokens, notify, waits_ns)
                 self._carry_out_other(effect)
-        self._settle(txns, tokens, tell, waits_ns)
+        self._settle(txns, tokens, notify, waits_ns)
 
     def _settle(
-        self, txns: list[Txn], tokens: list[int], tell: Callable[[list[int]], None], waits_ns: Sequence[int]
+        self, txns: list[Txn], tokens: list[int], notify: Callable[[list[int]], None], waits_ns: Sequence[int]
     ) -> None:
-        """Write what is collected; where somebody waits for it, sync it and say so."""
+        """Write the collected transactions; if there are barriers, sync and report them."""
         taken_ns = self._clock_ns()
         if txns:
             self._log.append(txns)
@@ -335,14 +342,14 @@ class Storage:
             began_ns = self._clock_ns()
             self._log.sync()
             ended_ns = self._clock_ns()
-            # Who waits for it hears of it first.
-            tell(tokens.copy())
+            # The waiters are notified first.
+            notify(tokens.copy())
             tokens.clear()
             self._note_sync(ended_ns, ended_ns - began_ns)
             if txns:
                 self.stages.note(
                     len(txns), waits_ns, process_ns=began_ns - taken_ns, sync_ns=ended_ns - began_ns,
-                    behind=len(self._queue), made_ms=txns[-1].time_ms, wall_ms=self._wall_ms(),
+                    queued=len(self._queue), made_ms=txns[-1].time_ms, wall_ms=self._wall_ms(),
                 )  # fmt: skip
         if txns:
             self.txns_logged += len(txns)
@@ -418,5 +425,5 @@ class Storage:
         try:
             self._post(callback, *args)
         except RuntimeError:
-            # The event loop is closed: nobody is left to tell.
+            # The event loop is closed: there is no listener left.
             return

@@ -1,8 +1,8 @@
 """The port between ZAB and the replicated service above it.
 
-ZAB orders transactions and knows nothing of znodes; the application (`zabka.ensemble.tree.service.Service`) turns
-requests into transactions, applies them and talks to clients.  Both are pure and live in one `Peer`, which passes
-events down and effects up.  Every method returns effects to carry out (possibly none), unless it says otherwise.
+ZAB orders transactions and does not depend on znodes. The application (`zabka.ensemble.tree.service.Service`) turns
+requests into transactions, applies them and replies to clients. Both are pure and live in one `Peer`, which passes
+events down and effects up. Every method returns effects to execute (possibly none), unless its docstring differs.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from zabka.ensemble.zab.sync import COMMITTED_LOG_LENGTH, SNAPSHOT_SIZE_FACTOR
 from zabka.journal.events import ZxidCheckpoint
 
 LOCAL_SESSIONS_TIMER: Final = "local-sessions.expiry"
-"""The application's timer: it runs at the end of each tick while there are sessions that only this server knows."""
+"""The application's timer: it expires at the end of each tick while there are local sessions."""
 LAPSING_TIMER: Final = "lapsing-nodes.check"
-"""Another one: a leader's, where it looks at containers and times to live more often than every tick."""
+"""A leader's timer, if it checks containers and times to live more often than every tick."""
 
 
 class Submit(Effect):
@@ -46,19 +46,21 @@ class SubmitSync(Effect):
 
 
 class TreeDiffers(Effect):
-    """Application to ZAB: a transaction was applied, and its digest, which its leader made, is not this tree's."""
+    """Application to ZAB: a transaction was applied, and this tree's digest differs from the leader's digest in it."""
 
 
 class AskRevalidate(Effect):
-    """Application to ZAB: ask the leader whether a session may go on here."""
+    """Application to ZAB: ask the leader whether a session can continue here."""
 
     session_id: SessionId
     timeout_ms: int
 
 
 class EnsembleView(msgspec.Struct, frozen=True):
-    """What a leader knows of its ensemble, for the judgement of a reconfiguration.  `synced` are the servers that could
-    acknowledge a proposal now, the leader included."""
+    """A leader's view of its ensemble, for validating a reconfiguration.
+
+    `synced` are the servers that could acknowledge a proposal now, including the leader.
+    """
 
     current: Membership
     last_seen: Membership
@@ -66,7 +68,7 @@ class EnsembleView(msgspec.Struct, frozen=True):
     enabled: bool
     standalone_enabled: bool
     several_addresses: bool = False
-    """Whether a server may have more than one (multiAddress.enabled)."""
+    """Whether a server can have several addresses (multiAddress.enabled)."""
 
 
 class Application(Protocol):
@@ -85,24 +87,26 @@ class Application(Protocol):
 
     @property
     def snapshot_bytes(self) -> int:
-        """About how large a snapshot of the state would be."""
+        """Approximate size of a snapshot of the state."""
         ...
 
     def checkpoint(self) -> ZxidCheckpoint:
-        """Where the tree stands now: `last_applied`, digest and sizes.  ZAB emits it from time to time."""
+        """Current state of the tree: `last_applied`, digest and sizes. ZAB emits it from time to time."""
         ...
 
     def restore(self, snapshot: TreeSnapshot | None) -> None:
-        """Replace the state; None means empty."""
+        """Replace the state, by the empty state if None."""
         ...
 
     def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
-        """Apply the next transactions, in order; for each fire watches, then answer the local client it came from.
-        `TreeDiffers` where the tree is not what its leader's was."""
+        """Apply the next transactions, in order; for each, fire watches, then answer its local client.
+
+        Returns `TreeDiffers` if the tree differs from its leader's.
+        """
         ...
 
     def describe_membership(self, now: Instant, text: str, version: int) -> None:
-        """Show in /zookeeper/config which membership is in force; no transaction says so (initConfigInZKDatabase)."""
+        """Show the membership in force in /zookeeper/config, without a transaction (initConfigInZKDatabase)."""
         ...
 
     # -- leading -------------------------------------------------------------------------------------------------
@@ -114,30 +118,32 @@ class Application(Protocol):
     def prepare_all(
         self, now: Instant, requests: Sequence[ForwardedRequest], zxid: Zxid, origin: LinkId | None
     ) -> list[Txn]:
-        """Turn requests that came together into transactions, the first with that zxid, against the latest *proposed*
-        state (outstanding changes included).  A request that fails becomes an ErrorTxn: it still takes its zxid.
-        `origin` is the learner link they came by, None for local clients (sessions are owned by where they were last
-        validated)."""
+        """Turn requests that arrived together into transactions, the first with that zxid.
+
+        They are checked against the latest *proposed* state (outstanding changes included). A request that fails
+        becomes an ErrorTxn: it still takes its zxid. `origin` is the learner link of the requests, None for local
+        clients (a session is owned by the server where it was last validated).
+        """
         ...
 
     def prepare_reconfig(
         self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None, ensemble: EnsembleView
     ) -> Txn:
-        """As `prepare_all`, for one change of the ensemble itself: the transaction's data is the new membership."""
+        """Like `prepare_all`, for a change of the ensemble itself: the transaction's data is the new membership."""
         ...
 
     def touch(self, now: Instant, session_id: SessionId, timeout_ms: int, by: PeerId) -> None:
-        """Leader: that learner heard from the session."""
+        """Leader: the learner `by` received a message of the session."""
         ...
 
     def revalidate(
         self, now: Instant, session_id: SessionId, timeout_ms: int, origin: LinkId | None, by: PeerId
     ) -> bool:
-        """Leader: may the session go on at that learner?  If so that learner owns it now."""
+        """Leader: return whether the session can continue at that learner, which then owns it."""
         ...
 
     def expire_sessions(self, now: Instant) -> list[Effect]:
-        """Leader, every tick: Emit session_expired and Submit a closeSession for each session that is overdue."""
+        """Leader, every tick: emit session_expired and submit a closeSession for each overdue session."""
         ...
 
     # -- serving clients -----------------------------------------------------------------------------------------
@@ -147,44 +153,50 @@ class Application(Protocol):
         ...
 
     def start_read_only(self, now: Instant) -> list[Effect]:
-        """This peer has found no leader for a while: answer reads of clients that put up with it, until
-        `stop_serving`.  Neither the tree nor the log may change meanwhile."""
+        """This peer has not found a leader for a while: answer reads of clients that accept this, until `stop_serving`.
+
+        The tree and the log do not change meanwhile.
+        """
         ...
 
     def expire_local_sessions(self, now: Instant) -> list[Effect]:
-        """The timer LOCAL_SESSIONS_TIMER, which the application has set, ran out."""
+        """The timer LOCAL_SESSIONS_TIMER, which the application has set, expired."""
         ...
 
     def delete_lapsed(self, now: Instant) -> list[Effect]:
-        """The timer LAPSING_TIMER, which the application of a leader has set, ran out."""
+        """The timer LAPSING_TIMER, which the application of a leader has set, expired."""
         ...
 
     def stop_serving(self, now: Instant) -> list[Effect]:
-        """This peer lost its leader or its quorum, or read-only service ends: close every client connection, drop
-        outstanding requests, forget watches and session tracking.  The tree stays."""
+        """This peer lost its leader or its quorum, or read-only service ends.
+
+        Close every client connection, drop outstanding requests, forget watches and session tracking. The tree stays.
+        """
         ...
 
     def on_client_connected(
         self, now: Instant, connection: ConnectionId, identities: tuple[AuthId, ...] = ()
     ) -> list[Effect]:
-        """A client connected; `identities` are what the connection proves by itself: address, certificate."""
+        """A client connected; `identities` are proved by the connection itself: address, certificate."""
         ...
 
     def on_client(self, now: Instant, connection: ConnectionId, message: ClientMessage) -> list[Effect]:
-        """A frame from a client; while not serving the connection is closed (ZooKeeper refuses it the same way)."""
+        """A frame of a client arrived; while not serving the connection is closed, as in ZooKeeper."""
         ...
 
     def on_client_closed(self, now: Instant, connection: ConnectionId) -> list[Effect]:
-        """The connection is gone; its session lives on until it expires."""
+        """The connection is closed; its session lives until it expires."""
         ...
 
     def drain_touched(self) -> list[tuple[SessionId, int]]:
-        """Learner: sessions heard from since the last call, for the answer to a leader's ping."""
+        """Learner: sessions that were active since the last call, for the answer to a leader's ping."""
         ...
 
     def revalidated(self, now: Instant, session_id: SessionId, valid: bool, proposed: Zxid) -> list[Effect]:
-        """The leader's answer to AskRevalidate; `proposed` is the last transaction proposed before it: what the session
-        asks for here comes behind that."""
+        """The leader's answer to AskRevalidate.
+
+        `proposed` is the last transaction proposed before the answer: the session's requests here come after it.
+        """
         ...
 
     def sync_done(self, now: Instant, request: SyncRequest) -> list[Effect]:
@@ -193,7 +205,7 @@ class Application(Protocol):
 
 
 class EnsembleConfig(msgspec.Struct, frozen=True):
-    """What ZAB needs of zoo.cfg.  Times of `init_limit` and `sync_limit` are in ticks, as there."""
+    """The settings in zoo.cfg that ZAB needs. `init_limit` and `sync_limit` are in ticks, as there."""
 
     my_id: int
     voters: tuple[int, ...]
@@ -205,34 +217,40 @@ class EnsembleConfig(msgspec.Struct, frozen=True):
     max_session_timeout_ms: int = -1
     snap_count: int = 100_000
     snap_count_max: int = 0
-    """Where this is more than `snap_count`, a snapshot waits until the log since the last one is as large as that one,
-    for no more transactions than this."""
+    """Upper limit of transactions per snapshot, if more than `snap_count`.
+
+    Then a snapshot waits until the log since the last snapshot has the size of that snapshot.
+    """
     snap_size_limit_bytes: int = 4 << 30
     committed_log_length: int = COMMITTED_LOG_LENGTH
     snapshot_size_factor: float = SNAPSHOT_SIZE_FACTOR
     full_journal: bool = False
     membership: str = ""
-    """What /zookeeper/config shows: one `server.N=...` a line, `version=` last.  Where it is given, roles, groups and
-    weights are taken from it; empty leaves the node empty."""
+    """Content of /zookeeper/config: one `server.N=...` per line, `version=` last.
+
+    If given, roles, groups and weights are taken from it; if empty, the node is empty.
+    """
     next_membership: str = ""
-    """The last one proposed, where it is not known to be in force."""
+    """The last proposed membership, if it is not known to be in force."""
     auth: AuthPolicy = OPEN_POLICY
     reconfig_enabled: bool = False
     several_addresses: bool = False
     read_only_mode: bool = False
     """Whether a peer that finds no leader serves reads (readonlymode.enabled)."""
     leader_serves: bool = True
-    """Whether the leader serves clients (leaderServes); if not, its client port closes every connection, as that of a
-    peer without a leader does."""
+    """Whether the leader serves clients (leaderServes).
+
+    If not, its client port closes every connection, as on a peer without a leader.
+    """
     has_oracle: bool = False
-    """Whether somebody tells this peer, one of two voters, if it may go on without the other (oraclePath)."""
+    """Whether an oracle decides if this peer, one of two voters, may continue without the other (oraclePath)."""
     local_sessions: bool = False
     local_sessions_upgrading: bool = False
     tree: TreeRules = DEFAULT_RULES
     answers_bytes_max: int = 1 << 62
-    """How much a client is told before it has taken that: `zabka.ensemble.tree.backlog`."""
+    """Limit of unread reply bytes per client: `zabka.ensemble.tree.backlog`."""
     observes_followers: bool = False
-    """Whether an observer learns from a follower rather than from the leader (observerMasterPort)."""
+    """Whether an observer learns from a follower instead of the leader (observerMasterPort)."""
     serves_observers: bool = False
     """Whether a follower lets observers learn from it."""
     standalone_enabled: bool = True

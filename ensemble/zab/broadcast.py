@@ -1,7 +1,7 @@
-"""What an established leader does: it proposes, commits what a quorum has logged, and answers what needs a quorum.
+"""Broadcast of an established leader: proposals, commits after a quorum has logged them, and quorum reads.
 
-Source: Leader.propose, tryToCommit and processSync.  `zabka.ensemble.zab.leader` brings learners this far and lets them
-go; the table of their links is shared with it.
+Source: Leader.propose, tryToCommit and processSync. `zabka.ensemble.zab.leader` adds and removes learners and shares
+the table of their links.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from zabka.journal.events import TxnProposed
 
 _RECONFIG = int(OpCode.RECONFIG)
 _SYNCING, _SYNCED = Step.SYNCING, Step.SYNCED
-"""By themselves: to look up a member of an enumeration costs as much as a call."""
+"""Cached separately: looking up a member of an enumeration costs as much as a call."""
 
 
 class Broadcast:
-    """The proposals and commits of one reign.
+    """The proposals and commits of one leader's term.
 
-    `open` once a quorum has taken over the reign's initial history: nothing is proposed before.  `synchronise` is
-    called with learners whose synchronisation has waited for a commit.
+    `open` once a quorum has adopted the term's initial history: nothing is proposed before. `synchronise` is called
+    with learners that waited for a commit before their synchronisation.
     """
 
     def __init__(
@@ -59,8 +59,10 @@ class Broadcast:
         self._syncs = SyncRequests()
         self._joint: QuorumSystem | None = None
         self._joint_until = Zxid(0)
-        """What was proposed before the last change of membership came into force needs both quorums, as it did then
-        (Leader.Proposal's qvAcksetPairs)."""
+        """Transactions up to here need both quorums: proposed before the last membership change came into force.
+
+        Source: Leader.Proposal's qvAcksetPairs.
+        """
         self.handover = Handover(core)
         self.acks = LeaderAcks(core)
 
@@ -70,11 +72,11 @@ class Broadcast:
         return len(self._syncs)
 
     def start_epoch(self, zxid: Zxid) -> None:
-        """The epoch's first zxid, which is no transaction's: proposals follow it."""
-        self._last_proposed = self.last_committed = self.acks.last_told = zxid
+        """Start the epoch at its first zxid, which is not a transaction's: proposals follow it."""
+        self._last_proposed = self.last_committed = self.acks.last_commit_sent = zxid
 
     def admit(self, peer: LearnerLink) -> None:
-        """A learner has all of the history: from now on it serves clients, and its acknowledgements count."""
+        """A learner has the whole history: from now on it serves clients, and its acknowledgements count."""
         peer.step = Step.SYNCED
         self._logged |= {} if peer.observer else {peer.peer_id: self._logged.get(peer.peer_id, 0)}
         # Pings sent so far reach it before UPTODATE, and are not answered.
@@ -84,15 +86,17 @@ class Broadcast:
         self._core.send(peer.link, UpToDate())
 
     def forget(self, peer: LearnerLink) -> None:
-        """A learner is gone.  What it logged does not count once it reconnects: its synchronisation may cut its log
-        back."""
+        """Forget a learner that disconnected.
+
+        Its acknowledgements do not count after a reconnect: its synchronisation may truncate its log.
+        """
         self._syncs.forget(peer.link)
         self._logged.pop(peer.peer_id, None)
 
     # -- proposals and commits -------------------------------------------------------------------------------------
 
     def propose(self, requests: Sequence[ForwardedRequest], origin: LinkId | None) -> None:
-        """Writes of local clients (None), or of a learner's."""
+        """Propose writes of local clients (None) or of a learner's clients."""
         core = self._core
         if not self.open or core.leaving is not None:
             return
@@ -102,14 +106,14 @@ class Broadcast:
         for start in range(0, min(len(requests), left), together):
             self._propose_stretch(requests[start : min(start + together, left)], origin)
         if len(requests) > left:
-            # The counter must not run over into the epoch: a new epoch starts it again (ZOOKEEPER-1277).
+            # The counter must not overflow into the epoch: a new epoch resets it (ZOOKEEPER-1277).
             core.leave("the zxid's counter is used up", request_cause("PROPOSAL"))
 
     def _propose_stretch(self, requests: Sequence[ForwardedRequest], origin: LinkId | None) -> None:
         core, zxid = self._core, Zxid(self._last_proposed + 1)
         if requests[0].op == _RECONFIG:
-            # It is prepared by itself, against the membership that all before it leave; from here on nobody commits
-            # by the leader's word.
+            # A reconfiguration is prepared separately, against the membership after all earlier transactions; from here
+            # on learners do not commit by the leader's acknowledgement.
             self.acks.make_up_for(self._links.values())
             view = self.handover.view(self._links.values())
             txns = [core.application.prepare_reconfig(core.now, requests[0], zxid, origin, view)]
@@ -121,7 +125,7 @@ class Broadcast:
             core.hand_over()
 
     def _log_and_send(self, txns: list[Txn]) -> None:
-        """Log transactions, and propose them to everybody else who logs."""
+        """Log transactions, and propose them to all other servers that log."""
         core = self._core
         self._last_proposed = txns[-1].zxid
         if core.config.full_journal:
@@ -134,7 +138,7 @@ class Broadcast:
         self._proposing += txns
 
     def _open_proposal(self, first: Zxid) -> None:
-        """A proposal on its way to everybody who logs; what this turn proposes from here on joins it."""
+        """Begin a proposal to all servers that log; later proposals of this turn join it."""
         core = self._core
         self._proposing = []
         proposal = Proposal(self._proposing)
@@ -145,19 +149,19 @@ class Broadcast:
                     peer.note_proposed(first, core.now.mono_ms)
 
     def close_proposal(self) -> None:
-        """What is proposed next goes out as a packet of its own."""
+        """Send later proposals in a new packet."""
         self._proposing = None
 
     def on_logged(self, zxid: Zxid) -> None:
-        """This peer's own log is durable up to `zxid`: now it counts itself."""
+        """This peer's own log is durable up to `zxid`: count its own acknowledgement."""
         if self.open:
             self._logged[self._core.my_id] = zxid
             self.advance()
             if self._core.pending and self.handover.successor is None and not self._needs_both:
                 self.acks.send_durable(zxid, self._links.values())
 
-    def judge_ack(self, peer: LearnerLink, zxid: Zxid) -> str:
-        """What is wrong with a learner's acknowledgement of a proposal; empty where nothing is."""
+    def ack_error(self, peer: LearnerLink, zxid: Zxid) -> str:
+        """Return what is wrong with a learner's acknowledgement of a proposal, or an empty string."""
         if peer.step is not _SYNCED or peer.observer:
             return "it acknowledged a proposal before NEWLEADER"
         if zxid > self._last_proposed:
@@ -165,15 +169,15 @@ class Broadcast:
         return ""
 
     def on_ack(self, peer: LearnerLink, zxid: Zxid) -> None:
-        """A learner's log is durable up to `zxid`: it is in order, so an ack means everything before it as well."""
+        """A learner's log is durable up to `zxid`; logs are in order, so the ack covers everything before it."""
         if zxid > peer.acked:
-            self._proposing = None  # What is proposed next is to be noted as unacknowledged.
+            self._proposing = None  # later proposals must be recorded as unacknowledged
             peer.note_acked(zxid, self._last_proposed, self._core.now.mono_ms)
             self._logged[peer.peer_id] = zxid
             self.advance()
 
     def advance(self) -> None:
-        """Commit, strictly in order, what a quorum has logged."""
+        """Commit, strictly in order, all transactions that a quorum has logged."""
         core, pending = self._core, self._core.pending
         if self._advancing or not pending or pending[0].zxid > (reached := self._reached()):
             return
@@ -181,16 +185,16 @@ class Broadcast:
         while pending and pending[0].zxid <= reached and core.leaving is None and self.handover.successor is None:
             txn = pending[0]
             if txn.type == _RECONFIG and core.reconfiguration.enabled:
-                self._tell_committed()
+                self._send_commit()
                 assert txn.zxid == self.last_committed + 1, "commits are in zxid order, without gaps"
                 self._joint, self._joint_until = core.quorum, self._last_proposed
                 self.handover.commit(txn, self._logged, self._links.values())
-                self.last_committed = self.acks.last_told = txn.zxid
+                self.last_committed = self.acks.last_commit_sent = txn.zxid
                 core.apply_up_to(txn.zxid)
                 reached = self._reached()
             else:
                 self._commit(reached)
-        self._tell_committed()
+        self._send_commit()
         self._advancing = False
         self._answer_syncs()
         for peer in self.acks.take_held_back(self._links):
@@ -202,14 +206,14 @@ class Broadcast:
         return self._joint is not None and bool(pending) and pending[0].zxid <= self._joint_until
 
     def _reached(self) -> int:
-        """Up to where everything may be committed."""
+        """The highest zxid that may be committed."""
         if self._joint is None or not self._needs_both:
             return self._core.quorum.reached(self._logged)
         both = self._joint.reached(self._logged)
         return both if both < self._joint_until else self._core.quorum.reached(self._logged)
 
     def can_commit(self, synced: Container[PeerId]) -> bool:
-        """Are those that are in step enough for what is proposed now, and for what was proposed before a change?"""
+        """Whether these learners suffice for current proposals, and for those from before a membership change."""
         quorum = self._core.quorum
         return quorum.contains(synced) and (not self._needs_both or self._joint is None or self._joint.contains(synced))
 
@@ -227,22 +231,22 @@ class Broadcast:
             elif peer.forwarding:
                 core.send_all(peer.link, [Commit(txn.zxid) for txn in txns])
         self.last_committed = txns[-1].zxid
-        self._tell_committed()
+        self._send_commit()
         core.apply_up_to(self.last_committed)
 
-    def _tell_committed(self) -> None:
-        self.acks.tell_committed(self.last_committed, self._links.values())
+    def _send_commit(self) -> None:
+        self.acks.send_commit(self.last_committed, self._links.values())
 
     # -- syncs and sessions ----------------------------------------------------------------------------------------
 
     def add_sync(self, request: SyncRequest | Revalidate, origin: LinkId | None) -> None:
-        """To be answered once everything proposed by now is committed, with a quorum behind this leader."""
+        """Answer a sync once everything proposed by now is committed, and a quorum still follows this leader."""
         if not self.open:
             return
         my_id = self._core.my_id
         asker = self._links.get(origin) if origin is not None else None
         following = (my_id, asker.peer_id) if asker is not None and asker.counts else (my_id,)
-        add = self._syncs.add_vouched if self._core.quorum.contains(following) else self._syncs.add
+        add = self._syncs.add_confirmed if self._core.quorum.contains(following) else self._syncs.add
         add(request, origin, self._last_proposed)
         self._answer_syncs()
 
@@ -252,31 +256,31 @@ class Broadcast:
         return self._core.quorum.reached({self._core.my_id: self._syncs.round, **answered})
 
     def _answer_syncs(self) -> None:
-        """Answer what can be answered; begin a ping round for those that need one."""
+        """Answer the syncs that are complete; begin a ping round if any needs it."""
         core = self._core
-        if self._advancing or not self._syncs:  # Commits must leave before the answers that rely on them.
+        if self._advancing or not self._syncs:  # Commits must be sent before the answers that rely on them.
             return
         if self._syncs.needs_round(self._answered_round()):
             self.ping()
         for sync in self._syncs.take_done(self._answered_round(), self.last_committed):
             if isinstance(sync.request, Revalidate):
-                self._tell_session(sync.request, sync.origin, False)
+                self._send_revalidated(sync.request, sync.origin, False)
             elif sync.origin is not None:
                 self._answer(sync.origin, sync.request)
             else:
                 core.perform(core.application.sync_done(core.now, sync.request))
 
-    def judge_session(self, asked: Revalidate, origin: LinkId | None) -> None:
-        """Answer whether a session lives: yes is said at once, no waits for a quorum (see `sync_requests`)."""
+    def answer_revalidate(self, asked: Revalidate, origin: LinkId | None) -> None:
+        """Answer whether a session is alive: "yes" at once, "no" after a quorum check (see `sync_requests`)."""
         core = self._core
         learner = self._links.get(origin) if origin is not None else None
         by = learner.peer_id if learner is not None else PeerId(core.config.my_id)
         if core.application.revalidate(core.now, asked.session_id, asked.timeout_ms, origin, by):
-            self._tell_session(asked, origin, True)
+            self._send_revalidated(asked, origin, True)
         else:
             self.add_sync(asked, origin)
 
-    def _tell_session(self, asked: Revalidate, origin: LinkId | None, valid: bool) -> None:
+    def _send_revalidated(self, asked: Revalidate, origin: LinkId | None, valid: bool) -> None:
         core = self._core
         if origin is not None:
             self._answer(origin, Revalidate(asked.session_id, asked.timeout_ms, valid, self._last_proposed))
@@ -284,7 +288,7 @@ class Broadcast:
             core.perform(core.application.revalidated(core.now, asked.session_id, valid, self._last_proposed))
 
     def _answer(self, origin: LinkId, answer: Packet) -> None:
-        # It relies on every commit before it.
+        # The answer relies on every commit before it.
         self.acks.make_up_for([self._links[origin]] if origin in self._links else ())
         self._core.send(origin, answer)
 
@@ -297,11 +301,11 @@ class Broadcast:
                 self._core.send(peer.link, ping)
 
     def is_due(self, peer: LearnerLink) -> bool:
-        """Is there a ping that this learner has not answered?  Every round since UPTODATE went to it."""
+        """Whether this learner has an unanswered ping. It got every round since UPTODATE."""
         return peer.answered_round < self._syncs.round
 
     def on_pong(self, peer: LearnerLink, pong: Ping) -> None:
-        """A learner has answered the oldest ping that it had not answered: answers come in the order of the pings."""
+        """A learner has answered its oldest unanswered ping: answers arrive in the order of the pings."""
         peer.answered_round += 1
         for session_id, timeout_ms in pong.touched:
             self._core.application.touch(self._core.now, session_id, timeout_ms, peer.peer_id)

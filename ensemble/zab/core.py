@@ -51,7 +51,7 @@ Invariants
 6. A snapshot that this peer takes holds only committed transactions: `_take_snapshot` does nothing unless the peer is
    serving (ZOOKEEPER-1549).
 7. The journal does not report a commit that is not known.  `_apply_uncommitted` holds the events of such transactions
-   in `_held` until a leader is established (`tell_of_history`).  A truncation drops the events above it (`load`), a
+   in `_held` until a leader is established (`report_history`).  A truncation drops the events above it (`load`), a
    snapshot drops all (`replace`).
 8. A peer with `incomplete` set has lost transactions that it may have acknowledged.  It has no vote and its ACKEPOCH
    does not count until `save_current_epoch` is durable: by then a leader has given it everything again.  At NEWLEADER
@@ -123,16 +123,16 @@ from zabka.journal.events import (
 
 CHECKPOINT_INTERVAL_TXNS = 1000
 STRETCH_TXNS = 128
-"""How many transactions are prepared or applied before others get what has come of it."""
+"""How many transactions are prepared or applied before their effects are passed on."""
 _RECONFIG = int(OpCode.RECONFIG)
 _ASKING = (SubmitSync, AskRevalidate, TreeDiffers)
-"""By itself: a union would be made anew at each look."""
+"""Cached separately: a union would be created again at each check."""
 _LOOKING = (PeerState.LOOKING, Phase.ELECTION, PeerId(-1))
 """A peer without a role."""
 
 
 class Core:
-    """The peer's durable state as memory knows it, and the outlet for effects."""
+    """The peer's durable state as held in memory, and the outlet for effects."""
 
     def __init__(
         self, config: EnsembleConfig, application: Application, recovered: Recovered, random: Random, cumulative: bool
@@ -148,34 +148,37 @@ class Core:
         self.role: Role | None = None
         self.leaving: str | None = None
         self.cause = START
-        """Of what this peer does next: what sent it looking, and then that it looked."""
+        """Cause of this peer's next role change: the reason of the election, and then the election itself."""
         self.successor: PeerId | None = None
-        """Whom this peer goes on with when it leaves its role, without an election."""
+        """The next leader when this peer leaves its role without an election."""
         self.round = 0
         self.serving = False
 
         self.accepted_epoch, self.current_epoch = recovered.accepted_epoch, recovered.current_epoch
         self.incomplete = not recovered.complete
-        """The disk has lost transactions that this peer may have acknowledged: until a leader has given it everything
-        again, it neither votes nor promises what counts, or a quorum with it could miss what was committed."""
+        """The disk has lost transactions that this peer may have acknowledged.
+
+        Until a leader has sent it the whole history again, its votes and its ACKEPOCH do not count: a quorum with it
+        could miss committed transactions.
+        """
         self.in_doubt = recovered.in_doubt
         """This history led to another tree than a leader's: until a snapshot replaces it this peer does not lead."""
         self.epoch_floor = Epoch(0)
         """The highest epoch that any learner is known to have accepted."""
         self.last_logged = self.base = Zxid(0)
         self.borders: dict[Zxid, Zxid] = {}
-        """Behind `base`: the last transaction of each epoch, and the one that came next."""
-        self.unreadable_behind = Zxid(-1)
-        """Where reading the log for a learner came to an end too early: nobody further back is served from there."""
+        """For the history after `base`: the last transaction of each epoch, and the transaction after it."""
+        self.unreadable_after = Zxid(-1)
+        """Where reading the log for a learner failed: learners at or before this zxid are not served from the log."""
         self.pending: deque[Txn] = deque()
         self.committed_log: deque[Txn] = deque(maxlen=config.committed_log_length)
         self.snaps_sent = self.diffs_sent = self.log_diffs_sent = self.syncs_put_off = 0
-        """Learners that got a snapshot, transactions, these from the log; and how often one had to wait."""
+        """Learners that got a snapshot, transactions, or transactions from the log; how often a learner waited."""
         self.quits_over_voters = 0
-        """How often this peer gave up a reign that had not begun, since a voter it needed looked elsewhere."""
+        """How often this peer gave up leading before its term began, because a voter that it needed was looking."""
         self.awaiting_recovery = False
         self.needs_snapshot = False
-        """A leader asked for a TRUNC to before the log's beginning: only a SNAP can bring this peer in sync."""
+        """A leader sent a TRUNC to before the log's beginning: only a SNAP can synchronise this peer."""
 
         self.reconfiguration = Reconfiguration(self, config)
 
@@ -183,7 +186,7 @@ class Core:
         self._barriers: deque[tuple[int, Zxid, Callable[[], None] | None, Role | None]] = deque()
         self._barrier_due = False
         self._unlogged: deque[list[Txn]] = deque()
-        # What this turn has asked for so far and may still be joined by more of its kind.
+        # Effects of this turn that may still be extended.
         self._appending: list[Txn] | None = None
         self._sending: dict[LinkId, list[Packet]] = {}
         self._held: list[tuple[Zxid, Emit]] = []
@@ -194,7 +197,7 @@ class Core:
     # -- effects ---------------------------------------------------------------------------------------------------
 
     def send(self, link: LinkId, packet: Packet) -> None:
-        """Send a packet on a link, behind what this turn sends there already."""
+        """Send a packet on a link, after the packets of this turn on that link."""
         packets = self._sending.get(link)
         if packets is None:
             self._sending[link] = packets = []
@@ -223,7 +226,7 @@ class Core:
         self.out.append(SetTimer(name, max(1, delay_ms)))
 
     def cancel_timer(self, name: str) -> None:
-        """Forget a timer."""
+        """Cancel a timer."""
         self.out.append(CancelTimer(name))
 
     def ticks_ms(self, ticks: int) -> int:
@@ -232,16 +235,16 @@ class Core:
 
     @property
     def quorum(self) -> QuorumSystem:
-        """What a quorum is now: of two memberships while a reconfiguration is under way."""
+        """The current quorum system: of two memberships while a reconfiguration is in progress."""
         return self.reconfiguration.quorum
 
     def quit_over(self, voter: PeerId) -> None:
-        """Give up a reign that has not begun (Leader.quitWaitForEpoch)."""
+        """Give up a term that has not begun (Leader.quitWaitForEpoch)."""
         self.quits_over_voters += 1
         self.leave(f"voter {voter} is looking again and no quorum has come", looking_cause(voter))
 
     def leave(self, reason: str, cause: Cause, successor: PeerId | None = None) -> None:
-        """The role gives up: at the end of this turn the peer goes looking for a leader again, unless it has one."""
+        """Leave the role: at the end of this turn the peer looks for a leader again, unless `successor` is given."""
         if self.leaving is None:
             self.leaving = reason
             self.cause = cause
@@ -252,7 +255,7 @@ class Core:
         self.emit(PeerProtocolBroken(f"peer-{peer_id}", reason))
 
     def _report_state(self) -> None:
-        """Emit peer_state_changed where role, phase, leader or epochs are not what was last said."""
+        """Emit peer_state_changed if role, phase, leader or epochs differ from the last report."""
         role = self.role
         state, phase, leader_id = _LOOKING if role is None else (role.state, role.phase, role.leader_id)
         report = (state, phase, leader_id, self.round, self.accepted_epoch, self.current_epoch)
@@ -268,7 +271,7 @@ class Core:
                 self.cause = looking_cause(self.my_id)
 
     def perform(self, effects: Iterable[Effect]) -> None:
-        """Carry out the application's effects: `Submit` and those of `_ASKING` here, all others by the driver."""
+        """Execute the application's effects: `Submit` and those of `_ASKING` here, all others by the driver."""
         requests: list[ForwardedRequest] = []
         for effect in effects:
             if isinstance(effect, Submit):
@@ -283,7 +286,7 @@ class Core:
             self._submit(requests)
 
     def _submit(self, requests: list[ForwardedRequest]) -> None:
-        # Without a role their clients' connections are being closed.
+        # Without a role the clients' connections are being closed.
         if requests and self.role is not None and self.leaving is None:
             self.role.submit(requests)
 
@@ -300,12 +303,12 @@ class Core:
     # -- disk ------------------------------------------------------------------------------------------------------
 
     def to_disk(self, effect: Effect) -> None:
-        """Queue a disk effect, behind every transaction appended so far."""
+        """Queue a disk effect after every transaction appended so far."""
         self._appending = None
         self.out.append(effect)
 
     def barrier(self, then: Callable[[], None] | None = None) -> None:
-        """Call `then` when everything queued for the disk so far is durable, unless the role has ended by then."""
+        """Call `then` when everything queued for the disk so far is durable, unless the role has ended before."""
         self._token += 1
         self._barriers.append((self._token, self.last_logged, then, self.role))
         self._barrier_due = False
@@ -313,7 +316,7 @@ class Core:
         self.out.append(Barrier(self._token))
 
     def end_turn(self, round: int) -> list[Effect]:
-        """One barrier for all that this turn appended; what comes next is another turn's.  All that it asks for."""
+        """Add one barrier for everything that this turn appended, and return the turn's effects."""
         self._close_batches()
         if self._snapshots.is_due:
             self._take_snapshot()
@@ -331,14 +334,14 @@ class Core:
         self._sending.clear()
 
     def hand_over(self) -> None:
-        """Others may begin with what this turn has asked for so far: what follows takes a while."""
+        """Pass the effects of this turn so far to the driver: the rest of the turn takes a while."""
         if self.outlet is not None and self.out:
             self._close_batches()
             out, self.out = self.out, []
             self.outlet(out)
 
     def on_durable(self, token: int) -> None:
-        """A barrier is done, and with it every older one: the disk's queue is in order."""
+        """A barrier is durable, and with it every older barrier: the disk's queue is in order."""
         logged: Zxid | None = None
         while self._barriers and self._barriers[0][0] <= token:
             _, logged, then, role = self._barriers.popleft()
@@ -376,7 +379,7 @@ class Core:
             return
         for txn in txns:
             if txn.type == _RECONFIG:
-                self.reconfiguration.proposed(txn)  # which the disk must know before
+                self.reconfiguration.proposed(txn)  # the disk must store it before the transaction
             self._append((txn,))
 
     def _append(self, txns: Sequence[Txn]) -> None:
@@ -392,7 +395,7 @@ class Core:
         self._appending.extend(txns)
 
     def save_accepted_epoch(self, epoch: Epoch, then: Callable[[], None]) -> None:
-        """Promise `epoch`, durably, then go on.  Epochs only grow."""
+        """Accept `epoch`, durably, then call `then`. Epochs only grow."""
         assert epoch > self.accepted_epoch, "an accepted epoch never goes back"
         self.accepted_epoch = epoch
         self.to_disk(SaveAcceptedEpoch(epoch))
@@ -404,11 +407,14 @@ class Core:
         self.barrier(durable)
 
     def save_current_epoch(self, epoch: Epoch, then: Callable[[], None]) -> None:
-        """Take over `epoch`, durably, then go on.  The caller has made the epoch's initial history durable before."""
+        """Set the current epoch, durably, then call `then`.
+
+        The caller has made the epoch's initial history durable before.
+        """
         assert self.current_epoch <= epoch <= self.accepted_epoch, "a peer adopts only what it has accepted"
         self.current_epoch = epoch
         self.to_disk(SaveCurrentEpoch(epoch))
-        # The disk lacks nothing any more then, whatever role this peer has by that time.
+        # The history on the disk is complete then, in whatever role this peer is by that time.
         self._barriers.append((self._token + 1, self.last_logged, self._be_whole, None))
 
         def durable() -> None:
@@ -451,27 +457,35 @@ class Core:
         self._snapshots.count(txns)
 
     def _take_snapshot(self) -> None:
-        """At the end of a turn, so that a driver which acts on it at once finds just this state.  Only committed
-        transactions are in the tree of a peer that serves (ZOOKEEPER-1549); any other waits until it serves again."""
+        """Take a snapshot at the end of a turn, so that a driver that executes the effect at once sees this state.
+
+        Only the tree of a serving peer consists of committed transactions (ZOOKEEPER-1549); otherwise the snapshot
+        waits until the peer serves again.
+        """
         if self.serving:
             self._snapshots.taken(self.application.snapshot_bytes)
             self.to_disk(SaveSnapshot(self.application.snapshot(), replaces_history=False))
 
     def make_snapshot_due(self) -> None:
-        """Another one is wanted now."""
+        """Request another snapshot."""
         self._snapshots.force()
 
     def apply_pending(self) -> bool:
-        """Apply what was appended but is not known to be committed, so that the tree equals the log again.  Is it
-        another tree now than that of whose they are?  (Whoever stands for election has to know.)"""
+        """Apply pending transactions that are not known to be committed, so that the tree equals the log again.
+
+        Return whether the tree now differs from the transactions' leader's tree; a candidate in an election must know
+        that.
+        """
         differs = False
         while self.pending:
             differs |= self._apply_uncommitted((self.pending.popleft(),))
         return differs
 
     def _apply_uncommitted(self, txns: Sequence[Txn]) -> bool:
-        """Whether they are committed shows with the next established leader; until then the journal must not say so.
-        Of several none has anything to say there."""
+        """Apply transactions that are not known to be committed; hold their journal events until they are.
+
+        That is known when a leader is established. If there are several transactions, none of them has an event.
+        """
         effects = self._apply(txns)
         self._held.extend((txns[-1].zxid, e) for e in effects if isinstance(e, Emit))
         differing = [effect for effect in effects if isinstance(effect, TreeDiffers)]
@@ -485,13 +499,13 @@ class Core:
         self.committed_log.extend(txns)
         return effects
 
-    def tell_of_history(self) -> None:
-        """The leader is established: all that is in the tree is committed, and the journal may say so."""
+    def report_history(self) -> None:
+        """The leader is established: everything in the tree is committed, and the journal may report it."""
         self.out.extend(emit for _, emit in self._held)
         self._held.clear()
 
     def start_serving(self, leading: bool) -> None:
-        """In sync with an established leader: all that is in the tree is committed."""
+        """In sync with an established leader: everything in the tree is committed."""
         self.serving = True
         membership = self.reconfiguration.current
         self.application.describe_membership(self.now, self.reconfiguration.text, membership.version)
@@ -501,7 +515,7 @@ class Core:
         self.perform(self.application.start_serving(self.now, leading))
 
     def load(self, recovered: Recovered) -> None:
-        """Take over what the disk holds: at start, and after a truncation."""
+        """Load the content of the disk: at start, and after a truncation."""
         restarted = not self.awaiting_recovery
         held, self._held, from_zxid = self._held, [], self.last_logged
         self.incomplete, self.in_doubt = not recovered.complete, recovered.in_doubt
@@ -512,7 +526,7 @@ class Core:
         self.borders.clear()
         self.pending.clear()
         self.committed_log.clear()
-        self._barriers.clear()  # All of them were queued before the truncation.
+        self._barriers.clear()  # all of them were queued before the truncation
         self._barrier_due = False
         self._unlogged.clear()
         for txn in recovered.txns:
@@ -520,16 +534,16 @@ class Core:
                 assert follows(self.last_logged, txn.zxid), f"gap: {txn.zxid:#x} after {self.last_logged:#x} in the log"
                 self.borders[self.last_logged] = txn.zxid
             self.last_logged = txn.zxid
-        # Together they take less; only what begins and ends sessions is told in every journal.
-        for told, run in groupby(recovered.txns, lambda txn: txn.type < 0 or self.config.full_journal):
-            if told:
+        # Applying them together is faster; only the beginning and end of sessions are in every journal.
+        for reported, run in groupby(recovered.txns, lambda txn: txn.type < 0 or self.config.full_journal):
+            if reported:
                 for txn in run:
                     self._apply_uncommitted((txn,))
             else:
                 self._apply_uncommitted(list(run))
         self._snapshots.count(recovered.txns)
-        # A truncation brings nothing new.  After a restart nobody knows what the journal has heard already; only a
-        # full journal, which must not miss a commit, hears of the whole log again.
+        # A truncation adds nothing new. After a restart it is unknown which events the journal has already. Only a full
+        # journal, which must not miss a commit, gets the events of the whole log again.
         if not restarted:
             self.emit(TxnLogTruncated(from_zxid, self.last_logged))
             self._held = [(zxid, emit) for zxid, emit in held if zxid <= self.last_logged]
@@ -538,20 +552,20 @@ class Core:
         self.awaiting_recovery = self.needs_snapshot = False
 
     def count_sync(self, mode: SyncMode) -> None:
-        """A learner is being synchronised."""
+        """Count the synchronisation of a learner."""
         if mode is SyncMode.SNAP:
             self.snaps_sent += 1
         else:
             self.diffs_sent += 1
 
     def truncate(self, zxid: Zxid) -> None:
-        """Cut the log back to `zxid`; `load` follows once the disk has done it."""
+        """Truncate the log to `zxid`; `load` follows once the disk has done it."""
         assert not self.pending, "the tree equals the log before a truncation"
         self.awaiting_recovery = True
         self.to_disk(TruncateLog(zxid))
 
     def replace(self, snapshot: TreeSnapshot) -> None:
-        """Replace log and tree by a leader's snapshot."""
+        """Replace log and tree with a leader's snapshot."""
         assert not self.pending, "the tree equals the log before a snapshot replaces both"
         self.application.restore(snapshot)
         assert self.application.last_applied == snapshot.zxid, "a restored tree stands where its snapshot does"

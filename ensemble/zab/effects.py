@@ -1,12 +1,13 @@
-"""What the pure core asks its driver to do.
+"""Effects: requests of the pure core to its driver.
 
 A handler of `zabka.ensemble.zab.peer.Peer` returns a list of effects; the driver (asyncio shell or simulated world)
-carries them out in order.  Disk effects go into one queue a peer, done strictly in order; `Barrier(token)` calls back
-`on_durable(token)` once everything queued before it is fsynced.  A driver may join many barriers into one fsync. A
+executes them in order. Disk effects go into one queue per peer, executed strictly in order; `Barrier(token)` calls back
+`on_durable(token)` once everything queued before it is fsynced. A driver may join many barriers into one fsync. A
 message effect never waits for the disk: the core orders them itself, by waiting for a barrier.
 
-A turn asks for a handful of effects, however much came together: what it sends on a link is one, what it appends in one
-go is one.  A driver that gave the peer an outlet gets the first part of a long turn's effects while the turn goes on.
+A turn has few effects, even if many packets arrived together: all packets on a link are one effect, and so are all
+appended transactions. A driver that gave the peer an outlet gets the first part of a long turn's effects while the turn
+goes on.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Effect(msgspec.Struct, gc=False):
 
 
 class SendNotification(Effect):
-    """Send on the election port.  May be lost; a newer one to the same peer replaces one not sent yet."""
+    """Send on the election port. May be lost; a newer message to the same peer replaces an unsent one."""
 
     to: PeerId
     notification: Notification
@@ -40,21 +41,21 @@ class OpenLink(Effect):
 
 
 class SendPackets(Effect):
-    """Send on a link, in order, reliably until the link breaks: all that one turn has for it."""
+    """Send all packets of a turn on a link, in order, reliably until the link breaks."""
 
     link: LinkId
     packets: list[Packet]
 
 
 class CloseLink(Effect):
-    """Close a link after sending what was queued on it.  The core expects no `on_link_down` for it."""
+    """Close a link after sending its queued packets. The core expects no `on_link_down` for it."""
 
     link: LinkId
     reason: str
 
 
 class Append(Effect):
-    """Disk: append transactions to the log, in order.  A crash may leave any number of the first of them."""
+    """Disk: append transactions to the log, in order. A crash may leave any prefix of them."""
 
     txns: list[Txn]
 
@@ -67,15 +68,16 @@ class TruncateLog(Effect):
 
 
 class ReadLog(Effect):
-    """Read some logged transactions that follow `after`, for the learner on `link`; what was queued for the disk before
-    this is not waited for.  Answered by `on_log_read(now, link, after, txns)`.
+    """Read some logged transactions that follow `after`, for the learner on `link`, without waiting for the disk queue.
 
-    `txns` are in order and without a gap, and none of them fails its checksum.  It is None where there are none, where
-    `after` is neither `base` nor a transaction in the log, or, with a `size_factor` other than 0, where all that
-    follow are larger than that part of the newest snapshot (snapshotSizeFactor).
+    Answered by `on_log_read(now, link, after, txns)`.
 
-    `borders` says, for the last transaction of each epoch in this peer's history, which one came next: the numbers
-    alone do not tell whether an epoch has been read to its end.
+    `txns` are in order and without a gap, and none of them fails its checksum. It is None where there are none, where
+    `after` is neither `base` nor a transaction in the log, or, with a `size_factor` other than 0, where all that follow
+    are larger than that part of the newest snapshot (snapshotSizeFactor).
+
+    `borders` maps the last transaction of each epoch in this peer's history to the next transaction: the numbers alone
+    do not show whether an epoch has been read to its end.
     """
 
     link: LinkId
@@ -86,8 +88,10 @@ class ReadLog(Effect):
 
 
 class SaveSnapshot(Effect):
-    """Disk: write a snapshot and fsync it.  `replaces_history` (a SNAP sync) also starts a new log: nothing logged
-    before counts any more."""
+    """Disk: write a snapshot and fsync it.
+
+    `replaces_history` (a SNAP sync) also starts a new log: earlier log files are deleted.
+    """
 
     snapshot: TreeSnapshot
     replaces_history: bool
@@ -106,23 +110,23 @@ class SaveCurrentEpoch(Effect):
 
 
 class SaveDoubt(Effect):
-    """Disk: note, durably, that this history leads to another tree than the leader's (see `Recovered.in_doubt`)."""
+    """Disk: record durably that this history leads to another tree than the leader's (see `Recovered.in_doubt`)."""
 
 
 class SaveMembership(Effect):
-    """Disk: this membership is in force from now on (`zoo.cfg.dynamic.<version>`, and zoo.cfg names it), durably."""
+    """Disk: store durably that this membership is in force (`zoo.cfg.dynamic.<version>`, and zoo.cfg names it)."""
 
     membership: Membership
 
 
 class SaveNextMembership(Effect):
-    """Disk: this membership was proposed (`zoo.cfg.dynamic.next`), durably.  Comes before the proposal's own Append."""
+    """Disk: store durably a proposed membership (`zoo.cfg.dynamic.next`). Comes before the proposal's own Append."""
 
     membership: Membership
 
 
 class UseMembership(Effect):
-    """Reach and accept the servers of these two memberships from now on: the one in force and the last one seen."""
+    """Connect to and accept the servers of these two memberships from now on: in force, and last seen."""
 
     current: Membership
     last_seen: Membership
@@ -142,7 +146,7 @@ class SetTimer(Effect):
 
 
 class CancelTimer(Effect):
-    """Forget the timer of that name."""
+    """Cancel the timer of that name."""
 
     name: str
 
@@ -155,9 +159,10 @@ class Answer(Effect):
 
 
 class CloseConnection(Effect):
-    """Close a client's connection after sending what was queued on it.  No `on_client_closed` follows.
+    """Close a client's connection after sending its queued frames. No `on_client_closed` follows.
 
-    `reason` is what to log, where the client was refused a session."""
+    `reason` is for the log, if the client was refused a session.
+    """
 
     connection: ConnectionId
     reason: str = ""
@@ -170,16 +175,16 @@ class Emit(Effect):
 
 
 class Halt(Effect):
-    """This peer cannot go on: stop the process with a clear message (a supervisor may restart it)."""
+    """This peer cannot continue: stop the process with a clear message (a supervisor may restart it)."""
 
     reason: str
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """What a disk held at start (or after a truncation): epochs, the newest usable snapshot, and the log after it.
+    """Content of the disk at start (or after a truncation): epochs, the newest usable snapshot, and the log after it.
 
-    `complete` is false where the disk has lost transactions that this peer may have acknowledged.  It stays false, over
-    restarts too, until the next SaveCurrentEpoch: by then a leader has given it everything again.
+    `complete` is false if the disk has lost transactions that this peer may have acknowledged. It stays false, across
+    restarts too, until the next SaveCurrentEpoch: by then a leader has sent it the whole history again.
 
     `in_doubt` is true from SaveDoubt to the next snapshot that replaces the history.
     """

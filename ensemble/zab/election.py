@@ -1,13 +1,13 @@
 """Fast leader election (org.apache.zookeeper.server.quorum.FastLeaderElection).
 
-A looking peer votes for the best candidate it has heard of in its round, and decides once a quorum votes the same.
-Nothing here is promised to anybody: votes may be lost, and a wrong decision costs time alone, because a leader needs a
-quorum of epoch promises before it may do anything.  So a vote may name a zxid that is still on its way to the disk;
-ACKEPOCH, which counts, waits for a barrier queued behind it.
+A looking peer votes for the best candidate of the votes received in its round, and decides once a quorum votes the
+same. A vote binds no peer: votes may be lost, and a wrong decision only costs time, because a leader needs a quorum of
+ACKEPOCHs before it can do anything. So a vote may contain a zxid that is not durable yet; ACKEPOCH, which is binding,
+waits for a barrier queued after that transaction.
 
-A peer that has lost transactions (`Core.incomplete`) has no vote.  One whose history led to another tree than its
-leader's (`Core.in_doubt`) lacks something in its midst, or has something else there: it does not stand for election,
-and votes for those alone whose history ends no earlier than its own, since what it acknowledged must not be lost.
+A peer that has lost transactions (`Core.incomplete`) has no vote. If a peer's history led to another tree than its
+leader's (`Core.in_doubt`), some transaction is missing or wrong. Such a peer is not a candidate. It votes only for
+peers with a history that ends no earlier than its own, since acknowledged transactions must not be lost.
 """
 
 from __future__ import annotations
@@ -21,24 +21,26 @@ from zabka.ensemble.zab.messages import Notification, PeerState, Vote
 from zabka.ensemble.zab.quorum import QuorumSystem
 
 FINALIZE_WAIT_MS = 200
-"""How long a decided vote waits for a better one from voters not heard yet (FastLeaderElection.finalizeWait)."""
+"""How long a decided vote waits for a better vote from other voters (FastLeaderElection.finalizeWait)."""
 RESEND_MIN_MS = 200
 """First interval of re-sending the vote (fastleader.minNotificationInterval)."""
 RESEND_MAX_MS = 1600
-"""Longest interval.  ZooKeeper climbs to 60 s, which makes an election after a long outage needlessly slow."""
+"""Longest interval. ZooKeeper's grows to 60 s, which makes an election after a long outage needlessly slow."""
 RESEND_TIMER = "election.resend"
 FINALIZE_TIMER = "election.finalize"
 NO_DATA_ZXID = Zxid(-1)
-"""In the vote of a server that neither votes nor is voted for."""
+"""Zxid in the vote of a server that neither votes nor is a candidate."""
 ROUND_LEAP_MAX = 1 << 32
-"""No server is so many rounds ahead of another: a notification that says so is garbage, and nobody follows it to where
-rounds end."""
+"""Largest accepted lead of another server's round.
+
+A larger round is treated as garbage, so that no peer follows it to the end of the rounds.
+"""
 OBSERVER_VOTE_FLOOR = -(2**63)
-"""Zxid and epoch in an observer's vote: nobody can prefer it."""
+"""Zxid and epoch in an observer's vote: no peer can prefer it."""
 
 
 def better(candidate: Vote, current: Vote) -> bool:
-    """Does `candidate` beat `current`: the higher epoch, then zxid, then server id (totalOrderPredicate)."""
+    """Whether `candidate` beats `current`: the higher epoch, then zxid, then server id (totalOrderPredicate)."""
     return (candidate.peer_epoch, candidate.zxid, candidate.leader) > (
         current.peer_epoch,
         current.zxid,
@@ -47,14 +49,14 @@ def better(candidate: Vote, current: Vote) -> bool:
 
 
 def preferred(candidate: Vote, current: Vote, quorum: QuorumSystem) -> bool:
-    """Whether one vote is better than another, where servers without weight never win and never stand in the way."""
+    """Whether a vote is better than another; servers without weight never win and never block others."""
     if not quorum.weight(candidate.leader):
         return False
     return not quorum.weight(current.leader) or better(candidate, current)
 
 
 class Settled(NamedTuple):
-    """What a peer that is not looking said: its leader is chosen."""
+    """The vote of a peer that is not looking, since its leader is chosen."""
 
     vote: Vote
     round: int
@@ -62,7 +64,7 @@ class Settled(NamedTuple):
 
 
 class Election:
-    """One peer's part in elections.  `decided` is set when this round is over; the caller takes it from there."""
+    """A peer's part in elections. `decided` is set when this round is over; the caller continues from there."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -81,14 +83,15 @@ class Election:
         self._history = (Zxid(0), Epoch(0))
 
     def start(self, zxid: Zxid, current_epoch: Epoch, lost_leader: PeerId | None) -> None:
-        """Begin a new round, voting for this peer.  `lost_leader` is not waited for: its link has just broken."""
+        """Begin a new round, voting for this peer. `lost_leader` is not waited for: its link has just broken."""
         self._history = zxid, current_epoch
         self.round += 0 if self._goes_on else 1
         self._goes_on = False
         self.looking = True
         self.decided = None
         if self._core.incomplete or self._core.in_doubt:
-            # As ZooKeeper's servers say that they have lost their data; others look past it and tell who leads.
+            # ZooKeeper's servers report lost data in this way; others ignore the vote and reply with the current
+            # leader.
             self._initial = Vote(self._core.my_id, NO_DATA_ZXID, Epoch(0))
         elif self._core.reconfiguration.votes:
             self._initial = Vote(self._core.my_id, zxid, current_epoch)
@@ -111,20 +114,20 @@ class Election:
             self._check()
 
     def on_quorum_changed(self) -> None:
-        """Other sets of peers may decide now."""
+        """The quorum changed: other sets of peers can decide now."""
         if self.looking:
             self._check()
 
     def on_sign_of_life(self, voter: PeerId) -> None:
-        """That voter answers again: the next election waits for its vote."""
+        """That voter responds again: the next election waits for its vote."""
         self._silent.pop(voter, None)
 
     def on_notification(self, src: PeerId, notification: Notification) -> None:
-        """A message of another peer while this one is looking."""
+        """Process a message of another peer while this peer is looking."""
         if notification.round > self.round + ROUND_LEAP_MAX:
             return
-        if self._core.reconfiguration.heard(notification.config):
-            # Others have another membership by now: what was said so far counts for nothing.
+        if self._core.reconfiguration.learn_current(notification.config):
+            # Other peers have a newer membership: earlier votes do not count.
             self.start(*self._history, None)
         voters = self._core.quorum.voters
         self._silent.pop(src, None)
@@ -136,10 +139,10 @@ class Election:
         if vote.leader not in voters:
             return
         if vote.leader == self._core.my_id and (self._core.incomplete or self._core.in_doubt):
-            # They mean its earlier process, or its earlier self, which had what is lost now, and will find it gone.
+            # The sender means this peer's state before it lost data, and will detect the loss itself.
             return
         if vote.zxid == NO_DATA_ZXID:
-            # Its vote need not be waited for.
+            # There is no need to wait for its vote.
             self._silent[src] = None
             self._check()
             return
@@ -149,10 +152,13 @@ class Election:
             self._on_settled(src, Settled(vote, notification.round, notification.state))
 
     def recount(self, src: PeerId, notification: Notification) -> bool:
-        """A vote behind a decision for this peer: has the last of those who agreed gone on looking, with a better one?
-        In a round a voter's own vote only becomes better, so it will follow another.  While one who agreed is left it
-        may follow this peer by now, and would be left behind, or called back by a new round, which ends the reign of
-        whoever else was elected in this one: two could do that to each other for ever."""
+        """Process a vote that arrives after a decision for this peer; return whether the last other supporter has left.
+
+        A supporter has left if it is looking with a better vote in this round: a voter's own vote only improves in a
+        round, so it will follow another leader. While another supporter remains, it may follow this peer already.
+        Giving up would leave it behind, or start a new round that ends the term of another leader elected in this
+        round; two peers could do that to each other for ever.
+        """
         vote, quorum, me = notification.vote, self._core.quorum, self._core.my_id
         if not self._agreed or notification.round != self.round or vote.zxid == NO_DATA_ZXID:
             return False
@@ -167,15 +173,15 @@ class Election:
         return all(peer == me for peer in self._agreed) and not quorum.contains({me: None})
 
     def go_on(self) -> None:
-        """The round is not over: what starts next is still that one, and calls nobody out of it who follows another."""
+        """Stay in the current round at the next start, which takes no peer away from another leader."""
         self._goes_on = True
 
     def pass_over(self) -> None:
-        """This peer is given a role that nobody was asked about."""
+        """This peer gets a role without an election."""
         self._agreed = {}
 
     def on_timer(self, name: str) -> None:
-        """Re-send the vote, or stop waiting for a better one."""
+        """Send the vote again, or stop waiting for a better one."""
         if not self.looking:
             return
         if name == RESEND_TIMER:
@@ -183,8 +189,8 @@ class Election:
             self._resend_ms = min(self._resend_ms * 2, RESEND_MAX_MS)
             self._core.set_timer(RESEND_TIMER, self._resend_ms)
         elif name == FINALIZE_TIMER and self._finalizing:
-            # Whoever has not answered by now is frozen, or cut off: the next election need not wait for it again.
-            self._silent |= dict.fromkeys(self._unheard())
+            # A voter without a reply is paused or cut off: the next election need not wait for it again.
+            self._silent |= dict.fromkeys(self._unanswered())
             self._decide(self.proposal, self._supporters())
 
     def _on_looking(self, src: PeerId, vote: Vote, round: int) -> None:
@@ -201,8 +207,9 @@ class Election:
         elif self._prefers(vote, self.proposal):
             self._propose(vote)
         elif better(self.proposal, vote) or self._received.get(src) != vote:
-            # Our vote may have reached it before it was looking, or not at all.  ZooKeeper leaves this to the
-            # re-sending 200 ms later.  (An order that both sides share, or two answers could chase each other.)
+            # Our vote may have reached the sender before it was looking, or not at all. ZooKeeper leaves this to the
+            # re-sending 200 ms later. (The condition is an order that both sides share; otherwise two replies could
+            # follow each other for ever.)
             self._send(src)
         self._received[src] = vote
         self._check()
@@ -214,7 +221,7 @@ class Election:
         return preferred(candidate, current, self._core.quorum)
 
     def _on_settled(self, src: PeerId, settled: Settled) -> None:
-        """Join a leader that a quorum follows, if that leader itself says that it leads."""
+        """Join a leader that a quorum follows, if that leader itself reports that it leads."""
         leader = settled.vote.leader
         if settled.round == self.round:
             self._received[src] = settled.vote
@@ -236,8 +243,8 @@ class Election:
         """FastLeaderElection.checkLeader: a dead leader's followers must not elect it again."""
         if leader == self._core.my_id:
             return round == self.round
-        said = self._settled.get(leader)
-        return said is not None and said.state is PeerState.LEADING
+        leader_vote = self._settled.get(leader)
+        return leader_vote is not None and leader_vote.state is PeerState.LEADING
 
     def _propose(self, vote: Vote) -> None:
         self.proposal = vote
@@ -247,11 +254,11 @@ class Election:
         self._broadcast()
 
     def _check(self) -> None:
-        """Decide when a quorum agrees: at once if no voter could still say better, else after a short wait."""
+        """Decide when a quorum agrees: at once if no voter could still have a better vote, else after a short wait."""
         supporters = self._supporters()
         if not self._core.quorum.contains(supporters):
             return
-        if not self._unheard():
+        if not self._unanswered():
             self._decide(self.proposal, supporters)
         elif not self._finalizing:
             self._finalizing = True
@@ -264,10 +271,10 @@ class Election:
             supporters[self._core.my_id] = None
         return supporters
 
-    def _unheard(self) -> list[PeerId]:
-        """Voters that may still say something better."""
-        heard = ({self._core.my_id: None}, self._received, self._settled, self._silent)
-        return [voter for voter in self._core.quorum.voters if not any(voter in known for known in heard)]
+    def _unanswered(self) -> list[PeerId]:
+        """Voters that may still send a better vote."""
+        answered = ({self._core.my_id: None}, self._received, self._settled, self._silent)
+        return [voter for voter in self._core.quorum.voters if not any(voter in known for known in answered)]
 
     def _decide(self, vote: Vote, agreed: dict[PeerId, None]) -> None:
         self.looking = False
@@ -283,7 +290,7 @@ class Election:
                 self._send(voter)
 
     def _send(self, to: PeerId) -> None:
-        # Nobody needs to catch up with the round of a peer that does not vote.
+        # No peer needs to catch up with the round of a peer that does not vote.
         round = 0 if self._core.incomplete else self.round
         notification = Notification(PeerState.LOOKING, self.proposal, round, self._core.reconfiguration.text)
         self._core.out.append(SendNotification(to, notification))

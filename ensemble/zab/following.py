@@ -1,7 +1,7 @@
-"""A learner in step with an established leader: it logs what is proposed, commits, and passes questions on.
+"""A learner that is in sync with an established leader: it logs proposals, commits, and forwards requests.
 
-Source: Follower.processPacket, Observer.processPacket, FollowerZooKeeperServer.  `zabka.ensemble.zab.learner` brings a
-peer this far, and lets it go.
+Source: Follower.processPacket, Observer.processPacket, FollowerZooKeeperServer. `zabka.ensemble.zab.learner` brings a
+peer to this state, and ends it.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from zabka.journal.cause import request_cause
 
 
 class Following:
-    """What a learner does from UPTODATE on, over its link to the leader.
+    """Work of a learner from UPTODATE on, over its link to the leader.
 
-    `cumulative`: the leader's acknowledgements and commits stand for all before them.  An observer (`observes`)
-    acknowledges nothing.  `broken` is told where the leader broke the protocol.
+    `cumulative`: the leader's acknowledgements and commits stand for all before them. An observer (`observes`)
+    acknowledges nothing. `broken` is called if the leader breaks the protocol.
     """
 
     def __init__(
@@ -53,17 +53,18 @@ class Following:
         self._syncs: deque[tuple[SyncRequest, LinkId | None]] = deque()
         self._revalidations: deque[tuple[SessionId, LinkId | None]] = deque()
         self._lacks: Zxid | None = None
-        """What has to be committed here before this peer serves."""
+        """The zxid that must be committed here before this peer serves."""
         self.master: ObserverMaster | None = None
-        """Where this follower serves observers: who they are, and what they are told."""
+        """The observers that this follower serves, if any."""
 
     def start_serving(self, proposed: Sequence[Txn], *, logged: int, committed: int) -> None:
-        """Serve, and log what was proposed meanwhile, of which the first `committed` are committed.
+        """Serve, and log the transactions proposed meanwhile; the first `committed` of them are committed.
 
-        Where this peer has lost transactions the first `logged` are in its log already.  It may have committed these
-        before, by its leader's word that it has them; so they are committed again before it serves."""
+        If this peer has lost transactions, the first `logged` of them are in its log already. It may have committed
+        these before, after its leader's acknowledgement; so they must be committed again before it serves.
+        """
         core = self._core
-        core.tell_of_history()
+        core.report_history()
         if logged:
             self._lacks = proposed[logged - 1].zxid
             self._unacked.append(proposed[:logged])
@@ -76,7 +77,7 @@ class Following:
             self._apply_up_to(proposed[committed - 1].zxid)
 
     def _serve(self) -> None:
-        """To clients, and where it is told to let them, to observers that learn from this follower."""
+        """Serve clients and, if configured, observers that learn from this follower."""
         core = self._core
         core.start_serving(leading=False)
         if core.config.serves_observers and not self._observes:
@@ -84,7 +85,7 @@ class Following:
             self.master.start()
 
     def on_packet(self, packet: Packet) -> None:
-        """A packet of the leader."""
+        """Process a packet of the leader."""
         if isinstance(packet, Proposal):
             self._on_proposal(packet.txns)
         elif isinstance(packet, Commit):
@@ -105,14 +106,14 @@ class Following:
             self._broken(f"unexpected {type(packet).__name__} in broadcast")
 
     def _on_ping(self, ping: Ping) -> None:
-        """Answer with the sessions heard from here, and at the observers that learn from here."""
+        """Answer with the sessions that were active here, and at the observers that learn from here."""
         touched = tuple(self._core.application.drain_touched())
         if self.master is not None:
             touched += self.master.drain_touched()
         self._core.send(self._link, Ping(ping.zxid, touched))
 
     def _on_inform(self, packet: Inform | InformAndActivate) -> None:
-        """An observer hears of what is committed already."""
+        """An observer's transaction, which is committed already."""
         core, txn = self._core, packet.txn
         if self._may_follow(core.last_logged, txn.zxid):
             core.append((txn,))
@@ -121,7 +122,7 @@ class Following:
             self._apply_up_to(txn.zxid)
 
     def _on_synced(self) -> None:
-        """The oldest sync is done: on the wire the answer says nothing but that."""
+        """The oldest sync is done: the answer on the wire contains nothing else."""
         core = self._core
         request, origin = self._syncs.popleft()
         if origin is None:
@@ -130,7 +131,7 @@ class Following:
             self.master.answer(origin, request)
 
     def _on_revalidated(self, answer: Revalidate, valid: bool) -> None:
-        """The answer goes to who asked first for that session: answers come in the order of the questions."""
+        """Pass the answer to the first request for that session: answers come in the order of the requests."""
         core = self._core
         asked = next((each for each in self._revalidations if each[0] == answer.session_id), None)
         if asked is not None:
@@ -157,7 +158,7 @@ class Following:
         return False
 
     def log(self, txns: Sequence[Txn]) -> None:
-        """Log what was proposed; an acknowledgement follows once it is durable."""
+        """Log proposed transactions; the acknowledgement follows once they are durable."""
         self._core.append(txns)
         if not self._observes:
             self._unacked.append(txns)
@@ -177,13 +178,13 @@ class Following:
         self._commit_common()
 
     def _commit_common(self) -> None:
-        """Commit what both logs hold, except while a change of membership may change what a quorum is."""
+        """Commit the transactions that both logs hold, except while a membership change may change the quorum."""
         pending, end = self._core.pending, self._common.chosen_zxid
         if pending and pending[0].zxid <= end and not self._core.reconfiguration.under_way:
             self._commit(end)
 
     def _commit(self, zxid: Zxid) -> None:
-        """Everything up to `zxid` is chosen; part of it, or all, may have been committed before."""
+        """Everything up to `zxid` is chosen; part or all of it may have been committed before."""
         pending = self._core.pending
         if pending and pending[0].zxid <= zxid:
             if self.master is not None:
@@ -228,19 +229,19 @@ class Following:
         self._core.send_all(self._link, requests)
 
     def submit_sync(self, request: SyncRequest, origin: LinkId | None = None) -> None:
-        """Ask the leader; for an observer, where `origin` is one."""
+        """Forward a sync to the leader, for the observer `origin` if given."""
         self._core.send(self._link, request)
         self._syncs.append((request, origin))
 
     def ask_revalidate(self, session_id: SessionId, timeout_ms: int, origin: LinkId | None = None) -> None:
-        """Ask the leader whether a session may go on; for an observer, where `origin` is one."""
+        """Ask the leader whether a session can continue, for the observer `origin` if given."""
         self._core.send(self._link, Revalidate(session_id, timeout_ms))
         if self.master is not None:
             self._revalidations.append((session_id, origin))
 
 
 def activate(core: Core, txn: Txn, designated: PeerId) -> None:
-    """Put a committed reconfiguration into force, and begin anew where this peer's role or leader changes."""
+    """Put a committed reconfiguration into force; leave the role if this peer's role or leader changes."""
     membership = core.reconfiguration.read(txn)
     if membership is not None and core.reconfiguration.activate(membership, designated):
         core.leave("the new membership asks for it", request_cause("reconfig"), designated)

@@ -1,5 +1,7 @@
-"""A leader's part in a change of membership: putting it into force, and giving way where another leads it
-(Leader.tryToCommit, getDesignatedLeader, allowedToCommit)."""
+"""A leader's part in a membership change: activating it, and resigning if another peer leads it.
+
+Source: Leader.tryToCommit, getDesignatedLeader, allowedToCommit.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +20,18 @@ HANDOVER_TIMER = "leader.handover"
 
 
 class Handover:
-    """What one reign does to the membership.  `successor` is set when it has ended its own leadership: from then on it
-    commits nothing, its learners leave it for that peer, and it goes after them."""
+    """The membership changes of one leader's term.
+
+    `successor` is set when the leader has ended its own leadership. From then on it commits nothing, its learners leave
+    it for that peer, and it follows them.
+    """
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self.successor: PeerId | None = None
 
     def view(self, learners: Iterable[LearnerLink]) -> EnsembleView:
-        """What a request for a change is judged by."""
+        """Return the view of the ensemble that a reconfiguration request is validated against."""
         reconfiguration = self._core.reconfiguration
         return EnsembleView(
             current=reconfiguration.current,
@@ -38,14 +43,13 @@ class Handover:
         )
 
     def complete(self, adopted: Iterable[PeerId]) -> None:
-        """A quorum has taken over the history: a change that an earlier leader left open comes into force
-        (ZOOKEEPER-1324)."""
+        """A quorum has adopted the history: activate a change that an earlier leader left open (ZOOKEEPER-1324)."""
         reconfiguration = self._core.reconfiguration
         if reconfiguration.under_way:
             self._activate(reconfiguration.last_seen, dict.fromkeys(adopted, int(self._core.last_logged)))
 
     def commit(self, txn: Txn, logged: Mapping[PeerId, int], learners: Iterable[LearnerLink]) -> None:
-        """A quorum of both memberships has logged this change: put it into force, and tell all who learn."""
+        """A quorum of both memberships has logged this change: activate it, and notify all learners."""
         core = self._core
         membership = core.reconfiguration.read(txn)
         assert membership is not None, "a leader reads what it wrote"
@@ -62,15 +66,18 @@ class Handover:
         core.reconfiguration.activate(membership, designated)
         if designated != core.my_id:
             self.successor = designated
-            # Its learners are to close their links, so that they have surely heard; but it does not wait for ever.
+            # The learners should close their links, so that they have surely received it; but the wait is bounded.
             core.set_timer(HANDOVER_TIMER, core.ticks_ms(core.config.sync_limit))
         return designated
 
 
 def designated_leader(my_id: PeerId, before: Membership, after: Membership, logged: Mapping[PeerId, int]) -> PeerId:
-    """Who leads a membership that has just been committed: the leader that did it, if it is a voter of it at the same
-    address, or all of its quorum; else of those other voters that acknowledged it the one that logged most.  One
-    without weight never leads (FastLeaderElection.totalOrderPredicate)."""
+    """Return the leader of a newly committed membership.
+
+    That is the leader that committed it, if it is a voter of it at the same address, or its whole quorum; otherwise the
+    voter that acknowledged it and logged most. A server without weight never leads
+    (FastLeaderElection.totalOrderPredicate).
+    """
     address = quorum_address(after, my_id)
     if address is not None and address == (quorum_address(before, my_id) or address):
         return my_id

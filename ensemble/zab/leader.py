@@ -1,8 +1,9 @@
 """Leading: discovery, synchronisation of learners, broadcast (org.apache.zookeeper.server.quorum.Leader).
 
-A leader asks a quorum which epochs it accepted, opens a higher one, brings every learner to its own history, and is
-established once a quorum has that history and the epoch durably.  From then on it proposes, and commits in zxid order
-what a quorum has logged, itself counted only after its own fsync (`zabka.ensemble.zab.broadcast`).
+A leader collects the accepted epochs of a quorum, opens a higher one, and synchronises every learner with its own
+history. It is established once a quorum has that history and the epoch durably. From then on it proposes, and commits
+in zxid order the transactions that a quorum has logged; it counts itself only after its own fsync
+(`zabka.ensemble.zab.broadcast`).
 """
 
 from __future__ import annotations
@@ -50,13 +51,13 @@ SILENCE_TIMER = "leader.silence"
 UNKNOWN_LINKS_MAX = 64
 _RECONFIG = int(OpCode.RECONFIG)
 _SYNCING, _SYNCED, _BROADCAST = Step.SYNCING, Step.SYNCED, Phase.BROADCAST
-"""By themselves: to look up a member of an enumeration costs as much as a call."""
+"""Cached separately: looking up a member of an enumeration costs as much as a call."""
 LOOKING_GRACE_MS = 400
-"""How long after the election a voter may still be about to decide for this leader (two finalize waits)."""
+"""How long after the election a voter may still be deciding for this leader (two finalize waits)."""
 
 
 class Leader:
-    """One reign, or an attempt at one."""
+    """A leader's term, or an attempt at one."""
 
     state = PeerState.LEADING
 
@@ -77,14 +78,14 @@ class Leader:
         # Broadcast.
         self._broadcast = Broadcast(core, self._links, self._synchronise)
         self._half_ticks = 0
-        # Whose loss cost this reign its quorum, if one does.
+        # Cause of the loss of a learner that cost this term its quorum, if any.
         self._lost = UNKNOWN
 
     # -- reports ---------------------------------------------------------------------------------------------------
 
     @property
     def established(self) -> bool:
-        """Has a quorum taken over this reign's initial history?"""
+        """Whether a quorum has adopted this term's initial history."""
         return self.phase is _BROADCAST
 
     @property
@@ -108,7 +109,7 @@ class Leader:
         self._open_epoch_with_quorum()
 
     def stop(self, reason: str) -> None:
-        """Let every learner go."""
+        """Close the links of all learners."""
         for timer in (INIT_TIMER, HALF_TICK_TIMER, SILENCE_TIMER, HANDOVER_TIMER, REMINDER_TIMER):
             self._core.cancel_timer(timer)
         for link in self._links:
@@ -116,31 +117,32 @@ class Leader:
         self._links.clear()
 
     def on_link_accepted(self, link: LinkId) -> None:
-        """A learner, or somebody else, connected."""
+        """A learner, or another client, connected."""
         if sum(peer.step is Step.CONNECTED for peer in self._links.values()) >= UNKNOWN_LINKS_MAX:
             self._core.close(link, "too many connections that say nothing")
             return
         self._links[link] = LearnerLink(link, self._core.now.mono_ms)
 
     def on_link_up(self, link: LinkId, to: PeerId) -> None:
-        """A link from an earlier time as a learner: too late."""
+        """A link requested earlier, as a learner, is up: too late."""
         self._core.close(link, "no longer wanted")
 
     def on_link_failed(self, to: PeerId) -> None:
-        """A link that this peer wanted as a learner cannot be made: it leads now, and wants none."""
+        """A link requested earlier, as a learner, failed: this peer leads now and does not need it."""
 
     def on_link_down(self, link: LinkId) -> None:
-        """A learner is gone."""
+        """A learner disconnected."""
         self._lose(link, UNKNOWN)
 
     def _lose(self, link: LinkId, cause: Cause) -> None:
-        """A learner is gone, by its own doing unless something else is the cause.
+        """A learner is lost; the cause is its link unless another is given.
 
-        Without a quorum nothing can be committed any more, so do not wait for the next tick."""
+        Without a quorum nothing can be committed, so do not wait for the next tick.
+        """
         peer = self._links.pop(link, None)
         if peer is None:
             return
-        # What it logged and took over does not count once it reconnects: its synchronisation may cut its log back.
+        # Its acknowledgements do not count after a reconnect: its synchronisation may truncate its log.
         self._broadcast.forget(peer)
         self._adopted.pop(peer.peer_id, None)
         cause = cause or link_cause(peer.peer_id)
@@ -155,13 +157,16 @@ class Leader:
         raise AssertionError("a leader does not truncate its log")
 
     def on_tree_differs(self) -> None:
-        """The digest was this peer's own: whatever differs, it is no learner's history."""
+        """The digest was this peer's own: a difference does not come from a learner's history."""
 
     def on_looking(self, src: PeerId, round: int, outvoted: bool) -> None:
-        """A voter is looking for a leader.  While this one still waits for a quorum that voter may be missing for ever:
-        start over with it rather than at initLimit (ZOOKEEPER-3109), and where this one is `outvoted`
-        (`Election.recount`), at once.  Nobody starts over for one that has lost transactions, which has no vote and
-        counts no rounds: as long as it looks it would end every reign that takes its time to begin."""
+        """A voter is looking for a leader.
+
+        While this leader still waits for a quorum, that voter may be missing for ever: start over with it instead of
+        waiting for initLimit (ZOOKEEPER-3109); at once if this leader is `outvoted` (`Election.recount`). A peer that
+        has lost transactions is ignored: it has no vote and counts no rounds, and while it is looking it would end
+        every term that begins slowly.
+        """
         core = self._core
         if self.established or src not in core.quorum.voters or not round:
             return
@@ -172,7 +177,7 @@ class Leader:
             core.quit_over(src)
 
     def on_timer(self, name: str) -> None:
-        """The init limit, half a tick, or the moment at which a learner has been silent for too long."""
+        """initLimit, half a tick, or the silence limit of a learner has expired."""
         core = self._core
         if name == INIT_TIMER:
             self._on_init_limit()
@@ -188,22 +193,23 @@ class Leader:
             self._on_half_tick()
 
     def _on_init_limit(self) -> None:
-        """Too late for a quorum, unless one comes of learners that are still being synchronised.
+        """Give up without a quorum, unless learners that are still being synchronised would complete one.
 
-        To begin anew would begin their snapshots anew, for ever where one takes longer than that; whoever is silent for
-        as long is dropped.  (ZooKeeper gives up, Leader.waitForNewLeaderAck.)"""
+        Starting over would restart their snapshots, for ever if one takes longer than initLimit; a learner that is
+        silent that long is dropped. (ZooKeeper gives up, Leader.waitForNewLeaderAck.)
+        """
         core, adopted = self._core, self._adopted
         if self.established:
             return
         self._drop_silent_learners()
-        syncing = {peer.peer_id: None for peer in self._links.values() if peer.is_syncing and peer.promises}
+        syncing = {peer.peer_id: None for peer in self._links.values() if peer.is_syncing and peer.counts_for_epoch}
         if core.my_id in adopted and syncing and core.quorum.contains(adopted | syncing):
             core.set_timer(INIT_TIMER, core.config.tick_time_ms)
         else:
             core.leave("no quorum within initLimit", timer_cause("initLimit"))
 
     def on_packets(self, link: LinkId, packets: Sequence[Packet]) -> None:
-        """Packets of a learner; what follows one that ends its link, or this reign, is void."""
+        """Process packets of a learner; after a packet that ends its link or this term, the rest is ignored."""
         peer = self._links.get(link)
         if peer is None:
             return
@@ -231,7 +237,7 @@ class Leader:
         elif isinstance(packet, SyncRequest) and peer.synced:
             self._broadcast.add_sync(packet, link)
         elif isinstance(packet, Revalidate) and peer.synced:
-            self._broadcast.judge_session(packet, link)
+            self._broadcast.answer_revalidate(packet, link)
         elif isinstance(packet, FollowerInfo) and peer.step is Step.CONNECTED:
             self._on_follower_info(peer, packet)
         elif isinstance(packet, AckEpoch) and peer.step is Step.OFFERED:
@@ -277,17 +283,17 @@ class Leader:
                     f"this is epoch {self._epoch}; restart each server with the new list",
                 )
                 return
-            # It promised a higher epoch to a leader that came to nothing, and may never follow this one.  Epochs are
-            # cheap: open one that suits it too.  (ZooKeeper leaves such a server outside until the next election.)
+            # It accepted a higher epoch from a leader that failed, and may never follow this one. Epochs are cheap:
+            # open a higher epoch, which it accepts. (ZooKeeper leaves such a server outside until the next election.)
             core.leave(f"server {peer.peer_id} has accepted epoch {info.accepted_epoch}", request_cause("FOLLOWERINFO"))
-        elif peer.promises and self._epoch is None:
+        elif peer.counts_for_epoch and self._epoch is None:
             self._accepted_epochs[peer.peer_id] = info.accepted_epoch
             self._open_epoch_with_quorum()
         elif self._offering:
             self._offer(peer)
 
     def _open_epoch_with_quorum(self) -> None:
-        """With a quorum heard: one epoch above all that any of them has accepted, fixed from here on."""
+        """Once a quorum has reported its accepted epochs: open one epoch above all of them, fixed from here on."""
         core = self._core
         if self._epoch is not None or not core.quorum.contains(self._accepted_epochs):
             return
@@ -299,7 +305,7 @@ class Leader:
         core.save_accepted_epoch(self._epoch, self._offer_to_all)
 
     def _offer_to_all(self) -> None:
-        """The epoch is durable here, and so is all of the history: say so, and count this peer's own promise."""
+        """The epoch and the whole history are durable here: offer it, and count this peer's own acknowledgement."""
         self._offering = True
         self._promised[self._core.my_id] = None
         for peer in list(self._links.values()):
@@ -320,7 +326,7 @@ class Leader:
                 self._drop(peer, "its history is ahead of this leader's")
                 return
             peer.step = Step.PROMISED
-            if ack.current_epoch != -1 and peer.promises:
+            if ack.current_epoch != -1 and peer.counts_for_epoch:
                 self._promised[peer.peer_id] = None
                 self._adopt_with_quorum()
             self._leave_if_hopeless()
@@ -329,17 +335,23 @@ class Leader:
         self._synchronise(peer)
 
     def _leave_if_hopeless(self) -> None:
-        """A voter that accepted this epoch before does not count again.  When the promises can no longer become a
-        quorum, a new epoch now is better than waiting for initLimit."""
+        """Leave if the acknowledgements of this epoch can no longer become a quorum.
+
+        A voter that accepted this epoch before does not count again. A new epoch now is better than waiting for
+        initLimit.
+        """
         if self.phase is not Phase.DISCOVERY:
             return
-        voters = [peer for peer in self._links.values() if peer.step > Step.CONNECTED and peer.promises]
+        voters = [peer for peer in self._links.values() if peer.step > Step.CONNECTED and peer.counts_for_epoch]
         refused = {p.peer_id: None for p in voters if p.step is Step.PROMISED and p.peer_id not in self._promised}
         if not self._core.quorum.contains({v: None for v in self._core.quorum.voters if v not in refused}):
             self._core.leave("this epoch can no longer get a quorum of promises", request_cause("ACKEPOCH"))
 
     def _adopt_with_quorum(self) -> None:
-        """A quorum has promised, none of it ahead of this peer: its history is the initial history of the epoch."""
+        """Once a quorum has sent ACKEPOCH: this peer's history is the initial history of the epoch.
+
+        No member of the quorum has a newer history.
+        """
         core = self._core
         if self.phase is not Phase.DISCOVERY or not core.quorum.contains(self._promised):
             return
@@ -365,7 +377,7 @@ class Leader:
             self._take_in(peer, send_history(self._core, peer))
 
     def on_log_read(self, link: LinkId, after: Zxid, txns: Sequence[Txn] | None) -> None:
-        """The disk has read the transactions behind `after` for that learner, which had nothing to say meanwhile."""
+        """The disk has read the transactions after `after` for that learner, which was silent meanwhile."""
         peer = self._links.get(link)
         if peer is not None and peer.reading == after:
             peer.heard_ms = self._core.now.mono_ms
@@ -376,10 +388,10 @@ class Leader:
             self._drop(peer, "what it lacks cannot be read from the log any more")
         elif progress is Progress.DONE:
             known = self._core.reconfiguration
-            # What an earlier leader left open comes into force when this one is established.
+            # A membership that an earlier leader left open comes into force when this leader is established.
             membership = known.current if self.established else known.last_seen
             begin_forwarding(self._core, peer, self._newleader_zxid, membership)
-            self._broadcast.close_proposal()  # Not to this learner: it has been told.
+            self._broadcast.close_proposal()  # not to this learner: it has been sent already
 
     @property
     def _newleader_zxid(self) -> Zxid:
@@ -390,7 +402,7 @@ class Leader:
         peer.step = Step.ACKNOWLEDGED
         if self.established:
             self._broadcast.admit(peer)
-        elif peer.promises:
+        elif peer.counts_for_epoch:
             self._adopted[peer.peer_id] = None
             self._establish_with_quorum()
 
@@ -406,7 +418,7 @@ class Leader:
         core.emit(LeaderEstablished(core.my_id, self._epoch, core.last_logged, quorum, core.cause))
         self._broadcast.handover.complete(adopted)
         assert not core.pending, "the tree equals the log when a reign begins"
-        core.tell_of_history()
+        core.report_history()
         core.start_serving(leading=True)
         for peer in list(self._links.values()):
             if peer.step is Step.ACKNOWLEDGED:
@@ -415,31 +427,31 @@ class Leader:
     # -- broadcast -------------------------------------------------------------------------------------------------
 
     def submit(self, requests: Sequence[ForwardedRequest]) -> None:
-        """Writes of local clients."""
+        """Propose writes of local clients."""
         self._broadcast.propose(requests, None)
 
     def submit_sync(self, request: SyncRequest) -> None:
-        """A sync of a local client."""
+        """Add a sync of a local client."""
         self._broadcast.add_sync(request, None)
 
     def ask_revalidate(self, session_id: SessionId, timeout_ms: int) -> None:
-        """A local client's session: this peer knows."""
-        self._broadcast.judge_session(Revalidate(session_id, timeout_ms), None)
+        """Answer for a local client's session: this peer knows its state."""
+        self._broadcast.answer_revalidate(Revalidate(session_id, timeout_ms), None)
 
     def end_turn(self) -> None:
-        """What is proposed next is another turn's."""
+        """Close the proposal: later proposals belong to another turn."""
         self._broadcast.close_proposal()
 
     def on_logged(self, zxid: Zxid) -> None:
-        """This peer's own log is durable up to `zxid`: now it counts itself."""
+        """This peer's own log is durable up to `zxid`: count its own acknowledgement."""
         self._broadcast.on_logged(zxid)
 
     def _on_ack(self, peer: LearnerLink, zxid: Zxid) -> None:
         if counter_of(zxid) == 0:
-            # Answers NEWLEADER, then UPTODATE; of another epoch it counts for nothing.
+            # Answers NEWLEADER, then UPTODATE; one of another epoch does not count.
             if peer.step is Step.SYNCING and zxid == self._newleader_zxid:
                 self._on_newleader_ack(peer)
-        elif wrong := self._broadcast.judge_ack(peer, zxid):
+        elif wrong := self._broadcast.ack_error(peer, zxid):
             self._drop(peer, wrong, broken=True)
         else:
             self._broadcast.on_ack(peer, zxid)
@@ -461,7 +473,7 @@ class Leader:
         self._half_ticks += 1
         if self.established and self._half_ticks % 2 == 0:
             if not self._broadcast.can_commit(self._synced_voters()):
-                # Where nobody that counts was lost it is the membership that became another one.
+                # If no counted learner was lost, the quorum was lost by a change of the membership.
                 cause = self._lost or request_cause("reconfig")
                 core.leave("no quorum of synced learners", cause, self._broadcast.handover.successor)
                 return
@@ -474,8 +486,8 @@ class Leader:
         for peer in list(self._links.values()):
             if reason := peer.too_slow(now_ms, sync_ms if peer.synced else init_ms, sync_ms):
                 self._drop(peer, reason, cause=silence_cause(peer.peer_id))
-        # Half ticks alone would find a silent learner up to half a tick late.
-        ends = [p.patience_ends_ms(sync_ms if p.synced else init_ms, sync_ms) for p in self._links.values()]
+        # Half ticks alone would detect a silent learner up to half a tick late.
+        ends = [p.silence_deadline_ms(sync_ms if p.synced else init_ms, sync_ms) for p in self._links.values()]
         if ends and min(ends) - now_ms < core.config.tick_time_ms // 2 and core.leaving is None:
             core.set_timer(SILENCE_TIMER, min(ends) - now_ms)
 

@@ -1,26 +1,28 @@
-"""Commits that a follower need not be told of: by the leader's own acknowledgement, and its own log.
+"""Commits without a COMMIT packet: a follower combines the leader's own acknowledgement with its own log.
 
-A transaction is chosen once a quorum has it on disk in the epoch that proposed it.  Where the leader and one follower
-are a quorum, as in an ensemble of three, that follower can know by itself: the leader acknowledges its own proposal to
-it, in a learner's words (Ack), and the follower commits what both logs hold.  A client that waits there has its answer
-without the way of the follower's acknowledgement to the leader and of the COMMIT back.  The others are told as well:
-with the proposal, if that has not left yet, and instead of a packet with the COMMIT behind it.  ZooKeeper has nothing
-like it; between our own peers it is agreed upon when they connect (`FollowerInfo.heeds_acks`).
+A transaction is chosen once a quorum has it on disk in the epoch that proposed it. If the leader and one follower are a
+quorum, as in an ensemble of three, that follower can detect this itself. The leader sends it an acknowledgement of its
+own proposal (the learners' Ack), and the follower commits the transactions that both logs hold. A client that waits at
+that follower gets its answer without the round trip of the follower's acknowledgement and the leader's COMMIT. The
+other followers get the acknowledgement as well: with the proposal, if that has not been sent yet, and in place of a
+packet with the COMMIT after it. ZooKeeper has no such feature; our own peers agree on it when they connect
+(`FollowerInfo.heeds_acks`).
 
-It is as safe as a COMMIT.  Both have acknowledged the epoch's initial history, and links are in order, so that each
-holds all before that transaction too.  Every later leader needs the promise of one of the two, and that comes after it
-logged the transaction, since whoever has promised logs nothing more of this epoch; and nobody whose history is behind a
-promise is established.  What else must hold:
+It is as safe as a COMMIT. Both have acknowledged the epoch's initial history, and links are in order, so each also
+holds all transactions before that one. Every later leader needs the ACKEPOCH of one of the two. That peer sends
+ACKEPOCH only after it logged the transaction, since afterwards it logs nothing more of this epoch. And a
+leader with an older history than an ACKEPOCH of its quorum is not established. Further conditions:
 
-- Only a quorum in force counts: nothing is said, and nothing that was said is used, while a change of membership is
-  proposed; nor does a leader say anything once it has given way to another.
-- The leader may be the last to know.  So a sync waits for everything proposed before it, committed or not, and so does
-  the word that a session is over; a session lives from its proposal on.  A client that has seen more than the server it
-  comes to is sent away, as ever.
-- What a follower was left to find out by itself it has to know before all that relies on it: an answer from the leader,
-  and a change of membership, from whose proposal on it finds out nothing.  So the COMMIT is made up for before these.
-- A follower that comes back must not be cut back to what its leader has committed, since it may have answered for more
-  (`is_ahead`): it is brought in sync once that is committed too, which needs the others alone.
+- Only a quorum in force counts: while a change of membership is proposed, these acknowledgements are neither sent nor
+  used. A leader also sends none once it has resigned for another.
+- The leader may be the last to detect a commit. So a sync waits for everything proposed before it, committed or not,
+  and so does the answer that a session has expired; a session lives from its proposal on. A client that has seen a
+  newer state than its new server is rejected, as always.
+- A follower must have made its own commits before anything that relies on them: an answer from the leader, or a change
+  of membership, since from its proposal on the follower does not commit by itself. So the leader sends the omitted
+  COMMIT before these.
+- A follower that reconnects must not be truncated to the leader's last commit, since it may have answered clients for
+  more (`is_ahead`). It is synchronised once those transactions are committed too, which needs only the other followers.
 """
 
 from __future__ import annotations
@@ -33,18 +35,23 @@ from zabka.ensemble.zab.learner_link import LearnerLink
 from zabka.ensemble.zab.messages import Ack, Commit
 
 OUTSTANDING_MAX = 2
-"""How many proposals may be on their way for a leader to say anything.  With more, packets and turns are what limits
-the ensemble, and one more of each costs more than it saves."""
+"""Maximum number of outstanding proposals for which a leader sends acknowledgements.
+
+With more, packets and turns limit the throughput, and an additional packet costs more than it saves.
+"""
 REMINDER_TIMER = "leader.reminder"
 REMINDER_MS = 20
-"""So long at most does what was committed stay unknown to a follower whose own disk has not logged it yet."""
+"""Longest time that a commit stays unknown to a follower whose own disk has not logged it yet."""
 
 
 class LeaderAcks:
-    """What one leader says of its own log, and to whom.  `asked_by` is who asked for the last proposal, since a client
-    waits there: None where that is a client of the leader's, whose answer needs no word to anybody."""
+    """A leader's acknowledgements of its own log to its learners.
 
-    __slots__ = ("_core", "_held_back", "_reminds", "_up_to", "asked_by", "last_told")
+    `asked_by` is the link that requested the last proposal, since a client waits there. It is None for a client of the
+    leader, since that answer needs no packet.
+    """
+
+    __slots__ = ("_core", "_held_back", "_reminds", "_up_to", "asked_by", "last_commit_sent")
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -52,43 +59,43 @@ class LeaderAcks:
         self._reminds = False
         self._held_back: list[LearnerLink] = []
         self.asked_by: LinkId | None = None
-        self.last_told = Zxid(0)
-        """Up to where COMMITs were sent, or left out where a learner finds out by itself."""
+        self.last_commit_sent = Zxid(0)
+        """The zxid up to which COMMITs were sent, or left out if a learner commits by itself."""
 
     def send_durable(self, zxid: Zxid, peers: Iterable[LearnerLink]) -> None:
-        """This log is durable up to `zxid`, and not all of that is committed yet: say so where it is of use."""
+        """This log is durable up to `zxid`, with uncommitted transactions: acknowledge it where that helps."""
         core = self._core
         if self.asked_by is None or len(core.pending) > OUTSTANDING_MAX or core.leaving is not None:
             return
         if core.pending[0].zxid > zxid or core.reconfiguration.under_way:
             return
-        said = Ack(zxid, cumulative=True)
+        ack = Ack(zxid, cumulative=True)
         for peer in peers:
             if self._can_commit(peer):
-                peer.told = self._up_to = zxid
-                core.send(peer.link, said)
+                peer.leader_acked = self._up_to = zxid
+                core.send(peer.link, ack)
 
     def _can_commit(self, peer: LearnerLink) -> bool:
-        """Are that learner and this server a quorum?"""
+        """Whether that learner and this server are a quorum."""
         if not peer.heeds_acks or not peer.counts:
             return False
-        # By itself this server may be one too, where an oracle says so: a learner without a vote adds nothing to that.
+        # If the oracle allows it, this server alone is a quorum: a learner without a vote adds nothing to that.
         quorum = self._core.quorum
         return peer.peer_id in quorum.voters and quorum.contains((self._core.my_id, peer.peer_id))
 
-    def tell_committed(self, zxid: Zxid, peers: Iterable[LearnerLink]) -> None:
-        """One COMMIT for all since the last, where the learner takes that and does not know by itself."""
-        if zxid == self.last_told:
+    def send_commit(self, zxid: Zxid, peers: Iterable[LearnerLink]) -> None:
+        """Send one COMMIT for all transactions since the last, to each learner that takes it and needs it."""
+        if zxid == self.last_commit_sent:
             return
-        self.last_told = zxid
+        self.last_commit_sent = zxid
         commit = Commit(zxid, cumulative=True)
         for peer in peers:
             if peer.takes_one_commit and not self._commits_itself(peer, zxid):
                 self._core.send(peer.link, commit)
 
     def _commits_itself(self, peer: LearnerLink, zxid: Zxid) -> bool:
-        """Does that learner know, or will it once its own log is durable?"""
-        if peer.told < zxid or self._core.reconfiguration.under_way:
+        """Whether that learner has committed by itself, or will once its own log is durable."""
+        if peer.leader_acked < zxid or self._core.reconfiguration.under_way:
             return False
         if peer.acked >= zxid:
             return True
@@ -100,21 +107,24 @@ class LeaderAcks:
         return True
 
     def on_reminder(self, peers: Iterable[LearnerLink]) -> None:
-        """Whose disk is slow need not wait for it any longer."""
+        """Send the COMMIT to followers with slow disks, which then need not wait for them."""
         self._reminds = False
         self.make_up_for(peers)
 
     def make_up_for(self, peers: Iterable[LearnerLink]) -> None:
-        """Send the COMMIT that was left out, where the learner may not know yet: what follows relies on it."""
+        """Send the omitted COMMIT to learners that may not have committed yet: the next packet relies on it."""
         for peer in peers:
-            if peer.acked < self.last_told <= peer.told:
-                peer.told = Zxid(0)
-                self._core.send(peer.link, Commit(self.last_told, cumulative=True))
+            if peer.acked < self.last_commit_sent <= peer.leader_acked:
+                peer.leader_acked = Zxid(0)
+                self._core.send(peer.link, Commit(self.last_commit_sent, cumulative=True))
 
-    # -- who comes back ----------------------------------------------------------------------------------------------
+    # -- learners that reconnect ---------------------------------------------------------------------------------------
 
     def is_ahead(self, peer: LearnerLink, last_committed: Zxid) -> bool:
-        """May it, or who told it, have committed more than the leader has?  Its synchronisation has to wait."""
+        """Whether the learner, or the peer that it learned from, may have committed more than the leader has.
+
+        Then its synchronisation has to wait.
+        """
         if min(peer.last_zxid, self._up_to) <= last_committed:
             return False
         self._held_back.append(peer)
@@ -122,7 +132,7 @@ class LeaderAcks:
         return True
 
     def take_held_back(self, links: Mapping[LinkId, LearnerLink]) -> list[LearnerLink]:
-        """More is committed now: those whose synchronisation waits, and may be tried again."""
+        """Return the learners whose synchronisation waited and may be tried again, since more is committed now."""
         if not self._held_back:
             return []
         held_back, self._held_back = self._held_back, []
@@ -130,7 +140,7 @@ class LeaderAcks:
 
 
 class CommonLog:
-    """How far a follower's log is known to be its leader's as well, on both disks, since this synchronisation."""
+    """The part of the log known to be on a follower's and its leader's disk, since this synchronisation."""
 
     __slots__ = ("leaders", "own")
 
@@ -140,5 +150,5 @@ class CommonLog:
 
     @property
     def chosen_zxid(self) -> Zxid:
-        """Up to there all is chosen, where the leader has said anything."""
+        """The highest chosen zxid, if the leader has sent acknowledgements."""
         return min(self.leaders, self.own)

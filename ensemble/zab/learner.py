@@ -1,11 +1,11 @@
-"""Learning: a follower or an observer joins one leader and keeps up with it.
+"""Learning: a follower or an observer joins one leader and follows it.
 
 Theory of operation
 ===================
 
-A `Learner` is one attempt to follow one leader over one link.  `Peer._take_role` creates it when an election or a
-reconfiguration has chosen another peer.  It ends when it calls `Core.leave`; the peer then looks for a leader again,
-unless a committed reconfiguration has named the next leader.  An observer can use a follower in place of the leader
+A `Learner` is one attempt to follow one leader over one link. `Peer._take_role` creates it when an election or a
+reconfiguration has chosen another peer. It ends when it calls `Core.leave`; the peer then looks for a leader again,
+unless a committed reconfiguration has named the next leader. An observer can use a follower in place of the leader
 (`source_id`, `zabka.ensemble.zab.observer_master`).
 
 States (`LearnerStep`; `_PHASES` maps them to ZooKeeper's ZabState) and the events that change them:
@@ -15,71 +15,71 @@ States (`LearnerStep`; `_PHASES` maps them to ZooKeeper's ZabState) and the even
     discovery        CONNECTING  on_link_up                   send FOLLOWERINFO                       INTRODUCED
                                  on_link_failed               set CONNECT_TIMER to try again          CONNECTING
                      INTRODUCED  LEADERINFO                   save acceptedEpoch                      PROMISING
-                     PROMISING   acceptedEpoch durable        send ACKEPOCH (_promise)                PROMISED
+                     PROMISING   acceptedEpoch durable        send ACKEPOCH (_promise) PROMISED
                      PROMISED    DIFF or SNAP                 note the mode                           RECEIVING
                                  TRUNC                        truncate the log on disk                TRUNCATING
     synchronization  TRUNCATING  on_recovered                 process the packets held back           RECEIVING
-                     RECEIVING   NEWLEADER                    take over the history (_on_newleader)   ADOPTING
-                     ADOPTING    history durable              save currentEpoch (_history_durable)    ADOPTING
-                     ADOPTING    currentEpoch durable         send ACK (_epoch_durable)               ADOPTED
-                     ADOPTED     UPTODATE                     send a second ACK, start `Following`    ACTIVE
+                     RECEIVING   NEWLEADER                    take over the history (_on_newleader) ADOPTING
+                     ADOPTING    history durable              save currentEpoch (_history_durable) ADOPTING
+                     ADOPTING    currentEpoch durable         send ACK (_epoch_durable) ADOPTED
+                     ADOPTED     UPTODATE                     send a second ACK, start `Following` ACTIVE
     broadcast        ACTIVE      any packet of the leader     Following.on_packet                     ACTIVE
 
 - Retries at CONNECTING wait 10 to 50 ms (RETRY_MIN_MS, RETRY_MAX_MS) and end after CONNECT_BUDGET_MS, or after
   initLimit if that is shorter.
 - An observer sends OBSERVERINFO in place of FOLLOWERINFO.
-- PROPOSAL, COMMIT, INFORM and the two ACTIVATE packets can arrive in every state from RECEIVING to ADOPTED.  They go to
+- PROPOSAL, COMMIT, INFORM and the two ACTIVATE packets can arrive in every state from RECEIVING to ADOPTED. They go to
   `_queued`; its first `_committed` transactions are committed.
-- PING before UPTODATE only shows that the leader is alive.  The learner does not answer it.
+- PING before UPTODATE only shows that the leader is alive. The learner does not answer it.
 - Any other packet breaks the protocol: `_broken` reports it and leaves.
 - The learner also leaves when the link breaks, when the leader looks for a leader in a later round (`on_looking`), and
   when no packet came for initLimit ticks; from NEWLEADER on the limit is syncLimit (`_limit_ms`).
-- `on_tree_differs` leaves when a transaction leads to another tree than the leader's, except after a SNAP.  The next
+- `on_tree_differs` leaves when a transaction leads to another tree than the leader's, except after a SNAP. The next
   FOLLOWERINFO then asks for a snapshot, in a byte that ZooKeeper's leaders ignore.
 - When a reconfiguration named this leader (`handed_over`), a link that closes at INTRODUCED is opened again.
 
 Invariants
 ----------
 
-1. ACKEPOCH is sent only when acceptedEpoch is durable, and with it everything logged before (`_promise`;
-   ZOOKEEPER-2845).  An ACKEPOCH with currentEpoch -1 does not count for the leader's quorum.  A peer sends -1 when it
+1. ACKEPOCH is sent only when acceptedEpoch is durable, and with it everything logged before (`_acknowledge_epoch`;
+   ZOOKEEPER-2845). An ACKEPOCH with currentEpoch -1 does not count for the leader's quorum. A peer sends -1 when it
    had accepted the epoch before, and when its disk has lost transactions (`Core.incomplete`).
 2. The learner keeps what a synchronization brings aside until NEWLEADER, and then takes it over in one turn
-   (`_on_newleader`).  A failure before that leaves memory and disk as they were (ZOOKEEPER-3642, 5094), with two
+   (`_on_newleader`). A failure before that leaves memory and disk as they were (ZOOKEEPER-3642, 5094), with two
    exceptions: a TRUNC has truncated both at the same zxid, and a committed reconfiguration is already in force
    (`_queue_activation`).
 3. The ACK of NEWLEADER is sent only when first the history and then currentEpoch are durable (`_history_durable`,
    `_epoch_durable`; ZOOKEEPER-3911, 4643, 4646).
-4. No ACK of a proposal is sent before the ACK of NEWLEADER.  Proposals that are not committed at NEWLEADER are logged
-   after UPTODATE (`Following.start_serving`; ZOOKEEPER-4685).  Only a follower whose disk has lost transactions logs
+4. No ACK of a proposal is sent before the ACK of NEWLEADER. Proposals that are not committed at NEWLEADER are logged
+   after UPTODATE (`Following.start_serving`; ZOOKEEPER-4685). Only a follower whose disk has lost transactions logs
    them with the history, because it may have acknowledged them before.
 5. The history has no gaps: `_queue` accepts only the next zxid or the first of a higher epoch (`follows`).
-6. Commits arrive in the order of the proposals: `_queue_commit` takes any but the oldest for a broken protocol.  A
+6. Commits arrive in the order of the proposals: `_queue_commit` takes any but the oldest for a broken protocol. A
    cumulative COMMIT, which both sides agree on in FOLLOWERINFO and LEADERINFO, stands for all proposals before it.
 
 A follower rejoins
 ------------------
 
-Peer 3 restarts with the log up to 0x500000007, and peer 1 leads epoch 6 at 0x600000002.  Peer 3 connects and sends
-FOLLOWERINFO(accepted 5).  It receives LEADERINFO(6), saves acceptedEpoch 6, and sends ACKEPOCH(0x500000007, current 5)
-after the fsync.  The leader finds that zxid in its committed log and sends DIFF, then PROPOSAL and COMMIT for
-0x600000001 and 0x600000002, then NEWLEADER(0x600000000).  Peer 3 appends and applies both, waits for the fsync, saves
-currentEpoch 6, waits again, and sends ACK(0x600000000).  At UPTODATE it serves clients.  A write of one of its clients
+Peer 3 restarts with the log up to 0x500000007, and peer 1 leads epoch 6 at 0x600000002. Peer 3 connects and sends
+FOLLOWERINFO(accepted 5). It receives LEADERINFO(6), saves acceptedEpoch 6, and sends ACKEPOCH(0x500000007, current 5)
+after the fsync. The leader finds that zxid in its committed log and sends DIFF, then PROPOSAL and COMMIT for
+0x600000001 and 0x600000002, then NEWLEADER(0x600000000). Peer 3 appends and applies both, waits for the fsync, saves
+currentEpoch 6, waits again, and sends ACK(0x600000000). At UPTODATE it serves clients. A write of one of its clients
 then goes `submit` -> REQUEST -> PROPOSAL -> `Core.append` -> `on_logged` -> ACK -> COMMIT (or the leader's own ACK,
 `zabka.ensemble.zab.leader_acks`) -> `Core.apply_up_to`.
 
 The leader sends SNAP if it has the transactions after 0x500000007 neither in memory nor in a usable log, and also if
-peer 3 had logged 0x500000008, which the leader lacks: the histories part at the end of an epoch.  A leader that ends at
-0x500000007 itself, before the first transaction of epoch 6, sends TRUNC(0x500000007) in that case.  If the log of a
-learner begins after the point of a TRUNC, the learner leaves.  When the leader offers the same epoch again, the learner
+peer 3 had logged 0x500000008, which the leader lacks: the histories part at the end of an epoch. A leader that ends at
+0x500000007 itself, before the first transaction of epoch 6, sends TRUNC(0x500000007) in that case. If the log of a
+learner begins after the point of a TRUNC, the learner leaves. When the leader offers the same epoch again, the learner
 reports zxid 0 (FORCE_SNAP_ZXID) and receives a SNAP.
 
 Sources
 -------
 
-Zab (DSN 2011), section IV, phases 1 to 3 of the follower.  ZooKeeper's package server.quorum: Learner (connectToLeader,
+Zab (DSN 2011), section IV, phases 1 to 3 of the follower. ZooKeeper's package server.quorum: Learner (connectToLeader,
 registerWithLeader, syncWithLeader), Follower.followLeader, Observer.observeLeader; the leader's side is
-LearnerHandler.syncFollower (`zabka.ensemble.zab.sync`).  Unlike ZooKeeper, which applies the transactions after a SNAP
+LearnerHandler.syncFollower (`zabka.ensemble.zab.sync`). Unlike ZooKeeper, which applies the transactions after a SNAP
 or TRUNC to its tree as they arrive, the learner waits for NEWLEADER in all three modes.
 """
 
@@ -108,12 +108,12 @@ LIVENESS_TIMER = "learner.liveness"
 RETRY_MIN_MS = 10
 RETRY_MAX_MS = 50
 CONNECT_BUDGET_MS = 1500
-"""How long to try to reach a leader that was just elected; it may be slower to decide than this peer."""
+"""How long to try to reach a leader that was just elected; it may decide later than this peer."""
 FORCE_SNAP_ZXID = Zxid(0)
 
 
 class LearnerStep(IntEnum):
-    """How far the connection to the leader has come, in order."""
+    """Progress of the connection to the leader, in order."""
 
     CONNECTING = 0
     INTRODUCED = 1
@@ -127,7 +127,7 @@ class LearnerStep(IntEnum):
 
 
 _TRUNCATING = LearnerStep.TRUNCATING
-"""By itself: to look up a member of an enumeration costs as much as a call."""
+"""Cached separately: looking up a member of an enumeration costs as much as a call."""
 _PHASES = {
     LearnerStep.CONNECTING: Phase.DISCOVERY,
     LearnerStep.INTRODUCED: Phase.DISCOVERY,
@@ -149,8 +149,11 @@ class Learner:
         handed_over: bool = False,
         leads_until: Epoch | None = None,
     ) -> None:
-        """`source_id`: whom to learn from, the leader itself or, for an observer, a follower of its.  One that is in an
-        epoch beyond `leads_until` follows somebody else already."""
+        """Create a learner; `start` connects.
+
+        `source_id`: the peer to learn from, the leader itself or, for an observer, one of its followers. A source in an
+        epoch after `leads_until` follows another leader already.
+        """
         self._core = core
         self.source_id = source_id
         self._leads_until = leads_until
@@ -160,14 +163,14 @@ class Learner:
         self.state = messages.PeerState.OBSERVING if self._observer else messages.PeerState.FOLLOWING
         self._step = LearnerStep.CONNECTING
         self.phase = _PHASES[self._step]
-        """Discovery, synchronisation or broadcast: as `_step` is; looked at in every turn."""
+        """Discovery, synchronisation or broadcast, derived from `_step`; read in every turn."""
         self._link: LinkId | None = None
         self._started_ms = self._heard_ms = core.now.mono_ms
         self._retry_ms = RETRY_MIN_MS
         self._cumulative = False
         self._epoch: Epoch | None = None
         self._forces_snapshot = False
-        # The synchronisation under way.
+        # The current synchronisation.
         self._mode = SyncMode.DIFF
         self._from_zxid = core.last_logged
         self._snapshot: TreeSnapshot | None = None
@@ -175,14 +178,14 @@ class Learner:
         self._last_queued = Zxid(0)
         self._queued: deque[Txn] = deque()
         self._committed = self._logged = 0
-        """How many of those that are queued are committed; how many the log holds already."""
+        """How many of the queued transactions are committed, and how many are in the log already."""
         self._announced = False
         self._following: Following | None = None
         """From UPTODATE on: logging, committing, and the observers that learn from this follower."""
 
     @property
     def observers(self) -> list[LearnerLink]:
-        """Those that learn from this follower."""
+        """The observers that learn from this follower."""
         return [] if self._master is None else self._master.known_learners()
 
     @property
@@ -201,7 +204,7 @@ class Learner:
         core.set_timer(LIVENESS_TIMER, self._limit_ms())
 
     def stop(self, reason: str) -> None:
-        """Let the leader go."""
+        """Close the link to the leader."""
         self._core.cancel_timer(CONNECT_TIMER)
         self._core.cancel_timer(LIVENESS_TIMER)
         if self._master is not None:
@@ -211,14 +214,14 @@ class Learner:
             self._link = None
 
     def on_link_accepted(self, link: LinkId) -> None:
-        """Somebody takes this peer for the leader, or for an observer's master."""
+        """A connection of a peer that takes this one for the leader, or for an observer master."""
         if self._master is not None:
             self._master.on_link_accepted(link)
         else:
             self._core.close(link, "this peer does not lead")
 
     def on_link_up(self, link: LinkId, to: PeerId) -> None:
-        """Connected: introduce yourself."""
+        """Connected: send FOLLOWERINFO or OBSERVERINFO."""
         core = self._core
         if to != self.source_id or self._step is not LearnerStep.CONNECTING:
             core.close(link, "no longer wanted")
@@ -240,7 +243,7 @@ class Learner:
         )
 
     def on_link_failed(self, to: PeerId) -> None:
-        """The leader may not listen yet: try again soon, but not for ever."""
+        """The leader may not listen yet: try again soon, within a time limit."""
         core = self._core
         if to != self.source_id or self._step is not LearnerStep.CONNECTING:
             return
@@ -252,11 +255,11 @@ class Learner:
         self._retry_ms = min(self._retry_ms * 2, RETRY_MAX_MS)
 
     def on_link_down(self, link: LinkId) -> None:
-        """The leader is gone, or does not want this peer."""
+        """The leader disconnected, or rejects this peer."""
         if link == self._link:
             self._link = None
             if self._handed_over and self._step is LearnerStep.INTRODUCED:
-                # A new membership made it leader, which it may not have heard yet.
+                # A new membership made it leader, and it may not have been notified yet.
                 self._go(LearnerStep.CONNECTING)
                 self.on_link_failed(self.source_id)
                 return
@@ -271,7 +274,7 @@ class Learner:
             self._core.leave(f"{leader} has given up", looking_cause(src))
 
     def on_timer(self, name: str) -> None:
-        """Try to connect again, or see whether the leader is still there."""
+        """Try to connect again, or check whether the leader is still alive."""
         core = self._core
         if name == CONNECT_TIMER:
             if self._step is LearnerStep.CONNECTING:
@@ -286,7 +289,7 @@ class Learner:
             self._master.on_timer()
 
     def on_log_read(self, link: LinkId, after: Zxid, txns: Sequence[Txn] | None) -> None:
-        """The disk has read the transactions behind `after` for an observer."""
+        """The disk has read the transactions after `after` for an observer."""
         if self._master is not None:
             self._master.on_log_read(link, after, txns)
 
@@ -300,7 +303,7 @@ class Learner:
         return core.ticks_ms(config.sync_limit if self._step >= LearnerStep.ADOPTING else config.init_limit)
 
     def on_packets(self, link: LinkId, packets: Sequence[messages.Packet]) -> None:
-        """Packets of the leader; what follows one that ends this role is void."""
+        """Process packets of the leader; after a packet that ends this role, the rest is ignored."""
         core = self._core
         if link != self._link:
             if self._master is not None:
@@ -318,7 +321,7 @@ class Learner:
                 return
 
     def end_turn(self) -> None:
-        """Nothing here is joined over a turn."""
+        """Does nothing: a learner does not join packets over a turn."""
 
     def _broken(self, reason: str) -> None:
         self._core.report_broken(self.source_id, reason)
@@ -370,18 +373,18 @@ class Learner:
         self._go(LearnerStep.PROMISING)
         if info.epoch > core.accepted_epoch:
             current_epoch = -1 if core.incomplete else core.current_epoch
-            core.save_accepted_epoch(info.epoch, lambda: self._promise(core.last_logged, current_epoch))
+            core.save_accepted_epoch(info.epoch, lambda: self._acknowledge_epoch(core.last_logged, current_epoch))
         elif core.needs_snapshot:
-            # The log cannot be cut back to where this leader's history parts from it.  This promise does not count,
-            # so it may name a zxid that only a snapshot can help.
+            # The log cannot be truncated to the point where this leader's history differs. This ACKEPOCH does not
+            # count, so it may contain a zxid that only a snapshot can serve.
             self._forces_snapshot = True
-            core.barrier(lambda: self._promise(FORCE_SNAP_ZXID, -1))
+            core.barrier(lambda: self._acknowledge_epoch(FORCE_SNAP_ZXID, -1))
         else:
             # Accepted earlier, perhaps from another leader: not counted, but the barrier still makes it durable.
-            core.barrier(lambda: self._promise(core.last_logged, -1))
+            core.barrier(lambda: self._acknowledge_epoch(core.last_logged, -1))
 
-    def _promise(self, last_zxid: Zxid, current_epoch: int) -> None:
-        """The accepted epoch is durable, and everything logged before it (ZOOKEEPER-2845)."""
+    def _acknowledge_epoch(self, last_zxid: Zxid, current_epoch: int) -> None:
+        """Send ACKEPOCH: the accepted epoch is durable, and everything logged before it (ZOOKEEPER-2845)."""
         assert self._link is not None and self._core.accepted_epoch == self._epoch
         self._go(LearnerStep.PROMISED)
         self._core.send(self._link, messages.AckEpoch(last_zxid, current_epoch))
@@ -395,7 +398,7 @@ class Learner:
             self._snapshot = first.snapshot
             self._last_queued = first.snapshot.zxid
         elif self._forces_snapshot:
-            # An empty leader: it found nothing committed in a quorum, so nothing here was.
+            # An empty leader: it found nothing committed in a quorum, so nothing here was committed.
             if first.zxid == 0:
                 self._begin_truncation(first.zxid)
             else:
@@ -412,7 +415,7 @@ class Learner:
         if zxid > core.last_logged:
             self._broken(f"TRUNC to 0x{zxid:x}, which this log does not reach")
         elif 0 < zxid < core.base:
-            # The log begins behind that point, at a snapshot taken from a leader that was never established.
+            # The log begins after that point, at a snapshot taken from a leader that was never established.
             core.needs_snapshot = True
             core.leave(f"the log cannot be cut back to 0x{zxid:x}: a snapshot is needed", request_cause("TRUNC"))
         else:
@@ -421,7 +424,7 @@ class Learner:
             core.truncate(zxid)
 
     def on_recovered(self) -> None:
-        """The log is cut back, the tree follows it: go on with what came meanwhile."""
+        """The log is truncated, and the tree follows it: process the packets that arrived meanwhile."""
         core = self._core
         assert self._step is LearnerStep.TRUNCATING
         if core.last_logged != self._last_queued:
@@ -451,7 +454,7 @@ class Learner:
             self._broken(f"COMMIT of 0x{commit.zxid:x}, which is not the oldest one proposed")
 
     def _queue_activation(self, packet: messages.CommitAndActivate | messages.InformAndActivate) -> None:
-        """A reconfiguration was committed meanwhile: it is in force, even if this peer cannot apply it yet."""
+        """A reconfiguration was committed during the synchronisation: it is in force, even if not applied yet."""
         if isinstance(packet, messages.InformAndActivate):
             self._queue((packet.txn,))
             txn, self._committed = packet.txn, self._committed + 1
@@ -463,16 +466,19 @@ class Learner:
         activate(self._core, txn, packet.designated)
 
     def _on_newleader(self, packet: messages.NewLeader) -> None:
-        """Take the initial history over: log and tree first.  What is proposed but not committed waits for UPTODATE, so
-        that no proposal's ack can precede NEWLEADER's (ZOOKEEPER-4685); but whoever has lost transactions may have
-        acknowledged that, too, and is whole again only with it in its log."""
+        """Take over the initial history: log and tree first.
+
+        Proposals that are not committed wait for UPTODATE, so that no proposal's ack precedes NEWLEADER's
+        (ZOOKEEPER-4685). But a peer that has lost transactions may have acknowledged them, too, and is complete only
+        with them in its log.
+        """
         core = self._core
         assert self._epoch is not None
         if packet.zxid != make_zxid(self._epoch, 0):
             self._broken(f"NEWLEADER 0x{packet.zxid:x} in epoch {self._epoch}")
             return
         self._go(LearnerStep.ADOPTING)
-        # On disk before the history that may hold it.
+        # on disk before the history that may contain it
         core.reconfiguration.see_text(packet.config)
         self._announced = bool(packet.config)
         core.set_timer(LIVENESS_TIMER, self._limit_ms())
@@ -485,7 +491,7 @@ class Learner:
             self._snapshot = None
         core.append([self._queued.popleft() for _ in range(self._committed)])
         self._committed = 0
-        # Not applied as committed: if this leader is not established yet, nobody knows.
+        # Not applied as committed: if this leader is not established yet, the commit is unknown.
         core.apply_pending()
         if core.incomplete and not self._observer:
             proposed = what_both_may_commit(self._queued)
@@ -515,7 +521,7 @@ class Learner:
         )
 
     def _on_up_to_date(self) -> None:
-        """The leader is established: serve clients, and log what was proposed meanwhile."""
+        """The leader is established: serve clients, and log the transactions proposed meanwhile."""
         core = self._core
         assert self._link is not None and self._epoch is not None
         core.send(self._link, messages.Ack(make_zxid(self._epoch, 0)))
@@ -537,8 +543,10 @@ class Learner:
             self._following.on_logged(zxid)
 
     def on_tree_differs(self) -> None:
-        """The history here is not the leader's: let it go, and come back for its whole tree.  Where that has just come,
-        it is not the history that is wrong; then go on, as ZooKeeper does."""
+        """The history here differs from the leader's: leave it, and reconnect for its whole tree.
+
+        If this tree has just come from the leader, the history is not at fault; then continue, as ZooKeeper does.
+        """
         core = self._core
         if self._mode is not SyncMode.SNAP and not core.in_doubt:
             core.in_doubt = True
@@ -551,11 +559,11 @@ class Learner:
             self._following.submit(requests)
 
     def submit_sync(self, request: messages.SyncRequest) -> None:
-        """Ask the leader."""
+        """Forward a sync to the leader."""
         if self._following is not None and self._link is not None:
             self._following.submit_sync(request)
 
     def ask_revalidate(self, session_id: SessionId, timeout_ms: int) -> None:
-        """Ask the leader whether a local client's session may go on here."""
+        """Ask the leader whether a local client's session can continue here."""
         if self._following is not None and self._link is not None:
             self._following.ask_revalidate(session_id, timeout_ms)

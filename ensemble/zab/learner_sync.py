@@ -1,11 +1,12 @@
-"""Sending a learner the history that it lacks: out of memory, out of the log on disk, or as a whole tree.
+"""Sending a learner its missing history: from memory, from the log on disk, or as a whole tree.
 
-The log is used where the learner is behind what memory holds, and its own last transaction is in this peer's history.
-That history is what this peer replayed at its start and has logged since (`Core.base` and later): whatever else lies in
-the directory may never have been committed (ZOOKEEPER-2846), and some of it may be gone: autopurge keeps what the
-snapshots need, not what a learner might.  So what is read has to go on exactly as this peer's history did, over the
-ends of epochs too (`Core.borders`).  It is read in pieces, off the log's own thread, and joined with memory without a
-gap (ZOOKEEPER-2418), in the same turn in which the learner is added to the broadcast.
+The log is used if the learner is too old for the transactions in memory, and its own last transaction is in this peer's
+history. That history consists of the transactions replayed at the start and logged since (`Core.base` and later). Other
+transactions in the directory may never have been committed (ZOOKEEPER-2846), and some may be missing: autopurge keeps
+the logs that snapshots need, not all that a learner might need. So the transactions read must continue exactly as in
+this peer's history, across the ends of epochs too (`Core.borders`). They are read in pieces, outside the log's own
+thread. They are joined with those in memory without a gap (ZOOKEEPER-2418), in the turn that adds the learner to the
+broadcast.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from zabka.ensemble.zab.sync import SyncMode, SyncPlan, plan_sync, what_both_may
 
 
 class Progress(Enum):
-    """How far a learner's history has come: all of it is sent, the disk is asked for more, or it cannot go on."""
+    """Progress of a learner's history: all of it is sent, the disk was asked for more, or it cannot continue."""
 
     DONE = "done"
     READING = "reading"
@@ -32,7 +33,7 @@ class Progress(Enum):
 
 
 def send_history(core: Core, peer: LearnerLink) -> Progress:
-    """Send what follows `peer.last_zxid`, from memory or as a snapshot, or begin to read the log."""
+    """Send the transactions after `peer.last_zxid`, from memory or as a snapshot, or begin to read the log."""
     plan = plan_sync(peer.last_zxid, core.last_committed, core.committed_log)
     if peer.wants_snapshot:
         plan = SyncPlan(SyncMode.SNAP, core.last_committed, [])
@@ -44,13 +45,12 @@ def send_history(core: Core, peer: LearnerLink) -> Progress:
 
 
 def send_from_log(core: Core, peer: LearnerLink, txns: Sequence[Txn] | None) -> Progress:
-    """The disk has answered: the next transactions, or None where the log does not hold all of them or they are too
-    many."""
+    """Send the next transactions that the disk has read; `txns` is None if the log lacks some or they are too many."""
     peer.reading = None
     committed = [txn for txn in txns or () if txn.zxid <= core.last_committed]
     if not committed or committed[0].zxid != core.borders.get(peer.last_zxid, peer.last_zxid + 1):
         if peer.reads_on:
-            core.unreadable_behind = max(core.unreadable_behind, peer.last_zxid)
+            core.unreadable_after = max(core.unreadable_after, peer.last_zxid)
             return Progress.BROKEN
         _send_plan(core, peer, SyncPlan(SyncMode.SNAP, core.last_committed, []))
         return Progress.DONE
@@ -69,19 +69,22 @@ def send_from_log(core: Core, peer: LearnerLink, txns: Sequence[Txn] | None) -> 
 
 
 def begin_forwarding(core: Core, peer: LearnerLink, newleader_zxid: Zxid, membership: Membership) -> None:
-    """The learner has all that it lacked: from here on it gets every proposal, in the same turn, so that nothing can
-    fall in between.  `membership` will be in force when it is told that it is up to date.
+    """Send every proposal to the learner from here on: it has its missing history.
 
-    (ZooKeeper names the last one seen in any case, and its learner puts that into force: while a change is under way
-    one that comes back takes for committed what may come to nothing, tells others, and the ensemble can part in two.)
+    This happens in the same turn, so that no transaction can be missed. `membership` will be in force when the learner
+    gets UPTODATE.
+
+    (ZooKeeper always sends the last membership seen, and its learner puts that into force. While a change is in
+    progress, a reconnecting learner then takes for committed a change that may fail, and passes it on, and the ensemble
+    can split.)
     """
     outstanding = tuple(core.pending) if not peer.observer else ()
-    # The last membership that a learner hears of is the last one seen: a proposed one comes behind that in force.
+    # The last membership that a learner receives is the last one seen: a proposed one comes after that in force.
     before = what_both_may_commit(outstanding)
-    behind = outstanding[len(before) :]
+    after = outstanding[len(before) :]
     newleader = NewLeader(newleader_zxid, membership.text)
     peer.step = Step.SYNCING
-    core.send_all(peer.link, [*_proposals(before), newleader, *_proposals(behind)])
+    core.send_all(peer.link, [*_proposals(before), newleader, *_proposals(after)])
 
 
 def _proposals(txns: tuple[Txn, ...]) -> list[Packet]:
@@ -89,7 +92,7 @@ def _proposals(txns: tuple[Txn, ...]) -> list[Packet]:
 
 
 def _log_may_hold(core: Core, zxid: Zxid) -> bool:
-    known = max(core.base, core.unreadable_behind + 1) <= zxid < core.last_committed
+    known = max(core.base, core.unreadable_after + 1) <= zxid < core.last_committed
     return core.config.snapshot_size_factor > 0 and known and bool(core.committed_log)
 
 

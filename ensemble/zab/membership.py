@@ -1,8 +1,8 @@
-"""Who belongs to the ensemble, in which role, at which addresses, and what is a quorum of them: one version of it.
+"""Membership of the ensemble: the servers, their roles and addresses, and the quorums; one version.
 
-ZooKeeper calls it a dynamic configuration (QuorumVerifier, QuorumPeerConfig.parseDynamicConfig).  As text it is one
-`server.N=...` a line, `group.N` and `weight.N` where quorums are hierarchical, and last `version=` in hexadecimal: the
-zxid that made it.  That text is what /zookeeper/config holds, and what peers tell each other.
+ZooKeeper calls it a dynamic configuration (QuorumVerifier, QuorumPeerConfig.parseDynamicConfig). As text it has one
+`server.N=...` per line, `group.N` and `weight.N` for hierarchical quorums, and last `version=` in hexadecimal: the zxid
+that created it. /zookeeper/config contains this text, and peers send it to each other.
 """
 
 from __future__ import annotations
@@ -17,22 +17,25 @@ from zabka.ensemble.zab.quorum import HierarchicalQuorum, Quorum, QuorumSystem
 from zabka.ensemble.zab.server_line import ServerLine, parse_server_line
 
 PEER_ID_MAX = 255
-"""Java takes any number, but a session's id begins with the lowest eight bits of its server's: those of 256 are
-those of 0, and both could give one id to two sessions."""
+"""Maximum server id.
+
+Java accepts any number, but a session id begins with the lowest eight bits of its server's id: those of 256 equal those
+of 0, and both could give one id to two sessions.
+"""
 _NUMBER_MAX = 2**63 - 1
 _DIGITS_MAX = 100
 
 
 class BadMembership(ValueError):
-    """A membership that cannot be: one line that says why."""
+    """An invalid membership; the message gives the reason in one line."""
 
 
 class NoNumber(BadMembership):
-    """A number is wanted where something else stands; ZooKeeper answers it with another error than the rest."""
+    """A number is expected, but the text is something else; ZooKeeper reports it with another error than the rest."""
 
 
 class Membership(msgspec.Struct, frozen=True):
-    """One configuration.  `lines` is empty where nobody needs addresses; roles are known all the same."""
+    """One configuration. `lines` is empty if addresses are not needed; roles are known all the same."""
 
     version: int
     voters: tuple[PeerId, ...]
@@ -49,7 +52,7 @@ class Membership(msgspec.Struct, frozen=True):
         groups: Mapping[int, tuple[PeerId, ...]] | None = None,
         weights: Mapping[PeerId, int] | None = None,
     ) -> Membership:
-        """The servers by id; roles are in their lines."""
+        """Create a membership from the servers by id; roles are in their lines."""
         return cls(
             version=version,
             voters=tuple(i for i in sorted(lines) if not lines[i].observer),
@@ -69,19 +72,19 @@ class Membership(msgspec.Struct, frozen=True):
 
     @property
     def hierarchical(self) -> bool:
-        """Are there groups?  If not, a majority is a quorum."""
+        """Whether there are groups. If not, a majority is a quorum."""
         return bool(self.groups)
 
     @property
     def quorum(self) -> QuorumSystem:
-        """What a quorum is here."""
+        """The quorum system of this membership."""
         if self.hierarchical:
             return HierarchicalQuorum(self.groups, self.weights)
         return Quorum(self.voters)
 
     @property
     def text(self) -> str:
-        """As ZooKeeper writes it; empty where there are no addresses."""
+        """The text as ZooKeeper writes it; empty if there are no addresses."""
         if not self.lines:
             return ""
         out = [f"server.{i}={line.canonical()}" for i, line in self.lines.items()]
@@ -95,12 +98,12 @@ class Membership(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, version=version)
 
     def same_servers(self, other: Membership) -> bool:
-        """Does it differ in its version at most, and in how addresses are written?"""
+        """Whether it differs at most in its version, and in how addresses are written."""
         return self.with_version(0).text == other.with_version(0).text
 
 
 def membership_from(properties: Mapping[str, str]) -> Membership:
-    """A configuration from its keys; any other key is refused.  Raises BadMembership."""
+    """Return a configuration from its keys; any other key is rejected. Raises BadMembership."""
     lines: dict[PeerId, ServerLine] = {}
     groups: dict[int, tuple[PeerId, ...]] = {}
     weights: dict[PeerId, int] = {}
@@ -123,7 +126,7 @@ def membership_from(properties: Mapping[str, str]) -> Membership:
 
 
 def read_line(key: str, value: str) -> ServerLine:
-    """One server's line.  Raises BadMembership."""
+    """Parse one server's line. Raises BadMembership."""
     try:
         return parse_server_line(value)
     except ValueError as bad:
@@ -154,7 +157,7 @@ def _number(what: str, text: str) -> int:
 
 
 def peer_id_of(key: str, text: str) -> PeerId:
-    """A server's id, as it stands in `key`.  Raises NoNumber."""
+    """Parse a server's id, as it appears in `key`. Raises NoNumber."""
     return PeerId(_number(key, text))
 
 

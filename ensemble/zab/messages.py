@@ -1,8 +1,8 @@
-"""What peers say to each other: the election's notification and the learner protocol's packets, typed.
+"""Messages between peers: the election's notification and the learner protocol's packets, typed.
 
 Sources: FastLeaderElection.Notification; org.apache.zookeeper.server.quorum.Leader (packet types), Learner,
-LearnerHandler.  `zabka.ensemble.server.net.quorum_wire` turns them into ZooKeeper's bytes and back; the simulated
-network carries them as they are.  On the wire every packet is a QuorumPacket {type, zxid, data, authinfo}.
+LearnerHandler. `zabka.ensemble.server.net.quorum_wire` turns them into ZooKeeper's bytes and back; the simulated
+network carries them as they are. On the wire every packet is a QuorumPacket {type, zxid, data, authinfo}.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class PeerState(IntEnum):
 
 
 class Vote(msgspec.Struct, frozen=True):
-    """Whom a peer wants to lead, and why: compared by (peer_epoch, zxid, leader)."""
+    """A vote for a leader, with the values for comparison: (peer_epoch, zxid, leader)."""
 
     leader: PeerId
     zxid: Zxid
@@ -35,8 +35,10 @@ class Vote(msgspec.Struct, frozen=True):
 
 
 class Notification(msgspec.Struct, frozen=True):
-    """One election message: the sender's state, its vote, its round (electionEpoch), and the text of the membership in
-    force there (empty from old servers, and where there are no addresses)."""
+    """One election message: the sender's state, its vote and its round (electionEpoch).
+
+    Also the text of the membership in force there (empty from old servers, and if there are no addresses).
+    """
 
     state: PeerState
     vote: Vote
@@ -44,14 +46,16 @@ class Notification(msgspec.Struct, frozen=True):
     config: str = ""
 
 
-# Field `zxid` is the packet's zxid; what ZooKeeper puts into `data` is spelt out.
+# Field `zxid` is the packet's zxid; the content of ZooKeeper's `data` is in separate fields.
 
 
 class FollowerInfo(msgspec.Struct, frozen=True):
-    """Follower to leader, first: my accepted epoch (zxid = acceptedEpoch << 32).  `observer` sends OBSERVERINFO.
-    `cumulative` offers cumulative Acks and Commits; on the wire one byte behind LearnerInfo, which others ignore.
+    """Follower to leader, first: my accepted epoch (zxid = acceptedEpoch << 32). `observer` sends OBSERVERINFO.
+
+    `cumulative` offers cumulative Acks and Commits; on the wire one byte after LearnerInfo, which others ignore.
     `heeds_acks` offers to commit by the leader's own Acks (see `leader_acks`): that byte is 2, and else 1.
-    `wants_snapshot` says that nothing but the whole tree will do (see `Core.in_doubt`): a second byte, 1."""
+    `wants_snapshot` requests the whole tree (see `Core.in_doubt`): a second byte, 1.
+    """
 
     accepted_epoch: Epoch
     peer_id: PeerId
@@ -63,15 +67,18 @@ class FollowerInfo(msgspec.Struct, frozen=True):
 
 
 class LeaderInfo(msgspec.Struct, frozen=True):
-    """Leader: the new epoch (zxid = epoch << 32).  `cumulative` accepts the learner's offer; on the wire one byte 1
-    behind the protocol version, never sent to a learner that did not offer."""
+    """Leader: the new epoch (zxid = epoch << 32).
+
+    `cumulative` accepts the learner's offer; on the wire one byte 1 after the protocol version, never sent to a learner
+    that did not offer it.
+    """
 
     epoch: Epoch
     cumulative: bool = False
 
 
 class AckEpoch(msgspec.Struct, frozen=True):
-    """Follower: I promised.  `current_epoch` -1 means: already accepted this epoch earlier, do not count me."""
+    """Follower: I accept the epoch. `current_epoch` -1 means: already accepted this epoch earlier, do not count me."""
 
     last_zxid: Zxid
     current_epoch: int
@@ -84,21 +91,23 @@ class Diff(msgspec.Struct, frozen=True):
 
 
 class Trunc(msgspec.Struct, frozen=True):
-    """Leader: drop everything after `zxid`; what follows it comes as Proposal and Commit."""
+    """Leader: drop everything after `zxid`; the transactions after it follow as Proposal and Commit."""
 
     zxid: Zxid
 
 
 class Snap(msgspec.Struct, frozen=True):
-    """Leader: take my whole tree as of `zxid` (streamed behind the packet on the wire)."""
+    """Leader: take my whole tree as of `zxid` (streamed after the packet on the wire)."""
 
     zxid: Zxid
     snapshot: TreeSnapshot
 
 
 class NewLeader(msgspec.Struct, frozen=True):
-    """Leader: that was all of the initial history (zxid = epoch << 32).  `config` is the text of the membership that
-    the leader has seen last, in force or not."""
+    """Leader: end of the initial history (zxid = epoch << 32).
+
+    `config` is the text of the membership that the leader has seen last, in force or not.
+    """
 
     zxid: Zxid
     config: str = ""
@@ -109,23 +118,28 @@ class UpToDate(msgspec.Struct, frozen=True):
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """Leader: log these transactions, in order, and acknowledge each.  On the wire it is one PROPOSAL a transaction; a
-    leader joins what it proposes in one turn, a connection what it reads at once."""
+    """Leader: log these transactions, in order, and acknowledge each.
+
+    On the wire there is one PROPOSAL per transaction; a leader joins the proposals of one turn, a connection the
+    packets that it reads at once.
+    """
 
     txns: Sequence[Txn]
 
 
 class Ack(msgspec.Struct, frozen=True):
-    """Learner: `zxid` is durable here.  Also answers NewLeader (and UpToDate) with epoch << 32.
-    `cumulative` says that everything up to zxid is meant; only between peers that agreed to it.
-    Leader, to a follower that heeds it: `zxid` is durable here, and what you and I hold is chosen."""
+    """Learner: `zxid` is durable here. Also answers NewLeader (and UpToDate) with epoch << 32.
+
+    `cumulative` acknowledges everything up to zxid; only between peers that agreed to it. Leader, to a follower that
+    heeds it: `zxid` is durable here, and transactions that both of us hold are chosen.
+    """
 
     zxid: Zxid
     cumulative: bool = False
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """Leader: apply the transaction `zxid`, the oldest one pending.  `cumulative` as in Ack."""
+    """Leader: apply the transaction `zxid`, the oldest pending one. `cumulative` as in Ack."""
 
     zxid: Zxid
     cumulative: bool = False
@@ -138,30 +152,35 @@ class Inform(msgspec.Struct, frozen=True):
 
 
 class CommitAndActivate(msgspec.Struct, frozen=True):
-    """Leader: apply the reconfiguration `zxid`, the oldest one pending; its membership is in force, and led by
-    `designated` (COMMITANDACTIVATE)."""
+    """Leader: apply the reconfiguration `zxid`, the oldest pending one (COMMITANDACTIVATE).
+
+    Its membership is in force, and led by `designated`.
+    """
 
     zxid: Zxid
     designated: PeerId
 
 
 class InformAndActivate(msgspec.Struct, frozen=True):
-    """Leader to observer: a committed reconfiguration; as above (INFORMANDACTIVATE)."""
+    """Leader to observer: a committed reconfiguration; as CommitAndActivate (INFORMANDACTIVATE)."""
 
     txn: Txn
     designated: PeerId
 
 
 class Ping(msgspec.Struct, frozen=True):
-    """Leader: are you there (zxid = last proposed).  The answer lists sessions heard from: (id, timeout_ms)."""
+    """Leader: are you there (zxid = last proposed). The answer lists active sessions: (id, timeout_ms)."""
 
     zxid: Zxid
     touched: Sequence[tuple[SessionId, int]] = ()
 
 
 class Revalidate(msgspec.Struct, frozen=True):
-    """Learner: a client wants to go on with this session here.  The answer carries `valid`, and what was last proposed
-    before it, of which an observer has not heard yet; ZooKeeper's leaders do not say that."""
+    """Learner: a client wants to continue this session here.
+
+    The answer carries `valid`, and the last zxid proposed before it, which an observer may not have received yet;
+    ZooKeeper's leaders do not send that.
+    """
 
     session_id: SessionId
     timeout_ms: int
@@ -171,7 +190,9 @@ class Revalidate(msgspec.Struct, frozen=True):
 
 class ForwardedRequest(msgspec.Struct, frozen=True, gc=False):
     """A client's write, forwarded to the leader (REQUEST): `body` is the encoded request body, as the client sent it.
-    `auth` are the (scheme, id) pairs that the client's connection holds."""
+
+    `auth` are the (scheme, id) pairs of the client's connection.
+    """
 
     session_id: SessionId
     cxid: int
@@ -181,7 +202,7 @@ class ForwardedRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class SyncRequest(msgspec.Struct, frozen=True):
-    """Learner: tell me when everything proposed so far is committed.  The answer echoes it (SYNC)."""
+    """Learner: notify me when everything proposed so far is committed. The answer echoes it (SYNC)."""
 
     session_id: SessionId
     cxid: int

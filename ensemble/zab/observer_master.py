@@ -1,7 +1,8 @@
-"""A follower that serves observers, so that the leader need not (org.apache.zookeeper.server.quorum.ObserverMaster).
+"""A follower that serves observers and so relieves the leader (org.apache.zookeeper.server.quorum.ObserverMaster).
 
-An observer gets its follower's epoch, history and commits, and what it asks goes on to the leader.  It never hears of
-what is not committed yet, nor of what this follower has not heard of: one that is ahead of it has to look elsewhere.
+An observer gets its follower's epoch, history and commits, and its requests are forwarded to the leader. It never
+receives uncommitted transactions, nor transactions that this follower does not have. An observer that is ahead of the
+follower has to use another source.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ OBSERVERS_MAX = 1024
 
 
 class Upstream(Protocol):
-    """The follower's own connection to its leader.  `origin` is the observer whose question it is."""
+    """The follower's own connection to its leader. `origin` is the observer that sent the request."""
 
     def submit(self, requests: Sequence[ForwardedRequest]) -> None: ...
     def submit_sync(self, request: SyncRequest, origin: LinkId | None) -> None: ...
@@ -52,33 +53,33 @@ class ObserverMaster:
         self._touched: dict[SessionId, int] = {}
 
     def start(self) -> None:
-        """From now on observers may come."""
+        """Accept observers from now on."""
         self._core.set_timer(MASTER_TIMER, self._core.config.tick_time_ms // 2)
 
     def stop(self, reason: str) -> None:
-        """Let every observer go."""
+        """Close the links of all observers."""
         self._core.cancel_timer(MASTER_TIMER)
         for link in list(self._links):
             self._core.close(link, reason)
         self._links.clear()
 
     def known_learners(self) -> list[LearnerLink]:
-        """Observers that have said who they are."""
+        """Observers that have introduced themselves."""
         return [peer for peer in self._links.values() if peer.step >= Step.INTRODUCED]
 
     def on_link_accepted(self, link: LinkId) -> None:
-        """An observer, or somebody else, connected."""
+        """An observer, or another client, connected."""
         if len(self._links) >= OBSERVERS_MAX:
             self._core.close(link, "too many observers")
         else:
             self._links[link] = LearnerLink(link, self._core.now.mono_ms)
 
     def on_link_down(self, link: LinkId) -> None:
-        """An observer is gone."""
+        """An observer disconnected."""
         self._links.pop(link, None)
 
     def on_packets(self, link: LinkId, packets: Sequence[Packet]) -> None:
-        """Packets of an observer; what follows one that ends its link is void."""
+        """Process packets of an observer; after a packet that ends its link, the rest is ignored."""
         peer = self._links.get(link)
         if peer is None:
             return
@@ -136,7 +137,7 @@ class ObserverMaster:
         core = self._core
         ahead = ack.last_zxid > core.last_committed and counter_of(ack.last_zxid) > 0
         if ahead and epoch_of(ack.last_zxid) == self._epoch:
-            # It was committed elsewhere: to cut its log back would take from its clients what they have seen.
+            # It was committed elsewhere: truncating its log would take back data that its clients have seen.
             self._drop(peer, "it is ahead of this follower")
             return
         peer.last_zxid = ack.last_zxid
@@ -144,7 +145,7 @@ class ObserverMaster:
         self._take_in(peer, send_history(core, peer))
 
     def on_log_read(self, link: LinkId, after: Zxid, txns: Sequence[Txn] | None) -> None:
-        """The disk has read the transactions behind `after` for that observer, which had nothing to say meanwhile."""
+        """The disk has read the transactions after `after` for that observer, which was silent meanwhile."""
         peer = self._links.get(link)
         if peer is not None and peer.reading == after:
             peer.heard_ms = self._core.now.mono_ms
@@ -157,7 +158,7 @@ class ObserverMaster:
             begin_forwarding(self._core, peer, make_zxid(self._epoch, 0), self._core.reconfiguration.current)
 
     def _on_ack(self, peer: LearnerLink, zxid: Zxid) -> None:
-        """NEWLEADER's is awaited; that of UPTODATE says nothing, and an observer sends no other."""
+        """NEWLEADER's ack is expected; that of UPTODATE has no meaning, and an observer sends no other."""
         if peer.step is Step.SYNCING and zxid == make_zxid(self._epoch, 0):
             peer.step = Step.SYNCED
             self._core.send(peer.link, UpToDate())
@@ -180,19 +181,19 @@ class ObserverMaster:
                 self._core.send(peer.link, InformAndActivate(txn, designated))
 
     def answer(self, origin: LinkId, packet: Packet) -> None:
-        """The leader has answered an observer's question; the observer may be gone."""
+        """The leader has answered an observer's request; the observer may have disconnected."""
         if origin in self._links:
             self._core.send(origin, packet)
 
     def drain_touched(self) -> tuple[tuple[SessionId, int], ...]:
-        """Sessions that observers have heard from, for the next answer to the leader's ping."""
+        """Active sessions at the observers, for the next answer to the leader's ping."""
         touched, self._touched = self._touched, {}
         return tuple(touched.items())
 
     # -- liveness --------------------------------------------------------------------------------------------------
 
     def on_timer(self) -> None:
-        """Half a tick: ping, and let silent observers go."""
+        """Half a tick: send pings, and drop silent observers."""
         core = self._core
         core.set_timer(MASTER_TIMER, core.config.tick_time_ms // 2)
         ping = Ping(core.last_committed)

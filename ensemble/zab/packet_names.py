@@ -1,4 +1,4 @@
-"""What the messages between peers are called, and what each is about, in ZooKeeper's words (Leader.java)."""
+"""Names and contents of the messages between peers, in ZooKeeper's terms (Leader.java)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zabka.journal.messages import Content, Subject, listed
 
 
 def notification_content(notification: messages.Notification) -> Content:
-    """An election's message: the sender's state and round, and whom it votes for."""
+    """An election message: the sender's state and round, and its vote."""
     vote = notification.vote
     return Content(
         "election",
@@ -42,7 +42,7 @@ def txn_subject(txn: Txn) -> Subject:
 
 
 def packet_contents(packet: messages.Packet) -> Iterator[Content]:
-    """A packet of the quorum port; one that joins several proposals is as many messages as it is on the wire."""
+    """Contents of a packet of the quorum port; joined proposals are as many messages as on the wire."""
     if isinstance(packet, messages.Proposal):
         for txn in packet.txns:
             yield Content("broadcast", "PROPOSAL", txn_subject(txn))

@@ -1,6 +1,6 @@
 """One ensemble server as a state machine: election, then leading or learning, over one application.
 
-The driver (the asyncio shell or the simulated world) calls the handlers and carries out the effects they return.
+The driver (the asyncio shell or the simulated world) calls the handlers and executes the effects that they return.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from zabka.ensemble.zab.sync import follows
 
 READ_ONLY_TIMER = "peer.read_only"
 READ_ONLY_GRACE_MS = 2000
-"""The least time without a leader after which read-only service begins (QuorumPeer.run)."""
+"""Minimum time without a leader after which read-only service begins (QuorumPeer.run)."""
 PARKED_LINKS_MAX = 64
 PARKED_PACKETS_MAX = 4
 
@@ -60,18 +60,18 @@ class PeerStatus(msgspec.Struct, frozen=True):
     learners: tuple[LearnerStatus, ...]
     read_only: bool = False
     source_id: PeerId | None = None
-    """Whom a learner learns from: its leader, or a follower that serves observers."""
+    """The peer that a learner learns from: its leader, or a follower that serves observers."""
     leads_only: bool = False
     """Whether this peer leads and leaves the clients to the others (leaderServes=no)."""
 
     @property
     def serves_clients(self) -> bool:
-        """Whether clients are served here, or read at least."""
+        """Whether clients are served here, at least read-only."""
         return self.read_only or (self.serving and not self.leads_only)
 
     @property
     def isro(self) -> str:
-        """What clients that look for a leader are told (IsroCommand): `rw`, `ro`, or `null` where nothing is served."""
+        """Answer for clients that look for a leader (IsroCommand): `rw`, `ro`, or `null` if clients are not served."""
         if self.read_only:
             return "ro"
         return "rw" if self.serves_clients else "null"
@@ -102,8 +102,10 @@ class Peer:
         self._read_only = False
 
     def hand_effects_to(self, outlet: Callable[[list[Effect]], None]) -> None:
-        """Optional: where others can begin with what a turn asks for while the turn still goes on, `outlet` gets it at
-        once.  What the handler returns then is the rest, to be carried out behind it."""
+        """Optional: pass parts of a turn's effects to `outlet` early, while the turn goes on.
+
+        The handler then returns the remaining effects, to be executed after those.
+        """
         self._core.outlet = outlet
 
     # -- reports ---------------------------------------------------------------------------------------------------
@@ -127,17 +129,17 @@ class Peer:
 
     @property
     def quorum(self) -> QuorumSystem:
-        """Whose promises and acknowledgements count, as this peer knows it."""
+        """The quorum system for epochs and acknowledgements, as known to this peer."""
         return self._core.quorum
 
     @property
     def accepted_epoch(self) -> Epoch:
-        """The highest epoch promised."""
+        """The highest accepted epoch."""
         return self._core.accepted_epoch
 
     @property
     def current_epoch(self) -> Epoch:
-        """The last epoch whose initial history was taken over."""
+        """The last epoch whose initial history was adopted."""
         return self._core.current_epoch
 
     @property
@@ -147,7 +149,7 @@ class Peer:
 
     @property
     def leader_id(self) -> PeerId:
-        """Whom this peer follows, itself when leading, -1 when looking."""
+        """The leader that this peer follows, itself when leading, -1 when looking."""
         role = self._core.role
         return PeerId(-1) if role is None else role.leader_id
 
@@ -199,22 +201,24 @@ class Peer:
 
     @property
     def syncs_sent(self) -> tuple[int, int]:
-        """How many learners were given a snapshot here, and how many transactions alone."""
+        """How many learners got a snapshot here, and how many only transactions."""
         return self._core.snaps_sent, self._core.diffs_sent
 
     @property
     def rare_syncs(self) -> tuple[int, int]:
-        """How many learners got a DIFF out of the log on disk, and how often one had to wait: it may be ahead."""
+        """How many learners got a DIFF from the log on disk, and how often one had to wait because it may be ahead."""
         return self._core.log_diffs_sent, self._core.syncs_put_off
 
     @property
     def quits_over_voters(self) -> int:
-        """How often it gave up leading before it had a quorum, for a voter that looked elsewhere."""
+        """How often it gave up leading before it had a quorum, for a voter that was looking."""
         return self._core.quits_over_voters
 
     def proposal_sizes(self) -> tuple[int, int, int]:
-        """The size in bytes of the last transaction of this peer's reign, and of the largest and the smallest of those
-        that are still in memory; -1 where there is none.  Worked out when asked for: a write is not to pay for it."""
+        """Size in bytes of the last transaction of this peer's term, and of the largest and smallest still in memory.
+
+        -1 if there is none. Computed on demand, so that writes do not pay for it.
+        """
         core = self._core
         sizes = [len(txn.encoded()) for txn in core.committed_log if epoch_of(txn.zxid) == core.current_epoch]
         return (sizes[-1], max(sizes), min(sizes)) if sizes else (-1, -1, -1)
@@ -222,7 +226,7 @@ class Peer:
     # -- the driver's calls ----------------------------------------------------------------------------------------
 
     def on_start(self, now: Instant) -> list[Effect]:
-        """The process begins: load what the disk holds and look for a leader."""
+        """Start: load the content of the disk and look for a leader."""
         core = self._core
         core.now = now
         recovered, self._recovered = self._recovered, None
@@ -237,7 +241,7 @@ class Peer:
         return self._finish()
 
     def on_notification(self, now: Instant, src: PeerId, notification: Notification) -> list[Effect]:
-        """An election message."""
+        """Process an election message."""
         self._core.now = now
         if src == self._core.my_id or self._halted:
             return []
@@ -255,22 +259,22 @@ class Peer:
         return self._finish()
 
     def on_oracle(self, now: Instant, agrees: bool) -> list[Effect]:
-        """What the oracle says by now: may this server, one of two, go on without the other?"""
+        """Process the oracle's decision whether this server, one of two, may continue without the other."""
         self._core.now = now
         if not self._halted:
-            self._core.reconfiguration.hear_oracle(agrees)
+            self._core.reconfiguration.set_oracle(agrees)
             self._election.on_quorum_changed()
         return self._finish()
 
     def on_voter_unreachable(self, now: Instant, voter: PeerId) -> list[Effect]:
-        """Optional: no connection to that voter's election port can be made; an election need not wait for it."""
+        """Optional: the election port of that voter cannot be reached; an election need not wait for it."""
         self._core.now = now
         if not self._halted:
             self._election.on_unreachable(voter)
         return self._finish()
 
     def on_link_up(self, now: Instant, link: LinkId, to: PeerId) -> list[Effect]:
-        """A link that OpenLink asked for."""
+        """A link requested by OpenLink is up."""
         self._core.now = now
         if self._core.role is None:
             self._core.close(link, "no longer wanted")
@@ -287,12 +291,12 @@ class Peer:
         elif len(self._parked) >= PARKED_LINKS_MAX or self._halted:
             self._core.close(link, "too many learners wait for an election")
         else:
-            # Others may see the end of an election before this peer does: hold their links until it has decided.
+            # Other peers may see the end of an election before this peer does: keep their links until it has decided.
             self._parked[link] = []
         return self._finish()
 
     def on_link_failed(self, now: Instant, to: PeerId) -> list[Effect]:
-        """A link that OpenLink asked for could not be made."""
+        """A link requested by OpenLink could not be made."""
         self._core.now = now
         if self._core.role is not None:
             self._core.role.on_link_failed(to)
@@ -307,9 +311,11 @@ class Peer:
         return self._finish()
 
     def on_packets(self, now: Instant, link: LinkId, packets: Sequence[Packet]) -> list[Effect]:
-        """Packets of the learner protocol that came together on one link: one turn, so one barrier for all of them.
-        After one that closes the link or ends the role the rest is void.  None: a large one is under way, and a sign
-        of life."""
+        """Process packets that arrived together on one link of the learner protocol: one turn and one barrier.
+
+        After a packet that closes the link or ends the role, the rest is ignored. An empty sequence means that a large
+        packet is arriving, as a sign of life.
+        """
         core = self._core
         core.now = now
         if core.role is not None:
@@ -322,7 +328,7 @@ class Peer:
         return self._finish()
 
     def on_timer(self, now: Instant, name: str) -> list[Effect]:
-        """A timer ran out."""
+        """A timer expired."""
         self._core.now = now
         if name == LOCAL_SESSIONS_TIMER:
             self._core.perform(self._application.expire_local_sessions(now))
@@ -337,13 +343,13 @@ class Peer:
         return self._finish()
 
     def on_durable(self, now: Instant, token: int) -> list[Effect]:
-        """A barrier is durable, and all before it."""
+        """A barrier is durable, and everything before it."""
         self._core.now = now
         self._core.on_durable(token)
         return self._finish()
 
     def on_recovered(self, now: Instant, recovered: Recovered) -> list[Effect]:
-        """The disk has truncated the log; this is what is left."""
+        """The disk has truncated the log; `recovered` is the rest."""
         core = self._core
         core.now = now
         assert core.awaiting_recovery, "nobody asked for a truncation"
@@ -365,7 +371,7 @@ class Peer:
         return self._finish()
 
     def on_log_read(self, now: Instant, link: LinkId, after: Zxid, txns: Sequence[Txn] | None) -> list[Effect]:
-        """The answer to ReadLog."""
+        """Process the answer to ReadLog."""
         self._core.now = now
         if self._core.role is not None:
             self._core.role.on_log_read(link, after, txns)
@@ -380,18 +386,18 @@ class Peer:
         return self._finish()
 
     def on_clients(self, now: Instant, messages: Sequence[tuple[ConnectionId, ClientMessage]]) -> list[Effect]:
-        """Frames of clients that came together, in order: one turn, so one barrier for all that they write."""
+        """Process frames of clients that arrived together, in order: one turn, so one barrier for all their writes."""
         core = self._core
         core.now = now
         on_client = self._application.on_client
         for connection, message in messages:
             core.perform(on_client(now, connection, message))
             if core.leaving is not None:
-                break  # Every client's connection is being closed.
+                break  # every client's connection is being closed
         return self._finish()
 
     def on_client_closed(self, now: Instant, connection: ConnectionId) -> list[Effect]:
-        """A client's connection is gone."""
+        """A client's connection was closed."""
         self._core.now = now
         self._core.perform(self._application.on_client_closed(now, connection))
         return self._finish()
@@ -399,7 +405,7 @@ class Peer:
     # -- transitions -----------------------------------------------------------------------------------------------
 
     def _finish(self) -> list[Effect]:
-        """End the turn: change roles where that was decided, then hand out the effects."""
+        """End the turn: change roles if that was decided, then return the effects."""
         core, election = self._core, self._election
         while core.leaving is not None or election.decided is not None:
             if core.leaving is not None:
@@ -409,7 +415,7 @@ class Peer:
         return core.end_turn(election.round)
 
     def _leave(self) -> None:
-        """Back to LOOKING.  No stale write can follow: the disk's queue is in order, and what is in it is in memory."""
+        """Return to LOOKING. No stale write can follow: the disk's queue is in order, and its content is in memory."""
         core = self._core
         reason, role, successor = core.leaving, core.role, core.successor
         assert reason is not None and role is not None
@@ -437,8 +443,11 @@ class Peer:
         self._election.start(core.last_logged, core.current_epoch, self._lost_leader)
 
     def _serve_read_only(self) -> None:
-        """No leader was found for a while: a partition, and its minority reads on.  Nothing but clients may come of it;
-        in ZooKeeper a read-only server left marks on the history that it offers others (ZOOKEEPER-3526)."""
+        """No leader was found for a while: in a partition, the minority continues to serve reads.
+
+        It affects nothing except clients. In ZooKeeper a read-only server left traces in the history that it offers to
+        others (ZOOKEEPER-3526).
+        """
         core = self._core
         if core.role is None and not core.awaiting_recovery and not self._read_only:
             self._read_only = True
@@ -469,15 +478,18 @@ class Peer:
         for link in parked:
             core.close(link, "this peer does not lead")
         source = self._source_of(vote.leader)
-        # Heard twice, a vote is believed: it may be that its epoch is never told.
+        # The second vote with the same epoch is accepted: the new epoch may never be announced.
         leads_until = vote.peer_epoch if source != vote.leader and vote != self._observed else None
         self._observed = vote
         core.role = Learner(core, vote.leader, source, handed_over=handed_over, leads_until=leads_until)
         core.role.start()
 
     def _source_of(self, leader: PeerId) -> PeerId:
-        """Whom to learn from: the leader, or for an observer that is to spare it each of its followers in turn, until
-        one takes it (QuorumPeer.findLearnerMaster).  A leader does not serve observers there."""
+        """Return the peer to learn from.
+
+        That is the leader; or, for an observer that relieves the leader, each follower in turn until one accepts it
+        (QuorumPeer.findLearnerMaster). A leader does not serve observers in that case.
+        """
         core = self._core
         if not (core.config.observes_followers and core.reconfiguration.observes):
             return leader
@@ -490,7 +502,7 @@ class Peer:
         return PeerId(followers[self._masters_tried % len(followers)])
 
     def _answer(self, to: PeerId) -> None:
-        """Tell a looking peer whom this one leads or follows, with the new epoch once it is in force (ZK-1732)."""
+        """Send a looking peer the leader of this one, with the new epoch once it is in force (ZK-1732)."""
         role, vote = self._core.role, self._vote
         assert role is not None
         if role.phase is Phase.BROADCAST:
@@ -500,7 +512,7 @@ class Peer:
 
 
 def why_unusable(recovered: Recovered) -> str | None:
-    """Why a peer must not run on what its disk holds, in words for its log; None where it may."""
+    """Return why a peer must not run on the content of its disk, for its log, or None."""
     if recovered.accepted_epoch < recovered.current_epoch:
         return (
             f"acceptedEpoch {recovered.accepted_epoch} is less than currentEpoch {recovered.current_epoch}: "
@@ -511,8 +523,8 @@ def why_unusable(recovered: Recovered) -> str | None:
         if not follows(last, txn.zxid):
             return f"transaction 0x{txn.zxid:x} follows 0x{last:x} in the log: transactions in between are missing"
         last = txn.zxid
-    # The last zxid may well be of a higher epoch than currentEpoch: a crash between a synchronisation's history and its
-    # epoch.  Such a peer counted for nothing in that epoch, and does not claim it now.
+    # The last zxid may be of a higher epoch than currentEpoch: a crash between a synchronisation's history and its
+    # epoch. Such a peer did not count in that epoch, and does not claim it now.
     if epoch_of(last) > recovered.accepted_epoch:
         return f"the log reaches epoch {epoch_of(last)}, but acceptedEpoch is {recovered.accepted_epoch}"
     return None

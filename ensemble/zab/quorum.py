@@ -1,9 +1,9 @@
-"""Which sets of servers are a quorum: values, of which any two quorums share a server (QuorumVerifier).
+"""Quorum systems: sets of servers such that any two quorums share a server (QuorumVerifier).
 
-`Quorum` is a majority (QuorumMaj); `HierarchicalQuorum` wants more than half of the weight in more than half of the
-groups (QuorumHierarchical); `JointQuorum` wants a quorum of the configuration in force and of the one proposed, while
-a reconfiguration is under way (SyncedLearnerTracker).  Servers that are no voters never count.  `SurvivorQuorum` is the
-exception to the first sentence: somebody outside vouches for it (QuorumOracleMaj).
+`Quorum` is a majority (QuorumMaj). `HierarchicalQuorum` requires more than half of the weight in more than half of the
+groups (QuorumHierarchical). `JointQuorum` requires a quorum of the configuration in force and of the proposed one,
+while a reconfiguration is in progress (SyncedLearnerTracker). Servers that are not voters never count. `SurvivorQuorum`
+is an exception: its quorums share a server only because an external oracle guarantees it (QuorumOracleMaj).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zabka.ensemble.ids import PeerId
 
 
 class QuorumSystem(Protocol):
-    """What the protocol asks of any of them."""
+    """Interface of a quorum system."""
 
     @property
     def voters(self) -> tuple[PeerId, ...]:
@@ -23,20 +23,20 @@ class QuorumSystem(Protocol):
         ...
 
     def weight(self, peer: PeerId) -> int:
-        """How much a server counts; one that counts for nothing may not lead."""
+        """Weight of a server's vote; a server with weight 0 cannot lead."""
         ...
 
     def contains(self, peers: Container[PeerId]) -> bool:
-        """Is there a quorum among `peers`?"""
+        """Whether `peers` contains a quorum."""
         ...
 
     def reached(self, marks: Mapping[PeerId, int]) -> int:
-        """The highest value that a quorum has reached; a voter without a mark stands at -1."""
+        """The highest value that a quorum has reached; a voter without a mark counts as -1."""
         ...
 
 
 class Quorum:
-    """The voters, and what more than half of them means."""
+    """Majority quorums of the voters."""
 
     __slots__ = ("majority", "voters")
 
@@ -50,11 +50,11 @@ class Quorum:
         return 1 if peer in self.voters else 0
 
     def contains(self, peers: Container[PeerId]) -> bool:
-        """Are more than half of the voters among `peers`?"""
+        """Whether more than half of the voters are in `peers`."""
         return sum(voter in peers for voter in self.voters) >= self.majority
 
     def reached(self, marks: Mapping[PeerId, int]) -> int:
-        """The highest value that a majority of voters has reached; a voter without a mark stands at -1."""
+        """The highest value that a majority of voters has reached; a voter without a mark counts as -1."""
         return sorted([marks.get(voter, -1) for voter in self.voters], reverse=True)[self.majority - 1]
 
 
@@ -74,16 +74,16 @@ class HierarchicalQuorum:
         return sum(self._weights[peer] for peer in peers)
 
     def weight(self, peer: PeerId) -> int:
-        """As configured; 1 where nothing is."""
+        """Configured weight; 1 by default."""
         return self._weights.get(peer, 0)
 
     def contains(self, peers: Container[PeerId]) -> bool:
-        """Does `peers` hold most of the weight in most of the groups?"""
+        """Whether `peers` holds most of the weight in most of the groups."""
         won = sum(2 * self._sum(peer for peer in group if peer in peers) > self._sum(group) for group in self._groups)
         return 2 * won > len(self._groups)
 
     def reached(self, marks: Mapping[PeerId, int]) -> int:
-        """The highest value that a quorum has reached; a voter without a mark stands at -1."""
+        """The highest value that a quorum has reached; a voter without a mark counts as -1."""
         for value in sorted({marks.get(voter, -1) for voter in self.voters}, reverse=True):
             if self.contains({voter: None for voter in self.voters if marks.get(voter, -1) >= value}):
                 return value
@@ -100,11 +100,11 @@ class JointQuorum:
         self.voters: tuple[PeerId, ...] = tuple(sorted({*first.voters, *second.voters}))
 
     def weight(self, peer: PeerId) -> int:
-        """What it counts in either."""
+        """The larger weight of the two configurations."""
         return max(self._first.weight(peer), self._second.weight(peer))
 
     def contains(self, peers: Container[PeerId]) -> bool:
-        """Is there a quorum of both among `peers`?"""
+        """Whether `peers` contains a quorum of both."""
         return self._first.contains(peers) and self._second.contains(peers)
 
     def reached(self, marks: Mapping[PeerId, int]) -> int:
@@ -113,9 +113,9 @@ class JointQuorum:
 
 
 class SurvivorQuorum:
-    """Two voters of which `survivor` is enough by itself: an oracle says that the other one does not go on alone.
+    """Two voters; `survivor` is sufficient alone: an oracle guarantees that the other does not continue alone.
 
-    What the other has said counts nevertheless: as long as it logs what this one proposes, both must have it.
+    Acknowledgements of the other voter still count: as long as it logs proposals, both must have them.
     """
 
     __slots__ = ("_pair", "_survivor", "voters")
@@ -127,15 +127,15 @@ class SurvivorQuorum:
         self.voters = pair.voters
 
     def weight(self, peer: PeerId) -> int:
-        """As in the pair."""
+        """Weight in the pair."""
         return self._pair.weight(peer)
 
     def contains(self, peers: Container[PeerId]) -> bool:
-        """Is the survivor among `peers`?"""
+        """Whether the survivor is in `peers`."""
         return self._survivor in peers
 
     def reached(self, marks: Mapping[PeerId, int]) -> int:
-        """What the survivor has reached; or both, where both have a mark."""
+        """The value that the survivor has reached; or both voters, if both have a mark."""
         if all(voter in marks for voter in self.voters):
             return self._pair.reached(marks)
         return marks.get(self._survivor, -1)

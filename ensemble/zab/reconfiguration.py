@@ -1,9 +1,10 @@
-"""What a peer knows of the ensemble's membership: the one in force, the last one seen, and the quorums that follow
-(QuorumPeer.processReconfig, setLastSeenQuorumVerifier).
+"""Memberships known to a peer: the one in force, the last one seen, and their quorums.
 
-A reconfiguration is proposed like any transaction.  From its proposal until it is in force every decision needs a
-quorum of both memberships.  A peer that logs it has first put it on disk as the last one seen; one that learns that it
-is committed (from its leader, or from another peer during an election) puts it into force.
+Source: QuorumPeer.processReconfig, setLastSeenQuorumVerifier.
+
+A reconfiguration is proposed like any transaction. From its proposal until it is in force every decision needs a quorum
+of both memberships. A peer stores a reconfiguration on disk as the last one seen before it logs it. A peer that learns
+of the commit (from its leader, or from another peer during an election) puts it into force.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from zabka.journal.events import Event, MembershipActivated
 
 
 class MemberCore(Protocol):
-    """What the memberships of a peer need of that peer (`zabka.ensemble.zab.core.Core`)."""
+    """The parts of a peer's `zabka.ensemble.zab.core.Core` that its memberships need."""
 
     my_id: PeerId
     now: Instant
@@ -34,7 +35,7 @@ class MemberCore(Protocol):
     role: Role | None
 
     def to_disk(self, effect: Effect) -> None:
-        """Queue an effect for the disk, behind all that was queued before."""
+        """Queue an effect for the disk, after everything queued before."""
         ...
 
     def emit(self, event: Event) -> None:
@@ -55,7 +56,7 @@ def membership_of(config: EnsembleConfig) -> Membership:
 
 
 def membership_in(txn: Txn) -> Membership:
-    """What a reconfiguration proposes.  Raises BadMembership."""
+    """Return the proposed membership of a reconfiguration. Raises BadMembership."""
     if not isinstance(txn.body, SetDataTxn):
         raise BadMembership(f"{txn!r} is no reconfiguration")
     try:
@@ -65,7 +66,7 @@ def membership_in(txn: Txn) -> Membership:
 
 
 def _led(text: str) -> Membership:
-    """A membership that somebody else sent: one without a voter could never decide anything.  Raises BadMembership."""
+    """Parse a received membership; one without voters could never decide anything. Raises BadMembership."""
     membership = Membership.parse(text)
     if not membership.voters:
         raise BadMembership("a membership without a voter")
@@ -73,7 +74,7 @@ def _led(text: str) -> Membership:
 
 
 class Reconfiguration:
-    """A peer's memberships.  Where reconfiguration is not enabled, the first one stays for good."""
+    """A peer's memberships. If reconfiguration is not enabled, the first membership never changes."""
 
     def __init__(self, core: MemberCore, config: EnsembleConfig) -> None:
         self._core = core
@@ -100,8 +101,8 @@ class Reconfiguration:
     def _asks_oracle(self) -> bool:
         return self._has_oracle and len(self.current.voters) == 2 and not self.current.groups
 
-    def hear_oracle(self, agrees: bool) -> None:
-        """The oracle says whether this server, one of two, may go on without the other."""
+    def set_oracle(self, agrees: bool) -> None:
+        """Set the oracle's decision whether this server, one of two, may continue without the other."""
         self._oracle_agrees = agrees
         self.quorum = self._quorum()
 
@@ -111,17 +112,20 @@ class Reconfiguration:
 
     @property
     def under_way(self) -> bool:
-        """Was a membership seen that is not in force yet?"""
+        """Whether a membership was seen that is not in force yet."""
         return self.last_seen.version > self.current.version
 
     @property
     def votes(self) -> bool:
-        """Is this peer a voter of the membership in force?"""
+        """Whether this peer is a voter of the membership in force."""
         return self._core.my_id in self.current.voters
 
     @property
     def observes(self) -> bool:
-        """Is this peer an observer?  One that is no member at all follows without a vote, until it is made one."""
+        """Whether this peer is an observer.
+
+        A peer that is not a member follows without a vote, until it becomes one.
+        """
         return self._core.my_id in self.current.observers
 
     def expects(self, peer: PeerId) -> bool:
@@ -129,21 +133,27 @@ class Reconfiguration:
         return self.enabled or peer in self.current.voters or peer in self.current.observers
 
     def is_proposed_only(self, peer: PeerId) -> bool:
-        """Is it a voter of the membership that is proposed, and not of the one in force?  What it has beyond a leader
-        of a quorum of those in force is not committed: until a change is in force everything needs such a quorum, and
-        whoever logs anything behind that has put it in force, and follows no leader who has not."""
+        """Whether it is a voter only of the proposed membership, and not of the one in force.
+
+        Until a change is in force everything needs a quorum of the membership in force. So if such a voter is ahead of
+        a leader with that quorum, the additional transactions are not committed. A peer that logs anything after a
+        change has put it into force, and follows no leader that has not.
+        """
         return self.under_way and peer in self.last_seen.voters and peer not in self.current.voters
 
     def backs(self, peers: Container[PeerId]) -> bool:
-        """Do enough of them follow a leader for this peer to try it?  A quorum of either membership will do: to follow
-        promises nothing, and one that was proposed in vain, of which this peer may be half, must not keep it out.
-        Where an oracle has not chosen this peer, a leader that it may have chosen will do."""
+        """Whether enough of them follow a leader for this peer to try it.
+
+        A quorum of either membership is sufficient: following commits this peer to nothing, and a failed proposal of a
+        membership that it has seen must not keep it out. If an oracle has not chosen this peer, it tries a leader that
+        the oracle may have chosen.
+        """
         if self._asks_oracle and not self._oracle_agrees and any(voter in peers for voter in self.current.voters):
             return True
         return self.current.quorum.contains(peers) or (self.under_way and self.last_seen.quorum.contains(peers))
 
     def restore_current(self) -> None:
-        """The peer starts: whoever runs it knows the membership in force, but not the one that was proposed."""
+        """Publish both memberships at start: the configuration contains the one in force, but not the proposed one."""
         if self.under_way:
             self._core.out.append(UseMembership(self.current, self.last_seen))
 
@@ -156,7 +166,7 @@ class Reconfiguration:
             self.see(membership)
 
     def read(self, txn: Txn) -> Membership | None:
-        """What a reconfiguration proposes; a leader whose text makes no sense here cannot be followed."""
+        """Return the proposed membership of a reconfiguration; leave a leader with an invalid text."""
         try:
             return membership_in(txn)
         except BadMembership as bad:
@@ -164,8 +174,10 @@ class Reconfiguration:
             return None
 
     def see(self, membership: Membership) -> None:
-        """This is the last one seen; on disk before whatever is queued for it next.  A leader's word may also take back
-        one that came to nothing."""
+        """Set the last membership seen; it is on disk before any effect queued later.
+
+        A leader's message may also revert a membership that failed.
+        """
         if not self.enabled or membership.version == self.last_seen.version:
             return
         core = self._core
@@ -174,7 +186,7 @@ class Reconfiguration:
         self._changed()
 
     def see_text(self, text: str) -> None:
-        """A new leader has sent the last membership it has seen, as text: that is the last one seen here, too."""
+        """Set the last membership seen from the text of a new leader."""
         if self.enabled and text:
             try:
                 self.see(_led(text))
@@ -182,8 +194,10 @@ class Reconfiguration:
                 self._core.leave(f"the leader's membership cannot be read: {bad}", request_cause("reconfig"))
 
     def activate(self, membership: Membership, designated: PeerId | None) -> bool:
-        """A membership is in force.  Whether the peer's role or leader changes by it, so that it must begin anew; then
-        it follows `designated`, or, where that is None, looks for a leader."""
+        """Put a membership into force; return whether the peer's role or leader changes, so that it must start over.
+
+        It then follows `designated` or, if that is None, looks for a leader.
+        """
         if not self.enabled or membership.version <= self.current.version:
             return False
         core = self._core
@@ -204,21 +218,25 @@ class Reconfiguration:
         return self.observes != observed or leader_id is None or not _same_leader(before, membership, leader_id)
 
     def take_up(self, proposed: Iterable[Txn]) -> bool:
-        """The leader that named the membership seen last is established: it is in force, unless it is among what is
-        only `proposed`, for a ZooKeeper leader names that, too.  Says what `activate` does."""
+        """Put the last seen membership into force: the leader that sent it is established.
+
+        Not if it is only `proposed`: a ZooKeeper leader sends such a membership, too. Returns the result of `activate`.
+        """
         version = self.last_seen.version
         if any(txn.zxid == version and txn.type == OpCode.RECONFIG for txn in proposed):
             return False
         return self.activate(self.last_seen, None)
 
     def open_epoch(self, zxid: Zxid) -> None:
-        """A new leader: a first membership, which everybody has from its own file, gets a version with the first epoch,
-        so that it takes precedence over those of servers that want to join (ZOOKEEPER-1783)."""
+        """Begin a new leader's epoch: give the initial membership of the servers' own files a version.
+
+        With that version it takes precedence over memberships of servers that want to join (ZOOKEEPER-1783).
+        """
         if self.enabled and self.current.version == 0 and not self.under_way and self.current.lines:
             self.see(self.current.with_version(zxid))
 
-    def heard(self, text: str) -> bool:
-        """A peer that is looking heard which membership is in force elsewhere; whether it took it over as newer."""
+    def learn_current(self, text: str) -> bool:
+        """A looking peer received another peer's membership in force; return whether it was newer and adopted."""
         if not self.enabled or not text or text == self.text:
             return False
         try:
@@ -236,7 +254,7 @@ class Reconfiguration:
 
 
 def quorum_address(membership: Membership, peer: PeerId) -> tuple[str, int] | None:
-    """Where a voter listens for learners; None where it is no voter, or has no address."""
+    """Return the address where a voter listens for learners, or None for a server without vote or address."""
     line = membership.lines.get(peer) if peer in membership.voters else None
     return (line.host, line.quorum_port) if line is not None else None
 

@@ -1,4 +1,4 @@
-"""What a peer is between an election's end and the next: a leader or a learner, and how far it has come."""
+"""Role of a peer between two elections, a leader or a learner, and its phase."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zabka.ensemble.zab.messages import ForwardedRequest, Packet, PeerState, Syn
 
 
 class Phase(StrEnum):
-    """Where a peer is within the protocol (QuorumPeer.ZabState)."""
+    """Phase of a peer within the protocol (QuorumPeer.ZabState)."""
 
     ELECTION = "ELECTION"
     DISCOVERY = "DISCOVERY"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Address(NamedTuple):
-    """Where a server is reached by its peers."""
+    """Address of a server for its peers."""
 
     host: str
     quorum_port: int
@@ -17,7 +17,7 @@ class Address(NamedTuple):
 
 
 class ServerLine(NamedTuple):
-    """A server of the ensemble, by its first address; `others` are more of them."""
+    """A server of the ensemble, by its first address; `others` are further addresses."""
 
     host: str
     quorum_port: int
@@ -29,22 +29,22 @@ class ServerLine(NamedTuple):
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        """All of them, the first one first."""
+        """All addresses, the first one first."""
         return (Address(self.host, self.quorum_port, self.election_port), *self.others)
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The hosts of all of them."""
+        """The hosts of all addresses."""
         return tuple(address.host for address in self.addresses)
 
     def listens_at(self, *, on_all: bool) -> tuple[Address, ...]:
-        """Where such a server listens for others: at each of its addresses, or at all there are (host "")."""
+        """Where such a server listens for others: at each of its addresses, or on all interfaces (host "")."""
         if not on_all:
             return self.addresses
         return tuple(dict.fromkeys(address._replace(host="") for address in self.addresses))
 
     def canonical(self) -> str:
-        """As ZooKeeper writes it in its configuration znode."""
+        """The text as ZooKeeper writes it in its configuration znode."""
         role = "observer" if self.observer else "participant"
         addresses = sorted(self.addresses) if self.others else self.addresses
         text = "|".join(f"{bracketed(host)}:{quorum}:{election}" for host, quorum, election in addresses) + f":{role}"
@@ -54,7 +54,7 @@ class ServerLine(NamedTuple):
 
 
 def bracketed(host: str) -> str:
-    """A host as it is written before a port."""
+    """A host as written before a port."""
     return f"[{host}]" if ":" in host else host
 
 
@@ -75,7 +75,7 @@ def _port(text: str) -> int:
 
 
 def _address(text: str) -> tuple[Address, str]:
-    """One address and the role behind it, empty where there is none."""
+    """Parse one address and the role after it, empty if there is none."""
     fields = _fields(text.strip())
     if not 3 <= len(fields) <= 4 or not fields[0]:
         raise ValueError("expected host:quorumPort:electionPort[:role]")
@@ -86,14 +86,14 @@ def _address(text: str) -> tuple[Address, str]:
 
 
 def _host(text: str) -> str:
-    """What stands in a line with a host must not end that line, nor begin another: others could not read it again."""
+    """Parse a host; it must not end its line or begin another, or other servers could not parse the text."""
     if not text.isprintable() or any(char in text for char in " \\[]"):
         raise ValueError(f"{text!r} is no host")
     return text
 
 
 def parse_server_line(text: str) -> ServerLine:
-    """Read one server.  Raises ValueError with the reason."""
+    """Parse one server. Raises ValueError with the reason."""
     quorum, semicolon, client = text.partition(";")
     parts = [_address(part) for part in quorum.split("|")]
     roles = {role for _, role in parts if role}

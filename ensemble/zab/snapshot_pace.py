@@ -1,8 +1,8 @@
-"""When a peer writes its next ordinary snapshot: after so many transactions, or so many bytes of them.
+"""When a peer writes its next ordinary snapshot: after a number of transactions, or a number of their bytes.
 
-Where `snapCount` is set it is obeyed.  Otherwise a snapshot also waits until the log since the one before is worth its
-writing: until it has as many bytes as that one.  So a large tree is not written out for every few changes, and all that
-snapshots write is no more than what the log does.  What a restart has to replay bounds the wait.
+If `snapCount` is set, it applies. Otherwise a snapshot also waits until the log since the previous one has as many
+bytes as that snapshot. So a large tree is not written again after few changes, and snapshots write no more bytes than
+the log. The replay time of a restart bounds the wait.
 
 Source: SyncRequestProcessor.shouldSnapshot.
 """
@@ -18,18 +18,18 @@ from zabka.ensemble.zab.application import EnsembleConfig
 SNAP_COUNT = 100_000
 """ZooKeeper's default of `snapCount`."""
 REPLAY_TXNS_PER_S = 150_000
-"""About how many transactions of a log a peer reads and applies in a second when it starts."""
+"""Approximate number of logged transactions that a peer reads and applies per second when it starts."""
 REPLAY_S_MAX = 2
-"""So much longer than with a snapshot of its last moment may a start take, for the log that is to be replayed."""
+"""By how much replaying the log may prolong a start, compared with a snapshot of the last state."""
 SNAP_COUNT_MAX = REPLAY_S_MAX * REPLAY_TXNS_PER_S
 _NO_LIMIT_BYTES = 1 << 62
 
 
 class SnapshotPace:
-    """Counts what was applied since the last snapshot.
+    """Counts the transactions applied since the last snapshot.
 
-    Between half and all of each limit is drawn anew for every snapshot, so that the peers of an ensemble do not all
-    write one at once.
+    For every snapshot a random point between half and all of each limit is chosen, so that the peers of an ensemble do
+    not all write one at once.
     """
 
     __slots__ = ("_bytes", "_bytes_max", "_config", "_random", "_tree_bytes", "_txns", "_txns_max", "_txns_min")
@@ -51,32 +51,32 @@ class SnapshotPace:
 
     @property
     def is_due(self) -> bool:
-        """Whether one should be taken now."""
+        """Whether a snapshot should be taken now."""
         if self._txns >= self._txns_min and (self._txns >= self._txns_max or self._bytes >= self._tree_bytes):
             return True
         return self._bytes >= self._bytes_max
 
     @property
     def txns_left(self) -> int:
-        """How many more transactions there are, at the least, before one is due for their number."""
+        """Minimum number of further transactions before a snapshot is due by their number."""
         return self._txns_min - self._txns
 
     def count(self, txns: Sequence[Txn]) -> None:
-        """These were applied."""
+        """Count applied transactions."""
         self._txns += len(txns)
         for txn in txns:
             self._bytes += len(txn.raw or txn.encoded())
 
     def taken(self, tree_bytes: int) -> None:
-        """A snapshot of so many bytes is on its way; the next one is another's turn."""
+        """A snapshot of `tree_bytes` is being written: reset the counts."""
         self.replaced(tree_bytes)
         self._draw()
 
     def replaced(self, tree_bytes: int) -> None:
-        """There is a snapshot of the tree as it is, of so many bytes."""
+        """A snapshot of the current tree exists, of `tree_bytes`."""
         self._txns = self._bytes = 0
         self._tree_bytes = tree_bytes
 
     def force(self) -> None:
-        """Another one is wanted now."""
+        """Request another snapshot."""
         self._txns = self._txns_max

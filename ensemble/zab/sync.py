@@ -16,11 +16,11 @@ COMMITTED_LOG_LENGTH = 500
 """How many of the latest transactions a peer keeps in memory for DIFF and TRUNC (zookeeper.commitLogCount)."""
 
 SNAPSHOT_SIZE_FACTOR = 0.33
-"""How large the part of the log may be, against a snapshot, that is sent instead of one (snapshotSizeFactor)."""
+"""Maximum size of the part of the log that is sent instead of a snapshot, relative to it (snapshotSizeFactor)."""
 
 
 class SyncMode(StrEnum):
-    """What the leader tells the learner to do first."""
+    """The first instruction of the leader to the learner."""
 
     DIFF = "DIFF"
     TRUNC = "TRUNC"
@@ -36,8 +36,10 @@ class SyncPlan(msgspec.Struct, frozen=True):
 
 
 def what_both_may_commit(proposed: Iterable[Txn]) -> tuple[Txn, ...]:
-    """What a follower may commit with its leader's acknowledgement and its own: up to a change of membership, which,
-    and behind which, nobody commits before the leader does."""
+    """Return the transactions that a follower can commit by its leader's acknowledgement and its own.
+
+    They end before a change of membership; that change, and transactions after it, the leader commits first.
+    """
     return tuple(takewhile(lambda txn: txn.type != OpCode.RECONFIG, proposed))
 
 
@@ -45,7 +47,7 @@ def plan_sync(learner_zxid: Zxid, last_processed: Zxid, committed_log: Sequence[
     """Decide, in ZooKeeper's order of cases, how a learner whose log ends at `learner_zxid` is synchronised.
 
     `committed_log` holds the leader's latest transactions without gaps, oldest first, ending at `last_processed`; when
-    it is empty the leader knows its tree alone.
+    it is empty the leader has only its tree.
     """
     lowest = committed_log[0].zxid if committed_log else last_processed
     highest = committed_log[-1].zxid if committed_log else last_processed
@@ -61,7 +63,7 @@ def plan_sync(learner_zxid: Zxid, last_processed: Zxid, committed_log: Sequence[
 
 
 def _walk(learner_zxid: Zxid, last_processed: Zxid, committed_log: Sequence[Txn], new_epoch_zxid: bool) -> SyncPlan:
-    """Find where the learner's history and the committed log part (LearnerHandler.queueCommittedProposals)."""
+    """Find where the learner's history and the committed log differ (LearnerHandler.queueCommittedProposals)."""
     highest = committed_log[-1].zxid
     previous = committed_log[0].zxid
     for index, txn in enumerate(committed_log):
@@ -71,7 +73,7 @@ def _walk(learner_zxid: Zxid, last_processed: Zxid, committed_log: Sequence[Txn]
             rest = list(committed_log)[index:]
             if new_epoch_zxid:
                 return SyncPlan(SyncMode.DIFF, highest, rest)
-            # ZooKeeper's learners cannot cut their log back over an epoch's border.
+            # ZooKeeper's learners cannot truncate their log across an epoch boundary.
             if epoch_of(txn.zxid) != epoch_of(learner_zxid):
                 return SyncPlan(SyncMode.SNAP, last_processed, [])
             return SyncPlan(SyncMode.TRUNC, previous, rest)
@@ -80,5 +82,5 @@ def _walk(learner_zxid: Zxid, last_processed: Zxid, committed_log: Sequence[Txn]
 
 
 def follows(previous: int, zxid: int) -> bool:
-    """May `zxid` come right after `previous` in a history: the next number, or the first of a higher epoch?"""
+    """Whether `zxid` can directly follow `previous` in a history: the next number, or the first of a higher epoch."""
     return zxid == previous + 1 or (counter_of(zxid) == 1 and epoch_of(zxid) > epoch_of(previous))

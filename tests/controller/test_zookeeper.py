@@ -66,7 +66,7 @@ def test_batch_of_state_writes_has_an_outcome_for_each(world: World, session: Fa
         world.ensemble.put(znodes.partition_state_path(partition), znodes.encode_partition_state(state))
     journal: list[Event] = []
     writer = FencedWriter(zk, 1, 4, 0, journal.append)
-    store = PartitionStore(writer, ControllerContext(4, 0), NobodyEligible(), journal.append, Occasion())
+    store = PartitionStore(writer, ControllerContext(4, 0), NoEligibleReplicas(), journal.append, CurrentCauses())
     changes = {
         GOOD: state._replace(isr=(1,)),
         STALE: state._replace(isr=(1,), partition_epoch=9),

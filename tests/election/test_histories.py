@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.histories import check_zookeeper
-from zabka.ensemble.client.history_clients import History, judge
+from zabka.ensemble.client.history_clients import History, check_history
 from zabka.journal.judges.linearizability import Operation
 from zabka.journal.judges.session_order import Seen
 from zabka.journal.judges.znode_register import Answered, Asked
@@ -27,7 +27,7 @@ def test_stale_quorum_read_and_backward_read_are_found() -> None:
     ]
     history.seen += [Seen("b", "read", "/x", 7), Seen("b", "read", "/x", 6)]
 
-    wrong = judge(history, ["/alive/c.1 is gone, and its session lives"]).wrong
+    wrong = check_history(history, ["/alive/c.1 is gone, and its session lives"]).wrong
 
     assert [line.split(":")[0] for line in wrong] == [
         "/alive/c.1 is gone, and its session lives",

@@ -101,7 +101,7 @@ def a_log_that_breaks_off_is_tried_again() -> Iterator[None]:
 
     def forgetful(core: Core, peer: LearnerLink, txns: Sequence[Txn] | None) -> Any:
         progress = send(core, peer, txns)
-        core.unreadable_behind = Zxid(-1)
+        core.unreadable_after = Zxid(-1)
         return progress
 
     with broken(leader_rules, send_from_log=forgetful):

@@ -64,7 +64,7 @@ def promised_on_its_way_to_the_disk() -> Iterator[None]:
             on_leader_info(self, info)
             return
         self._epoch, self._cumulative = info.epoch, info.cumulative and core.cumulative
-        self._promise(core.last_logged, -1)
+        self._acknowledge_epoch(core.last_logged, -1)
 
     with broken(Learner, _on_leader_info=hasty):
         yield

@@ -22,7 +22,7 @@ Work = Callable[[Session], object]
 
 
 class EngineSettings:
-    """What a session is opened with."""
+    """Settings of a session."""
 
     def __init__(
         self,
@@ -49,10 +49,10 @@ class EngineSettings:
 
 
 class Engine:
-    """One session on a thread of its own, from `start` to `stop`.
+    """A session on its own thread, from `start` to `stop`.
 
-    `on_state(session, state)` and `on_event(event)` are called on that thread; `on_failure(name, exception)` hears of
-    exceptions that escaped a callback.  After expiry a new session is opened at once, as kazoo does.
+    `on_state(session, state)` and `on_event(event)` are called on that thread; `on_failure(name, exception)` gets
+    exceptions that escaped a callback. After expiry a new session is opened at once, as kazoo does.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Engine:
     # -- from any thread
 
     def start(self) -> None:
-        """Start the thread, and connecting."""
+        """Start the thread, and begin to connect."""
         self._thread.start()
 
     def submit(self, work: Work) -> bool:
@@ -94,12 +94,12 @@ class Engine:
             assert loop is not None
             try:
                 loop.call_soon_threadsafe(self._drain)
-            except RuntimeError:  # the loop closed in between: `_end` answers what it left
+            except RuntimeError:  # the loop closed in between: `_end` answered the queued calls
                 return True
         return True
 
     def stop(self, timeout_s: float) -> bool:
-        """Close the session, end the thread; False when it did not end in `timeout_s`."""
+        """Close the session, end the thread; return False if it did not end in `timeout_s`."""
         self.submit(lambda session: self._stopping.set())
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
@@ -151,7 +151,7 @@ class Engine:
         try:
             self._drain()
             await self._stopping.wait()
-            # Connected: wait for the server's answer.  Not connected: kazoo's stop does not wait either.
+            # Connected: wait for the server's reply. Not connected: kazoo's stop does not wait either.
             connected = session.is_connected
             await session.close(settings.timeout_ms if connected else 0)
         finally:
@@ -160,8 +160,8 @@ class Engine:
     async def _end(self, session: Session, runtime: AsyncioRuntime) -> None:
         with self._lock:
             self._ended = True
-        self._drain()  # the session is closed: each is answered so
-        # Whoever waits for what a task answers would wait for ever if it were cancelled.
+        self._drain()  # the session is closed: this is the answer to each call
+        # Cancelling the tasks would leave callers that wait for their results waiting for ever.
         await runtime.finish_all()
         self._on_state(session, SessionState.CLOSED)
 

@@ -99,7 +99,7 @@ class KazooSession:
         self._session_timeout = int(timeout * 1000)
         self._live: threading.Event = self.handler.event_object()
         self._settled: threading.Event = self.handler.event_object()
-        """Set once an attempt to connect has come to something."""
+        """Set once an attempt to connect has succeeded or failed."""
         self._stopped: threading.Event = self.handler.event_object()
         self._stopped.set()
         self._engine: Engine | None = None
@@ -134,10 +134,10 @@ class KazooSession:
         self._retry = made(command_retry)
 
     def retry(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call until it neither loses its connection nor its session; each call with a retry count of its own."""
+        """Call until no connection or session is lost during the call; each call has its own retry count."""
         return self._retry.copy()(func, *args, **kwargs)
 
-    # -- what it is
+    # -- properties ----------------------------------------------------------------------------------------------------
 
     @property
     def client_state(self) -> Any:
@@ -151,7 +151,7 @@ class KazooSession:
 
     @property
     def connected(self) -> bool:
-        """Is it connected?"""
+        """Whether it is connected."""
         return self._live.is_set()
 
     @property
@@ -160,7 +160,7 @@ class KazooSession:
         return self._engine.last_zxid if self._engine is not None else 0
 
     def set_hosts(self, hosts: str | list[str], randomize_hosts: bool | None = None) -> None:
-        """Use other servers from the next connection on.  Raises ConfigurationError when the chroot differs."""
+        """Use other servers from the next connection on. Raises ConfigurationError if the chroot differs."""
         if randomize_hosts is not None:
             self.randomize_hosts = randomize_hosts
         found, chroot = collect_hosts(hosts)
@@ -176,7 +176,7 @@ class KazooSession:
         return [join_host(host, port) for host, port in self.hosts]
 
     def unchroot(self, path: str) -> str:
-        """A server's path as this client names it."""
+        """Return a server's path without the chroot."""
         if not self.chroot or not path.startswith(self.chroot):
             return path
         return path[len(self.chroot) :] or "/"
@@ -188,9 +188,9 @@ class KazooSession:
     # -- starting and stopping
 
     def start(self, timeout: float = 15) -> None:
-        """Connect; raises the handler's timeout_exception when that takes longer than `timeout` seconds.
+        """Connect; raises the handler's timeout_exception if that takes longer than `timeout` seconds.
 
-        Raises AuthFailedError when the server refuses the SASL login.
+        Raises AuthFailedError if the server refuses the SASL login.
         """
         self.start_async()
         self._settled.wait(timeout=timeout)
@@ -256,14 +256,14 @@ class KazooSession:
         self.start()
 
     def close(self) -> None:
-        """Free what is left after `stop`; raises when it was not stopped."""
+        """Free resources after `stop`; raises if it was not stopped."""
         if not self._stopped.is_set():
             raise Exception("Cannot close connection until it is stopped")
 
     # -- states, as kazoo's _session_callback moves them
 
     def add_listener(self, listener: Callable[[Any], Any]) -> None:
-        """Call back with each KazooState, on the connection's thread; one that returns True is removed."""
+        """Call back with each KazooState, on the connection's thread; a listener that returns True is removed."""
         if not callable(listener):
             raise ConfigurationError("listener must be callable")
         self.state_listeners.add(listener)
@@ -349,7 +349,7 @@ class KazooSession:
         return engine is not None and engine.submit(work)
 
     def _refusal(self) -> Exception | None:
-        """Why a call cannot even be queued now."""
+        """Why a call cannot even be queued now, or None."""
         refusal: Exception | None = None
         if self._state == KeeperState.AUTH_FAILED:
             refusal = AuthFailedError()

@@ -30,7 +30,7 @@ def _expect(name: str, value: object, kind: type, what: str) -> None:
 
 
 class TransactionRequest:
-    """Collects operations; `commit` sends them as one.  Not for several threads at once."""
+    """Collects operations; `commit` sends them as one request. Not thread-safe."""
 
     def __init__(self, client: KazooSession, send: Send) -> None:
         self.client = client
@@ -79,7 +79,7 @@ class TransactionRequest:
         return self._send(OpCode.MULTI, MultiRequest(self.operations), self._results)
 
     def commit(self) -> list[Any]:
-        """Send it: one result an operation, an exception object for each that failed or was rolled back."""
+        """Send the operations; return one result each, an exception object for an op that failed or was rolled back."""
         results: list[Any] = self.commit_async().get()
         return results
 

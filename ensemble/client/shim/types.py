@@ -1,4 +1,4 @@
-"""Between the ensemble's records and kazoo's classes."""
+"""Conversion between the ensemble's records and kazoo's classes."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ EVENT_TYPES: dict[EventType, Any] = {
 
 
 def kazoo_error(code: int) -> Exception:
-    """kazoo's exception for an error code."""
+    """Return kazoo's exception for an error code."""
     found: Exception = EXCEPTIONS.get(code, SystemZookeeperError)()
     return found
 
 
 def translate_error(error: BaseException, *, closed: bool) -> BaseException:
-    """kazoo's exception for one of ours.  A call cut off by stop() is ConnectionLoss in kazoo, not expiry."""
+    """Return kazoo's exception for one of ours. A call cut off by stop() is ConnectionLoss in kazoo, not expiry."""
     if not isinstance(error, EnsembleError):
         return error
     if closed and error.code is ErrorCode.SESSION_EXPIRED:
@@ -54,22 +54,22 @@ def translate_error(error: BaseException, *, closed: bool) -> BaseException:
 
 
 def to_acls(acls: Iterable[Any]) -> list[ACL]:
-    """kazoo's ACLs as ours."""
+    """Convert kazoo's ACLs to ours."""
     return [ACL(acl.perms, acl.id.scheme, acl.id.id) for acl in acls]
 
 
 def from_acl(acl: ACL) -> Any:
-    """Our ACL as kazoo's."""
+    """Convert our ACL to kazoo's."""
     return KazooACL(acl.perms, Id(acl.scheme, acl.id))
 
 
 def from_stat(stat: Iterable[int]) -> Any:
-    """Our Stat as kazoo's ZnodeStat; the fields are the same, in the same order."""
+    """Convert our Stat to kazoo's ZnodeStat; the fields are the same, in the same order."""
     return ZnodeStat._make(stat)
 
 
 def from_multi(response: MultiResponse) -> list[Any]:
-    """A transaction's results as kazoo gives them: path, True, ZnodeStat, or an exception object."""
+    """Return a transaction's results as in kazoo: path, True, ZnodeStat, or an exception object."""
     return [_from_result(result) for result in response.results]
 
 
@@ -85,9 +85,9 @@ def _from_result(result: MultiResult) -> Any:
 
 
 def sasl_login(options: Mapping[str, Any] | None, legacy: Sequence[str]) -> SaslLogin | None:
-    """The SASL login by kazoo's `sasl_options`, or by the "user:password" that used to be in `auth_data`.
+    """Return the SASL login from kazoo's `sasl_options`, or from the legacy "user:password" in `auth_data`.
 
-    Raises ConfigurationError for two of them, for an incomplete one, and for any mechanism but DIGEST-MD5.
+    Raises ConfigurationError if both are given, if the login is incomplete, and for any mechanism except DIGEST-MD5.
     """
     for credential in legacy:
         if options:
@@ -118,7 +118,7 @@ def client_ssl_context(
     verify_certs: bool,
     check_hostname: bool,
 ) -> ssl.SSLContext:
-    """A TLS context by kazoo's arguments.  Raises ValueError or OSError for bad ones."""
+    """Return a TLS context from kazoo's arguments. Raises ValueError or OSError for bad ones."""
     if check_hostname and not verify_certs:
         raise ValueError("verify_certs must be True when check_hostname is True")
     context = ssl.create_default_context(cafile=ca)

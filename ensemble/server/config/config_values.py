@@ -1,4 +1,4 @@
-"""Values of a zoo.cfg, each checked where it is read.
+"""Values of a zoo.cfg, each checked when it is read.
 
 ZooKeeper reads its keys in two ways, and so does `Values`:
 
@@ -19,19 +19,19 @@ INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 _DIGITS_MAX = 100
 _PARSED = re.compile(r"[+-]?\d+")
-"""What Integer.parseInt reads."""
+"""Numbers that Integer.parseInt accepts."""
 _DECODED = re.compile(r"([+-]?)(?:(0[xX]|#)([0-9a-fA-F]+)|(0)([0-7]+)|(\d+))")
-"""What Integer.decode reads: hexadecimal, octal, decimal."""
+"""Numbers that Integer.decode accepts: hexadecimal, octal, decimal."""
 _DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?)", re.ASCII)
-"""What Double.parseDouble reads, except for hexadecimal numbers."""
+"""Numbers that Double.parseDouble accepts, except hexadecimal ones."""
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used; one clear line for the operator."""
+    """The configuration cannot be used; the message is one line for the operator."""
 
 
 def parsed(text: str, minimum: int = INT_MIN, maximum: int = INT_MAX) -> int | None:
-    """Return the number that Java's parseInt (or parseLong) reads; None where it reads none."""
+    """Return the number that Java's parseInt (or parseLong) parses, or None."""
     if _PARSED.fullmatch(text) is None or len(text) > _DIGITS_MAX:
         return None
     value = int(text)
@@ -39,7 +39,7 @@ def parsed(text: str, minimum: int = INT_MIN, maximum: int = INT_MAX) -> int | N
 
 
 def decoded(text: str, minimum: int = INT_MIN, maximum: int = INT_MAX) -> int | None:
-    """Return the number that Java's Integer.decode (or Long.decode) reads; None where it reads none."""
+    """Return the number that Java's Integer.decode (or Long.decode) parses, or None."""
     found = _DECODED.fullmatch(text)
     if found is None or len(text) > _DIGITS_MAX:
         return None
@@ -53,9 +53,9 @@ ReadNumber = Callable[[str, int, int], int | None]
 
 
 class Values:
-    """Takes values out of a properties map, checking each.
+    """Reads and checks values of a properties map.
 
-    `used` collects the keys that were read, `warnings` a line for each value that is replaced by another.
+    `used` collects the keys read so far, `warnings` a line for each replaced value.
     """
 
     def __init__(self, values: Mapping[str, str]) -> None:
@@ -65,15 +65,14 @@ class Values:
         self.warnings: list[str] = []
 
     def unchecked(self) -> Values:
-        """Return the same values for a feature that is off: ZooKeeper does not look at its keys, so a bad value counts
-        as none."""
+        """Return the same values for a feature that is off: its bad values are ignored, as in ZooKeeper."""
         values = Values(self._values)
         values.used = self.used
         values._checks = False
         return values
 
     def get(self, key: str, default: T, convert: Callable[[str], T], expected: str) -> T:
-        """The value of `key`, converted; `default` where it is absent."""
+        """Return the converted value of `key`; `default` if it is missing."""
         self.used.add(key)
         text = self._values.get(key)
         if text is None:
@@ -86,16 +85,16 @@ class Values:
             raise ConfigError(f"{key}={text} is not {expected}") from None
 
     def number(self, key: str, default: int, minimum: int = INT_MIN, maximum: int = INT_MAX) -> int:
-        """An integer within bounds."""
+        """Return an integer within bounds."""
         bounds = f"from {minimum} to {maximum}" if minimum > INT_MIN else f"of at most {maximum}"
         return self.get(key, default, _bounded(minimum, maximum), f"a number {bounds}")
 
     def flag(self, key: str, default: bool) -> bool:
-        """true or false."""
+        """Return true or false."""
         return self.get(key, default, _boolean, "true or false")
 
     def text(self, key: str, default: str) -> str:
-        """Any text."""
+        """Return any text."""
         return self.get(key, default, str, "text")
 
     def property_number(
@@ -108,8 +107,11 @@ class Values:
         below: int | None = None,
         read: ReadNumber = decoded,
     ) -> int:
-        """An integer; `default` where the value is not an int of Java's (a long where the maximum is one), `below` (or
-        the minimum) where it is smaller than the minimum, the maximum where it is larger."""
+        """Return an integer, replacing a bad value.
+
+        `default` replaces a value that is not a Java int (a long if the maximum is one), `below` (or the minimum) a
+        smaller value, the maximum a larger one.
+        """
         text = self._given(key)
         if text is None:
             return default
@@ -124,8 +126,10 @@ class Values:
         return used
 
     def usable_number(self, key: str, default: int, minimum: int) -> int:
-        """A number that ZooKeeper reads as a system property, and with which it does not start or serves no client
-        where it is below the minimum.  Raises ConfigError."""
+        """Return a number that ZooKeeper reads as a system property, with a minimum. Raises ConfigError.
+
+        Below the minimum ZooKeeper does not start, or serves no client.
+        """
         value = self.property_number(key, default)
         if value >= minimum:
             return value
@@ -134,7 +138,7 @@ class Values:
         return default
 
     def property_flag(self, key: str, default: bool) -> bool:
-        """true in any case of letters; any other value is false."""
+        """Return True for "true" in any case; any other value is false."""
         return self._is(key, default, "true", "false", lower=True)
 
     def property_is(self, key: str, default: bool, chosen: str, other: str) -> bool:
@@ -142,16 +146,16 @@ class Values:
         return self._is(key, default, chosen, other, lower=False)
 
     def double(self, key: str, default: float) -> float:
-        """A double of Java's.  Raises ConfigError."""
+        """Return a Java double. Raises ConfigError."""
         return self.get(key, default, parsed_double, "a number")
 
     def warn(self, warning: str) -> None:
-        """Report a value that is replaced by another, once."""
+        """Report a value that is replaced, once."""
         if self._checks and warning not in self.warnings:
             self.warnings.append(warning)
 
     def given(self, key: str) -> str | None:
-        """The text of a key that another method has read; None where it is absent."""
+        """Return the text of a key that another method has read, or None if it is missing."""
         return self._values.get(key)
 
     def _given(self, key: str) -> str | None:
@@ -169,7 +173,7 @@ class Values:
 
 
 def parsed_double(text: str) -> float:
-    """Return the number that Java's Double.parseDouble reads.  Raises ValueError."""
+    """Return the number that Java's Double.parseDouble parses. Raises ValueError."""
     if _DOUBLE.fullmatch(text) is None:
         raise ValueError(text)
     return float(text.rstrip("fFdD")) if text[-1] in "fFdD" else float(text)

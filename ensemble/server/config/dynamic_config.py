@@ -1,8 +1,9 @@
-"""Which servers make the ensemble, read from zoo.cfg or its dynamic file, and written when that changes.
+"""The servers of the ensemble, read from zoo.cfg or its dynamic file, and written when they change.
 
-Sources: QuorumPeerConfig (parse, writeDynamicConfig, editStaticConfig), QuorumPeer.setQuorumVerifier.  A membership in
-force is in `zoo.cfg.dynamic.<version>`, which zoo.cfg then names; one that was proposed is in `zoo.cfg.dynamic.next`.
-Each file is written whole and synced before anything names it, so that a crash leaves the old state or the new one.
+Sources: QuorumPeerConfig (parse, writeDynamicConfig, editStaticConfig), QuorumPeer.setQuorumVerifier. A membership in
+force is in `zoo.cfg.dynamic.<version>`, which zoo.cfg then names; a proposed membership is in `zoo.cfg.dynamic.next`.
+Each file is written completely and synced before another file names it, so that a crash leaves the old state or the new
+one.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ _POINTER = "dynamicConfigFile"
 
 
 def is_membership_key(key: str) -> bool:
-    """Does this key of a zoo.cfg say who belongs to the ensemble?"""
+    """Whether this key of a zoo.cfg is part of the membership."""
     return key.startswith(("server.", "group.", "weight."))
 
 
 def read_membership(raw: Mapping[str, str], files: Files = HOST) -> Membership | None:
-    """The membership that a zoo.cfg holds or names; None where it is for one server alone.  Raises ConfigError."""
+    """Return the membership in a zoo.cfg or its dynamic file, or None for a standalone server. Raises ConfigError."""
     members = {key: value for key, value in raw.items() if is_membership_key(key)}
     if _POINTER not in raw:
         return _checked(members, 0) if members else None
@@ -50,14 +51,14 @@ def read_membership(raw: Mapping[str, str], files: Files = HOST) -> Membership |
 
 
 def peer_type_warnings(raw: Mapping[str, str], membership: Membership | None, my_id: int) -> tuple[str, ...]:
-    """The member's own line says what it is; a peerType that says otherwise is not obeyed (setupPeerType)."""
+    """Return a warning if peerType differs from the role in the member's own line, which decides (setupPeerType)."""
     role = "observer" if membership is not None and my_id in membership.observers else "participant"
     said = raw.get("peerType", role).lower()
     return () if said == role else (f"peerType={said} is ignored: this server's own line says {role}",)
 
 
 def read_next_membership(config: Path, files: Files = HOST) -> Membership | None:
-    """The membership that was proposed last, if it is not in force.  Raises ConfigError."""
+    """Return the last proposed membership, if it is not in force. Raises ConfigError."""
     path = _next_of(config)
     if not exists(path, files):
         return None
@@ -72,12 +73,12 @@ def _properties_of(path: Path, files: Files) -> dict[str, str]:
         return trimmed(read_properties(decode_properties(read_bytes(path, files))))
     except BadProperties as bad:
         raise ConfigError(f"{path} is not a Java properties file: {bad}") from None
-    except (OSError, ValueError) as bad:  # No such file, or no file name
+    except (OSError, ValueError) as bad:  # no such file, or no file name
         raise ConfigError(f"{path} cannot be read: {getattr(bad, 'strerror', None) or bad}") from None
 
 
 def _version_of(path: Path) -> int:
-    """zoo.cfg.dynamic.100000000: hexadecimal; 0 where there is none."""
+    """Return the version in a name such as zoo.cfg.dynamic.100000000: hexadecimal; 0 if there is none."""
     try:
         return int(path.suffix[1:], 16)
     except ValueError:
@@ -102,7 +103,8 @@ def _checked(members: Mapping[str, str], version: int) -> Membership:
     except BadMembership as bad:
         raise ConfigError(str(bad)) from None
     if not version:
-        # What came by a reconfiguration is in force, whoever judged it: a server that did not start would undo nothing.
+        # A membership from a reconfiguration is in force, whichever server checked it: refusing to start would revert
+        # nothing.
         _check_addresses(membership)
     if not membership.voters:
         raise ConfigError("every server is an observer: at least one participant is needed")
@@ -119,8 +121,10 @@ def _check_addresses(membership: Membership) -> None:
 
 
 class DynamicConfigFiles:
-    """The files beside one zoo.cfg; every call returns when its effect is durable.  Raises DataDirectoryError where
-    they cannot be written."""
+    """The membership files of a zoo.cfg; every call is durable when it returns.
+
+    Raises DataDirectoryError if they cannot be written.
+    """
 
     def __init__(self, config: Path, my_id: int, files: Files = HOST) -> None:
         self._files = files
@@ -128,11 +132,11 @@ class DynamicConfigFiles:
         self._my_id = PeerId(my_id)
 
     def save_next(self, membership: Membership) -> None:
-        """A membership was proposed: keep it beside the one in force."""
+        """Store a proposed membership, next to the one in force."""
         _write(_next_of(self._config), _as_file(membership.text), self._files)
 
     def save(self, membership: Membership) -> None:
-        """A membership is in force: its own file first, then zoo.cfg names it, then what was proposed is forgotten."""
+        """Store a membership in force: first its own file, then its name in zoo.cfg; then delete the proposed one."""
         if membership.version:
             path = self._config.with_name(f"{self._config.name}.dynamic.{membership.version:x}")
             _write(path, _as_file("\n".join(membership.text.split("\n")[:-1])), self._files)
@@ -147,8 +151,10 @@ class DynamicConfigFiles:
             remove_all([_next_of(self._config)], self._files)
 
     def _with_client_port(self, text: str, static: str) -> str:
-        """The text of a zoo.cfg for a membership that names no client port for this server: the port that the one
-        before named, and which is open, stays."""
+        """Return a zoo.cfg's text for a membership without a client port of this server.
+
+        The port of the previous membership, which is open, is kept.
+        """
         values = trimmed(read_properties(static))
         try:
             before = read_membership(values, self._files)
@@ -165,14 +171,16 @@ def _write(path: Path, text: str, files: Files) -> None:
     try:
         replace_file(path, text.rstrip("\n").encode("iso-8859-1") + b"\n", path.name + ".tmp", files)
     except OSError as failed:
-        # ZooKeeper goes on, and forgets the membership when it restarts.
+        # ZooKeeper goes on in this case, and loses the membership when it restarts.
         reason = f"{path} cannot be written: {failed.strerror or failed}"
         raise DataDirectoryError(f"{reason}; with reconfigEnabled=true the membership is kept there") from None
 
 
 def _pointing_at(path: Path, static: str, *, drops_client_port: bool) -> str:
-    """A zoo.cfg's text without its members, naming their dynamic file; without a client port that is in the member's
-    own line, too.  All else stays, comments as well."""
+    """Return a zoo.cfg's text that names the members' dynamic file instead of the members.
+
+    The client port is dropped too, if it is in the member's own line. Everything else stays, including comments.
+    """
     kept = ""
     for line in logical_lines(static):
         key = split_property(line.content)[0].strip(JAVA_BLANKS) if line.content is not None else ""
@@ -183,12 +191,12 @@ def _pointing_at(path: Path, static: str, *, drops_client_port: bool) -> str:
         )
         if not dropped:
             kept += line.source
-    # The first line end ends the last line, the second one a backslash that would continue it.
+    # The first line end ends the last line, the second one ends a continuation by a backslash.
     ends = "" if kept.endswith(("\n", "\r")) or not kept else "\n\n" if kept.endswith("\\") else "\n"
     return kept + ends + property_line(_POINTER, str(path))
 
 
 def _as_file(membership: str) -> str:
-    """The text of a membership as a properties file has it."""
+    """Return the text of a membership in the form of a properties file."""
     lines = (line.partition("=") for line in membership.split("\n"))
     return "\n".join(property_line(key, value) for key, _, value in lines)

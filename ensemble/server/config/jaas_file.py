@@ -1,4 +1,4 @@
-"""The JAAS file that a zoo.cfg names, read where a section of it is needed."""
+"""The JAAS file named by a zoo.cfg, read when one of its sections is needed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ KEY = "java.security.auth.login.config"
 
 
 def read_section(values: Values, section: str, parse: Callable[[str, str], T | None]) -> T | None:
-    """What `parse` makes of the file's text and the section's name; None where no file is named, or it has no such
-    section.
+    """Return `parse(text, section)` of the JAAS file, or None if no file is configured or the section is missing.
 
     Raises ConfigError.
     """

@@ -1,4 +1,4 @@
-"""Limits on what clients may ask of a server, all on by default where ZooKeeper's are, and how often each was hit."""
+"""Limits on requests of clients, with ZooKeeper's defaults, and counts of how often each was hit."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ HANDSHAKES_MAX = 1000
 
 
 class ThrottleSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """zookeeper.connection_throttle_…: at most `tokens` new sessions in a burst, refilled by `fill_count` each
-    `fill_time_ms`.  `tokens` 0 turns it off; `freeze_time_ms` -1 turns the random drops (BLUE) off."""
+    """zookeeper.connection_throttle_…: limits on new sessions.
+
+    At most `tokens` new sessions in a burst, refilled by `fill_count` each `fill_time_ms`. `tokens` 0 turns it off;
+    `freeze_time_ms` -1 turns the random drops (BLUE) off.
+    """
 
     tokens: int = 0
     fill_time_ms: int = 1
@@ -25,10 +28,13 @@ class ThrottleSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Keys of zoo.cfg: maxClientCnxns, maxCnxns, jute.maxbuffer, globalOutstandingLimit, largeRequest…,
-    request_throttle_…, connection_throttle_…; 0 (large_request_threshold: -1) turns one off.  `sessionless_timeout_ms`
-    (nio.sessionlessCnxnTimeout) is how long a connection may take to ask for a session; `extra_bytes`
-    (jute.maxbuffer.extrasize) by how much what is stored may be longer than `frame_bytes`, None for as much again."""
+    """Limits in zoo.cfg.
+
+    Keys: maxClientCnxns, maxCnxns, jute.maxbuffer, globalOutstandingLimit, largeRequest…, request_throttle_…,
+    connection_throttle_…; 0 (large_request_threshold: -1) turns one off. `sessionless_timeout_ms`
+    (nio.sessionlessCnxnTimeout) is how long a connection may stay without a session request. `extra_bytes`
+    (jute.maxbuffer.extrasize) is by how much stored values may exceed `frame_bytes`; the default is as much again.
+    """
 
     per_host: int = 60
     connections: int = 0
@@ -45,7 +51,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LimitCounts(msgspec.Struct, kw_only=True):
-    """How often limits were hit, under the names of ZooKeeper's metrics (ServerMetrics, ServerStats)."""
+    """Counts of hit limits, under the names of ZooKeeper's metrics (ServerMetrics, ServerStats)."""
 
     connection_rejected: int = 0
     connection_request_count: int = 0
@@ -63,13 +69,13 @@ class LimitCounts(msgspec.Struct, kw_only=True):
     non_mtls_local_conn_count: int = 0
 
     def reset(self) -> None:
-        """Start counting over."""
+        """Reset the counts."""
         for name in self.__struct_fields__:
             setattr(self, name, 0)
 
 
 class ConnectionThrottle:
-    """Whether another session may begin now (BlueThrottle).  `draw` gives a random number from 0 to 1."""
+    """Decides whether another session may begin now (BlueThrottle). `draw` returns a random number from 0 to 1."""
 
     def __init__(self, settings: ThrottleSettings, draw: Callable[[], float], now_ms: int) -> None:
         self._settings = settings
@@ -81,11 +87,11 @@ class ConnectionThrottle:
 
     @property
     def deficit(self) -> int:
-        """How many tokens are out."""
+        """Number of tokens in use."""
         return self._settings.tokens - self._tokens
 
     def admits(self, now_ms: int, *, renews: bool) -> bool:
-        """Take the tokens of a new or a renewed session; False where there are not enough."""
+        """Take the tokens of a new or a renewed session; return False if there are not enough."""
         settings = self._settings
         if not settings.tokens:
             return True

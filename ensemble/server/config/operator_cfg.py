@@ -1,4 +1,4 @@
-"""The keys of a zoo.cfg about what operators see: the admin server's and the metrics provider's."""
+"""The zoo.cfg keys for operators: the admin server's and the metrics provider's."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ _PROVIDERS = {
 
 
 class AdminSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The admin server.  `port` 0 picks a free one.  `snapshots_interval_ms` is the least time between two snapshots
-    that are asked for over HTTP, `restores_interval_ms` between two that are sent; None where none may be.  `tls`: the
-    port speaks TLS, and nothing else where `https_only`."""
+    """Settings of the admin server.
+
+    `port` 0 chooses a free port. `snapshots_interval_ms` is the minimum time between two snapshots requested over HTTP,
+    `restores_interval_ms` between two uploaded restores, or None to disable them. `tls`: the port supports TLS, and
+    nothing else with `https_only`.
+    """
 
     address: str
     port: int
@@ -33,7 +36,7 @@ class AdminSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where Prometheus may come for metrics.  `port` 0 picks a free one; `process` adds the process's own metrics."""
+    """Settings of the Prometheus port. `port` 0 chooses a free port; `process` adds the process's own metrics."""
 
     address: str
     port: int
@@ -41,10 +44,10 @@ class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_admin(values: Values) -> AdminSettings | None:
-    """The admin server's settings, None where there is to be none.
+    """Return the admin server's settings, or None if it is off.
 
-    ZooKeeper starts it unless told otherwise, on every address of the machine; this one has to be asked for, and then
-    listens on loopback unless told otherwise.  Raises ConfigError.
+    ZooKeeper starts it by default, on every address of the machine. This server starts it only if it is configured, by
+    default on loopback. Raises ConfigError.
     """
     enabled = _starts_admin(values, "admin.enableServer")
     values = values if enabled else values.unchecked()
@@ -67,7 +70,7 @@ def read_admin(values: Values) -> AdminSettings | None:
 
 
 def _starts_admin(values: Values, key: str) -> bool:
-    """Whether the key is there and is not `false`, as in ZooKeeper, where it need not be there."""
+    """Whether the key is present and is not `false`; ZooKeeper does not require the key."""
     text = values.get(key, "false", str, "true or false")
     if text not in ("true", "false"):
         values.warn(f"{key}={text} is not false: the admin server starts")
@@ -75,7 +78,7 @@ def _starts_admin(values: Values, key: str) -> bool:
 
 
 def read_metrics(values: Values) -> MetricsSettings | None:
-    """The Prometheus provider's settings, None where another one is named.  Raises ConfigError."""
+    """Return the Prometheus provider's settings, or None if it is not configured. Raises ConfigError."""
     name = values.text("metricsProvider.className", "")
     if name and name not in _PROVIDERS:
         raise ConfigError(f"metricsProvider.className={name} is not one of {', '.join(_PROVIDERS)}")

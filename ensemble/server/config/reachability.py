@@ -1,4 +1,4 @@
-"""How the addresses of a server that has several are tried (multiAddress.reachabilityCheck...)."""
+"""How the addresses of a server with several addresses are tried (multiAddress.reachabilityCheck...)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from typing import NamedTuple
 
 
 class Reachability(NamedTuple):
-    """multiAddress.reachabilityCheckEnabled, and …TimeoutMs: how long a connection may say nothing before another
-    address is worth a try.  Without checks a server's addresses are tried one after the other."""
+    """multiAddress.reachabilityCheckEnabled, and …TimeoutMs.
+
+    The timeout is how long a connection may be silent before another address is tried. Without checks a server's
+    addresses are tried one after another.
+    """
 
     checks: bool = True
     timeout_s: float = 1.0

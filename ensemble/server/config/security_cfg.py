@@ -1,4 +1,4 @@
-"""The keys of zoo.cfg that are about who may do what: authentication, TLS, and limits on clients.
+"""The security keys of zoo.cfg: authentication, TLS, and limits on clients.
 
 Sources: QuorumPeerConfig, ProviderRegistry, AuthenticationHelper, X509Util, the admin guide's section on options.
 """
@@ -48,12 +48,15 @@ _LARGE_BYTES = 100 * 1024 * 1024
 _RATIO_MAX = 1e9
 _EXTRA_BYTES_MIN = 1024
 JUTE_MAXBUFFER_MAX = 48 << 20
-"""What servers tell each other, and a record of the log, has less than 64 MiB: a larger one that was acknowledged could
-not be read back.  The rest is for what a transaction says beside the request."""
+"""Maximum of jute.maxbuffer.
+
+Packets between servers and records of the log are limited to 64 MiB, since a larger acknowledged transaction could not
+be read back. The difference is for a transaction's fields in addition to the request.
+"""
 
 
 def without_secrets(raw: Mapping[str, str]) -> dict[str, str]:
-    """A configuration as it may be shown: journal, admin commands."""
+    """Return a configuration that can be shown, in the journal and by admin commands."""
     return {key: HIDDEN if _is_secret(key) else value for key, value in raw.items()}
 
 
@@ -75,7 +78,7 @@ def _is_secret(key: str) -> bool:
 
 
 def read_auth(raw: Mapping[str, str], values: Values, *, tls: bool) -> AuthPolicy:
-    """How clients prove who they are.  Raises ConfigError."""
+    """Return how clients authenticate. Raises ConfigError."""
     values.used |= set(_WITHOUT_EFFECT)
     schemes = {IP}
     if values.property_flag(f"{_DIGEST}enabled", True):
@@ -112,10 +115,10 @@ def _names(text: str) -> frozenset[str] | None:
 
 
 def _algorithm(text: str) -> str:
-    """Java's name of a hash, as hashlib has it: SHA1, SHA-256, SHA3-256, MD5."""
+    """Convert Java's name of a hash to hashlib's: SHA1, SHA-256, SHA3-256, MD5."""
     name = text.lower().replace("sha-", "sha").replace("sha3-", "sha3_")
     if not hashlib.new(name, usedforsecurity=False).digest_size:
-        raise ValueError(text)  # SHAKE128 and its like have no length of their own
+        raise ValueError(text)  # SHAKE128 and similar have no fixed length
     return name
 
 
@@ -148,7 +151,10 @@ def _required_schemes(values: Values, schemes: set[str]) -> tuple[str, ...]:
 
 
 def read_secure_address(values: Values) -> tuple[str, int | None]:
-    """(address, port) of the TLS client port; None where there is none, 0 for a free port.  Raises ConfigError."""
+    """Return (address, port) of the TLS client port; the port is None if there is none, 0 for a free port.
+
+    Raises ConfigError.
+    """
     port = values.number("secureClientPort", 0, 0, 65535)
     address = values.text("secureClientPortAddress", "")
     given = values.given("secureClientPort") is not None
@@ -158,19 +164,24 @@ def read_secure_address(values: Values) -> tuple[str, int | None]:
 
 
 def read_client_tls(values: Values, *, wanted: bool) -> TlsSettings | None:
-    """TLS towards clients.  Raises ConfigError."""
+    """Return the TLS settings for clients. Raises ConfigError."""
     return _tls(values, _CLIENT, "client.certReload", wanted, verify_client_name=False)
 
 
 def read_quorum_tls(values: Values) -> TlsSettings | None:
-    """TLS between servers; None where neither `sslQuorum` nor `portUnification` asks for it.  Raises ConfigError."""
+    """Return the TLS settings between servers, or None without `sslQuorum` and `portUnification`.
+
+    Raises ConfigError.
+    """
     wanted = values.flag("sslQuorum", False) or values.flag("portUnification", False)
     return _tls(values, _QUORUM, "sslQuorumReloadCertFiles", wanted, verify_client_name=True)
 
 
 def read_admin_tls(values: Values, *, wanted: bool, client_auth: ClientAuth) -> TlsSettings | None:
-    """TLS of the admin server, with the stores that servers talk with (JettyAdminServer); what has expired is never
-    trusted there.  Raises ConfigError."""
+    """Return the TLS settings of the admin server, with the stores for servers (JettyAdminServer). Raises ConfigError.
+
+    Expired certificates are never trusted there.
+    """
     settings = _tls(values, _QUORUM, "sslQuorumReloadCertFiles", wanted, verify_client_name=True)
     return settings and msgspec.structs.replace(settings, client_auth=client_auth, trusts_expired=False)
 
@@ -195,7 +206,7 @@ def _tls(values: Values, prefix: str, reload: str, wanted: bool, *, verify_clien
     revoked = _revoked(values, prefix, wanted=wanted)
     trusts_expired = values.flag(f"zabka.{prefix}trustExpired", False)
     if wanted and trusts_expired and revoked is not None:
-        # OpenSSL then looks at the dates of neither.
+        # OpenSSL then checks the dates of neither.
         raise ConfigError(f"zabka.{prefix}trustExpired=true and {prefix}crl=true: an outdated list would be believed")
     if not wanted:
         return None
@@ -234,8 +245,10 @@ def _store(values: Values, key: str) -> tuple[Path, StoreType] | None:
 
 
 def _revoked(values: Values, prefix: str, *, wanted: bool) -> Path | None:
-    """The file with the authorities' lists.  Java fetches them from where each certificate says (CRLDP); here somebody
-    else does, and puts them into a file."""
+    """Return the file with the authorities' revocation lists.
+
+    Java downloads them from the location in each certificate (CRLDP); here the operator provides them in a file.
+    """
     checked, location = values.property_flag(f"{prefix}crl", False), values.text(f"zabka.{prefix}crl.location", "")
     asks = values.property_flag(f"{prefix}ocsp", False)
     if not wanted:
@@ -284,7 +297,7 @@ def _versions(text: str) -> tuple[str, ...]:
 
 
 def read_limits(values: Values) -> Limits:
-    """Limits on clients.  Some keys have two names: the system property's, and the one in the guide."""
+    """Return the limits on clients. Some keys have two names: the system property's, and the one in the guide."""
     large_threshold = values.property_number("largeRequestThreshold", -1)
     if large_threshold == 0 or large_threshold < -1:
         values.warn(f"largeRequestThreshold={large_threshold} is neither -1 nor positive: -1 is used")
@@ -307,7 +320,7 @@ def read_limits(values: Values) -> Limits:
 
 
 def _either(values: Values, name: str, guide: str) -> int:
-    """A number under the system property's name, or else under the guide's; 0 where neither is set."""
+    """Return a number under the system property's name, or else under the guide's; 0 if neither is set."""
     return values.property_number(name, values.property_number(guide, 0))
 
 
@@ -325,7 +338,7 @@ def _throttle(values: Values) -> ThrottleSettings:
     local = values.property_number("connection_throttle_local_session_weight", 1, 1)
     new = _weight(values, "connection_throttle_global_session_weight", 3, local)
     renewed = _weight(values, "connection_throttle_renew_session_weight", 2, local)
-    # The numbers in the configuration are for new sessions.
+    # The configured numbers are for new sessions.
     unit = new if weighs else 1
     return ThrottleSettings(
         tokens=unit * number("tokens", "connectionMaxTokens", 0, 0),
@@ -341,7 +354,7 @@ def _throttle(values: Values) -> ThrottleSettings:
 
 
 def _weight(values: Values, key: str, default: int, local: int) -> int:
-    """How many tokens a session takes; no fewer than a local one."""
+    """Return the number of tokens that a session takes, at least as many as a local session."""
     weight = values.property_number(key, default, 1, below=default)
     if weight < local and values.given(key) is not None:
         values.warn(f"{key}={weight} is below the weight of a local session: {local} is used")
@@ -356,7 +369,7 @@ def _frame_bytes(values: Values, key: str) -> int:
 
 
 def _extra_bytes(values: Values, key: str) -> int | None:
-    """None where the key is not set, or not to a number."""
+    """Return None if the key is not set, or not to a number."""
     if decoded(values.get(key, "", str, "a number of bytes")) is None:
         return None
     return values.property_number(key, 0, _EXTRA_BYTES_MIN)

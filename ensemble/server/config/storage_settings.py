@@ -1,4 +1,4 @@
-"""The keys of a zoo.cfg that say how a peer keeps its history: log, snapshots, synchronisation, purging."""
+"""The zoo.cfg keys for a peer's history: log, snapshots, synchronisation, purging."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from zabka.ensemble.zab.sync import COMMITTED_LOG_LENGTH, SNAPSHOT_SIZE_FACTOR
 
 _COMPRESSIONS = {"": "", "gz": ".gz", "snappy": ".snappy"}
 _RETAINED_MIN = 3
-"""How many snapshots purging keeps at least (PurgeTxnLog)."""
+"""Minimum number of snapshots that purging keeps (PurgeTxnLog)."""
 _PREALLOCATED_KB_MAX = 2**21
 _KB_MAX = 2**40
 
 
 class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a peer keeps its history.  `snap_count_max` is as large as `snap_count` where that is set.
-    `snap_size_limit_bytes` 0 sets no limit, `preallocate_bytes` 0 writes no zeros ahead, `retain_snapshots` 0 keeps all
-    snapshots; `snapshot_suffix` says how they are compressed; `snapshot_size_factor` below 0 sends no DIFF from the log
-    on disk; `quick_sync_us` 0 leaves every sync to the storage thread."""
+    """Storage of a peer's history.
+
+    `snap_count_max` equals `snap_count` if that is set. `snap_size_limit_bytes` 0 sets no limit, `preallocate_bytes` 0
+    writes no zeros ahead, `retain_snapshots` 0 keeps all snapshots. `snapshot_suffix` is that of the compression.
+    `snapshot_size_factor` below 0 sends no DIFF from the log on disk. `quick_sync_us` 0 leaves every sync to the
+    storage thread.
+    """
 
     snap_count: int
     snap_count_max: int
@@ -38,7 +41,7 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_storage_settings(values: Values) -> StorageSettings:
-    """Read them.  Raises ConfigError."""
+    """Read the storage settings. Raises ConfigError."""
     purges = values.number("autopurge.purgeInterval", 0) > 0
     retained = values.number("autopurge.snapRetainCount", _RETAINED_MIN)
     if retained < _RETAINED_MIN:

@@ -1,4 +1,4 @@
-"""TLS on a server's ports: contexts out of stores, and whether a certificate names whom we talk to.
+"""TLS on a server's ports: contexts from stores, and checks of the names in certificates.
 
 Sources: org.apache.zookeeper.common.X509Util, ClientX509Util, QuorumX509Util, ZKHostnameVerifier.
 """
@@ -30,15 +30,18 @@ from zabka.ensemble.server.config.trust_anchors import NO_CHECK_TIME, chain_of, 
 ClientAuth = Literal["need", "want", "none"]
 _VERIFY = {"need": ssl.CERT_REQUIRED, "want": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-"""Older ones are not offered."""
+"""Older versions are not offered."""
 TLS13_OFFERED = frozenset({"TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"})
 TLS13_SUITES = TLS13_OFFERED | {"TLS_AES_128_CCM_SHA256", "TLS_AES_128_CCM_8_SHA256"}
-"""RFC 8446, appendix B.4; OpenSSL does not offer the last two by itself."""
+"""RFC 8446, appendix B.4; OpenSSL does not offer the last two by default."""
 
 
 class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of port's keys of zoo.cfg (`ssl.…` or `ssl.quorum.…`).  `key_store` holds the private key and the chain,
-    own certificate first; `revoked` the authorities' lists, where certificates are looked up in them."""
+    """The zoo.cfg keys of one kind of port (`ssl.…` or `ssl.quorum.…`).
+
+    `key_store` holds the private key and the chain, own certificate first; `revoked` the revocation lists, if
+    certificates are checked against them.
+    """
 
     prefix: str
     key_store: Path
@@ -56,22 +59,22 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
     trust_password: str = ""
     revoked: Path | None = None
     trusts_expired: bool = False
-    """Whether what is in the trust store is trusted also when it has expired."""
+    """Whether expired certificates in the trust store are still trusted."""
 
     def __repr__(self) -> str:
-        """Without the password."""
+        """Representation without the password."""
         return f"TlsSettings({self.prefix}, {self.key_store}, {self.trust_store})"
 
 
 class TlsStore:
-    """Contexts for one kind of port, made again when their files change where `reloads` asks for that.  A new
-    revocation list is always taken: it is outdated soon.
+    """Contexts for one kind of port, recreated when their files change if `reloads` is set.
 
-    `report` hears of a changed store that cannot be used; the old one goes on.
+    A new revocation list is always loaded, since lists expire soon. `report` is called with the problem if a changed
+    store cannot be used; the old one then stays.
     """
 
     def __init__(self, settings: TlsSettings, report: Callable[[str], object] = lambda problem: None) -> None:
-        """Raises ConfigError where a store cannot be used."""
+        """Load the stores. Raises ConfigError if a store cannot be used."""
         self.settings = settings
         self._report = report
         self._stamp = self._files()
@@ -81,12 +84,12 @@ class TlsStore:
             report(f"{settings.prefix}ciphersuites: {unchosen}")
 
     def server_context(self) -> ssl.SSLContext:
-        """For connections that are accepted."""
+        """Context for accepted connections."""
         self._refresh()
         return self._server
 
     def client_context(self) -> ssl.SSLContext:
-        """For connections that this side opens.  Names are checked by `refusal`, not by the context."""
+        """Context for connections that this side opens. Names are checked by `refusal`, not by the context."""
         self._refresh()
         return self._client
 
@@ -100,7 +103,7 @@ class TlsStore:
         return server, client
 
     def _look_at_anchors(self) -> None:
-        """Say which of the trusted certificates have expired, and remember them all."""
+        """Report expired trusted certificates, and remember all trusted certificates."""
         settings = self.settings
         if settings.trust_store is None:
             return
@@ -108,7 +111,7 @@ class TlsStore:
             anchors = certificates_in(Store(settings.trust_store, settings.trust_type, settings.trust_password))
             dates = [*expired(anchors, _now())]
         except (OSError, ValueError):
-            return  # OpenSSL takes what is not readable here, and judges it
+            return  # OpenSSL checks stores that are not readable here
         self._anchors = frozenset(encoded(anchor) for anchor in anchors)
         trusted = (
             f"it is trusted all the same (zabka.{settings.prefix}trustExpired)" if settings.trusts_expired
@@ -118,11 +121,11 @@ class TlsStore:
             self._report(f"{settings.prefix}trustStore.location={settings.trust_store}: {each}; {trusted}")
 
     def outdated(self, transport: asyncio.BaseTransport) -> str | None:
-        """Why the other side's chain does not hold today, where OpenSSL was told not to look at dates."""
+        """Return why the other side's chain is not valid now, or None; only if OpenSSL does not check dates."""
         return outdated(chain_of(transport), self._anchors, _now()) if self.settings.trusts_expired else None
 
     def _refresh(self) -> None:
-        """A store that is just being replaced may be half there."""
+        """Reload changed stores; a store that is just being replaced may be incomplete."""
         watched = self.settings.reloads or self.settings.revoked is not None
         if not watched or (stamp := self._files()) == self._stamp:
             return
@@ -157,10 +160,10 @@ class TlsStore:
             except ssl.SSLError:
                 raise ConfigError(f"{settings.prefix}ciphersuites names no cipher that is known here") from None
         self._load(context)
-        # As in Java, whatever is in the trust store is trusted, be it a root or not.
+        # As in Java, every certificate in the trust store is trusted, whether it is a root or not.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         if settings.trusts_expired:
-            # `outdated` looks at the dates of all that is not trusted by itself.
+            # `outdated` checks the dates of all certificates that are not trusted by themselves.
             context.verify_flags |= NO_CHECK_TIME
         return context
 
@@ -184,7 +187,7 @@ def _now() -> datetime.datetime:
 
 
 def offered_versions(versions: Sequence[str], ciphers: Sequence[str]) -> list[str]:
-    """The protocols for which there is a cipher to offer: TLS 1.3 has its own, and is not spoken without one."""
+    """Return the protocol versions with an offered cipher: TLS 1.3 has its own ciphers, and is off without one."""
     if not ciphers:
         return list(versions)
     modern = any(name in TLS13_SUITES for name in ciphers)
@@ -193,7 +196,7 @@ def offered_versions(versions: Sequence[str], ciphers: Sequence[str]) -> list[st
 
 
 def unchosen_suites(ciphers: Sequence[str]) -> str | None:
-    """What to say where some suites of TLS 1.3 are named and others not: the ssl module offers all of them or none."""
+    """Return an error if only some suites of TLS 1.3 are configured: the ssl module offers all of them or none."""
     named = TLS13_SUITES.intersection(ciphers)
     if not named or named >= TLS13_OFFERED:
         return None
@@ -201,7 +204,7 @@ def unchosen_suites(ciphers: Sequence[str]) -> str | None:
 
 
 def openssl_name(name: str) -> str:
-    """A cipher as OpenSSL names it: TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 is ECDHE-RSA-AES128-GCM-SHA256 there.
+    """Return OpenSSL's name of a cipher: TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 is ECDHE-RSA-AES128-GCM-SHA256 there.
 
     TLS 1.3's keep their names.
     """
@@ -212,13 +215,13 @@ def openssl_name(name: str) -> str:
 
 
 def certificate_of(transport: asyncio.BaseTransport) -> bytes | None:
-    """The other side's certificate (DER) on a TLS connection, None where it showed none."""
+    """Return the other side's certificate (DER) of a TLS connection, or None."""
     secured = transport.get_extra_info("ssl_object")
     return secured.getpeercert(binary_form=True) if secured is not None else None
 
 
 def refusal(transport: asyncio.BaseTransport, names: Iterable[str]) -> str | None:
-    """Why the other side's certificate stands for none of `names` (host names and addresses); None where it does."""
+    """Return why the other side's certificate matches none of `names` (host names, addresses), or None if it does."""
     secured = transport.get_extra_info("ssl_object")
     certificate = secured.getpeercert() if secured is not None else None
     if not certificate:
@@ -230,9 +233,9 @@ def refusal(transport: asyncio.BaseTransport, names: Iterable[str]) -> str | Non
 
 
 def stands_for(certificate: dict[str, Any], name: str) -> bool:
-    """Whether a certificate (as `getpeercert` gives it) is for that host name or address.
+    """Whether a certificate (from `getpeercert`) is for that host name or address.
 
-    Its alternative names count; only where it has none does the common name.
+    Its alternative names count; the common name counts only if there are none.
     """
     alternatives: tuple[tuple[str, str], ...] = certificate.get("subjectAltName", ())
     address = _address(name)

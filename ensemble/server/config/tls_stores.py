@@ -1,7 +1,7 @@
-"""Key stores, trust stores and revocation lists, as a TLS context takes them: PEM files, and PKCS12 ones.
+"""Loading of key stores, trust stores and revocation lists into a TLS context: PEM and PKCS12 files.
 
-Sources: org.apache.zookeeper.common.KeyStoreFileType, PEMFileLoader, PKCS12FileLoader.  A Java key store (JKS, BCFKS)
-has to be converted: `conversion` says how.
+Sources: org.apache.zookeeper.common.KeyStoreFileType, PEMFileLoader, PKCS12FileLoader. A Java key store (JKS, BCFKS)
+must be converted: `conversion` returns the command.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PEM_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFIC
 
 
 class BadStore(Exception):
-    """A store cannot be used; the message says why, without secrets."""
+    """A store that cannot be used; the message gives the reason, without secrets."""
 
 
 class Store(msgspec.Struct, frozen=True):
@@ -42,12 +42,12 @@ class Store(msgspec.Struct, frozen=True):
     password: str
 
     def __repr__(self) -> str:
-        """Without the password."""
+        """Representation without the password."""
         return f"Store({self.path}, {self.kind})"
 
 
 def kind_of(name: str, path: Path) -> StoreType:
-    """A store's type, by its name where it has one, else by the file's.  Raises ValueError, with what to do."""
+    """Return a store's type, by its configured name, else by the file's. Raises ValueError with the remedy."""
     kind = name.upper() or _BY_SUFFIX.get(path.suffix.lower(), "")
     if kind in _CONVERTIBLE:
         raise ValueError(f"{kind} stores are not supported; convert it: {conversion(kind, path)}")
@@ -58,18 +58,18 @@ def kind_of(name: str, path: Path) -> StoreType:
 
 
 def conversion(kind: str, path: Path) -> str:
-    """The command that makes a PKCS12 store of a Java one."""
+    """Return the command that converts a Java store to a PKCS12 store."""
     source, target = f"-srckeystore {path} -srcstoretype {kind}", path.with_suffix(".p12")
     return f"keytool -importkeystore {source} -destkeystore {target} -deststoretype PKCS12"
 
 
 def load_key(context: ssl.SSLContext, store: Store) -> None:
-    """Use a store's private key and its chain.  Raises BadStore."""
+    """Load a store's private key and its chain. Raises BadStore."""
     if not is_installed("tls"):
         raise BadStore(sentence("tls", "what reads stores and certificates is"))
     try:
         if store.kind == "PEM":
-            # A password is given in any case: OpenSSL would ask for it on the terminal.
+            # A password is always given: otherwise OpenSSL would prompt for it on the terminal.
             context.load_cert_chain(store.path, password=lambda: store.password)
         else:
             _load_pkcs12_key(context, store)
@@ -85,7 +85,7 @@ def load_trust(context: ssl.SSLContext, store: Store) -> None:
             return
         from cryptography.hazmat.primitives.serialization import Encoding
 
-        # As in Java, a private key's own certificate is not thereby trusted.
+        # As in Java, a private key's own certificate does not become trusted.
         trusted = [entry.certificate for entry in _pkcs12(store).additional_certs]
         if not trusted:
             raise ValueError("it holds no trusted certificate")
@@ -96,7 +96,7 @@ def load_trust(context: ssl.SSLContext, store: Store) -> None:
 
 
 def certificates_in(store: Store) -> list[x509.Certificate]:
-    """The certificates that a trust store, which was loaded, makes trusted."""
+    """Return the certificates that a loaded trust store makes trusted."""
     from cryptography.x509 import load_pem_x509_certificates
 
     if store.kind == "PKCS12":
@@ -106,13 +106,16 @@ def certificates_in(store: Store) -> list[x509.Certificate]:
 
 
 def load_revoked(context: ssl.SSLContext, path: Path) -> None:
-    """Refuse what the lists in a PEM file revoke, and what no list in it is about.  Raises BadStore."""
+    """Reject certificates that the lists in a PEM file revoke, and those of authorities without a list.
+
+    Raises BadStore.
+    """
     try:
         content = path.read_bytes()
         if not _CRL.search(content):
             raise ValueError("it holds no list (X509 CRL) in PEM")
         if _CERTIFICATE in content:
-            # OpenSSL would trust it.
+            # OpenSSL would trust it otherwise.
             raise ValueError("it holds certificates beside the lists")
         context.load_verify_locations(path)
     except (OSError, ValueError) as bad:
@@ -126,7 +129,7 @@ def _load_pkcs12_key(context: ssl.SSLContext, store: Store) -> None:
     found = _pkcs12(store)
     if found.key is None or found.cert is None:
         raise ValueError("it holds no private key with its certificate")
-    # The ssl module takes keys out of files alone: it gets one that a password of the moment protects.
+    # The ssl module loads keys only from files: the file is protected by a temporary password.
     password = secrets.token_bytes(32)
     key = found.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password))
     chain = (found.cert, *found.additional_certs)
@@ -137,7 +140,7 @@ def _load_pkcs12_key(context: ssl.SSLContext, store: Store) -> None:
 
 
 def _pkcs12(store: Store) -> PKCS12KeyAndCertificates:
-    # Not needed by a configuration with PEM stores.
+    # Imported here, since PEM stores do not need it.
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 

@@ -1,9 +1,9 @@
-"""Trusted certificates that have expired: which those are, and what they may vouch for.
+"""Expired trusted certificates: detection, and validity of the chains that they sign.
 
-Java does not look at the dates of what is in a trust store: an anchor is a name and a key (RFC 5280, section 6.1.1;
-sun.security.validator.PKIXValidator takes a certificate that is itself trusted as it is).  OpenSSL looks at those of
-the whole chain, the anchor's too.  Where Java's answer is asked for, OpenSSL is told to look at no dates, and those of
-every certificate that is not an anchor are looked at here, behind the handshake.
+Java does not check the dates of certificates in a trust store: an anchor is a name and a key (RFC 5280, section 6.1.1;
+sun.security.validator.PKIXValidator accepts a certificate that is itself trusted). OpenSSL checks those of the whole
+chain, including the anchor's. If Java's behaviour is configured, OpenSSL's date checks are off, and the dates of every
+certificate that is not an anchor are checked here, after the handshake.
 """
 
 from __future__ import annotations
@@ -18,25 +18,28 @@ if TYPE_CHECKING:
     from cryptography import x509
 
 NO_CHECK_TIME = 0x200000
-"""X509_V_FLAG_NO_CHECK_TIME of OpenSSL, for which the ssl module has no name."""
+"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which the ssl module does not define."""
 
 
 def expired(anchors: Iterable[x509.Certificate], now: datetime.datetime) -> Iterator[str]:
-    """Each anchor that has expired, and when."""
+    """Yield each expired anchor, and its date of expiry."""
     for anchor in anchors:
         if anchor.not_valid_after_utc < now:
             yield f"{anchor.subject.rfc4514_string()} expired on {anchor.not_valid_after_utc:%Y-%m-%d}"
 
 
 def encoded(certificate: x509.Certificate) -> bytes:
-    """A certificate as it travels (DER)."""
+    """Return the DER encoding of a certificate."""
     from cryptography.hazmat.primitives.serialization import Encoding
 
     return certificate.public_bytes(Encoding.DER)
 
 
 def outdated(chain: Sequence[bytes], anchors: frozenset[bytes], now: datetime.datetime) -> str | None:
-    """Why a chain (DER) does not hold at that moment: a certificate in it that is no anchor is not valid then."""
+    """Return why a chain (DER) is not valid at that time, or None.
+
+    Only certificates that are not anchors are checked.
+    """
     from cryptography.x509 import load_der_x509_certificate
 
     for each in chain:
@@ -55,8 +58,10 @@ def outdated(chain: Sequence[bytes], anchors: frozenset[bytes], now: datetime.da
 
 
 def chain_of(transport: asyncio.BaseTransport) -> list[bytes]:
-    """The chain (DER) by which OpenSSL found the other side's certificate trusted; of a resumed session the certificate
-    alone.  Nothing where it showed none."""
+    """Return the chain (DER) that OpenSSL verified for the other side; empty without a certificate.
+
+    For a resumed session it is only the certificate itself.
+    """
     secured = transport.get_extra_info("ssl_object")
     if secured is None:
         return []

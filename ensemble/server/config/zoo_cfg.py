@@ -1,7 +1,7 @@
 """zoo.cfg: ZooKeeper's configuration file, its keys and its defaults (QuorumPeerConfig).
 
-A Java properties file.  What ZooKeeper takes as a system property is read from the same file, without the `zookeeper.`
-prefix; `zabka.` keys are ours.  An unknown key is a warning, a bad value a ConfigError with one clear line.
+A Java properties file. ZooKeeper's system properties are read from the same file, without the `zookeeper.` prefix;
+`zabka.` keys are ours. An unknown key is a warning, a bad value a ConfigError with a one-line message.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from zabka.ensemble.zab.server_line import ServerLine
 from zabka.journal.message_log import CONTROL, LEVELS
 
 TICK_TIME_MAX_MS = (2**31 - 1) // MAX_TIMEOUT_TICKS
-"""Thirty hours, nearly: the longest time-out of a session is twenty ticks, and has to be an int of Java's."""
+"""Almost thirty hours: the longest session timeout is twenty ticks, and must be a Java int."""
 ALWAYS_WHITELISTED = "srvr"
 """ZooKeeper's own scripts depend on it."""
 _ID_MAX_EXTENDED = 254
@@ -62,8 +62,10 @@ _SASL_PRINCIPAL = "quorum.auth.kerberos.servicePrincipal"
 
 
 class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """A peer's configuration.  `tick_time` is in milliseconds, `init_limit` and `sync_limit` in ticks, as there.
-    `client_port` is None where there is only a port for TLS, and 0 picks a free port."""
+    """A peer's configuration. `tick_time` is in milliseconds, `init_limit` and `sync_limit` in ticks.
+
+    `client_port` is None if there is only a TLS port; 0 chooses a free port.
+    """
 
     my_id: int
     data_dir: Path
@@ -110,12 +112,12 @@ class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
     metrics: MetricsSettings | None
     values: dict[str, str]
     text: str
-    """The file as it was read, without secrets."""
+    """The text of the file, without secrets."""
     warnings: tuple[str, ...]
 
     @property
     def servers(self) -> dict[int, ServerLine]:
-        """Every server's line, by id; none where this one is alone."""
+        """Every server's line, by id; empty for a standalone server."""
         return _lines(self.membership)
 
     @property
@@ -130,7 +132,7 @@ class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def distributed(self) -> bool:
-        """Does it talk to other servers, or may there be some one day?"""
+        """Whether it has other servers, or may get some by a reconfiguration."""
         return len(self.servers) > 1 or (bool(self.servers) and not self.standalone_enabled)
 
     @property
@@ -139,11 +141,11 @@ class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
         return f"peer-{self.my_id}"
 
     def ensemble_text(self) -> str:
-        """The ensemble as ZooKeeper writes it into /zookeeper/config and election notifications."""
+        """The ensemble in ZooKeeper's format, for /zookeeper/config and election notifications."""
         return "version=0" if self.membership is None else self.membership.text
 
 
-# Keys that need no action: their meaning is built in here, or they tune what has no counterpart.
+# Keys without effect: their behaviour is built in, or they tune something that does not exist here.
 ACCEPTED = frozenset(
     {
         "clientPortListenBacklog", "connectToLearnerMasterLimit", "electionAlg", "cnxTimeout", "syncEnabled",
@@ -154,7 +156,7 @@ ACCEPTED = frozenset(
 
 
 def load(path: Path, files: Files = HOST) -> ZooConfig:
-    """Read a zoo.cfg and the myid beside its data.  Raises ConfigError."""
+    """Read a zoo.cfg and the myid in its dataDir. Raises ConfigError."""
     try:
         text = decode_properties(read_bytes(path, files))
     except OSError as bad:
@@ -166,7 +168,7 @@ def load(path: Path, files: Files = HOST) -> ZooConfig:
 
 
 def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig:
-    """A configuration from a zoo.cfg's text; `myid` is read from its dataDir.  Raises ConfigError."""
+    """Return the configuration from a zoo.cfg's text; `myid` is read from its dataDir. Raises ConfigError."""
     raw = _raw(text)
     values = Values(raw)
     values.used |= {*ACCEPTED, *filter(is_membership_key, raw), "dynamicConfigFile"}
@@ -254,8 +256,10 @@ def _unknown(key: str, known: Iterable[str]) -> str:
 
 
 def _whitelist(values: Values) -> tuple[str, ...]:
-    """The four-letter words that are answered: those listed, and those that tools and read-only clients cannot do
-    without (FourLetterCommands)."""
+    """Return the enabled four-letter words: the configured ones, and those required by tools and read-only clients.
+
+    Source: FourLetterCommands.
+    """
     listed = [word.strip() for word in values.text("4lw.commands.whitelist", "").split(",")]
     reads_only = values.property_flag("readonlymode.enabled", False)
     needed = [ALWAYS_WHITELISTED, "isro"] if reads_only else [ALWAYS_WHITELISTED]
@@ -287,7 +291,7 @@ def _limit(values: Values, key: str, default: int, needed: bool) -> int:
 
 
 def _ticks_unless_set(values: Values, key: str, ticks: int, tick_time: int) -> int:
-    """A bound on sessions' time-outs, in milliseconds; -1 is as good as nothing."""
+    """Return a bound of session timeouts, in milliseconds; -1 means unset."""
     default = ticks * tick_time
     found = values.number(key, default)
     return default if found == -1 else found
@@ -301,7 +305,7 @@ def _check_sessions(config: ZooConfig) -> None:
 
 
 def _check_without_effect(values: Values, config: ZooConfig) -> None:
-    """Refuse what QuorumPeerConfig refuses, also where the key has no effect here."""
+    """Reject values that QuorumPeerConfig rejects, even if the key has no effect here."""
     if values.number("electionAlg", 3) != 3:
         raise ConfigError(f"electionAlg={values.given('electionAlg')} is not 3, the only election algorithm")
     values.flag("syncEnabled", True)
@@ -369,11 +373,14 @@ def _client_address(values: Values, mine: ServerLine | None, *, needed: bool) ->
 
 
 def _tree_rules(values: Values, my_id: int) -> TreeRules:
-    """The tree's rules.  Raises ConfigError: also where `extendedTypesEnabled` meets a server id whose sessions would
-    look like times to live (EphemeralType.validateServerId)."""
+    """Return the tree's rules. Raises ConfigError.
+
+    Also if `extendedTypesEnabled` is set and the server's sessions would look like times to live
+    (EphemeralType.validateServerId).
+    """
     rules = TreeRules(
         extended_types=values.property_flag("extendedTypesEnabled", False),
-        # A Timer of Java's takes no other period.
+        # A Java Timer accepts no other period.
         container_check_interval_ms=values.usable_number("znode.container.checkIntervalMs", 60_000, 1),
         container_deletes_per_minute=_deletes_per_minute(values, "znode.container.maxPerMinute"),
         container_never_used_max_ms=values.property_number(
@@ -387,7 +394,10 @@ def _tree_rules(values: Values, my_id: int) -> TreeRules:
 
 
 def _deletes_per_minute(values: Values, key: str) -> int:
-    """ZooKeeper divides a minute by this number: 0 fails each time and deletes none, below 0 there is no wait."""
+    """Return the limit of deletions.
+
+    ZooKeeper divides a minute by this number: 0 deletes none, below 0 there is no wait.
+    """
     found = values.property_number(key, 10_000)
     if found == 0:
         values.warn(f"{key}=0: no container and no znode with a time to live is deleted")
@@ -395,7 +405,7 @@ def _deletes_per_minute(values: Values, key: str) -> int:
 
 
 def _quorum_sasl(values: Values) -> QuorumSasl | None:
-    """How servers prove themselves to each other; None where they need not.  Raises ConfigError."""
+    """Return how servers authenticate to each other, or None if they need not. Raises ConfigError."""
     enabled, server, learner = (values.flag(key, False) for key in (_SASL_ENABLED, _SASL_SERVER, _SASL_LEARNER))
     server_section = values.text("quorum.auth.server.saslLoginContext", "QuorumServer")
     learner_section = values.text("quorum.auth.learner.saslLoginContext", "QuorumLearner")

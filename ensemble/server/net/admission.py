@@ -1,4 +1,4 @@
-"""Who may connect, and how much may be under way: the limits of the client ports, kept.
+"""Enforcement of the client ports' limits: connections and requests in progress.
 
 Sources: NettyServerCnxnFactory (maxClientCnxns, maxCnxns), ZooKeeperServer (shouldThrottle, checkRequestSize…,
 connThrottle), RequestThrottler.
@@ -18,7 +18,7 @@ _NEVER_THROTTLED = frozenset(map(int, (OpCode.PING, OpCode.CLOSE_SESSION, OpCode
 
 
 class Admission:
-    """The limits of one server, and what is used of them.  `draw` gives a random number from 0 to 1."""
+    """The limits of a server, and their current use. `draw` returns a random number from 0 to 1."""
 
     def __init__(self, limits: Limits, draw: Callable[[], float], now_ms: int) -> None:
         self.limits = limits
@@ -27,16 +27,16 @@ class Admission:
         self.connections = 0
         self.token_deficit = Summary()
         self.throttled_ms = Summary()
-        """How long requests waited at the gate, of those that had to."""
+        """Waiting times of requests that were held back."""
         self.outstanding = 0
-        """Requests that wait for an answer, over all connections."""
+        """Number of requests without an answer, over all connections."""
         self.large_bytes = 0
         self.handed_over: dict[ConnectionId, int] = {}
-        """Requests that have come in and that no turn of the peer has taken yet: one that begins clears this."""
+        """Requests that were received, but not processed by a turn of the peer yet: a new turn clears this."""
         self._per_host: dict[str, int] = {}
 
     def admit(self, host: str) -> bool:
-        """Whether another connection from that host may stay; it counts until `leave`."""
+        """Whether another connection from that host is allowed; it counts until `leave`."""
         count = self._per_host.get(host, 0)
         limits = self.limits
         crowded = 0 < limits.per_host <= count or 0 < limits.connections <= self.connections
@@ -48,14 +48,14 @@ class Admission:
         return True
 
     def leave(self, host: str) -> None:
-        """An admitted connection from that host is gone."""
+        """An admitted connection from that host has ended."""
         self.connections -= 1
         self._per_host[host] -= 1
         if not self._per_host[host]:
             del self._per_host[host]
 
     def count_plain(self, host: str) -> None:
-        """A connection without TLS, from here or from elsewhere (incrementNonMTLS…ConnCount)."""
+        """Count a connection without TLS, local or remote (incrementNonMTLS…ConnCount)."""
         if host.startswith("127.") or host in ("::1", "localhost"):
             self.counts.non_mtls_local_conn_count += 1
         else:
@@ -73,14 +73,14 @@ class Admission:
         return True
 
     def hand_over(self, connection: ConnectionId, messages: list[ClientMessage]) -> None:
-        """What a connection asks for in its session is under way from now on."""
+        """Count a connection's requests in its session as in progress."""
         count = self.handed_over.get(connection, 0)
         for each in messages:
             count += len(each.frames) if isinstance(each, Frames) else isinstance(each, Request)
         self.handed_over[connection] = count
 
     def overloaded(self, own: int) -> bool:
-        """Whether a connection with `own` requests under way must not be read from: others have too many, too."""
+        """Whether reading from a connection with `own` requests in progress must pause: others have too many, too."""
         return own > 0 and self.outstanding > self.limits.outstanding
 
     def is_large(self, size: int) -> bool:
@@ -88,7 +88,7 @@ class Admission:
         return 0 <= self.limits.large_request_threshold < size
 
     def fits(self, size: int) -> bool:
-        """Whether a large request of that many bytes may come in beside those under way."""
+        """Whether a large request of that many bytes is allowed in addition to those in progress."""
         if self.large_bytes + size <= self.limits.large_request_bytes:
             return True
         self.counts.large_requests_rejected += 1
@@ -96,9 +96,9 @@ class Admission:
 
 
 class RequestGate:
-    """Holds requests back while more than `in_process` are under way, first come, first served (RequestThrottler).
+    """Holds requests back while more than `in_process` are in progress, first come, first served (RequestThrottler).
 
-    One that waited longer than `throttled_op_wait_ms` is answered with THROTTLED, in its turn.
+    A request that waited longer than `throttled_op_wait_ms` is answered with THROTTLED, in its order.
     """
 
     def __init__(self, admission: Admission) -> None:
@@ -106,7 +106,7 @@ class RequestGate:
         self._held: dict[ConnectionId, list[tuple[int, ClientMessage]]] = {}
 
     def holds(self, connection: ConnectionId, messages: list[ClientMessage], now_ms: int) -> bool:
-        """Keep what came on a connection; False where it may go on at once."""
+        """Hold a connection's messages back; return False if they can be processed at once."""
         admission = self._admission
         waiting = self._held.get(connection)
         if waiting is None:
@@ -118,11 +118,11 @@ class RequestGate:
         return True
 
     def is_holding(self, connection: ConnectionId) -> bool:
-        """Whether something of that connection waits here."""
+        """Whether messages of that connection are held back."""
         return connection in self._held
 
     def release(self, now_ms: int) -> tuple[ConnectionId, list[ClientMessage]] | None:
-        """What may go on now: everything of the connection that waits longest; None where nothing may."""
+        """Return all messages of the connection that waits longest, or None if none can be released now."""
         if not self._held or self._admission.outstanding >= self._admission.limits.in_process:
             return None
         connection = next(iter(self._held))
@@ -145,5 +145,5 @@ class RequestGate:
         return Request(xid, op, None, ErrorCode.THROTTLED)
 
     def forget(self, connection: ConnectionId) -> None:
-        """A connection is gone, and with it what it asked for."""
+        """A connection has ended: drop its requests."""
         self._admission.counts.stale_requests_dropped += len(self._held.pop(connection, ()))

@@ -1,4 +1,4 @@
-"""Whom a client port tells what comes in."""
+"""Interface between a client port and its listener."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from zabka.ensemble.records import ClientMessage
 
 
 class Newcomer(NamedTuple):
-    """A connection on which no session has been asked for; on one that `asks` a four-letter word is being answered."""
+    """A connection without a session request; `asks` if a four-letter word is being answered on it."""
 
     remote: str
     asks: bool
 
 
 class ClientListener(Protocol):
-    """Who serves clients."""
+    """Receiver of a client port's events."""
 
     def on_client_connected(self, connection: ConnectionId, identities: tuple[AuthId, ...]) -> None: ...
     def on_client_refused(self, remote: str, reason: str) -> None:
-        """A TLS connection did not come about, or what came on a connection cannot be taken."""
+        """A TLS connection failed, or a connection sent invalid data."""
         ...
 
     def on_client_messages(self, connection: ConnectionId, messages: list[ClientMessage]) -> None: ...
     def on_client_closed(self, connection: ConnectionId) -> None: ...
     def answer_word(self, word: str, argument: bytes) -> str | None:
-        """The answer to a four-letter word, None where it is none; `argument` is what came behind it."""
+        """Return the answer to a four-letter word, or None if it is unknown; `argument` are the bytes after it."""
         ...
 
     def outstanding(self, connection: ConnectionId) -> int:
-        """How many requests of a connection wait for an answer."""
+        """Number of a connection's requests without an answer."""
         ...

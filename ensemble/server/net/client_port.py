@@ -1,7 +1,7 @@
 """The client port: frames in, frames out, and the four-letter words (NIOServerCnxn, FourLetterCommands).
 
-All complete frames of a read are parsed in one go, all replies of a turn leave in one write.  Bytes that are no frame,
-or a frame beyond jute.maxbuffer, end that one connection.  The TLS port is the same behind a handshake.
+All complete frames of a read are parsed together, all replies of a turn are sent in one write. Bytes that are not a
+frame, or a frame over jute.maxbuffer, end that connection. The TLS port is the same after a handshake.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from zabka.ensemble.tree.backlog import ANSWERS_BYTES_MAX
 
 OUTSTANDING_HIGH = 4000
 OUTSTANDING_LOW = 1000
-"""Above the one a connection is not read from until it has fallen below the other."""
+"""Reading from a connection pauses above the first number, until it has fallen below the second."""
 WRITES_AT_ONCE = 200
-"""Connections written to before others get their turn: a watch that ten thousand left must not make everybody wait."""
+"""Number of connections written to before others get their turn: a watch of ten thousand clients must not delay all."""
 LINGER_S = 5.0
-"""So long a client may take to read what was left for it when its connection was closed here."""
+"""How long a client may take to read its remaining replies after its connection was closed here."""
 
 _SIZE = struct.Struct(">I")
 
 
 class Arriving:
-    """A large frame comes in many pieces; they are put together once, when it is whole, and not at each read."""
+    """Collects the pieces of a large frame; they are joined once, when it is complete, and not at each read."""
 
     __slots__ = ("_missing", "_pieces")
 
@@ -59,7 +59,7 @@ class Arriving:
         self._missing = 0
 
     def append(self, data: bytes) -> bytes:
-        """All that has come since the last whole frame, `data` included; nothing while that is not enough."""
+        """Return all bytes since the last complete frame, including `data`; empty while they are not enough."""
         if not self._pieces:
             return data
         self._pieces.append(data)
@@ -71,14 +71,14 @@ class Arriving:
         return whole
 
     def keep(self, rest: bytes, missing: int) -> None:
-        """The beginning of a frame, and how many bytes it lacks; 0 where its length has not come either."""
+        """Keep the beginning of a frame, and how many bytes it lacks; 0 if its length has not arrived either."""
         if rest:
             self._pieces.append(rest)
             self._missing = missing
 
 
 def complaint_of_size(size: int, limit: int, *, first: bool) -> str:
-    """Return what is wrong with a frame of this size, where it is the first of its connection or a later one."""
+    """Return what is wrong with a frame of this size, for the first frame of its connection or a later one."""
     if first:
         return "it does not speak ZooKeeper's protocol"
     if size < limit:
@@ -111,7 +111,7 @@ class ClientPort:
         self._connections: dict[ConnectionId, ClientConnection] = {}
         self._newcomers: dict[ClientConnection, None] = {}
         self._unflushed: dict[ConnectionId, ClientConnection] = {}
-        # Left over by a turn that had something for very many.
+        # Connections left over by a turn that had replies for very many.
         self._late: dict[ConnectionId, ClientConnection] = {}
         self._next = self.bytes_received = self.bytes_sent = 0
         self._last: ConnectResponse | Reply | None = None
@@ -119,7 +119,7 @@ class ClientPort:
         self.open_at: tuple[str, int] | None = None
 
     async def listen(self, host: str, port: int) -> None:
-        """Open the port, in place of one that is open, and as that one for clients with TLS, too.  Raises PortError."""
+        """Open the port, in place of an open one, with TLS if that one has it. Raises PortError."""
         self.open_at = host, port
         if self._unified is not None:
             return await self._unified.listen(host, port, "the client port")
@@ -160,37 +160,40 @@ class ClientPort:
 
     @property
     def port(self) -> int:
-        """The port that is listened on (where 0 was asked for)."""
+        """The port number (if 0 was configured)."""
         assert self._server is not None
         number: int = self._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
         return number
 
     @property
     def handshakes(self) -> int:
-        """TLS handshakes under way."""
+        """Number of TLS handshakes in progress."""
         return sum(entrance.listener.handshakes for entrance in self._secure)
 
     def identities(self, host: str, transport: asyncio.BaseTransport) -> tuple[AuthId, ...]:
-        """What a connection proves by itself.  Raises MalformedRecord for a certificate that cannot be read."""
+        """Return the identities that a connection proves by itself.
+
+        Raises MalformedRecord for an unreadable certificate.
+        """
         certificate = certificate_of(transport) if X509 in self._policy.schemes else None
         return self._policy.identities_of(
             canonical_address(host), subject_of(certificate) if certificate is not None else None
         )
 
     def welcome(self, connection: ClientConnection) -> None:
-        """A connection was admitted; it has not said anything yet."""
+        """A connection was admitted; it has sent nothing yet."""
         self._newcomers[connection] = None
 
     def leave(self, connection: ClientConnection) -> None:
-        """A newcomer is gone."""
+        """A connection without a session has ended."""
         self._newcomers.pop(connection, None)
 
     def newcomers(self) -> list[Newcomer]:
-        """The connections that have not asked for a session, oldest first."""
+        """The connections without a session request, oldest first."""
         return [Newcomer(connection.remote, connection.asks) for connection in self._newcomers]
 
     def register(self, connection: ClientConnection) -> ConnectionId:
-        """A number for a connection that asks for a session, never used before."""
+        """Return a new number for a connection that requests a session."""
         self.leave(connection)
         self._next += 1
         connection_id = ConnectionId(self._next)
@@ -218,23 +221,23 @@ class ClientPort:
                 connection.out.append(self._framed(message))
             self._unflushed[connection_id] = connection
             if self.tap is not None:
-                self.tap.client_told(connection_id, message)
+                self.tap.sent_to_client(connection_id, message)
 
     def _framed(self, message: ConnectResponse | Reply) -> bytes:
-        """The bytes of a message; one that goes to many, as a watch that fires does, is encoded once."""
+        """Return the bytes of a message; a message to many clients, such as a watch event, is encoded once."""
         if message is not self._last:
             frame = message.encode()
             self._last, self._last_framed = message, pack_int(len(frame)) + frame
         return self._last_framed
 
     def close_connection(self, connection_id: ConnectionId) -> None:
-        """Close a connection after what is queued on it; its listener is not told."""
+        """Close a connection after its queued frames are sent; its listener is not notified."""
         connection = self._connections.pop(connection_id, None)
         if connection is not None:
             connection.close()
 
     def flush(self) -> None:
-        """Write what was queued in this turn; where that is for very many connections, in the turns that follow."""
+        """Write the replies of this turn; those for very many connections in later turns, too."""
         if self._unflushed:
             connections, self._unflushed = self._unflushed, {}
             if len(connections) > WRITES_AT_ONCE:
@@ -245,7 +248,7 @@ class ClientPort:
             self._release(self.gate)
 
     def _put_off(self, connections: dict[ConnectionId, ClientConnection]) -> None:
-        """Leave the last ones: behind those who are told of a change come those who asked for something."""
+        """Write only the last ones now: connections that wait for a reply come after those with a watch event."""
         if not self._late:
             asyncio.get_running_loop().call_soon(self._flush_late)
         for connection_id in list(islice(connections, len(connections) - WRITES_AT_ONCE)):
@@ -261,7 +264,7 @@ class ClientPort:
             self._release(self.gate)
 
     def _release(self, gate: RequestGate) -> None:
-        """Let those go on that wait for others."""
+        """Process held-back requests that can be released now."""
         while (released := gate.release(now_ms())) is not None:
             connection = self._connections.get(released[0])
             if connection is not None:
@@ -271,7 +274,7 @@ class ClientPort:
                 connection.flush()
 
     def address(self, connection_id: ConnectionId) -> str:
-        """A client's address, for the words that list connections."""
+        """Return a client's address, for the four-letter words that list connections."""
         connection = self._connections.get(connection_id)
         return connection.remote if connection is not None else "unknown"
 
@@ -287,7 +290,7 @@ class ClientConnection(asyncio.Protocol):
         self._port = port
         self._secure = secure
         self._host: str | None = None
-        self._noted = self._told_bytes = self._large_bytes = 0
+        self._noted = self._unread_bytes = self._large_bytes = 0
         self._transport: asyncio.Transport | None = None
         self._id: ConnectionId | None = None
         self._arriving = Arriving()
@@ -298,19 +301,19 @@ class ClientConnection(asyncio.Protocol):
         self._ended_here = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client connected; it has to say who it is before it counts."""
+        """A client connected; it must send a ConnectRequest before it counts."""
         # uvloop's transports are asyncio.Transport in all but name.
         self._transport = transport = cast(asyncio.Transport, transport)
         self.remote = remote_name(transport)
         host = self.remote.rpartition(":")[0]
-        # Who comes by the TLS port was admitted before the handshake.
+        # A connection on the TLS port was admitted before the handshake.
         if self._secure is None and not (may_stay(transport) and self._port.admission.admit(host)):
             transport.abort()
             return
         self._host = host
         if transport.get_extra_info("ssl_object") is None:
             self._port.admission.count_plain(host)
-            # A reply is to leave before the loop waits for the disk.
+            # A reply must be sent before the loop waits for the disk.
             transport.set_write_buffer_limits(high=0)
         keep_alive(transport)
         try:
@@ -331,7 +334,7 @@ class ClientConnection(asyncio.Protocol):
         self.close()
 
     def data_received(self, data: bytes) -> None:
-        """Parse every complete frame and hand them over together."""
+        """Parse every complete frame, and pass them on together."""
         if self._transport is None or self._transport.is_closing():
             return
         self._port.bytes_received += len(data)
@@ -350,7 +353,7 @@ class ClientConnection(asyncio.Protocol):
         self._hand_over(messages)
 
     def _is_word(self, buffer: bytes) -> bool:
-        """Answer a four-letter word, in place of the first frame's length."""
+        """Answer a four-letter word, if one takes the place of the first frame's length."""
         head = buffer[:4]
         if not head.isalpha() or not head.islower():
             return False
@@ -359,7 +362,7 @@ class ClientConnection(asyncio.Protocol):
         self.asks = False
         if answer is None or self._transport is None:
             return False
-        # As Java writes half a surrogate pair, which may be in a path that somebody watches.
+        # Java writes half a surrogate pair, which may be in a watched path, in the same way.
         self._transport.write(answer.encode("utf-8", "replace"))
         self._ended_here = True
         self._end_by(Lingering(self._transport))
@@ -371,8 +374,10 @@ class ClientConnection(asyncio.Protocol):
         self._deadline = deadline
 
     def _one_frame(self, buffer: bytes) -> list[ClientMessage] | None:
-        """What comes from a client that waits for each answer: one frame, whole, and no large one.  None for all else,
-        which `_parse` judges."""
+        """Return the message of a single complete frame that is not large, or None for anything else.
+
+        A client that waits for each answer sends such frames. `_parse` checks anything else.
+        """
         size = len(buffer) - 4
         if self._fresh or size < REQUEST_HEADER_SIZE or _SIZE.unpack_from(buffer)[0] != size:
             return None
@@ -382,7 +387,7 @@ class ClientConnection(asyncio.Protocol):
         return [Frames([buffer[4:]])]
 
     def _parse(self, buffer: bytes) -> list[ClientMessage]:
-        """The complete frames of what came: a ConnectRequest comes first, all that follow are handed over together."""
+        """Return the messages of the complete frames: a ConnectRequest first, all later frames as one message."""
         first: ConnectRequest | None = None
         frames: list[bytes] = []
         pos, end, missing = 0, len(buffer), 0
@@ -391,7 +396,7 @@ class ClientConnection(asyncio.Protocol):
         while pos + 4 <= end:
             size: int = _SIZE.unpack_from(buffer, pos)[0]
             if size > limit or (size < REQUEST_HEADER_SIZE and not self._fresh):
-                # What came complete before it is still served; then the connection ends (the "Len error").
+                # Complete frames before it are still served; then the connection ends (the "Len error").
                 self._hand_over(messages_of(first, frames))
                 raise MalformedRecord(complaint_of_size(size, limit, first=self._fresh))
             stop = pos + 4 + size
@@ -423,7 +428,7 @@ class ClientConnection(asyncio.Protocol):
         if not messages or self._id is None:
             return
         if self._port.tap is not None and self._transport is not None:
-            self._port.tap.client_said(self._id, self._transport, messages)
+            self._port.tap.received_from_client(self._id, self._transport, messages)
         gate = self._port.gate
         if gate is None or not gate.holds(self._id, messages, now_ms()):
             self._port.admission.hand_over(self._id, messages)
@@ -431,8 +436,10 @@ class ClientConnection(asyncio.Protocol):
         self._throttle()
 
     def note(self) -> int:
-        """Keep the count over all connections; how many requests of this one are under way.  Others do not wait for who
-        does not take its answers: what it asked to read may wait for that."""
+        """Update the count over all connections; return the number of this connection's requests in progress.
+
+        Clients that do not read replies do not count against the global limit: their reads may wait until they do.
+        """
         outstanding, admission = 0, self._port.admission
         if self._id is not None:
             outstanding = self._port.listener.outstanding(self._id) + admission.handed_over.get(self._id, 0)
@@ -445,7 +452,7 @@ class ClientConnection(asyncio.Protocol):
         return outstanding
 
     def _takes_large(self, size: int, *, complete: bool) -> bool:
-        """Whether a large request may come in; once complete it counts until this connection has all its answers."""
+        """Whether a large request is allowed; once complete it counts until this connection has all its answers."""
         admission = self._port.admission
         if not admission.fits(size):
             return False
@@ -455,7 +462,7 @@ class ClientConnection(asyncio.Protocol):
         return True
 
     def _throttle(self) -> None:
-        """A client with very much under way is not read from for a while."""
+        """Stop reading from a client with very many requests in progress for a while."""
         if self._transport is None or self._id is None or self._transport.is_closing():
             return
         quiet = not (self._noted or self._large_bytes or self._port.gate)
@@ -467,18 +474,18 @@ class ClientConnection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def flush(self) -> None:
-        """Write what is queued."""
+        """Write the queued frames."""
         if self._transport is None:
             return
         if self.out:
             out, self.out = self.out, []
             data = out[0] if len(out) == 1 else b"".join(out)
             self._port.bytes_sent += len(data)
-            self._told_bytes += len(data)
+            self._unread_bytes += len(data)
             self._transport.write(data)
-        if self._told_bytes >= ANSWERS_BYTES_MAX and self._id is not None and not (self._paused or self._ended_here):
-            # It has taken what it was told: there may be more.
-            self._told_bytes = 0
+        if self._unread_bytes >= ANSWERS_BYTES_MAX and self._id is not None and not (self._paused or self._ended_here):
+            # The client has read its replies: there may be more.
+            self._unread_bytes = 0
             self._port.listener.on_client_messages(self._id, [Frames([])])
         outstanding = self.note() if self._noted or self._large_bytes else 0
         if not self._throttled or self._paused or self._transport.is_closing():
@@ -506,7 +513,7 @@ class ClientConnection(asyncio.Protocol):
         self.flush()
 
     def close(self) -> None:
-        """Close after what is queued; from a client that does not read it, the connection is taken after a while."""
+        """Close after the queued frames are sent; if the client does not read them, abort after a while."""
         self._ended_here = True
         self.flush()
         transport = self._transport
@@ -517,14 +524,14 @@ class ClientConnection(asyncio.Protocol):
             self._end_by(asyncio.get_running_loop().call_later(LINGER_S, transport.abort))
 
     def give_up(self) -> None:
-        """The server stops: a reply that is not whole yet must not look whole."""
+        """The server stops: an incomplete reply must not look complete."""
         if isinstance(self._deadline, Lingering):
             self._deadline.reset()
         else:
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
+        """The connection has ended."""
         self._transport = None
         self._port.leave(self)
         if self._deadline is not None:
@@ -540,5 +547,5 @@ class ClientConnection(asyncio.Protocol):
 
 
 def now_ms() -> int:
-    """The monotonic clock, in milliseconds."""
+    """Return the monotonic clock, in milliseconds."""
     return time.monotonic_ns() // 1_000_000

@@ -1,7 +1,7 @@
-"""One election connection: who opens it, how either side proves who it is, and the notifications that follow.
+"""One election connection: opening, authentication of either side, and the notifications that follow.
 
-Source: QuorumCnxManager's initiateConnection, receiveConnection, SendWorker and RecvWorker.  What it means that a
-connection stands or is gone is for `zabka.ensemble.server.net.election_port` to say.
+Source: QuorumCnxManager's initiateConnection, receiveConnection, SendWorker and RecvWorker.
+`zabka.ensemble.server.net.election_port` reacts to new and lost connections.
 """
 
 from __future__ import annotations
@@ -28,14 +28,17 @@ from zabka.journal.message_log import MessageLine
 
 OPENING_TIMEOUT_S = 10.0
 UNACKNOWLEDGED_MS = 5_000
-"""A host that has come back with another address never answers on the connections that it had with the one before, and
-as long as one stands nobody opens another.  The kernel of a server that is frozen or busy acknowledges for it."""
+"""Timeout of unacknowledged data.
+
+A host that returns with another address never answers on its old connections, and while one of those is open no other
+is made. The kernel of a server that is paused or busy still acknowledges.
+"""
 UNIDENTIFIED_MAX = 64
-"""Connections that have not said yet who they are."""
+"""Maximum number of connections that have not identified themselves yet."""
 
 
 class ElectionListener(Protocol):
-    """Who hears of notifications."""
+    """Receiver of notifications."""
 
     def on_notification(self, src: PeerId, notification: Notification) -> None: ...
     def on_voter_unreachable(self, peer_id: PeerId) -> None: ...
@@ -44,7 +47,7 @@ class ElectionListener(Protocol):
 
 
 class ElectionHub(Protocol):
-    """What a connection asks of the port that it belongs to (`ElectionPort`)."""
+    """The port of a connection (`ElectionPort`)."""
 
     my_id: PeerId
     listener: ElectionListener
@@ -61,7 +64,7 @@ class ElectionHub(Protocol):
 
 
 class ElectionConnection(asyncio.Protocol):
-    """One election connection; `dialled` names whom this side called, None on the accepting side."""
+    """One election connection; `dialled` is the peer that this side called, None on the accepting side."""
 
     def __init__(self, port: ElectionHub, dialled: PeerId | None) -> None:
         self._port = port
@@ -75,7 +78,7 @@ class ElectionConnection(asyncio.Protocol):
         self.remote = "unknown"
         self.refused = False
         self.proved: asyncio.Future[None] | None = None
-        """Where a connection that was opened here has to prove itself: done when it has, or cannot."""
+        """For a connection opened here with authentication: done when that has succeeded or failed."""
         self._unanswered_since_s: float | None = None
         self._side: Side | None = None
         self._opened: Opening | None = None
@@ -83,11 +86,11 @@ class ElectionConnection(asyncio.Protocol):
 
     @property
     def ready(self) -> bool:
-        """Whether a notification can be sent right now."""
+        """Whether a notification can be sent now."""
         return self._transport is not None and not self._paused
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Say who this is, or wait to be told who that is."""
+        """Send the initial message, or wait for the other side's."""
         # uvloop's transports are asyncio.Transport in all but name.
         self._transport = transport = cast(asyncio.Transport, transport)
         self.remote = remote_name(transport)
@@ -116,16 +119,16 @@ class ElectionConnection(asyncio.Protocol):
             self._called(transport, self._dialled)
 
     def _called(self, transport: asyncio.Transport, dialled: PeerId) -> None:
-        """The handshake is over: notifications may follow."""
+        """The handshake is over: notifications can follow."""
         if self._port.my_id > dialled:
             self._peer_id = dialled
             self._port.established(self, dialled)
         else:
-            # The other side closes this connection and opens one of its own.
+            # The other side closes this connection and opens its own.
             transport.close()
 
     def data_received(self, data: bytes) -> None:
-        """The opening message, then notifications."""
+        """Process the initial message, then notifications."""
         try:
             if self._peer_id is None:
                 data = self._prove(data) if self._side is not None else self._read_opening(data)
@@ -155,7 +158,7 @@ class ElectionConnection(asyncio.Protocol):
         return self._prove(rest) if rest else b""
 
     def _prove(self, data: bytes | None) -> bytes:
-        """Go on with SASL (None: the other side has nothing more to say); what came behind it."""
+        """Continue SASL with the data (None: the other side has ended); return the bytes after it."""
         transport, side, auth = self._transport, self._side, self._port.auth
         if transport is None or side is None or auth is None or transport.is_closing():
             return b""
@@ -177,7 +180,7 @@ class ElectionConnection(asyncio.Protocol):
         return b""
 
     def _admit(self, opening: Opening, rest: bytes) -> bytes:
-        """Who that is is known for good."""
+        """The other side is identified and authenticated: ask the port whether it is accepted."""
         self._identify()
         if not self._port.identified(self, opening):
             self._close()
@@ -190,7 +193,7 @@ class ElectionConnection(asyncio.Protocol):
             self.proved.set_result(None)
 
     def eof_received(self) -> bool:
-        """The other side says no more: one that need not prove itself may have said all it wants."""
+        """The other side has ended its half; if it need not authenticate, its message may be complete."""
         if self._side is not None:
             self._prove(None)
         return False
@@ -205,11 +208,11 @@ class ElectionConnection(asyncio.Protocol):
             self._transport.write(frame)
 
     def silent_s(self) -> float:
-        """For how long the other side has said nothing to what it was told."""
+        """Time since the oldest notification that the other side has not answered."""
         return 0.0 if self._unanswered_since_s is None else time.monotonic() - self._unanswered_since_s
 
     def drop(self) -> None:
-        """Close without telling the port."""
+        """Close without notifying the port."""
         self._peer_id = None
         self._close()
 
@@ -238,7 +241,7 @@ class ElectionConnection(asyncio.Protocol):
             self._port.writable(self, self._peer_id)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
+        """The connection has ended."""
         self._transport = None
         self._identify()
         self._settle()

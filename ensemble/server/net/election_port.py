@@ -1,12 +1,12 @@
-"""Election connections: one between each two peers, newest notification wins.
+"""Election connections: one between every two peers; the newest notification replaces older ones.
 
-Source: org.apache.zookeeper.server.quorum.QuorumCnxManager.  Either side may open the connection, but only the one
-with the larger id keeps the one it opened; the smaller one's is a request to be called back.  The last notification
-is sent again on a fresh connection, since it may have been lost with the old one.
+Source: org.apache.zookeeper.server.quorum.QuorumCnxManager. Either side may open the connection, but only a connection
+opened by the larger id is kept; one opened by the smaller id is a request to be called back. The last notification is
+sent again on a fresh connection, since it may have been lost with the old one.
 
-Any server may connect, also one that is missing from this server's list or has another address there.  During a rolling
-restart with a changed list, some servers still run with the old one.  A server is called back at the address that it
-announces.  A server that is not in the list has no vote here: `zabka.ensemble.zab.election` counts only voters.
+Any server may connect, even if it is missing from this server's list or has another address there. During a rolling
+restart with a changed list, some servers still run with the old one. A server is called back at the address that it
+announces. A server that is not in the list has no vote here: `zabka.ensemble.zab.election` counts only voters.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from zabka.ensemble.ids import PeerId
 from zabka.ensemble.runtime.links import LinkFaults
-from zabka.ensemble.runtime.supervisor import ends_loudly
+from zabka.ensemble.runtime.supervisor import report_task_failure
 from zabka.ensemble.server.config.reachability import CHECKED, Reachability
 from zabka.ensemble.server.net.election_connection import UNIDENTIFIED_MAX, ElectionConnection, ElectionListener
 from zabka.ensemble.server.net.election_wire import Opening, encode_notification, encode_opening
@@ -38,13 +38,13 @@ RETRY_MAX_S = 1.0
 CALL_BACK_S = 1.0
 """How long a smaller peer waits to be called back before it asks again."""
 ADDRESSES_MAX = 8
-"""Addresses of one opening message that are tried; the rest is ignored."""
+"""Maximum number of addresses of one initial message that are tried; the rest is ignored."""
 UNLISTED_MAX = 64
-"""Servers that are not in the list and are connected, or being called back, at the same time."""
+"""Maximum number of unlisted servers that are connected, or being called back, at the same time."""
 
 
 class _Origin(NamedTuple):
-    """Where a server with some id is: the host it comes from, and the address it gives as its own."""
+    """Origin of a server with some id: the host that it connects from, and the address that it announces."""
 
     host: str
     address: str
@@ -74,9 +74,9 @@ class ElectionPort:
         self._servers = servers
         self._mine = servers[my_id]
         self._announced: dict[PeerId, list[tuple[str, int]]] = {}
-        """Where servers say that they listen, if that is not what the list has."""
+        """Addresses that servers announce, if they differ from the list."""
         self._unlisted: dict[tuple[PeerId, str], None] = {}
-        """Servers that are not in the list and were reported, with the address that they announced."""
+        """Reported unlisted servers, with the addresses that they announced."""
         self._faults = faults
         self._security = security
         self._server: Listening | None = None
@@ -89,9 +89,11 @@ class ElectionPort:
         self._origins: dict[PeerId, _Origin] = {}
         self._doubles: set[tuple[_Origin, _Origin]] = set()
 
-    async def listen(self, addresses: Sequence[Address], tell: Callable[[str], None]) -> None:
-        """Open this peer's election port at these, in place of what is open; `tell` hears of those that cannot be
-        opened, if others can.  Raises PortError."""
+    async def listen(self, addresses: Sequence[Address], warn: Callable[[str], None]) -> None:
+        """Open this peer's election port at these addresses, in place of the open one. Raises PortError.
+
+        `warn` is called for each address that cannot be opened, if others can.
+        """
         if self._server is not None:
             self._server.close()
         report = self.listener.on_peer_broken
@@ -100,10 +102,10 @@ class ElectionPort:
             accepted = partial(ElectionConnection, self, None)
             return open_port(self._security, accepted, host, port, "the election port", report)
 
-        self._server = await listen_each([(each.host, each.election_port) for each in addresses], open_one, tell)
+        self._server = await listen_each([(each.host, each.election_port) for each in addresses], open_one, warn)
 
     def use(self, servers: Mapping[PeerId, ServerLine]) -> None:
-        """The ensemble's servers are these now: connections to others, and to old addresses, are dropped."""
+        """Set the ensemble's servers: connections to others, and to old addresses, are dropped."""
         before, self._servers = self._servers, servers
         self._mine = servers.get(self.my_id, self._mine)
         for peer_id in [*self._connections, *self._dialling]:
@@ -116,7 +118,7 @@ class ElectionPort:
                     self._dial(peer_id)
 
     async def close(self) -> None:
-        """Stop listening, dialling and talking."""
+        """Stop listening and dialling, and close all connections."""
         self._closed = True
         if self._server is not None:
             self._server.close()
@@ -126,7 +128,7 @@ class ElectionPort:
             connection.drop()
 
     def send(self, to: PeerId, notification: Notification) -> None:
-        """Send to a peer, connecting first where needed; what was waiting for it is superseded."""
+        """Send to a peer, connecting first if needed; a waiting notification is replaced."""
         if to == self.my_id:
             asyncio.get_running_loop().call_soon(self.listener.on_notification, to, notification)
             return
@@ -144,8 +146,10 @@ class ElectionPort:
                 self._dial(to)
 
     def _may_be_cut_off(self, connection: ElectionConnection, to: PeerId) -> bool:
-        """Whether a server with several addresses has left what it was told unanswered: perhaps at another it hears
-        (SendWorker.asyncValidateIfSocketIsStillReachable)."""
+        """Whether a server with several addresses has left notifications unanswered, and may be reachable at another.
+
+        Source: SendWorker.asyncValidateIfSocketIsStillReachable.
+        """
         listed = _election_addresses(self._servers, to) or self._announced.get(to, [])
         if not self._reachability.checks or len(listed) < 2:
             return False
@@ -158,10 +162,10 @@ class ElectionPort:
             self._dialling[to] = task = asyncio.get_running_loop().create_task(
                 self._keep_dialling(to), name=f"dial peer {to}"
             )
-            ends_loudly(task)
+            report_task_failure(task)
 
     async def _keep_dialling(self, to: PeerId) -> None:
-        """Try until there is a connection or nothing left to say."""
+        """Try until there is a connection or nothing left to send."""
         delay_s, attempt = RETRY_MIN_S, 0
         try:
             while to not in self._connections and to in self._waiting:
@@ -192,7 +196,7 @@ class ElectionPort:
             dialler.cancel()
 
     def _addresses_of(self, peer_id: PeerId) -> list[tuple[str, int]]:
-        """Where to call a server: the address that it announced first, then the one in the list."""
+        """Return the addresses of a server: the announced ones first, then the one in the list."""
         announced, listed = self._announced.get(peer_id, []), _election_addresses(self._servers, peer_id)
         return [*announced, *(address for address in listed if address not in announced)]
 
@@ -219,7 +223,7 @@ class ElectionPort:
         return not connection.refused
 
     def refusal(self, transport: asyncio.BaseTransport, dialled: PeerId | None) -> str | None:
-        """Why the other side of a connection is not to be talked to, by its certificate; None where it is."""
+        """Return why the other side's certificate is rejected, or None if it is accepted."""
         if self._security is None:
             return None
         called = [host for host, _ in self._addresses_of(dialled)] if dialled is not None else []
@@ -229,14 +233,14 @@ class ElectionPort:
         return self._security.refusal_of_caller(transport, members)
 
     def opening(self) -> bytes:
-        """What this peer says first on a connection it opened."""
+        """Return the initial message of a connection that this peer opened."""
         mine = (f"{bracketed(each.host)}:{each.election_port}" for each in self._mine.addresses)
         return encode_opening(self.my_id, list(mine))
 
     # -- called by connections -------------------------------------------------------------------------------------
 
     def identified(self, connection: ElectionConnection, opening: Opening) -> bool:
-        """A connection's other side said who it is; whether the connection may stay."""
+        """The other side has identified itself; return whether the connection may stay."""
         peer_id = opening.peer_id
         if peer_id == self.my_id:
             self.listener.on_peer_broken(connection.remote, f"another server has this server's id {peer_id}")
@@ -248,25 +252,27 @@ class ElectionPort:
             return False
         self._note_announced(connection, opening)
         if peer_id < self.my_id:
-            # It lost its connection, or never had one: call it back on one that this peer keeps.
+            # The peer lost its connection, or never had one: call it back on a connection that this peer keeps.
             self._forget(peer_id)
             if peer_id in self._last:
                 self._waiting.setdefault(peer_id, self._last[peer_id])
             self._waiting.setdefault(peer_id, b"")
-            # At once: a dialler of ours may be pausing before its next attempt, and that peer is there now.
+            # At once: a dialler may be pausing before its next attempt, and that peer is reachable now.
             pause = self._pauses.get(peer_id)
             if pause is not None:
                 pause.set()
             self._dial(peer_id)
             return False
-        # This is the call back that a dialler of ours may be waiting for.
+        # This is the call back that a dialler of this peer may be waiting for.
         self._stop_dialling(peer_id)
         self.established(connection, peer_id)
         return True
 
     def _is_double(self, connection: ElectionConnection, opening: Opening) -> bool:
-        """Whether somebody is there already with the same id and another address.  One that only comes from another
-        machine is worth a word, but it may have moved."""
+        """Whether a server with the same id and another address is connected already.
+
+        A server that only connects from another machine is logged, but accepted: it may have moved.
+        """
         peer_id, line = opening.peer_id, self._servers.get(opening.peer_id)
         origin = _Origin(connection.remote.rpartition(":")[0], opening.address)
         before = self._origins.get(peer_id)
@@ -283,7 +289,7 @@ class ElectionPort:
                 f"two servers have the id {peer_id}: {before.address} (from {before.host}) and {origin.address} (from "
                 f"{origin.host}); give each its own myid",
             )
-        # Who has the port that is configured for it takes its place back, whoever else was there.
+        # A server at the configured port takes its place back from any other.
         ports = [before.address.rpartition(":")[2], str(line.election_port) if line is not None else ""]
         if origin.address.rpartition(":")[2] not in ports:
             return True
@@ -291,7 +297,7 @@ class ElectionPort:
         return False
 
     def _refusal_of_unlisted(self, opening: Opening) -> str | None:
-        """Why a server that is not in the list cannot connect; None if it can, or is in the list."""
+        """Return why a server that is not in the list cannot connect, or None if it can or is in the list."""
         peer_id = opening.peer_id
         if peer_id in self._servers:
             return None
@@ -305,7 +311,7 @@ class ElectionPort:
         return None
 
     def _note_announced(self, connection: ElectionConnection, opening: Opening) -> None:
-        """Keep the address that a server announces where the list has another one, or none."""
+        """Keep the address that a server announces, if the list has another one or none."""
         peer_id, known = opening.peer_id, _election_addresses(self._servers, opening.peer_id)
         found = [_read_address(text) for text in opening.address.split("|", ADDRESSES_MAX)[:ADDRESSES_MAX]]
         caller = connection.remote.rpartition(":")[0]
@@ -334,8 +340,10 @@ class ElectionPort:
             old.drop()
 
     def lost(self, connection: ElectionConnection, peer_id: PeerId) -> None:
-        """A connection is gone; what still waits for that peer is reason enough for another.  A server that is not in
-        the list says everything again when it comes back."""
+        """A connection was lost; open another if a notification is waiting for that peer.
+
+        A server that is not in the list announces itself again when it reconnects.
+        """
         if self._connections.get(peer_id) is connection:
             del self._connections[peer_id]
         if peer_id in self._connections:
@@ -347,14 +355,14 @@ class ElectionPort:
                 known.pop(peer_id, None)
 
     def writable(self, connection: ElectionConnection, peer_id: PeerId) -> None:
-        """A slow connection can take the newest notification."""
+        """A slow connection can now take the newest notification."""
         if self._connections.get(peer_id) is connection and (frame := self._waiting.pop(peer_id, b"")):
             self._last[peer_id] = frame
             connection.write(frame)
 
 
 def _read_address(text: str) -> tuple[str, int] | None:
-    """The "host:port" that a stranger gives as its own; None where it is none."""
+    """Parse the "host:port" that an unknown server announces, or return None."""
     host, _, port = text.rpartition(":")
     if host and port.isdecimal() and len(port) <= 5 and 0 < int(port) < 65536:
         return host.strip("[]"), int(port)
@@ -362,8 +370,10 @@ def _read_address(text: str) -> tuple[str, int] | None:
 
 
 def _can_be_called(host: str, caller: str) -> bool:
-    """Whether the host that a server announces means that server here too: 0.0.0.0 and loopback addresses do not,
-    except from a caller on this machine."""
+    """Whether the announced host reaches that server from here: 0.0.0.0 and loopback addresses do not.
+
+    They do for a caller on this machine.
+    """
     if host == "localhost":
         return _is_loopback(caller)
     try:
@@ -381,6 +391,6 @@ def _is_loopback(host: str) -> bool:
 
 
 def _election_addresses(servers: Mapping[PeerId, ServerLine], peer_id: PeerId) -> list[tuple[str, int]]:
-    """Where to call a server; none where it is not known."""
+    """Return the addresses of a server; empty if it is unknown."""
     line = servers.get(peer_id)
     return [(each.host, each.election_port) for each in line.addresses] if line is not None else []

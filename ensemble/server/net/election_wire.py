@@ -1,7 +1,7 @@
-"""The election port's bytes: the opening message of a connection, and notifications.
+"""The election port's bytes: the initial message of a connection, and notifications.
 
 Sources: org.apache.zookeeper.server.quorum.QuorumCnxManager (InitialMessage), FastLeaderElection (buildMsg and the
-receiver).  After the opening message every frame is an int length and a notification.
+receiver). After the initial message every frame is an int length and a notification.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ _HEAD = struct.Struct(">iqqqqii")
 
 
 class Opening(NamedTuple):
-    """Who opened an election connection, and where it listens, "host:port" or several with `|` between; `size` is the
-    message's length in bytes."""
+    """Initial message of an election connection: the opener's id and addresses, "host:port" separated by `|`.
+
+    `size` is the message's length in bytes.
+    """
 
     peer_id: PeerId
     address: str
@@ -37,18 +39,18 @@ class Opening(NamedTuple):
 
 
 def encode_opening(peer_id: int, addresses: Sequence[str]) -> bytes:
-    """The first bytes on a connection that this peer opened; `addresses` are its own, "host:port" each."""
+    """Encode the initial message of a connection that this peer opened; `addresses` are its own, "host:port" each."""
     raw = "|".join(addresses).encode()
     return _OPENING.pack(PROTOCOL_V1 if len(addresses) == 1 else PROTOCOL_V2, peer_id, len(raw)) + raw
 
 
 def decode_opening(data: bytes) -> Opening | None:
-    """Read an opening message, or None where more bytes are needed.  Raises MalformedRecord."""
+    """Decode an initial message, or return None if more bytes are needed. Raises MalformedRecord."""
     if len(data) < _LONG.size:
         return None
     (version,) = _LONG.unpack_from(data)
     if version >= 0:
-        # Before 3.5 a connection began with the id alone.
+        # Before 3.5 a connection began with only the id.
         return Opening(PeerId(version), "", _LONG.size)
     if version not in (PROTOCOL_V1, PROTOCOL_V2):
         raise MalformedRecord(f"unknown election protocol version {version}")
@@ -64,7 +66,7 @@ def decode_opening(data: bytes) -> Opening | None:
 
 
 def encode_notification(notification: Notification) -> bytes:
-    """A notification's frame, length included."""
+    """Encode a notification's frame, length included."""
     vote, config = notification.vote, notification.config.encode()
     head = (notification.state, vote.leader, vote.zxid, notification.round, vote.peer_epoch)
     body = _HEAD.pack(*head, NOTIFICATION_VERSION, len(config))
@@ -72,7 +74,7 @@ def encode_notification(notification: Notification) -> bytes:
 
 
 def decode_notification(body: bytes) -> Notification:
-    """Read a notification of version 2, 1 or 0 (40 and 28 bytes).  Raises MalformedRecord."""
+    """Decode a notification of version 2, 1 or 0 (40 and 28 bytes). Raises MalformedRecord."""
     if len(body) < _VOTE.size:
         raise MalformedRecord(f"a notification of {len(body)} bytes")
     state, leader, zxid, election_round = _VOTE.unpack_from(body)
@@ -89,7 +91,7 @@ def decode_notification(body: bytes) -> Notification:
 
 
 def _config_of(body: bytes) -> str:
-    """The sender's membership (version 2): announced by its length, it must be there."""
+    """Return the sender's membership (version 2): if its length is given, it must be present."""
     if len(body) < _HEAD.size:
         return ""
     length = _HEAD.unpack_from(body)[6]
@@ -99,7 +101,7 @@ def _config_of(body: bytes) -> str:
 
 
 class FrameReader:
-    """Cuts a connection's bytes into length-prefixed frames."""
+    """Splits a connection's bytes into length-prefixed frames."""
 
     __slots__ = ("_buffer",)
 
@@ -107,7 +109,7 @@ class FrameReader:
         self._buffer = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Every frame that is complete now.  Raises MalformedRecord for an unreasonable length."""
+        """Return every frame that is complete now. Raises MalformedRecord for an unreasonable length."""
         buffer = self._buffer + data if self._buffer else data
         frames: list[bytes] = []
         pos = 0

@@ -1,7 +1,7 @@
-"""Servers with several addresses (multiAddress.enabled): which of them answers, and listening at each of one's own.
+"""Servers with several addresses (multiAddress.enabled): finding an address that answers, and listening at each.
 
-Sources: MultipleAddresses, QuorumCnxManager.Listener, Leader.createServerSocket.  ZooKeeper asks by ping whether an
-address is reachable and then connects; here connecting is the question, so a firewall that drops pings does no harm.
+Sources: MultipleAddresses, QuorumCnxManager.Listener, Leader.createServerSocket. ZooKeeper checks by ping whether an
+address is reachable and then connects; here connecting is the check, so a firewall that drops pings does no harm.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from zabka.ensemble.server.net.peer_security import Listening
 from zabka.ensemble.server.net.sockets import PortError
 
 HEAD_START_S = 0.25
-"""How long an address has to itself before the next is tried beside it (RFC 8305)."""
+"""Head start of an address before the next one is tried in parallel (RFC 8305)."""
 
 
 class Answered(NamedTuple):
-    """A connection that stands, and where to."""
+    """An open connection, and its address."""
 
     sock: socket.socket
     host: str
@@ -30,9 +30,9 @@ class Answered(NamedTuple):
 
 
 async def first_to_answer(faults: LinkFaults, addresses: Sequence[tuple[str, int]]) -> Answered:
-    """Connect to whichever answers first; those that come first in the list have a head start.
+    """Connect to the address that answers first; earlier addresses in the list have a head start.
 
-    Raises OSError where none can be reached; bound it with a time-out.
+    Raises OSError if none can be reached; bound it with a timeout.
     """
     waiting, asked = deque(addresses), set[asyncio.Task[Answered]]()
     failure: OSError = OSError("no address")
@@ -75,7 +75,7 @@ async def _ask(faults: LinkFaults, host: str, port: int) -> Answered:
 
 
 def _drop(task: asyncio.Task[Answered]) -> None:
-    """An answer that came too late."""
+    """Drop a connection that came too late."""
     with suppress(OSError, asyncio.CancelledError):
         task.result().sock.close()
 
@@ -95,11 +95,11 @@ class SeveralPorts:
 async def listen_each(
     addresses: Sequence[tuple[str, int]],
     listen: Callable[[str, int], Awaitable[Listening]],
-    tell: Callable[[str], None],
+    warn: Callable[[str], None],
 ) -> Listening:
-    """Listen at every address; one that there is not right now (a network that is down) costs a line to `tell`.
+    """Listen at every address; an unavailable address (a network that is down) is reported with `warn`.
 
-    Raises PortError where none can be listened at.
+    Raises PortError if none is available.
     """
     ports: list[Listening] = []
     troubles: list[PortError] = []
@@ -111,5 +111,5 @@ async def listen_each(
     if not ports:
         raise troubles[0]
     for each in troubles:
-        tell(str(each))
+        warn(str(each))
     return SeveralPorts(ports)

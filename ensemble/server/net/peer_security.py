@@ -1,8 +1,8 @@
 """TLS between servers: both sides of the quorum and election ports show certificates.
 
-Sources: QuorumX509Util, UnifiedServerSocket.  Where names are verified, a certificate must be for whom was called here;
-who calls must have one for its address or for the host of a server of this ensemble (ZooKeeper asks DNS backwards
-instead).
+Sources: QuorumX509Util, UnifiedServerSocket. If names are verified, the certificate of a called server must be for the
+called host. A caller's certificate must be for its address or for the host of a server of this ensemble (ZooKeeper uses
+reverse DNS instead).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from zabka.ensemble.server.net.sockets import listen, remote_name
 from zabka.ensemble.server.net.tls_listener import TlsListener
 
 Report = Callable[[str, str], None]
-"""Hears of (remote, reason)."""
+"""Called with (remote, reason)."""
 
 
 class Listening(Protocol):
@@ -28,8 +28,10 @@ class Listening(Protocol):
 
 
 class PeerSecurity:
-    """How connections between servers are secured.  `dials` (sslQuorum): this side begins with a handshake;
-    `accepts_plain` (portUnification): others need not."""
+    """Security of connections between servers.
+
+    `dials` (sslQuorum): this side begins with a handshake; `accepts_plain` (portUnification): others need not.
+    """
 
     def __init__(self, store: TlsStore, *, dials: bool, accepts_plain: bool) -> None:
         self.store = store
@@ -38,12 +40,11 @@ class PeerSecurity:
 
     @property
     def context(self) -> ssl.SSLContext | None:
-        """For a connection that this side opens."""
+        """Context for a connection that this side opens."""
         return self.store.client_context() if self._dials else None
 
     def refusal_of_called(self, transport: asyncio.BaseTransport, hosts: Iterable[str]) -> str | None:
-        """Why the server that was called, which is reached at these hosts, may not be who it should be; None where it
-        may."""
+        """Return why the called server's certificate is rejected for these hosts, or None if it is accepted."""
         if not self._dials:
             return None
         if (reason := self.store.outdated(transport)) is not None or not self.store.settings.verify_server_name:
@@ -51,10 +52,10 @@ class PeerSecurity:
         return refusal(transport, (*hosts, _address(transport)))
 
     def refusal_of_caller(self, transport: asyncio.BaseTransport, members: Iterable[str]) -> str | None:
-        """Why a caller may not be a server of this ensemble; None where it may, or came without TLS by right."""
+        """Return why a caller's certificate is rejected, or None if it is accepted or not required."""
         settings = self.store.settings
         plain = transport.get_extra_info("ssl_object") is None
-        # Where certificates are not demanded, somebody may come without one.
+        # If certificates are optional, a caller may have none.
         anonymous = settings.client_auth != "need" and certificate_of(transport) is None
         if plain or anonymous:
             return None
@@ -85,7 +86,7 @@ async def open_port(
 
 
 def tls_problem(failed: BaseException) -> str | None:
-    """What went wrong in a handshake that this side began; None where that is not what failed."""
+    """Return what failed in a handshake that this side began, or None for any other failure."""
     if isinstance(failed, ssl.SSLCertVerificationError):
         return f"its certificate was refused: {failed.verify_message}"
     return f"TLS handshake: {failed.reason or failed}" if isinstance(failed, ssl.SSLError) else None
@@ -107,24 +108,24 @@ class _Door:
         self._accepts_plain = accepts_plain
 
     def admit(self, host: str) -> bool:
-        """Anybody may try."""
+        """Every caller may try."""
         return True
 
     def leave(self, host: str) -> None:
-        """Nothing to give back: these handshakes are not counted."""
+        """Does nothing: these handshakes are not counted."""
 
     def made(self, host: str) -> asyncio.Protocol:
-        """A connection with a handshake behind it."""
+        """Return the protocol of a connection after its handshake."""
         return self._factory()
 
     def made_plain(self, host: str) -> asyncio.Protocol | None:
-        """A connection without TLS, where that is allowed."""
+        """Return the protocol of a connection without TLS, if that is allowed."""
         return self._factory() if self._accepts_plain else None
 
     def on_handshake_failed(self, remote: str, reason: str) -> None:
-        """Say so."""
+        """Report it."""
         self._report(remote, f"{self._purpose}: {reason}")
 
     def on_too_many_handshakes(self) -> None:
-        """Say so."""
+        """Report it."""
         self._report("several", f"{self._purpose}: more than {HANDSHAKES_MAX} handshakes at once")

@@ -1,8 +1,8 @@
-"""What a peer says and hears on its election, quorum and client ports, for the file of its messages.
+"""Records a peer's messages on its election, quorum and client ports, for its message file.
 
-With `zabka.messages=control` it hears elections, discovery, synchronisation, sessions, and everything that brokers'
-sessions ask for, with the proposals, acknowledgements and commits of that; other clients' writes cost a look at the
-transaction's session.  A session is a broker's once it has made its znode below /brokers/ids.
+With `zabka.messages=control` it records elections, discovery, synchronisation, sessions, and all requests of brokers'
+sessions with their proposals, acknowledgements and commits. Other clients' writes only cost a look-up of the
+transaction's session. A session is a broker's once it has created its znode below /brokers/ids.
 """
 
 from __future__ import annotations
@@ -54,33 +54,33 @@ _SESSION_OPS = (_CREATE_SESSION, _CLOSE_SESSION)
 _EXPECTED_MAX = 1_000
 SENT, RECEIVED = 0, 1
 _KINDS_AND_WAYS = 4
-"""Acknowledgements sent and received, commits sent and received."""
+"""Counts: acknowledgements sent and received, commits sent and received."""
 Note = Callable[[Content, str | None, int | None], None]
 
 
 class PeerTap:
-    """Listens to one peer."""
+    """Records the messages of a peer."""
 
     def __init__(self, notes: MessageNotes) -> None:
         self._notes = notes
-        self._hears_everything = notes.hears_everything
+        self._records_everything = notes.hears_everything
         self._brokers: dict[int, str] = {}
         """Brokers' names by their sessions."""
         self._sessions: dict[int, ConnectionId] = {}
-        """On which connection each session of this peer's clients is, while that stands."""
+        """The open connection of each session of this peer's clients."""
         self._session_on: dict[ConnectionId, int] = {}
         self._lines: dict[ConnectionId, MessageLine] = {}
-        self._heard: dict[ConnectionId, dict[int, int]] = {}
-        """The connections that are listened to, and which operation each of their xids asks for."""
+        self._ops_by_xid: dict[ConnectionId, dict[int, int]] = {}
+        """The recorded connections, with the op of each of their xids."""
         self._proposal: Proposal | None = None
-        self._wanted: list[Txn] = []
+        self._recorded: list[Txn] = []
 
     def line(self, transport: Transport, other: int | None = None) -> MessageLine:
-        """A connection with another peer."""
+        """Return the line of a connection with another peer."""
         return self._notes.line(transport, None if other is None else f"peer-{other}")
 
     def learn(self, tree: DataTree) -> None:
-        """Which brokers are registered in what this peer holds, which a snapshot may have brought."""
+        """Find the registered brokers in this peer's tree, which a snapshot may have changed."""
         for name in tree.children(BROKER_IDS):
             node = tree.nodes.get(f"{BROKER_IDS}/{name}")
             if node is not None and node.ephemeral_owner:
@@ -91,46 +91,49 @@ class PeerTap:
         connection = self._sessions.get(session_id)
         if connection is not None and connection in self._lines:
             self._lines[connection].other = node
-            self._heard.setdefault(connection, {})
+            self._ops_by_xid.setdefault(connection, {})
 
     # -- elections ---------------------------------------------------------------------------------------------------
 
     def votes_sent(self, line: MessageLine, frame: bytes) -> None:
-        """An election frame leaves."""
+        """An election frame is sent."""
         for body in FrameReader().feed(frame):
             line.sent(notification_content(decode_notification(body)), size=len(frame))
 
     def vote_received(self, line: MessageLine, notification: Notification) -> None:
-        """An election frame has come."""
+        """An election frame has arrived."""
         line.received(notification_content(notification))
 
     # -- the quorum port ---------------------------------------------------------------------------------------------
 
     def packets_sent(self, line: MessageLine, packets: Sequence[Packet]) -> None:
-        """Packets leave for another peer."""
+        """Packets are sent to another peer."""
         for packet in packets:
-            if self._is_wanted(line, packet, SENT):
+            if self._is_recorded(line, packet, SENT):
                 self._note(packet, line, line.sent)
 
     def packets_received(self, line: MessageLine, packets: Sequence[Packet]) -> None:
-        """Packets have come from another peer."""
+        """Packets have arrived from another peer."""
         for packet in packets:
-            if self._is_wanted(line, packet, RECEIVED):
+            if self._is_recorded(line, packet, RECEIVED):
                 self._note(packet, line, line.received)
 
-    def _is_wanted(self, line: MessageLine, packet: Packet, way: int) -> bool:
-        """Of what there may be very much of only what brokers bring about; that is looked for first."""
+    def _is_recorded(self, line: MessageLine, packet: Packet, way: int) -> bool:
+        """Whether to record a packet.
+
+        Only brokers' packets of the frequent kinds are recorded; these kinds are checked first.
+        """
         kind = type(packet)
         if kind is Proposal:
             if packet is not self._proposal:
                 self._look_into(packet)  # type: ignore[arg-type]
-            return bool(self._wanted)
+            return bool(self._recorded)
         if kind is Ack or kind is Commit:
             expected = line.expected
             if expected and _came(expected[way if kind is Ack else way + 2], packet.zxid):  # type: ignore[union-attr]
                 return True
-            return self._hears_everything or counter_of(packet.zxid) == 0  # type: ignore[union-attr]
-        if self._hears_everything:
+            return self._records_everything or counter_of(packet.zxid) == 0  # type: ignore[union-attr]
+        if self._records_everything:
             return True
         if kind is ForwardedRequest:
             assert isinstance(packet, ForwardedRequest)
@@ -142,15 +145,15 @@ class PeerTap:
         return kind is not Ping
 
     def _look_into(self, proposal: Proposal) -> None:
-        """Choose the transactions to write down; the same proposal goes to every learner."""
+        """Choose the transactions to record; the same proposal goes to every learner."""
         self._proposal, brokers = proposal, self._brokers
         found = [txn for txn in proposal.txns if txn.type != _SET_DATA or txn.session_id in brokers]
-        self._wanted = [txn for txn in found if self._concerns(txn)] if found else found
-        if self._hears_everything:
-            self._wanted = list(proposal.txns)
+        self._recorded = [txn for txn in found if self._concerns(txn)] if found else found
+        if self._records_everything:
+            self._recorded = list(proposal.txns)
 
     def _concerns(self, txn: Txn) -> bool:
-        """Is it a broker's, or about a session?"""
+        """Whether it is a broker's transaction, or about a session."""
         if txn.session_id in self._brokers:
             if txn.type == _CLOSE_SESSION:
                 del self._brokers[txn.session_id]
@@ -166,7 +169,7 @@ class PeerTap:
 
     def _note(self, packet: Packet, line: MessageLine, note: Note) -> None:
         if isinstance(packet, Proposal):
-            for txn in self._wanted:
+            for txn in self._recorded:
                 size = None if txn.raw is None else len(txn.raw)
                 note(Content("broadcast", "PROPOSAL", txn_subject(txn)), f"PROPOSAL@{txn.zxid}", size)
                 _expect(line, txn.zxid)
@@ -176,36 +179,38 @@ class PeerTap:
 
     # -- the client port ---------------------------------------------------------------------------------------------
 
-    def client_said(self, connection: ConnectionId, transport: Transport, messages: Sequence[ClientMessage]) -> None:
-        """A client's frames have come."""
+    def received_from_client(
+        self, connection: ConnectionId, transport: Transport, messages: Sequence[ClientMessage]
+    ) -> None:
+        """A client's frames have arrived."""
         for message in messages:
             if isinstance(message, Frames):
-                if connection in self._heard:
+                if connection in self._ops_by_xid:
                     self._requests(connection, message.frames)
             elif isinstance(message, Connect):
                 line = self._lines[connection] = self._notes.line(transport)
                 line.received(connect_content(message))
-                if self._hears_everything:
-                    self._heard[connection] = {}
+                if self._records_everything:
+                    self._ops_by_xid[connection] = {}
 
     def _requests(self, connection: ConnectionId, frames: Sequence[bytes]) -> None:
-        line, ops = self._lines[connection], self._heard[connection]
+        line, ops = self._lines[connection], self._ops_by_xid[connection]
         for frame in frames:
             try:
                 request = Request.decode(frame)
             except MalformedRecord:
                 continue
-            if request.xid == PING_XID and not self._hears_everything:
+            if request.xid == PING_XID and not self._records_everything:
                 continue
             ops[request.xid] = request.op
             key = f"request@{request.xid}" if request.xid > 0 else None
             line.received(request_content(request), key, len(frame) + 4)
 
-    def client_told(self, connection: ConnectionId, message: ServerMessage) -> None:
-        """A client is answered."""
+    def sent_to_client(self, connection: ConnectionId, message: ServerMessage) -> None:
+        """A reply or event is sent to a client."""
         if isinstance(message, ConnectResponse):
             self._connected(connection, message)
-        elif connection in self._heard:
+        elif connection in self._ops_by_xid:
             if isinstance(message, Reply):
                 self._reply(connection, message, None)
             else:
@@ -220,11 +225,11 @@ class PeerTap:
         broker = self._brokers.get(response.session_id)
         if broker is not None:
             line.other = broker
-            self._heard.setdefault(connection, {})
+            self._ops_by_xid.setdefault(connection, {})
         line.sent(connected_content(response))
 
     def _replies(self, connection: ConnectionId, framed: bytes) -> None:
-        """Replies as they leave, each behind its length."""
+        """Record replies as they are sent, each after its length."""
         reader = Reader(framed)
         while reader.left >= REPLY_HEADER_SIZE:
             frame = reader.read_buffer()
@@ -237,23 +242,23 @@ class PeerTap:
             self._reply(connection, reply, len(frame) + 4)
 
     def _reply(self, connection: ConnectionId, reply: Reply, size: int | None) -> None:
-        if reply.xid == PING_XID and not self._hears_everything:
+        if reply.xid == PING_XID and not self._records_everything:
             return
-        content = reply_content(reply, self._heard[connection].pop(reply.xid, None))
+        content = reply_content(reply, self._ops_by_xid[connection].pop(reply.xid, None))
         self._lines[connection].sent(content, reply_key(reply, content), size)
 
     def client_gone(self, connection: ConnectionId) -> None:
         """A connection has ended."""
         self._lines.pop(connection, None)
-        self._heard.pop(connection, None)
+        self._ops_by_xid.pop(connection, None)
         session_id = self._session_on.pop(connection, None)
-        # A session that has moved to another connection stands there.
+        # A session that has moved to another connection is registered there.
         if session_id is not None and self._sessions.get(session_id) == connection:
             del self._sessions[session_id]
 
 
 def _registered(body: Record) -> str | None:
-    """Which broker a transaction registers, which may be within a multi; None for any other."""
+    """Return the broker that a transaction registers, possibly within a multi, or None."""
     if isinstance(body, MultiTxn):
         bodies = [sub.body() for sub in body.txns if _REGISTRATIONS in sub.data]
         return next((name for each in bodies if (name := _registered(each)) is not None), None)
@@ -263,7 +268,7 @@ def _registered(body: Record) -> str | None:
 
 
 def reply_key(reply: Reply, content: Content) -> str | None:
-    """What a server's frame is known by on its connection."""
+    """Return the key of a server's frame on its connection."""
     if reply.xid == NOTIFICATION_XID:
         return f"watch@{reply.zxid}{content.subject.get('event')}{content.subject.get('path')}"
     return f"answer@{reply.xid}" if reply.xid > 0 else None
@@ -278,7 +283,7 @@ def _key(packet: Packet, content: Content) -> str | None:
 
 
 def _expect(line: MessageLine, zxid: int) -> None:
-    """What belongs to a proposal, whichever way it goes."""
+    """Expect the acknowledgements and commits of a recorded proposal, in either direction."""
     if not line.expected:
         line.expected = [deque(maxlen=_EXPECTED_MAX) for _ in range(_KINDS_AND_WAYS)]
     for each in line.expected:
@@ -286,7 +291,7 @@ def _expect(line: MessageLine, zxid: int) -> None:
 
 
 def _came(expected: deque[int], zxid: int) -> bool:
-    """Whether it is about a proposal that was written down, or about one before such a one, too."""
+    """Whether the packet is about a recorded proposal, also if that is covered by a later acknowledgement."""
     if not expected or expected[0] > zxid:
         return False
     while expected and expected[0] <= zxid:

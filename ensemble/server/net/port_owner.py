@@ -1,4 +1,4 @@
-"""Who holds a port that cannot be opened: told from /proc, where there is one."""
+"""The process that holds a port that cannot be opened, found in /proc if it exists."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KEYS = {
 
 
 def port_trouble(purpose: str, host: str, port: int, failed: OSError) -> str:
-    """One line about a port that cannot be opened: what it is for, why, and what to do."""
+    """Return one line about a port that cannot be opened: its purpose, the reason, and the remedy."""
     reason = failed.strerror or str(failed)
     if failed.errno == errno.EADDRINUSE:
         holder = port_holder(port)
@@ -31,7 +31,7 @@ def port_trouble(purpose: str, host: str, port: int, failed: OSError) -> str:
 
 
 def port_holder(port: int) -> str | None:
-    """The process that listens on a TCP port, as "process 123 (java)"; None where that cannot be known."""
+    """Return the process that listens on a TCP port, as "process 123 (java)", or None if unknown."""
     inodes = {f"socket:[{inode}]" for table in ("tcp", "tcp6") for inode in _listeners(Path("/proc/net") / table, port)}
     for process in _processes() if inodes else ():
         try:

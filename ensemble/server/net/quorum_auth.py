@@ -1,7 +1,7 @@
 """SASL between servers, on their connections: `zabka.ensemble.auth.quorum_sasl` with time limits and log lines.
 
-A connection on the quorum port has a `SaslDoor` before its own protocol, which then takes its place; those on the
-election port negotiate behind their opening message, in `election_port`.
+A connection on the quorum port begins with a `SaslDoor`, which its own protocol then replaces. A connection on the
+election port negotiates after its initial message, in `election_port`.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ from zabka.ensemble.runtime.descriptors import may_stay
 from zabka.ensemble.server.net.sockets import remote_name
 
 NEGOTIATING_MAX = 256
-"""Negotiations of others that are under way on the quorum port; more are turned away."""
-TOLD_MAX = 256
+"""Maximum number of negotiations in progress on the quorum port; more are rejected."""
+REPORTED_MAX = 256
 Report = Callable[[str, str], None]
-"""Hears of (remote, reason)."""
+"""Called with (remote, reason)."""
 Side = LearnerSide | ServerSide
 
 
 class QuorumAuth:
-    """How this server and others prove to each other that they belong together.  `new_nonce` must be unpredictable."""
+    """Authentication between this server and others. `new_nonce` must be unpredictable."""
 
     def __init__(self, settings: QuorumSasl, new_nonce: Callable[[], str]) -> None:
         self._settings = settings
         self._new_nonce = new_nonce
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
         self.negotiating = 0
 
     def learner_side(self) -> LearnerSide | None:
-        """For a connection that this server opens; None where it does not authenticate itself."""
+        """Return the side of a connection that this server opens, or None if it does not authenticate itself."""
         return LearnerSide(self._settings, self._new_nonce()) if self._settings.learner_required else None
 
     def server_side(self) -> ServerSide:
-        """For a connection that this server accepts."""
+        """Return the side of a connection that this server accepts."""
         return ServerSide(self._settings, self._new_nonce())
 
     def report_refusal(self, report: Report, remote: str, purpose: str, refused: SaslError) -> None:
-        """Say why somebody was refused; once, since one that is configured wrongly comes again and again."""
-        told = (remote.rpartition(":")[0], f"{purpose}: SASL: {refused}")
-        if told not in self._told and len(self._told) < TOLD_MAX:
-            self._told.add(told)
-            report(remote, told[1])
+        """Report a refusal once, since a misconfigured server tries again and again."""
+        found = (remote.rpartition(":")[0], f"{purpose}: SASL: {refused}")
+        if found not in self._reported and len(self._reported) < REPORTED_MAX:
+            self._reported.add(found)
+            report(remote, found[1])
 
 
 def step_of(side: Side, data: bytes | None) -> tuple[Step, SaslError | None]:
-    """What follows bytes (None: the end of them), and why that is the end, if it is."""
+    """Process received bytes (None: their end); return the next step, and the error if the negotiation failed."""
     try:
         return (side.feed(data) if data is not None else side.connection_ended()), None
     except SaslError as bad:
@@ -57,10 +57,10 @@ def step_of(side: Side, data: bytes | None) -> tuple[Step, SaslError | None]:
 
 
 class SaslDoor(asyncio.Protocol):
-    """Lets a connection's own protocol in when both sides have proved who they are.
+    """Starts a connection's own protocol when both sides have authenticated.
 
-    `checked` looks at the other side's certificate first: False ends the connection.  `passed` is done when that is
-    settled, with whether the protocol is in.
+    `checked` first checks the other side's certificate: False ends the connection. `passed` is done when that is
+    decided, with whether the protocol was started.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class SaslDoor(asyncio.Protocol):
         self.passed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection stands: the learner begins."""
+        """The connection is established: the learner begins."""
         # uvloop's transports are asyncio.Transport in all but name.
         self._transport = transport = cast(asyncio.Transport, transport)
         self._auth.negotiating += 1
@@ -131,6 +131,6 @@ class SaslDoor(asyncio.Protocol):
         self.passed.set_result(passed)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone: before the proof was complete, or since it was refused."""
+        """The connection has ended: before authentication was complete, or because it was refused."""
         if not self.passed.done():
             self._settle(False)

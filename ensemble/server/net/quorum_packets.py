@@ -1,8 +1,8 @@
-"""The packets of the quorum port, one by one: their types, and the table of how each is written and read.
+"""The packets of the quorum port: their types, and the tables of encoders and decoders.
 
-A QuorumPacket is {int type, long zxid, buffer data, vector<Id> authinfo}.  What a packet means depends on who sent it:
-`FROM_LEADER` and `FROM_LEARNER` read what either end sends.  Sources: org.apache.zookeeper.server.quorum.Leader,
-Learner, LearnerHandler, LearnerInfo, SendAckRequestProcessor.
+A QuorumPacket is {int type, long zxid, buffer data, vector<Id> authinfo}. The meaning of a packet depends on its
+sender: `FROM_LEADER` and `FROM_LEARNER` decode the packets of either end. Sources:
+org.apache.zookeeper.server.quorum.Leader, Learner, LearnerHandler, LearnerInfo, SendAckRequestProcessor.
 """
 
 from __future__ import annotations
@@ -47,16 +47,19 @@ AUTH_BYTES_MAX = 1024 * 1024
 AUTH_ENTRIES_MAX = 2000
 SIGNATURE = b"\0\0\0\x0aBenWasHere"
 OFFERED = b"\x01"
-"""Behind LearnerInfo and LEADERINFO's version: cumulative acks; in ACK and COMMIT: this one is.  Others ignore it."""
+"""After LearnerInfo and LEADERINFO's version: cumulative acks are supported; in ACK and COMMIT: this one is cumulative.
+
+Other implementations ignore it.
+"""
 OFFERED_WITH_ACKS = b"\x02"
-"""Behind LearnerInfo alone: as above, and the leader's own acks are heeded."""
+"""After LearnerInfo only: as above, and the leader's own acks are heeded."""
 SNAPSHOT_WANTED = b"\x01"
-"""Behind that: the learner's history is in doubt."""
+"""After that: the learner's history is in doubt."""
 NO_ZXID = -1
 NO_AUTH = b"\0\0\0\0"
 NULL_AUTH = b"\xff\xff\xff\xff"
 OFFERED_ALONE = OFFERED + NULL_AUTH
-"""What is behind the head of a cumulative ACK or COMMIT."""
+"""The part after the head of a cumulative ACK or COMMIT."""
 CUMULATIVE: Final[dict[int, type[messages.Ack | messages.Commit]]] = {ACK: messages.Ack, COMMIT: messages.Commit}
 HEAD = struct.Struct(">iqi")
 head_at = HEAD.unpack_from
@@ -74,7 +77,7 @@ DIGEST_MASK = (1 << 64) - 1
 
 
 def packet_bytes(kind: int, zxid: int, data: bytes | None = None, auth: bytes = NULL_AUTH) -> bytes:
-    """A QuorumPacket."""
+    """Encode a QuorumPacket."""
     if data is None:
         return HEAD.pack(kind, zxid, -1) + auth
     return b"%b%b%b" % (HEAD.pack(kind, zxid, len(data)), data, auth)
@@ -82,7 +85,7 @@ def packet_bytes(kind: int, zxid: int, data: bytes | None = None, auth: bytes = 
 
 @lru_cache(maxsize=1024)
 def _encode_auth(pairs: Auth) -> bytes:
-    """A client's identities are the same in each of its requests."""
+    """Encode a client's identities, cached, since they are the same in each of its requests."""
     out = bytearray(INT.pack(len(pairs)))
     for scheme, identity in pairs:
         write_string(out, scheme)
@@ -91,13 +94,13 @@ def _encode_auth(pairs: Auth) -> bytes:
 
 
 def decode_auth(buffer: bytes, pos: int) -> Auth:
-    """A client's identities, as a REQUEST carries them."""
+    """Decode a client's identities in a REQUEST."""
     reader = Reader(buffer, pos)
     return tuple((reader.read_string(), reader.read_string()) for _ in range(reader.read_int()))
 
 
 def txn_of(zxid: int, data: bytes | None) -> Txn:
-    """The transaction in a packet, which must be the one its zxid says; raises MalformedRecord."""
+    """Return the transaction in a packet, which must have the packet's zxid. Raises MalformedRecord."""
     if data is None:
         raise MalformedRecord("a proposal without its transaction")
     txn = Txn.decode(data)
@@ -200,7 +203,7 @@ def _encode_leader_info(packet: messages.LeaderInfo) -> bytes:
 
 
 def _encode_proposal(packet: messages.Proposal) -> bytes:
-    """One PROPOSAL a transaction."""
+    """Encode one PROPOSAL per transaction."""
     parts: list[bytes] = []
     for txn in packet.txns:
         data = txn.raw or txn.encoded()
@@ -209,7 +212,7 @@ def _encode_proposal(packet: messages.Proposal) -> bytes:
 
 
 def encode_shared(packet: messages.Proposal | messages.Commit) -> bytes:
-    """What a leader sends to several learners, each the same."""
+    """Encode a packet that a leader sends unchanged to several learners."""
     return ENCODERS[type(packet)](packet)
 
 
@@ -222,7 +225,7 @@ def _encode_request(packet: messages.ForwardedRequest) -> bytes:
 
 def _encode_ping(packet: messages.Ping) -> bytes:
     data = b"".join(SESSION_FIELDS.pack(session_id, timeout_ms) for session_id, timeout_ms in packet.touched)
-    # Never a null buffer: a ZooKeeper leader reads the list of sessions without looking.
+    # Never a null buffer: a ZooKeeper leader reads the list of sessions without a check.
     return packet_bytes(PING, packet.zxid, data)
 
 
@@ -267,7 +270,7 @@ FROM_LEADER: dict[int, Callable[[int, bytes | None], messages.Packet]] = {
     DIFF: lambda zxid, data: messages.Diff(Zxid(zxid)),
     TRUNC: lambda zxid, data: messages.Trunc(Zxid(zxid)),
 }
-"""What a leader sends, by type: SNAP, which a tree follows, and SYNC, which says nothing, are the codec's own."""
+"""Decoders of a leader's packets, by type; the codec itself handles SNAP (with a tree) and SYNC (empty)."""
 FROM_LEARNER: dict[int, Callable[[int, bytes | None, Auth], messages.Packet]] = {
     ACK: lambda zxid, data, auth: messages.Ack(Zxid(zxid), data == OFFERED),
     PING: lambda zxid, data, auth: messages.Ping(Zxid(zxid), _touched(data)),

@@ -12,7 +12,7 @@ from zabka.ensemble.ids import LinkId, PeerId
 from zabka.ensemble.jute import MalformedRecord
 from zabka.ensemble.runtime.descriptors import may_stay
 from zabka.ensemble.runtime.links import LinkFaults
-from zabka.ensemble.runtime.supervisor import ends_loudly
+from zabka.ensemble.runtime.supervisor import report_task_failure
 from zabka.ensemble.server.config.reachability import CHECKED, Reachability
 from zabka.ensemble.server.net.peer_addresses import first_to_answer, listen_each
 from zabka.ensemble.server.net.peer_security import Listening, PeerSecurity, open_port, tls_problem
@@ -27,39 +27,39 @@ from zabka.journal.message_log import MessageLine
 
 ACCEPTED_MAX = 1024
 CHUNKS_A_TURN = 4
-"""Chunks of a snapshot (64 KiB each) that are encoded before the loop gets to other work."""
+"""Number of a snapshot's chunks (64 KiB each) that are encoded before the loop gets to other work."""
 CONNECT_TRIES = 5
 CONNECT_RETRY_S = 0.1
 _SHARED = (Proposal, Commit)
 
 
 class QuorumListener(Protocol):
-    """Who hears of links and packets."""
+    """Receiver of links and packets."""
 
     def on_link_up(self, link: LinkId, to: PeerId) -> None: ...
     def on_link_failed(self, to: PeerId) -> None: ...
     def on_link_accepted(self, link: LinkId) -> None: ...
     def on_link_down(self, link: LinkId) -> None: ...
     def on_packets(self, link: LinkId, packets: list[Packet]) -> None:
-        """Packets came; none where a large one is under way."""
+        """Packets arrived; an empty list while a large one is arriving."""
         ...
 
     def on_peer_broken(self, remote: str, reason: str) -> None: ...
     def takes_observers(self) -> bool:
-        """Is this peer one that observers are to learn from now?  A leader is to be spared."""
+        """Whether observers can learn from this peer now: not from a leader, to relieve it."""
         ...
 
 
 class _Unwelcome(asyncio.Protocol):
-    """A connection that is ended at once."""
+    """A connection that is closed at once."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Close at once: this server takes no connection here."""
+        """Close at once: this server accepts no connection here."""
         cast(asyncio.Transport, transport).abort()
 
 
 class QuorumPort:
-    """This peer's quorum port and its links, those it opened and those it accepted."""
+    """This peer's quorum port and its links, opened and accepted."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class QuorumPort:
         self._reachability = reachability
         self.init_limit_s = init_limit_s
         self.observer_master_port = 0
-        """Where followers take observers; this peer calls there while it is one, unless that is 0."""
+        """The port where followers accept observers; this peer connects there if it is an observer, unless it is 0."""
         self.accepted = 0
         self._my_id = my_id
         self._servers = servers
@@ -91,15 +91,17 @@ class QuorumPort:
         self._master_server: Listening | None = None
         self._links: dict[LinkId, QuorumLink] = {}
         self._unflushed: dict[LinkId, QuorumLink] = {}
-        self._heard = LinkId(0)
+        self._last_active = LinkId(0)
         self._next_link = 0
         self._shared: Packet | None = None
         self._shared_bytes = b""
         self._opening: dict[PeerId, asyncio.Task[None]] = {}
 
-    async def listen(self, addresses: Sequence[Address], tell: Callable[[str], None]) -> None:
-        """Open this peer's quorum port at these, in place of what is open; `tell` hears of those that cannot be opened,
-        if others can.  Raises PortError."""
+    async def listen(self, addresses: Sequence[Address], warn: Callable[[str], None]) -> None:
+        """Open this peer's quorum port at these addresses, in place of the open one. Raises PortError.
+
+        `warn` is called for each address that cannot be opened, if others can.
+        """
         if self._server is not None:
             self._server.close()
         report = self.listener.on_peer_broken
@@ -107,20 +109,20 @@ class QuorumPort:
         def open_one(host: str, port: int) -> Awaitable[Listening]:
             return open_port(self._security, self._accepted, host, port, "the quorum port", report)
 
-        self._server = await listen_each([(each.host, each.quorum_port) for each in addresses], open_one, tell)
+        self._server = await listen_each([(each.host, each.quorum_port) for each in addresses], open_one, warn)
         if self._master_server is not None:
             self._master_server.close()
         if self.observer_master_port and not self._mine.observer:
-            self._master_server = await self._listen_for_observers(addresses, tell)
+            self._master_server = await self._listen_for_observers(addresses, warn)
 
-    async def _listen_for_observers(self, addresses: Sequence[Address], tell: Callable[[str], None]) -> Listening:
+    async def _listen_for_observers(self, addresses: Sequence[Address], warn: Callable[[str], None]) -> Listening:
         report = self.listener.on_peer_broken
 
         def open_one(host: str, port: int) -> Awaitable[Listening]:
             return open_port(self._security, self._observer_accepted, host, port, "the observer master port", report)
 
         hosts = dict.fromkeys(each.host for each in addresses)
-        return await listen_each([(host, self.observer_master_port) for host in hosts], open_one, tell)
+        return await listen_each([(host, self.observer_master_port) for host in hosts], open_one, warn)
 
     def _accepted(self) -> asyncio.Protocol:
         link = QuorumLink(self, None)
@@ -136,12 +138,12 @@ class QuorumPort:
         return SaslDoor(auth, side, link, link.is_welcome, refused, self.init_limit_s)
 
     def use(self, servers: Mapping[PeerId, ServerLine]) -> None:
-        """The ensemble's servers are these now; links that stand are the core's to close."""
+        """Set the ensemble's servers; the core closes open links itself."""
         self._servers = servers
         self._mine = servers.get(self._my_id, self._mine)
 
     async def close(self) -> None:
-        """Stop listening and drop every link."""
+        """Stop listening and close every link."""
         for server in (self._server, self._master_server):
             if server is not None:
                 server.close()
@@ -151,12 +153,12 @@ class QuorumPort:
             link.close()
 
     def open(self, to: PeerId) -> None:
-        """Connect to a leader; a connection still being made is given up for this one."""
+        """Connect to a leader; a connection still being made is dropped for this one."""
         old = self._opening.pop(to, None)
         if old is not None:
             old.cancel()
         self._opening[to] = task = asyncio.get_running_loop().create_task(self._open(to), name=f"connect to peer {to}")
-        ends_loudly(task)
+        report_task_failure(task)
 
     async def _open(self, to: PeerId) -> None:
         line = self._servers.get(to)
@@ -168,7 +170,7 @@ class QuorumPort:
         for attempt in range(CONNECT_TRIES):
             addresses = self._addresses(line, attempt)
             if attempt:
-                # Learner.connectToLeader: a leader that was elected just now may not listen yet.
+                # Learner.connectToLeader: a newly elected leader may not listen yet.
                 await asyncio.sleep(CONNECT_RETRY_S)
             link = QuorumLink(self, to)
             try:
@@ -192,13 +194,13 @@ class QuorumPort:
         self.listener.on_link_failed(to)
 
     def _addresses(self, line: ServerLine, attempt: int) -> list[tuple[str, int]]:
-        """Where to call a server: whichever answers first, or without checks of reachability each in turn."""
+        """Return the addresses to try: all at once, or without reachability checks each in turn."""
         own = self.observer_master_port if self._mine.observer else 0
         found = [(each.host, own or each.quorum_port) for each in line.addresses]
         return found if self._reachability.checks else [found[attempt % len(found)]]
 
     async def _reach(self, link: QuorumLink, addresses: Sequence[tuple[str, int]]) -> bool:
-        """Connect; whether it is worth another try where that fails.  Raises OSError."""
+        """Connect; after a failure, return whether another try is useful. Raises OSError."""
         side = self._auth.learner_side() if self._auth is not None else None
         door = self._door(self._auth, link, side) if self._auth is not None and side is not None else None
         context = self._security.context if self._security is not None else None
@@ -209,7 +211,7 @@ class QuorumPort:
         return door is None or await door.passed or link.refused
 
     def refusal(self, transport: asyncio.BaseTransport, leader: PeerId | None) -> str | None:
-        """Why the other side of a link is not to be talked to, by its certificate; None where it is."""
+        """Return why the other side's certificate is rejected, or None if it is accepted."""
         if self._security is None:
             return None
         line = self._servers.get(leader) if leader is not None else None
@@ -219,13 +221,13 @@ class QuorumPort:
         return self._security.refusal_of_caller(transport, members)
 
     def register(self, link: QuorumLink) -> LinkId:
-        """A number for a new link, never used before."""
+        """Return a new number for a link."""
         self._next_link += 1
         self._links[LinkId(self._next_link)] = link
         return LinkId(self._next_link)
 
     def send(self, link_id: LinkId, packets: Sequence[Packet]) -> None:
-        """Queue packets; everything of a turn leaves in one write.  Nothing happens where the link is gone."""
+        """Queue packets; all packets of a turn are sent in one write. Does nothing if the link is closed."""
         link = self._links.get(link_id)
         if link is not None:
             if link.line is not None and self.tap is not None:
@@ -234,39 +236,41 @@ class QuorumPort:
             self._unflushed[link_id] = link
 
     def encode_shared(self, packet: Proposal | Commit) -> bytes:
-        """The packet's bytes, encoded once for all the learners that get the same."""
+        """Return the packet's bytes, encoded once for all learners that get the same packet."""
         if packet is not self._shared:
             self._shared, self._shared_bytes = packet, encode_shared(packet)
         return self._shared_bytes
 
     def close_link(self, link_id: LinkId) -> None:
-        """Close a link after what is queued on it."""
+        """Close a link after its queued packets are sent."""
         link = self._links.pop(link_id, None)
         if link is not None:
             link.close()
 
     def flush(self) -> None:
-        """Write what was queued in this turn; first where something was heard from last, since there somebody waits."""
+        """Write the packets of this turn, first on the last active link, since a peer waits there."""
         if self._unflushed:
-            self.flush_heard()
+            self.flush_last_active()
             links, self._unflushed = self._unflushed, {}
             for link in links.values():
                 link.flush()
 
-    def flush_heard(self) -> None:
-        """Write what was queued where something was heard from last; the rest is for `flush`."""
-        waiting = self._unflushed.pop(self._heard, None)
+    def flush_last_active(self) -> None:
+        """Write the queued packets of the last active link; `flush` writes the rest."""
+        waiting = self._unflushed.pop(self._last_active, None)
         if waiting is not None:
             waiting.flush()
 
     def receive(self, link_id: LinkId, packets: list[Packet]) -> None:
-        """Packets came on a link."""
-        self._heard = link_id
+        """Packets arrived on a link."""
+        self._last_active = link_id
         self.listener.on_packets(link_id, packets)
 
     def progress(self, link_id: LinkId) -> None:
-        """Part of a packet has come on a link, or of a snapshot has gone: the other side is there, however long the
-        whole takes.  (In ZooKeeper each read has its own time limit, and a write has none.)"""
+        """Part of a packet has arrived on a link, or part of a snapshot was sent: the other side is alive.
+
+        It may take any time as a whole. (In ZooKeeper each read has its own time limit, and a write has none.)
+        """
         self.listener.on_packets(link_id, [])
 
     def lost(self, link_id: LinkId) -> None:
@@ -275,12 +279,12 @@ class QuorumPort:
             self.listener.on_link_down(link_id)
 
     def is_open(self, link_id: LinkId) -> bool:
-        """Whether the link stands and was not closed from here."""
+        """Whether the link is open and was not closed from here."""
         return link_id in self._links
 
 
 class QuorumLink(asyncio.Protocol):
-    """One link; `leader` is whom this side called as a learner, None on a leader's side."""
+    """One link; `leader` is the peer that this side called as a learner, None on a leader's side."""
 
     def __init__(self, port: QuorumPort, leader: PeerId | None) -> None:
         self._port = port
@@ -297,14 +301,17 @@ class QuorumLink(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection stands.  A learner's counts only once its first packet has come: anybody can connect."""
+        """The connection is established.
+
+        A learner's counts only after its first packet, since any client can connect.
+        """
         # uvloop's transports are asyncio.Transport in all but name.
         self._transport = transport = cast(asyncio.Transport, transport)
         keep_alive(transport)
         if self._port.tap is not None:
             self.line = self._port.tap.line(transport, self._leader)
         if transport.get_extra_info("ssl_object") is None:
-            # What is flushed is to leave at once, not when the loop comes round.  (uvloop's TLS would not resume.)
+            # Flushed data must be sent at once, not in the next turn of the loop. (uvloop's TLS would not resume.)
             transport.set_write_buffer_limits(high=0)
         if self._leader is None:
             self._port.accepted += 1
@@ -322,7 +329,7 @@ class QuorumLink(asyncio.Protocol):
             self._deadline = loop.call_later(self._port.init_limit_s, self.close)
 
     def is_welcome(self, transport: asyncio.BaseTransport) -> bool:
-        """Whether the other side's certificate, if any is asked for, lets it in."""
+        """Whether the other side's certificate, if required, is accepted."""
         reason = self._port.refusal(transport, self._leader)
         if reason is None:
             return True
@@ -331,7 +338,7 @@ class QuorumLink(asyncio.Protocol):
         return False
 
     def data_received(self, data: bytes) -> None:
-        """Hand over every complete packet."""
+        """Process every complete packet."""
         if self._closing:
             return
         try:
@@ -342,7 +349,7 @@ class QuorumLink(asyncio.Protocol):
             self._break()
             return
         if not packets:
-            self._tell_of_progress()
+            self._report_progress()
             return
         if self.line is not None and self._port.tap is not None:
             self._port.tap.packets_received(self.line, packets)
@@ -354,7 +361,7 @@ class QuorumLink(asyncio.Protocol):
         self._port.receive(self._link_id, packets)
 
     def send(self, packets: Sequence[Packet]) -> None:
-        """Queue packets; behind a snapshot that is still being streamed they wait."""
+        """Queue packets; they wait while a snapshot is being streamed."""
         out, encode = self._out, self._codec.encode
         for packet in packets:
             if isinstance(packet, _SHARED):
@@ -367,7 +374,7 @@ class QuorumLink(asyncio.Protocol):
                 self._stream = self._codec.encode_stream(packet)
 
     def flush(self) -> None:
-        """Write what is queued, or go on streaming."""
+        """Write the queued packets, or continue streaming."""
         if self._transport is None:
             return
         if self._stream is not None:
@@ -377,7 +384,7 @@ class QuorumLink(asyncio.Protocol):
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
 
     def _pump(self) -> None:
-        """Write a few chunks of the snapshot, then let others run."""
+        """Write a few chunks of the snapshot, then let other work run."""
         if self._stream is None or self._paused or self._transport is None:
             return
         for _ in range(CHUNKS_A_TURN):
@@ -390,12 +397,12 @@ class QuorumLink(asyncio.Protocol):
         asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """What was written of a snapshot is on its way."""
+        """The written part of a snapshot was sent: report progress and continue."""
         if self._stream is not None and not self._paused:
-            self._tell_of_progress()
+            self._report_progress()
         self._pump()
 
-    def _tell_of_progress(self) -> None:
+    def _report_progress(self) -> None:
         if self._link_id is not None:
             self._port.progress(self._link_id)
 
@@ -409,8 +416,11 @@ class QuorumLink(asyncio.Protocol):
         self._go_on()
 
     def close(self) -> None:
-        """Close after what is queued.  A snapshot that has not gone to its end is of no use to anybody, and whoever has
-        stopped reading would keep it, and the tree that it shares, for ever."""
+        """Close after the queued packets are sent.
+
+        An incomplete snapshot is useless, and a peer that has stopped reading would keep it, and the tree that it
+        shares, in memory for ever; so streaming ends at once.
+        """
         if self._closing:
             return
         if self._stream is not None:
@@ -422,14 +432,14 @@ class QuorumLink(asyncio.Protocol):
             self._transport.close()
 
     def _break(self) -> None:
-        """Close at once: the other side broke the protocol, or what it has of a snapshot is all that it gets."""
+        """Close at once: the other side broke the protocol, or a snapshot is cut off."""
         self._closing = True
         self._stream = None
         if self._transport is not None:
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
+        """The connection has ended."""
         self._transport = None
         self._stream = None
         if self._deadline is not None:

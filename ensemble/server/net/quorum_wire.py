@@ -1,8 +1,7 @@
 """The quorum port's bytes: typed packets to ZooKeeper's QuorumPackets and back.
 
 Packets come one after the other with no framing; a SNAP is followed by the serialised tree and the string "BenWasHere".
-A connection has a `QuorumCodec` for its end; what each packet looks like is in
-`zabka.ensemble.server.net.quorum_packets`.
+A connection has a `QuorumCodec` for its end; `zabka.ensemble.server.net.quorum_packets` defines each packet.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ from zabka.ensemble.zab.messages import (
 class QuorumCodec:
     """Both directions of one connection, as seen from its learner or from its leader.
 
-    ZooKeeper answers a SYNC without saying which, in order; the learner's codec remembers what it asked.
+    ZooKeeper answers SYNCs in order, without an id; the learner's codec remembers its requests.
     """
 
     def __init__(self, *, learner: bool) -> None:
@@ -86,7 +85,7 @@ class QuorumCodec:
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def encode(self, packet: Packet) -> bytes:
-        """A packet's bytes; for Snap those before the tree."""
+        """Encode a packet; for Snap the part before the tree."""
         encoder = ENCODERS.get(type(packet))
         if encoder is not None:
             return encoder(packet)
@@ -109,16 +108,16 @@ class QuorumCodec:
 
     @staticmethod
     def encode_stream(packet: Snap) -> Iterator[bytes]:
-        """What follows a SNAP packet: the tree in chunks, and the signature."""
+        """Yield the data after a SNAP packet: the tree in chunks, and the signature."""
         yield from encode_tree(packet.snapshot)
         yield SIGNATURE
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def feed(self, data: bytes) -> list[Packet]:
-        """Every packet that is complete now.  Raises MalformedRecord."""
+        """Return every packet that is complete now. Raises MalformedRecord."""
         if self._missing > 0:
-            # A large packet in many pieces: they are joined once, when the last one has come.
+            # A large packet in many pieces: they are joined once, when the last one has arrived.
             self._late.append(data)
             self._missing -= len(data)
             if self._missing > 0:
@@ -146,7 +145,7 @@ class QuorumCodec:
         return out
 
     def _feed_one(self, buffer: bytes, pos: int, out: list[Packet]) -> int:
-        """Read one packet, whatever it is; where it ends, or -1 where it is not complete."""
+        """Read one packet of any type; return its end, or -1 if it is not complete."""
         if len(buffer) - pos < EMPTY.size:
             return -1
         kind, zxid, size = HEAD.unpack_from(buffer, pos)
@@ -162,7 +161,7 @@ class QuorumCodec:
             return -1
         auth = () if behind == end + 4 else decode_auth(buffer, end)
         if kind == REQUEST and buffer[end:behind] != NULL_AUTH:
-            # One connection's requests come with the same identities, and come together.
+            # Requests of one connection have the same identities, and arrive together.
             self._auth, self._auth_bytes = auth, buffer[end:behind]
         if kind == SNAP and self._learner:
             self._begin_snap(zxid, buffer[start:end])
@@ -171,8 +170,11 @@ class QuorumCodec:
         return behind
 
     def _feed_leaders(self, buffer: bytes, pos: int, out: list[Packet]) -> int:
-        """Read a leader's transactions, commits and acks, which nearly all its packets are, as long as that is what
-        comes.  Where that ends; anything else, odd or not complete is left to `_feed_one`."""
+        """Read a leader's transactions, commits and acks, which are nearly all of its packets; return the end of the
+        last one.
+
+        Stops at any other packet, and at an irregular or incomplete one: these are left to `_feed_one`.
+        """
         last = len(buffer) - EMPTY.size
         txns: list[Txn] = []
         while pos <= last:
@@ -199,7 +201,7 @@ class QuorumCodec:
         return pos
 
     def _feed_learners(self, buffer: bytes, pos: int, out: list[Packet]) -> int:
-        """Read a learner's requests and acks, which nearly all its packets are, as `_feed_leaders` does a leader's."""
+        """Read a learner's requests and acks, nearly all of its packets, in the same way as `_feed_leaders`."""
         last = len(buffer) - EMPTY.size
         while pos <= last:
             kind, zxid, size = head_at(buffer, pos)
@@ -221,7 +223,7 @@ class QuorumCodec:
 
     @staticmethod
     def _skip_auth(buffer: bytes, pos: int) -> int:
-        """Where the authinfo at `pos` ends, or -1 where it is not complete yet."""
+        """Return the end of the authinfo at `pos`, or -1 if it is not complete yet."""
         (count,) = INT.unpack_from(buffer, pos)
         begin = pos
         pos += 4
@@ -239,11 +241,11 @@ class QuorumCodec:
     def _begin_snap(self, zxid: int, data: bytes) -> None:
         self._tree = TreeDecoder()
         self._snap_zxid = zxid
-        # Only ours carry the digest; without it the tree computes its own.
+        # Only our transactions have the digest; without it the tree computes its own.
         self._snap_digest = DIGEST_FIELDS.unpack(data)[1] & DIGEST_MASK if len(data) == DIGEST_FIELDS.size else 0
 
     def _feed_tree(self, tree: TreeDecoder, data: bytes, out: list[Packet]) -> bytes:
-        """Give bytes to the tree being read; what is left once it is complete."""
+        """Feed bytes to the tree that is being read; return the rest once it is complete."""
         tree.feed(data)
         if not tree.done or len(tree.rest) < len(SIGNATURE):
             return b""

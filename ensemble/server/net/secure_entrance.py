@@ -1,4 +1,4 @@
-"""Who comes in by a TLS client port: limits before the handshake, names in certificates behind it."""
+"""Clients on a TLS port: connection limits before the handshake, names in certificates after it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from zabka.ensemble.server.net.tls_listener import TlsListener
 
 
 class SecureEntrance:
-    """The TLS port's doorkeeper.  `connection` makes the protocol of a client that comes in by it, and `on_refused`
-    hears of one that does not, and why."""
+    """Doorkeeper of the TLS port.
+
+    `connection` creates the protocol of an accepted client; `on_refused` is called with the reason for a refused one.
+    """
 
     def __init__(
         self,
@@ -37,13 +39,13 @@ class SecureEntrance:
         )
 
     async def listen(self, host: str, port: int, purpose: str) -> None:
-        """Open the port, in place of one that is open.  Raises PortError."""
+        """Open the port, replacing an open one. Raises PortError."""
         self.listener.close()
         self.listener = self._new_listener()
         await self.listener.listen(host, port, purpose)
 
     def admit(self, host: str) -> bool:
-        """Within the limits on connections?"""
+        """Whether the limits on connections allow another one."""
         return self._admission.admit(host)
 
     def leave(self, host: str) -> None:
@@ -51,15 +53,15 @@ class SecureEntrance:
         self._admission.leave(host)
 
     def made(self, host: str) -> asyncio.Protocol:
-        """A client with a handshake behind it."""
+        """Return the protocol of a client after its handshake."""
         return self._connection(self)
 
     def made_plain(self, host: str) -> asyncio.Protocol | None:
-        """A client without, where both come by one port."""
+        """Return the protocol of a client without TLS, if both kinds use one port."""
         return self._connection(self) if self._accepts_plain else None
 
     def refusal(self, transport: asyncio.BaseTransport, host: str) -> str | None:
-        """Why a client's certificate does not hold today, or fit where it comes from if anybody asks for that."""
+        """Return why a client's certificate is not valid now, or does not match its address if that is checked."""
         if (reason := self._store.outdated(transport)) is not None:
             return reason
         verifies = self._store.settings.verify_client_name and certificate_of(transport) is not None
@@ -70,7 +72,7 @@ class SecureEntrance:
         self._admission.counts.tls_handshake_exceeded += 1
 
     def on_handshake_failed(self, remote: str, reason: str) -> None:
-        """Count it, and say so."""
+        """Count and report it."""
         self._admission.counts.unsuccessful_handshake += 1
         self._admission.counts.auth_failed_count += 1
         self._on_refused(remote, reason)

@@ -12,7 +12,7 @@ BACKLOG = 1024
 
 
 class PortError(Exception):
-    """A port cannot be listened on; one clear line for the operator."""
+    """A port cannot be opened; the message is one line for the operator."""
 
 
 async def listen(
@@ -27,16 +27,16 @@ async def listen(
 
 
 def keep_alive(transport: asyncio.BaseTransport, unacknowledged_ms: int = 0) -> None:
-    """Let the kernel notice a peer that vanished without a word (cut power, dropped state in a firewall).
+    """Let the kernel detect a peer that vanished silently (power failure, lost state in a firewall).
 
-    What was sent and is not acknowledged keeps it from asking, and is sent again for a quarter of an hour, unless it is
-    to end the connection after `unacknowledged_ms`.
+    Unacknowledged data suppresses the probes, and is sent again for a quarter of an hour, unless `unacknowledged_ms` is
+    set: then it ends the connection after that time.
     """
     sock = transport.get_extra_info("socket")
     if sock is None:
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    # Where there is a user timeout it stands in for the count of probes: several must fit into it.
+    # A user timeout replaces the count of probes: several must fit into it.
     idle_s, every_s = (2, 1) if unacknowledged_ms else (10, 5)
     for option, value in (("TCP_KEEPIDLE", idle_s), ("TCP_KEEPINTVL", every_s), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, option):

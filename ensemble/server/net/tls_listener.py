@@ -1,7 +1,7 @@
 """A listening port whose connections begin with a TLS handshake.
 
-Each handshake is a task of its own with a deadline, so that one that stalls delays nobody; who may not connect is
-turned away before it costs one (NettyServerCnxnFactory, UnifiedServerSocket).
+Each handshake is a separate task with a deadline, so that a stalled handshake does not delay others. A client that is
+not allowed to connect is rejected before its handshake (NettyServerCnxnFactory, UnifiedServerSocket).
 """
 
 from __future__ import annotations
@@ -11,34 +11,34 @@ import socket
 from typing import Protocol
 
 from zabka.ensemble.runtime.descriptors import leaves_room
-from zabka.ensemble.runtime.supervisor import ends_loudly
+from zabka.ensemble.runtime.supervisor import report_task_failure
 from zabka.ensemble.server.config.tls import TlsStore
 from zabka.ensemble.server.net.port_owner import port_trouble
 from zabka.ensemble.server.net.sockets import BACKLOG, PortError
 
 ACCEPT_PAUSE_S = 0.2
-"""How long to wait where no connection can be accepted (too many open files)."""
+"""How long to wait when no connection can be accepted (too many open files)."""
 SHUTDOWN_TIMEOUT_S = 5.0
 RECORD_HANDSHAKE = 0x16
 
 
 class Doorkeeper(Protocol):
-    """Who decides about connections before and after their handshakes."""
+    """Decides about connections before and after their handshakes."""
 
     def admit(self, host: str) -> bool:
         """Whether a connection from that address may begin its handshake."""
         ...
 
     def leave(self, host: str) -> None:
-        """An admitted connection did not get through its handshake."""
+        """An admitted connection failed its handshake."""
         ...
 
     def made(self, host: str) -> asyncio.Protocol:
-        """The protocol of a connection that got through; from now on it is its own matter."""
+        """Return the protocol of a connection after its handshake, which then owns it."""
         ...
 
     def made_plain(self, host: str) -> asyncio.Protocol | None:
-        """The protocol of one that does not begin with a handshake at all, None where that is not allowed."""
+        """Return the protocol of a connection without a handshake, or None if that is not allowed."""
         ...
 
     def on_handshake_failed(self, remote: str, reason: str) -> None: ...
@@ -46,7 +46,7 @@ class Doorkeeper(Protocol):
 
 
 class TlsListener:
-    """Listening sockets, the task that accepts on each, and the handshakes under way."""
+    """Listening sockets, the task that accepts on each, and the handshakes in progress."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class TlsListener:
         detects_plain: bool,
         is_of_few: bool = True,
     ) -> None:
-        """`is_of_few` where it is not for clients: see `leaves_room`."""
+        """`is_of_few`: whether the port is not for clients, see `leaves_room`."""
         self._store = store
         self._is_of_few = is_of_few
         self._keeper = keeper
@@ -83,21 +83,21 @@ class TlsListener:
             loop.create_task(self._accept(listening), name=f"accept {purpose}") for listening in self._sockets
         ]
         for task in self._accepting:
-            ends_loudly(task)
+            report_task_failure(task)
 
     @property
     def port(self) -> int:
-        """The port that is listened on (where 0 was asked for)."""
+        """The port number (if 0 was configured)."""
         number: int = self._sockets[0].getsockname()[1]
         return number
 
     @property
     def handshakes(self) -> int:
-        """How many are under way."""
+        """Number of handshakes in progress."""
         return len(self._welcoming)
 
     def close(self) -> None:
-        """Stop listening; handshakes under way are given up."""
+        """Stop listening; handshakes in progress are cancelled."""
         for task in (*self._accepting, *self._welcoming):
             task.cancel()
         for listening in self._sockets:
@@ -126,7 +126,7 @@ class TlsListener:
         del self._welcoming[task]
 
     async def _welcome(self, accepted: socket.socket, host: str, remote: str) -> None:
-        """One handshake; its time-out also holds for the first byte where that is looked at before."""
+        """Run one handshake; its timeout also covers a check of the first byte before it."""
         loop = asyncio.get_running_loop()
         timeout_s = self._store.settings.handshake_timeout_ms / 1000
         protocol: asyncio.Protocol | None = None
@@ -157,7 +157,7 @@ class TlsListener:
 
     @staticmethod
     async def _is_plain(accepted: socket.socket, timeout_s: float) -> bool:
-        """Look at the first byte without taking it."""
+        """Read the first byte without consuming it, to detect a plain connection."""
         loop = asyncio.get_running_loop()
         readable: asyncio.Future[None] = loop.create_future()
         loop.add_reader(accepted.fileno(), _settle, readable)
@@ -179,7 +179,7 @@ def _listening(family: int, address: tuple[object, ...]) -> socket.socket | None
     try:
         listening = socket.socket(family, socket.SOCK_STREAM)
     except OSError:
-        return None  # a family that this machine's kernel does not have
+        return None  # a family that this machine's kernel does not support
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:

@@ -1,4 +1,4 @@
-"""The admin server: a peer's commands over HTTP (JettyAdminServer), and the port where Prometheus comes for metrics."""
+"""The admin server: a peer's commands over HTTP (JettyAdminServer), and the port that Prometheus scrapes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from zabka.ensemble.txnlog.storage import Storage
 async def open_admin_port(
     settings: AdminSettings, commands: AdminCommands, log: structlog.BoundLogger, on_failure: Failure, storage: Storage
 ) -> HttpPort | None:
-    """Open the admin server's port; as in ZooKeeper a peer whose port is taken goes on without, and says so.
+    """Open the admin server's port; if it is taken, log that and go on without it, as ZooKeeper does.
 
-    Raises ConfigError where it is to speak TLS and a store cannot be used.
+    Raises ConfigError if TLS is configured and a store cannot be used.
     """
     https: Https | None = None
     if settings.tls is not None:
@@ -61,7 +61,7 @@ async def open_metrics_port(
 
 
 class _Pages:
-    """What is where below the admin server's URL."""
+    """The pages below the admin server's URL."""
 
     def __init__(self, command_url: str, commands: AdminCommands) -> None:
         self._root = command_url

@@ -39,7 +39,7 @@ _ALIASES = {
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a command says: an object, or a file; `then` is done when it has been said."""
+    """A command's answer: an object, or a file; `then` is called when it has been sent."""
 
     body: Fields
     status: int = 200
@@ -59,9 +59,9 @@ class AdminCommands:
         *,
         snapshots: OnDemandSnapshots,
         restores: Restores,
-        begin_anew: Callable[[], None],
+        restart: Callable[[], None],
     ) -> None:
-        """`begin_anew` lets the server start again from a snapshot that was restored."""
+        """`restart` restarts the server from a snapshot that was restored."""
         self._config = running.config
         self._peer = running.peer
         self._service = running.service
@@ -70,7 +70,7 @@ class AdminCommands:
         self._trace_mask = trace_mask
         self._snapshots = snapshots
         self._restores = restores
-        self._begin_anew = begin_anew
+        self._restart = restart
         self._always: dict[str, Callable[[HttpRequest], Fields]] = {
             "environment": lambda _: dict(server_facts.environment()),
             "get_trace_mask": lambda _: {"tracemask": trace_mask.value},
@@ -116,10 +116,10 @@ class AdminCommands:
         self._metrics.on_demand.insecure_admin_count += 1
 
     async def run(self, name: str, request: HttpRequest) -> Answer:
-        """Carry out a command, by its name or the four-letter word of the same meaning.
+        """Run a command, by its name or the four-letter word of the same meaning.
 
-        As in ZooKeeper, the commands that only read report some errors with status 200: an unknown command, a server
-        that does not serve, a missing argument.  Scripts depend on `snapshot` and `restore`: each of their errors has a
+        As in ZooKeeper, commands that only read report some errors with status 200: an unknown command, a server that
+        is not serving, a missing argument. Scripts depend on `snapshot` and `restore`: each of their errors has a
         status from 400 on.
         """
         name = _ALIASES.get(name, name)
@@ -131,7 +131,7 @@ class AdminCommands:
             fields = self._always[name](request)
             return Answer({**fields, "command": name, "error": fields.get("error")})
         if name in self._guarded:
-            # A restore on one server brings about an election, and the operator goes on to the next server meanwhile.
+            # A restore on one server causes an election, and the operator continues with the next server meanwhile.
             patience_s = self._config.init_limit * self._config.tick_time / 1000 if name == "restore" else 0.0
             if not await self._serves_within(patience_s):
                 return _failed(name, NOT_SERVING.strip(), 503)
@@ -146,7 +146,7 @@ class AdminCommands:
         return status.serving or status.read_only
 
     async def _serves_within(self, patience_s: float) -> bool:
-        """Wait until this server serves.  Return False if it does not within that time."""
+        """Wait until this server serves; return False if it does not within that time."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience_s
         while not self._serves():
@@ -227,7 +227,7 @@ class AdminCommands:
         return {"tracemask": self._trace_mask.value}
 
     def _system_properties(self) -> Fields:
-        """Ours are the keys of zoo.cfg; what is secret in them is not told."""
+        """Return the keys of zoo.cfg as our system properties, without secrets."""
         own = {f"zookeeper.{key}": value for key, value in sorted(self._config.values.items())}
         return {"python.version": sys.version, "user.timezone": time.tzname[0], **own}
 
@@ -334,13 +334,13 @@ class AdminCommands:
     def _watches_by_path(self) -> Fields:
         return {"path_to_session_ids": server_facts.sessions_by_path(self._service)}
 
-    # -- what has to be proved -----------------------------------------------------------------------------------------
+    # -- commands that require authentication --------------------------------------------------------------------------
 
     async def _snapshot(self, request: HttpRequest) -> Answer:
         if (refusal := self._snapshots.refusal(request)) is not None:
             return _failed("snapshot", refusal.reason, refusal.status)
         if not self._peer.status().serving:
-            # Its tree is all of its log, and part of that may never have been committed.
+            # Its tree is its whole log, and part of that may never have been committed.
             return _failed("snapshot", "This server has no leader: not all that it holds need be committed", 503)
         taken = await self._snapshots.take_snapshot()
         headers = {"last_zxid": f"0x{taken.zxid:x}", "snapshot_size": str(taken.size_bytes)}
@@ -358,7 +358,7 @@ class AdminCommands:
         received = await self._restores.receive(request.body)
         if isinstance(received, Refusal):
             return _failed("restore", received.reason, received.status)
-        return Answer({"last_zxid": received, "command": "restore", "error": None}, then=self._begin_anew)
+        return Answer({"last_zxid": received, "command": "restore", "error": None}, then=self._restart)
 
 
 def _failed(name: str, error: str, status: int = 200) -> Answer:

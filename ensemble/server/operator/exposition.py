@@ -1,4 +1,4 @@
-"""Metrics as text: as `mntr` prints them (MonitorCommand) and as Prometheus reads them (its text format 0.0.4).
+"""Metrics as text: in the format of `mntr` (MonitorCommand) and of Prometheus (its text format 0.0.4).
 
 Counters have their plain names, without `_total`, as ZooKeeper's exporter writes them.
 """
@@ -21,7 +21,7 @@ _STARTED_S = time.time()
 
 
 def monitor_rows(readings: Readings) -> Iterator[tuple[str, float | str]]:
-    """Every metric by its name in `mntr` and in the admin server's `monitor`."""
+    """Yield every metric by its name in `mntr` and in the admin server's `monitor`."""
     yield from readings.texts.items()
     yield from readings.gauges.items()
     for name, by_label in readings.by_namespace.items():
@@ -48,7 +48,7 @@ def _summary_rows(name: str, summary: Summary) -> Iterator[tuple[str, float | st
 
 
 def prometheus_text(readings: Readings, *, process: bool) -> str:
-    """Every metric that is a number; with `process`, the process's own too."""
+    """Return every numeric metric; with `process`, the process's own too."""
     lines: list[str] = []
     for name, value in readings.gauges.items():
         lines += _header(name, "gauge")
@@ -89,7 +89,7 @@ def _escaped(label: str) -> str:
 
 
 def _process_metrics() -> Iterator[tuple[str, str, float]]:
-    """What the Prometheus clients of every language tell of a process."""
+    """Yield the standard process metrics of Prometheus clients."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     yield "process_cpu_seconds_total", "counter", usage.ru_utime + usage.ru_stime
     yield "process_start_time_seconds", "gauge", _STARTED_S

@@ -1,7 +1,7 @@
-"""A small HTTP/1.1 server for what operators ask a peer: one request a connection, limits on everything.
+"""A small HTTP/1.1 server for operators' requests: one request per connection, limits on everything.
 
-A page of somebody else's cannot use a visitor's browser to reach it: requests for another host's name, or sent by
-another site's page, are refused.
+Other sites' pages cannot reach it through a visitor's browser: requests for another host's name, or sent by another
+site's page, are rejected.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _JSON = "application/json"
 
 
 class BadRequest(Exception):
-    """What came is no request that is served; with its status and one line."""
+    """A request that cannot be served, with its status and a one-line message."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -43,8 +43,7 @@ class BadRequest(Exception):
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
-    """A request; header names are in lower case.  `remote` is the address that it comes from, `certificate` (DER) the
-    one that was shown there."""
+    """A request; header names are in lower case. `remote` is its source address, `certificate` (DER) the client's."""
 
     method: str
     path: str
@@ -56,7 +55,7 @@ class HttpRequest(msgspec.Struct, frozen=True):
 
 
 class HttpResponse(msgspec.Struct, frozen=True):
-    """What is answered; where there is a `file`, its content.  `then` is called when it has left."""
+    """A response; with a `file`, that file's content. `then` is called when it was sent."""
 
     body: bytes
     status: int = 200
@@ -71,7 +70,7 @@ Failure = Callable[[str, BaseException], None]
 
 
 class HttpPort:
-    """One listening port.  `handler` answers what is not refused before it."""
+    """One listening port. `handler` answers the requests that pass the checks."""
 
     def __init__(
         self,
@@ -92,7 +91,7 @@ class HttpPort:
         self._names: frozenset[str] = frozenset()
 
     async def listen(self, host: str, port: int, purpose: str) -> int:
-        """Open the port; its number, where 0 asked for a free one.  Raises PortError."""
+        """Open the port; return its number, if 0 chose a free one. Raises PortError."""
         own_names = ("localhost", host, socket.gethostname(), socket.getfqdn() if host not in _LOOPBACKS else host)
         self._names = frozenset(name.lower() for name in own_names)
         if self._https is not None:
@@ -107,7 +106,7 @@ class HttpPort:
         return number
 
     async def close(self) -> None:
-        """Stop listening, and end the connections there are."""
+        """Stop listening, and close open connections."""
         if self._server is not None:
             self._server.close()
         for writer in list(self._writers.values()):
@@ -128,7 +127,7 @@ class HttpPort:
                 if response.then is not None:
                     response.then()
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
-            # The other side went away, or takes its time.
+            # The client disconnected, or is too slow.
             return
         except Exception as bug:
             self._on_failure("the http port", bug)
@@ -177,7 +176,7 @@ class HttpPort:
             raise BadRequest(403, "pages of other sites may not ask this server")
 
     def _is_own(self, name: str) -> bool:
-        """An address cannot be a name that somebody else's name server points here."""
+        """Whether the name is an own name or an address: no foreign name server can make an address point here."""
         if name in self._names:
             return True
         try:
@@ -191,7 +190,7 @@ _LOOPBACKS = ("127.0.0.1", "::1", "localhost")
 
 
 def parse_head(head: bytes) -> HttpRequest:
-    """A request from its head.  Raises BadRequest."""
+    """Parse a request's head. Raises BadRequest."""
     first, *lines = head.decode("latin-1").split("\r\n")
     parts = first.split(" ")
     if len(parts) != 3 or not parts[2].startswith("HTTP/1."):

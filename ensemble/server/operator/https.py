@@ -1,4 +1,4 @@
-"""HTTP over TLS on the port of a small HTTP server, alone or beside plain HTTP (UnifiedConnectionFactory)."""
+"""HTTP over TLS on a small HTTP server's port, alone or together with plain HTTP (UnifiedConnectionFactory)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Https:
-    """What a port is secured with; `forced` where plain HTTP is not answered at all.  `on_plain` hears of each
-    connection without TLS."""
+    """TLS of a port; `forced` if plain HTTP is not answered. `on_plain` is called for each connection without TLS."""
 
     def __init__(self, store: TlsStore, *, forced: bool, on_plain: Callable[[], None] = lambda: None) -> None:
         self._store = store
@@ -22,7 +21,7 @@ class Https:
         self._on_plain = on_plain
 
     async def listen(self, serve: Serve, host: str, port: int, purpose: str, limit: int) -> TlsListener:
-        """Listen; every connection goes to `serve`.  Raises PortError."""
+        """Listen; every connection goes to `serve`. Raises PortError."""
         door = _Door(serve, limit, self._on_plain, plain=not self._forced)
         listener = TlsListener(self._store, door, handshakes_max=HANDSHAKES_MAX, detects_plain=True)
         await listener.listen(host, port, purpose)
@@ -30,7 +29,10 @@ class Https:
 
 
 class _Door:
-    """Lets everybody try; the server itself counts its connections.  Of failures nobody is told: scanners make them."""
+    """Admits every client, since the server itself counts its connections.
+
+    Failures are not reported, since scanners cause them.
+    """
 
     def __init__(self, serve: Serve, limit: int, on_plain: Callable[[], None], *, plain: bool) -> None:
         self._serve = serve
@@ -39,24 +41,24 @@ class _Door:
         self._plain = plain
 
     def admit(self, host: str) -> bool:
-        """Anybody may try."""
+        """Every client may try."""
         return True
 
     def leave(self, host: str) -> None:
-        """Nothing to give back: these handshakes are not counted."""
+        """Does nothing: these handshakes are not counted."""
 
     def made(self, host: str) -> asyncio.Protocol:
-        """A connection with a handshake behind it."""
+        """Return the protocol of a connection after its handshake."""
         reader = asyncio.StreamReader(limit=self._limit)
         return asyncio.StreamReaderProtocol(reader, self._serve)
 
     def made_plain(self, host: str) -> asyncio.Protocol | None:
-        """A connection without TLS, where both kinds are answered."""
+        """Return the protocol of a connection without TLS, if both kinds are answered."""
         self._on_plain()
         return self.made(host) if self._plain else None
 
     def on_handshake_failed(self, remote: str, reason: str) -> None:
-        """Nobody is told."""
+        """Does nothing."""
 
     def on_too_many_handshakes(self) -> None:
-        """Nobody is told."""
+        """Does nothing."""

@@ -1,6 +1,6 @@
-"""What a peer counts and measures, under the names of ZooKeeper's metrics (ServerMetrics, ServerStats, Leader).
+"""A peer's metrics, under the names of ZooKeeper's metrics (ServerMetrics, ServerStats, Leader).
 
-Everything is kept where it happens, a batch at a time; here it is read when somebody asks.
+Values are counted where they arise, once per batch; this module reads them on demand.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from zabka.ensemble.zab.peer import PeerStatus
 from zabka.journal.events import Event, PeerStateChanged, SessionExpired, SnapshotTaken
 
 _GAUGES_OF_LIMITS = ("auth_failed_count", "non_mtls_remote_conn_count", "non_mtls_local_conn_count")
-"""Counted among the limits, but gauges in ZooKeeper: ServerStats registers them."""
+"""Counted with the limits, but gauges in ZooKeeper: ServerStats registers them."""
 
 
 class RoleCounts:
-    """How many transactions were logged and committed while leading, and while not."""
+    """Number of transactions logged and committed while leading, and while not."""
 
     def __init__(self) -> None:
         self.proposals = {True: 0, False: 0}
@@ -34,7 +34,7 @@ class RoleCounts:
         self._seen = (0, 0)
 
     def settle(self, logged: int, applied: int, leading: bool) -> None:
-        """What came since the last call belongs to the role that was held until now."""
+        """Assign the counts since the last call to the role held until now."""
         self.proposals[self._leading] += logged - self._seen[0]
         self.commits[self._leading] += applied - self._seen[1]
         self._seen = (logged, applied)
@@ -42,7 +42,7 @@ class RoleCounts:
 
 
 class PeerHistory:
-    """What a peer went through: elections, times without service, snapshots, sessions that it let expire."""
+    """History of a peer: elections, times without service, snapshots, expired sessions."""
 
     def __init__(self) -> None:
         self.looking_count = 0
@@ -64,7 +64,7 @@ class PeerHistory:
         self._unavailable_since_ms: int | None = None
 
     def on_event(self, event: Event, now_ms: int) -> None:
-        """Take note of what the journal is told."""
+        """Process a journal event."""
         if isinstance(event, PeerStateChanged):
             self._on_state(event, now_ms)
         elif isinstance(event, SnapshotTaken):
@@ -108,8 +108,10 @@ class PeerHistory:
 
 
 class OnDemandCounts(msgspec.Struct):
-    """Snapshots and restores that were asked for over HTTP and did not come about, and who came there without TLS,
-    under ZooKeeper's names."""
+    """Counts of failed snapshots and restores requested over HTTP, and of connections there without TLS.
+
+    Under ZooKeeper's names.
+    """
 
     snapshot_error_count: int = 0
     snapshot_rate_limited_count: int = 0
@@ -119,8 +121,11 @@ class OnDemandCounts(msgspec.Struct):
 
 
 class Readings(NamedTuple):
-    """Everything at one moment.  `texts` are no numbers; `by_namespace` and `counted_by_namespace` are gauges and
-    counters with a label; of `detailed` summaries quantiles are told."""
+    """All values at one time.
+
+    `texts` are not numeric. `by_namespace` and `counted_by_namespace` are gauges and counters with a label. `detailed`
+    summaries have quantiles.
+    """
 
     texts: dict[str, str]
     gauges: dict[str, float]
@@ -132,7 +137,7 @@ class Readings(NamedTuple):
 
 
 class Metrics:
-    """Reads one peer's metrics; `version` is its version line, `mode` what it is right now."""
+    """Reads a peer's metrics; `version` is its version line, `mode` its current mode."""
 
     def __init__(self, running: RunningPeer, mode: Callable[[], str], version: str) -> None:
         self.history = PeerHistory()
@@ -149,21 +154,21 @@ class Metrics:
         self._roles = RoleCounts()
 
     def on_event(self, event: Event) -> None:
-        """Take note of what the journal is told."""
+        """Process a journal event."""
         self.history.on_event(event, _now_ms())
         if isinstance(event, PeerStateChanged):
             self._storage.stages.learning = event.state == "FOLLOWING"
             self._roles.settle(self._storage.txns_logged, self._service.counters.txns_applied, event.state == "LEADING")
 
     def reset(self) -> None:
-        """Start counting over what can be counted over (`srst`)."""
+        """Reset the resettable metrics (`srst`)."""
         self._service.counters.reset()
         self._clients.admission.counts.reset()
         for summary in (*self._summaries().values(), *self._detailed().values()):
             summary.reset()
 
     def read(self) -> Readings:
-        """The present value of every metric."""
+        """Return the current value of every metric."""
         status = self._peer.status()
         texts = {"version": self._version, "server_state": self._mode()}
         if self._config.distributed:
@@ -323,7 +328,7 @@ def _now_ms() -> int:
 
 
 def _descriptors() -> tuple[int, int]:
-    """Open descriptors of this process, and how many it may have; -1 for what cannot be known."""
+    """Open descriptors of this process, and their limit; -1 for unknown values."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     try:
         return len(os.listdir("/proc/self/fd")), most  # noqa: PTH208 (entries only)

@@ -1,4 +1,4 @@
-"""Snapshots that an operator asks for over HTTP, who has to prove that everything may be read (SnapshotCommand)."""
+"""Snapshots requested by an operator over HTTP, with authentication for reading everything (SnapshotCommand)."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ _PERMISSIONS = (Permission.READ, Permission.WRITE, Permission.CREATE, Permission
 
 
 class Refusal(NamedTuple):
-    """Why not, with an HTTP status."""
+    """Reason of a rejection, with an HTTP status."""
 
     status: int
     reason: str
 
 
 class OnDemandSnapshots:
-    """Has the server `take` them, no more often than `interval_ms`; never where that is None.  Who waits for one that
-    is durable is put into `wanted`, for somebody else to tell."""
+    """Lets the server `take` snapshots, at most one per `interval_ms`; never if that is None.
+
+    Futures of requests that wait for a durable snapshot are in `wanted`; the operator view resolves them.
+    """
 
     def __init__(
         self,
@@ -56,7 +58,7 @@ class OnDemandSnapshots:
         self._last_ms: int | None = None
 
     def newest(self) -> tuple[int, int]:
-        """The newest snapshot's zxid and when it was written, in seconds; -1 and -1 where there is none."""
+        """The newest snapshot's zxid and its time, in seconds; -1 and -1 if there is none."""
         try:
             directories = self._storage.directories
             zxid, path = directories.snapshots()[-1]
@@ -65,7 +67,7 @@ class OnDemandSnapshots:
             return -1, -1
 
     def unproved(self, request: HttpRequest) -> Refusal | None:
-        """Why the request's Authorization header (a scheme and what proves it) is not enough; None where it is."""
+        """Return why the request's Authorization header (a scheme and credentials) is insufficient, or None."""
         scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
         if not scheme:
             return Refusal(401, "Auth info is missing for the command")
@@ -74,18 +76,18 @@ class OnDemandSnapshots:
             subject = subject_of(request.certificate) if request.certificate is not None else None
         except MalformedRecord:
             subject = None
-        # An address and a certificate are proved by the connection, not by what is written in the header.
+        # An address and a certificate are proved by the connection, not by the content of the header.
         present = policy.identities_of(canonical_address(request.remote), subject)
         identities = policy.authenticate(scheme, credentials.encode() if credentials else None, present)
         if not identities:
             return Refusal(401, "Not authenticated")
         root = self._service.tree.nodes["/"]
-        # Everything is in a snapshot, so every permission is asked for; in ZooKeeper any one is enough.
+        # A snapshot contains everything, so every permission is required; in ZooKeeper any one is enough.
         allowed = all(allows(root.acl, bit, self._config.auth.rights_of(identities)) for bit in _PERMISSIONS)
         return None if allowed else Refusal(403, "Not authorized")
 
     def refusal(self, request: HttpRequest) -> Refusal | None:
-        """Why there is to be no snapshot now; None where there may be one."""
+        """Return why a snapshot is not allowed now, or None if it is."""
         if self._interval_ms is None:
             return Refusal(403, "Snapshot command is disabled; admin.snapshot.enabled=true allows it")
         if (unproved := self.unproved(request)) is not None:
@@ -96,7 +98,7 @@ class OnDemandSnapshots:
         return None
 
     async def take_snapshot(self) -> SnapshotTaken:
-        """Write one of the tree as it is now, or join one that is being written."""
+        """Write a snapshot of the current tree, or wait for the one being written."""
         self._last_ms = _now_ms()
         future: asyncio.Future[SnapshotTaken] = asyncio.get_running_loop().create_future()
         self._wanted.append(future)
@@ -104,7 +106,7 @@ class OnDemandSnapshots:
         return await future
 
     def file_of(self, taken: SnapshotTaken) -> Path:
-        """The file of a snapshot that was just taken."""
+        """Return the file of a snapshot that was just taken."""
         return next(path for zxid, path in reversed(self._storage.directories.snapshots()) if zxid == taken.zxid)
 
 

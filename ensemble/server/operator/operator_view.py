@@ -1,4 +1,4 @@
-"""What an operator sees of a running peer: four-letter words, metrics, the admin server, and a word about its clock."""
+"""An operator's view of a running peer: four-letter words, metrics, the admin server, and clock warnings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zabka.ensemble.server.operator import server_facts
 from zabka.ensemble.server.operator.http_port import Failure, HttpPort
 from zabka.ensemble.server.operator.metrics import Metrics
 from zabka.ensemble.server.operator.running_peer import RunningPeer
-from zabka.ensemble.server.operator.words import TraceMask, Words
+from zabka.ensemble.server.operator.words import FourLetterCommands, TraceMask
 from zabka.ensemble.tree_snapshot import TreeSnapshot
 from zabka.ensemble.txnlog.recovery import Recovery
 from zabka.ensemble.txnlog.restoring import restored_zxid
@@ -31,9 +31,9 @@ class ClockWatch:
         self._skew_ms = now.wall_ms - now.mono_ms
 
     def check(self, now: Instant) -> str | None:
-        """A warning where the wall clock jumped since the last check, else None."""
+        """Return a warning if the wall clock jumped since the last check, else None."""
         jump_ms = now.wall_ms - now.mono_ms - self._skew_ms
-        # A clock that is put right little by little makes no jump.
+        # A clock that is adjusted gradually makes no jump.
         self._skew_ms += jump_ms
         if abs(jump_ms) < CLOCK_JUMP_MS:
             return None
@@ -44,7 +44,7 @@ class ClockWatch:
 
 
 class OperatorView:
-    """What operators see of one peer: words, admin server, metrics.  `open` it once its other ports are open."""
+    """A peer's interfaces for operators: words, admin server, metrics. `open` it once its other ports are open."""
 
     def __init__(
         self,
@@ -52,20 +52,19 @@ class OperatorView:
         log: structlog.BoundLogger,
         *,
         on_failure: Failure,
-        begin_anew: Callable[[], None],
+        restart: Callable[[], None],
         take_snapshot: Callable[[TreeSnapshot], None],
     ) -> None:
-        """`begin_anew` lets the peer start again, from a snapshot that was restored; `take_snapshot` writes one of its
-        tree."""
+        """`restart` restarts the peer from a restored snapshot; `take_snapshot` writes a snapshot of its tree."""
         trace_mask = TraceMask()
         config, peer = running.config, running.peer
         self.metrics = Metrics(running, lambda: server_facts.mode_of(config, peer), server_facts.version_text())
-        self.words = Words(config, peer, running.service, running.clients, self.metrics, trace_mask)
+        self.words = FourLetterCommands(config, peer, running.service, running.clients, self.metrics, trace_mask)
         self._running = running
         self._trace_mask = trace_mask
         self._log = log
         self._on_failure = on_failure
-        self._begin_anew = begin_anew
+        self._restart = restart
         self._take_snapshot = take_snapshot
         self._ports: list[HttpPort] = []
         self._clock = ClockWatch(instant_now())
@@ -73,7 +72,7 @@ class OperatorView:
         self._snapshots_wanted: list[asyncio.Future[SnapshotTaken]] = []
 
     def on_loaded(self, took_ms: int, recovery: Recovery) -> None:
-        """What this peer had on its disk was loaded before it began; how long that took."""
+        """This peer's data was loaded from its disk before the start; record how long that took."""
         history = self.metrics.history
         history.load_time_ms.add(took_ms)
         history.snapshot_load_time_ms.add(recovery.snapshot_load_ms)
@@ -81,7 +80,7 @@ class OperatorView:
         history.txns_loaded.add(len(recovery.recovered.txns))
 
     async def open(self) -> None:
-        """Open the ports that are configured; what they need is imported only then.  Raises PortError."""
+        """Open the configured ports; their modules are imported only then. Raises PortError."""
         config = self._running.config
         if config.admin is not None:
             from zabka.ensemble.server.operator.admin import open_admin_port
@@ -105,7 +104,7 @@ class OperatorView:
             )  # fmt: skip
             commands = AdminCommands(
                 self._running, self.metrics, self._trace_mask, snapshots=snapshots, restores=restores,
-                begin_anew=self._begin_anew,
+                restart=self._restart,
             )  # fmt: skip
             if (
                 port := await open_admin_port(config.admin, commands, self._log, self._on_failure, storage)
@@ -122,14 +121,14 @@ class OperatorView:
         return restored_zxid(snapshot, peer.status().accepted_epoch, config.my_id) if config.distributed else snapshot
 
     async def close(self) -> None:
-        """Close them."""
+        """Close the ports."""
         if self._clock_check is not None:
             self._clock_check.cancel()
         for port in self._ports:
             await port.close()
 
     def on_event(self, event: Event) -> None:
-        """Take note of what the journal is told."""
+        """Process a journal event."""
         self.metrics.on_event(event)
         if isinstance(event, SnapshotTaken):
             for wanted in self._snapshots_wanted:

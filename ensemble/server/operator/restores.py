@@ -1,9 +1,9 @@
-"""A snapshot comes over HTTP and replaces all that this server has (RestoreCommand).
+"""Restore of a snapshot received over HTTP, which replaces all data of this server (RestoreCommand).
 
-ZooKeeper changes its memory alone and goes on; what is on its disk comes back at the next start.  Here the snapshot is
-written down, and the server begins anew from it, in an epoch later than the ensemble's (see `restoring`): then it wins
-the next election, which its coming back brings about, and gives everybody the snapshot.  (A leader of ZooKeeper's does
-not make way: beside such ones, restore at a quorum.)
+ZooKeeper changes only its memory and goes on; the data on its disk returns at the next start. Here the snapshot is
+written to the disk, and the server restarts from it, in an epoch later than the ensemble's (see `restoring`). Its
+return causes an election, which it wins, and it sends the snapshot to all others. (A ZooKeeper leader does not resign:
+in a mixed ensemble, restore at a quorum.)
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from zabka.ensemble.txnlog.snapshots import SnapshotDamaged
 
 
 class Restores:
-    """Takes them, no more often than `interval_ms`; never where that is None.  `zxid_after` returns the zxid that the
-    server has after a start from a snapshot of the given zxid."""
+    """Accepts restores, at most one per `interval_ms`; never if that is None.
+
+    `zxid_after` returns the zxid that the server has after a start from a snapshot of the given zxid.
+    """
 
     def __init__(
         self,
@@ -47,7 +49,10 @@ class Restores:
         self._under_way = False
 
     async def receive(self, body: Body | None) -> Zxid | Refusal:
-        """Take a snapshot in, check it and write it down; its zxid.  It counts from the server's next start."""
+        """Receive a snapshot, check it and write it to the disk; return its zxid.
+
+        It applies from the server's next start.
+        """
         if self._interval_ms is None:
             return Refusal(503, "Restore command is disabled; admin.restore.enabled=true allows it")
         if body is None or not body.length:

@@ -1,4 +1,4 @@
-"""What those who operate a peer look at: its configuration, and the parts that run."""
+"""The parts of a running peer that operators read: its configuration and components."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zabka.ensemble.zab.peer import Peer
 
 
 class RunningPeer(NamedTuple):
-    """One peer and what is around it."""
+    """A peer and its components."""
 
     config: ZooConfig
     peer: Peer

@@ -1,4 +1,4 @@
-"""What the four-letter words and the admin server both tell: version, mode, configuration, environment, watchers."""
+"""Data for both the four-letter words and the admin server: version, mode, configuration, environment, watchers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from zabka.ensemble.zab.server_line import ServerLine
 
 COMPATIBLE_WITH = "3.9.5"
 _NOT_AVAILABLE = "<NA>"
-"""What Java's Environment says of a property that is not set."""
+"""Java's Environment value of a property that is not set."""
 _MODES = {
     PeerState.LEADING: "leader",
     PeerState.FOLLOWING: "follower",
@@ -61,7 +61,7 @@ _SHORT_OPS = {
 
 
 def version_text() -> str:
-    """The version line: the ZooKeeper release this speaks like, and our own."""
+    """Return the version line: the compatible ZooKeeper release, and our own version."""
     try:
         ours = version("zabka")
     except PackageNotFoundError:
@@ -70,14 +70,14 @@ def version_text() -> str:
 
 
 def mode_of(config: ZooConfig, peer: Peer) -> str:
-    """leader, follower, observer, read-only, or standalone where there is but one voter."""
+    """Return leader, follower, observer, read-only, or standalone if there is only one voter."""
     if peer.status().read_only:
         return "read-only"
     return _MODES[peer.state] if config.distributed else "standalone"
 
 
 def short_op(name: str) -> str:
-    """An op's name in `cons`."""
+    """Return an op's name in `cons`."""
     return _SHORT_OPS.get(name, "NA")
 
 
@@ -86,24 +86,25 @@ class Open(Protocol):
 
     @property
     def open_at(self) -> tuple[str, int] | None:
-        """Where it is open, or was last told to be; None before that."""
+        """The address where it is open, or was last configured to be, or None before that."""
         ...
 
 
 def own_line(config: ZooConfig, peer: Peer) -> ServerLine | None:
-    """Where this server is, by the membership in force, or where that has no such server by its zoo.cfg; None where it
-    is alone."""
+    """Return this server's line from the membership in force, else from its zoo.cfg, or None if standalone."""
     return peer.membership.lines.get(PeerId(config.my_id)) or config.servers.get(config.my_id)
 
 
 def client_address(config: ZooConfig, clients: Open) -> tuple[str, int]:
-    """Where clients without TLS find this server; port 0 for nowhere.  A membership may name no port, and leave open
-    the one that another has named."""
+    """Return the address for clients without TLS; port 0 if there is none.
+
+    A membership may contain no port, and leave the previous one open.
+    """
     return clients.open_at or (config.client_address, config.client_port or 0)
 
 
 def configuration(config: ZooConfig, peer: Peer, clients: Open) -> dict[str, object]:
-    """ZooKeeperServerConf, by the names of `conf`; what is of an ensemble only where there is one."""
+    """Return ZooKeeperServerConf, by the names of `conf`; ensemble fields only in an ensemble."""
     data, log = config.data_dir / VERSION_DIRECTORY, config.data_log_dir / VERSION_DIRECTORY
     data_size, log_size = directory_sizes(config)
     facts: dict[str, object] = {
@@ -146,11 +147,11 @@ def _size(directory: Path) -> int:
 
 
 def environment() -> dict[str, str]:
-    """The process's surroundings, with Java's keys in Java's order (Environment), and Python's own behind them.
+    """Return the process's environment, with Java's keys in Java's order (Environment), then Python's own keys.
 
-    There is no JVM: `java.version` and `java.vendor` name the interpreter, `java.home` is where it is installed,
-    `java.class.path` where modules are looked for, and `os.memory.…`, a JVM's heap there, is memory: of the machine
-    what is left (`free`) and what there is (`max`), and what this process holds (`total`).
+    There is no JVM: `java.version` and `java.vendor` name the interpreter, `java.home` is its installation directory,
+    `java.class.path` is the module search path. `os.memory.…`, a JVM's heap in ZooKeeper, is memory: of the machine the
+    available (`free`) and total (`max`) memory, and the memory of this process (`total`).
     """
     python, implementation = platform.python_version(), platform.python_implementation()
     return {
@@ -179,7 +180,7 @@ def environment() -> dict[str, str]:
 
 
 def _unless_unknown(found: Callable[[], object]) -> str:
-    """Containers have users without a name or a home, and no directory that can be written to."""
+    """Return a value or "unknown": containers have users without a name or a home, and no writable directory."""
     try:
         return str(found())
     except (KeyError, OSError, RuntimeError):
@@ -191,7 +192,7 @@ def _megabytes(pages: str) -> str:
 
 
 def resident_bytes() -> int | None:
-    """The memory that this process holds; None where the system does not say."""
+    """The memory of this process, or None if the system does not report it."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
@@ -199,17 +200,17 @@ def resident_bytes() -> int | None:
 
 
 def wall_ms(mono_ms: int) -> int:
-    """A moment of the monotonic clock on the wall clock as it stands."""
+    """Convert a time of the monotonic clock to the current wall clock."""
     return mono_ms + time.time_ns() // 1_000_000 - time.monotonic_ns() // 1_000_000
 
 
 def signed(number: int) -> int:
-    """A 64-bit number as Java prints it."""
+    """Return a 64-bit number as Java prints it."""
     return number - (1 << 64) if number >> 63 else number
 
 
 def sessions_by_path(service: Service) -> dict[str, list[SessionId]]:
-    """Who watches what, by path."""
+    """Sessions with watches, by path."""
     sessions = {info.connection: info.session_id for info in service.views.connections()}
     return {
         path: [sessions[connection] for connection in connections if connection in sessions]
@@ -218,7 +219,7 @@ def sessions_by_path(service: Service) -> dict[str, list[SessionId]]:
 
 
 def paths_by_session(service: Service) -> dict[SessionId, list[str]]:
-    """Who watches what, by session."""
+    """Watched paths, by session."""
     found: dict[SessionId, list[str]] = {}
     for path, ids in sessions_by_path(service).items():
         for session_id in ids:

@@ -22,25 +22,25 @@ _SESSION = (1 << 64) - 1
 
 
 class OpenConnections(server_facts.Open, Protocol):
-    """What words tell of a server's connections."""
+    """A server's connections, for the four-letter words."""
 
     def address(self, connection_id: ConnectionId) -> str:
-        """Where a client with a session comes from."""
+        """Return the address of a client with a session."""
         ...
 
     def newcomers(self) -> Sequence[Newcomer]:
-        """The connections without one."""
+        """The connections without a session."""
         ...
 
 
 class TraceMask:
-    """The number that `stmk` sets and `gtmk` tells (ZooTrace).  Nothing here traces by it."""
+    """The number that `stmk` sets and `gtmk` returns (ZooTrace); it has no effect here."""
 
     def __init__(self) -> None:
         self.value = 0b1_0011_0010
 
 
-class Words:
+class FourLetterCommands:
     """Answers for one peer."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Words:
         }
 
     def answer(self, word: str, argument: bytes = b"") -> str | None:
-        """The answer to `word`; None where there is no such word.  `argument` is what came behind it."""
+        """Return the answer to `word`, or None if there is no such word; `argument` are the bytes after it."""
         command = self._always.get(word) or self._serving.get(word)
         if command is None and word != "stmk":
             return None
@@ -150,7 +150,7 @@ class Words:
         return "Server stats reset.\n"
 
     def _stmk(self, argument: bytes) -> str:
-        """The new mask comes as eight bytes behind the word; without them nothing is answered, as there."""
+        """Set the mask from the eight bytes after the word; without them the answer is empty, as in ZooKeeper."""
         if len(argument) < 8:
             return ""
         self._trace_mask.value = int.from_bytes(argument, "big", signed=True)
@@ -163,8 +163,11 @@ class Words:
         return f"{lines}{self._newcomers()}\n"
 
     def _newcomers(self) -> str:
-        """The connections without a session: among them the one that asks this, whose word counts as a packet, and
-        which nothing more is read from (its interest is 0)."""
+        """Return the connections without a session.
+
+        The connection of this request is among them: its word counts as a packet, and nothing more is read from it (its
+        interest is 0).
+        """
         return "".join(
             f" /{newcomer.remote}[{int(not newcomer.asks)}](queued=0,recved={int(newcomer.asks)},sent=0)\n"
             for newcomer in self._connections.newcomers()
@@ -206,7 +209,7 @@ class Words:
         return "\n".join(lines) + "\n"
 
     def _session_lines(self) -> list[str]:
-        """Where sessions are expired by when that would be (SessionTrackerImpl), elsewhere each with its timeout."""
+        """Sessions by their expiry on the server that tracks it (SessionTrackerImpl), else with their timeouts."""
         buckets = self._service.views.sessions_by_due_time()
         if buckets is None:
             sessions = self._service.views.session_infos()

@@ -1,4 +1,5 @@
-"""A peer as a process: the driver that carries out its effects, and how everything is put together and ends.
+"""A peer as a process: the driver that executes its effects, and the assembly and end of all parts.
 
-It imports every other package of `server`; nobody in `ensemble` imports it.  Begin with `driver`, then `peer_process`.
+It imports every other package of `server`; no package of `ensemble` imports it. Begin with `driver`, then
+`peer_process`.
 """

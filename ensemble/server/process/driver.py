@@ -1,17 +1,17 @@
-"""Drives a `Peer`: calls its handlers for what happens on sockets, disk and clock, and carries out their effects.
+"""Drives a `Peer`: calls its handlers for events of sockets, disk and clock, and executes their effects.
 
-One round of the event loop is one batch: what clients sent is one turn of the peer, packets and replies leave with one
-write a connection, disk effects are carried out together, the journal is flushed once.  Where the peer has something
-for others in the midst of a long turn, they get it at once.
+One round of the event loop is one batch: all client messages are one turn of the peer, packets and replies are sent
+with one write per connection, disk effects are executed together, the journal is flushed once. If the peer has effects
+for others during a long turn, they are executed at once.
 
-Packets and replies never wait for the disk, unless the core says so: where the loop waits for a quick disk itself (see
-`Storage`), what somebody waits for has left before, so that syncs go on side by side.  What the peer asks for when that
-sync is done belongs to the same round.
+Packets and replies never wait for the disk, unless the core requires it. If the loop itself waits for a fast disk (see
+`Storage`), packets that others wait for are sent before, so that syncs run in parallel. Effects after that sync belong
+to the same round.
 
-With one request under way its latency is the sum of what is done one after the other, and on few cores also of what is
-done at the same time.  So whoever is waited for comes first: of two other servers one makes a quorum, and the other
-hears of a proposal when this log has it; and a follower whose client waits looks once whether the word that it needs
-has come before it says that its own log is durable.
+With one request in flight its latency is the sum of the steps done one after another, and on few cores also of those
+done at the same time. So the critical path comes first. In an ensemble of three one other server completes a quorum,
+and the second one gets a proposal after this log has it. A follower with a waiting client checks once whether the
+leader's acknowledgement has arrived before it sends its own acknowledgement.
 """
 
 from __future__ import annotations
@@ -72,10 +72,12 @@ from zabka.journal.events import Event, NodeStopped, PeerStateChanged, SnapshotT
 from zabka.journal.writer import Journal
 
 ROUND_PACKETS_MAX = 2
-"""So few packets of another server are a round by themselves, where nothing else has come: to go round the event loop
-once more would take as long as the turn does."""
+"""Maximum number of another server's packets that are a round by themselves, if nothing else has arrived.
+
+Another turn of the event loop would take as long as processing them.
+"""
 ONE_OTHER_IS_ENOUGH = 3
-"""In an ensemble of so many voters this one and another are a quorum."""
+"""Number of voters up to which this one and another are a quorum."""
 _DISK_EFFECTS = (
     Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveDoubt, SaveMembership, SaveNextMembership, SaveSnapshot,
     TruncateLog,
@@ -83,7 +85,7 @@ _DISK_EFFECTS = (
 
 
 class _Timers:
-    """The timers that a peer has asked for, one a name; `ran_out` hears the name of each that is due."""
+    """A peer's timers, one per name; `ran_out` is called with the name of each due timer."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, ran_out: Callable[[str], None]) -> None:
         self._loop = loop
@@ -91,20 +93,20 @@ class _Timers:
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def set(self, effect: SetTimer) -> None:
-        """Start a timer, or start it anew."""
+        """Start or restart a timer."""
         old = self._timers.pop(effect.name, None)
         if old is not None:
             old.cancel()
         self._timers[effect.name] = self._loop.call_later(effect.delay_ms / 1000, self._due, effect.name)
 
     def cancel(self, effect: CancelTimer) -> None:
-        """Forget a timer; nothing where there is none of that name."""
+        """Cancel a timer, if there is one of that name."""
         timer = self._timers.pop(effect.name, None)
         if timer is not None:
             timer.cancel()
 
     def cancel_all(self) -> None:
-        """Forget every timer: the peer has ended."""
+        """Cancel every timer: the peer has ended."""
         for timer in self._timers.values():
             timer.cancel()
 
@@ -114,7 +116,7 @@ class _Timers:
 
 
 class PeerDriver:
-    """One running peer.  Set `storage`, `clients`, and where there are other peers `elections` and `quorum`."""
+    """One running peer. Set `storage`, `clients`, and with other peers `elections` and `quorum`."""
 
     def __init__(
         self, peer: Peer, service: Service, journal: Journal, voters: tuple[int, ...], log: structlog.BoundLogger
@@ -126,8 +128,8 @@ class PeerDriver:
         self.operator: OperatorView | None = None
         self.membership: MembershipPorts | None = None
         self.tap: PeerTap | None = None
-        self.begin_anew: Callable[[str], None] = self.stop
-        """Ends the peer, so that another begins in its place from what the disk has."""
+        self.restart: Callable[[str], None] = self.stop
+        """Ends the peer, so that another one starts in its place from the data on the disk."""
         self._peer = peer
         self._service = service
         self._journal = journal
@@ -140,7 +142,7 @@ class PeerDriver:
         self._from_clients: list[tuple[ConnectionId, ClientMessage]] = []
         self._flush_due = False
         self._client_waits = False
-        """Was a client's request the last that came or went, and not an answer?"""
+        """Whether the last message was a client's request, and not an answer."""
         self._holds_ack = False
         later = self._loop.call_later
         self._refusals = Refusals(log, self._emit_refusal, lambda delay_ms, call: later(delay_ms / 1000, call))
@@ -151,15 +153,15 @@ class PeerDriver:
     # -- life --------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Let the peer begin; its storage and ports have to be set by now."""
+        """Start the peer; its storage and ports must be set."""
         self._call(self._peer.on_start)
 
     def stop(self, reason: str = "shutdown") -> None:
-        """End the peer; asked for from outside."""
+        """End the peer, on request."""
         self._finish(None, reason)
 
     async def finished(self) -> None:
-        """Wait for the end.  Raises Stopped where it was not asked for."""
+        """Wait for the end. Raises Stopped for an unexpected end."""
         await self._finished
 
     def _finish(self, failure: Exception | None, reason: str) -> None:
@@ -176,7 +178,7 @@ class PeerDriver:
             self._finished.set_exception(failure)
 
     def fail(self, name: str, failure: BaseException) -> None:
-        """A bug: stop loudly, and let the journal end with why."""
+        """Stop after a bug; the journal ends with the reason."""
         if self._finished.done():
             return
         traceback.print_exception(failure)
@@ -190,7 +192,7 @@ class PeerDriver:
     # -- turns -------------------------------------------------------------------------------------------------------
 
     def _call(self, handler: Callable[..., list[Effect]], *args: object) -> None:
-        """Call a handler of the peer and carry out what it asks for."""
+        """Call a handler of the peer and execute its effects."""
         if self._finished.done():
             return
         try:
@@ -215,7 +217,7 @@ class PeerDriver:
             actions[type(effect)](effect)
 
     def _carry_out_early(self, effects: list[Effect]) -> None:
-        """In the midst of a turn: the other servers can begin with it, and the disk's thread where that is to do it."""
+        """Execute effects during a turn: they go to other servers, and to the disk's thread if that executes them."""
         self._carry_out(effects)
         self._send(disk_too=not (self._disk and self._disk_is_quick()))
 
@@ -223,7 +225,7 @@ class PeerDriver:
         return self.storage is not None and self.storage.is_quick(self._disk)
 
     def _send(self, *, disk_too: bool = True) -> None:
-        """Give to the network and the disk what they have to do; the network first, since that is quickly done."""
+        """Send everything to the network and the disk; the network first, since that is fast."""
         if self.quorum is not None:
             self.quorum.flush()
         if disk_too:
@@ -254,30 +256,30 @@ class PeerDriver:
         if self.clients is not None:
             self.clients.flush()
         if self._holds_ack and not held_before:
-            # The loop comes round between these two, and reads what has come.
+            # The loop reads arrived data between these two calls.
             self._loop.call_soon(self._loop.call_soon, self._acknowledge)
         else:
             self._acknowledge()
         if self._from_clients:
-            # Let go by the gate (requests in process are limited) while this round was under way.
+            # Released by the gate (limit of requests in process) during this round.
             self._flush_soon()
         self._flush_journal()
 
     def _send_before_disk(self) -> None:
-        """What other servers are to do meanwhile."""
+        """Send other servers the packets that they can process during the sync."""
         if self.quorum is None:
             return
         if self._disk and len(self._voters) <= ONE_OTHER_IS_ENOUGH and self._is_alone() and self._disk_is_quick():
-            self.quorum.flush_heard()
+            self.quorum.flush_last_active()
         else:
             self.quorum.flush()
 
     def _is_alone(self) -> bool:
-        """Is there one transaction under way at most?  With more it is throughput that counts."""
+        """Whether at most one transaction is in progress. With more, throughput counts."""
         return self._peer.outstanding <= 1
 
     def _acknowledge(self) -> None:
-        """Send what others have not been told of this round, or of the one before."""
+        """Send the remaining packets of this round, or of the one before."""
         self._holds_ack = False
         if self.quorum is not None:
             self.quorum.flush()
@@ -310,7 +312,7 @@ class PeerDriver:
         return actions
 
     def emit(self, event: Event) -> None:
-        """Write to the journal; what operators look for goes to the log as well."""
+        """Write to the journal; events for operators go to the log as well."""
         if self.operator is not None:
             self.operator.on_event(event)
         if isinstance(event, PeerStateChanged):
@@ -331,15 +333,18 @@ class PeerDriver:
             self._call(lambda now: [])
 
     def _save_snapshot(self, effect: SaveSnapshot) -> None:
-        """An ordinary one is of the tree as it is now: it is begun before the next turn may change that."""
+        """Start an ordinary snapshot at once, before the next turn may change the tree."""
         if effect.replaces_history:
             self._disk.append(effect)
         else:
             self.take_snapshot(effect.snapshot)
 
     def take_snapshot(self, snapshot: TreeSnapshot) -> None:
-        """Write an ordinary snapshot.  A learner may apply in the turn in which it appends: what is for the disk goes
-        there first, or the snapshot would count before the log reaches as far."""
+        """Write an ordinary snapshot.
+
+        A learner may append and apply in the same turn: the disk effects are submitted first, or the snapshot would
+        count before the log is durable up to it.
+        """
         self._submit()
         if self.storage is not None:
             self.storage.take_snapshot(snapshot)
@@ -388,15 +393,15 @@ class PeerDriver:
                 self._refusals.refuse_client(self.clients.address(effect.connection), effect.reason)
             self.clients.close_connection(effect.connection)
 
-    # -- what happens: other peers -----------------------------------------------------------------------------------
+    # -- events: other peers -------------------------------------------------------------------------------------------
 
     def on_notification(self, src: PeerId, notification: Notification) -> None:
-        """An election message."""
+        """An election message arrived."""
         self._refusals.check_vote(src, notification, self._peer)
         self._call(self._peer.on_notification, src, notification)
 
     def on_oracle(self, agrees: bool) -> None:
-        """What the oracle says by now."""
+        """The oracle's decision changed."""
         self._call(self._peer.on_oracle, agrees)
 
     def on_voter_unreachable(self, peer_id: PeerId) -> None:
@@ -405,7 +410,7 @@ class PeerDriver:
             self._call(self._peer.on_voter_unreachable, peer_id)
 
     def on_peer_broken(self, remote: str, reason: str) -> None:
-        """Somebody broke the protocol on a port between peers, and was dropped."""
+        """A connection on a port between peers broke the protocol, and was dropped."""
         self._refusals.break_off(remote, reason)
 
     def on_unlisted_server(self, peer_id: PeerId, address: str) -> None:
@@ -413,19 +418,19 @@ class PeerDriver:
         self._refusals.admit_unlisted(peer_id, address, reconfig_enabled=self._peer.reconfig_enabled)
 
     def takes_observers(self) -> bool:
-        """A follower does; a leader is to be spared."""
+        """Whether observers can learn from this peer: only from a follower, to relieve the leader."""
         return self._peer.state is PeerState.FOLLOWING
 
     def on_link_up(self, link: LinkId, to: PeerId) -> None:
-        """A link that was asked for stands."""
+        """A requested link is up."""
         self._call(self._peer.on_link_up, link, to)
 
     def on_link_failed(self, to: PeerId) -> None:
-        """A link that was asked for cannot be made."""
+        """A requested link could not be made."""
         self._call(self._peer.on_link_failed, to)
 
     def on_link_accepted(self, link: LinkId) -> None:
-        """A learner came."""
+        """A learner connected."""
         self._call(self._peer.on_link_accepted, link)
 
     def on_link_down(self, link: LinkId) -> None:
@@ -433,7 +438,7 @@ class PeerDriver:
         self._call(self._peer.on_link_down, link)
 
     def on_packets(self, link: LinkId, packets: list[Packet]) -> None:
-        """Packets came on a link, or part of one; after one that closes it the rest is void."""
+        """Packets, or a part of one, arrived on a link; after a packet that closes it, the rest is ignored."""
         assert self.quorum is not None
         if not self.quorum.is_open(link):
             return
@@ -444,10 +449,10 @@ class PeerDriver:
             self._call(self._peer.on_packets, link, packets)
             self._flush()
 
-    # -- what happens: disk ------------------------------------------------------------------------------------------
+    # -- events: disk --------------------------------------------------------------------------------------------------
 
     def on_durable(self, tokens: list[int]) -> None:
-        """Barriers are done; the newest covers the older.  Who waits for that is told before anything else is done."""
+        """Barriers are durable; the newest covers the older ones. Their waiters are notified first."""
         if self._flush_due:
             self._call(self._peer.on_durable, tokens[-1])
             self._holds_ack = self._client_waits and self._peer.state is PeerState.FOLLOWING and self._is_alone()
@@ -459,16 +464,16 @@ class PeerDriver:
             self._flush()
 
     def on_truncated(self, recovery: Recovery) -> None:
-        """The log is cut; where it was found damaged, what this peer serves may rest on what it has not any more."""
+        """The log is truncated; if it is damaged, this peer restarts, since its tree may contain lost transactions."""
         for damage in recovery.damages:
             self.emit(damage)
         if recovery.damages and not recovery.recovered.complete:
-            self.begin_anew(DAMAGE_FOUND)
+            self.restart(DAMAGE_FOUND)
         else:
             self._call(self._peer.on_recovered, recovery.recovered)
 
     def on_log_read(self, link: LinkId, after: Zxid, txns: list[Txn] | None) -> None:
-        """Part of the log, for a learner."""
+        """Part of the log was read for a learner."""
         self._call(self._peer.on_log_read, link, after, txns)
 
     def on_snapshot(self, written: WrittenSnapshot) -> None:
@@ -477,31 +482,33 @@ class PeerDriver:
         self._call(lambda now: [])
 
     def on_snapshot_spoiled(self) -> None:
-        """The newest snapshot's file cannot be read as it was written: the next one takes nothing over from it.  Only
-        the peer knows whether its tree is fit for one now."""
+        """The newest snapshot's file is damaged: the next one reuses nothing of it.
+
+        Only the peer can decide whether its tree is ready for a snapshot now.
+        """
         self._log.warning("the newest snapshot is damaged on the disk: a new one is written from memory")
         self._call(self._peer.on_snapshot_spoiled)
 
     def on_storage_warning(self, line: str) -> None:
-        """Something an operator should know of."""
+        """A warning for the operator."""
         self._log.warning(line)
 
     def on_storage_failed(self, reason: str) -> None:
         """The disk failed."""
         self._finish(Stopped(reason), reason)
 
-    # -- what happens: clients ---------------------------------------------------------------------------------------
+    # -- events: clients -----------------------------------------------------------------------------------------------
 
     def on_client_connected(self, connection: ConnectionId, identities: tuple[AuthId, ...]) -> None:
-        """A client said hello."""
+        """A client connected."""
         self._call(self._peer.on_client_connected, connection, identities)
 
     def on_client_refused(self, remote: str, reason: str) -> None:
-        """A client did not get through its TLS handshake, or sent what cannot be taken."""
+        """A client failed its TLS handshake, or sent invalid data."""
         self._refusals.refuse_client(remote, reason)
 
     def on_client_messages(self, connection: ConnectionId, messages: list[ClientMessage]) -> None:
-        """Frames of a client; what all clients have sent by the end of the loop's round is one turn."""
+        """Frames of a client arrived; the messages of all clients until the end of the loop's round are one turn."""
         for message in messages:
             self._from_clients.append((connection, message))
         if not self._flush_due:
@@ -512,19 +519,19 @@ class PeerDriver:
             messages, self._from_clients = self._from_clients, []
             self._client_waits = True
             if self.clients is not None:
-                # Before the turn: what it gives out while it goes on is to find nothing counted twice.
+                # Before the turn, so that its early effects count nothing twice.
                 self.clients.admission.handed_over.clear()
             self._call(self._peer.on_clients, messages)
 
     def on_client_closed(self, connection: ConnectionId) -> None:
-        """A client is gone; what it sent before counts."""
+        """A client disconnected; its earlier requests count."""
         self._take_from_clients()
         self._call(self._peer.on_client_closed, connection)
 
     def answer_word(self, word: str, argument: bytes) -> str | None:
-        """A four-letter word."""
+        """Return the answer to a four-letter word."""
         return self.operator.words.answer(word, argument) if self.operator is not None else None
 
     def outstanding(self, connection: ConnectionId) -> int:
-        """How many requests of a connection wait."""
+        """Number of a connection's waiting requests."""
         return self._service.clients.outstanding(connection)

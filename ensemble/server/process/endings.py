@@ -1,11 +1,11 @@
-"""How a peer's process ends that was not told to."""
+"""Exceptions for an unexpected end of a peer's process."""
 
 from __future__ import annotations
 
 
 class Stopped(Exception):
-    """The peer cannot go on; the message says why."""
+    """The peer cannot continue; the message gives the reason."""
 
 
 class Crashed(Stopped):
-    """A fault of the program's own ended it: what was raised is its `__cause__`."""
+    """A bug of the program ended it: the exception is its `__cause__`."""

@@ -1,5 +1,8 @@
-"""A running peer's ports follow its ensemble's membership: others are reached at their new addresses, and this peer
-listens at its own (QuorumPeer.processReconfig, ServerCnxnFactory.reconfigure)."""
+"""A running peer's ports follow its ensemble's membership.
+
+Others are called at their new addresses, and this peer listens at its own (QuorumPeer.processReconfig,
+ServerCnxnFactory.reconfigure).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from zabka.ensemble.ids import PeerId
-from zabka.ensemble.runtime.supervisor import ends_loudly
+from zabka.ensemble.runtime.supervisor import report_task_failure
 from zabka.ensemble.server.net.client_port import ClientPort
 from zabka.ensemble.server.net.election_port import ElectionPort
 from zabka.ensemble.server.net.quorum_port import QuorumPort
@@ -22,8 +25,10 @@ Listen = Callable[[], Awaitable[None]]
 
 
 class MembershipPorts:
-    """Hears of each new membership.  Connections that stand are kept; a port that cannot be opened is one clear error
-    line, and the peer goes on without it."""
+    """Applies each new membership to the ports.
+
+    Open connections are kept. If a port cannot be opened, an error is logged, and the peer goes on without it.
+    """
 
     def __init__(
         self,
@@ -42,7 +47,7 @@ class MembershipPorts:
         self._moving: asyncio.Task[None] | None = None
 
     def use(self, effect: UseMembership) -> None:
-        """Reach the servers of both; where they differ, the one in force says where."""
+        """Use the servers of both memberships; if they differ, the addresses of the one in force."""
         servers = {**effect.last_seen.lines, **effect.current.lines}
         self._elections.use(servers)
         self._quorum.use(servers)
@@ -50,7 +55,7 @@ class MembershipPorts:
         if mine is not None and mine.canonical() != self._mine.canonical():
             before, self._mine = self._mine, mine
             moving = asyncio.get_running_loop().create_task(self._move(self._moving, before, mine), name="move ports")
-            ends_loudly(moving)
+            report_task_failure(moving)
             self._moving = moving
 
     async def _move(self, earlier: asyncio.Task[None] | None, before: ServerLine, after: ServerLine) -> None:
@@ -58,7 +63,7 @@ class MembershipPorts:
             await earlier
         addresses, warn = after.listens_at(on_all=self._listens_on_all), self._log.warning
         ports = [[(each.host, each.quorum_port) for each in line.addresses] for line in (before, after)]
-        # Only a voter takes observers, at a port of its own.
+        # Only a voter accepts observers, at a separate port.
         if ports[0] != ports[1] or before.observer != after.observer:
             await self._reopen(lambda: self._quorum.listen(addresses, warn))
         ports = [[(each.host, each.election_port) for each in line.addresses] for line in (before, after)]

@@ -1,6 +1,6 @@
-"""Whose a data directory is: a server must not start with another one's promises, or another ensemble's history.
+"""Ownership of a data directory: a server must not start with another server's epochs, or another ensemble's history.
 
-ZooKeeper has no such check.  A history that is ahead of an ensemble's own, on a server that joins it, would win the
+ZooKeeper has no such check. A history that is ahead of an ensemble's own, on a server that joins it, would win the
 election and replace what the others have.
 """
 
@@ -25,8 +25,10 @@ OWNER_NAME = ".owner"
 
 
 class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The server that last used a data directory, and its ensemble: host:quorumPort by id.  `earlier` are the addresses
-    before a membership that came into force, for as long as a crash may have kept that out of zoo.cfg."""
+    """The server that last used a data directory, and its ensemble: host:quorumPort by id.
+
+    `earlier` are the addresses before a new membership, while a crash may have kept that out of zoo.cfg.
+    """
 
     server: int
     ensemble: dict[str, str]
@@ -34,14 +36,14 @@ class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def addresses(self) -> set[str]:
-        """Where its ensemble is, or was a moment ago."""
+        """Present and earlier addresses of its ensemble."""
         return {*self.ensemble.values(), *self.earlier}
 
 
 def claim(config: ZooConfig, files: Files = HOST) -> None:
-    """Take a data directory, which exists and is locked, for this server.  One that is alone has no claim to make.
+    """Claim an existing, locked data directory for this server. A standalone server claims none.
 
-    Raises DataDirectoryError with one clear line where it is another server's or another ensemble's; OSError.
+    Raises DataDirectoryError with a one-line message if it is another server's or another ensemble's; OSError.
     """
     if not config.servers:
         return
@@ -65,16 +67,17 @@ def claim(config: ZooConfig, files: Files = HOST) -> None:
 
 
 def _strange(config: ZooConfig, before: Owner, present: Owner) -> bool:
-    """Return whether no server is where one was, whatever its host is called now.
+    """Whether no server has the address of an earlier one, whatever its host is called now.
 
-    A server with a control socket gets new addresses at each `zabka up`."""
+    A server with a control socket gets new addresses at each `zabka up`.
+    """
     if config.control_socket is not None or not before.addresses.isdisjoint(present.ensemble.values()):
         return False
     return _resolved(before.addresses).isdisjoint(_resolved(present.ensemble.values()))
 
 
 def _resolved(addresses: Iterable[str]) -> set[tuple[str, str]]:
-    """IP address and port of each "host:port" whose host can be resolved."""
+    """IP address and port of each "host:port" with a resolvable host."""
     found: set[tuple[str, str]] = set()
     for address in addresses:
         host, _, port = address.rpartition(":")
@@ -87,8 +90,10 @@ def _resolved(addresses: Iterable[str]) -> set[tuple[str, str]]:
 
 
 class OwnedMembershipFiles:
-    """Where memberships are kept, with the note of whose the data directory is: an ensemble whose servers all move
-    while they run is still the one that it was."""
+    """Membership files, together with the note of the data directory's owner.
+
+    The note follows the membership, so that an ensemble whose servers all move while they run is still recognised.
+    """
 
     def __init__(self, kept: DynamicConfigFiles, config: ZooConfig, files: Files = HOST) -> None:
         self._kept = kept
@@ -101,14 +106,14 @@ class OwnedMembershipFiles:
         self._kept.save_next(membership)
 
     def save(self, membership: Membership) -> None:
-        """See `DynamicConfigFiles.save`.  Raises OSError where the note cannot be written."""
+        """See `DynamicConfigFiles.save`. Raises OSError if the note cannot be written."""
         before = _read(self._path, self._files)
         ensemble = _ensemble(membership.lines.items())
         present = Owner(self._my_id, ensemble)
         if before is not None and before.addresses != present.addresses:
             self._write(Owner(self._my_id, ensemble, sorted(before.addresses)))
         self._kept.save(membership)
-        # Another ensemble may begin where this one was.
+        # Another ensemble may begin at these addresses.
         if before != present:
             self._write(present)
 
@@ -130,5 +135,5 @@ def _read(path: Path, files: Files) -> Owner | None:
     except FileNotFoundError:
         return None
     except msgspec.DecodeError:
-        # A line of ours that a crash left in halves proves nothing.
+        # An incomplete line, from a crash, proves nothing.
         return None

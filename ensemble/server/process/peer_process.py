@@ -40,9 +40,9 @@ from zabka.ensemble.server.operator.operator_view import OperatorView
 from zabka.ensemble.server.operator.running_peer import RunningPeer
 from zabka.ensemble.server.process.driver import PeerDriver
 from zabka.ensemble.server.process.endings import Stopped
+from zabka.ensemble.server.process.environment import PeerEnvironment
 from zabka.ensemble.server.process.membership_ports import MembershipPorts
 from zabka.ensemble.server.process.ownership import OwnedMembershipFiles, claim
-from zabka.ensemble.server.process.surroundings import Surroundings
 from zabka.ensemble.tree.backlog import ANSWERS_BYTES_MAX
 from zabka.ensemble.tree.stored import StoredNodes
 from zabka.ensemble.tree.znode import HEAD_BYTES
@@ -63,16 +63,16 @@ from zabka.journal.message_log import open_message_log
 from zabka.journal.writer import JournalWriter
 
 GC_THRESHOLDS = (50_000, 20, 50)
-"""Fewer, larger collections: most of what a peer allocates is freed by reference counting at once."""
+"""Fewer, larger collections: most of a peer's allocations are freed by reference counting at once."""
 NONCE_BYTES = 30
 SWITCH_INTERVAL_S = 0.0005
-"""How long the storage thread may have to wait for a busy event loop before it can report what is durable."""
+"""How long the storage thread may wait for a busy event loop before it can report durable data."""
 ORACLE_AGREES = b"1"
 EXTRA_BYTES_MIN = 1024
 
 
-def oracle_says(path: Path) -> bool:
-    """Does an oracle's file begin with a 1 (QuorumOracleMaj)?  One that is not there, or cannot be read, says no."""
+def oracle_agrees(path: Path) -> bool:
+    """Whether an oracle's file begins with a 1 (QuorumOracleMaj). A missing or unreadable file means no."""
     try:
         with path.open("rb") as file:
             return file.read(1) == ORACLE_AGREES
@@ -81,27 +81,29 @@ def oracle_says(path: Path) -> bool:
 
 
 class OracleWatch:
-    """Asks the oracle of an ensemble of two every half tick, while the loop runs, and tells of each change: it lets a
-    server go on without the other.  (ZooKeeper asks when it has to decide; half a tick is how soon it notices that it
-    must.)"""
+    """Reads the oracle of an ensemble of two every half tick and reports each change.
 
-    def __init__(self, path: Path, tick_time_ms: int, tell: Callable[[bool], None]) -> None:
+    The oracle allows a server to go on without the other. (ZooKeeper reads it when it has to decide, which it notices
+    at half ticks.)
+    """
+
+    def __init__(self, path: Path, tick_time_ms: int, notify: Callable[[bool], None]) -> None:
         self._path = path
         self._pause_s = tick_time_ms / 2000
-        self._tell = tell
-        self._said = False
+        self._notify = notify
+        self._agreed = False
 
     def start(self) -> None:
-        """Ask now, and from now on."""
-        says = oracle_says(self._path)
-        if says is not self._said:
-            self._said = says
-            self._tell(says)
+        """Read it now, and from now on."""
+        agrees = oracle_agrees(self._path)
+        if agrees is not self._agreed:
+            self._agreed = agrees
+            self._notify(agrees)
         asyncio.get_running_loop().call_later(self._pause_s, self.start)
 
 
 def main(config_path: Path) -> int:
-    """Run a peer until it is told to stop; the process's exit code.  Troubles are one line on standard error."""
+    """Run a peer until it is stopped; return the process's exit code. Errors are one line on standard error."""
     try:
         while run_peer(config_path):
             pass
@@ -115,9 +117,9 @@ def main(config_path: Path) -> int:
 
 
 def run_peer(config_path: Path) -> bool:
-    """Run a peer until SIGTERM or SIGINT, or until a snapshot was restored: whether it is to begin anew, from that.
+    """Run a peer until SIGTERM or SIGINT, or a restored snapshot; return whether to restart, from that snapshot.
 
-    Raises ConfigError, DataDirectoryError, PortError, OSError where it cannot start, Stopped where it cannot go on.
+    Raises ConfigError, DataDirectoryError, PortError, OSError if it cannot start, Stopped if it cannot continue.
     """
     may_open_all_files()
     config = load(config_path)
@@ -125,7 +127,7 @@ def run_peer(config_path: Path) -> bool:
     for warning in config.warnings:
         log.warning(warning)
     with ExitStack() as held:
-        # What is loaded now stays: collecting over a growing million objects would find nothing.
+        # Loaded objects will stay: collecting over a growing million objects would find nothing.
         gc.disable()
         loaded = load_history(config, held, log)
         journal = JournalWriter(config.journal_dir, config.node, full=config.journal_full)
@@ -135,7 +137,7 @@ def run_peer(config_path: Path) -> bool:
             held.callback(messages.close)
         gc.set_threshold(*GC_THRESHOLDS)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        surroundings = Surroundings(
+        environment = PeerEnvironment(
             log=log,
             journal=journal,
             random=random.Random(),
@@ -147,19 +149,20 @@ def run_peer(config_path: Path) -> bool:
             messages=messages,
         )
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            return runner.run(serve(config, loaded, surroundings))
+            return runner.run(serve(config, loaded, environment))
 
 
 def _collect_what_changes(running: RunningPeer) -> None:
-    # What was loaded stays.
+    # Loaded objects stay.
     gc.freeze()
     gc.enable()
 
 
 def load_history(config: ZooConfig, held: ExitStack, log: structlog.BoundLogger, files: Files = HOST) -> Loaded:
-    """Take the data directories, until `held` is closed, and read what they hold.
+    """Lock the data directories until `held` is closed, and load their content.
 
-    Raises DataDirectoryError, OSError."""
+    Raises DataDirectoryError, OSError.
+    """
     directories, locks = open_directories(config.data_dir, config.data_log_dir, files)
     for lock in locks:
         held.callback(lock.release)
@@ -184,7 +187,7 @@ def load_history(config: ZooConfig, held: ExitStack, log: structlog.BoundLogger,
 
 
 def ensemble_config(config: ZooConfig) -> EnsembleConfig:
-    """The part of a zoo.cfg that the core needs."""
+    """Return the settings in zoo.cfg that the core needs."""
     return EnsembleConfig(
         my_id=config.my_id,
         voters=config.voters,
@@ -219,13 +222,13 @@ def ensemble_config(config: ZooConfig) -> EnsembleConfig:
 
 
 def recovery_policy(config: ZooConfig) -> RecoveryPolicy:
-    """What to do about damage: a peer that is not alone can take from the others what it has lost."""
+    """Return how to handle damage: a peer with other voters can get lost transactions from them."""
     others = sum(voter != config.my_id for voter in config.voters)
     return RecoveryPolicy(others, config.storage.trusts_empty)
 
 
 def peer_names(config: ZooConfig) -> dict[str, str]:
-    """Which peer answers at which address, for the fault table."""
+    """Return the peer at each address, for the fault table."""
     names: dict[str, str] = {}
     for number, line in config.servers.items():
         for host, quorum_port, election_port in line.addresses:
@@ -236,8 +239,7 @@ def peer_names(config: ZooConfig) -> dict[str, str]:
 
 
 class Loaded(NamedTuple):
-    """A peer's directories, what was on the disk, the zxid of a snapshot that was restored before, and how long it
-    took."""
+    """A peer's directories, the loaded data, the zxid of a snapshot that was restored before, and the loading time."""
 
     directories: Directories
     recovery: Recovery
@@ -245,17 +247,17 @@ class Loaded(NamedTuple):
     took_ms: int
 
 
-async def serve(config: ZooConfig, loaded: Loaded, surroundings: Surroundings) -> bool:
-    """Be a peer until told to stop; whether it ended to begin anew.  Raises PortError, Stopped, OSError."""
+async def serve(config: ZooConfig, loaded: Loaded, environment: PeerEnvironment) -> bool:
+    """Run a peer until it is stopped; return whether it ended for a restart. Raises PortError, Stopped, OSError."""
     directories, recovery, restored, _ = loaded
     loop = asyncio.get_running_loop()
     settings = ensemble_config(config)
-    service = surroundings.make_service(settings, surroundings.nonce)
+    service = environment.make_service(settings, environment.nonce)
     if recovery.recovered.snapshot is None:
-        # As ZooKeeper does on an empty directory: later starts can tell an empty tree from a lost one.
+        # As ZooKeeper does on an empty directory: later starts can distinguish an empty tree from a lost one.
         write_snapshot(directories.data, service.snapshot(), directories.files)
-    peer = Peer(settings, service, recovery.recovered, surroundings.random)
-    driver = PeerDriver(peer, service, surroundings.journal, config.voters, surroundings.log)
+    peer = Peer(settings, service, recovery.recovered, environment.random)
+    driver = PeerDriver(peer, service, environment.journal, config.voters, environment.log)
     AsyncioRuntime(loop, on_failure=driver.fail)
     if config.storage.retain_snapshots:
         purge(directories, config.storage.retain_snapshots)
@@ -263,8 +265,8 @@ async def serve(config: ZooConfig, loaded: Loaded, surroundings: Surroundings) -
         directories,
         driver,
         loop.call_soon_threadsafe,
-        workers=surroundings.workers,
-        clock_ns=surroundings.clock_ns,
+        workers=environment.workers,
+        clock_ns=environment.clock_ns,
         policy=recovery_policy(config),
         preallocate_bytes=config.storage.preallocate_bytes,
         retain_snapshots=config.storage.retain_snapshots,
@@ -277,16 +279,16 @@ async def serve(config: ZooConfig, loaded: Loaded, surroundings: Surroundings) -
         driver.emit(event)
     if restored is not None and config.journal_full:
         driver.emit(HistoryReplaced(restored))
-    driver.tap = PeerTap(surroundings.messages) if surroundings.messages is not None else None
+    driver.tap = PeerTap(environment.messages) if environment.messages is not None else None
     driver.clients = clients = ClientPort(
-        driver, Admission(config.limits, surroundings.random.random, now_ms()), config.auth, driver.tap
+        driver, Admission(config.limits, environment.random.random, now_ms()), config.auth, driver.tap
     )
     running = RunningPeer(config, peer, service, clients, storage)
     control: ControlSocket | None = None
     ending = _Ending(driver)
-    driver.begin_anew = ending.begin_anew
+    driver.restart = ending.restart
     try:
-        control = await _open_ports(driver, running, surroundings, ending.begin_anew)
+        control = await _open_ports(driver, running, environment, ending.restart)
         if driver.operator is not None:
             driver.operator.on_loaded(loaded.took_ms, recovery)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -294,48 +296,48 @@ async def serve(config: ZooConfig, loaded: Loaded, surroundings: Surroundings) -
         driver.start()
         if config.oracle_path is not None:
             OracleWatch(config.oracle_path, config.tick_time, driver.on_oracle).start()
-        surroundings.started(running)
+        environment.started(running)
         await driver.finished()
     finally:
         await _close(driver, control)
         storage.close()
-    return ending.anew
+    return ending.restarts
 
 
 def _membership_files(config: ZooConfig, files: Files) -> MembershipFiles | None:
-    """Where the memberships of a server that has a zoo.cfg are kept."""
+    """Return the membership files of a server with a zoo.cfg."""
     if config.path is None:
         return None
     return OwnedMembershipFiles(DynamicConfigFiles(config.path, config.my_id, files), config, files)
 
 
 class _Ending:
-    """Why a peer ends: it was told to, which counts in any case, or it is to begin anew."""
+    """Why a peer ends: it was stopped, which takes precedence, or it will restart."""
 
     def __init__(self, driver: PeerDriver) -> None:
-        self.anew = False
+        self.restarts = False
         self._driver = driver
 
-    def begin_anew(self, reason: str = "a snapshot was restored") -> None:
-        """What the peer serves is not what its disk has."""
-        self.anew = True
+    def restart(self, reason: str = "a snapshot was restored") -> None:
+        """End for a restart: the peer's state differs from its disk's."""
+        self.restarts = True
         self._driver.stop(reason)
 
     def stop(self) -> None:
         """SIGTERM or SIGINT."""
-        self.anew = False
+        self.restarts = False
         self._driver.stop()
 
 
 async def _open_ports(
-    driver: PeerDriver, running: RunningPeer, surroundings: Surroundings, begin_anew: Callable[[], None]
+    driver: PeerDriver, running: RunningPeer, environment: PeerEnvironment, restart: Callable[[], None]
 ) -> ControlSocket | None:
-    config, clients, log = running.config, running.clients, surroundings.log
+    config, clients, log = running.config, running.clients, environment.log
     faults = LinkFaults(peer_names(config))
     driver.operator = OperatorView(
-        running, log, on_failure=driver.fail, begin_anew=begin_anew, take_snapshot=driver.take_snapshot
+        running, log, on_failure=driver.fail, restart=restart, take_snapshot=driver.take_snapshot
     )
-    security, auth = peer_security(config, log.warning), quorum_auth(config, surroundings.nonce)
+    security, auth = peer_security(config, log.warning), quorum_auth(config, environment.nonce)
     my_id = PeerId(config.my_id)
     mine = config.servers.get(config.my_id)
     if mine is not None and config.distributed:
@@ -375,7 +377,7 @@ async def _listen_for_clients(config: ZooConfig, clients: ClientPort, report: Ca
 
 
 def peer_security(config: ZooConfig, report: Callable[[str], None]) -> PeerSecurity | None:
-    """How this peer talks to others; None for plain TCP.  Raises ConfigError."""
+    """Return the TLS security towards other servers, or None for plain TCP. Raises ConfigError."""
     if config.quorum_tls is None:
         return None
     store = TlsStore(config.quorum_tls, report)
@@ -383,13 +385,13 @@ def peer_security(config: ZooConfig, report: Callable[[str], None]) -> PeerSecur
 
 
 def quorum_auth(config: ZooConfig, nonce: Callable[[], str]) -> QuorumAuth | None:
-    """How this peer and others prove to each other that they belong together; None where they need not."""
+    """Return the SASL authentication between servers, or None if it is off."""
     sasl = config.quorum_sasl
     return QuorumAuth(sasl, nonce) if sasl is not None else None
 
 
 def report(peer: Peer) -> dict[str, Any]:
-    """How a peer stands, as plain JSON, for the host agent."""
+    """Return a peer's state as plain JSON, for the host agent."""
     return {**msgspec.to_builtins(peer.status()), "state": peer.state.name}
 
 
@@ -397,25 +399,27 @@ async def _close(driver: PeerDriver, control: ControlSocket | None) -> None:
     for port in (control, driver.operator, driver.clients, driver.quorum, driver.elections):
         if port is not None:
             await port.close()
-    # Let the transports write what is queued and see their ends.
+    # Let the transports write their queues and notice their ends.
     await asyncio.sleep(0)
 
 
 def readable_bytes(limits: Limits) -> int:
-    """How long a stored value may be in Apache ZooKeeper: twice jute.maxbuffer, unless jute.maxbuffer.extrasize says
-    otherwise."""
+    """Return the maximum size of a stored value in Apache ZooKeeper: jute.maxbuffer plus jute.maxbuffer.extrasize.
+
+    Without the latter, twice jute.maxbuffer.
+    """
     extra = limits.frame_bytes if limits.extra_bytes is None else limits.extra_bytes
     return limits.frame_bytes + max(extra, EXTRA_BYTES_MIN)
 
 
 def oversized_warning(recovered: Recovered, limits: Limits) -> str | None:
-    """What to say of a log or snapshot that holds too much, by the first example; None where none does.
+    """Return a warning about the first oversized value in a log or snapshot, or None if there is none.
 
-    Apache ZooKeeper refuses a length above jute.maxbuffer and jute.maxbuffer.extrasize together, also in the server's
-    own log and snapshots: it does not start (BinaryInputArchive.checkLength, "Unreasonable length").  Here such a
-    server starts and says so.  What is stored was acknowledged; each record has its checksum; and one long list of
-    ephemerals, which the end of a session writes, is beyond the limit without any znode or request being so: whoever
-    can make ephemerals could keep every server of an ensemble from starting again.
+    Apache ZooKeeper rejects a length above jute.maxbuffer and jute.maxbuffer.extrasize together, also in the server's
+    own log and snapshots: it does not start (BinaryInputArchive.checkLength, "Unreasonable length"). Here such a server
+    starts and logs a warning, since stored values were acknowledged and each record has its checksum. Also, the end of
+    a session writes one list of its ephemerals, which may exceed the limit although no znode or request does: a client
+    that can create ephemerals could keep every server of an ensemble from restarting.
     """
     allowed = readable_bytes(limits)
     found = _in_snapshot(recovered, allowed) or _in_log(recovered, allowed)
@@ -436,7 +440,7 @@ def _in_log(recovered: Recovered, allowed: int) -> str | None:
 
 def _in_snapshot(recovered: Recovered, allowed: int) -> str | None:
     nodes = recovered.snapshot.nodes if recovered.snapshot is not None else ()
-    # What is kept of a znode is more than its data: mostly one look without a line of Python for each of a million.
+    # A znode's bytes are longer than its data: in most cases one check, without Python code per znode, suffices.
     if isinstance(nodes, StoredNodes) and max(map(len, nodes.values), default=0) > allowed:
         for path, value in zip(nodes.paths, nodes.values, strict=True):
             if (size := len(value) - HEAD_BYTES) > allowed:

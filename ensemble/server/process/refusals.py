@@ -19,10 +19,7 @@ CallLater = Callable[[int, Callable[[], None]], object]
 
 
 class Refusals:
-    """Reports refused connections of one server to its log, and those between servers to its journal as well.
-
-    `emit` writes an event to the journal; `call_later(delay_ms, callback)` is the node's timer.
-    """
+    """Reports refused connections of one server to its log, and connections between servers to its journal as well."""
 
     def __init__(self, log: structlog.BoundLogger, emit: Callable[[Event], None], call_later: CallLater) -> None:
         self._log = log
@@ -33,7 +30,7 @@ class Refusals:
         self._votes = DroppedConnections(self._log_vote, call_later)
 
     def break_off(self, remote: str, reason: str) -> None:
-        """Report a connection on a port between servers that was dropped."""
+        """Report a dropped connection on a port between servers."""
         self._broken.drop(remote, reason)
 
     def refuse_client(self, remote: str, reason: str) -> None:
@@ -45,7 +42,7 @@ class Refusals:
         self._links.drop("", reason)
 
     def admit_unlisted(self, peer_id: PeerId, address: str, *, reconfig_enabled: bool) -> None:
-        """Report a server that is not in this server's list, and was admitted without a vote."""
+        """Report an unlisted server that was admitted without a vote."""
         remedy = (
             f"add server {peer_id} with reconfig, or stop it"
             if reconfig_enabled

@@ -10,7 +10,7 @@ import pytest
 
 from zabka.ensemble.runtime import supervisor
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
-from zabka.ensemble.runtime.supervisor import ends_loudly, kept_up
+from zabka.ensemble.runtime.supervisor import kept_up, report_task_failure
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
@@ -78,7 +78,7 @@ def test_referenced_task_ends_its_node_when_it_fails(failure: Exception) -> None
             asyncio.get_running_loop(), on_failure=lambda name, report: failed.set_result((name, report.__cause__))
         )
         kept = asyncio.create_task(Work(failure)(), name="accept")
-        ends_loudly(kept)
+        report_task_failure(kept)
         assert await asyncio.wait_for(failed, 5) == ("accept failed", failure)
         assert kept.done()
 
@@ -90,7 +90,7 @@ def test_a_task_that_is_cancelled_or_returns_is_no_failure() -> None:
         reports: list[str] = []
         tasks = [asyncio.create_task(Work(None)()), asyncio.create_task(Work()())]
         for task in tasks:
-            ends_loudly(task, lambda name, _: reports.append(name))
+            report_task_failure(task, lambda name, _: reports.append(name))
         await tasks[0]
         tasks[1].cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -24,7 +24,7 @@ from zabka.ensemble.ids import ConnectionId, Epoch, PeerId, SessionId, Zxid
 from zabka.ensemble.ports import Instant
 from zabka.ensemble.records import OPEN_ACL, ConnectRequest, ConnectResponse, OpCode, Reply, Request, SetWatches
 from zabka.ensemble.server.config.zoo_cfg import parse
-from zabka.ensemble.server.operator.words import NOT_SERVING, TraceMask, Words
+from zabka.ensemble.server.operator.words import NOT_SERVING, FourLetterCommands, TraceMask
 from zabka.ensemble.tree.service import Service
 from zabka.ensemble.tree.sessions import password_of
 from zabka.ensemble.zab.application import EnsembleConfig
@@ -288,7 +288,7 @@ def test_four_letter_words_report_read_only_mode(tmp_path):
     alone = Alone()
     config = parse(f"dataDir={tmp_path}\n{keys}\n{servers}")
     no_metrics = None  # these commands do not read them
-    words = Words(config, alone.peer, alone.service, NoConnections(), no_metrics, TraceMask())
+    words = FourLetterCommands(config, alone.peer, alone.service, NoConnections(), no_metrics, TraceMask())
     assert words.answer("isro") == "null"
     assert words.answer("srvr") == NOT_SERVING
     alone.wait()

@@ -9,7 +9,7 @@ import pytest
 
 from tests.ensemble.zab.zab_driver import Node, World
 from zabka.ensemble.ids import PeerId
-from zabka.ensemble.server.process.peer_process import oracle_says
+from zabka.ensemble.server.process.peer_process import oracle_agrees
 from zabka.ensemble.zab.effects import Answer, Effect
 from zabka.ensemble.zab.quorum import Quorum, SurvivorQuorum
 from zabka.journal.events import LeaderEstablished
@@ -190,7 +190,7 @@ def test_survivor_is_a_quorum_but_both_count_while_connected() -> None:
 
 def test_oracle_answer_is_the_first_character_of_its_file(tmp_path: Path) -> None:
     path = tmp_path / "oracle"
-    assert not oracle_says(path)
+    assert not oracle_agrees(path)
     for text, agrees in (("1", True), ("1\n", True), ("0", False), ("", False), ("no", False)):
         path.write_text(text)
-        assert oracle_says(path) is agrees
+        assert oracle_agrees(path) is agrees

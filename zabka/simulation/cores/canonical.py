@@ -100,8 +100,8 @@ def _of_link(link: Any) -> frozenset[str]:
     left_out = HEARD
     if link.forwarding:
         left_out |= {"last_zxid", "reading", "reads_on"}
-    if link.told <= link.acked:
-        left_out |= {"told"}
+    if link.leader_acked <= link.acked:
+        left_out |= {"leader_acked"}
     return left_out
 
 

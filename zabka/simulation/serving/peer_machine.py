@@ -12,8 +12,8 @@ from zabka.ensemble.runtime.files import Files
 from zabka.ensemble.server.config.zoo_cfg import ConfigError, ZooConfig, load
 from zabka.ensemble.server.operator.running_peer import RunningPeer
 from zabka.ensemble.server.process.endings import Crashed, Stopped
+from zabka.ensemble.server.process.environment import PeerEnvironment
 from zabka.ensemble.server.process.peer_process import load_history, serve
-from zabka.ensemble.server.process.surroundings import Surroundings
 from zabka.ensemble.txnlog.errors import DataDirectoryError
 from zabka.ensemble.txnlog.files import LOG_PREFIX, make_directories, zxid_of
 from zabka.ensemble.zab.application import EnsembleConfig
@@ -109,9 +109,9 @@ class PeerMachine(ServerMachine):
                 if not await serve(config, loaded, self._surroundings(config, process, log)):
                     return False
 
-    def _surroundings(self, config: ZooConfig, process: SimProcess, log: structlog.BoundLogger) -> Surroundings:
+    def _surroundings(self, config: ZooConfig, process: SimProcess, log: structlog.BoundLogger) -> PeerEnvironment:
         random = process.random
-        return Surroundings(
+        return PeerEnvironment(
             log=log,
             journal=RecordJournal(self.record, config.node, process.loop),
             random=random,

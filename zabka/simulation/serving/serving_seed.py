@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack
 
 from zabka.ensemble.client.client import Client
-from zabka.ensemble.client.history_clients import judge
+from zabka.ensemble.client.history_clients import check_history
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from zabka.journal.judges.judged import Judged
 from zabka.simulation.kernel.draws import derive_random
@@ -61,7 +61,7 @@ class ServingRun(WholeRun):
     def clients_problems(self) -> list[str]:
         """What is wrong with what watchers and players saw."""
         found = [f"reads and watches: {line}" for line in (self.watching.violations if self.watching else [])]
-        return found + [f"clients' histories: {line}" for line in judge(self.playing.history, []).wrong]
+        return found + [f"clients' histories: {line}" for line in check_history(self.playing.history, []).wrong]
 
     # -- the play ----------------------------------------------------------------------------------------------------
 

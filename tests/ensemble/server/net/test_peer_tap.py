@@ -88,8 +88,8 @@ def test_closed_clients_leave_no_state_in_the_tap(control: TapRecords) -> None:
     tap = control.tap
     for number in range(50):
         connection, session = ConnectionId(number), SessionId(1_000 + number % 40)
-        tap.client_said(connection, Connected(), [ConnectRequest(0, Zxid(0), 4_000, session, b"", False)])
-        tap.client_told(connection, ConnectResponse(0, 4_000, session, b"", False))
+        tap.received_from_client(connection, Connected(), [ConnectRequest(0, Zxid(0), 4_000, session, b"", False)])
+        tap.sent_to_client(connection, ConnectResponse(0, 4_000, session, b"", False))
     assert sizes(tap)
     for number in range(50):
         tap.client_gone(ConnectionId(number))

@@ -71,7 +71,7 @@ def test_proposal_is_sent_first_to_the_requesting_follower() -> None:
         port.flush()
         written.clear()
         links["second"].data_received(request)
-        port.flush_heard()
+        port.flush_last_active()
         assert written == ["second"]
         port.flush()
         return written

@@ -63,7 +63,7 @@ def test_connections_closed_for_lack_of_descriptors_are_logged() -> None:
     with (
         mock.patch("resource.getrlimit", return_value=(1200, 1200)),
         mock.patch.object(descriptors, "log") as log,
-        mock.patch.object(descriptors._Said, "at_s", 0.0),
+        mock.patch.object(descriptors._LastWarning, "at_s", 0.0),
         mock.patch("time.monotonic") as clock,
     ):
         for clock.return_value in (1000.0, 1001.0, 1061.0, 1062.0):

@@ -88,7 +88,7 @@ class FakePorts:
         self.notes += self.queued
         self.queued.clear()
 
-    def flush_heard(self) -> None:
+    def flush_last_active(self) -> None:
         self.notes.append("to who asked")
 
     def submit(self, effects: list[Effect]) -> None:
@@ -311,7 +311,7 @@ def test_truncation_of_a_log_with_a_loss_restarts_the_peer(damages: list[LogDama
 
     async def run() -> list[Any]:
         driver, notes = await driver_and_notes()
-        driver.begin_anew = notes.append
+        driver.restart = notes.append
         driver.on_truncated(Recovery(Recovered(Epoch(1), Epoch(1), None, [], complete), damages))
         return notes
 

@@ -1,4 +1,4 @@
-"""What a peer's process takes from where it runs, beside its event loop: what differs between a host and a world."""
+"""Environment of a peer's process, apart from its event loop: the parts that a simulated world replaces."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from zabka.journal.message_log import MessageNotes
 from zabka.journal.writer import Journal
 
 
-class Surroundings(NamedTuple):
-    """Log, journal, randomness, disk, helping hands and the monotonic clock of one process.
+class PeerEnvironment(NamedTuple):
+    """Log, journal, randomness, disk, workers and the monotonic clock of one process.
 
     `started` is called once the peer runs and its ports are open.
     """
@@ -32,6 +32,6 @@ class Surroundings(NamedTuple):
     clock_ns: Callable[[], int]
     started: Callable[[RunningPeer], None]
     make_service: Callable[[EnsembleConfig, Callable[[], str]], Service] = Service
-    """Makes what serves clients, of the ensemble's settings and the nonce."""
+    """Creates the service for clients from the ensemble's settings and the nonce source."""
     messages: MessageNotes | None = None
-    """Takes the messages, where somebody wants them."""
+    """Records the messages, if configured."""
