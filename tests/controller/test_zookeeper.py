@@ -8,7 +8,9 @@ import pytest
 
 from tests.controller.controller_world import World
 from tests.controller.fake_ensemble import FakeSession
+from zabka.controller.causes import CurrentCauses
 from zabka.controller.context import ControllerContext
+from zabka.controller.eligibility import NoEligibleReplicas
 from zabka.controller.partition_store import PartitionStore
 from zabka.ensemble.client.service import Delete
 from zabka.ensemble.errors import BadVersion, ErrorCode, NodeExists
