@@ -78,20 +78,20 @@ def unfenced_controller_writes() -> Iterator[None]:
 @contextmanager
 def isr_change_without_version_check() -> Iterator[None]:
     """AlterPartition is accepted whatever partition epoch the leader knew, and written over any version."""
-    judge = alter_partition._judge
+    check = alter_partition._check
 
-    def trusting(reign: Any, sender: int, partition: Any, wish: Any, version: int) -> Any:
-        current = reign.context.leadership.get(partition)
-        if current is not None and wish.partition_epoch < current.partition_epoch:
-            wish = _With(wish, partition_epoch=current.partition_epoch)
-        return judge(reign, sender, partition, wish, version)
+    def trusting(term: Any, sender: int, partition: Any, requested: Any, version: int) -> Any:
+        current = term.context.leadership.get(partition)
+        if current is not None and requested.partition_epoch < current.partition_epoch:
+            requested = _With(requested, partition_epoch=current.partition_epoch)
+        return check(term, sender, partition, requested, version)
 
     set_data = partition_store.SetData
 
     def any_version(path: str, data: bytes, version: int) -> Any:
         return set_data(path, data, -1)
 
-    with broken(alter_partition, _judge=trusting), broken(partition_store, SetData=any_version):
+    with broken(alter_partition, _check=trusting), broken(partition_store, SetData=any_version):
         yield
 
 

@@ -52,13 +52,13 @@ def test_the_library_is_listed_and_played(capsys: pytest.CaptureFixture[str], tm
     assert "real processes" in listed["zookeeper-1549"]["live_obstacle"]
     assert listed["zookeeper-1549"]["running_obstacle"] and not listed["leader-killed"]["running_obstacle"]
     out = tmp_path / "journal.jsonl"
-    assert cli.run(["zookeeper-1549", "keeper-116690"], None, cli.Wanted(out=out)) == 0
+    assert cli.run(["zookeeper-1549", "keeper-116690"], None, cli.PlayOptions(out=out)) == 0
     assert "2 scenarios, 0 with violations" in capsys.readouterr().out
     assert out.read_bytes().count(b"\n") > 50
 
 
 def test_the_json_report_of_a_run_has_its_story_and_its_replay_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["kafka-708"], None, cli.Wanted(7, ("tickTime=500",), as_json=True)) == 0
+    assert cli.run(["kafka-708"], None, cli.PlayOptions(7, ("tickTime=500",), as_json=True)) == 0
     [found] = json.loads(capsys.readouterr().out)["runs"]
     assert (found["held"], found["seed"], found["played"]["problems"]) == (True, 7, [])
     assert found["replay"] == "zabka scenarios run kafka-708 --seed 7 --set tickTime=500"
@@ -74,7 +74,7 @@ def test_the_json_report_of_a_run_has_the_hash_of_the_journal_it_writes(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     out = tmp_path / "journal.jsonl"
-    assert cli.run(["zookeeper-1549"], None, cli.Wanted(as_json=True, out=out)) == 0
+    assert cli.run(["zookeeper-1549"], None, cli.PlayOptions(as_json=True, out=out)) == 0
     [found] = json.loads(capsys.readouterr().out)["runs"]
     assert found["played"]["journal_sha256"] == sha256(out.read_bytes()).hexdigest()
     assert found["outage"] is None and found["seed"] is None, "over the bare protocol nothing is left to a seed"
