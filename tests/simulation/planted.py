@@ -78,7 +78,7 @@ def unfenced_controller_writes() -> Iterator[None]:
 @contextmanager
 def isr_change_without_version_check() -> Iterator[None]:
     """AlterPartition is accepted whatever partition epoch the leader knew, and written over any version."""
-    judge = alter_partition._judge
+    judge = alter_partition._check
 
     def trusting(reign: Any, sender: int, partition: Any, wish: Any, version: int) -> Any:
         current = reign.context.leadership.get(partition)
@@ -91,7 +91,7 @@ def isr_change_without_version_check() -> Iterator[None]:
     def any_version(path: str, data: bytes, version: int) -> Any:
         return set_data(path, data, -1)
 
-    with broken(alter_partition, _judge=trusting), broken(partition_store, SetData=any_version):
+    with broken(alter_partition, _check=trusting), broken(partition_store, SetData=any_version):
         yield
 
 
