@@ -207,7 +207,7 @@ class Deleted(NamedTuple):
 
 
 class ReplicaService(Protocol):
-    """The part of the replica manager that the Kafka port uses (`zabka.broker_sim.replication.ReplicaManager`)."""
+    """The part of the replica manager (`zabka.broker_sim.replication`) that the Kafka port uses."""
 
     def become_leader_or_follower(self, request: KafkaMessage) -> KafkaMessage: ...
     def stop_replica(self, request: KafkaMessage) -> KafkaMessage: ...

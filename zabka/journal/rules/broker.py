@@ -174,7 +174,7 @@ REFUSED_ISR = Rule(
     "an ISR proposal needs the newest state",
     "The controller rejects an ISR that comes from a broker other than the leader, or is based on another version of "
     "the state.",
-    source("controller/alter_partition.py:_judge"),
+    source("controller/alter_partition.py:_check"),
     kafka("KafkaController.tryProcessAlterPartition", "controller/KafkaController.scala"),
     references("KIP-497"),
 )
@@ -182,7 +182,7 @@ REFUSED_MEMBER = Rule(
     "only live replicas join an ISR",
     "The controller rejects an ISR with a member that is dead, shutting down, or not the process that the leader saw "
     "catch up.",
-    source("controller/alter_partition.py:_judge"),
+    source("controller/alter_partition.py:_check"),
     kafka("KafkaController.tryProcessAlterPartition", "controller/KafkaController.scala"),
     references("KIP-841", "KIP-903"),
 )

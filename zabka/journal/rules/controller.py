@@ -60,7 +60,7 @@ FAILOVER = Rule(
 EVENT_FAILED = Rule(
     "one event at a time",
     "The controller handles its events one by one. It resigns if one of them fails unexpectedly.",
-    source("controller/controller.py:KafkaController._process_whatever_comes"),
+    source("controller/controller.py:KafkaController._process_safely"),
     kafka("KafkaController.process", _CONTROLLER),
 )
 EPOCH_CHECK = Rule(
