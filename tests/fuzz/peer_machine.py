@@ -291,9 +291,9 @@ def _check(lone: Lone) -> None:
         lone.requested.clear()
         link = lone.follow() if role == "follow" else lone.lead()
         if role == "lead" and lone.disk.recovered().in_doubt:
-            assert link is None, "it leads with a history that is in doubt"
+            assert link is None, "the peer leads with a history in doubt"
             continue
-        assert link is not None, "it cannot be won for an election any more"
+        assert link is not None, "the peer cannot be elected any longer"
         if lone.peer.status().serving:
             lone.drop(link)
         else:

@@ -85,7 +85,7 @@ class _Side(Ensemble):
     def check(self) -> None:
         for witness in self.witnesses:
             reply = self.ask(witness, exists("/zookeeper"))
-            assert reply.err == 0, "somebody else is not served any more"
+            assert reply.err == 0, "a witness is no longer served"
         for _, event in self.events:
             msgspec.json.encode(event)
         self.events.clear()

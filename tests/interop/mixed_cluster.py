@@ -163,7 +163,8 @@ class MixedCluster:
             self.zk.delete("/controller")
             until(lambda: self.controller in candidates, f"{candidates} was not elected", SESSION_MS / 2000)
         until(
-            lambda: all(self._believed(b) in candidates for b in self.registered), "not everybody knows the controller"
+            lambda: all(self._believed(b) in candidates for b in self.registered),
+            "some broker does not know the controller",
         )
 
     def _believed(self, broker_id: int) -> int:
@@ -286,6 +287,6 @@ def mixed_cluster(
         cluster = MixedCluster(ensemble, zk, nodes)
         for node in nodes.values():
             node.start()
-        until(lambda: zk.exists("/brokers/ids") and cluster.registered == sorted(nodes), "not everybody came")
-        until(lambda: all(cluster.serves(b) for b in nodes), "not everybody knows everybody")
+        until(lambda: zk.exists("/brokers/ids") and cluster.registered == sorted(nodes), "some broker did not register")
+        until(lambda: all(cluster.serves(b) for b in nodes), "some broker does not know all others")
         yield cluster

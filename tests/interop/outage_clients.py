@@ -117,7 +117,7 @@ def kafka_python_produce(bootstrap: str, topic: str) -> None:
     due = numbers()
     while (number := due()) is not None:
         sent = producer.send(topic, str(number).encode())
-        sent.add_callback(lambda on_sent, number=number: log(number, on_sent.partition, on_sent.offset))
+        sent.add_callback(lambda metadata, number=number: log(number, metadata.partition, metadata.offset))
         sent.add_errback(lambda failure, number=number: failures.append(f"{number}: {failure}"))
     producer.flush(timeout=DELIVERY_S)
     producer.close()

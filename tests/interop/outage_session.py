@@ -145,7 +145,7 @@ class Session:
 
     def stands(self) -> str:
         """Describe the progress of its two programs, and the last lines of each."""
-        parts = [f"the {role} said {program.errors()[-LAST_CHARS:]!r}" for program, role in self._programs()]
+        parts = [f"the {role} printed {program.errors()[-LAST_CHARS:]!r}" for program, role in self._programs()]
         return "\n  ".join([f"{self.library}: {self.acknowledged} acknowledged, {self.consumed} read", *parts])
 
     def _programs(self) -> tuple[tuple[Program, str], ...]:

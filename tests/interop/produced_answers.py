@@ -145,7 +145,7 @@ def _time(timestamp_ms: int) -> object:
 
 def _stored(data: bytes, base_offset: int) -> tuple[Stored, ...]:
     headers = split_batches(data)
-    assert headers is not None, "what is stored is damaged"
+    assert headers is not None, "the stored batches are damaged"
     found = []
     position = 0
     for header in headers:

@@ -86,7 +86,7 @@ def test_topics_get_partitions_and_are_deleted(cluster: MixedCluster, controller
         admin.delete_topics([topic])
     until(lambda: cluster.zk.exists(f"/brokers/topics/{topic}") is None, f"{topic} is still there")
     logs = [cluster.nodes[broker_id].home / "logs" / f"{topic}-0" for broker_id in ALL_BROKERS]
-    until(lambda: not any(log.exists() for log in logs), "somebody keeps its replica")
+    until(lambda: not any(log.exists() for log in logs), "a broker keeps its replica")
 
 
 @CONTROLLERS
@@ -214,7 +214,7 @@ def test_an_unclean_election_truncates_the_other_side(cluster: MixedCluster, las
     cluster.until_in_sync(topic, (last,))
     cluster.produce(topic, ["only there"] * 5)
     cluster.kill(last)
-    until(lambda: cluster.state(topic)["leader"] == -1, "it still has a leader")
+    until(lambda: cluster.state(topic)["leader"] == -1, "the partition still has a leader")
     assert cluster.state(topic)["isr"] == [last]
     cluster.start(out_of_sync)
     unclean = {"unclean.leader.election.enable": "true"}

@@ -170,7 +170,7 @@ def test_kafka_replicates_our_tombstones_with_delete_horizons(tmp_path: Path) ->
             headers = [h for log in sorted(logs.glob("*.log")) for h in split_batches(log.read_bytes()) or ()]
             return [header for header in headers if header.attributes & DELETE_HORIZON]
 
-        until(horizons, "nothing is compacted")
+        until(horizons, "no log was compacted")
         move = znodes.encode_reassignments({TopicPartition("t", 0): (A, KAFKA)})
         cluster.zk.create(znodes.REASSIGN_PARTITIONS, move)
         # Kafka's follower checks every batch that it appends.

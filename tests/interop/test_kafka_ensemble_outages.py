@@ -165,7 +165,7 @@ def test_controller_and_zab_leader_are_killed_together(
     peer = cluster.zab_leader()
     peer.kill()
     cluster.nodes[dying].kill()
-    until(lambda: cluster.controller not in (-1, dying), "nobody took over")
+    until(lambda: cluster.controller not in (-1, dying), "no new controller")
     clients.go_on()
     assert cluster.controller_epoch > epoch
     back(cluster, peer)

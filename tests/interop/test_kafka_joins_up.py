@@ -61,7 +61,7 @@ def make_controller(cluster: LiveCluster) -> None:
     for number in OURS:
         cluster.brokers[number].resume()
     cluster.until(lambda: all(cluster.brokers[b].believes.controller_id == JOINED for b in OURS), SESSION_S, "belief")
-    cluster.until(lambda: all(cluster.brokers[b].registered for b in OURS), SESSION_S, "everybody registered")
+    cluster.until(lambda: all(cluster.brokers[b].registered for b in OURS), SESSION_S, "all brokers registered")
 
 
 def reassign(cluster: LiveCluster, directory: Path, topic: str, *replicas: int) -> None:
@@ -111,7 +111,7 @@ def test_joined_kafka_broker_is_listed_serves_and_can_control(
     make_controller(cluster)
     assert shown(cluster)["is_controller"]
     assert cluster.get("/readyz")["controller"] == JOINED
-    cluster.until(lambda: last_term(cluster, JOINED)["until_us"] is None, COMES_S, "its reign in the journal")
+    cluster.until(lambda: last_term(cluster, JOINED)["until_us"] is None, COMES_S, "its controller term in the journal")
     cluster.topics.create("by-kafka", assignment={0: [1, 2, 3]}, config={"min.insync.replicas": "2"})
     reassign(cluster, tmp_path, "by-kafka", 3, JOINED)
     cluster.topics["by-kafka"].delete()
@@ -119,7 +119,9 @@ def test_joined_kafka_broker_is_listed_serves_and_can_control(
     # It dies: the next controller of ours continues with its state.
     joined.kill()
     cluster.until(lambda: current_controller(cluster) in OURS, SESSION_S, "a controller of ours")
-    cluster.until(lambda: last_term(cluster, JOINED)["ended_by"].startswith("session_"), COMES_S, "its reign's end")
+    cluster.until(
+        lambda: last_term(cluster, JOINED)["ended_by"].startswith("session_"), COMES_S, "the end of its controller term"
+    )
     assert (shown(cluster)["process"], shown(cluster)["registered"]) == ("unknown", False)
     assert cluster.topics["placed"].partitions[0].leader == 1
     joined.start()

@@ -42,5 +42,5 @@ def test_a_call_that_waits_is_answered_when_its_client_stops(client: Any, call: 
     result = call(client)
     client.stop()
     result.wait(WAIT_S)
-    assert result.ready(), "nobody told who waits"
+    assert result.ready(), "the waiting call was not completed"
     assert isinstance(result.exception, ConnectionLoss | ConnectionClosedError)

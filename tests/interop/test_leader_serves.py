@@ -59,7 +59,7 @@ def test_leader_with_leader_serves_no_serves_no_client(trio: Trio) -> None:
     with socket.create_connection(("127.0.0.1", trio.client_ports[leader]), 10) as connection:
         connection.settimeout(10)
         connection.sendall(struct.pack(">i", len(CONNECT_REQUEST)) + CONNECT_REQUEST)
-        assert connection.recv(1) == b"", "it is closed without a reply"
+        assert connection.recv(1) == b"", "the connection is closed without a reply"
     with trio.client() as client:
         client.create("/mine", b"1", ephemeral=True)
         assert client.get("/mine")[0] == b"1"

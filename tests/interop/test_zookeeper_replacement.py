@@ -72,7 +72,7 @@ class WritingClient:
         goal = len(self.acknowledged) + count
         deadline = time.monotonic() + 60
         while len(self.acknowledged) < goal:
-            assert time.monotonic() < deadline, "no writes are acknowledged any more"
+            assert time.monotonic() < deadline, "writes are no longer acknowledged"
             time.sleep(0.05)
 
 

@@ -117,7 +117,7 @@ def test_frames_are_found_however_they_are_cut(write: Write) -> None:
             assert [await future for future in futures] == [(b"data", STAT)] * 3
             await client.sync("/")  # the reply follows the event
             assert events[0][:2] == (EventType.DATA_CHANGED, "/a")
-            assert events[0].zxid == 9, "the transaction that fired it, as ZooKeeper 3.9 tells it"
+            assert events[0].zxid == 9, "the zxid of the transaction that fired it, as in ZooKeeper 3.9"
 
     run(scenario)
 

@@ -125,7 +125,7 @@ def test_recursive_watch_gets_subtree_events_but_no_child_events() -> None:
         world.run(future)
     world.advance(10)
     assert paths(received) == [(CREATED, "/x"), (DATA, "/x"), (DELETED, "/x")], "paths without the chroot"
-    assert paths(children) == [(CHILDREN, "/")], "told for the other watch's sake"
+    assert paths(children) == [(CHILDREN, "/")], "notified because of the other watch"
 
 
 def test_lasting_watches_are_armed_again_after_a_reconnect() -> None:
@@ -139,11 +139,11 @@ def test_lasting_watches_are_armed_again_after_a_reconnect() -> None:
     world.cut(1)
     world.run(writer.set("/a", b"missed by the lasting ones"))
     world.advance(100)
-    assert paths(received) == [(DATA, "/a")], "the one-shot watch is told what it missed"
+    assert paths(received) == [(DATA, "/a")], "the one-shot watch gets the missed event"
     world.run(writer.set("/a", b"heard"))
     world.run(writer.create("/b"))
     world.advance(10)
-    assert paths(received[1:]) == [(DATA, "/a"), (CREATED, "/b")], "one watcher is told once of one event"
+    assert paths(received[1:]) == [(DATA, "/a"), (CREATED, "/b")], "a watcher gets each event once"
     sent = [m for m in world.last.sent if isinstance(m, Request) and m.op == OpCode.SET_WATCHES2]
     assert len(sent) == 1 and isinstance(sent[0].body, SetWatches2)
     assert (sent[0].body.persistent_watches, sent[0].body.persistent_recursive_watches) == (["/a"], ["/"])
@@ -218,7 +218,7 @@ def test_watch_added_while_another_is_removed_is_notified(leave: Any, connected:
     for change in changes:
         world.run(change)
     world.advance(10)
-    assert len(one) == 1, "it was told that it is gone, and nothing more"
+    assert len(one) == 1, "it got the removal event only"
     assert {event.type for event in two} and {event.type for event in two} <= {DATA, CHILDREN}
 
 

@@ -184,7 +184,7 @@ def test_missing_chroot_is_created_from_its_first_missing_znode() -> None:
     world.scripted[OpCode.CREATE2] = create
     world.run(client.create_chroot())
     assert standing == {"/data", "/data/kafka", "/data/kafka/blue"}
-    assert "/data" not in asked, "nobody who may not write to the root is asked to"
+    assert "/data" not in asked, "no write to the root, which may be forbidden"
 
 
 def test_chroot_created_concurrently_is_no_error() -> None:

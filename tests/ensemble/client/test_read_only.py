@@ -76,10 +76,10 @@ def test_read_only_client_moves_to_first_server_with_a_leader() -> None:
     world.writable = found
     world.advance(3_000)
     assert states == [READ_ONLY, SUSPENDED, CONNECTED] and client.server == found
-    assert len(world.attempts) == 2, "it went there at once"
+    assert len(world.attempts) == 2, "the client moved there at once"
     asked = len(world.asked)
     world.advance(10_000)
-    assert len(world.asked) == asked, "nothing is looked for any more"
+    assert len(world.asked) == asked, "the search has ended"
 
 
 def test_session_of_a_read_only_server_is_invalid_elsewhere() -> None:

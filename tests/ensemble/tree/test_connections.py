@@ -273,7 +273,7 @@ def test_write_reply_ignores_a_write_sent_through_another_server() -> None:
     ensemble.take(new)
     ensemble.send(new, create("/new"), xid=1)
     ensemble.commit(1)
-    assert ensemble.take(new) == [], "/old is made, and nobody here asked for it"
+    assert ensemble.take(new) == [], "the reply to another server's create is not sent here"
     ensemble.commit(1)
     (reply,) = ensemble.take(new)
     assert (reply.xid, reply.err, reply.body.path) == (1, 0, "/new")

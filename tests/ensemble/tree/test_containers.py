@@ -50,7 +50,7 @@ def test_create_container_reply_stat_has_no_owner():
     assert reply.err == 0 and reply.body.path == "/c" and reply.body.stat.ephemeral_owner == 0
     assert ensemble.ask(client, exists("/c")).body.stat == reply.body.stat
     assert owner(ensemble, "/c") == CONTAINER_OWNER
-    assert ensemble.ask(client, create("/c/x")).err == 0, "it takes children"
+    assert ensemble.ask(client, create("/c/x")).err == 0, "a container can have children"
 
 
 def test_container_is_created_by_the_op_not_by_the_flag():
@@ -133,7 +133,7 @@ def test_multi_with_invalid_flags_is_a_marshalling_error(operation):
     client = ensemble.connect()
     assert ensemble.ask(client, multi(create("/before"), operation)).err == ErrorCode.MARSHALLING_ERROR
     assert exist(ensemble, "/before", "/x") == []
-    assert ensemble.ask(client, multi(create("/before"))).err == 0, "nothing of it is left behind"
+    assert ensemble.ask(client, multi(create("/before"))).err == 0, "the failed multi left no state"
 
 
 def test_rejected_ttl_undoes_its_multi():
@@ -203,8 +203,8 @@ def test_emptied_container_is_deleted_at_the_next_check():
     keep_alive(ensemble, client, CHECK_MS - 6_000)
     assert exist(ensemble, "/c") == ["/c"]
     keep_alive(ensemble, client, 1_000)
-    assert exist(ensemble, "/c", "/unused") == ["/unused"], "one that had no child yet waits for its first"
-    assert [m.body.path for m in ensemble.take(client) if m.xid == -1] == ["/c"], "watches see it go"
+    assert exist(ensemble, "/c", "/unused") == ["/unused"], "a container without a first child is kept"
+    assert [m.body.path for m in ensemble.take(client) if m.xid == -1] == ["/c"], "watches get its deletion"
     txn = ensemble.history[-1]
     assert (txn.type, txn.session_id, txn.cxid, txn.body) == (OpCode.DELETE_CONTAINER, 0, 0, DeleteTxn("/c"))
 
@@ -308,7 +308,7 @@ def test_reused_container_is_not_deleted():
     ensemble.ask(client, create("/c1/again"))
     before = ensemble.zxid
     ensemble.advance(1_000)
-    assert exist(ensemble, "/c1") == ["/c1"] and ensemble.zxid == before, "it is not even asked for"
+    assert exist(ensemble, "/c1") == ["/c1"] and ensemble.zxid == before, "no deletion is proposed"
 
 
 def test_child_in_flight_keeps_the_container():

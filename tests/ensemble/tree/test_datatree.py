@@ -138,7 +138,7 @@ def test_failed_multi_changes_no_znode_and_returns_each_error():
     applied = w.apply(OpCode.MULTI, MultiTxn(subs))
     assert [(r.type, r.error) for r in applied.results] == [(-1, 0), (-1, -103), (-1, -2)]
     assert applied.error == -103 and w.tree.digest == digest and "/a" not in w.tree.nodes
-    assert w.tree.last_zxid == 1, "it still takes its zxid"
+    assert w.tree.last_zxid == 1, "the failed transaction still uses its zxid"
 
 
 def test_the_stats_of_a_multi_are_those_at_each_operation():

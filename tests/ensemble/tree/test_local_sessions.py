@@ -55,7 +55,7 @@ def test_local_session_reconnects_to_its_own_server_only(server):
     assert answer_to_connect(e, again)[0] == session[0]
     assert first in e.closed, "a session has one connection"
     assert answer_to_connect(e, e.connect(server, (session[0], b"x" * 16))) == GONE
-    assert again not in e.closed, "a wrong password closes nobody's connection"
+    assert again not in e.closed, "a wrong password closes no other connection"
 
 
 @pytest.mark.parametrize("server", [LEADER, LEARNER])

@@ -280,7 +280,7 @@ def test_invalid_create_flags_are_checked_before_session_owner():
     ttl = OpCode.CREATE_TTL, CreateTTLRequest("/a", b"", OPEN_ACL, unknown, 9)
     refused = bench.ask(multi(ttl, create("/b")), origin=elsewhere).body.txns
     assert [sub.body().err for sub in refused] == [E.BAD_ARGUMENTS, E.RUNTIME_INCONSISTENCY]
-    assert bench.error(create("/a", acl=()), origin=elsewhere) == E.SESSION_MOVED, "what else is wrong comes later"
+    assert bench.error(create("/a", acl=()), origin=elsewhere) == E.SESSION_MOVED, "other errors are checked later"
 
 
 # -- the proposer with everything in flight agrees with one that applies at once -------------------------

@@ -93,7 +93,7 @@ def test_the_statistics_change_without_version_zxid_or_watch():
     assert after.data == b"count=3,bytes=15"
     assert after.stat == before.stat._replace(data_length=len(after.data))
     digest = ensemble.services[0].tree.digest
-    assert digest == ensemble.history[-1].digest, "nor does the digest see it"
+    assert digest == ensemble.history[-1].digest, "the digest does not contain the statistics"
 
 
 def test_every_server_keeps_the_same_statistics():
@@ -331,13 +331,13 @@ def test_leader_reports_an_exceeded_quota_once():
     for i in range(4):
         ensemble.ask(client, delete(f"/q/x{i}"))
     ensemble.ask(client, multi(create("/q/b"), create("/q/c"), set_data("/q/c", bytes(100))))
-    assert len(ensemble.facts(QuotaExceeded)) == 2, "and again when it happens again"
+    assert len(ensemble.facts(QuotaExceeded)) == 2, "an exceeded quota is reported again"
 
 
 @pytest.mark.parametrize("limits", ["count=0,bytes=-1", "count=-1,bytes=0"])
 def test_limit_of_zero_is_exceeded_by_the_first_znode_or_byte(limits):
     ensemble, client = limited("/later", limits=limits, rules=TreeRules())
-    assert ensemble.facts(QuotaExceeded) == [], "nothing is no more than nothing"
+    assert ensemble.facts(QuotaExceeded) == [], "zero does not exceed a limit of zero"
     ensemble.ask(client, create("/later", b"1"))
     assert [(each.path, each.count, each.bytes) for each in ensemble.facts(QuotaExceeded)] == [("/later", 1, 1)]
 

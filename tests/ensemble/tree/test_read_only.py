@@ -112,7 +112,7 @@ def test_read_only_server_accepts_unknown_global_sessions():
     e = cut_off(local_sessions=False)
     unknown = SessionId((LEADER + 1) << 56 | 77)
     client = ask(e, session=(unknown, password_of(unknown)))
-    assert e.sent[client][0].session_id == unknown, "it may well be alive: only a leader can tell"
+    assert e.sent[client][0].session_id == unknown, "the session may be alive: only a leader knows"
     assert e.ask(client, get("/a")).err == OK
     assert e.ask(client, CLOSE).err == REFUSED and client not in e.closed
     assert e.sent[ask(e, session=(unknown, b"x" * 16))][0].session_id == 0

@@ -55,7 +55,7 @@ def test_servers_join_with_their_exact_lines_and_leave_by_id() -> None:
     joined = changed(ask(joining=FOUR))
     assert FOUR in joined.text.split("\n")
     assert joined.text.endswith(f"version={ZXID:x}")
-    assert ask(joining=FOUR.replace("=", " == ")) == joined, "what is empty between equals signs is no part"
+    assert ask(joining=FOUR.replace("=", " == ")) == joined, "empty parts between equals signs are ignored"
     assert (joined.voters, joined.observers) == ((1, 2, 3), (4,))
     assert changed(ask(leaving="3,9")).voters == (1, 2)
     assert changed(ask(joining=FOUR.replace("observer", "participant"), leaving="1")).voters == (2, 3, 4)

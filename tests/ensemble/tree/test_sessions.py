@@ -45,11 +45,11 @@ def test_a_touched_session_lives_on():
     tracker.track(at(0), 1, 250)
     tracker.track(at(0), 2, 250)
     assert tracker.touch(at(240), 1, 250, 2)
-    assert tracker.expire(at(400)) == [Overdue(2, 250, -1, 0)], "nothing was heard of it"
+    assert tracker.expire(at(400)) == [Overdue(2, 250, -1, 0)], "no ping arrived for the session"
     assert tracker.is_alive(1) and not tracker.is_alive(2)
     assert not tracker.touch(at(401), 2, 250, 2), "too late"
     assert tracker.expire(at(400)) == [], "expired once"
-    assert tracker.expire(at(10_000)) == [Overdue(1, 250, 9_760, 2)], "the last word, and whose it was"
+    assert tracker.expire(at(10_000)) == [Overdue(1, 250, 9_760, 2)], "the last contact, and its server"
 
 
 def test_sessions_expire_in_the_order_of_their_due_times():
@@ -62,7 +62,7 @@ def test_sessions_expire_in_the_order_of_their_due_times():
 def test_session_belongs_to_its_first_user_until_owner_changes():
     tracker = SessionTracker(TICK_MS, at(0))
     tracker.track(at(0), 1, 250)
-    assert tracker.owned_by(1, 7), "the first one takes it"
+    assert tracker.owned_by(1, 7), "the first server becomes the owner"
     assert not tracker.owned_by(1, LOCAL)
     tracker.set_owner(1, LOCAL)
     assert tracker.owned_by(1, LOCAL) and not tracker.owned_by(1, 7)

@@ -124,7 +124,7 @@ def test_file_blocks_are_allocated_before_their_records(tmp_path: Path) -> None:
     assert len(set(blocks)) <= 3, "not with every few records, but 256 KiB at a time"
     raw, scanned = read_log(tmp_path / "log.100000001")
     assert scanned.damage is Damage.NONE and len(scanned.txns) == records
-    assert len(raw) <= scanned.end + ZEROS_AHEAD_BYTES + 4096, "what is behind is still a hole"
+    assert len(raw) <= scanned.end + ZEROS_AHEAD_BYTES + 4096, "the rest of the file is still a hole"
 
 
 @pytest.mark.parametrize("gap", [0, 1, 3, 4, 11, 12, 13, 500, 16_000_000])

@@ -178,7 +178,7 @@ def test_too_many_packets_during_an_election_close_the_link(monkeypatch: pytest.
     solo.do(solo.peer.on_link_accepted(solo.now, LINK))
     assert not closed(solo, solo.packet(Ping(Zxid(0)))) and not closed(solo, solo.packet(Ping(Zxid(0))))
     assert closed(solo, solo.packet(Ping(Zxid(0)))) == [LINK]
-    assert not closed(solo, solo.packet(Ping(Zxid(0)))), "it is forgotten"
+    assert not closed(solo, solo.packet(Ping(Zxid(0)))), "the closed link is forgotten"
 
 
 def test_the_applications_timers_are_its_own() -> None:
@@ -298,7 +298,7 @@ def test_observer_that_reconnects_counts_once() -> None:
     solo = serving()
     solo.do(solo.peer.on_link_accepted(solo.now, AGAIN))
     assert closed(solo, solo.packet(INFO, AGAIN)) == [OBSERVERS]
-    assert not solo.packets(solo.packet(Ping(Zxid(0)), OBSERVERS)), "nobody hears the old connection any more"
+    assert not solo.packets(solo.packet(Ping(Zxid(0)), OBSERVERS)), "the old connection is closed"
 
 
 def test_number_of_observers_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,7 +129,7 @@ def test_peer_in_doubt_requests_a_snapshot_that_ends_the_doubt() -> None:
     assert isinstance(info, FollowerInfo) and info.wants_snapshot
     solo.packet(LeaderInfo(Epoch(2)))
     ackepoch = solo.packets(solo.flush())
-    assert ackepoch == [AckEpoch(make_zxid(1, 3), 1)], "what it logged is logged: its promise counts"
+    assert ackepoch == [AckEpoch(make_zxid(1, 3), 1)], "its log is durable: its ACKEPOCH counts"
     solo.together([Snap(make_zxid(1, 3), tree(txn(1, 3))), NewLeader(E2)])
     assert Ack(E2) in solo.packets(solo.flush())
     assert not solo.disk.in_doubt

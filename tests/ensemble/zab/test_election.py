@@ -162,7 +162,7 @@ def test_leader_of_same_round_is_supported_by_votes_for_it_only() -> None:
     for src in (2, 4):
         solo.receive_vote(src, L, (4, 0, 0))
     solo.receive_vote(5, LEAD, (5, 0, 0))
-    assert solo.peer.state is L, "4's voters do not follow 5, which may lead nobody"
+    assert solo.peer.state is L, "4's voters do not follow 5, which may have no followers"
     for src in (2, 4):
         solo.receive_vote(src, L, (5, 0, 0))
     solo.timer(FINALIZE_TIMER, FINALIZE_WAIT_MS)
@@ -175,7 +175,7 @@ def test_leader_of_this_round_is_joined_with_looking_supporters() -> None:
     solo.do(solo.peer.on_voter_unreachable(solo.now, PeerId(4)))
     for src in (2, 3):
         solo.receive_vote(src, L, (5, 0, 0))
-    assert solo.peer.state is L, "5 itself may still say better"
+    assert solo.peer.state is L, "5 itself may still send a better vote"
     solo.receive_vote(5, LEAD, (5, 0, 0))
     assert (solo.peer.state, solo.peer.leader_id) == (F, 5)
 

@@ -89,7 +89,7 @@ def test_voter_that_delayed_an_election_is_not_awaited_again() -> None:
     solo = Solo(id=3)
     solo.start()
     solo.receive_vote(1, L, (3, 0, 0))
-    assert solo.peer.state is L, "2 may still say something better"
+    assert solo.peer.state is L, "2 may still send a better vote"
     solo.timer(FINALIZE_TIMER, FINALIZE_WAIT_MS)
     assert solo.peer.state is LEAD
     solo.timer("leader.init", 1000)

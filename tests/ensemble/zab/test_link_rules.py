@@ -81,7 +81,7 @@ def test_leader_limits_the_number_of_unidentified_links() -> None:
     solo.lead()
     links = [LinkId(100 + n) for n in range(UNKNOWN_LINKS_MAX + 1)]
     closed_links = [closed(solo, accepted(solo, link)) for link in links]
-    assert closed_links == [[]] * UNKNOWN_LINKS_MAX + [[links[-1]]], "who has introduced itself does not count"
+    assert closed_links == [[]] * UNKNOWN_LINKS_MAX + [[links[-1]]], "an identified link does not count"
 
 
 def test_unneeded_connection_is_closed() -> None:

@@ -94,7 +94,7 @@ def test_leader_chosen_by_the_oracle_serves_without_a_break() -> None:
     assert len(pair.acknowledged) == before
     pair.stop(follower, power=True)
     pair.run(10 * TICK_MS)
-    assert len(pair.acknowledged) == before + 1, "what waited for the follower waits no longer"
+    assert len(pair.acknowledged) == before + 1, "writes no longer wait for the follower"
     assert pair.leader() is pair.nodes[leader] and len(pair.emitted(LeaderEstablished)) == 1
     pair.write_some(leader)
 

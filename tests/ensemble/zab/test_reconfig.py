@@ -117,7 +117,7 @@ def test_spare_server_follows_without_a_vote_until_added() -> None:
     for i in others:
         world.stop(i)
     world.run(5_000)
-    assert world.leader() is None, "servers that are no voters hold nobody up"
+    assert world.leader() is None, "servers without a vote delay no election"
     world.start(*others)
     world.run_until(world.settled)
     membership = reconfigure(world, joining=f"{line(4)},{line(5)}")
@@ -233,7 +233,7 @@ def test_returning_server_does_not_activate_proposed_reconfig(names_what_it_has_
         world.break_link(leader.id, 4)
         world.run_until(lambda: not world.nodes[4].app.serving)
         world.run(300)
-    assert all_know(world, before), "nobody has committed it"
+    assert all_know(world, before), "the reconfig is not committed"
     assert world.nodes[4].app.serving and isinstance(world.nodes[4].peer.quorum, JointQuorum)
     world.stop(leader.id)
     world.run_until(world.settled)

@@ -100,7 +100,7 @@ def test_newleader_ack_follows_durable_history_and_epoch() -> None:
         solo.packet(packet)
     solo.packet(Proposal([txn(1, 2)]))
     solo.packet(Commit(make_zxid(1, 2)))
-    assert not solo.queued(), "nothing is taken over before NEWLEADER"
+    assert not solo.queued(), "no state is replaced before NEWLEADER"
     before = len(solo.packets())
     solo.packet(NewLeader(E1))
     assert [type(e) for e in solo.queued()] == [Append, Barrier]
@@ -348,7 +348,7 @@ def test_due_snapshot_waits_for_truncation_and_serving() -> None:
     solo.follow(epoch=2)
     solo.packet(Trunc(make_zxid(1, 1)))
     solo.do(solo.peer.on_snapshot_spoiled(solo.now))
-    assert not solo.of(SaveSnapshot), "it would hold what is being cut"
+    assert not solo.of(SaveSnapshot), "it would contain the transactions that are truncated"
 
 
 def test_due_snapshot_is_taken_at_once_by_a_serving_peer() -> None:

@@ -63,7 +63,7 @@ def test_leader_starts_over_with_an_awaited_voter_that_looks() -> None:
     solo.receive_vote(1, PeerState.LOOKING, (3, 0, 0))
     solo.receive_vote(2, PeerState.LOOKING, (3, 0, 0))
     solo.receive_vote(1, PeerState.LOOKING, (3, 0, 0))
-    assert solo.peer.state is PeerState.LEADING, "it may be about to decide"
+    assert solo.peer.state is PeerState.LEADING, "the voter may be about to decide"
     solo.now_ms += LOOKING_GRACE_MS
     solo.receive_vote(1, PeerState.LOOKING, (1, 0, 0))
     assert solo.peer.state is PeerState.LOOKING

@@ -42,7 +42,7 @@ def test_client_reads_pause_while_too_much_is_in_flight() -> None:
     assert not limited.overloaded(1)
     limited.outstanding = 1001
     assert limited.overloaded(1)
-    assert not limited.overloaded(0), "one that waits for nothing may always ask"
+    assert not limited.overloaded(0), "a connection with no request in flight can always send one"
 
 
 def test_large_requests_share_an_allowance() -> None:
@@ -115,7 +115,7 @@ def test_requests_wait_first_in_first_out_above_the_limit() -> None:
     assert gate.holds(TWO, [Frames([GET])], 1)
     assert gate.release(5) is None
     limited.outstanding = 1
-    assert gate.holds(ONE, [Frames([PING])], 2), "what comes behind one that waits, waits"
+    assert gate.holds(ONE, [Frames([PING])], 2), "requests after a waiting one wait too"
     assert gate.release(5) == (ONE, [Frames([GET]), Frames([PING])])
     assert gate.is_holding(TWO)
     assert not gate.is_holding(ONE)

@@ -69,7 +69,7 @@ def test_read_only_mode_and_local_sessions_are_opt_in(tmp_path: Path) -> None:
     keys = ("readonlymode.enabled", "localSessionsEnabled", "localSessionsUpgradingEnabled")
     config = parse(config_text(tmp_path, "\n".join(["clientPort=2181", *(f"{key}=true" for key in keys)]), None))
     assert (config.read_only_mode, config.local_sessions, config.local_sessions_upgrading) == (True, True, True)
-    assert config.whitelist == ("srvr", "isro"), "clients of a read-only server look for a better one with it"
+    assert config.whitelist == ("srvr", "isro"), "clients of a read-only server use it to look for a writable one"
     assert config.warnings == ()
 
 
@@ -93,7 +93,7 @@ def test_admin_server_and_metrics_are_opt_in_and_on_loopback(tmp_path: Path) -> 
     config = parse(config_text(tmp_path, f"clientPort=1\nadmin.enableServer=true\n{prometheus}", None))
     assert config.admin is not None and config.metrics is not None
     assert (config.admin.address, config.admin.port, config.admin.command_url) == ("127.0.0.1", 8080, "/commands")
-    assert config.admin.snapshots_interval_ms is None, "what is in a snapshot is not given away unless told"
+    assert config.admin.snapshots_interval_ms is None, "the snapshot command is off by default"
     assert (config.metrics.address, config.metrics.port) == ("127.0.0.1", 7000)
     with pytest.raises(ConfigError, match=r"metricsProvider.className=org.example.Mine is not one of"):
         parse(config_text(tmp_path, "clientPort=1\nmetricsProvider.className=org.example.Mine", None))

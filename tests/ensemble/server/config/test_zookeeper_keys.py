@@ -44,7 +44,7 @@ def test_zoo_cfg_value_has_the_outcome_of_zookeeper(tmp_path: Path, key: Key, te
     expected = None if java is None else _shown(key.means(java))
     if (key.name, text) in DIFFERENT:
         ours, why = DIFFERENT[key.name, text]
-        assert ours != expected and why, "it is not different any more"
+        assert ours != expected and why, "the outcomes are equal: remove the entry"
         expected = ours
     assert _outcome(key, text, tmp_path)[0] == expected
 

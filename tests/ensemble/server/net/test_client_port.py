@@ -261,7 +261,7 @@ def test_backlogged_client_is_reported_drained_once_it_reads() -> None:
         port.port.answer(ConnectionId(1), bytes(size))
         port.port.flush()
         await asyncio.sleep(0.05)
-        assert port.listener.emptied == [], "most of it is still here"
+        assert port.listener.emptied == [], "most of the reply is still unsent"
         await one.reader.readexactly(size)
         await until(lambda: port.listener.emptied == [1])
 
@@ -421,7 +421,7 @@ def test_frame_in_many_pieces_is_joined_once() -> None:
     arriving = Arriving()
     assert arriving.append(b"abc") == b"abc"
     arriving.keep(b"c", 0)
-    assert arriving.append(b"de") == b"cde", "its length was not known: whoever parses it looks again"
+    assert arriving.append(b"de") == b"cde", "its length was not known: the parser tries again"
     arriving.keep(b"cde", 5)
     assert [arriving.append(piece) for piece in (b"12", b"34", b"567", b"8")] == [b"", b"", b"cde1234567", b"8"]
 

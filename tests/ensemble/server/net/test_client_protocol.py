@@ -107,7 +107,7 @@ def test_many_watch_notifications_do_not_delay_the_writer() -> None:
         assert written[-1] == 7, "with the event before its reply"
         for _ in range(3):
             await asyncio.sleep(0)
-        assert sorted(written) == list(everybody), "and nobody is forgotten"
+        assert sorted(written) == list(everybody), "every connection is notified"
 
     asyncio.run(scene())
 

@@ -117,10 +117,10 @@ def test_slow_snapshot_counts_as_sign_of_life_on_both_ends() -> None:
         received.packets.clear()
         port.send(leader, [large_snapshot()])
         port.flush()
-        assert not received.packets, "nothing is told in the midst of a turn"
+        assert not received.packets, "no callback during a turn"
         leaders.pause_writing()
         await asyncio.sleep(0)
-        assert not received.packets, "nobody takes it"
+        assert not received.packets, "the other side does not read"
         leaders.resume_writing()
         assert received.packets == [(leader, 0)]
         for _ in range(3 * CHUNKS_A_TURN):

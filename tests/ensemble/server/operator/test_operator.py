@@ -204,7 +204,7 @@ def test_every_command_is_listed_and_answers(peer: Watched, client: KazooClient)
         "command": "initial_configuration",
         "error": None,
     }
-    assert peer.command("leader")["error"] == "server is not initialized", "as a standalone ZooKeeper says"
+    assert peer.command("leader")["error"] == "server is not initialized", "as a standalone ZooKeeper replies"
     assert peer.command("nosuch") == {"command": "nosuch", "error": "Unknown command: nosuch"}
     assert peer.get("/other")[0] == 404
 

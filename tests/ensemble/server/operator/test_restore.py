@@ -160,7 +160,7 @@ def test_server_returns_to_an_uploaded_snapshot(peer: Restorable) -> None:
         client.set_acls("/", [make_acl("x509", "CN=ann", all=True), make_acl("world", "anyone", read=True)])
         assert peer.ask("restore", taken[1])[0] == 401
         assert peer.ask("restore", taken[1], "digest a:b")[0] == 403
-        assert peer.ask("restore", taken[1], "x509")[0] == 401, "nobody showed a certificate"
+        assert peer.ask("restore", taken[1], "x509")[0] == 401, "no client certificate was sent"
         assert peer.ask("restore", bytes(3_000_000), "digest a:b", tls=True)[0] == 403
         before = peer.word(1, "srvr")
         status, body = peer.ask("restore", taken[1], "x509", tls=True)
@@ -353,4 +353,4 @@ def test_https_requires_the_servers_stores(tmp_path: Path) -> None:
     config = parse(f"{lines}ssl.quorum.keyStore.location=/k.pem\nssl.quorum.trustStore.location=/t.pem\n")
     assert config.admin is not None and config.admin.tls is not None
     assert (config.admin.https_only, config.admin.tls.client_auth, config.quorum_tls) == (True, "none", None)
-    assert config.admin.restores_interval_ms is None, "it replaces everything: it has to be asked for"
+    assert config.admin.restores_interval_ms is None, "restore is off by default, because it replaces all data"

@@ -169,7 +169,7 @@ def test_a_jump_of_the_wall_clock_expires_no_session(monkeypatch: pytest.MonkeyP
     trees.advance(3_000)
     assert session_id in trees.services[0].tree.sessions
     trees.advance(6_000)
-    assert session_id not in trees.services[0].tree.sessions, "it did expire when nothing was heard of it"
+    assert session_id not in trees.services[0].tree.sessions, "it expires without pings"
 
 
 # -- two servers with one id -------------------------------------------------------------------------------------------

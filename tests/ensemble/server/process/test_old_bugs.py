@@ -124,7 +124,7 @@ def test_write_logged_only_by_a_dead_leader_is_truncated(trio: Ensemble) -> None
         trio.start(3)
         wait_until(lambda: times_leading(trio, 3) > before)
         trio.kill(3)
-    assert all(name.startswith("log.") for name in holds(trio, 3, b"/phantom")), "a snapshot holds it"
+    assert all(name.startswith("log.") for name in holds(trio, 3, b"/phantom")), "a snapshot contains the write"
 
     trio.start(1, 2)
     trio.wait_for_quorum()
@@ -165,7 +165,7 @@ def test_thawed_leader_never_answers_a_sync_with_old_data(trio: Ensemble) -> Non
                     writer.set("/value", b"%d" % number)
             finally:
                 pause(trio.processes[old], False)
-            assert read_result(answers) in (None, b"%d" % number), "the past was read behind a sync"
+            assert read_result(answers) in (None, b"%d" % number), "a read after a sync returned old data"
             reader.retry(reader.sync, "/value")
             assert reader.retry(reader.get, "/value")[0] == b"%d" % number
 

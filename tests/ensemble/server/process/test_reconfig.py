@@ -49,7 +49,7 @@ def test_an_observer_joins_becomes_a_voter_and_the_leader_leaves(tmp_path: Path)
             write(client, 5)
             assert sorted(client.retry(client.get_children, "/kept")) == ["1", "2", "3", "4", "5"]
         code, output = ensemble.run_to_its_end(leader)
-        assert (code, f"there is no server.{leader}" in output) == (1, True), "it knows that it was removed"
+        assert (code, f"there is no server.{leader}" in output) == (1, True), "the server knows that it was removed"
     finally:
         ensemble.close()
 
@@ -69,11 +69,13 @@ def test_a_server_moves_to_other_ports(tmp_path: Path) -> None:
             wait_for_membership(ensemble, text, (1, 2, 3))
             conf = ensemble.word(moved, "conf")
             expected_lines = f"clientPort={client_port}\n", f"quorumPort={quorum}\n", f"electionPort={election}\n"
-            assert all(line in conf for line in expected_lines), "it tells where it is, not where it was"
+            assert all(line in conf for line in expected_lines), "conf shows the new ports"
             members = ",".join(line.partition(";")[0] for line in text.splitlines() if line.startswith("server."))
             text = client.retry(client.reconfig, None, None, members)[0].decode()
             wait_for_membership(ensemble, text, (1, 2, 3))
-            assert f"clientPort={client_port}\n" in ensemble.word(moved, "conf"), "none is named: it stays where it is"
+            assert f"clientPort={client_port}\n" in ensemble.word(moved, "conf"), (
+                "a line without a client port keeps it"
+            )
             # The next election uses its new port.
             ensemble.kill(leader)
             ensemble.kill(next(i for i in (1, 2, 3) if i not in (leader, moved)))

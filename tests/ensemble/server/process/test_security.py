@@ -195,7 +195,7 @@ def test_request_over_jute_maxbuffer_ends_its_connection(secured: Secured) -> No
                 assert connection.recv(1) == b""
                 assert not answered
             except TimeoutError:
-                assert answered, "it waits for the rest"
+                assert answered, "the server waits for the rest"
 
 
 def test_only_srvr_is_allowed_by_default(secured: Secured) -> None:
