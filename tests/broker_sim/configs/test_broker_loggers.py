@@ -63,7 +63,7 @@ def test_every_logger_is_described_with_its_level(cluster: Cluster) -> None:
 def test_set_level_applies_until_it_is_deleted(cluster: Cluster) -> None:
     assert alter(cluster, (CONTROLLER, Operation.SET, "DEBUG"), ("root", Operation.SET, "WARN")) == (0, None)
     assert levels(cluster, "root", CONTROLLER) == {"root": "WARN", CONTROLLER: "DEBUG"}
-    assert cluster.nodes[1].said[-2:] == [
+    assert cluster.nodes[1].logged[-2:] == [
         f"Updated the log level of {CONTROLLER} to DEBUG",
         "Updated the log level of root to WARN",
     ]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.broker_sim.logs.small_log import NO_LAG, append, unheard
+from tests.broker_sim.logs.small_log import NO_LAG, append, ignore_progress
 from tests.broker_sim.replication.replication_cluster import TOPIC_ID, TP, batch
 from tests.simulation.processes.small_world import HERE, SmallWorld
 from zabka.broker_sim.configs.replica_config import ReplicaConfig
@@ -232,7 +232,7 @@ def test_fetch_does_not_wait_for_the_sync_of_a_compacted_segment(slow_disk: Slow
         host.begin_to_be_slow()
         began_s = now_s()
         runtime = AsyncioRuntime(asyncio.get_running_loop(), 1, owns_loop=False)
-        compacting = asyncio.create_task(compact(log, NO_LAG, runtime, unheard))
+        compacting = asyncio.create_task(compact(log, NO_LAG, runtime, ignore_progress))
         longest_s = await longest_fetch_s(manager, compacting)
         compacting.result()
         return longest_s, now_s() - began_s, sum(segment.size > 0 for segment in log.segments)

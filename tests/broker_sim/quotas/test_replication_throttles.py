@@ -156,11 +156,11 @@ def test_log_directory_move_keeps_to_its_rate() -> None:
     brokers.wait(500)
     brokers.move(RIGHT)
     brokers.wait(7_000)
-    assert brokers.lying()[0] == ["orders-0"]
+    assert brokers.replica_names()[0] == ["orders-0"]
     ((is_future, lag),) = brokers.described()[RIGHT]
     assert is_future and 10 < lag < 60
     brokers.wait(5_000)
-    assert brokers.lying() == ([], [str(ORDERS)])
+    assert brokers.replica_names() == ([], [str(ORDERS)])
     brokers.stop_all()
 
 
