@@ -88,7 +88,9 @@ class FakeAgent(Agent):
         now_s = time.monotonic()
         ages = {name: int((now_s - said_s) * 1000) for name, (said_s, _) in self.statuses.items()}
         statuses = [NodeStatus(name, ages[name], status) for name, (_, status) in self.statuses.items()]
-        self.receive(Snapshot("host-1", list(self.processes.values()), statuses, time.time_ns() // 1000, self.faults_told))
+        self.receive(
+            Snapshot("host-1", list(self.processes.values()), statuses, time.time_ns() // 1000, self.faults_told)
+        )
 
     def say(self, node: str, age_ms: int, **status: Any) -> None:
         """Let a node have said this so long ago; its word ages from then on."""
