@@ -46,7 +46,7 @@ def test_json_holds_every_run(capsys: pytest.CaptureFixture[str]) -> None:
     "run",
     [
         lambda out: replay.replay(1, "ensemble", [], out, out.parent / "." / out.name),
-        lambda out: outage_library.run(["zookeeper-4646"], None, outage_library.Wanted(out=out, messages=out)),
+        lambda out: outage_library.run(["zookeeper-4646"], None, outage_library.PlayOptions(out=out, messages=out)),
     ],
 )
 def test_a_journal_and_its_messages_do_not_go_to_one_file(
@@ -118,10 +118,10 @@ def test_replay_writes_the_messages_of_a_seed_and_refuses_where_there_are_none(
 
 def test_a_script_writes_the_messages_of_its_outage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     messages = tmp_path / "play.messages.jsonl"
-    assert outage_library.run(["kafka-1211"], None, outage_library.Wanted(messages=messages)) == 0
+    assert outage_library.run(["kafka-1211"], None, outage_library.PlayOptions(messages=messages)) == 0
     assert b'"LeaderAndIsr"' in messages.read_bytes()
     bare = next(name for name, scenario in LIBRARY.items() if isinstance(scenario, CoreScenario))
-    assert outage_library.run([bare], None, outage_library.Wanted(messages=messages)) == cli.USAGE
+    assert outage_library.run([bare], None, outage_library.PlayOptions(messages=messages)) == cli.USAGE
     assert "scenarios of the bare protocol have no messages" in capsys.readouterr().err
 
 
