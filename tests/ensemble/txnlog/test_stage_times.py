@@ -27,7 +27,7 @@ def noted(*, learning: bool) -> StageTimes:
     stages = StageTimes()
     stages.learning = learning
     stages.note(
-        5, [30 * MS, 20 * MS], process_ns=4 * MS, sync_ns=6 * MS, behind=2, made_ms=1000, wall_ms=1100
+        5, [30 * MS, 20 * MS], process_ns=4 * MS, sync_ns=6 * MS, queued=2, made_ms=1000, wall_ms=1100
     )  # fmt: skip
     return stages
 
@@ -51,8 +51,8 @@ def test_a_learner_measures_how_long_the_way_from_the_leader_took() -> None:
 def test_clocks_that_differ_make_no_time_negative() -> None:
     stages = StageTimes()
     stages.learning = True
-    stages.note(1, [0], process_ns=0, sync_ns=0, behind=0, made_ms=2000, wall_ms=1000)
-    stages.note(1, [50 * MS], process_ns=0, sync_ns=0, behind=0, made_ms=1000, wall_ms=1010)
+    stages.note(1, [0], process_ns=0, sync_ns=0, queued=0, made_ms=2000, wall_ms=1000)
+    stages.note(1, [50 * MS], process_ns=0, sync_ns=0, queued=0, made_ms=1000, wall_ms=1010)
     assert (stages.acknowledged_ms.minimum, stages.acknowledged_ms.maximum) == (0, 10)
     assert (stages.proposed_ms.count, stages.proposed_ms.total) == (2, 0)
 
