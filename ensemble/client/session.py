@@ -1,7 +1,7 @@
 """One ZooKeeper session: connecting, pipelining, pinging, moving to another server, expiry.
 
 Pure: it uses only a `Connector` and a `Runtime`, so that the same code runs over sockets and in the simulated world.
-`zabka.ensemble.client.client.Client` puts the operations on top. Source: org.apache.zookeeper.ClientCnxn.
+`zabka.ensemble.client.client.Client` adds the operations. Source: org.apache.zookeeper.ClientCnxn.
 """
 
 from __future__ import annotations

@@ -72,8 +72,8 @@ class ReadLog(Effect):
 
     Answered by `on_log_read(now, link, after, txns)`.
 
-    `txns` are in order and without a gap, and none of them fails its checksum. It is None where there are none, where
-    `after` is neither `base` nor a transaction in the log, or, with a `size_factor` other than 0, where all that follow
+    `txns` are in order and without a gap, and none of them fails its checksum. It is None if there are none, if
+    `after` is neither `base` nor a transaction in the log, or, with a `size_factor` other than 0, if all that follow
     are larger than that part of the newest snapshot (snapshotSizeFactor).
 
     `borders` maps the last transaction of each epoch in this peer's history to the next transaction: the numbers alone

@@ -83,8 +83,8 @@ def oracle_agrees(path: Path) -> bool:
 class OracleWatch:
     """Reads the oracle of an ensemble of two every half tick and reports each change.
 
-    The oracle allows a server to go on without the other. (ZooKeeper reads it when it has to decide, which it notices
-    at half ticks.)
+    The oracle allows a server to go on without the other. (ZooKeeper reads it when it has to decide, and
+    detects that at half ticks.)
     """
 
     def __init__(self, path: Path, tick_time_ms: int, notify: Callable[[bool], None]) -> None:
