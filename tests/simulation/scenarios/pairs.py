@@ -156,7 +156,7 @@ PAIRS = (
     Pair("zookeeper-2355", "closes delete nothing", "no ephemeral outlives its session"),
     Pair("zookeeper-3144", "snapshots know no sessions", "'e0 e2 e4 zookeeper'}, expected zookeeper"),
     Pair("zookeeper-3145", "replay of what the snapshot holds", "committed prefixes agree: zxid 0x100000003"),
-    Pair("zookeeper-3127", "snapshots come between the parts of a multi", "committed prefixes agree: zxid 0x10000000a"),
+    Pair("zookeeper-3127", "snapshots come between the parts of a multi", "digests agree: at 0x10000000a"),
     Pair("zookeeper-5010", "closes delete nothing", "no ephemeral outlives its session"),
     Pair("zookeeper-4846", "snapshots have no access lists", "acl /guarded: {1: 'world:31'"),
     Pair("zookeeper-710", "session owner not checked", "get /x answered 'late', not ('moved',)"),

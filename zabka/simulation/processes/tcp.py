@@ -80,7 +80,8 @@ class TcpNetwork:
         self._kernels: dict[str, Kernel] = {}
         self._cut: dict[tuple[str, str], int] = {}
         self._slow_us: dict[tuple[str, str], int] = {}
-        self._last_us: dict[tuple[str, str], int] = {}
+        self._last_us: dict[tuple[str, str] | tuple[str, str, int, int], int] = {}
+        """When the last segment arrives that must not be overtaken."""
 
     def attach(self, address: str) -> Kernel:
         """A machine with that IP address; it has power."""
@@ -96,7 +97,8 @@ class TcpNetwork:
         self._cut[source, target] -= 1
 
     def slow(self, source: str, target: str, by_us: int) -> None:
-        """What leaves the one address for the other takes so much longer; 0 ends that."""
+        """What leaves the one address for the other takes so much longer; 0 ends that.  From then on only segments of
+        one connection keep their order there: new connections do not wait for what is still under way."""
         self._slow_us[source, target] = by_us
 
     def is_cut(self, source: str, target: str) -> bool:
@@ -110,14 +112,16 @@ class TcpNetwork:
             return
         random, scheduler = self._random, self.scheduler
         at_us = scheduler.now_us + leaves_in_us + LATENCY_US_MIN + draw_below(random, LATENCY_US_SPREAD)
-        if self._slow_us:
-            at_us += self._slow_us.get(link, 0)
+        lane: tuple[str, str] | tuple[str, str, int, int] = link
+        if self._slow_us and link in self._slow_us:
+            at_us += self._slow_us[link]
+            lane = (*link, segment.source_port, segment.target_port)
         if draw_below(random, SLOW_CHANCE) == 0:
             at_us += draw_below(random, SLOW_US)
-        last_us = self._last_us.get(link, 0)
+        last_us = self._last_us.get(lane, 0)
         if at_us < last_us:
             at_us = last_us
-        self._last_us[link] = at_us
+        self._last_us[lane] = at_us
         scheduler.post(at_us, partial(self._arrive, segment))
 
     def _arrive(self, segment: Segment) -> None:
