@@ -26,8 +26,8 @@ from zabka.journal.sightings import UNSEEN, Matcher, Sighting, sighting_line
 from zabka.simulation.network.tap import MessageTap
 from zabka.simulation.scenarios.library import LIBRARY, play
 
-FAILOVER_US = (6_500_000, 6_527_000)
-"""The 27 ms in which kafka-1211's controller takes note of a dead broker and tells the others."""
+FAILOVER_US = (8_515_000, 8_540_000)
+"""The 25 ms in which kafka-1211's controller takes note of a dead broker and tells the others."""
 
 
 @pytest.fixture(scope="module")

@@ -62,6 +62,10 @@ class DurableBytes:
             elif kind == "snapshot" and is_whole_snapshot(files[name]):
                 self.snapshot_zxid = max(self.snapshot_zxid, int(number.partition(".")[0], 16))
 
+    def last(self) -> int:
+        """The last transaction of the log, or of the snapshot; 0 where there is none."""
+        return max(self.snapshot_zxid, 0, *self.zxids)
+
     def holds(self, zxid: int) -> bool:
         """Is that transaction in the log, or below a snapshot?"""
         return zxid in self.zxids or zxid <= self.snapshot_zxid

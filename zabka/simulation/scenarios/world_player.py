@@ -78,8 +78,8 @@ def _play(scenario: WorldScenario, with_bug: bool, tap: MessageTap | None) -> Ve
     taken: list[StepTaken] = []
     with virtual_time(world.ground.turn):
         problems = _played(scenario, stage, taken)
-    virtual_ms = world.now_ms
-    world.end_world()
+        virtual_ms = world.now_ms
+        world.end_world()
     # Snapshots freeze what there is; of a world that is over nothing is to stay.
     gc.unfreeze()
     problems = [problem for problem in [*_found(world), *problems] if not _is_among(problem, scenario.provokes)]
