@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from zabka.journal.events import BrokerRegistered, ControllerElected, FaultInjected, LearnerSynced, SessionExpired, TxnProposed
+from zabka.journal.events import (
+    BrokerRegistered,
+    ControllerElected,
+    FaultInjected,
+    LearnerSynced,
+    SessionExpired,
+    TxnProposed,
+)
 from zabka.journal.messages import Message, message_line, read_message
 from zabka.simulation.network.network import CLOSED, Endpoint, Network
 from zabka.simulation.network.tap import PROCESS_GONE, MessageTap
@@ -95,9 +102,7 @@ def test_a_failover_is_told_as_the_journal_tells_it(failover: tuple[Verdict, Mes
 def test_every_question_of_the_controller_has_its_answer(failover: tuple[Verdict, MessageTap, MessageTap]) -> None:
     """A broker that does not know yet that it is registered closes the connection instead."""
     verdict, tap, _ = failover
-    registered = {
-        (entry.node, entry.mono_us) for entry in verdict.journal if isinstance(entry.event, BrokerRegistered)
-    }
+    registered = {(entry.node, entry.mono_us) for entry in verdict.journal if isinstance(entry.event, BrokerRegistered)}
     answers = {message.answers: message for message in tap.messages if message.answers is not None}
     asked = of_kind(tap, "LeaderAndIsr", "UpdateMetadata", "AlterPartition")
     refused = [message for message in asked if message.id not in answers]

@@ -169,8 +169,10 @@ class ServingWorld:
         return (self.scheduler.now_us - begin_us) // 1000
 
     def until_done(self, task: Future[Any], limit_ms: int, what: str) -> Any:
-        """Let time pass until that moment at which a task is done; its result.  Raises Deadlock past the limit, and what
-        the task has raised."""
+        """Let time pass until the moment at which a task is done; its result.
+
+        Raises Deadlock past the limit, and what the task has raised.
+        """
         end_us = self.scheduler.now_us + limit_ms * 1000
         while not task.done():
             due_us = self.scheduler.next_time_us()
