@@ -16,6 +16,7 @@ from zabka.simulation.scenarios.step import StepFailed
 from zabka.simulation.scenarios.story import HEALING, step_text
 from zabka.simulation.scenarios.world_steps import Serving
 from zabka.simulation.serving.cluster_world import ClusterShape, ClusterWorld
+from zabka.simulation.serving.platters import Votes
 from zabka.simulation.serving.shape import Shape
 from zabka.simulation.settings import BROKERS_OWN_KEYS, RACKS
 
@@ -74,6 +75,7 @@ def _play(scenario: WorldScenario, with_bug: bool, tap: MessageTap | None) -> Ve
     keys = {**scenario.keys, **(scenario.bug if with_bug else {})}
     acks = int(keys.pop("acks", ACKS_ALL))
     world = ClusterWorld(scenario.seed, _shape(scenario, keys), tap)
+    world.record.listeners.append(Votes(lambda peer: world.peers[peer].volume, world.emit).journalled)
     stage = Stage(world, with_bug, acks)
     taken: list[StepTaken] = []
     with virtual_time(world.ground.turn):

@@ -1,5 +1,4 @@
-"""What a client was told of is on the platters of a majority, and nobody votes with less than its own platters hold:
-both read from the platters' bytes.
+"""What a client was told of is on the platters of a majority, read from their bytes.
 
 Nobody is asked: not the peers, nor their storage, nor the reader of logs that they recover with.  Judged while the
 membership stays as it was configured.
@@ -43,14 +42,11 @@ class Platters:
         self._damaged_us: dict[str, int] = {}
 
     def journalled(self, entry: Entry) -> None:
-        """A line of the journal: was a client told of a write, does somebody vote, was a disk damaged?"""
+        """A line of the journal: was a client told of a write, or a disk damaged?"""
         event = entry.event
         if isinstance(event, e.FaultInjected):
             if event.kind in TAKING_FAULTS:
                 self._damaged_us[event.target] = entry.mono_us
-        elif isinstance(event, e.PeerStateChanged):
-            if event.state == "LOOKING":
-                self._judge_vote(entry.node, event.last_zxid, entry.mono_us)
         elif isinstance(event, e.WriteAcknowledged):
             self._told += 1
             if self._told % JUDGED_EVERY == 0:
@@ -63,25 +59,30 @@ class Platters:
             detail = f"0x{zxid:x} was acknowledged and is on the platters of {holders} of {list(self._voters)}"
             self._emit(InvariantViolated(NAME, detail))
 
-    def _judge_vote(self, peer: str, zxid: int, now_us: int) -> None:
-        voter = int(peer.rpartition("-")[2])
-        if voter not in self._voters or self._was_damaged(peer, now_us):
-            return
-        self._judged.note(VOTES)
-        durable = self._durable(voter).last()
-        if durable > zxid:
-            detail = f"{peer} votes with {zxid_text(zxid)}, {zxid_text(durable)} is durable"
-            self._emit(InvariantViolated(VOTES, detail))
-
     def _holds(self, voter: int, zxid: int, now_us: int) -> bool:
-        return self._was_damaged(f"peer-{voter}", now_us) or self._durable(voter).holds(zxid)
+        damaged_us = self._damaged_us.get(f"peer-{voter}")
+        if damaged_us is not None and now_us - damaged_us < FORGIVEN_US:
+            return True
+        return DurableBytes(_by_name(self._volume_of(voter))).holds(zxid)
 
-    def _was_damaged(self, peer: str, now_us: int) -> bool:
-        damaged_us = self._damaged_us.get(peer)
-        return damaged_us is not None and now_us - damaged_us < FORGIVEN_US
 
-    def _durable(self, voter: int) -> DurableBytes:
-        return DurableBytes(_by_name(self._volume_of(voter)))
+class Votes:
+    """Watches a record for peers that vote with less than their own platters hold (ZOOKEEPER-2845), where no disk is
+    replaced or damaged."""
+
+    def __init__(self, volume_of: Callable[[int], Volume], emit: Callable[[InvariantViolated], object]) -> None:
+        self._volume_of = volume_of
+        self._emit = emit
+
+    def journalled(self, entry: Entry) -> None:
+        """A line of the journal: does a peer look for a leader?"""
+        event = entry.event
+        if isinstance(event, e.PeerStateChanged) and event.state == "LOOKING":
+            peer = int(entry.node.rpartition("-")[2])
+            durable = DurableBytes(_by_name(self._volume_of(peer))).last()
+            if durable > event.last_zxid:
+                detail = f"{entry.node} votes with {zxid_text(event.last_zxid)}, {zxid_text(durable)} is durable"
+                self._emit(InvariantViolated(VOTES, detail))
 
 
 def _by_name(volume: Volume) -> Mapping[str, bytes]:
