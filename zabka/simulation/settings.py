@@ -83,6 +83,9 @@ _OWN_KEYS: dict[str, str] = {
     "zookeeper.session.timeout.ms": "session_timeout_ms",
     "replica.lag.time.max.ms": "replica_lag_time_max_ms",
 }
+BROKERS_OWN_KEYS = ("zookeeper.session.timeout.ms", "replica.lag.time.max.ms")
+"""Of these, those that are the brokers'; the others are the ensemble's, and the numbers of nodes."""
+RACKS = "racks"
 _OWN_FLAGS = {
     "readonlymode.enabled": "read_only_mode",
     "localSessionsEnabled": "local_sessions",

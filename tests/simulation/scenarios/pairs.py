@@ -156,7 +156,7 @@ PAIRS = (
     Pair("zookeeper-2355", "closes delete nothing", "no ephemeral outlives its session"),
     Pair("zookeeper-3144", "snapshots know no sessions", "'e0 e2 e4 zookeeper'}, expected zookeeper"),
     Pair("zookeeper-3145", "replay of what the snapshot holds", "committed prefixes agree: zxid 0x100000003"),
-    Pair("zookeeper-3127", "snapshots come between the parts of a multi", "committed prefixes agree: zxid 0x10000000a"),
+    Pair("zookeeper-3127", "snapshots come between the parts of a multi", "digests agree: at 0x10000000a"),
     Pair("zookeeper-5010", "closes delete nothing", "no ephemeral outlives its session"),
     Pair("zookeeper-4846", "snapshots have no access lists", "acl /guarded: {1: 'world:31'"),
     Pair("zookeeper-710", "session owner not checked", "get /x answered 'late', not ('moved',)"),
@@ -177,7 +177,7 @@ PAIRS = (
     Pair("kafka-6082", "no epoch check on controller writes", "controller epochs rise and fence"),
     # -- what goes wrong every week
     Pair("follower-lags", "who lags stays in sync", "a record to orders-0 came to"),
-    Pair("zab-leader-killed", "votes with what memory knows", "ACKEPOCH names 0x100000002, 0x100000006 is durable"),
+    Pair("zab-leader-killed", "votes with what memory knows", "peer-1 votes with 0x100000002, 0x100000006 is durable"),
     Pair("quorum-lost", "a leader never steps down", "an ensemble that serves did not come true"),
     Pair("preferred-election", "nobody is preferred", "not led by second"),
     Pair("cut-one-way", "deaths are noted alone", "not led by third"),

@@ -79,6 +79,10 @@ class DurableBytes:
         snapshots = [name for name in files if name.startswith("snapshot.") and is_whole_snapshot(files[name])]
         self._snapshot_zxid = max((int(name.split(".")[1], 16) for name in snapshots), default=-1)
 
+    def last(self) -> int:
+        """Return the last transaction of the logs and snapshots; 0 if there is none."""
+        return max([0, self._snapshot_zxid, *(zxid for log in self._logs.values() for zxid in log.zxids)])
+
     def holds(self, zxid: int) -> bool:
         """Return whether that transaction is in a log or covered by a snapshot."""
         return zxid <= self._snapshot_zxid or any(zxid in log.zxids for log in self._logs.values())

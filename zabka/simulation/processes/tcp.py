@@ -83,7 +83,8 @@ class TcpNetwork:
         self._kernels: dict[str, Kernel] = {}
         self._cut: dict[tuple[str, str], int] = {}
         self._slow_us: dict[tuple[str, str], int] = {}
-        self._last_us: dict[tuple[str, str], int] = {}
+        self._last_us: dict[tuple[str, str] | tuple[str, str, int, int], int] = {}
+        """When the last segment arrives that must not be overtaken."""
 
     def attach(self, address: str) -> Kernel:
         """A machine with that IP address; it has power."""
@@ -99,7 +100,8 @@ class TcpNetwork:
         self._cut[source, target] -= 1
 
     def slow(self, source: str, target: str, by_us: int) -> None:
-        """What leaves the one address for the other takes so much longer; 0 ends that."""
+        """What leaves the one address for the other takes so much longer; 0 ends that.  From then on only segments of
+        one connection keep their order there: new connections do not wait for what is still under way."""
         self._slow_us[source, target] = by_us
 
     def is_cut(self, source: str, target: str) -> bool:
@@ -114,14 +116,16 @@ class TcpNetwork:
         random, scheduler = self._random, self.scheduler
         drawn = random.getrandbits(SLOW_BITS + LATENCY_BITS)
         at_us = scheduler.now_us + leaves_in_us + LATENCY_US_MIN + (drawn >> SLOW_BITS)
-        if self._slow_us:
-            at_us += self._slow_us.get(link, 0)
+        lane: tuple[str, str] | tuple[str, str, int, int] = link
+        if self._slow_us and link in self._slow_us:
+            at_us += self._slow_us[link]
+            lane = (*link, segment.source_port, segment.target_port)
         if not drawn & ((1 << SLOW_BITS) - 1):
             at_us += random.getrandbits(SLOW_US_BITS)
-        last_us = self._last_us.get(link, 0)
+        last_us = self._last_us.get(lane, 0)
         if at_us < last_us:
             at_us = last_us
-        self._last_us[link] = at_us
+        self._last_us[lane] = at_us
         scheduler.post(at_us, partial(self._arrive, segment))
 
     def _arrive(self, segment: Segment) -> None:

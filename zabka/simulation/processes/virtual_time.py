@@ -7,6 +7,7 @@ those functions answer for whichever process has its turn; outside of turns they
 from __future__ import annotations
 
 import time
+from asyncio.events import _get_running_loop, _set_running_loop
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import get_ident
@@ -39,8 +40,10 @@ class Turn:
 @contextmanager
 def virtual_time(turn: Turn) -> Iterator[None]:
     """Within it, who has the turn lives in virtual time: on the thread that plays the world.  Other threads of the
-    host's process (Spark's, in a test run) stay in the host's time, and spend none of the world's."""
-    player = get_ident()
+    host's process (Spark's, in a test run) stay in the host's time, and spend none of the world's.  An event loop that
+    runs on this thread goes on afterwards."""
+    player, hosts_loop = get_ident(), _get_running_loop()
+    _set_running_loop(None)
     host = time.monotonic, time.monotonic_ns, time.time, time.time_ns, time.sleep
     monotonic, monotonic_ns, wall, wall_ns, sleep = host
 
@@ -73,3 +76,4 @@ def virtual_time(turn: Turn) -> Iterator[None]:
         yield
     finally:
         time.monotonic, time.monotonic_ns, time.time, time.time_ns, time.sleep = host
+        _set_running_loop(hosts_loop)

@@ -42,7 +42,7 @@ EVERYDAY_OUTAGES: tuple[WorldScenario, ...] = (
             Join("a", (1, 2), 20_000),
             Ask("a", "create", "/x", "old", ("/x",)),
             *(Begin("a", "create_both", f"/w{number}") for number in range(4)),
-            Wait(3),
+            Wait(1),
             Kill(("peer-3",)),
             Serving(),
             Ask("a", "set", "/x", "new", ("ok", LOST)),

@@ -171,6 +171,8 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
             *OPENED,
             Kill(("first", "second", "third")),
             Wait(9_000),
+            # All are registered by the time that the new controller reads who there is.
+            *late_watches(100, "first", "second", "third"),
             Restart(("first", "second", "third")),
             Settled(),
         ),

@@ -24,7 +24,7 @@ OPERATOR = "operator"
 
 def _until(stage: Stage, holds: Callable[[], bool], within_ms: int, what: Callable[[], str]) -> None:
     try:
-        stage.world.until(holds, within_ms)
+        stage.world.until(holds, within_ms, "it")
     except Deadlock:
         raise StepFailed(f"{what()}, after {within_ms} ms") from None
 
@@ -42,7 +42,7 @@ def asked(stage: Stage, coroutine: Any, what: str) -> Any:
         except (KafkaRequestFailed, KafkaUnavailable, ChannelBroken) as refused:
             return StepFailed(f"{what}: {refused}")
 
-    found = stage.finish(stage.kafka_runtime, answer(), what)
+    found = stage.finish(stage.kafka_machine, answer(), what)
     if isinstance(found, StepFailed):
         raise found
     return found
@@ -58,7 +58,7 @@ class Cast(WorldStep, frozen=True):
         """Wait until the cluster is settled, then name its brokers."""
         _until(stage, lambda: stage.world.unsettled() is None, WITHIN_MS, lambda: str(stage.world.unsettled()))
         controller = stage.node("controller")
-        rest = [name for name in stage.world.broker_names() if name != controller]
+        rest = [name for name in stage.broker_names() if name != controller]
         stage.names[self.controller] = controller
         stage.names.update(zip(self.others, rest, strict=False))
 
@@ -96,7 +96,7 @@ class Produce(WorldStep, frozen=True):
         broker = stage.node(self.at) if self.at else ""
         for _ in range(self.count):
             sending = stage.kafka.produce(partition_of(self.partition), broker)
-            answer = stage.finish(stage.kafka_runtime, sending, f"a record to {self.partition}")
+            answer = stage.finish(stage.kafka_machine, sending, f"a record to {self.partition}")
             if self.expect and answer not in self.expect:
                 raise StepFailed(f"a record to {self.partition} came to {answer}, not {self.expect}")
 
@@ -110,7 +110,7 @@ class Send(WorldStep, frozen=True):
     def play(self, stage: Stage) -> None:
         """Send it; how it ends counts when the history is judged."""
         broker = stage.node(self.at) if self.at else ""
-        stage.kafka_runtime.spawn(stage.kafka.produce(partition_of(self.partition), broker), "send")
+        stage.kafka_machine.begin(stage.kafka.produce(partition_of(self.partition), broker), "send")
 
 
 class Poll(WorldStep, frozen=True):
@@ -173,7 +173,7 @@ class Stop(WorldStep, frozen=True):
 
     def play(self, stage: Stage) -> None:
         """Begin the shutdown, and go on."""
-        stage.world.stop_broker(stage.node(self.node))
+        stage.stop(stage.node(self.node))
 
 
 class LoseDisk(WorldStep, frozen=True):
@@ -184,8 +184,8 @@ class LoseDisk(WorldStep, frozen=True):
     def play(self, stage: Stage) -> None:
         """Cut the power, and wipe the log directory."""
         name = stage.node(self.node)
-        stage.world.kill(name, power_loss=True)
-        stage.world.brokers[_broker_id(stage, name)].log_directory.wipe()
+        stage.kill(name, power_loss=True)
+        stage.broker(name).format()
 
 
 class Delay(WorldStep, frozen=True):

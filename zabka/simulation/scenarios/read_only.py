@@ -114,6 +114,8 @@ READ_ONLY_SERVICE: tuple[WorldScenario, ...] = (
             Ask("owner", "create_ephemeral", "/e", "", ("/e",)),
             SessionIs("owner", "global"),
             *CUT_OFF,
+            # Long enough for it to try peer-2 in vain, and then peer-3 again.
+            Wait(2_500),
             Becomes("owner", "suspended"),
             Heal(("client-owner",)),
             Becomes("owner", "connected"),

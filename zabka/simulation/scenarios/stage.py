@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from zabka.ensemble.client.client import Client
@@ -13,27 +13,30 @@ from zabka.journal.judges.kafka_analysis import ACKS_ALL
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.ports import Endpoint
 from zabka.kafka.zk.znodes import LeaderAndIsr
-from zabka.simulation.kernel.draws import derive_random
-from zabka.simulation.kernel.runtime import SimRuntime, run_task
 from zabka.simulation.kernel.scheduler import Deadlock
-from zabka.simulation.network.addresses import CLIENT_SERVICE, KAFKA_SERVICE, broker_name, peer_name
-from zabka.simulation.network.channel import SimChannel
-from zabka.simulation.network.connector import SimConnector, SimWords
+from zabka.simulation.network.addresses import broker_name
 from zabka.simulation.scenarios.kafka_clients import KafkaClients, Surroundings, partition_of
 from zabka.simulation.scenarios.operations import OPERATIONS
 from zabka.simulation.scenarios.step import StepFailed
-from zabka.simulation.world import World
+from zabka.simulation.serving.broker_machine import KAFKA_PORT, BrokerMachine, broker_address
+from zabka.simulation.serving.client_machine import ScriptedMachine
+from zabka.simulation.serving.cluster_world import ClusterWorld
+from zabka.simulation.serving.peer_machine import CLIENT_PORT, peer_address
+from zabka.simulation.serving.server_machine import ServerMachine
 
 ANSWER_MS_MAX = 60_000
-KAFKA_MACHINE = "client-kafka"
+CLIENT = "client-"
+"""How the names of clients' machines begin."""
+KAFKA_MACHINE = f"{CLIENT}kafka"
 
 
-def _surroundings(world: World, runtime: SimRuntime) -> Surroundings:
-    channel = SimChannel(world.network, world.network.boot(KAFKA_MACHINE, runtime), runtime)
-    bootstrap = [(name, int(KAFKA_SERVICE)) for name in world.broker_names()] or [("nobody", 0)]
+def _surroundings(world: ClusterWorld, machine: ScriptedMachine) -> Surroundings:
+    runtime, channel = machine.runtime(), machine.channel()
+    bootstrap = [(broker_address(broker), KAFKA_PORT) for broker in world.brokers] or [("nobody", 0)]
 
     def endpoint_of(broker: str) -> Endpoint:
-        return Endpoint(int(broker.rpartition("-")[2]), broker, int(KAFKA_SERVICE))
+        number = int(broker.rpartition("-")[2])
+        return Endpoint(number, broker_address(number), KAFKA_PORT)
 
     admin = AdminClient(channel, runtime, bootstrap)
     return Surroundings(runtime, channel, admin, endpoint_of, world.replication.leader_log_end)
@@ -42,20 +45,19 @@ def _surroundings(world: World, runtime: SimRuntime) -> Surroundings:
 class Stage:
     """One world under a script."""
 
-    def __init__(self, world: World, with_bug: bool = False, acks: int = ACKS_ALL) -> None:
+    def __init__(self, world: ClusterWorld, with_bug: bool = False, acks: int = ACKS_ALL) -> None:
         self.world = world
         self.with_bug = with_bug
         """Is the outage played, rather than its absence?"""
         self.names: dict[str, str] = {}
         self.controller_epoch = 0
         """As it was when a script last waited for a controller."""
-        self.kafka_runtime = SimRuntime(world.scheduler, derive_random(world.seed, KAFKA_MACHINE))
-        self.kafka = KafkaClients(_surroundings(world, self.kafka_runtime), acks)
+        self.kafka_machine = world.scripted_client(KAFKA_MACHINE)
+        self.kafka = KafkaClients(_surroundings(world, self.kafka_machine), acks)
         self.heals: list[tuple[tuple[str, str], Callable[[], None]]] = []
         """The links that suffer, and how to end that."""
         self.clients: dict[str, Client] = {}
         self.fired: dict[str, int] = {}
-        self._runtimes: dict[str, SimRuntime] = {}
 
     def heal(self, nodes: list[str] | None = None) -> None:
         """Undo every cut and delay, or those of these nodes alone."""
@@ -67,6 +69,8 @@ class Stage:
                 kept.append((link, heal))
         self.heals = kept
 
+    # -- nodes -------------------------------------------------------------------------------------------------------
+
     def node(self, name: str) -> str:
         """The node meant: one that a step has named so, `controller`, `leader:topic-0`, or a node's own name."""
         if name in self.names:
@@ -75,6 +79,9 @@ class Stage:
             return broker_name(self.world.record.state.controller_id)
         if name.startswith("leader:"):
             return broker_name(self.partition_state(name.removeprefix("leader:")).leader)
+        if name.startswith(CLIENT):
+            # Its links may be cut before there is a client on it.
+            self.world.scripted_client(name)
         return name
 
     def partition_state(self, name: str) -> LeaderAndIsr:
@@ -84,66 +91,108 @@ class Stage:
             raise StepFailed(f"{name} has no state")
         return found
 
+    def peer_names(self) -> list[str]:
+        """Every peer's node name."""
+        return [machine.name for machine in self.world.peers.values()]
+
+    def broker_names(self) -> list[str]:
+        """Every broker's node name."""
+        return [machine.name for machine in self.world.brokers.values()]
+
     def nodes(self, names: tuple[str, ...], but: str = "") -> list[str]:
         """The nodes meant; `peers` and `brokers` are all of them, but one."""
-        groups = {"peers": self.world.peer_names(), "brokers": self.world.broker_names()}
+        groups = {"peers": self.peer_names(), "brokers": self.broker_names()}
         return [node for name in names for node in groups.get(name, [self.node(name)]) if node != but]
+
+    def server(self, name: str) -> ServerMachine:
+        """The machine of a node.  Raises StepFailed where there is none."""
+        found = next((machine for machine in self.world.servers() if machine.name == name), None)
+        if found is None:
+            raise StepFailed(f"there is no node {name!r}")
+        return found
+
+    def broker(self, name: str) -> BrokerMachine:
+        """The machine of a broker.  Raises StepFailed where it is none."""
+        machine = self.server(name)
+        if not isinstance(machine, BrokerMachine):
+            raise StepFailed(f"{name} is no broker")
+        return machine
+
+    def kill(self, name: str, *, power_loss: bool) -> None:
+        """SIGKILL a node, or cut its power, if it runs."""
+        machine = self.server(name)
+        if machine.process is not None:
+            self.world.announce("power_loss" if power_loss else "crash", name)
+        if power_loss:
+            machine.lose_power()
+        else:
+            machine.kill()
+
+    def stop(self, name: str) -> None:
+        """SIGTERM a broker, if it runs: a controlled shutdown, after which it stays down."""
+        machine = self.broker(name)
+        if machine.process is not None:
+            self.world.announce("stop", name)
+            machine.stop()
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP a node, if it runs."""
+        machine = self.server(name)
+        if machine.process is not None:
+            self.world.announce("pause", name)
+            machine.pause()
 
     def everybody_serves(self) -> bool:
         """Does somebody lead, and does every peer that runs serve and stand where the leader does?"""
-        leader = self.world.zab_leader()
-        if leader is None or leader.peer is None:
+        leader = self.world.leader()
+        if leader is None or leader.running is None:
             return False
-        end = leader.peer.status().last_committed
-        for node in self.world.peers.values():
-            if node.peer is None or self.world.is_paused(node.name):
+        end = leader.running.peer.status().last_committed
+        for machine in self.world.peers.values():
+            if machine.process is None or machine.is_paused:
                 continue
-            status = node.peer.status()
+            if machine.running is None:
+                return False
+            status = machine.running.peer.status()
             if not status.serving or status.last_committed != end:
                 return False
         return True
 
     # -- clients -----------------------------------------------------------------------------------------------------
 
+    def _machine_of(self, client: str) -> ScriptedMachine:
+        return self.world.scripted_client(f"{CLIENT}{client}")
+
     def join(self, name: str, peers: tuple[int, ...], session_timeout_ms: int, *, read_only: bool = False) -> None:
         """Connect a client."""
-        machine = f"client-{name}"
-        runtime = SimRuntime(self.world.scheduler, derive_random(self.world.seed, machine))
-        host = self.world.network.boot(machine, runtime)
-        hosts = ",".join(f"{peer_name(peer)}:{CLIENT_SERVICE}" for peer in peers)
-        connector = SimConnector(self.world.network, host)
-        asker = SimWords(self.world.network, host, runtime)
-        client = Client(
-            hosts,
-            connector,
-            runtime,
-            session_timeout_ms=session_timeout_ms,
-            name=name,
-            read_only=read_only,
-            asker=asker,
-        )
-        self._runtimes[name] = runtime
-        self.finish(runtime, client.start(), f"{name} to connect")
-        self.clients[name] = client
+        machine = self._machine_of(name)
+        hosts = ",".join(f"{peer_address(peer)}:{CLIENT_PORT}" for peer in peers)
+        runtime, connector = machine.runtime(), machine.connector()
+
+        async def connect() -> Client:
+            client = Client(
+                hosts,
+                connector,
+                runtime,
+                session_timeout_ms=session_timeout_ms,
+                name=name,
+                read_only=read_only,
+                asker=connector,
+            )
+            await client.start()
+            return client
+
+        self.clients[name] = self.finish(machine, connect(), f"{name} to connect")
 
     def vanish(self, name: str) -> None:
-        """A node's machine is gone, and its kernel with it: no connection is closed."""
-        self._runtimes.pop(name).stop()
+        """A client's machine is gone, and its kernel with it: no connection is closed."""
+        self._machine_of(name).lose_power()
         del self.clients[name]
 
-    def stop_clients(self) -> None:
-        """The curtain: no client goes on."""
-        for runtime in [*self._runtimes.values(), self.kafka_runtime]:
-            runtime.stop()
-
-    def finish(self, runtime: SimRuntime, wanted: Awaitable[Any], what: str) -> Any:
-        """Let time pass until it is there.  Raises StepFailed where that takes too long."""
-
-        async def finish() -> Any:
-            return await wanted
-
+    def finish(self, machine: ScriptedMachine, wanted: Coroutine[Any, Any, Any], what: str) -> Any:
+        """Let time pass until a client has done it.  Raises StepFailed where that takes too long."""
         try:
-            return run_task(self.world.scheduler, runtime, finish(), ANSWER_MS_MAX)
+            return self.world.until_done(machine.begin(wanted, what), ANSWER_MS_MAX, what)
         except Deadlock:
             raise StepFailed(f"waited for {what} in vain") from None
 
@@ -170,24 +219,26 @@ class Stage:
 
     def kind_of_session(self, name: str) -> str:
         """`global`, `local`, or `unknown` to every peer that runs."""
-        session_id, processes = self.client(name).session_id, self.world.peer_processes()
-        if any(process.knows_session(session_id) for process in processes):
+        session_id = self.client(name).session_id
+        machines = [machine for machine in self.world.peers.values() if machine.process is not None]
+        services = [machine.service for machine in machines if machine.running and machine.service]
+        if any(session_id in service.tree.sessions for service in services):
             return "global"
-        listed = (known for process in processes for known, _ in process.service.local_sessions())
+        listed = (known for service in services for known, _ in service.local_sessions())
         return "local" if session_id in listed else "unknown"
 
     def ask(self, name: str, operation: str, path: str, data: str) -> str:
         """Ask, and wait for the answer."""
         self.client(name)
-        answer = self.finish(
-            self._runtimes[name], self._answer(name, operation, path, data), f"{name}'s {operation} {path}"
-        )
+        asked = self._answer(name, operation, path, data)
+        answer = self.finish(self._machine_of(name), asked, f"{name}'s {operation} {path}")
         assert isinstance(answer, str)
         return answer
 
     def start_operation(self, name: str, operation: str, path: str, data: str) -> None:
         """Ask, and go on."""
-        self._runtimes[name].spawn(self._answer(name, operation, path, data), operation)
+        self.client(name)
+        self._machine_of(name).begin(self._answer(name, operation, path, data), operation)
 
     def ask_peer(self, peer: int, operation: str, path: str) -> str:
         """What that peer answers behind a sync."""

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from functools import partial
+import gc
 
-import msgspec
-
+from zabka.journal.judges.cause_chains import broken_chains
 from zabka.journal.judges.kafka_analysis import ACKS_ALL
 from zabka.simulation.kernel.scheduler import Deadlock
 from zabka.simulation.network.tap import MessageTap
+from zabka.simulation.processes.virtual_time import virtual_time
 from zabka.simulation.scenarios.kafka_steps import asked
 from zabka.simulation.scenarios.scenario import AnyWorldStep, StepTaken, Verdict, WithBug, WorldScenario
 from zabka.simulation.scenarios.stage import Stage
 from zabka.simulation.scenarios.step import StepFailed
 from zabka.simulation.scenarios.story import HEALING, step_text
 from zabka.simulation.scenarios.world_steps import Serving
-from zabka.simulation.settings import WorldSettings, own_settings
-from zabka.simulation.world import World
+from zabka.simulation.serving.cluster_world import ClusterShape, ClusterWorld
+from zabka.simulation.serving.platters import Votes
+from zabka.simulation.serving.shape import Shape
+from zabka.simulation.settings import BROKERS_OWN_KEYS, RACKS
 
 RECOVERY_MS_MAX = 60_000
 AGREE_MS_MAX = 10_000
@@ -34,15 +36,70 @@ def play(scenario: WorldScenario, tap: MessageTap | None = None, tap_of_bug: Mes
     return verdict
 
 
+def _shape(scenario: WorldScenario, broker_keys: dict[str, str]) -> ClusterShape:
+    """The cluster of a script: nothing of it is drawn."""
+    own = scenario.peer_keys
+    ensemble = Shape(
+        peers=scenario.peers,
+        observers=0,
+        keys={
+            "tickTime": "500",
+            "initLimit": "10",
+            "syncLimit": "5",
+            "snapCount": str(scenario.snap_count),
+            "preAllocSize": "64",
+            "zabka.journal.level": "full",
+            **{key: value for key, value in own.items() if key not in (*BROKERS_OWN_KEYS, RACKS)},
+        },
+        pieces=0.0,
+        skew_ms_max=0,
+        changes_members=False,
+    )
+    keys = {
+        "zookeeper.session.timeout.ms": "6000",
+        "replica.lag.time.max.ms": "1500",
+        # Far below Kafka's 30 s, so that requests are given up and arrive late within a run.
+        "replica.socket.timeout.ms": "1500",
+        "controller.socket.timeout.ms": "1500",
+        "offsets.topic.num.partitions": "3",
+        "offsets.topic.replication.factor": str(min(3, max(1, scenario.brokers))),
+        "group.initial.rebalance.delay.ms": "500",
+        "zabka.journal.level": "full",
+        **{key: value for key, value in own.items() if key in BROKERS_OWN_KEYS},
+        **broker_keys,
+    }
+    return ClusterShape(ensemble, scenario.brokers, 1, keys, pause_ms=0, racks=int(own.get(RACKS, "0")))
+
+
 def _play(scenario: WorldScenario, with_bug: bool, tap: MessageTap | None) -> Verdict:
     keys = {**scenario.keys, **(scenario.bug if with_bug else {})}
     acks = int(keys.pop("acks", ACKS_ALL))
-    settings = WorldSettings(scenario.peers, scenario.brokers, snap_count=scenario.snap_count, broker_keys=keys)
-    world = World(scenario.seed, msgspec.structs.replace(settings, **own_settings(scenario.peer_keys)), tap=tap)
+    world = ClusterWorld(scenario.seed, _shape(scenario, keys), tap)
+    world.record.listeners.append(Votes(lambda peer: world.peers[peer].volume, world.emit).journalled)
     stage = Stage(world, with_bug, acks)
-    problems: list[str] = []
     taken: list[StepTaken] = []
-    world.start()
+    with virtual_time(world.ground.turn):
+        problems = _played(scenario, stage, taken)
+        virtual_ms = world.now_ms
+        world.end_world()
+    # Snapshots freeze what there is; of a world that is over nothing is to stay.
+    gc.unfreeze()
+    problems = [problem for problem in [*_found(world), *problems] if not _is_among(problem, scenario.provokes)]
+    return Verdict(
+        name=scenario.name,
+        problems=problems[:SHOWN_MAX],
+        steps=world.scheduler.steps,
+        virtual_ms=virtual_ms,
+        faults=world.faults,
+        journal=world.record.entries,
+        taken=taken,
+    )
+
+
+def _played(scenario: WorldScenario, stage: Stage, taken: list[StepTaken]) -> list[str]:
+    """Take every step, and see whether everything recovers; what was not as it should have been."""
+    problems: list[str] = []
+    stage.world.start()
     for number, step in enumerate((Serving(), *scenario.steps)):
         taken += _announced(stage, step)
         try:
@@ -50,23 +107,13 @@ def _play(scenario: WorldScenario, with_bug: bool, tap: MessageTap | None) -> Ve
         except (StepFailed, AssertionError) as failed:
             problems.append(f"step {number} ({type(step).__name__}): {failed}")
             break
-        except Exception as crash:  # A node's own mistake, whatever it is.
+        except Exception as crash:  # A client's own mistake, whatever it is.
             problems.append(f"step {number} ({type(step).__name__}): crash: {crash!r}")
             break
-    if with_bug or not problems:
+    if stage.with_bug or not problems:
         taken.append(_taken(stage, HEALING))
         problems += _recover(stage)
-    problems = [problem for problem in [*_violations(world), *problems] if not _is_among(problem, scenario.provokes)]
-    stage.stop_clients()
-    return Verdict(
-        name=scenario.name,
-        problems=problems[:SHOWN_MAX],
-        steps=world.scheduler.steps,
-        virtual_ms=world.now_ms,
-        faults=world.faults,
-        journal=world.record.entries,
-        taken=taken,
-    )
+    return problems
 
 
 def _taken(stage: Stage, text: str) -> StepTaken:
@@ -84,17 +131,20 @@ def _is_among(problem: str, provoked: tuple[str, ...]) -> bool:
     return any(words in problem for words in provoked)
 
 
-def _violations(world: World) -> list[str]:
-    return [f"{v.invariant}: {v.detail}" for v in world.record.violations]
+def _found(world: ClusterWorld) -> list[str]:
+    """What the checkers have found, and what no process has caught."""
+    record = world.record
+    found = [f"{v.invariant}: {v.detail}" for v in record.violations]
+    found += [f"{v.invariant}: {v.detail}" for v in broken_chains(record.entries)]
+    return found + [f"process: {line}" for line in world.ground.failures]
 
 
 def _recover(stage: Stage) -> list[str]:
     """With all faults gone the ensemble must serve, and commit, within bounded time; so must the brokers."""
     world = stage.world
     stage.heal()
-    for name in world.node_names():
-        if world.is_paused(name):
-            world.resume(name)
+    for machine in world.servers():
+        machine.resume()
     world.start()
     try:
         world.until(stage.everybody_serves, RECOVERY_MS_MAX, "an ensemble that serves")
@@ -119,9 +169,9 @@ def _recover_brokers(stage: Stage) -> list[str]:
         asked(stage, kafka.read_to_the_end(), "reading to the end")
     except StepFailed as stuck:
         problems.append(f"liveness: {stuck}")
-    for topic in () if problems else dict.fromkeys(name.topic for name in world.replication.znodes.states):
+    if not problems:
         try:
-            world.until(partial(world.replicas_agree, topic), AGREE_MS_MAX)
+            world.until(world.replicas_agree, AGREE_MS_MAX, "logs that agree")
         except Deadlock:
-            problems.append(f"the replicas' logs differ: {topic}")
+            problems += [f"the replicas' logs differ: {topic}" for topic in world.topics_that_differ()]
     return [*problems, *map(str, kafka.history.violations(acks=(ACKS_ALL, 1)))]

@@ -1,4 +1,4 @@
-"""Steps of a script over a whole simulated cluster (`zabka.simulation.world`), as values that can be written to a file.
+"""Steps of a script over a whole simulated cluster (`ClusterWorld`), as values that can be written to a file.
 
 Nodes are named as in the journal (`peer-1`, `broker-2`), or as `Stage.node` has it; a client's machine is `client-` and
 its name.  A step that
@@ -39,7 +39,7 @@ class Kill(WorldStep, frozen=True):
     def play(self, stage: Stage) -> None:
         """Kill all of them at the same moment."""
         for node in stage.nodes(self.nodes):
-            stage.world.kill(node, self.power_loss)
+            stage.kill(node, power_loss=self.power_loss)
 
 
 class Restart(WorldStep, frozen=True):
@@ -49,8 +49,8 @@ class Restart(WorldStep, frozen=True):
 
     def play(self, stage: Stage) -> None:
         """Boot every one that is named and down."""
-        for node in stage.nodes(self.nodes) or stage.world.node_names():
-            stage.world.start(node)
+        for node in stage.nodes(self.nodes) or [machine.name for machine in stage.world.servers()]:
+            stage.server(node).switch_on()
 
 
 class Pause(WorldStep, frozen=True):
@@ -60,7 +60,7 @@ class Pause(WorldStep, frozen=True):
 
     def play(self, stage: Stage) -> None:
         """Stop the node's process."""
-        stage.world.pause(stage.node(self.node))
+        stage.pause(stage.node(self.node))
 
 
 class Resume(WorldStep, frozen=True):
@@ -70,7 +70,7 @@ class Resume(WorldStep, frozen=True):
 
     def play(self, stage: Stage) -> None:
         """Let the node's process go on."""
-        stage.world.resume(stage.node(self.node))
+        stage.server(stage.node(self.node)).resume()
 
 
 class Cut(WorldStep, frozen=True):
@@ -84,7 +84,7 @@ class Cut(WorldStep, frozen=True):
         """Cut the link to each of the others."""
         node = stage.node(self.node)
         for other in stage.nodes(self.others, but=node):
-            stage.heals.append(((node, other), stage.world.cut(node, other, self.both_ways)))
+            stage.heals.append(((node, other), stage.world.cut(node, other, both_ways=self.both_ways)))
 
 
 class Heal(WorldStep, frozen=True):
@@ -172,7 +172,7 @@ class Becomes(WorldStep, frozen=True):
         """Let time pass until the session stands so."""
         client = stage.client(self.client)
         try:
-            stage.world.until(lambda: client.state.value == self.state, PATIENCE_MS)
+            stage.world.until(lambda: client.state.value == self.state, PATIENCE_MS, self.state)
         except Deadlock:
             raise StepFailed(f"{self.client} is {client.state.value}, not {self.state}") from None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from zabka.ensemble.client.asyncio_connector import AsyncioConnector
@@ -13,6 +13,8 @@ from zabka.ensemble.client.history_clients import ALIVE, HISTORIES, History, Pla
 from zabka.ensemble.errors import NodeExists, SessionExpired, ZooKeeperError
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from zabka.journal.message_log import MessageNotes
+from zabka.kafka.channel import AsyncioChannel
+from zabka.kafka.kafka_tap import KafkaTap
 from zabka.simulation.processes.machine import Ground, Machine, SimProcess
 
 SESSION_TIMEOUT_MS = 6_000
@@ -42,6 +44,41 @@ class ProgramMachine(Machine):
         failure = None if task.cancelled() else task.exception()
         if failure is not None:
             self.ground.failures.append(f"{self.name}: {failure!r}")
+
+
+class ScriptedMachine(ProgramMachine):
+    """One on which nothing runs but what a script begins, piece by piece."""
+
+    def __init__(self, ground: Ground, name: str, address: str) -> None:
+        super().__init__(ground, name, address, _until_the_end)
+
+    def connector(self) -> AsyncioConnector:
+        """What a client of the ensemble on it connects with."""
+        messages = self._running().messages
+        return AsyncioConnector(tap=None if messages is None else ClientTap(messages))
+
+    def channel(self) -> AsyncioChannel:
+        """What a client of the brokers on it connects with."""
+        messages = self._running().messages
+        return AsyncioChannel(self.name, tap=None if messages is None else KafkaTap(messages))
+
+    def runtime(self) -> AsyncioRuntime:
+        """What a client on it runs on."""
+        process = self._running()
+        return AsyncioRuntime(process.loop, process.random.getrandbits(64), on_failure=self._failed)
+
+    def begin(self, work: Coroutine[Any, Any, Any], what: str) -> asyncio.Task[Any]:
+        """Do that on it; its first turn is soon."""
+        return self._running().loop.create_task(work, name=what)
+
+    def _running(self) -> SimProcess:
+        self.start()
+        assert self.process is not None, "it has just been started"
+        return self.process
+
+
+async def _until_the_end(_: AsyncioRuntime, __: MessageNotes | None) -> None:
+    await asyncio.get_running_loop().create_future()
 
 
 class ClientMachine(ProgramMachine):

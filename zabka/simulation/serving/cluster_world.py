@@ -17,6 +17,7 @@ from zabka.simulation.judges.minimums import MINIMUM, Minimums
 from zabka.simulation.judges.replication_audit import ReplicationAudit
 from zabka.simulation.judges.settled import unsettled
 from zabka.simulation.kernel.draws import derive_random
+from zabka.simulation.network.addresses import rack_name
 from zabka.simulation.network.tap import MessageTap
 from zabka.simulation.serving.broker_machine import KAFKA_PORT, BrokerMachine, broker_address
 from zabka.simulation.serving.client_machine import ProgramMachine
@@ -51,6 +52,8 @@ class ClusterShape(NamedTuple):
     keys: dict[str, str]
     pause_ms: int
     """How long producers wait between two records."""
+    racks: int = 0
+    """Brokers stand in so many racks, one after the other; 0: nobody says where they stand."""
 
 
 def draw_cluster_shape(random: Random) -> ClusterShape:
@@ -90,8 +93,9 @@ class ClusterWorld(ServingWorld):
         self.brokers: dict[int, BrokerMachine] = {}
         for broker in range(1, shape.brokers + 1):
             skew_ms = skews.randrange(-shape.ensemble.skew_ms_max, shape.ensemble.skew_ms_max + 1)
+            place = {"broker.rack": rack_name(broker, shape.racks)} if shape.racks else {}
             self.brokers[broker] = BrokerMachine(
-                self.ground, self.record, broker, keys=keys, log_dirs=shape.log_dirs, skew_ms=skew_ms
+                self.ground, self.record, broker, keys={**place, **keys}, log_dirs=shape.log_dirs, skew_ms=skew_ms
             )
         self._given_up: dict[str, None] = {}
         """Brokers that go on without one of their log directories."""
@@ -140,10 +144,16 @@ class ClusterWorld(ServingWorld):
 
     def replicas_agree(self) -> bool:
         """Do all replicas of every partition hold the same log, byte for byte?"""
-        return all(
-            replicas_agree(self.brokers, f"{each.topic}-{each.partition}", each.replicas)
+        return not self.topics_that_differ()
+
+    def topics_that_differ(self) -> list[str]:
+        """The topics of which some partition's replicas do not hold the same log."""
+        differing = (
+            each.topic
             for each in self.record.state.partitions.values()
+            if not replicas_agree(self.brokers, f"{each.topic}-{each.partition}", each.replicas)
         )
+        return list(dict.fromkeys(differing))
 
     def announce_power_loss(self, machine: BrokerMachine) -> None:
         """A broker's power has gone by itself."""

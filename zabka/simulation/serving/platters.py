@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from zabka.ensemble.ids import zxid_text
 from zabka.journal import events as e
 from zabka.journal.events import Entry, InvariantViolated
 from zabka.journal.judges.judged import Judged
@@ -15,6 +16,7 @@ from zabka.simulation.filesystem.volume import Volume
 from zabka.simulation.judges.durable_bytes import DurableBytes
 
 NAME = "what is acknowledged is on a majority's platters"
+VOTES = "a vote names all that is durable"
 JUDGED_EVERY = 5
 """Reading disks takes time."""
 TAKING_FAULTS = ("replace", "bit_rot", "disk_error", "fsync_fails")
@@ -65,6 +67,28 @@ class Platters:
         disk = self._disks[voter]
         disk.read(_by_name(self._volume_of(voter)))
         return disk.holds(zxid)
+
+
+class Votes:
+    """Checker of votes: a peer must vote with the last transaction on its own disk (ZOOKEEPER-2845).
+
+    It does not apply where a disk is replaced or damaged.
+    """
+
+    def __init__(self, volume_of: Callable[[int], Volume], emit: Callable[[InvariantViolated], object]) -> None:
+        self._volume_of = volume_of
+        self._emit = emit
+
+    def journalled(self, entry: Entry) -> None:
+        """Check the vote of a peer that begins an election."""
+        event = entry.event
+        if isinstance(event, e.PeerStateChanged) and event.state == "LOOKING":
+            peer = int(entry.node.rpartition("-")[2])
+            disk = DurableBytes()
+            disk.read(_by_name(self._volume_of(peer)))
+            if disk.last() > event.last_zxid:
+                detail = f"{entry.node} votes with {zxid_text(event.last_zxid)}, {zxid_text(disk.last())} is durable"
+                self._emit(InvariantViolated(VOTES, detail))
 
 
 def _by_name(volume: Volume) -> Mapping[str, bytes]:

@@ -124,6 +124,11 @@ class ServerMachine(Machine):
             self.told_to_stop += 1
             self.process.loop.terminate()
 
+    def stop(self) -> None:
+        """SIGTERM; nobody starts it again."""
+        self.is_wanted = False
+        self.terminate()
+
     def kill(self) -> None:
         """SIGKILL; nobody starts it again."""
         self.is_wanted = False

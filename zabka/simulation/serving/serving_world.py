@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections.abc import Callable
+from typing import Any
 
 from zabka.ensemble.server.operator.running_peer import RunningPeer
 from zabka.ensemble.txn import Txn
@@ -14,7 +16,7 @@ from zabka.simulation.kernel.scheduler import Deadlock, Scheduler
 from zabka.simulation.network.tap import MessageTap
 from zabka.simulation.processes.machine import Ground, Machine
 from zabka.simulation.record import Record
-from zabka.simulation.serving.client_machine import ClientMachine, ProgramMachine, Work
+from zabka.simulation.serving.client_machine import ClientMachine, ProgramMachine, ScriptedMachine, Work
 from zabka.simulation.serving.peer_machine import CLIENT_PORT, ELECTION_PORT, QUORUM_PORT, PeerMachine, peer_address
 from zabka.simulation.serving.platters import Platters
 from zabka.simulation.serving.reached import Reached
@@ -91,6 +93,14 @@ class ServingWorld:
         machine.start()
         return machine
 
+    def scripted_client(self, name: str) -> ScriptedMachine:
+        """The machine of that name on which a script runs clients; there is one from now on."""
+        machine = self.clients.get(name)
+        if machine is None:
+            machine = self.clients[name] = ScriptedMachine(self.ground, name, self.next_client_address())
+        assert isinstance(machine, ScriptedMachine), f"{name} has a program of its own"
+        return machine
+
     def servers(self) -> list[ServerMachine]:
         """Every machine with a server on it."""
         return list(self.peers.values())
@@ -157,6 +167,19 @@ class ServingWorld:
                 raise Deadlock(f"{what} did not come true within {limit_ms} ms")
             self.scheduler.run_until(self.scheduler.now_us + step_us)
         return (self.scheduler.now_us - begin_us) // 1000
+
+    def until_done(self, task: Future[Any], limit_ms: int, what: str) -> Any:
+        """Let time pass until the moment at which a task is done; its result.
+
+        Raises Deadlock past the limit, and what the task has raised.
+        """
+        end_us = self.scheduler.now_us + limit_ms * 1000
+        while not task.done():
+            due_us = self.scheduler.next_time_us()
+            if due_us is None or due_us > end_us:
+                raise Deadlock(f"{what} did not come true within {limit_ms} ms")
+            self.scheduler.step()
+        return task.result()
 
     def start(self) -> None:
         """Boot every server that is down."""

@@ -1,0 +1,52 @@
+"""Scripts are played in whatever process asks: on a thread with an event loop of its own, and beside other threads."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+from zabka.simulation.scenarios.library import LIBRARY, play, seeded
+from zabka.simulation.scenarios.scenario import Verdict
+
+SCRIPT = "zookeeper-3144"
+WITHIN_S = 0.5
+"""How far two clocks of this machine may be apart that are read one after the other."""
+
+
+def test_a_script_is_played_on_a_thread_whose_own_event_loop_goes_on() -> None:
+    async def play_here() -> Verdict:
+        here = asyncio.get_running_loop()
+        verdict = play(LIBRARY[SCRIPT])
+        assert asyncio.get_running_loop() is here
+        await asyncio.sleep(0.001)
+        return verdict
+
+    assert asyncio.run(play_here()).problems == []
+
+
+def test_other_threads_stay_in_real_time_while_a_script_is_played() -> None:
+    over = threading.Event()
+    apart_s: list[float] = []
+
+    def watch() -> None:
+        begin_s, begin_real_s = time.monotonic(), time.perf_counter()
+        while not over.is_set():
+            apart_s.append(abs((time.monotonic() - begin_s) - (time.perf_counter() - begin_real_s)))
+            time.sleep(0.001)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        verdict = play(LIBRARY[SCRIPT])
+    finally:
+        over.set()
+        watcher.join()
+    assert verdict.virtual_ms > 10_000 and verdict.problems == []
+    assert len(apart_s) > 1 and max(apart_s) < WITHIN_S
+
+
+def test_another_seed_of_a_script_has_another_history() -> None:
+    """The seed draws delays; the same seed draws the same."""
+    one, again, other = (list(play(seeded(LIBRARY[SCRIPT], seed)).lines()) for seed in (1, 1, 2))
+    assert one == again != other
