@@ -234,9 +234,9 @@ class LogManager:
 
     def _open_dir(self, log_dir: LogDir, reached: Mapping[TopicPartition, int]) -> None:
         directory = log_dir.directory
-        mark = directory.read_text("", checkpoints.CLEAN_SHUTDOWN)
-        epoch_left = checkpoints.broker_epoch_of(mark)
-        if mark is None:
+        stop_mark = directory.read_text("", checkpoints.CLEAN_SHUTDOWN)
+        epoch_left = checkpoints.broker_epoch_of(stop_mark)
+        if stop_mark is None:
             epoch_left = checkpoints.broker_epoch_alive(directory.read_text("", checkpoints.ALIVE), directory.boot_id)
         self._epochs_left.append(epoch_left)
         directory.remove("", checkpoints.CLEAN_SHUTDOWN)
@@ -251,7 +251,7 @@ class LogManager:
             topic_partition = future or partition_of(name)
             if topic_partition is None:
                 continue
-            log = self._open(log_dir, topic_partition, mark is not None, name)
+            log = self._open(log_dir, topic_partition, stop_mark is not None, name)
             log.advance_start(min(starts.get(topic_partition, 0), log.end_offset))
             log.first_dirty_offset = min(cleaned.get(topic_partition, 0), log.end_offset)
             mark = marks.get(topic_partition, 0)
