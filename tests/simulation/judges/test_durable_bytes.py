@@ -48,3 +48,6 @@ def test_a_peer_holds_what_is_in_a_log_or_below_a_snapshot() -> None:
     )
 
     assert [zxid for zxid in range(1, 11) if disk.holds(zxid)] == [1, 2, 3, 4, 5, 6, 9]
+    assert disk.last() == 9
+    assert DurableBytes({"snapshot.5": snapshot}).last() == 5
+    assert DurableBytes({}).last() == 0
