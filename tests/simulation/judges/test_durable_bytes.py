@@ -70,3 +70,13 @@ def test_peer_with_a_replaced_disk_holds_nothing() -> None:
     disk.read({"log.6": HEADER + _record(6)})
     disk.read({})
     assert not disk.holds(6)
+
+
+def test_last_transaction_is_of_a_log_or_a_snapshot() -> None:
+    disk = DurableBytes()
+    assert disk.last() == 0
+    snapshot = b"ZKSN" + bytes(60) + struct.pack(">q", 99) + b"\0\0\0\x01/"
+    disk.read({"snapshot.5": snapshot})
+    assert disk.last() == 5
+    disk.read({"log.6": HEADER + _record(6) + _record(9), "snapshot.5": snapshot})
+    assert disk.last() == 9
