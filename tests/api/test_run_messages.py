@@ -26,8 +26,8 @@ from zabka.journal.sightings import UNSEEN, Matcher, Sighting, sighting_line
 from zabka.simulation.network.tap import MessageTap
 from zabka.simulation.scenarios.library import LIBRARY, play
 
-FAILOVER_US = (6_500_000, 6_527_000)
-"""The 27 ms in which kafka-1211's controller notices a dead broker and notifies the others."""
+FAILOVER_US = (8_505_000, 8_530_000)
+"""The 25 ms in which kafka-1211's controller notices a dead broker and notifies the others."""
 
 
 @pytest.fixture(scope="module")

@@ -172,12 +172,12 @@ PAIRS = (
     # -- the controller
     Pair("controller-killed", "a new controller takes leaders for alive", "not led by second"),
     Pair("leader-killed", "deaths are noted alone", "not led by third"),
-    Pair("kafka-session-flapping", "who lost its session stands no more", "no broker but 1 became controller"),
+    Pair("kafka-session-flapping", "who lost its session stands no more", "no broker but 2 became controller"),
     Pair("late-isr-change", "ISR change without the version check", "StrongIsr: orders-0"),
     Pair("kafka-6082", "no epoch check on controller writes", "controller epochs rise and fence"),
     # -- what goes wrong every week
     Pair("follower-lags", "who lags stays in sync", "a record to orders-0 came to"),
-    Pair("zab-leader-killed", "votes with what memory knows", "peer-1 votes with 0x100000002, 0x100000006 is durable"),
+    Pair("zab-leader-killed", "votes with what memory knows", "peer-2 votes with 0x100000002, 0x100000006 is durable"),
     Pair("quorum-lost", "a leader never steps down", "an ensemble that serves did not come true"),
     Pair("preferred-election", "nobody is preferred", "not led by second"),
     Pair("cut-one-way", "deaths are noted alone", "not led by third"),

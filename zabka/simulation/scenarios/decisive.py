@@ -45,11 +45,17 @@ def _on_world_time(journal: Sequence[Entry]) -> list[Entry]:
 
 
 def _number(entries: Sequence[Entry], entry: Entry | None, at_us: int) -> int:
-    """The number of an entry, or of the last decision at that time."""
+    """Return the number of an entry, or of the last decision until that time.
+
+    A node that decides several times in one microsecond reports causes first: the first decision counts.
+    """
     if entry is not None:
         return next(number for number, each in enumerate(entries, 1) if each is entry)
-    before = [n for n, each in enumerate(entries, 1) if each.wall_us <= at_us and is_decision(each.event)]
-    return before[-1] if before else 1
+    before = [(n, each) for n, each in enumerate(entries, 1) if each.wall_us <= at_us and is_decision(each.event)]
+    if not before:
+        return 1
+    last = before[-1][1]
+    return next(n for n, each in before if (each.node, each.wall_us) == (last.node, last.wall_us))
 
 
 def _alone(scenario: AnyScenario, verdict: Verdict) -> int | None:
