@@ -28,7 +28,7 @@ test: setup
 	@$(BIN)/python -m tests.suite $(ARGS)
 
 lint: setup
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && sh scripts/setup/check_page.sh
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/python -m scripts.words && sh scripts/setup/check_page.sh
 
 bench: setup
 	@$(BIN)/python -m bench ensemble $(if $(BASE),--base $(BASE)) $(ARGS)

@@ -31,6 +31,11 @@ if newer requirements.lock pyproject.toml || [ ! -x "$VENV/bin/zabka" ]; then
   touch "$STAMP"
 fi
 
+if [ ! -e "$VENV/.hook-offered" ] && [ -d .git ] && [ -z "${CI:-}" ] && [ -z "$(git config core.hooksPath)" ]; then
+  say "to check your commit subjects: git config core.hooksPath scripts/hooks"
+  touch "$VENV/.hook-offered"
+fi
+
 if [ ! -e node_modules/lit-html/lit-html.js ]; then
   say "the page's library (lit-html)"
   if command -v npm >/dev/null 2>&1; then
