@@ -149,7 +149,7 @@ def _in_markdown(path: Path) -> Iterator[Text]:
         is_text = not in_code and not line.startswith(("|", "#", "<!--", "    "))
         item = re.match(r"\s*([-*]|\d+\.)\s+", line)
         if not is_text or not line.strip() or item:
-            for sentence in sentences(" ".join(block)):
+            for sentence in sentences("\n".join(block)):
                 yield Text("document", f"{path}:{number}", sentence)
             block = []
         if is_text and line.strip():
