@@ -108,7 +108,7 @@ def test_play_of_a_setting_opens_at_its_decisive_moment(pupil: Page) -> None:
     turn_to(pupil, "Compare")
     parted = region(pupil, "First difference")
     expect(parted).to_contain_text("jepsen-2013, with unclean.leader.election.enable=true")
-    expect(parted).to_contain_text("leader 3, leader epoch 1, ISR 3, UNCLEAN")
+    expect(parted).to_contain_text("leader 2, leader epoch 1, ISR 2, UNCLEAN")
     expect(parted).to_contain_text("no leader, leader epoch 1, ISR 1")
     # The tab has its full height, not the height of the list of changes since a pinned moment.
     both = region(pupil, "Events of both runs, side by side")
