@@ -1,4 +1,4 @@
-"""The parts that the steps of all scripts share, whatever they are played over."""
+"""Shared by the steps of all scenarios, whatever they are played over."""
 
 from __future__ import annotations
 
