@@ -83,7 +83,7 @@ class Cores:
         return self.nodes[1].now_ms
 
     def count_rounds_anew(self) -> None:
-        """Shift the election rounds so that the lowest among the running processes is 1, the round of a process that
+        """Lower the election rounds so that the lowest among the running processes is 1, as for a process that
         starts."""
         rounds = [node.status.round for node in self.nodes.values() if node.status is not None]
         lowest = min(rounds, default=1)

@@ -116,8 +116,10 @@ class FileNode:
         self._sizes.clear()
 
     def fail_to_sync(self, random: Random) -> None:
-        """Apply a failed sync: some blocks were written, and all count as clean afterwards. The size waits for the
-        next sync."""
+        """Apply a failed sync: some blocks were written, and all count as clean afterwards.
+
+        The size waits for the next sync.
+        """
         for number in self._versions:
             if random.random() < 0.5:
                 self._bring(number)

@@ -85,7 +85,7 @@ class ProcessFiles:
         return self._next
 
     def close(self, descriptor: int, /) -> None:
-        """close(2)"""
+        """close(2)."""
         if not self.is_alive:
             return
         node = self._at(descriptor).node
@@ -97,7 +97,7 @@ class ProcessFiles:
             self.volume.free(node)
 
     def pread(self, descriptor: int, size: int, position: int, /) -> bytes:
-        """pread(2)"""
+        """pread(2)."""
         node = self._file("read", descriptor)
         return node.read(position, size)
 
@@ -121,12 +121,12 @@ class ProcessFiles:
         return len(written)
 
     def ftruncate(self, descriptor: int, size: int, /) -> None:
-        """ftruncate(2)"""
+        """ftruncate(2)."""
         if self.is_alive:
             self._truncate(self._file("truncate", descriptor, writes=True), size)
 
     def fsync(self, descriptor: int, /) -> None:
-        """fsync(2)"""
+        """fsync(2)."""
         if not self.is_alive:
             return
         volume, opened = self.volume, self._at(descriptor)
@@ -145,7 +145,7 @@ class ProcessFiles:
         self.fsync(descriptor)
 
     def fstat(self, descriptor: int, /) -> SimStat:
-        """fstat(2)"""
+        """fstat(2)."""
         return _stat_of(self._at(descriptor).node)
 
     def lseek(self, descriptor: int, position: int, whence: int, /) -> int:
@@ -186,7 +186,7 @@ class ProcessFiles:
     # -- names -------------------------------------------------------------------------------------------------------
 
     def stat(self, path: Path, /) -> SimStat:
-        """stat(2)"""
+        """stat(2)."""
         self._begin("stat", str(path))
         return _stat_of(self.volume.find(path))
 
@@ -223,7 +223,7 @@ class ProcessFiles:
         volume.change(directory, {path.name: None, to.name: node})
 
     def unlink(self, path: Path, /) -> None:
-        """unlink(2)"""
+        """unlink(2)."""
         if not self.is_alive:
             return
         self._begin("unlink", str(path))
@@ -232,7 +232,7 @@ class ProcessFiles:
         self.volume.change(self.volume.parent(path), {path.name: None})
 
     def mkdir(self, path: Path, /) -> None:
-        """mkdir(2)"""
+        """mkdir(2)."""
         if not self.is_alive:
             return
         self._begin("mkdir", str(path))
@@ -242,7 +242,7 @@ class ProcessFiles:
         self.volume.change(directory, {path.name: DirectoryNode(self._now_s())})
 
     def rmdir(self, path: Path, /) -> None:
-        """rmdir(2)"""
+        """rmdir(2)."""
         if not self.is_alive:
             return
         self._begin("rmdir", str(path))

@@ -107,8 +107,10 @@ class Volume:
         self._stall_us = for_us
 
     def lose_power_after(self, operations: int) -> None:
-        """Complete so many more operations, then raise PowerLost at the next one; the caller must then call
-        `lose_power`."""
+        """Lose power after that many more operations: the next one raises PowerLost.
+
+        The caller must then call `lose_power`.
+        """
         self._power_until = self.operations + operations
 
     def rot(self, path: PurePath, bit: int) -> None:

@@ -1,5 +1,4 @@
-"""Jobs of a simulated process: each step is one event, at a time that a seed chooses
-(`zabka.ensemble.runtime.workers`)."""
+"""Jobs of a simulated process (`zabka.ensemble.runtime.workers`): each step is one event, when a seed chooses."""
 
 from __future__ import annotations
 

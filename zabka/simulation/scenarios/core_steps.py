@@ -41,8 +41,10 @@ class Start(CoreStep, frozen=True):
 
 
 class Elect(CoreStep, frozen=True):
-    """Those of these peers that look for a leader elect one, or join the leader that the others follow. Other peers
-    receive no election messages."""
+    """Those of these peers that look for a leader elect one, or join the leader that the others follow.
+
+    Other peers receive no election messages.
+    """
 
     peers: tuple[int, ...]
 
@@ -92,8 +94,10 @@ class Deliver(CoreStep, frozen=True):
 
 
 class Lose(CoreStep, frozen=True):
-    """All packets that source sent on a connection before it closed it or died are lost. The target receives only
-    the close."""
+    """All packets that source sent on a connection before it closed it or died are lost.
+
+    The target receives only the close.
+    """
 
     source: int
     target: int

@@ -19,8 +19,10 @@ def _on_files(cores: Cores) -> FileCores:
 
 
 class Confer(FileStep, frozen=True):
-    """Those of these peers that look for a leader exchange election messages, until they have a leader or nothing
-    more to send. Other peers receive none."""
+    """Those of these peers that look for a leader exchange election messages.
+
+    They stop when they have a leader or nothing more to send. Other peers receive no messages.
+    """
 
     peers: tuple[int, ...]
 
@@ -51,8 +53,10 @@ class Purge(FileStep, frozen=True):
 
 
 class Rot(FileStep, frozen=True):
-    """One bit of a transaction's record in that peer's log flips. A process that has already read the record does
-    not notice."""
+    """One bit of a transaction's record in that peer's log flips.
+
+    A process that has already read the record does not notice.
+    """
 
     peer: int
     zxid: str

@@ -26,8 +26,9 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 class Scenario(msgspec.Struct, frozen=True, tag_field="driver", tag="base"):
-    """Fields of every scenario. `source` is where the failure was seen; `fixed` is the first release without it, or
-    `open`.
+    """Fields of every scenario.
+
+    `source` is where the failure was seen; `fixed` is the first release without it, or `open`.
 
     `decisive` names the event that settles a play without a bug, if it cannot be derived (`decisive`).
     """

@@ -25,8 +25,11 @@ NOWHERE: Mapping[int, int] = MappingProxyType({})
 
 
 class Kept(msgspec.Struct):
-    """A tape, the features that it was the first to reach, the number of steps before them where known, and how
-    often it was chosen."""
+    """A kept tape.
+
+    `news` lists the features that it was the first to reach, or reached most often so far. `chosen` counts how often it
+    was chosen since, and `places` gives the number of steps before a feature, where known.
+    """
 
     tape: Tape
     news: list[int]

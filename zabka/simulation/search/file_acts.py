@@ -178,8 +178,10 @@ def replacements(cores: Cores, fragile: int) -> Iterator[Stretch]:
 
 
 def hold_the_same(cores: FileCores, peers: Sequence[int]) -> bool:
-    """Whether all of these peers serve, one as leader, with equal histories and epochs, and no other peer has
-    accepted more."""
+    """Whether all of these peers serve, one as leader, with equal histories and epochs.
+
+    Also require that no other peer has accepted a higher epoch.
+    """
     states = [status.state for peer in peers if (status := cores.nodes[peer].status) is not None]
     disks = [cores.files(peer) for peer in peers]
     same = len({(tuple(disk.history()), disk.accepted, disk.current) for disk in disks}) == 1
