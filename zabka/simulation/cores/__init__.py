@@ -1,6 +1,6 @@
 """The bare protocol, one step at a time: peers without processes, where every packet and every fsync is a step.
 
-Stands on ensemble's zab and on `disks`, `network.wire` and `judges.rules`; scripts over cores, and search, may import
-it.  What can make no difference is left out of a state (`canonical`), turns are remembered (`turns`), and states are
-shared (`cloning`).  Begin with `cores`, then `node`.
+Imports ensemble's zab, `disks`, `network.wire` and `judges.rules`. Scripts over cores and the search may import it.
+States leave out what cannot affect behaviour (`canonical`), results of inputs are cached (`turns`), and states share
+unchanged parts (`cloning`). Start reading at `cores`, then `node`.
 """

@@ -1,20 +1,21 @@
-"""When two states of a server are the same: what can make no difference to anything that follows is left out.
+"""Equality of server states: parts that cannot affect later behaviour are left out.
 
-- When something was last heard decides nothing here: whoever lets a server's patience end lets all its limits pass at
-  once, and more.  So it is only of an election's timers that one must know how soon they are due; and only a leader
-  that is not established looks at its age, and whether that is more than `LOOKING_GRACE_MS`.
-- Barriers are numbered from the oldest one outstanding: only their order is looked at.
-- A barrier that belongs to a role which has ended calls nobody.
-- Of an election that is over the votes are forgotten when the next begins, before they are looked at; a leader looks at
-  the epochs that it was told, and at promises, until it has opened its epoch and a quorum has promised.
-- The order of the keys of a dict of links or voters decides the order of effects on different links, which do not
-  interact (only that of parked links, whose packets are heard one after the other, is kept).
-- What leader and follower know of each other's logs counts beyond what is committed; who asked for the last proposal,
-  while it is not.
-- A learner that is active does not look at how it was synchronised, nor its leader at how far it was behind.
-- What sent a peer looking is for the journal alone.
-- How many transactions were applied counts for journal checkpoints alone, every thousand, and for snapshots, which are
-  far off in a small scope.
+- The time of the last contact decides nothing here: when a server times out, the caller lets all its limits pass at
+  once, and more. So only for the timers of an election does it matter how soon they are due. Only a leader that is not
+  established checks its age, against `LOOKING_GRACE_MS`.
+- Barriers are numbered from the oldest outstanding one: only their order matters.
+- A barrier of a role that has ended calls nothing.
+- The votes of a finished election are discarded when the next one begins, before they are read. A leader reads the
+  accepted epochs and acknowledgements that it received only until it has opened its epoch and a quorum has acknowledged
+  it.
+- The order of keys in a dict of links or voters decides the order of effects on different links, which do not interact.
+  Only the order of parked links is kept, because their packets are processed one after the other.
+- What leader and follower know of each other's logs counts only beyond the last commit. The requester of the last
+  proposal counts only until that proposal is committed.
+- An active learner does not read how it was synchronised, and its leader does not read how far the learner was behind.
+- The reason why a peer began to look for a leader is only written to the journal.
+- The number of applied transactions affects only journal checkpoints, every thousand, and snapshots, which are far away
+  in a small scope.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def _of_pace(pace: Any) -> frozenset[str]:
 
 
 def _of_peer(peer: Any) -> frozenset[str]:
-    # Whom it lost is told to the election that begins when it leaves its role, or once the log is cut back.
+    # An election needs the lost leader when it begins: after the peer leaves its role, or after a truncation.
     return _PEER if peer._core.awaiting_recovery else _PEER | {"_lost_leader"}
 
 
@@ -149,7 +150,7 @@ LEFT_OUT = {
 
 
 def tidy(node: CoreNode) -> None:
-    """Number the barriers anew, and forget whom those of ended roles would have called."""
+    """Renumber the barriers, and drop the callbacks of ended roles."""
     if node.peer is None:
         return
     core: Any = node.peer._core
@@ -167,7 +168,7 @@ def _renumbered(effect: Effect, before: int) -> Effect:
 
 
 def node_digest(node: CoreNode) -> bytes:
-    """Equal for servers that will behave the same."""
+    """Return a digest that is equal for servers that behave the same."""
     tidy(node)
     rules = Rules(node.now_ms, {"_started_ms": LOOKING_GRACE_MS}, ANY_ORDER, LEFT_OUT)
     timers = [

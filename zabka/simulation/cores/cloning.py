@@ -1,9 +1,9 @@
-"""Copies and fingerprints of a pure object, for a search that goes back to where it has been.
+"""Copies and fingerprints of a pure object, for a search that returns to earlier states.
 
 A peer is plain data: numbers, immutable messages, containers, objects of its own, and the functions that wait for a
-barrier.  A clone shares what cannot change and copies the rest, functions with what they have closed over included.  A
-fingerprint says the same of two objects that will behave the same, whatever their addresses; what makes no difference
-to behaviour is for `Rules` to say.
+barrier. A clone shares immutable parts and copies the rest, including functions and their closures. A fingerprint is
+equal for two objects that behave the same, whatever their addresses; `Rules` lists the parts that do not affect
+behaviour.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Memo = dict[int, Any]
 
 
 def clone(thing: Any) -> Any:
-    """An independent copy; what it shares with the original cannot change."""
+    """Return an independent copy; it shares only immutable parts with the original."""
     return _clone(thing, {})
 
 
@@ -131,10 +131,12 @@ _CLONERS: dict[type, Callable[[Any, _Memo], Any]] = {
 
 
 class Rules(NamedTuple):
-    """What a fingerprint leaves out.  Fields named in `ages` are instants: they count by how long before `now_ms` they
-    were, and not beyond what is said there; dicts in fields named in
-    `any_order` (None: all dicts) count whatever the order of their keys; `left_out` says of an object which of its
-    fields do not count."""
+    """Parts of an object that a fingerprint ignores, in three fields.
+
+    - `ages`: fields that hold an instant count by their age at `now_ms`, up to the given maximum.
+    - `any_order`: dicts in these fields (None: all dicts) count regardless of the order of their keys.
+    - `left_out`: for each type, the fields of an object that are ignored.
+    """
 
     now_ms: int = 0
     ages: Mapping[str, int] = {}
@@ -143,14 +145,14 @@ class Rules(NamedTuple):
 
 
 def fingerprint(thing: Any, rules: Rules = Rules()) -> bytes:  # noqa: B008 - it is a value
-    """Sixteen bytes that are equal for objects that behave the same."""
+    """Return 16 bytes that are equal for objects that behave the same."""
     description = _Description(rules)
     description.add(thing)
     return blake2b("\n".join(description.parts).encode(), digest_size=16).digest()
 
 
 class _Description:
-    """The words for one thing, as far as they have come."""
+    """The text that describes an object, built up part by part."""
 
     __slots__ = ("parts", "rules", "seen")
 
@@ -207,7 +209,7 @@ class _Description:
         self.add(thing.__self__)
 
     def object(self, thing: Any) -> None:
-        # Objects alone can refer back to one another; they are named by the order in which they were met.
+        # Only objects can form reference cycles; each gets the number of its first visit.
         number = self.seen.get(id(thing))
         if number is not None:
             self.parts.append(f"^{number}")

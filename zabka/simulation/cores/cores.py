@@ -1,10 +1,10 @@
-"""The bare protocol, one step at a time: peers over links and disks in which nothing happens by itself.
+"""The bare protocol, one step at a time: peers on simulated links and disks on which nothing happens by itself.
 
-Whoever drives it chooses every delivery, every fsync, every crash; the pure cores are the real ones.  Scenarios that
-need a crash between exactly these two steps, the exhaustive search and the state machine of the tests are made of it.
-After every step all of ZAB's invariants have been checked; what did not hold is in `problems`.
+The caller chooses every delivery, every fsync and every crash. The pure cores are the production code. Scenarios that
+need a crash between two particular steps, the exhaustive search and the state machine of the tests are built on it. All
+invariants of ZAB are checked after every step; `problems` lists the violations.
 
-A `Cores` can be forked.  With `RememberedTurns` that costs next to nothing, and no turn is worked out twice.
+A `Cores` can be forked. With `RememberedTurns` a fork costs almost nothing, and no input is computed twice.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TICK_MS = 500
 
 
 class Cores:
-    """All servers of one ensemble, their links, and what was said on the election ports."""
+    """All servers of one ensemble, their links, and the election messages under way."""
 
     def __init__(
         self,
@@ -45,9 +45,9 @@ class Cores:
         self.links: CoreLinks = ()
         self.notifications: tuple[tuple[int, int, Notification], ...] = ()
         self.answered: tuple[tuple[int, int], ...] = ()
-        """Of every request that was answered, its number and the zxid in the answer."""
+        """The number of every answered request, with the zxid in its answer."""
         self.synced: tuple[tuple[int, str], ...] = ()
-        """Every synchronisation so far: whose, and its mode."""
+        """Every synchronisation so far: the learner and its mode."""
         self.asked = 0
         self.steps = 0
         self.problems: list[str] = []
@@ -61,7 +61,7 @@ class Cores:
         return CoreNode(config, cumulative)
 
     def fork(self) -> Cores:
-        """A twin that goes another way from here."""
+        """Return a copy that can take other steps from here."""
         twin = copy(self)
         twin.nodes, twin.monitor = self.turns.fork(self.nodes, self.monitor)
         twin.problems = list(self.problems)
@@ -69,7 +69,7 @@ class Cores:
         return twin
 
     def digest(self) -> bytes:
-        """Equal for states from which the same can happen."""
+        """Return a digest that is equal for states with the same possible behaviour."""
         nodes = [node_digest(self.nodes[peer]) for peer in self.voters]
         links = [
             (link.link_id, link.opener_open, link.acceptor_open, link.to_acceptor, link.to_opener)
@@ -79,11 +79,12 @@ class Cores:
 
     @property
     def now_ms(self) -> int:
-        """What the peers' clocks say."""
+        """The time on the peers' clocks."""
         return self.nodes[1].now_ms
 
     def count_rounds_anew(self) -> None:
-        """Let the lowest election round among the running processes be 1, the round of a process that starts."""
+        """Lower the election rounds so that the lowest among the running processes is 1, as for a process that
+        starts."""
         rounds = [node.status.round for node in self.nodes.values() if node.status is not None]
         lowest = min(rounds, default=1)
         if lowest > 1:
@@ -93,15 +94,15 @@ class Cores:
     # -- processes ---------------------------------------------------------------------------------------------------
 
     def is_up(self, peer: int) -> bool:
-        """Does its process run?"""
+        """Whether its process runs."""
         return self.nodes[peer].is_up
 
     def start(self, peer: int) -> None:
-        """Start the process on what its disk holds."""
+        """Start the process with the contents of its disk."""
         self._turn(peer, CoreNode.start)
 
     def crash(self, peer: int, written: int = 0) -> None:
-        """Kill it.  Of what waits for the disk the first `written` operations are done; the rest never is."""
+        """Kill it. The first `written` operations that wait for the disk are done; the others are lost."""
         self._turn(peer, CoreNode.crash, written)
         self.notifications = tuple(n for n in self.notifications if peer not in n[:2])
         for link in self.links:
@@ -109,7 +110,7 @@ class Cores:
                 self._close(link, peer)
 
     def break_links(self, one: int, other: int) -> None:
-        """Reset every connection between two servers: what is under way is lost, both ends learn of it."""
+        """Reset every connection between two servers: packets under way are lost, and both ends are notified."""
         for link in self.links:
             if link.joins(one, other):
                 broken = link
@@ -121,19 +122,21 @@ class Cores:
     # -- steps -------------------------------------------------------------------------------------------------------
 
     def carrying(self, source: int, target: int) -> list[CoreLink]:
-        """The connections on which something is under way from source to target, the oldest first."""
+        """Connections that have packets under way from source to target, oldest first."""
         return [link for link in self.links if link.joins(source, target) and link.under_way_to(target)]
 
     def next_to(self, source: int, target: int) -> tuple[LinkId, Packet | None] | None:
-        """The oldest thing under way from source to target, None where there is none."""
+        """The oldest item under way from source to target, or None."""
         for link in self.links:
             if link.joins(source, target) and (queue := link.under_way_to(target)):
                 return link.link_id, queue[0]
         return None
 
     def deliver(self, source: int, target: int, link_number: int = 0) -> Packet | None:
-        """Hand over the next packet (or the end of the connection: None) from source to target, on the oldest of the
-        connections on which anything is under way, or on a later one."""
+        """Deliver the next packet (or None for the end of the connection) from source to target.
+
+        `link_number` counts the connections that have something under way, oldest first.
+        """
         carrying = self.carrying(source, target)
         assert link_number < len(carrying), f"nothing is under way from {source} to {target}"
         link = carrying[link_number]
@@ -149,26 +152,26 @@ class Cores:
         return packet
 
     def lose(self, source: int, target: int, link_number: int = 0) -> None:
-        """What source had sent on such a connection before it closed it never arrives, but for the close."""
+        """Lose everything that source sent on a connection before it closed it; only the close arrives."""
         link = self.carrying(source, target)[link_number]
         assert link.under_way_to(target)[-1] is None, "the connection is open"
         self.links = replaced(self.links, link, link.with_queue(target, (None,)))
         self.deliver(source, target, link_number)
 
     def sync_disk(self, peer: int) -> None:
-        """Let its disk work up to the next barrier or truncation, and say so."""
+        """Run its disk up to the next barrier or truncation, and notify the process."""
         self._turn(peer, CoreNode.sync_disk)
 
     def fire(self, peer: int, timer: str, silence_ms: int = 0) -> None:
-        """Let time pass until that timer is due, and at least `silence_ms`."""
+        """Advance time until that timer is due, and by at least `silence_ms`."""
         self._turn(peer, CoreNode.fire, timer, silence_ms)
 
     def write(self, peer: int) -> int:
-        """A client of that peer writes; the number under which `answered` will know it."""
+        """Send a write from a client of that peer. Return the number of the request in `answered`."""
         return self._request(peer, OpCode.SET_DATA)
 
     def sync(self, peer: int) -> int:
-        """A client of that peer syncs."""
+        """Send a sync from a client of that peer."""
         return self._request(peer, OpCode.SYNC)
 
     def _request(self, peer: int, op: OpCode) -> int:
@@ -183,7 +186,7 @@ class Cores:
         if self.is_up(target):
             self._turn(target, CoreNode.be_told, source, notification)
 
-    # -- what comes of a step ----------------------------------------------------------------------------------------
+    # -- results of a step -------------------------------------------------------------------------------------------
 
     def _turn(self, peer: int, call: Callable[..., None], *args: object) -> None:
         self.steps += 1

@@ -1,4 +1,4 @@
-"""A disk whose every operation is a step of its own: what is done is durable, what waits is not."""
+"""A disk on which every operation is a separate step: finished operations are durable, waiting ones are not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zabka.ensemble.zab import effects
 
 
 class NodeDisk(Protocol):
-    """What a node of the bare protocol asks of its disk, and what the judges do."""
+    """Interface of a disk for a node of the bare protocol and for the checkers."""
 
     @property
     def accepted(self) -> Epoch: ...
@@ -29,7 +29,7 @@ class NodeDisk(Protocol):
 
 
 class CoreDisk(msgspec.Struct, frozen=True):
-    """One peer's disk as a value: `after` gives the disk that an operation leaves."""
+    """One peer's disk as an immutable value: `after` returns the disk after an operation."""
 
     accepted: Epoch = Epoch(0)
     current: Epoch = Epoch(0)
@@ -37,7 +37,7 @@ class CoreDisk(msgspec.Struct, frozen=True):
     snapshots: tuple[TreeSnapshot, ...] = ()
 
     def after(self, effect: effects.Effect) -> CoreDisk:
-        """This disk with one more operation done, durably."""
+        """Return this disk after one more durable operation."""
         change = msgspec.structs.replace
         if isinstance(effect, effects.Append):
             return change(self, log=(*self.log, *effect.txns))
@@ -67,29 +67,29 @@ class CoreDisk(msgspec.Struct, frozen=True):
         return effects.Recovered(self.accepted, self.current, snapshot, [t for t in self.log if t.zxid > base])
 
     def read_log(self, wanted: effects.ReadLog) -> list[Txn] | None:
-        """Some of the transactions that are wanted; None where the log does not hold them without a gap."""
+        """Return some of the requested transactions, or None if the log has a gap there."""
         after = wanted.after
         if after != wanted.base and all(txn.zxid != after for txn in self.log):
             return None
         return [txn for txn in self.log if txn.zxid > after] or None
 
     def last_durable(self) -> Zxid:
-        """The history's end."""
+        """The zxid at the end of the history."""
         snapshot = max((s.zxid for s in self.snapshots), default=0)
         return Zxid(max(snapshot, self.log[-1].zxid if self.log else 0))
 
     def holds(self, zxid: Zxid) -> bool:
-        """Is that transaction in the log or in a snapshot's list?"""
+        """Whether that transaction is in the log or in a snapshot."""
         return any(txn.zxid == zxid for txn in self.log) or any(
             image.czxid == zxid for snapshot in self.snapshots for image in snapshot.nodes
         )
 
     def history(self) -> list[int]:
-        """Every zxid it holds, in order."""
+        """Every zxid on the disk, in order."""
         newest = max(self.snapshots, key=lambda s: s.zxid, default=None)
         held = [image.czxid for image in newest.nodes] if newest else []
         return held + [txn.zxid for txn in self.log if not newest or txn.zxid > newest.zxid]
 
     def outline(self) -> tuple[int, ...]:
-        """What a search tells disks of equal histories apart by: nothing."""
+        """Return an empty tuple: a search does not distinguish disks with equal histories."""
         return ()

@@ -1,4 +1,5 @@
-"""The bare protocol over real files: what a value stands for in `disk` is here what serves, and damage is bytes."""
+"""The bare protocol on real files: the value in `disk` is replaced by the production storage, and damage changes
+bytes."""
 
 from __future__ import annotations
 
@@ -19,29 +20,29 @@ from zabka.simulation.cores.list_application import ListApplication
 from zabka.simulation.cores.node import CoreNode
 
 ALWAYS_FROM_THE_LOG = 1e9
-"""A snapshotSizeFactor with which the log, where it holds what a learner lacks, is never too large to be sent."""
+"""A snapshotSizeFactor at which a log that has all that a learner lacks is never too large to send."""
 
 
 class DigestedList(ListApplication):
-    """A list whose transactions carry the digest of the leader's list, so that a learner sees where its own differs."""
+    """A list whose transactions carry the digest of the leader's list, so that a learner detects a difference."""
 
     def __init__(self) -> None:
         super().__init__()
         self._foreseen = 0
 
     def start_leading(self, now: Instant, epoch: Epoch) -> None:
-        """What is proposed follows what is here."""
+        """Compute the digests of proposals from the current digest."""
         super().start_leading(now, epoch)
         self._foreseen = self.digest
 
     def prepare(self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None) -> Txn:
-        """Every request is an entry, with the digest that the list will have then."""
+        """Turn a request into an entry, with the digest of the list after it."""
         txn = super().prepare(now, request, zxid, origin)
         txn.digest = self._foreseen = self.digest_after(self._foreseen, zxid, request.body)
         return txn
 
     def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
-        """Append the entries, and compare."""
+        """Append the entries and compare the digests."""
         effects: list[Effect] = []
         for txn in txns:
             effects += super().apply(now, [txn])
@@ -51,8 +52,11 @@ class DigestedList(ListApplication):
 
 
 class FileNode(CoreNode):
-    """One server, on a directory of its own.  `begins_anew` is true where a truncation met damage: what it serves may
-    rest on what it has not any more, so that its process has to start again (`PeerDriver.on_truncated`)."""
+    """One server with its own directory.
+
+    `begins_anew` is True if a truncation found damage: the state that the process serves may include lost transactions,
+    so the process must restart (`PeerDriver.on_truncated`).
+    """
 
     __slots__ = ("begins_anew",)
 
@@ -66,11 +70,11 @@ class FileNode(CoreNode):
             super()._say_recovered(recovered)
 
     def make_application(self) -> ListApplication:
-        """One that compares digests."""
+        """Return an application that compares digests."""
         return DigestedList()
 
     def logged(self) -> list[int]:
-        """What it holds, or held before a bit flipped: its process goes by what it remembers."""
+        """Every zxid that the disk holds or the process has applied, including records damaged by a flipped bit."""
         served = [] if self.application is None else [zxid for zxid, _ in self.application.entries]
         return sorted(dict.fromkeys(super().logged() + served))
 
@@ -81,16 +85,16 @@ class FileNode(CoreNode):
         return self.disk
 
     def rule_broken_by(self, packet: Packet) -> str | None:
-        """What it says of its disk is true; of one from which damage took something that is not to be seen."""
+        """Return the rule that the packet breaks. After damage this cannot be checked: return None."""
         return None if self.files.was_damaged else super().rule_broken_by(packet)
 
     def hear_of_a_spoiled_snapshot(self) -> None:
-        """The storage says that the newest snapshot's file cannot be read as it was written."""
+        """The storage reports that the newest snapshot file is not readable as written."""
         self._turn(self._running.on_snapshot_spoiled)
 
 
 class FileCores(Cores):
-    """All servers of one ensemble, each on a directory below `place`."""
+    """All servers of one ensemble, each with a directory below `place`."""
 
     def __init__(
         self,
@@ -121,19 +125,19 @@ class FileCores(Cores):
         return node
 
     def start(self, peer: int) -> None:
-        """Start the process on what its files hold; one that refuses them says so."""
+        """Start the process with the contents of its files; record a problem if it rejects them."""
         try:
             super().start(peer)
         except (DataDirectoryError, DiskFailed) as refused:
             self.problems.append(f"peer-{peer} does not start: {refused}")
 
     def crash(self, peer: int, written: int = 0) -> None:
-        """Kill it; its storage goes with it."""
+        """Kill it and close its storage."""
         super().crash(peer, written)
         self.files(peer).close()
 
     def sync_disk(self, peer: int) -> None:
-        """Let its disk work up to the next barrier or truncation; a disk that gives up takes the process along."""
+        """Run its disk up to the next barrier or truncation; a disk that fails also ends the process."""
         node = self._file_node(peer)
         try:
             super().sync_disk(peer)
@@ -146,7 +150,7 @@ class FileCores(Cores):
             self.start(peer)
 
     def files(self, peer: int) -> FileDisk:
-        """That server's disk."""
+        """The disk of that server."""
         return self._file_node(peer).files
 
     def _file_node(self, peer: int) -> FileNode:
@@ -155,17 +159,17 @@ class FileCores(Cores):
         return node
 
     def spoil_snapshot(self, peer: int) -> None:
-        """That server's storage finds the newest snapshot's file spoiled."""
+        """That server's storage finds the newest snapshot file damaged."""
         self._turn(peer, FileNode.hear_of_a_spoiled_snapshot)
 
     def vanish(self, peer: int) -> None:
-        """It loses its power: nobody who is connected to it hears of that, and what it had sent is lost."""
+        """Cut its power: connected servers are not notified, and packets that it sent are lost."""
         for link in self.links:
             if peer in (link.opener, link.acceptor):
                 self.links = replaced(self.links, link, link.with_queue(link.other(peer), ()).closed_at(peer))
         self.crash(peer)
 
     def close(self) -> None:
-        """The curtain: no storage goes on."""
+        """Close every storage."""
         for peer in self.voters:
             self.files(peer).close()

@@ -1,8 +1,7 @@
-"""The disk of a node of the bare protocol in real files, under the `Storage` of the code that serves.
+"""The disk of a node of the bare protocol in real files, with the production `Storage`.
 
-An operation is handed to the storage's own jobs and waited for, so each is a step, and what follows from it is the
-same at every run.  What the judges hear of this disk is read from the files' bytes, anew whenever those may have
-changed.
+Every operation is handed to the jobs of the storage and waited for. So it is one step, and its results are the same in
+every run. The checkers see the bytes of the files, which are read again after every change.
 """
 
 from __future__ import annotations
@@ -37,20 +36,20 @@ from zabka.simulation.cores.hands import Hands
 
 PREALLOCATE_BYTES = 4096
 MANY = 4
-"""Of files: one more than autopurge keeps at least."""
+"""A number of files: one more than the minimum that autopurge keeps."""
 _ROOT = NodeImage(
     path="", data=None, acl=OPEN_ACL, czxid=0, mzxid=0, ctime=0, mtime=0, version=0, cversion=0, aversion=0,
     ephemeral_owner=0, pzxid=0,
 )  # fmt: skip
-"""A list has none, and a snapshot's file begins with it."""
+"""The root znode: a list has none, but a snapshot file begins with it."""
 
 
 class DiskFailed(Exception):
-    """The storage has given up: what it said."""
+    """The storage failed, with the reason that it reported."""
 
 
 class _Bytes:
-    """What the files say; each is read once, when it is asked for."""
+    """Contents of the files; each is read once, on first use."""
 
     def __init__(self, directories: Directories, whole_log: Callable[[], list[Txn]]) -> None:
         self._directories = directories
@@ -91,8 +90,7 @@ class _Bytes:
 
 
 class FileDisk:
-    """One peer's dataDir.  While a process is there, `Storage` is; what the process remembers of its files goes with
-    it."""
+    """One peer's dataDir. `Storage`, with its cached state of the files, exists while a process runs."""
 
     def __init__(self, directory: Path, other_voters: int) -> None:
         self.directories = Directories(directory, directory)
@@ -103,19 +101,21 @@ class FileDisk:
         self._truncated: Recovery | None = None
         self._read: list[Txn] | None = None
         self._heard = {"durable": 0, "snapshot": 0, "read": 0}
-        """How often the storage has said each."""
+        """The number of notifications of each kind from the storage."""
         self._bytes = _Bytes(self.directories, self._whole_log)
         self._flipped: list[tuple[Path, int]] = []
-        """Bits that flipped, and that no recovery has met yet: until then their records count as they were written."""
+        """Flipped bits that no recovery has found yet; until then their records count as they were written."""
         self._taken: dict[int, None] = {}
-        """Transactions that it held, and that damage took from it."""
+        """Transactions that were lost through damage."""
         directory.mkdir(parents=True, exist_ok=True)
 
-    # -- what a node of the bare protocol asks of its disk -----------------------------------------------------------
+    # -- interface for a node of the bare protocol -------------------------------------------------------------------
 
     def recovered(self) -> Recovered:
-        """What a process finds that opens the disk; while one runs, what the last truncation has left.  Raises
-        DataDirectoryError, OSError."""
+        """Return what a process finds when it opens the disk, or if one runs, what the last truncation left.
+
+        Raises DataDirectoryError or OSError.
+        """
         if self._storage is not None:
             assert self._truncated is not None, "nothing was loaded again"
             return _without_root(self._truncated.recovered)
@@ -123,7 +123,7 @@ class FileDisk:
         found = recover(self.directories, self._policy).recovered
         self._damage_was_met(before)
         if found.snapshot is None:
-            # As `peer_process` does: later starts can tell an empty tree from a lost one.
+            # Same as `peer_process`: later starts can distinguish an empty tree from a lost one.
             write_snapshot(self.directories.data, _with_root(TreeSnapshot(Zxid(0), {}, [], 0)))
         self._storage = Storage(
             self.directories,
@@ -137,7 +137,7 @@ class FileDisk:
         return _without_root(found)
 
     def after(self, effect: Effect) -> FileDisk:
-        """This disk with one more operation done, durably."""
+        """Return this disk after one more durable operation."""
         storage = self._running
         if isinstance(effect, Barrier):
             return self
@@ -160,12 +160,12 @@ class FileDisk:
         return self
 
     def read_log(self, wanted: ReadLog) -> list[Txn] | None:
-        """What the log's reader answers to a leader."""
+        """Return the log reader's reply to a leader."""
         self._wait_for("read", partial(self._running.read_log, wanted))
         return self._read
 
     def close(self) -> None:
-        """The process is gone."""
+        """Close the storage after the process has ended."""
         if self._storage is not None:
             self._storage.close()
             self._posted.clear()
@@ -174,7 +174,7 @@ class FileDisk:
 
     @property
     def met_damage(self) -> bool:
-        """Did the last truncation find that transactions are missing here?"""
+        """Whether the last truncation found that transactions are missing."""
         return self._truncated is not None and bool(self._truncated.damages) and not self._truncated.recovered.complete
 
     @property
@@ -194,22 +194,22 @@ class FileDisk:
             callback, args = self._posted.popleft()
             callback(*args)
 
-    # -- what the storage says ---------------------------------------------------------------------------------------
+    # -- notifications from the storage ------------------------------------------------------------------------------
 
     def on_durable(self, tokens: list[int]) -> None:
-        """All that was submitted is done."""
+        """Every submitted operation is done."""
         self._heard["durable"] += 1
 
     def on_truncated(self, recovery: Recovery) -> None:
-        """The log is cut back, and what is left was loaded."""
+        """The log was truncated, and the rest was loaded."""
         self._truncated = recovery
 
     def on_snapshot(self, written: WrittenSnapshot) -> None:
-        """It lies there under its name."""
+        """The snapshot exists under its final name."""
         self._heard["snapshot"] += 1
 
     def on_snapshot_spoiled(self) -> None:
-        """A list's snapshots take nothing over from the ones before."""
+        """Cannot happen: snapshots of a list reuse nothing of earlier snapshots. Raises AssertionError."""
         raise AssertionError("nothing was taken over")
 
     def on_log_read(self, link: LinkId, after: Zxid, txns: list[Txn] | None) -> None:
@@ -218,13 +218,13 @@ class FileDisk:
         self._heard["read"] += 1
 
     def on_storage_warning(self, line: str) -> None:
-        """How long a sync took is nothing to a script."""
+        """Ignored: the duration of a sync does not matter to a script."""
 
     def on_storage_failed(self, reason: str) -> None:
-        """This disk takes nothing any more."""
+        """The storage accepts no more operations. Raises DiskFailed."""
         raise DiskFailed(reason)
 
-    # -- what its bytes say ------------------------------------------------------------------------------------------
+    # -- contents of the files ---------------------------------------------------------------------------------------
 
     @property
     def accepted(self) -> Epoch:
@@ -237,34 +237,39 @@ class FileDisk:
         return self._bytes.current
 
     def last_durable(self) -> Zxid:
-        """The history's end."""
+        """The zxid at the end of the history."""
         return Zxid(max(self.history(), default=0))
 
     @property
     def was_damaged(self) -> bool:
-        """Has damage ever taken anything from it?"""
+        """Whether damage ever removed anything, or a flipped bit is not found yet."""
         return bool(self._taken or self._flipped)
 
     def holds(self, zxid: Zxid) -> bool:
-        """Is that transaction in the log, or in the newest snapshot's list, or was it until damage took it?"""
+        """Whether that transaction is in the log or in the newest snapshot, or was lost through damage."""
         return zxid in self._taken or zxid in self._bytes.snapshot or zxid in self._bytes.log
 
     def history(self) -> list[int]:
-        """Every zxid that the newest whole snapshot and the log behind it hold, in order, up to the first damage.  A
-        bit that flipped counts once a start, or a truncation, has met it."""
+        """Return every zxid in the newest intact snapshot and in the log after it, in order, up to the first damage.
+
+        A flipped bit counts as damage after a start or a truncation has found it.
+        """
         return list(self._bytes.history)
 
     def outline(self) -> tuple[int, ...]:
-        """What a search tells disks of equal histories apart by: how many logs and snapshots there are, whether the
-        oldest log begins with an epoch, and with one of a later than the history's first, and what damage there is."""
+        """Return the properties that a search compares for disks with equal histories.
+
+        These are the numbers of logs and snapshots, whether the oldest log begins with an epoch, by how many epochs (at
+        most 2) it begins after the history does, and what damage there is.
+        """
         return (*self._bytes.outline, bool(self._flipped), bool(self._taken))
 
     def _look_anew(self) -> None:
-        """The files may have changed."""
+        """Read the files again at next use, because they may have changed."""
         self._bytes = _Bytes(self.directories, self._whole_log)
 
     def _whole_log(self) -> list[Txn]:
-        """All there is up to the first damage."""
+        """Return all transactions up to the first damage."""
         txns: list[Txn] = []
         self._turn_bits()
         for _, path in list_logs(self.directories.log):
@@ -276,13 +281,13 @@ class FileDisk:
         return txns
 
     def _turn_bits(self) -> None:
-        """Flip back what has flipped, or flip it again."""
+        """Flip the flipped bits: back, or again."""
         self._flipped = [where for where in self._flipped if where[0].exists()]
         for path, position in self._flipped:
             _flip(path, position)
 
     def _damage_was_met(self, before: list[int]) -> None:
-        """What was set aside, or cut off, is gone, and what it held with it."""
+        """Record the transactions in files that recovery moved away or truncated as lost."""
         self._flipped = [(path, at) for path, at in self._flipped if path.exists() and path.stat().st_size > at]
         self._look_anew()
         self._note_taken(before)
@@ -291,7 +296,7 @@ class FileDisk:
         left = dict.fromkeys(self.history())
         self._taken |= {zxid: None for zxid in before if zxid not in left}
 
-    # -- what happens to it ------------------------------------------------------------------------------------------
+    # -- faults ------------------------------------------------------------------------------------------------------
 
     def purge(self, retain: int) -> None:
         """Autopurge: keep the newest snapshots and the logs that they need."""
@@ -299,7 +304,7 @@ class FileDisk:
         self._look_anew()
 
     def flip_bit(self, zxid: int) -> None:
-        """One bit of that transaction's record is another one from now on.  Raises LookupError where it is not."""
+        """Flip one bit of that transaction's record. Raises LookupError if no log holds it."""
         for _, path in list_logs(self.directories.log):
             scanned = read_log(path)[1]
             for txn, end in zip(scanned.txns, scanned.ends, strict=True):
@@ -310,7 +315,7 @@ class FileDisk:
         raise LookupError(f"no log holds 0x{zxid:x}")
 
     def cut_out(self, zxid: int) -> None:
-        """That transaction's record, the last one of its file, is gone as if it had never been."""
+        """Remove that transaction's record, the last in its file. Raises LookupError if it ends no log."""
         for _, path in list_logs(self.directories.log):
             scanned = read_log(path)[1]
             if scanned.txns and scanned.txns[-1].zxid == zxid:
@@ -321,14 +326,14 @@ class FileDisk:
         raise LookupError(f"no log ends with 0x{zxid:x}")
 
     def lose_newest_log(self) -> None:
-        """The newest log's file is gone."""
+        """Delete the newest log file."""
         before = self.history()
         list_logs(self.directories.log)[-1][1].unlink()
         self._look_anew()
         self._note_taken(before)
 
     def erase(self) -> None:
-        """An empty machine takes this one's place."""
+        """Replace the machine by an empty one."""
         shutil.rmtree(self.directories.data)
         self.directories.data.mkdir()
         self._flipped = []

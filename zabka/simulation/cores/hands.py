@@ -1,4 +1,4 @@
-"""Jobs of a storage that is waited for: they are done when somebody says so, in the order in which they were begun."""
+"""Workers for the jobs of a storage: jobs run only when `work` is called, in their start order."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ T = TypeVar("T")
 
 
 class Hands:
-    """Takes up jobs, and does nothing before `work` is called.  Its clock stands still: every pause is over at once."""
+    """Accept jobs and run none before `work` is called. The clock stands still, so every pause ends at once."""
 
     def __init__(self) -> None:
         self._under_way: list[_Held] = []
 
     def start(self, job: Job, name: str) -> Work:
-        """Have a job done."""
+        """Accept a job."""
         held = _Held(job, name)
         self._under_way.append(held)
         return held
 
     def work(self) -> None:
-        """Take step after step, until every job has ended or waits to be woken."""
+        """Run steps until every job has ended or waits to be woken."""
         while any(held.go_on() for held in self._under_way):
             self._under_way = [held for held in self._under_way if held.is_under_way()]
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
-        """There is no event loop here that could wait for it.  Raises AssertionError."""
+        """Not supported: there is no event loop to await the result. Raises AssertionError."""
         raise AssertionError("nothing runs beside these jobs")
 
     def breathe(self) -> None:
-        """Nobody waits beside a step."""
+        """Do nothing: no event loop runs during a step."""
 
     def now_s(self) -> float:
-        """Always the same."""
+        """Always 0."""
         return 0.0
 
 
 class _Held:
-    """A job under way."""
+    """A running job."""
 
     def __init__(self, job: Job, name: str) -> None:
         self._job: Job | None = job
@@ -60,7 +60,7 @@ class _Held:
         assert self._job is None, f"{self._name} is waited for, and waits itself"
 
     def go_on(self) -> bool:
-        """One step, if it does not wait; was there one?"""
+        """Run one step. Return False if the job has ended or waits to be woken."""
         if self._job is None or not self._woken:
             return False
         self._woken = False

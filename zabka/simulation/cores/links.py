@@ -1,4 +1,4 @@
-"""The connections of the bare protocol as values: queues in both directions, and who has closed its end."""
+"""Connections of the bare protocol as values: a queue in each direction, and whether each end is open."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from zabka.ensemble.zab.messages import Packet
 
 LINKS_A_PAIR_MAX = 100
 UnderWay = tuple[Packet | None, ...]
-"""What one end will get, oldest first; None is the other side's close."""
+"""Items that one end will receive, oldest first; None is the other end's close."""
 
 
 class CoreLink:
-    """One connection: who opened it, what is under way to each end, and which ends are open.  Never changed."""
+    """One immutable connection: its opener, the items under way to each end, and which ends are open."""
 
     __slots__ = ("_key", "acceptor", "acceptor_open", "link_id", "opener", "opener_open", "to_acceptor", "to_opener")
 
@@ -31,23 +31,23 @@ class CoreLink:
         self._key: tuple[object, ...] | None = None
 
     def under_way_to(self, peer: int) -> UnderWay:
-        """What that end will get."""
+        """Items that that end will receive."""
         return self.to_opener if peer == self.opener else self.to_acceptor
 
     def is_open_at(self, peer: int) -> bool:
-        """Has that end neither closed nor heard of the other's close?"""
+        """Whether that end has neither closed nor received the other end's close."""
         return self.opener_open if peer == self.opener else self.acceptor_open
 
     def other(self, peer: int) -> int:
-        """Who is at the other end."""
+        """The server at the other end."""
         return self.acceptor if peer == self.opener else self.opener
 
     def joins(self, one: int, other: int) -> bool:
-        """Whether the link is between these two."""
+        """Whether the link connects these two servers."""
         return (self.opener, self.acceptor) in ((one, other), (other, one))
 
     def with_queue(self, peer: int, queue: UnderWay) -> CoreLink:
-        """This link with another queue towards that end."""
+        """Return this link with another queue to that end."""
         to_acceptor, to_opener = (self.to_acceptor, queue) if peer == self.opener else (queue, self.to_opener)
         return self._but(to_acceptor=to_acceptor, to_opener=to_opener)
 
@@ -58,7 +58,7 @@ class CoreLink:
         opener_open: bool = True,
         acceptor_open: bool = True,
     ) -> CoreLink:
-        """This link with other queues, or with an end closed."""
+        """Return this link with other queues, or with an end closed."""
         return CoreLink(
             self.link_id,
             self.opener,
@@ -70,7 +70,7 @@ class CoreLink:
         )
 
     def with_sent(self, sender: int, packet: Packet | None) -> CoreLink:
-        """This link with one more packet from `sender` under way; nothing follows a close, or reaches a closed end."""
+        """Return this link with one more packet from `sender`. No packet follows a close or reaches a closed end."""
         to = self.other(sender)
         queue = self.under_way_to(to)
         if not self.is_open_at(to) or (queue and queue[-1] is None):
@@ -78,7 +78,7 @@ class CoreLink:
         return self.with_queue(to, (*queue, packet))
 
     def closed_at(self, peer: int) -> CoreLink:
-        """This link, closed at that end: nothing reaches it any more."""
+        """Return this link closed at that end, which receives nothing after that."""
         if peer == self.opener:
             return self._but(to_opener=(), opener_open=False)
         return self._but(to_acceptor=(), acceptor_open=False)
@@ -89,7 +89,7 @@ class CoreLink:
         return not self.opener_open and not self.acceptor_open
 
     def key(self) -> tuple[object, ...]:
-        """Equal for links that are the same, where every packet is kept once (`zabka.simulation.cores.turns`)."""
+        """Return a key that is equal for equal links, if each packet exists once (`zabka.simulation.cores.turns`)."""
         if self._key is None:
             queues = tuple(map(id, self.to_acceptor)), tuple(map(id, self.to_opener))
             self._key = (self.link_id, self.opener, self.opener_open, self.acceptor_open, *queues)
@@ -97,12 +97,14 @@ class CoreLink:
 
 
 CoreLinks = tuple[CoreLink, ...]
-"""Every connection there is: by pair, and of a pair by age."""
+"""All connections: sorted by pair, and within a pair by age."""
 
 
 def opened(links: CoreLinks, opener: int, acceptor: int) -> tuple[CoreLinks, LinkId]:
-    """One more connection, under the lowest number that no connection of the pair has: so states that differ only in
-    how many connections there were before are one."""
+    """Add a connection with the lowest number that is free in its pair.
+
+    So states that differ only in the number of earlier connections are equal.
+    """
     pair = [link.link_id for link in links if link.joins(opener, acceptor)]
     low, high = sorted((opener, acceptor))
     first = (low * 100 + high) * LINKS_A_PAIR_MAX
@@ -113,13 +115,13 @@ def opened(links: CoreLinks, opener: int, acceptor: int) -> tuple[CoreLinks, Lin
 
 
 def replaced(links: CoreLinks, old: CoreLink, new: CoreLink) -> CoreLinks:
-    """`new` in the place of `old`; one that is over is gone."""
+    """Replace `old` by `new`; a link closed at both ends is removed."""
     at = links.index(old)
     return links[:at] + (() if new.is_over else (new,)) + links[at + 1 :]
 
 
 def found(links: CoreLinks, link_id: LinkId) -> CoreLink | None:
-    """The connection of that number, if there is one."""
+    """The connection with that number, or None."""
     for link in links:
         if link.link_id == link_id:
             return link

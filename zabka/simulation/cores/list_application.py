@@ -1,7 +1,7 @@
-"""The smallest replicated service: a list of payloads, one a transaction.
+"""The smallest replicated service: a list of payloads, one per transaction.
 
-The searches over the bare protocol use it in place of the tree: its state is what ZAB promises to replicate, a
-sequence, and its digest stands for the whole sequence so far.
+The searches over the bare protocol use it instead of the tree: its state is the sequence that ZAB replicates, and its
+digest represents the whole sequence so far.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from zabka.journal.events import TxnCommitted, WriteAcknowledged, ZxidCheckpoint
 
 
 class ListApplication:
-    """`zabka.ensemble.zab.application.Application` over a list.  Every connection is a session of its own."""
+    """`zabka.ensemble.zab.application.Application` over a list. Every connection is its own session."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[int, bytes]] = []
@@ -36,11 +36,11 @@ class ListApplication:
 
     @property
     def last_applied(self) -> Zxid:
-        """The newest entry's zxid, or the snapshot's."""
+        """The zxid of the newest entry, or of the snapshot."""
         return Zxid(self.entries[-1][0]) if self.entries else self.base
 
     def snapshot(self) -> TreeSnapshot:
-        """Every entry as a node of its own."""
+        """Return a snapshot with one node for each entry."""
         nodes = [
             NodeImage(
                 path=f"/{zxid:x}",
@@ -62,11 +62,11 @@ class ListApplication:
 
     @property
     def snapshot_bytes(self) -> int:
-        """What its entries hold."""
+        """The size of all entries."""
         return sum(len(data) for _, data in self.entries)
 
     def checkpoint(self) -> ZxidCheckpoint:
-        """Where the list stands."""
+        """Return a checkpoint of the list."""
         return ZxidCheckpoint(self.last_applied, self.digest, len(self.entries), 0)
 
     def restore(self, snapshot: TreeSnapshot | None) -> None:
@@ -82,11 +82,11 @@ class ListApplication:
 
     @staticmethod
     def digest_after(digest: int, zxid: int, data: bytes) -> int:
-        """Of a list of that digest with one more entry."""
+        """Return the digest of a list after one more entry, from the digest before."""
         return crc32(b"%x %s" % (zxid, data), digest)
 
     def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
-        """Append the entries; answer the clients that wait for them here."""
+        """Append the entries and answer the clients of this peer that wait for them."""
         return [effect for txn in txns for effect in self._apply(txn)]
 
     def _apply(self, txn: Txn) -> list[Effect]:
@@ -114,40 +114,40 @@ class ListApplication:
     # -- leading -----------------------------------------------------------------------------------------------------
 
     def start_leading(self, now: Instant, epoch: Epoch) -> None:
-        """There are no sessions to track."""
+        """Do nothing about sessions: the list has none."""
         self.leading = epoch
 
     def prepare(self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None) -> Txn:
-        """Every request is an entry."""
+        """Turn a request into an entry."""
         body = SetDataTxn("/", request.body, 0)
         return Txn(request.session_id, request.cxid, zxid, 0, OpCode.SET_DATA, body)
 
     def prepare_all(
         self, now: Instant, requests: Sequence[ForwardedRequest], zxid: Zxid, origin: LinkId | None
     ) -> list[Txn]:
-        """Prepare each request by itself."""
+        """Prepare each request separately."""
         return [self.prepare(now, request, Zxid(zxid + i), origin) for i, request in enumerate(requests)]
 
     def prepare_reconfig(
         self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None, ensemble: EnsembleView
     ) -> Txn:
-        """The ensemble stays as it is here."""
+        """Not supported: the ensemble never changes. Raises AssertionError."""
         raise AssertionError("nobody reconfigures a list")
 
     def describe_membership(self, now: Instant, text: str, version: int) -> None:
-        """There is nowhere to show it."""
+        """Do nothing: the list has no configuration znode."""
 
     def touch(self, now: Instant, session_id: SessionId, timeout_ms: int, by: PeerId) -> None:
-        """There are no sessions to track."""
+        """Do nothing about sessions: the list has none."""
 
     def revalidate(
         self, now: Instant, session_id: SessionId, timeout_ms: int, origin: LinkId | None, by: PeerId
     ) -> bool:
-        """Every session is fine."""
+        """Accept every session."""
         return True
 
     def expire_sessions(self, now: Instant) -> list[Effect]:
-        """None ever does."""
+        """Return no effects: sessions never expire."""
         return []
 
     # -- clients -----------------------------------------------------------------------------------------------------
@@ -158,19 +158,19 @@ class ListApplication:
         return []
 
     def start_read_only(self, now: Instant) -> list[Effect]:
-        """Nothing to do: the list serves no reads."""
+        """Return no effects: the list serves no reads."""
         return []
 
     def expire_local_sessions(self, now: Instant) -> list[Effect]:
-        """Nothing to do: the list has no sessions."""
+        """Return no effects: the list has no sessions."""
         return []
 
     def delete_lapsed(self, now: Instant) -> list[Effect]:
-        """Nothing to do: nothing in the list has a time to live."""
+        """Return no effects: no entry has a time to live."""
         return []
 
     def stop_serving(self, now: Instant) -> list[Effect]:
-        """Let every client go; nobody knows what became of what it asked."""
+        """Close every client connection; the results of pending requests are unknown."""
         self.serving = False
         self.leading = None
         closed = dict.fromkeys(self.waiting.values())
@@ -180,11 +180,11 @@ class ListApplication:
     def on_client_connected(
         self, now: Instant, connection: ConnectionId, identities: tuple[AuthId, ...] = ()
     ) -> list[Effect]:
-        """No handshake."""
+        """Return no effects: there is no handshake."""
         return []
 
     def on_client(self, now: Instant, connection: ConnectionId, message: ClientMessage) -> list[Effect]:
-        """A write, or a sync."""
+        """Submit a write or a sync."""
         assert isinstance(message, Request)
         if not self.serving:
             return [CloseConnection(connection)]
@@ -195,18 +195,18 @@ class ListApplication:
         return [Submit(ForwardedRequest(session, message.xid, message.op, b"%d.%d" % (connection, message.xid)))]
 
     def on_client_closed(self, now: Instant, connection: ConnectionId) -> list[Effect]:
-        """Nothing to forget."""
+        """Return no effects: the list keeps no state for a connection."""
         return []
 
     def drain_touched(self) -> list[tuple[SessionId, int]]:
-        """No sessions."""
+        """Return nothing: the list has no sessions."""
         return []
 
     def revalidated(self, now: Instant, session_id: SessionId, valid: bool, proposed: Zxid) -> list[Effect]:
-        """No sessions."""
+        """Return nothing: the list has no sessions."""
         return []
 
     def sync_done(self, now: Instant, request: SyncRequest) -> list[Effect]:
-        """Tell the client how far this peer is."""
+        """Answer the client with this peer's last applied zxid."""
         connection = self.waiting.pop((request.session_id, request.cxid), None)
         return [] if connection is None else [Answer(connection, Reply(request.cxid, self.last_applied, 0))]

@@ -1,7 +1,7 @@
-"""One server of the bare protocol: what its disk holds, what waits for it, and the process, if there is one.
+"""One server of the bare protocol: its disk, the operations that wait for the disk, and the process if it runs.
 
-A node receives everything through its inputs (`CoreNode.apply_input`) and affects the rest only through their results
-(`Outcome`).  So the same node with the same input always does the same.
+A node receives everything through its inputs (`CoreNode.apply_input`) and affects other nodes only through the results
+(`Outcome`). So the same node with the same input always behaves the same.
 """
 
 from __future__ import annotations
@@ -34,25 +34,28 @@ WALL_MS = 1_000_000
 
 
 class Steady:
-    """Draws the lowest number there is: nothing is left to chance here."""
+    """A random source that always draws the lowest number, so that nothing is random."""
 
     def randrange(self, start: int, stop: int, /) -> int:
-        """The lowest."""
+        """Return the lowest number."""
         return start
 
     def random(self) -> float:
-        """The lowest."""
+        """Return the lowest number."""
         return 0.0
 
     def getrandbits(self, k: int, /) -> int:
-        """The lowest."""
+        """Return the lowest number."""
         return 0
 
 
 class Outcome(msgspec.Struct, frozen=True, eq=False):
-    """What one input to a node means to others: packets and closes (None) on links in order, servers to connect to,
-    election messages, what the journal hears, which requests were answered with which zxid, which commits it told
-    learners of, which of its own rules it broke, and how long it waited."""
+    """The effects of one input to a node.
+
+    `traffic` holds packets and closes (None) on links in order, `dials` the servers to connect to, `notes` election
+    messages and `events` journal events. `answers` lists the numbers of answered requests with their zxids, `commits`
+    the commits sent to learners, and `problems` the broken protocol rules. `waited_ms` is the time that passed.
+    """
 
     traffic: tuple[tuple[LinkId, Packet | None], ...] = ()
     dials: tuple[int, ...] = ()
@@ -65,7 +68,7 @@ class Outcome(msgspec.Struct, frozen=True, eq=False):
 
 
 class _Collected:
-    """An outcome in the making."""
+    """Collects an outcome."""
 
     __slots__ = ("answers", "commits", "dials", "events", "notes", "problems", "reads", "traffic")
 
@@ -93,7 +96,7 @@ class _Collected:
 
 
 class CoreNode:
-    """One server.  `number` is 0, or what a search knows this very state by."""
+    """One server. `number` identifies its state in a search; 0 means no number yet."""
 
     __slots__ = (
         "_collected", "_status", "application", "config", "cumulative", "disk", "halted", "now_ms", "number", "peer",
@@ -116,23 +119,23 @@ class CoreNode:
 
     @property
     def id(self) -> int:
-        """Which server it is."""
+        """The server's id."""
         return self.config.my_id
 
     @property
     def is_up(self) -> bool:
-        """Does its process run?"""
+        """Whether its process runs."""
         return self.peer is not None and self.halted is None
 
     @property
     def status(self) -> PeerStatus | None:
-        """How the process is, None where there is none."""
+        """The status of the process, or None without a process."""
         if self._status is None and self.peer is not None:
             self._status = self.peer.status()
         return self._status
 
     def twin(self) -> CoreNode:
-        """A copy whose process runs on by itself."""
+        """Return a copy with an independent process."""
         other = copy(self)
         other.timers = dict(self.timers)
         other.number = 0
@@ -144,7 +147,7 @@ class CoreNode:
     # -- inputs ------------------------------------------------------------------------------------------------------
 
     def apply_input(self, call: Callable[..., None], *args: object) -> Outcome:
-        """Take one of the inputs below; returns what came of it."""
+        """Apply one of the inputs below and return its outcome."""
         self._collected = collected = _Collected()
         self._status = None
         before_ms = self.now_ms
@@ -154,11 +157,11 @@ class CoreNode:
         return collected.outcome(self.now_ms - before_ms)
 
     def make_application(self) -> ListApplication:
-        """What a process replicates."""
+        """Return the replicated service of a process."""
         return ListApplication()
 
     def start(self) -> None:
-        """Start the process on what the disk holds."""
+        """Start the process with the contents of the disk."""
         assert self.peer is None, f"{self.id} runs already"
         self.halted = None
         self.application = self.make_application()
@@ -167,7 +170,7 @@ class CoreNode:
         self._turn(self.peer.on_start)
 
     def crash(self, written: int) -> None:
-        """Kill it.  Of what waits for the disk the first `written` operations are done; the rest never is."""
+        """Kill it. The first `written` operations that wait for the disk are done; the others are lost."""
         for effect in self.queue[:written]:
             self.disk = self.disk.after(effect)
         self.queue = ()
@@ -179,7 +182,7 @@ class CoreNode:
         self._turn(lambda now: self._running.on_packets(now, link, [packet]))
 
     def lose_link(self, link: LinkId) -> None:
-        """A link is lost: the other side has closed it, or is gone."""
+        """A link is lost: the other end has closed it or has died."""
         self._turn(lambda now: self._running.on_link_down(now, link))
 
     def accept_link(self, link: LinkId) -> None:
@@ -191,13 +194,15 @@ class CoreNode:
         self._turn(lambda now: self._running.on_link_up(now, link, PeerId(to)))
 
     def dial_in_vain(self, to: int) -> None:
-        """A link that this server dials finds nobody.  It tries again until its patience ends; nobody else is
-        concerned, so that is one step."""
+        """A connection attempt of this server fails.
+
+        The server retries until its time limit. That affects no other server, so it is one step.
+        """
         self.now_ms += DIALS_FOR_MS
         self._turn(lambda now: self._running.on_link_failed(now, PeerId(to)))
 
     def sync_disk(self) -> None:
-        """Let the disk work up to the next barrier or truncation, and say so."""
+        """Run the disk up to the next barrier or truncation, and notify the process."""
         while self.queue:
             effect, self.queue = self.queue[0], self.queue[1:]
             self.disk = self.disk.after(effect)
@@ -215,16 +220,16 @@ class CoreNode:
         self._turn(lambda now: self._running.on_recovered(now, recovered))
 
     def fire(self, timer: str, silence_ms: int = 0) -> None:
-        """Let time pass until that timer is due, and at least `silence_ms`."""
+        """Advance time until that timer is due, and by at least `silence_ms`."""
         self.now_ms = max(self.now_ms + silence_ms, self.timers.pop(timer))
         self._turn(lambda now: self._running.on_timer(now, timer))
 
     def wait(self, waited_ms: int) -> None:
-        """Time passes, and nothing else."""
+        """Only time passes."""
         self.now_ms += waited_ms
 
     def ask(self, number: int, op: OpCode) -> None:
-        """A client asks, and will know the answer by `number`."""
+        """A client sends a request; its answer has the same `number`."""
         request = Request(number, op, None)
         self._turn(lambda now: self._running.on_clients(now, [(ConnectionId(number), request)]))
 
@@ -233,7 +238,7 @@ class CoreNode:
         self._turn(lambda now: self._running.on_notification(now, PeerId(source), notification))
 
     def lower_round(self, by: int) -> None:
-        """Count election rounds from somewhere else, as all the others do too."""
+        """Lower the election round by an offset that is the same for all servers."""
         if self.peer is not None:
             lower_rounds(self.peer, by)
 
@@ -241,7 +246,7 @@ class CoreNode:
         txns = self.disk.read_log(wanted)
         self._turn(lambda now: self._running.on_log_read(now, wanted.link, wanted.after, txns))
 
-    # -- what the process asks for -----------------------------------------------------------------------------------
+    # -- effects of the process --------------------------------------------------------------------------------------
 
     @property
     def _running(self) -> Peer:
@@ -298,7 +303,7 @@ class CoreNode:
         self._collected.problems.append(f"peer-{self.id} halted: {effect.reason}")
 
     def _ignore(self, effect: effects.Effect) -> None:
-        """There are no addresses to use, and no connections of clients to close."""
+        """Ignore the effect: there are no addresses, and no client connections to close."""
 
     def _check(self, packet: Packet) -> None:
         broken = self.rule_broken_by(packet)
@@ -308,11 +313,11 @@ class CoreNode:
             self._collected.commits.append(Zxid(packet.zxid))
 
     def rule_broken_by(self, packet: Packet) -> str | None:
-        """What it says and its disk does not, if anything."""
+        """Return the rule that the packet breaks according to the disk, or None."""
         return broken_rule(packet, self.disk, self._running.accepted_epoch)
 
     def logged(self) -> list[int]:
-        """Every zxid that the disk holds, or will once it has done what waits for it."""
+        """Every zxid on the disk or in the appends that wait for it."""
         return self.disk.history() + [txn.zxid for txn in appended(self.queue)]
 
 
@@ -335,7 +340,10 @@ _PERFORMED_BY: dict[type[effects.Effect], Callable[[CoreNode, Any], None]] = {
 
 
 def lower_rounds(peer: Any, by: int) -> None:
-    """Take `by` off a peer's election round.  Nobody may have told it of a round yet in which it looks for a leader."""
+    """Subtract `by` from a peer's election round.
+
+    Raises AssertionError if the peer is looking for a leader and has received votes of that round.
+    """
     core, election = peer._core, peer._election
     assert not election.looking or not (election._received or election._settled), "an election is under way"
     core.round -= by
@@ -343,5 +351,5 @@ def lower_rounds(peer: Any, by: int) -> None:
 
 
 def appended(queue: tuple[effects.Effect, ...]) -> list[Txn]:
-    """The transactions that wait for the disk."""
+    """Transactions that wait for the disk."""
     return [txn for effect in queue if isinstance(effect, effects.Append) for txn in effect.txns]

@@ -1,8 +1,8 @@
-"""Two ways to let a node of the bare protocol take its turns: do it, or remember what came of it the last time.
+"""Two ways to apply inputs to nodes of the bare protocol: compute the result, or look it up in a cache.
 
-`DirectTurns` is for one history: nodes change in place.  `RememberedTurns` is for a search: nodes, packets and monitors
-are kept once each and never change, so a turn that was seen before is one look into a table.  An ensemble has millions
-of states, but each of its servers only thousands.
+`DirectTurns` is for one history: nodes change in place. `RememberedTurns` is for a search: each distinct node, packet
+and monitor exists once and never changes, so a known input costs one table look-up. An ensemble has millions of states,
+but each of its servers has only thousands.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from zabka.simulation.cores.node import CoreNode, Outcome
 
 
 def _counts(checker: object) -> frozenset[str]:
-    """How often something was judged makes no difference to what is judged next."""
+    """The number of checks so far does not affect later checks."""
     return frozenset(("judged",))
 
 
 class Monitor:
-    """All of ZAB's invariants over the history so far.  `number` as a node's."""
+    """Checks all invariants of ZAB over the history so far. `number` has the same meaning as for a node."""
 
     __slots__ = ("_checkers", "_watchdog", "number")
 
@@ -45,16 +45,16 @@ class Monitor:
 
     @property
     def last_committed(self) -> Zxid:
-        """The newest transaction that anybody has delivered, 0 before the first."""
+        """The newest transaction that any peer has delivered; 0 before the first."""
         return next(Zxid(each.last) for each in self._checkers if isinstance(each, CommittedLog))
 
     def digest(self) -> bytes:
-        """Equal for histories of which the invariants will say the same."""
+        """Return a digest that is equal for histories with the same possible violations later."""
         counts = dict.fromkeys(map(type, self._checkers), _counts)
         return fingerprint(self._checkers, Rules(any_order=None, left_out=counts))
 
     def see(self, entries: list[Entry]) -> list[str]:
-        """What is wrong with a history that goes on like this."""
+        """Append entries to the history and return the violations."""
         for entry in entries:
             self._watchdog.see(entry)
         found = [f"{violation.invariant}: {violation.detail}" for violation in self._watchdog.violations]
@@ -63,34 +63,34 @@ class Monitor:
 
 
 class Turns(Protocol):
-    """How nodes and monitors change."""
+    """Strategy for changes of nodes and monitors."""
 
     def apply_input(self, node: CoreNode, call: Callable[..., None], *args: object) -> tuple[CoreNode, Outcome]:
-        """The node after that input, and what came of it."""
+        """Return the node after that input, and the outcome."""
         ...
 
     def watch(
         self, monitor: Monitor, peer: int, outcome: Outcome, entries: Callable[[], list[Entry]]
     ) -> tuple[Monitor, list[str]]:
-        """The monitor after what that peer's outcome says to the journal, and what is wrong with them."""
+        """Return the monitor after the journal entries of that peer's outcome, and the violations."""
         ...
 
     def fork(self, nodes: dict[int, CoreNode], monitor: Monitor) -> tuple[dict[int, CoreNode], Monitor]:
-        """A copy of this state of the search, to go another way from here."""
+        """Return an independent copy of the state."""
         ...
 
 
 class DirectTurns:
-    """Nodes and monitor change in place."""
+    """Changes nodes and the monitor in place."""
 
     def apply_input(self, node: CoreNode, call: Callable[..., None], *args: object) -> tuple[CoreNode, Outcome]:
-        """Do it."""
+        """Apply the input."""
         return node, node.apply_input(call, *args)
 
     def watch(
         self, monitor: Monitor, peer: int, outcome: Outcome, entries: Callable[[], list[Entry]]
     ) -> tuple[Monitor, list[str]]:
-        """Look."""
+        """Check the entries."""
         return monitor, monitor.see(entries())
 
     def fork(self, nodes: dict[int, CoreNode], monitor: Monitor) -> tuple[dict[int, CoreNode], Monitor]:
@@ -102,7 +102,7 @@ T = TypeVar("T")
 
 
 class RememberedTurns:
-    """Every state of a node, of the monitor, and every packet, once."""
+    """Keeps each distinct node state, monitor state and packet once."""
 
     def __init__(self) -> None:
         self.nodes: list[CoreNode] = []
@@ -116,7 +116,7 @@ class RememberedTurns:
         self._watched: dict[tuple[int, int, int], tuple[Monitor, list[str]]] = {}
 
     def apply_input(self, node: CoreNode, call: Callable[..., None], *args: object) -> tuple[CoreNode, Outcome]:
-        """Look it up, or do it on a copy."""
+        """Look up the result, or compute it on a copy."""
         node = self.keep_node(node)
         key = (node.number, call, *[arg if type(arg) in (int, str) else id(arg) for arg in args])
         known = self._turns.get(key)
@@ -130,7 +130,7 @@ class RememberedTurns:
     def watch(
         self, monitor: Monitor, peer: int, outcome: Outcome, entries: Callable[[], list[Entry]]
     ) -> tuple[Monitor, list[str]]:
-        """Look it up, or look with a copy."""
+        """Look up the result, or check the entries with a copy."""
         monitor = self.keep_monitor(monitor)
         key = monitor.number, peer, id(outcome)
         known = self._watched.get(key)
@@ -142,11 +142,11 @@ class RememberedTurns:
         return known
 
     def fork(self, nodes: dict[int, CoreNode], monitor: Monitor) -> tuple[dict[int, CoreNode], Monitor]:
-        """Nothing ever changes."""
+        """Share everything: kept states never change."""
         return dict(nodes), monitor
 
     def keep_node(self, node: CoreNode) -> CoreNode:
-        """The one that stands for all that behave the same."""
+        """Return the kept node that represents all nodes with the same behaviour."""
         if node.number:
             return node
         number = self._node_numbers.setdefault(node_digest(node), len(self.nodes) + 1)
@@ -156,7 +156,7 @@ class RememberedTurns:
         return self.nodes[number - 1]
 
     def keep_monitor(self, monitor: Monitor) -> Monitor:
-        """The one that stands for all that have seen the same."""
+        """Return the kept monitor that represents all monitors with the same state."""
         if monitor.number:
             return monitor
         number = self._monitor_numbers.setdefault(monitor.digest(), len(self.monitors) + 1)

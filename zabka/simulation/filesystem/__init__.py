@@ -1,6 +1,6 @@
-"""A host's file system in memory: what processes read, what the platter holds, and what the loss of power leaves of it.
+"""A host's file system in memory: its contents for processes, on the platter, and after a power loss.
 
-Stands on `kernel` and on the ports of `ensemble/runtime`, so that the real storage and the real log directories run on
-it unchanged; rooms above may import it.  Begin with `volume`, which a process sees through `process_files`; `workers`
-runs their jobs in virtual time.
+Imports `kernel` and the ports of `ensemble/runtime`, so that the production storage and log directories run on it
+unchanged; higher packages may import it. Start reading at `volume`, which a process accesses through `process_files`;
+`workers` runs the jobs of processes in virtual time.
 """

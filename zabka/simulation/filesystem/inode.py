@@ -1,7 +1,7 @@
-"""Files and directories of a simulated file system, each as it is read and as it lies on the platter.
+"""Files and directories of a simulated file system, as processes read them and as they are on the platter.
 
-Content is kept in blocks; a block that was never written is a hole and reads as zeros.  What was written since the last
-sync is kept in all its versions, for the system may have brought any of them to the platter.
+Content is kept in blocks; a block that was never written is a hole and reads as zeros. All versions of a block since
+the last sync are kept, because the system may have written any of them to the platter.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from random import Random
 from typing import NamedTuple
 
 BLOCK_BYTES = 4096
-"""The unit in which a file is kept in memory and brought to the platter."""
+"""The unit in which a file is kept in memory and synced."""
 SECTOR_BYTES = 512
-"""The unit that a disk writes whole: a block may be torn at these borders."""
+"""The unit that a disk writes atomically: a block can be torn at sector borders."""
 HOLE = bytes(BLOCK_BYTES)
 
 
@@ -26,18 +26,18 @@ class FileNode:
         self.size = 0
         self.mtime_s = mtime_s
         self.names = 0
-        """How many names it has for those who read, and by how many descriptors it is open."""
+        """The number of its names for readers; `opened` is the number of its open descriptors."""
         self.opened = 0
         self.platter: dict[int, bytes] = {}
         self.platter_size = 0
         self._versions: dict[int, list[bytes]] = {}
-        """What was written since the last sync, by block, oldest first."""
+        """Versions of each block since the last sync, oldest first."""
         self._sizes: list[int] = []
 
     # -- as it is read -----------------------------------------------------------------------------------------------
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes from there."""
+        """Read up to `size` bytes from that position."""
         end = min(position + size, self.size)
         parts: list[bytes] = []
         while position < end:
@@ -48,11 +48,11 @@ class FileNode:
         return b"".join(parts)
 
     def new_blocks(self, position: int, size: int) -> list[int]:
-        """Of the blocks that a write would touch those that are holes, in order."""
+        """Return the numbers of the holes that a write would fill, in order."""
         return [number for number in _touched(position, size) if number not in self.blocks]
 
     def write(self, position: int, data: bytes) -> None:
-        """Put bytes there."""
+        """Write bytes at that position."""
         end = position + len(data)
         for number in _touched(position, len(data)):
             start = number * BLOCK_BYTES
@@ -63,7 +63,7 @@ class FileNode:
             self._resize(end)
 
     def truncate(self, size: int) -> None:
-        """Cut it, or make it longer by a hole."""
+        """Truncate the file, or extend it by a hole."""
         if size < self.size:
             for number in [number for number in self.blocks if number * BLOCK_BYTES >= size]:
                 self._put(number, HOLE)
@@ -75,12 +75,12 @@ class FileNode:
             self._resize(size)
 
     def next_data(self, position: int) -> int | None:
-        """Where data begins, from there on; None where only a hole is left."""
+        """Return the next position with data, or None if only a hole follows."""
         later = [number for number in self.blocks if (number + 1) * BLOCK_BYTES > position]
         return max(min(later) * BLOCK_BYTES, position) if later and position < self.size else None
 
     def next_hole(self, position: int) -> int:
-        """Where a hole begins, from there on; at the latest at its end."""
+        """Return the next position in a hole, which is at the latest the end of the file."""
         number = position // BLOCK_BYTES
         while number in self.blocks:
             number += 1
@@ -97,18 +97,18 @@ class FileNode:
     # -- the platter -------------------------------------------------------------------------------------------------
 
     def on_platter(self) -> bytes:
-        """What was synced; behind its last block there are zeros up to its size, which are left out."""
+        """Return the synced contents, without the zeros after the last block."""
         last = max(self.platter, default=-1)
         blocks = [self.platter.get(number, HOLE) for number in range(last + 1)]
         return b"".join(blocks)[: self.platter_size]
 
     @property
     def is_dirty(self) -> bool:
-        """Is there anything to sync?"""
+        """Whether there is anything to sync."""
         return bool(self._versions or self._sizes)
 
     def sync(self) -> None:
-        """Everything that was written is on the platter."""
+        """Write everything to the platter."""
         for number in self._versions:
             self._bring(number)
         self.platter_size = self.size
@@ -116,8 +116,10 @@ class FileNode:
         self._sizes.clear()
 
     def fail_to_sync(self, random: Random) -> None:
-        """A sync that failed: some blocks were written and some were not, and all count as clean from now on.  What the
-        size is waits for the next sync."""
+        """Apply a failed sync: some blocks were written, and all count as clean afterwards.
+
+        The size waits for the next sync.
+        """
         for number in self._versions:
             if random.random() < 0.5:
                 self._bring(number)
@@ -130,13 +132,13 @@ class FileNode:
             self.platter.pop(number, None)
 
     def evict(self, position: int, size: int) -> None:
-        """The system forgets clean blocks; who reads them next gets what the platter has."""
+        """Drop clean blocks from the cache; the next read returns the contents of the platter."""
         for number in range(position // BLOCK_BYTES, -(-(position + size) // BLOCK_BYTES)):
             if number in self.blocks and number not in self._versions and (number + 1) * BLOCK_BYTES <= self.size:
                 self.blocks[number] = self.platter.get(number, HOLE)
 
     def flip(self, bit: int) -> None:
-        """A bit rots on the platter, and is read so from now on where it was clean."""
+        """Flip a bit on the platter; later reads return it if the block was clean."""
         number, inside = divmod(bit, 8 * BLOCK_BYTES)
         clean = number not in self._versions and self.blocks.get(number, HOLE) == self.platter.get(number, HOLE)
         block = bytearray(self.platter.get(number, HOLE))
@@ -146,7 +148,7 @@ class FileNode:
             self.blocks[number] = self.platter[number]
 
     def lose_power(self, random: Random) -> None:
-        """Of what was not synced each block is on the platter in any version, torn at sectors, or not at all."""
+        """Apply a power loss: each unsynced block survives in any version, torn at sectors, or not at all."""
         for number, versions in self._versions.items():
             self.platter[number] = _remains([self.platter.get(number, HOLE), *versions], random)
         self.platter_size = random.choice([self.platter_size, *self._sizes])
@@ -158,7 +160,7 @@ class FileNode:
             number: block for number, block in self.platter.items() if number < last or (number == last and offset)
         }
         if last in self.platter:
-            # Behind its end a file reads as zeros, also when it grows again.
+            # After its end a file reads as zeros, even when it grows again.
             self.platter[last] = self.platter[last][:offset] + bytes(BLOCK_BYTES - offset)
         self.blocks = dict(self.platter)
         self.opened = 0
@@ -169,7 +171,7 @@ def _touched(position: int, size: int) -> range:
 
 
 def _remains(versions: list[bytes], random: Random) -> bytes:
-    """A block after a power loss: one of the versions, or sectors of several."""
+    """Return a block after a power loss: one of the versions, or sectors of several."""
     if random.random() < 0.7:
         return random.choice(versions)
     return b"".join(
@@ -178,8 +180,11 @@ def _remains(versions: list[bytes], random: Random) -> bytes:
 
 
 class NameChange(NamedTuple):
-    """One operation on a directory, which happens as a whole or not at all: what names mean behind it (None: nothing).
-    `number` tells in which order the operations of all directories came."""
+    """One atomic operation on a directory.
+
+    `means` maps names to their nodes after it (None: no node). `number` is the position among the operations on all
+    directories.
+    """
 
     number: int
     means: dict[str, Node | None]
@@ -195,23 +200,23 @@ class DirectoryNode:
         self.unsynced: list[NameChange] = []
 
     def change(self, number: int, means: dict[str, Node | None]) -> None:
-        """Carry out an operation."""
+        """Perform an operation."""
         _apply(self.entries, means)
         self.unsynced.append(NameChange(number, means))
 
     @property
     def is_dirty(self) -> bool:
-        """Is there anything to sync?"""
+        """Whether there is anything to sync."""
         return bool(self.unsynced)
 
     def sync(self) -> None:
-        """What was done is on the platter."""
+        """Write all operations to the platter."""
         for operation in self.unsynced:
             _apply(self.platter, operation.means)
         self.unsynced.clear()
 
     def lose_power(self, keeps: Iterable[bool]) -> None:
-        """Of the operations that were not synced those are on the platter for which it says so."""
+        """Apply a power loss: `keeps` states for each unsynced operation whether it survives."""
         for operation, is_kept in zip(self.unsynced, keeps, strict=False):
             if is_kept:
                 _apply(self.platter, operation.means)
@@ -231,7 +236,7 @@ def _apply(entries: dict[str, Node], means: dict[str, Node | None]) -> None:
 
 
 def reached_from(root: DirectoryNode) -> tuple[list[DirectoryNode], list[FileNode]]:
-    """Everything that has a name, for those who read or on the platter; each once."""
+    """Return all directories and files that have a name, for readers or on the platter; each once."""
     directories: dict[int, DirectoryNode] = {id(root): root}
     files: dict[int, FileNode] = {}
     waiting = [root]

@@ -16,11 +16,11 @@ from zabka.simulation.filesystem.volume import Volume, trouble
 SECTORS_OF_A_BLOCK = BLOCK_BYTES // 512
 BUFFER_BYTES = 8192
 ROOM_BYTES = 1 << 40
-"""What is free where nobody set a limit."""
+"""Free space if no limit is set."""
 
 
 class SimStat(NamedTuple):
-    """Of what stat(2) tells, what is asked for."""
+    """The fields of stat(2) that are used."""
 
     st_mode: int
     st_size: int
@@ -36,9 +36,9 @@ class _Open(NamedTuple):
 
 
 class ProcessFiles:
-    """One process's files.  `took_us` sums up how long its operations took since it was set to 0 last.
+    """One process's files. `took_us` sums the durations of its operations since it was last set to 0.
 
-    A process that was killed has no effect any more, whatever of its code is still unwound.
+    Operations of a killed process have no effect, even while its code still unwinds.
     """
 
     def __init__(self, volume: Volume) -> None:
@@ -50,7 +50,7 @@ class ProcessFiles:
         volume.attach(self.kill)
 
     def kill(self) -> None:
-        """SIGKILL: what was written stays, descriptors are closed, locks let go."""
+        """SIGKILL: written data stays, descriptors are closed, locks are released."""
         for descriptor in list(self._open):
             self.close(descriptor)
         self.is_alive = False
@@ -58,7 +58,7 @@ class ProcessFiles:
     # -- descriptors -------------------------------------------------------------------------------------------------
 
     def open(self, path: Path, flags: int, mode: int = 0o777, /) -> int:
-        """open(2), of what there is in O_CREAT, O_EXCL, O_TRUNC, O_DIRECTORY and the way of access."""
+        """open(2), with O_CREAT, O_EXCL, O_TRUNC, O_DIRECTORY and the access mode."""
         self._begin("open", str(path))
         volume = self.volume
         writes = flags & os.O_ACCMODE != os.O_RDONLY
@@ -85,7 +85,7 @@ class ProcessFiles:
         return self._next
 
     def close(self, descriptor: int, /) -> None:
-        """close(2)"""
+        """close(2)."""
         if not self.is_alive:
             return
         node = self._at(descriptor).node
@@ -97,12 +97,12 @@ class ProcessFiles:
             self.volume.free(node)
 
     def pread(self, descriptor: int, size: int, position: int, /) -> bytes:
-        """pread(2)"""
+        """pread(2)."""
         node = self._file("read", descriptor)
         return node.read(position, size)
 
     def pwrite(self, descriptor: int, data: bytes | bytearray | memoryview, position: int, /) -> int:
-        """pwrite(2); on a disk that fills up it takes a part."""
+        """pwrite(2); on a disk that becomes full it writes a part."""
         if not self.is_alive:
             return len(data)
         node = self._file("write", descriptor, writes=True)
@@ -121,12 +121,12 @@ class ProcessFiles:
         return len(written)
 
     def ftruncate(self, descriptor: int, size: int, /) -> None:
-        """ftruncate(2)"""
+        """ftruncate(2)."""
         if self.is_alive:
             self._truncate(self._file("truncate", descriptor, writes=True), size)
 
     def fsync(self, descriptor: int, /) -> None:
-        """fsync(2)"""
+        """fsync(2)."""
         if not self.is_alive:
             return
         volume, opened = self.volume, self._at(descriptor)
@@ -141,15 +141,15 @@ class ProcessFiles:
         volume.sync(opened.node)
 
     def fdatasync(self, descriptor: int, /) -> None:
-        """fdatasync(2): the size is needed to read what was written, so it is synced as well."""
+        """fdatasync(2): the size is synced as well, because reading the data needs it."""
         self.fsync(descriptor)
 
     def fstat(self, descriptor: int, /) -> SimStat:
-        """fstat(2)"""
+        """fstat(2)."""
         return _stat_of(self._at(descriptor).node)
 
     def lseek(self, descriptor: int, position: int, whence: int, /) -> int:
-        """lseek(2), with SEEK_DATA and SEEK_HOLE alone: positions are not kept."""
+        """lseek(2), only with SEEK_DATA and SEEK_HOLE: positions are not kept."""
         node = self._file("seek", descriptor)
         if whence not in (os.SEEK_DATA, os.SEEK_HOLE):
             raise trouble(errno.EINVAL)
@@ -159,7 +159,7 @@ class ProcessFiles:
         return found
 
     def posix_fadvise(self, descriptor: int, start: int, length: int, advice: int, /) -> None:
-        """posix_fadvise(2): clean pages that nobody needs are forgotten."""
+        """posix_fadvise(2): POSIX_FADV_DONTNEED drops clean pages from the cache."""
         if self.is_alive and advice == os.POSIX_FADV_DONTNEED:
             self._file("advise", descriptor).evict(start, length)
 
@@ -173,7 +173,7 @@ class ProcessFiles:
             raise trouble(errno.EWOULDBLOCK)
 
     def stream(self, path: Path, mode: str, /) -> IO[bytes]:
-        """A file to read ("rb") or to write anew ("wb")."""
+        """Open a file for reading ("rb") or for writing from scratch ("wb")."""
         if mode == "rb":
             raw = _Raw(self, self.open(path, os.O_RDONLY), path)
             if isinstance(self._at(raw.fileno()).node, DirectoryNode):
@@ -186,12 +186,12 @@ class ProcessFiles:
     # -- names -------------------------------------------------------------------------------------------------------
 
     def stat(self, path: Path, /) -> SimStat:
-        """stat(2)"""
+        """stat(2)."""
         self._begin("stat", str(path))
         return _stat_of(self.volume.find(path))
 
     def listdir(self, path: Path, /) -> list[str]:
-        """Names, in an order that nobody should rely on."""
+        """Return the names in random order."""
         self._begin("list", str(path))
         node = self.volume.find(path)
         if not isinstance(node, DirectoryNode):
@@ -223,7 +223,7 @@ class ProcessFiles:
         volume.change(directory, {path.name: None, to.name: node})
 
     def unlink(self, path: Path, /) -> None:
-        """unlink(2)"""
+        """unlink(2)."""
         if not self.is_alive:
             return
         self._begin("unlink", str(path))
@@ -232,7 +232,7 @@ class ProcessFiles:
         self.volume.change(self.volume.parent(path), {path.name: None})
 
     def mkdir(self, path: Path, /) -> None:
-        """mkdir(2)"""
+        """mkdir(2)."""
         if not self.is_alive:
             return
         self._begin("mkdir", str(path))
@@ -242,7 +242,7 @@ class ProcessFiles:
         self.volume.change(directory, {path.name: DirectoryNode(self._now_s())})
 
     def rmdir(self, path: Path, /) -> None:
-        """rmdir(2)"""
+        """rmdir(2)."""
         if not self.is_alive:
             return
         self._begin("rmdir", str(path))
@@ -258,11 +258,11 @@ class ProcessFiles:
         return path
 
     def room(self, path: Path, /) -> int:
-        """Bytes that are free."""
+        """Return the free space in bytes."""
         return ROOM_BYTES if self.volume.room_bytes is None else self.volume.room_bytes
 
     def capacity(self, path: Path, /) -> int:
-        """Bytes of the whole volume: those that are free, and the blocks of its files."""
+        """Return the size of the whole volume in bytes: the free space and the blocks of its files."""
         used = sum(len(node.blocks) for _, node in self.volume.files()) * BLOCK_BYTES
         return self.room(path) + used
 
@@ -307,7 +307,7 @@ def _stat_of(node: Node) -> SimStat:
 
 
 class _Raw(io.RawIOBase):
-    """What a buffered stream reads and writes."""
+    """The unbuffered file under a buffered stream."""
 
     def __init__(self, files: ProcessFiles, descriptor: int, path: Path) -> None:
         self._files = files

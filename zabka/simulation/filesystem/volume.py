@@ -1,14 +1,14 @@
-"""A host's file system: what all its processes see, and what a power loss makes of it.
+"""A host's file system: its contents for all processes, and the effects of a power loss.
 
-What a process wrote is there for whoever reads it afterwards, also when the process was killed.  What survives the
-loss of power was synced, or is a part of the rest that a seed chooses:
+Processes read what others wrote, even if the writer was killed. Synced data survives a power loss; of other data a
+random part survives:
 
-a file's blocks     each in any version since the last sync, or torn at sectors, or as it was
-a file's size       any that it had since then; where a block behind it is missing, zeros are read
-names               of the operations on directories any subset or, on a file system with a journal, those before a
-                    moment; a sync of the directory, and with a journal any sync, brings them to the platter
+a file's blocks     each in any version since the last sync, or torn at sectors, or unchanged
+a file's size       any size since the last sync; a missing block before that size reads as zeros
+names               any subset of the directory operations or, on a file system with a journal, those before a
+                    point in time; a sync of the directory, and with a journal any sync, makes them durable
 
-A sync that fails leaves clean blocks behind that are not on the platter: the next one succeeds, and writes nothing.
+A failed sync leaves clean blocks that are not on the platter: the next sync succeeds and writes nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EVERYWHERE = ""
 
 
 class PowerLost(BaseException):
-    """The host lost its power in the midst of an operation; no code of its processes may catch it."""
+    """The host lost power during an operation; code of its processes must not catch this."""
 
 
 class _Fault(NamedTuple):
@@ -41,32 +41,32 @@ class _Fault(NamedTuple):
 
 
 def trouble(number: int, path: object = None) -> OSError:
-    """What the system says."""
+    """Return the error of the operating system."""
     return OSError(number, os.strerror(number), None if path is None else str(path))
 
 
 class Volume:
-    """The file system of one host; outlives its processes and its power."""
+    """The file system of one host; it persists across processes and power losses."""
 
     def __init__(self, random: Random, now_us: Callable[[], int] = lambda: 0) -> None:
         self.random = random
         self.now_us = now_us
         self.has_journal = random.random() < 0.5
-        """Whether the operations on directories reach the platter in order, and with every sync (ext4, XFS)."""
+        """Whether directory operations reach the platter in order, and with every sync (ext4, XFS)."""
         self.slow_factor = 1
         self.room_bytes: int | None = None
-        """How much more can be written; None: enough."""
+        """Free space in bytes; None: unlimited."""
         self.operations = 0
-        """How many were begun so far."""
+        """The number of operations started so far."""
         self.locks: dict[Node, object] = {}
-        """Who holds the lock of a file."""
+        """The holder of the lock on each file."""
         self.failed_syncs = 0
         self.faults_met = 0
-        """How many operations ended with an error that was ordered, or for want of room."""
+        """The number of operations that failed because of a requested fault or a full disk."""
         self._root = DirectoryNode(0)
         self._changes = 0
         self._changed: dict[int, DirectoryNode] = {}
-        """Directories with operations that are not synced, where there is a journal for them."""
+        """Directories with unsynced operations."""
         self._faults: list[_Fault] = []
         self._stall_us = 0
         self._power_until: int | None = None
@@ -74,7 +74,7 @@ class Volume:
         self._start()
 
     def _start(self) -> None:
-        """The system comes up, with an id of its own."""
+        """Boot the system with a new boot id."""
         directory = self._root
         *parents, name = parts_of(BOOT_ID)
         for parent in parents:
@@ -90,26 +90,31 @@ class Volume:
     # -- faults ------------------------------------------------------------------------------------------------------
 
     def fail_next(self, operation: str, number: int = errno.EIO, within: str = EVERYWHERE) -> None:
-        """The next operation of that kind (read, write, sync, open, rename, unlink, …) on a path in which `within` is
-        found ends with that error."""
+        """Let the next operation of that kind fail with that error.
+
+        Kinds are read, write, sync, open, rename, unlink and so on. Only paths that contain `within` are affected.
+        """
         self._faults.append(_Fault(operation, number, within))
 
     def mend(self) -> None:
-        """No fault that was ordered and not met yet comes any more, and there is room."""
+        """Cancel all pending faults and remove the limit on space."""
         self._faults.clear()
         self._stall_us = 0
         self.room_bytes = None
 
     def stall_next_sync(self, for_us: int) -> None:
-        """The next sync takes that much longer."""
+        """Let the next sync take that much longer."""
         self._stall_us = for_us
 
     def lose_power_after(self, operations: int) -> None:
-        """When so many more were carried out whole, the next one raises PowerLost; `lose_power` is to follow."""
+        """Lose power after that many more operations: the next one raises PowerLost.
+
+        The caller must then call `lose_power`.
+        """
         self._power_until = self.operations + operations
 
     def rot(self, path: PurePath, bit: int) -> None:
-        """A bit of a file flips on the platter.  Raises OSError where there is no such file."""
+        """Flip a bit of a file on the platter. Raises OSError if the file does not exist."""
         node = self.find(path)
         if not isinstance(node, FileNode):
             raise trouble(errno.EISDIR, path)
@@ -118,11 +123,11 @@ class Volume:
     # -- processes and power -----------------------------------------------------------------------------------------
 
     def attach(self, kill: Callable[[], None]) -> None:
-        """A process has begun; it is to be killed when the power goes."""
+        """Register a process that must be killed at a power loss."""
         self._killed_with_power.append(kill)
 
     def lose_power(self) -> None:
-        """All processes end, and what is not on the platter is gone; the host starts again."""
+        """End all processes, lose the data that is not on the platter, and restart the host."""
         for kill in self._killed_with_power:
             kill()
         self._killed_with_power.clear()
@@ -153,11 +158,10 @@ class Volume:
             else:
                 directory.lose_power([random.random() < 0.5 for _ in unsynced])
 
-    # -- what its processes do ---------------------------------------------------------------------------------------
+    # -- operations of processes -------------------------------------------------------------------------------------
 
     def begin_operation(self, operation: str, path: str) -> int:
-        """An operation is about to be carried out; how long it takes, in µs.  Raises OSError and PowerLost as the
-        faults have it."""
+        """Start an operation and return its duration in µs. Raises OSError and PowerLost according to the faults."""
         if self._power_until is not None and self.operations >= self._power_until:
             raise PowerLost
         self.operations += 1
@@ -169,12 +173,12 @@ class Volume:
         return OPERATION_US * self.slow_factor
 
     def sync_us(self) -> int:
-        """How long the sync takes that is carried out now."""
+        """Return the duration of a sync in µs."""
         stall_us, self._stall_us = self._stall_us, 0
         return (SYNC_US_MIN + draw_below(self.random, SYNC_US_MAX - SYNC_US_MIN)) * self.slow_factor + stall_us
 
     def sync(self, node: Node) -> None:
-        """A file or a directory is brought to the platter."""
+        """Sync a file or a directory to the platter."""
         node.sync()
         if self.has_journal:
             for directory in self._changed.values():
@@ -182,7 +186,7 @@ class Volume:
             self._changed.clear()
 
     def find(self, path: PurePath) -> Node:
-        """What has that name.  Raises OSError."""
+        """Return the node with that path. Raises OSError."""
         node: Node = self._root
         for part in parts_of(path):
             if not isinstance(node, DirectoryNode):
@@ -193,14 +197,14 @@ class Volume:
         return node
 
     def parent(self, path: PurePath) -> DirectoryNode:
-        """The directory in which that name is, or would be.  Raises OSError."""
+        """Return the parent directory of a path, which need not exist. Raises OSError."""
         node = self.find(path.parent)
         if not isinstance(node, DirectoryNode):
             raise trouble(errno.ENOTDIR, path)
         return node
 
     def change(self, directory: DirectoryNode, means: dict[str, Node | None]) -> None:
-        """Carry out an operation on a directory."""
+        """Perform an operation on a directory."""
         before = [directory.entries.get(name) for name in means]
         self._changes += 1
         self._changed[id(directory)] = directory
@@ -215,7 +219,7 @@ class Volume:
                 after.names += 1
 
     def allocate(self, size: int) -> int:
-        """Take room for new blocks: for how many bytes of `size` there is any."""
+        """Reserve space for new blocks. Return how many bytes of `size` are available."""
         if self.room_bytes is None:
             return size
         taken = min(size, self.room_bytes // BLOCK_BYTES * BLOCK_BYTES)
@@ -223,12 +227,12 @@ class Volume:
         return taken
 
     def free(self, node: FileNode) -> None:
-        """Give a file's room back, where it has no name any more and nobody has it open."""
+        """Free the space of a file that has no name and is not open."""
         if not node.names and not node.opened and self.room_bytes is not None:
             self.room_bytes += len(node.blocks) * BLOCK_BYTES
 
     def files(self) -> Iterator[tuple[str, FileNode]]:
-        """Every file that has a name, with its path, in the order of the names."""
+        """Yield every file that has a name, with its path; sorted by name in each directory."""
         waiting: list[tuple[str, DirectoryNode]] = [("", self._root)]
         while waiting:
             path, directory = waiting.pop()
@@ -239,8 +243,7 @@ class Volume:
                     waiting.append((f"{path}/{name}", node))
 
     def platter_files(self) -> Iterator[tuple[str, bytes]]:
-        """Every file that would have a name if the power went now and nothing else reached the platter, with the bytes
-        that would be in it."""
+        """Yield every file with its contents as they would be after a power loss now, if no unsynced data survived."""
         waiting: list[tuple[str, DirectoryNode]] = [("", self._root)]
         while waiting:
             path, directory = waiting.pop()
@@ -252,5 +255,5 @@ class Volume:
 
 
 def parts_of(path: PurePath | str) -> list[str]:
-    """The names in a path."""
+    """Return the names in a path."""
     return [part for part in str(path).split("/") if part not in ("", ".")]

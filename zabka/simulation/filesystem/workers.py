@@ -1,4 +1,4 @@
-"""Jobs of a simulated process: each step is one event, when a seed chooses (`zabka.ensemble.runtime.workers`)."""
+"""Jobs of a simulated process (`zabka.ensemble.runtime.workers`): each step is one event, when a seed chooses."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 STARTS_US_MAX = 200
-"""How long a thread that could go on waits for a core, at most."""
+"""The maximum time for which a runnable thread waits for a core."""
 STEPS_MAX = 10_000_000
 
 
 class SimWorkers:
-    """One process's threads.  `power_lost` hears where an operation of a step met the loss of power.
+    """One process's threads. `power_lost` is called if the power is lost during an operation of a step.
 
-    What the event loop itself does with the files has no step around it: whoever calls into it takes `PowerLost`.
+    File operations of the event loop itself are not part of a step: their caller must handle `PowerLost`.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class SimWorkers:
         self._power_lost = power_lost
         self._jobs: list[_SimWork] = []
         self._began_us: int | None = None
-        """When the step began that is being carried out."""
+        """The start of the current step."""
         files.volume.attach(self.kill)
 
     def start(self, job: Job, name: str) -> Work:
-        """Have a job done."""
+        """Start a job."""
         self._jobs = [work for work in self._jobs if work.is_under_way()]
         work = _SimWork(self, job, name)
         self._jobs.append(work)
@@ -55,7 +55,7 @@ class SimWorkers:
         return work
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
-        """Have one call done, in one step."""
+        """Perform one call, in one step."""
         future = self._future()
 
         def job() -> Job:
@@ -72,44 +72,44 @@ class SimWorkers:
         return future
 
     def breathe(self) -> None:
-        """A step is not interrupted."""
+        """Do nothing: a step is not interrupted."""
         return
 
     def now_s(self) -> float:
-        """The virtual clock, with what the operations of this step took."""
+        """Return the virtual time, including the durations of this step's operations."""
         return self.clock_ns() / 1e9
 
     def clock_ns(self) -> int:
-        """The virtual clock, with what the operations of this step took."""
+        """Return the virtual time, including the durations of this step's operations."""
         return (self._scheduler.now_us + (self._files.took_us if self._began_us is not None else 0)) * 1000
 
     def post(self, callback: Callable[..., object], *args: object) -> None:
-        """Call in the event loop, when what the step has done so far is done."""
+        """Call in the event loop, at the time when the step's operations so far have ended."""
         at_us = self._scheduler.now_us + (self._files.took_us if self._began_us is not None else 0)
         self._scheduler.post(at_us, lambda: callback(*args) if self._files.is_alive else None)
 
     def kill(self) -> None:
-        """The process is gone: no job goes on."""
+        """End the process: all jobs stop."""
         self._files.kill()
         for work in self._jobs:
             work.stop_work()
         self._jobs.clear()
 
     def delay_us(self) -> int:
-        """How long a thread that could go on waits for a core."""
+        """Return how long a runnable thread waits for a core, in µs."""
         return draw_below(self._random, STARTS_US_MAX + 1)
 
     def at(self, time_us: int, callback: Callable[[], None]) -> Call:
-        """Call at that moment."""
+        """Schedule a call at that time."""
         return self._scheduler.at(time_us, callback)
 
     @property
     def now_us(self) -> int:
-        """The virtual clock."""
+        """The virtual time in µs."""
         return self._scheduler.now_us
 
     def carry_out(self, job: Job) -> tuple[Pause | None, int]:
-        """One step of a job: what it asks for (None: it has ended), and how long it took, in µs."""
+        """Run one step of a job. Return its pause (None: it has ended) and its duration in µs."""
         outer_us, outer_took_us = self._began_us, self._files.took_us
         if outer_us is None:
             self._files.took_us = 0
@@ -138,7 +138,7 @@ class _SimWork:
         self._woken = False
         self._next: Call | None = None
         self._busy_until_us = 0
-        """Until then the last step takes, whose effects were all there when it began."""
+        """The end of the last step; its effects were all visible at its start."""
 
     def wake(self) -> None:
         self._woken = True
@@ -150,7 +150,7 @@ class _SimWork:
         return self._job is not None
 
     def join(self, within_s: float | None = None) -> None:
-        """Its steps are carried out at once; whoever waits for a job that waits itself would wait for ever."""
+        """Run its steps at once. Raises AssertionError if the job itself waits and there is no time limit."""
         for _ in range(STEPS_MAX):
             if self._job is None:
                 return
@@ -162,7 +162,7 @@ class _SimWork:
         raise AssertionError(f"{self.name} does not end")
 
     def stop_work(self) -> None:
-        """The process is gone."""
+        """Stop the job, because the process has ended."""
         if self._next is not None:
             self._next.cancel()
         if (job := self._job) is not None:
@@ -171,7 +171,7 @@ class _SimWork:
                 job.close()
 
     def go_on_after(self, delay_us: int) -> None:
-        """The next step is due."""
+        """Schedule the next step."""
         if self._next is not None:
             self._next.cancel()
         self._next = self._workers.at(max(self._workers.now_us, self._busy_until_us) + delay_us, self._step)

@@ -1,8 +1,8 @@
-"""Twelve outages to learn from, prediction first: a question, answers, the script that plays it, the moment to look at.
+"""Twelve outages as lessons with a prediction: a question, answers, the script to play, and the decisive moment.
 
-The dashboard asks them, and `docs/lessons/` is made of them; which answer is right is read from the play's history
-(`Lesson.right`), and the rule behind it is the journal's (`zabka.journal.rules`).  `api` and `cli` import this
-package; it knows the scripts by their names and plays nothing.  Begin with `lesson`.
+The dashboard shows them, and `docs/lessons/` is generated from them. The right answer is derived from the history of
+the play (`Lesson.right`); the rules are in the journal (`zabka.journal.rules`). `api` and `cli` import this package; it
+refers to scripts by name and plays none. Start reading at `lesson`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,6 @@ _ORDER = (
     "controller-killed", "leader-killed", "follower-lags", "last-replica", "zombie-controller", "zab-leader-killed",
     "quorum-lost", "high-watermark", "preferred-leader", "acks", "cut-one-way", "reassignment-interrupted",
 )  # fmt: skip
-"""From what happens every week to what takes thought."""
+"""From common outages to difficult ones."""
 _BY_NAME = {lesson.name: lesson for lesson in (*CONTROLLER_LESSONS, *ENSEMBLE_LESSONS, *REPLICATION_LESSONS)}
 LESSONS: dict[str, Lesson] = {name: _BY_NAME[name] for name in _ORDER}

@@ -1,4 +1,4 @@
-"""Lessons about who decides: the controller, its session, and its epoch."""
+"""Lessons about the controller, its session and its epoch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ AT_ONCE_US = 1_000_000
 
 
 def _gap_us(scene: Scene) -> int:
-    """From the loss of the controller before to the moment."""
+    """Return the time from the loss of the previous controller to the moment."""
     lost_us = scene.state.reigns[-2].holder_lost_us
     return scene.entry.wall_us - lost_us if lost_us is not None else 0
 
@@ -28,14 +28,14 @@ def _replaced_after_its_session(scene: Scene) -> bool:
 
 
 def _goes_on_deciding(scene: Scene) -> bool:
-    """The old controller writes something after it woke up."""
+    """Whether the old controller writes anything after it resumed."""
     own = scene.event.controller_epoch
     written = [told.controller_epoch for told in scene.later(e.LeaderElected)]
     return own in (*written, *(told.controller_epoch for told in scene.later(e.IsrChanged)))
 
 
 def _is_told_by_its_own_clock(scene: Scene) -> bool:
-    """It resigned before it had spoken with the ensemble: without a refused write, and without an expired session."""
+    """Whether it resigned before it contacted the ensemble: without a rejected write and without an expired session."""
     return not _goes_on_deciding(scene) and scene.event.reason not in ("session_expired", "controller_moved")
 
 
@@ -44,7 +44,7 @@ def _is_told_by_the_ensemble(scene: Scene) -> bool:
 
 
 def _led_again_by_itself(scene: Scene) -> bool:
-    """The preferred replica led again before anybody asked."""
+    """Whether the preferred replica led again without a request."""
     preferred = scene.event.replicas[0]
     elected = [event for event in scene.earlier(e.LeaderElected) if (event.topic, event.partition) == ("orders", 0)]
     return any(event.leader == preferred for event in elected[1:])
@@ -60,7 +60,7 @@ def _never_led_again(scene: Scene) -> bool:
 
 
 def _target(scene: Scene) -> set[int]:
-    """Who is to have the partition in the end, by the controller's own word before it died."""
+    """Return the target replicas of the reassignment, as the old controller announced them before it died."""
     before = [event for event in scene.earlier(e.AssignmentChanged) if event.adding]
     return set(before[0].replicas) - set(before[0].removing)
 

@@ -1,4 +1,4 @@
-"""Lessons about the ensemble: who leads it, what it commits, and what it cannot do without a quorum."""
+"""Lessons about the ensemble: its leader, its commits, and the effects of a lost quorum."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from zabka.simulation.lessons.lesson import Answer, Lesson, Moment, Scene
 
 
 def _answered(scene: Scene) -> int:
-    """The highest zxid of which a client had been told, at the moment."""
+    """Return the highest zxid acknowledged to a client before the moment."""
     return max((told.zxid for told in scene.earlier(e.WriteAcknowledged)), default=0)
 
 
 def _proposed(scene: Scene) -> set[int]:
-    """What the old leader had proposed, and nobody had been told of."""
+    """Return the proposals of the old leader that no client has an acknowledgement of."""
     return {told.zxid for told in scene.earlier(e.TxnProposed) if told.zxid > _answered(scene)}
 
 
@@ -33,7 +33,7 @@ def _some_committed(scene: Scene) -> bool:
 
 
 def _acknowledged_without_quorum(scene: Scene) -> int:
-    """How many records were acknowledged while two of three peers were down."""
+    """Return the number of records acknowledged while two of three peers were down."""
     entries = scene.entries[: scene.place]
     lost = [n for n, entry in enumerate(entries) if _is_crash(entry.event, "peer")]
     back = [n for n, entry in enumerate(entries) if isinstance(entry.event, e.LeaderEstablished) and n > lost[-1]]
@@ -45,7 +45,7 @@ def _is_crash(event: e.Event, role: str) -> bool:
 
 
 def _elected_without_quorum(scene: Scene) -> bool:
-    """Another leader was elected before a quorum served again."""
+    """Whether another leader was elected before a quorum served again."""
     return scene.earlier(e.LeaderEstablished)[-1].epoch == 1
 
 

@@ -1,6 +1,7 @@
-"""What a lesson is, and how a play answers its question.
+"""The form of a lesson, and how a play answers its question.
 
-No answer is written down as the right one.  Each says when it is right, of a play's history, and `Lesson.right` looks.
+No answer is stored as the right one. Each answer has a predicate on the history of a play, and `Lesson.right` evaluates
+them.
 """
 
 from __future__ import annotations
@@ -17,30 +18,30 @@ from zabka.journal.fold import fold
 
 E = TypeVar("E", bound=Event)
 PARTITION = "orders-0"
-"""The partition that every lesson about Kafka looks at."""
+"""The partition in every lesson about Kafka."""
 
 
 class NoMoment(Exception):
-    """A play in which the lesson's moment does not come, or in which not exactly one of its answers is right; why."""
+    """The play lacks the lesson's moment, or does not have exactly one right answer; the message gives the reason."""
 
 
 class Moment(NamedTuple):
-    """The first event of that type of which all of these fields hold; `with_bug` tells in which of the two plays."""
+    """The first event of that type with all of these fields; `with_bug` selects the play with the bug."""
 
     type: str
     fields: Mapping[str, Any] = {}
     with_bug: bool = False
 
     def is_at(self, event: Event) -> bool:
-        """Whether an event is the one that is meant."""
+        """Whether an event matches."""
         return type_name(event) == self.type and all(getattr(event, k) == value for k, value in self.fields.items())
 
 
 class Scene:
-    """A play's whole history, and the moment in it that a lesson looks at."""
+    """The whole history of a play, and a lesson's moment in it."""
 
     def __init__(self, entries: Sequence[Entry], moment: Moment) -> None:
-        """Raises NoMoment where the moment does not come."""
+        """Raise NoMoment if the history lacks the moment."""
         self.entries = entries
         found = next((place for place, entry in enumerate(entries) if moment.is_at(entry.event)), None)
         if found is None:
@@ -50,40 +51,40 @@ class Scene:
 
     @property
     def entry(self) -> Entry:
-        """The event that is looked at."""
+        """The journal entry at the moment."""
         return self.entries[self.place]
 
     @property
     def event(self) -> Any:
-        """Its body."""
+        """The event at the moment."""
         return self.entry.event
 
     @cached_property
     def state(self) -> ClusterState:
-        """What is true at that moment."""
+        """The cluster state at the moment."""
         return fold(self.entries[: self.place + 1])
 
     @cached_property
     def final_state(self) -> ClusterState:
-        """What is true when the play is over."""
+        """The cluster state at the end of the play."""
         return fold(self.entries)
 
     @property
     def partition(self) -> PartitionView:
-        """The partition, at that moment."""
+        """The partition's state at the moment."""
         return self.state.partitions[PARTITION]
 
     def earlier(self, kind: type[E]) -> list[E]:
-        """The events of that type before the moment, in order."""
+        """Return the events of that type before the moment, in order."""
         return [entry.event for entry in self.entries[: self.place] if isinstance(entry.event, kind)]
 
     def later(self, kind: type[E]) -> list[E]:
-        """Those behind it."""
+        """Return the events of that type after the moment, in order."""
         return [entry.event for entry in self.entries[self.place + 1 :] if isinstance(entry.event, kind)]
 
     @cached_property
     def causes(self) -> Causes:
-        """What leads to what in this play."""
+        """Causes and effects in this play."""
         causes = Causes()
         for entry in self.entries:
             causes.see(entry)
@@ -91,28 +92,28 @@ class Scene:
 
     @property
     def chain(self) -> Chain:
-        """From the moment's event back to where the written causes end."""
+        """The chain from the moment's event back to the first recorded cause."""
         return self.causes.chain(self.entry)
 
     @property
     def beginning(self) -> Entry | None:
-        """The fault or the request where the chain ends; None where it ends otherwise."""
+        """The fault or the request at the end of the chain, or None if it ends otherwise."""
         last = self.chain.steps[-1]
         return last if isinstance(last.event, e.AdminRequested | e.FaultInjected) else None
 
 
 class Answer(NamedTuple):
-    """Something to predict, and when it is right."""
+    """A prediction, and a predicate for when it is right."""
 
     text: str
     holds: Callable[[Scene], bool]
 
 
 class Lesson(NamedTuple):
-    """A question about an outage of the library, to be answered before it is played.
+    """A question about an outage of the library, to be answered before the outage is played.
 
-    `scenario` is the script; `moment` is where to look; `look_at` says at what, in one sentence; `explanation` is one
-    paragraph.
+    `scenario` is the script; `moment` is the event to look at; `look_at` is one sentence about what to look at;
+    `explanation` is one paragraph.
     """
 
     name: str
@@ -125,12 +126,11 @@ class Lesson(NamedTuple):
     explanation: str
 
     def scene(self, entries: Sequence[Entry]) -> Scene:
-        """The lesson's moment in a play, which is the one with the bug where `moment.with_bug` says so.
-        Raises NoMoment."""
+        """Return the lesson's moment in a play (the play with the bug if `moment.with_bug`). Raises NoMoment."""
         return Scene(entries, self.moment)
 
     def right(self, scene: Scene) -> int:
-        """Which answer is right, counted from 0, by what came to pass.  Raises NoMoment where that is not one."""
+        """Return the index of the right answer in this play, from 0. Raises NoMoment unless exactly one is right."""
         found = [number for number, answer in enumerate(self.answers) if answer.holds(scene)]
         if len(found) != 1:
             raise NoMoment(f"{len(found)} of the answers of {self.name} are right in this play")

@@ -1,4 +1,4 @@
-"""Lessons about records: who has them, when they are committed, and how they are lost."""
+"""Lessons about records: which replicas have them, when they are committed, and how they are lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _new_leader_alone(scene: Scene) -> bool:
 
 
 def _waiting_offset(scene: Scene) -> int:
-    """The offset that the leader had appended and its follower lacked, when the ISR shrank."""
+    """Return the log end offset of the follower when the ISR shrank: the offset that it lacked."""
     proposed = scene.earlier(e.IsrProposed)[-1]
     return proposed.moved[0].log_end_offset
 
@@ -34,7 +34,7 @@ def _acknowledged_before_it_left(scene: Scene) -> bool:
 
 
 def _acknowledged_without_it(scene: Scene) -> bool:
-    """After the ISR had shrunk, and before the follower came back into it."""
+    """Whether the record was acknowledged after the ISR shrank and before the follower rejoined it."""
     offset, back = _waiting_offset(scene), False
     for entry in scene.entries[scene.place + 1 :]:
         back = back or (isinstance(entry.event, e.IsrChanged) and entry.event.cause == "caught_up")
@@ -67,7 +67,7 @@ def _cut_to_the_high_watermark(scene: Scene) -> bool:
 
 
 def _committed_offset(scene: Scene) -> int:
-    """Where the highest high watermark stood that any leader had told."""
+    """Return the highest high watermark that any leader reported before the moment."""
     return max(told.high_watermark for told in scene.earlier(e.HighWatermarkMoved) if told.is_leader)
 
 

@@ -1,7 +1,8 @@
-"""The outage library: scripts that show a known bug or hold what somebody fears, and what plays them.
+"""The outage library: scripts that reproduce a known bug or check a feared one, and their players.
 
-In layers, lowest first: `step`, then steps (`core_steps` over cores; `world_steps` and `kafka_steps` over a world on a
-`stage`), `scenario` (what a script is), the players, and the scripts by subject, which `library` lists.  `story` and
-`report` tell people and programs what came of one.  Stands on `cores` and `world`; search, `zabka.simulation.run`,
-testing and tools may import it.  Begin with `scenario`, then any script, such as `zab_broadcast`.
+Layers, lowest first: `step`, then the steps (`core_steps` over cores; `world_steps` and `kafka_steps` over a world on a
+`stage`), `scenario` (the form of a script), the players, and the scripts by subject, which `library` lists. `story` and
+`report` present the result of a play to people and to programs. Imports `cores` and `world`; search,
+`zabka.simulation.run`, testing and tools may import it. Start reading at `scenario`, then any script, such as
+`zab_broadcast`.
 """

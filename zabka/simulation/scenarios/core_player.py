@@ -1,7 +1,7 @@
-"""Plays a script over the bare protocol, then lets everything heal and sees whether the ensemble recovers.
+"""Plays a script over the bare protocol, then ends all faults and checks that the ensemble recovers.
 
-Safety is judged at every step by `Cores`; liveness at the end: with all processes up and no more faults the peers must
-elect a leader, commit a write, and hold the same history, every acknowledged write in it.
+`Cores` checks safety at every step. Liveness is checked at the end: with all processes up and no more faults, the peers
+must elect a leader, commit a write and hold the same history, including every acknowledged write.
 """
 
 from __future__ import annotations
@@ -33,13 +33,15 @@ from zabka.simulation.scenarios.story import HEALING, step_text
 
 HEALING_ROUNDS_MAX = 12
 ROUNDS_OF_PATIENCE = 2
-"""So often everything that is under way happens while nobody serves, before those give up who lead nobody: two may wait
-for each other while a third, which has no vote, goes on looking."""
+"""The number of rounds without a serving leader before peers that lead without followers time out.
+
+Two peers may wait for each other while a third, which has no vote, goes on looking.
+"""
 _FAULTS = (Crash, Break, Isolate, Vanish, Rot, CutOut, LoseNewestLog, Replace, SpoilSnapshot)
 
 
 def play(scenario: CoreScenario) -> Verdict:
-    """Play it to its verdict."""
+    """Play the scenario and return its verdict."""
     if not isinstance(scenario, FileScenario):
         return _play(scenario, Cores(scenario.peers, scenario.snap_count, scenario.cumulative, keeps_journal=True))
     with TemporaryDirectory(prefix="zabka-scenario-") as place:
@@ -93,7 +95,7 @@ def _counter_ends_at(counter_max: int) -> Iterator[None]:
 def play_steps(
     cores: Cores, steps: Sequence[FileSteps], before: Callable[[FileSteps], None] = lambda _: None
 ) -> list[str]:
-    """Take the steps, each announced to `before`, until something does not hold; what that was."""
+    """Play the steps, calling `before` with each, until a check fails. Return the problems."""
     for number, step in enumerate(steps, 1):
         before(step)
         try:
@@ -106,7 +108,7 @@ def play_steps(
 
 
 def recover(cores: Cores) -> list[str]:
-    """Let everything heal; what is wrong then."""
+    """End all faults, wait for recovery and return the problems."""
     write, leaderless = None, 0
     for _ in range(HEALING_ROUNDS_MAX):
         Start().play(cores)
@@ -133,8 +135,10 @@ def recover(cores: Cores) -> list[str]:
 
 
 def _lose_patience(cores: Cores) -> None:
-    """Whoever follows or leads and is not served, or serves nobody, looks for a leader again: some may wait for one
-    who is gone, without whom the others are no quorum."""
+    """Let every peer that follows or leads without serving time out and look for a leader again.
+
+    Some peers may wait for a lost peer without which the others have no quorum.
+    """
     for peer in cores.voters:
         status = cores.nodes[peer].status
         if status is not None and not status.serving and not looking(cores, (peer,)):
@@ -142,7 +146,7 @@ def _lose_patience(cores: Cores) -> None:
 
 
 def unsettled(cores: Cores) -> list[str]:
-    """What is wrong with servers among which nothing can happen any more."""
+    """Return the problems of an ensemble whose possible steps are exhausted."""
     if _leader(cores) is None:
         return ["liveness: nothing can happen any more, and nobody leads"]
     if not _all_serve(cores):
@@ -159,7 +163,7 @@ def _leader(cores: Cores) -> int | None:
 
 
 def _leads(cores: Cores) -> bool:
-    """Does anybody lead, in a reign that has begun or not?"""
+    """Whether a peer leads, established or not."""
     return any(node.status is not None and node.status.state is PeerState.LEADING for node in cores.nodes.values())
 
 
@@ -168,7 +172,7 @@ def _all_serve(cores: Cores) -> bool:
 
 
 def _differences(cores: Cores) -> list[str]:
-    """Every peer must hold the same, on disk and in memory, and everything that a client was told of."""
+    """Return the differences between the peers' histories, on disk and in memory."""
     histories = {peer: node.disk.history() for peer, node in cores.nodes.items()}
     first = histories[cores.voters[0]]
     found = [

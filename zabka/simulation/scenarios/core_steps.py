@@ -1,7 +1,7 @@
 """Steps of a script over the bare protocol (`zabka.simulation.cores`), as values that can be written to a file.
 
-Peers are numbered from 1.  Nothing happens between the steps: a packet, an fsync, a time-out is a step of its own, and
-`Run` is as many of them as there are, but for those that are held.
+Peers are numbered from 1. Only steps cause changes: a packet, an fsync and a timeout are each one step. `Run` takes all
+possible steps except held ones.
 """
 
 from __future__ import annotations
@@ -19,50 +19,52 @@ from zabka.simulation.scenarios.step import StepFailed
 STEPS_MAX = 5_000
 ROUNDS_MAX = 30
 SILENCE_MS = 10_000
-"""Longer than anybody waits for a sign of life."""
+"""Longer than any peer waits for a message from another."""
 _DIGITS_MAX = 10
 FINALIZE, RESEND = "election.finalize", "election.resend"
 
 
 class CoreStep(msgspec.Struct, frozen=True, tag=True):
-    """One step: its `play` takes it, and raises StepFailed where that cannot be."""
+    """One step: `play` takes it, and raises StepFailed if that is not possible."""
 
 
 class Start(CoreStep, frozen=True):
-    """Start these peers' processes; all that are down, if none is named."""
+    """Start the processes of these peers; without names, of all peers that are down."""
 
     peers: tuple[int, ...] = ()
 
     def play(self, cores: Cores) -> None:
-        """Start every one that is down."""
+        """Start each of them that is down."""
         for peer in self.peers or cores.voters:
             if cores.nodes[peer].peer is None:
                 cores.start(peer)
 
 
 class Elect(CoreStep, frozen=True):
-    """Those of these peers that are looking for a leader choose one, or join the one the others follow.  Nobody else
-    hears a word."""
+    """Those of these peers that look for a leader elect one, or join the leader that the others follow.
+
+    Other peers receive no election messages.
+    """
 
     peers: tuple[int, ...]
 
     def play(self, cores: Cores) -> None:
-        """Let them talk until nobody looks any more."""
+        """Exchange election messages until all have a leader."""
         if not elect(cores, self.peers):
             raise StepFailed(f"{self.peers} elected nobody")
 
 
 class Run(CoreStep, frozen=True):
-    """Everything that is under way happens, in turn, until nothing is left but what is held.
+    """Take all possible steps in turn, until only held ones are left.
 
-    `hold` names what waits: `disk 2` (nothing gets to that disk), `3 > 1` (no packet from 3 to 1), `Commit 3 > 1` (as
-    soon as a COMMIT is next from 3 to 1 that direction waits).
+    `hold` names the steps that wait: `disk 2` (no operation reaches that disk), `3 > 1` (no packet from 3 to 1),
+    `Commit 3 > 1` (that direction waits as soon as a COMMIT is next from 3 to 1).
     """
 
     hold: tuple[str, ...] = ()
 
     def play(self, cores: Cores) -> None:
-        """Take one step after the other until nothing is left."""
+        """Take one step after the other until none is left."""
         for _ in range(STEPS_MAX):
             if not run_once(cores, self.hold):
                 return
@@ -72,7 +74,8 @@ class Run(CoreStep, frozen=True):
 class Deliver(CoreStep, frozen=True):
     """The next packets from source to target arrive; with `until`, all up to and including the first of that type.
 
-    They come on the oldest connection of the two on which anything is under way, or, with `link`, on a later one."""
+    They come on the oldest connection between the two that has something under way, or on a later one with `link`.
+    """
 
     source: int
     target: int
@@ -81,7 +84,7 @@ class Deliver(CoreStep, frozen=True):
     link: int = 0
 
     def play(self, cores: Cores) -> None:
-        """Deliver the packets that are named."""
+        """Deliver those packets."""
         for _ in range(STEPS_MAX if self.until else self.count):
             if not 0 <= self.link < len(cores.carrying(self.source, self.target)):
                 raise StepFailed(f"nothing is under way from {self.source} to {self.target}")
@@ -91,14 +94,17 @@ class Deliver(CoreStep, frozen=True):
 
 
 class Lose(CoreStep, frozen=True):
-    """What source sent on a connection before it closed it, or died, is lost: the target hears of the end alone."""
+    """All packets that source sent on a connection before it closed it or died are lost.
+
+    The target receives only the close.
+    """
 
     source: int
     target: int
     link: int = 0
 
     def play(self, cores: Cores) -> None:
-        """Let the end overtake what is under way."""
+        """Deliver the close without the packets before it."""
         carrying = cores.carrying(self.source, self.target)
         if not 0 <= self.link < len(carrying) or carrying[self.link].under_way_to(self.target)[-1] is not None:
             raise StepFailed(f"no connection that {self.source} has closed carries anything to {self.target}")
@@ -106,13 +112,13 @@ class Lose(CoreStep, frozen=True):
 
 
 class SyncDisk(CoreStep, frozen=True):
-    """A peer's disk gets to its next barrier (or truncation), `count` times."""
+    """A peer's disk works up to its next barrier (or truncation), `count` times."""
 
     peer: int
     count: int = 1
 
     def play(self, cores: Cores) -> None:
-        """One barrier after the other."""
+        """Run the disk to one barrier after the other."""
         for _ in range(self.count):
             if not cores.nodes[self.peer].queue:
                 raise StepFailed(f"nothing waits for the disk of {self.peer}")
@@ -120,19 +126,19 @@ class SyncDisk(CoreStep, frozen=True):
 
 
 class Write(CoreStep, frozen=True):
-    """A client of that peer writes."""
+    """A client of that peer sends `count` writes."""
 
     peer: int
     count: int = 1
 
     def play(self, cores: Cores) -> None:
-        """One request after the other."""
+        """Send one request after the other."""
         for _ in range(self.count):
             cores.write(self.peer)
 
 
 class Sync(CoreStep, frozen=True):
-    """A client of that peer syncs."""
+    """A client of that peer sends a sync."""
 
     peer: int
 
@@ -142,7 +148,7 @@ class Sync(CoreStep, frozen=True):
 
 
 class Crash(CoreStep, frozen=True):
-    """These peers die.  Of what waits for each one's disk the first `written` operations are done, -1 for all."""
+    """These peers die. The first `written` operations that wait for each disk are done; -1 means all."""
 
     peers: tuple[int, ...]
     written: int = 0
@@ -156,7 +162,7 @@ class Crash(CoreStep, frozen=True):
 
 
 class Isolate(CoreStep, frozen=True):
-    """Every connection of that peer is reset, and everybody concerned hears of it."""
+    """Every connection of that peer is reset, and both ends of each are notified."""
 
     peer: int
 
@@ -168,13 +174,13 @@ class Isolate(CoreStep, frozen=True):
 
 
 class Break(CoreStep, frozen=True):
-    """The connections between two peers are reset, and both hear of it."""
+    """The connections between two peers are reset, and both peers are notified."""
 
     one: int
     other: int
 
     def play(self, cores: Cores) -> None:
-        """Drop what is under way, then tell both ends."""
+        """Drop the packets under way, then notify both ends."""
         cores.break_links(self.one, self.other)
         for source, target in ((self.one, self.other), (self.other, self.one)):
             while (found := cores.next_to(source, target)) is not None and found[1] is None:
@@ -182,26 +188,29 @@ class Break(CoreStep, frozen=True):
 
 
 class GiveUp(CoreStep, frozen=True):
-    """A peer's patience with its leader, or with its followers, ends."""
+    """A peer's time limit for its leader, or for its followers, expires."""
 
     peer: int
 
     def play(self, cores: Cores) -> None:
-        """Let time pass until its limits are over."""
+        """Advance time until its limits have expired."""
         give_up(cores, self.peer)
 
 
 class Expect(CoreStep, frozen=True):
-    """The script is where its author thinks it is: what is `log` (that disk's history, as `1.1 1.2`), `tree` (the same
-    of what it serves), `leads`, `serves`, `looks`, `phase` (of its role), `epochs` (accepted and current on disk),
-    `synced` (its synchronisations so far, as `DIFF SNAP`) or `answered` (how many requests, whoever's)."""
+    """Check the state of the script; `what` names the value that must equal `value`.
+
+    `what` is `log` (the history on that disk, as `1.1 1.2`), `tree` (the history that the peer serves), `up`, `leads`,
+    `serves`, `looks`, `phase` (of its role), `epochs` (accepted and current on disk), `synced` (its synchronisations so
+    far, as `DIFF SNAP`) or `answered` (the number of answered requests of all clients).
+    """
 
     what: str
     peer: int = 0
     value: str = "True"
 
     def play(self, cores: Cores) -> None:
-        """Compare what is with what is expected."""
+        """Compare the value with the expected value."""
         seen = observed(cores, self.what, self.peer)
         if seen != self.value:
             raise StepFailed(f"{self.what} of {self.peer} is {seen!r}, the script expects {self.value!r}")
@@ -213,33 +222,33 @@ ALL = (1, 2, 3)
 
 
 def started(peers: tuple[int, ...] = ALL) -> tuple[CoreSteps, ...]:
-    """These peers start, elect a leader and follow it."""
+    """Steps: these peers start, elect a leader and follow it."""
     return (Start(peers), Elect(peers), Run())
 
 
 def joined(peer: int) -> tuple[CoreSteps, ...]:
-    """One more peer starts, and follows the leader that the others have."""
+    """Steps: another peer starts and follows the leader of the others."""
     return (Start((peer,)), Elect(ALL), Run())
 
 
 def rejoined(peer: int) -> tuple[CoreSteps, ...]:
-    """A peer crashes, starts again from its disk and follows the leader."""
+    """Steps: a peer crashes, starts again from its disk and follows the leader."""
     return (Crash((peer,)), Run(), *joined(peer))
 
 
 LED_BY_3: tuple[CoreSteps, ...] = (Start(), Elect(ALL), Run(), Expect("leads", 3))
 ONE_WRITE: tuple[CoreSteps, ...] = (Write(3), Run(), Expect("log", 1, "1.1"))
 X_ON_3_ALONE: tuple[CoreSteps, ...] = (Write(3), SyncDisk(3))
-"""The leader has logged a transaction that nobody else has heard of."""
+"""The leader has logged a transaction that no other peer has received."""
 
 
 def zxid_list(zxids: list[int]) -> str:
-    """A history as `1.1 1.2 2.1`: epoch and counter."""
+    """Format a history as `1.1 1.2 2.1`: epoch and counter."""
     return " ".join(f"{zxid >> 32}.{zxid & 0xFFFFFFFF}" for zxid in zxids)
 
 
 def parsed_zxid(text: str) -> int:
-    """The zxid of `2.1`.  Raises StepFailed where it is none."""
+    """Parse a zxid such as `2.1`. Raises StepFailed if it is invalid."""
     epoch, _, counter = text.partition(".")
     if not (epoch.isdecimal() and counter.isdecimal() and max(len(epoch), len(counter)) <= _DIGITS_MAX):
         raise StepFailed(f"{text!r} is no zxid, as 2.1 is")
@@ -247,7 +256,7 @@ def parsed_zxid(text: str) -> int:
 
 
 def observed(cores: Cores, what: str, peer: int) -> str:
-    """What `Expect` compares."""
+    """Return the value that `Expect` compares."""
     if what == "answered":
         return str(len(cores.answered))
     if what == "synced":
@@ -279,7 +288,7 @@ def observed(cores: Cores, what: str, peer: int) -> str:
 
 
 def run_once(cores: Cores, hold: tuple[str, ...] = ()) -> bool:
-    """One turn for every direction of a link and every disk that has something to do; False when none has."""
+    """Take one step for every direction of a link and every disk that has work. Return False if none has."""
     moved = False
     for source, target in _directions(cores):
         found = cores.next_to(source, target)
@@ -305,19 +314,22 @@ def _directions(cores: Cores) -> Iterator[tuple[int, int]]:
 
 
 def looking(cores: Cores, peers: tuple[int, ...]) -> list[int]:
-    """The peers among these that look for a leader."""
+    """Return those of these peers that look for a leader."""
     states = [(peer, cores.nodes[peer].status) for peer in peers if cores.is_up(peer)]
     return [peer for peer, status in states if status is not None and status.state is PeerState.LOOKING]
 
 
 def elect(cores: Cores, peers: tuple[int, ...]) -> bool:
-    """Let these peers, and only these, exchange election messages until none of them looks any more."""
+    """Exchange election messages among only these peers until none looks for a leader. Return whether that
+    succeeded."""
     return not confer(cores, peers)
 
 
 def confer(cores: Cores, peers: tuple[int, ...]) -> list[int]:
-    """Let these peers, and only these, exchange election messages until nobody looks, or for long; who still looks.
-    That they never have enough of it is a problem of theirs."""
+    """Exchange election messages among only these peers, for a limited number of rounds.
+
+    Return the peers that still look for a leader. Endless messages are recorded as a problem.
+    """
     cores.notifications = ()
     said = 0
     for _ in range(ROUNDS_MAX):
@@ -343,7 +355,7 @@ def confer(cores: Cores, peers: tuple[int, ...]) -> list[int]:
 
 
 def give_up(cores: Cores, peer: int) -> None:
-    """Let the limits pass within which that peer wants to hear from its leader, or from a quorum."""
+    """Advance time until that peer's limits for messages from its leader, or from a quorum, have expired."""
     status = cores.nodes[peer].status
     if status is not None and status.serving and HALF_TICK_TIMER in cores.nodes[peer].timers:
         cores.fire(peer, HALF_TICK_TIMER, SILENCE_MS)

@@ -21,7 +21,7 @@ from zabka.simulation.scenarios.story import HEALING
 
 
 class Decisive(NamedTuple):
-    """Numbers of events in each journal, from 1; None if a journal has none."""
+    """Numbers of events in each journal, from 1; A field is None if that journal has no such event."""
 
     played: int | None
     outage: int | None
@@ -68,7 +68,7 @@ def _alone(scenario: AnyScenario, verdict: Verdict) -> int | None:
     end = next((step.entries for step in reversed(verdict.taken) if step.text == HEALING), len(journal))
     begin = verdict.taken[1].entries if len(verdict.taken) > 1 else 0
     decided = [n for n, e in enumerate(journal[:end], 1) if n > begin and _is_caused(e)]
-    # Of clients alone only requests are recorded: then the end of the script shows what it came to.
+    # No decision has a cause if the script only sends client requests: its end shows the outcome.
     return decided[-1] if decided else min(end, len(journal)) or None
 
 

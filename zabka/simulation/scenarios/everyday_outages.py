@@ -1,4 +1,4 @@
-"""What goes wrong every week and is nobody's bug: a follower that lags, a leader killed, a quorum lost, a link cut."""
+"""Common outages without a bug: a follower that lags, a leader killed, a quorum lost, a link cut."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ EVERYDAY_OUTAGES: tuple[WorldScenario, ...] = (
             *OPENED,
             Cut("second", PEERS, both_ways=False),
             State("orders-0", leader="third"),
-            # Who has not yet heard of the new leader asks the old one, in vain.
+            # A client that does not know the new leader yet sends to the old one, without success.
             Produce("orders-0", 3),
             Heal(),
             State("orders-0", leader="third", isr=("second", "third")),

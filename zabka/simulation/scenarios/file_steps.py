@@ -1,4 +1,4 @@
-"""Steps of a script over the bare protocol and real files: what happens to disks, and to machines without a word."""
+"""Steps of a script over the bare protocol and real files: faults of disks and silent failures of machines."""
 
 from __future__ import annotations
 
@@ -19,45 +19,50 @@ def _on_files(cores: Cores) -> FileCores:
 
 
 class Confer(FileStep, frozen=True):
-    """Those of these peers that look for a leader talk, and nobody else hears a word, until they have one or have said
-    all that they have to say."""
+    """Those of these peers that look for a leader exchange election messages.
+
+    They stop when they have a leader or nothing more to send. Other peers receive no messages.
+    """
 
     peers: tuple[int, ...]
 
     def play(self, cores: Cores) -> None:
-        """Let them talk; who still looks then goes on looking."""
+        """Exchange the messages; a peer without a leader keeps looking."""
         confer(cores, self.peers)
 
 
 class Vanish(FileStep, frozen=True):
-    """A machine loses its power: no connection is closed, nobody hears of it, and what it had sent is lost."""
+    """A machine loses its power: no connection is closed, no peer is notified, and packets that it sent are lost."""
 
     peer: int
 
     def play(self, cores: Cores) -> None:
-        """Kill it in silence."""
+        """Kill it without notifying others."""
         _on_files(cores).vanish(self.peer)
 
 
 class Purge(FileStep, frozen=True):
-    """Autopurge on that peer: the newest snapshots stay, and the logs that they need."""
+    """Autopurge on that peer: the newest snapshots and the logs that they need are kept."""
 
     peer: int
     retain: int = 3
 
     def play(self, cores: Cores) -> None:
-        """Remove what PurgeTxnLog removes."""
+        """Remove the files that PurgeTxnLog removes."""
         _on_files(cores).files(self.peer).purge(self.retain)
 
 
 class Rot(FileStep, frozen=True):
-    """One bit of a transaction's record in that peer's log flips; whoever has read it before does not notice."""
+    """One bit of a transaction's record in that peer's log flips.
+
+    A process that has already read the record does not notice.
+    """
 
     peer: int
     zxid: str
 
     def play(self, cores: Cores) -> None:
-        """Flip it."""
+        """Flip the bit."""
         try:
             _on_files(cores).files(self.peer).flip_bit(parsed_zxid(self.zxid))
         except LookupError as nowhere:
@@ -65,13 +70,13 @@ class Rot(FileStep, frozen=True):
 
 
 class CutOut(FileStep, frozen=True):
-    """The last record of a log file of that peer is gone without a trace: a hole in its history."""
+    """The last record of a log file of that peer is removed without a trace: a hole in its history."""
 
     peer: int
     zxid: str
 
     def play(self, cores: Cores) -> None:
-        """Cut it out."""
+        """Remove the record."""
         try:
             _on_files(cores).files(self.peer).cut_out(parsed_zxid(self.zxid))
         except LookupError as nowhere:
@@ -79,12 +84,12 @@ class CutOut(FileStep, frozen=True):
 
 
 class LoseNewestLog(FileStep, frozen=True):
-    """The newest log file of a peer that is down is gone, or the disk with it is not mounted."""
+    """The newest log file of a peer that is down is deleted, as if its disk were not mounted."""
 
     peer: int
 
     def play(self, cores: Cores) -> None:
-        """Remove it."""
+        """Delete the file."""
         try:
             _down(cores, self.peer).files(self.peer).lose_newest_log()
         except LookupError:
@@ -102,12 +107,12 @@ class Replace(FileStep, frozen=True):
 
 
 class SpoilSnapshot(FileStep, frozen=True):
-    """That peer's storage finds that the newest snapshot cannot be read as it was written, and asks for another."""
+    """That peer's storage finds that the newest snapshot is not readable as written, and requests another."""
 
     peer: int
 
     def play(self, cores: Cores) -> None:
-        """Tell the peer."""
+        """Notify the peer."""
         if cores.nodes[self.peer].peer is None:
             raise StepFailed(f"{self.peer} is down")
         _on_files(cores).spoil_snapshot(self.peer)

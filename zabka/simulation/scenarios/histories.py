@@ -1,6 +1,7 @@
-"""How committed history was lost, or split, between a leader's log on disk and what its learners got of it.
+"""Committed history that was lost or split between a leader's log on disk and the data sent to its learners.
 
-Each needs the files as they are: a log that autopurge has shortened, a flipped bit, a note that is not there."""
+Each scenario needs real files: a log shortened by autopurge, a flipped bit, a missing note.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ HISTORIES: tuple[FileScenario, ...] = (
             Expect("log", 3, "1.1"),
             Start((1, 3)),
             Elect((1, 3)),
-            Run(hold=("disk 1",)),  # 3 is elected again, and never gets its quorum
+            Run(hold=("disk 1",)),  # 3 is elected again, but never gets a quorum
             Expect("leads", 3, "False"),
             Crash((1, 3)),
             *started((1, 2)),
@@ -80,7 +81,7 @@ HISTORIES: tuple[FileScenario, ...] = (
             Run(),
             Expect("leads", 3),
             *(step for _ in range(9) for step in (Write(3), Run())),
-            Purge(3),  # what is left of the log begins with 2.1
+            Purge(3),  # the rest of the log begins with 2.1
             Crash((1,)),
             Run(),
             Replace(1),
@@ -111,13 +112,13 @@ HISTORIES: tuple[FileScenario, ...] = (
             Run(),
             Rot(3, "1.3"),
             *joined(1),
-            Elect(ALL),  # what it got came to an end in the midst of it
+            Elect(ALL),  # its synchronisation stopped in the middle
             Run(),
             Expect("serves", 1),
             Expect("log", 1, "1.1 1.2 1.3 1.4 2.1 2.2 2.3"),
             Crash((3,)),
             Run(),
-            Start((3,)),  # which finds the damage
+            Start((3,)),  # finds the damage
             Elect(ALL),
             Run(),
             Expect("leads", 2),
@@ -145,11 +146,11 @@ HISTORIES: tuple[FileScenario, ...] = (
             Run(),
             Write(5),
             SyncDisk(5),
-            Run(hold=("5 > 2", "5 > 3", "2 > 5", "3 > 5")),  # 1.4 is on 5 and 4 alone
+            Run(hold=("5 > 2", "5 > 3", "2 > 5", "3 > 5")),  # only 4 and 5 have 1.4
             Expect("log", 4, "1.1 1.2 1.3 1.4"),
             Start((1,)),
             Elect(FIVE),
-            Run(hold=("5 > 2", "5 > 3", "2 > 5", "3 > 5", "Diff 5 > 1")),  # 5 has read its log for 1, to the end
+            Run(hold=("5 > 2", "5 > 3", "2 > 5", "3 > 5", "Diff 5 > 1")),  # 5 has read its log for 1 to the end
             Isolate(1),
             Isolate(4),
             Isolate(5),
@@ -192,7 +193,7 @@ HISTORIES: tuple[FileScenario, ...] = (
             Vanish(3),
             Rot(3, "1.2"),
             Start((3,)),
-            Confer(ALL),  # 1 and 2 have not missed their leader yet
+            Confer(ALL),  # 1 and 2 have not lost their leader yet
             Crash((1,)),
             Start((1,)),
             Confer(ALL),
@@ -219,7 +220,7 @@ HISTORIES: tuple[FileScenario, ...] = (
             Run(),
             Write(2),
             Deliver(2, 3),
-            Run(hold=("3 > 1", "2 > 3")),  # 2 has the leader's word that it has 1.2, and commits it
+            Run(hold=("3 > 1", "2 > 3")),  # 2 has the leader's acknowledgement of 1.2 and commits it
             Expect("answered", 0, "2"),
             Expect("log", 1, "1.1"),
             Vanish(2),
@@ -228,7 +229,7 @@ HISTORIES: tuple[FileScenario, ...] = (
             Confer(ALL),
             Run(hold=("3 > 1", "UpToDate 3 > 2")),
             Deliver(3, 2, until="UpToDate"),
-            Vanish(3),  # as far as that one knows 1.2 is not committed: it comes before NEWLEADER, without COMMIT
+            Vanish(3),  # 3 does not know that 1.2 is committed, so it was sent before NEWLEADER, without COMMIT
             Crash((2,)),
             GiveUp(1),
             Start((2,)),

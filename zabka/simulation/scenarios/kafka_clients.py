@@ -1,6 +1,6 @@
-"""The Kafka clients of a script: a producer, a consumer and an operator, whose history is judged when it is over.
+"""The Kafka clients of a script: a producer, a consumer and an operator, with a history that is checked at the end.
 
-They work over any runtime, so that a script is judged alike in the simulated world and over real processes.
+They work over any runtime, so a script is checked the same way in the simulated world and over real processes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zabka.kafka.record_batch import Record, build_batch, decode_records
 from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 PATIENCE_MS = 8_000
-"""How long a client tries; by then a script has had its answer."""
+"""How long a client retries; a script has its answer by then."""
 COMMITTED_POLL_MS = 100
 OK = "ok"
 UNAVAILABLE = "unavailable"
@@ -28,13 +28,13 @@ EARLIEST = -2
 
 
 def partition_of(name: str) -> TopicPartition:
-    """`topic-0` as a partition."""
+    """Parse a partition such as `topic-0`."""
     topic, _, number = name.rpartition("-")
     return TopicPartition(topic, int(number))
 
 
 class Surroundings(NamedTuple):
-    """Where the clients work: how brokers are reached, and where the leaders' logs end, as far as that can be known."""
+    """Environment of the clients: how to reach brokers, and the log end offsets of leaders where known."""
 
     runtime: Runtime
     channel: BrokerChannel
@@ -44,7 +44,7 @@ class Surroundings(NamedTuple):
 
 
 class KafkaClients:
-    """A producer and a consumer.  `acks` is what the producer asks for."""
+    """A producer and a consumer. `acks` is the setting of the producer."""
 
     def __init__(self, around: Surroundings, acks: int = ACKS_ALL) -> None:
         self.history = KafkaHistory()
@@ -62,8 +62,9 @@ class KafkaClients:
         return self._runtime.now().mono_ms * 1000
 
     async def produce(self, name: TopicPartition, broker: str) -> str:
-        """Send the next record, to the leader, or to a broker whoever leads; how that ended."""
-        # Not by what has ended: two that are under way at once are two records.
+        """Send the next record, to the leader or to the given broker. Return `ok`, an error's name, or
+        `unavailable`."""
+        # Count started requests, not finished ones: two requests under way are two records.
         self._begun += 1
         value = f"{name}:{self._begun}"
         began_us = self._now_us()
@@ -100,7 +101,7 @@ class KafkaClients:
         offset = await self.admin.produce(
             name, [record], acks=self.acks, timeout_ms=PATIENCE_MS, producer=(*identity, sequence)
         )
-        # Only with an answer is it known that this number was taken.
+        # Only an answer confirms that this sequence number was used.
         self._identity, self._sequences[name] = identity, sequence + 1
         return offset
 
@@ -116,7 +117,7 @@ class KafkaClients:
         return int(row.base_offset)
 
     async def poll(self, name: TopicPartition, broker: str = "") -> int:
-        """Read all there is from where the last poll ended, at the leader or at a broker; the high watermark then."""
+        """Read all records since the last poll, from the leader or the given broker. Return the high watermark."""
         while True:
             position = self._positions.get(name, 0)
             try:
@@ -137,7 +138,7 @@ class KafkaClients:
                 self.history.polled.append(Polled("consumer", self._assignments.get(name, 1), str(name), rows))
                 self._positions[name] = records[-1].offset + 1
             elif position > mark:
-                # Its place is beyond what is committed now: what it had is gone, and it would wait there.
+                # The position is above the high watermark: its records are lost, and the consumer would wait for ever.
                 self._positions[name] = 0
                 self._assignments[name] = self._assignments.get(name, 1) + 1
             else:
@@ -159,7 +160,7 @@ class KafkaClients:
         return decode_records(bytes(got.records or b""), offset), int(got.high_watermark)
 
     async def read_to_the_end(self) -> None:
-        """Read every partition that was written to until all of it is committed and read, and note its end."""
+        """Read every written partition until all of it is committed and read, and record its end."""
         for name in dict.fromkeys(sent.partition for sent in self.history.sent):
             partition = partition_of(name)
             while (end := await self.poll(partition)) != self._around.log_end(partition):

@@ -1,4 +1,4 @@
-"""Outages of Kafka's controller and of its dealings with ZooKeeper: with the old behaviour, and without."""
+"""Outages of Kafka's controller and of its use of ZooKeeper: with the old behaviour, and without."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ SESSION_ENDS = Wait(9_000)
 
 
 def late_watches(ms: int, *brokers: str) -> tuple[AnyWorldStep, ...]:
-    """What the ensemble tells these brokers arrives late."""
+    """Delay all messages from the ensemble to these brokers."""
     return tuple(Delay(peer, brokers, ms) for peer in PEERS)
 
 
 def historical(*names: str) -> dict[str, str]:
-    """These old behaviours switched on."""
+    """Return the broker key that enables these old behaviours."""
     return {HISTORICAL_KEY: ",".join(names)}
 
 
@@ -118,7 +118,7 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
             Wait(12_000),
             Heal(),
             Restart(("third",)),
-            # Who is told nothing does not fetch, which shows once there is something to be fetched.
+            # A broker that is not notified does not fetch; a new record makes that visible.
             Produce("orders-0"),
         ),
     ),
@@ -171,7 +171,7 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
             *OPENED,
             Kill(("first", "second", "third")),
             Wait(9_000),
-            # All are registered by the time that the new controller reads who there is.
+            # All brokers are registered when the new controller reads the registrations.
             *late_watches(100, "first", "second", "third"),
             Restart(("first", "second", "third")),
             Settled(),

@@ -1,6 +1,6 @@
-"""Steps of a script that concern Kafka: topics, records, elections, operators, and what the quorum must come to say.
+"""Steps of a script about Kafka: topics, records, elections, operators, and the expected state in the quorum.
 
-Brokers are named as `Stage.node` has it, and partitions `topic-0`.
+Broker names are those of `Stage.node`; partitions are named `topic-0`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _broker_id(stage: Stage, name: str) -> int:
 
 
 def asked(stage: Stage, coroutine: Any, what: str) -> Any:
-    """What a client was answered.  Raises StepFailed where it was refused, or not answered."""
+    """Return the answer to a client. Raises StepFailed if the request fails or gets no answer."""
 
     async def answer() -> Any:
         try:
@@ -49,7 +49,7 @@ def asked(stage: Stage, coroutine: Any, what: str) -> Any:
 
 
 class Cast(WorldStep, frozen=True):
-    """Wait until every broker is registered and one is controller; give that one a name, and the others theirs."""
+    """Wait until every broker is registered and one is controller, and give names to it and the others."""
 
     controller: str = "first"
     others: tuple[str, ...] = ("second", "third")
@@ -64,14 +64,14 @@ class Cast(WorldStep, frozen=True):
 
 
 class Topic(WorldStep, frozen=True):
-    """Make a topic; `replicas` are its partitions' replicas, each with the preferred leader first."""
+    """Create a topic; `replicas` lists the replicas of each partition, the preferred leader first."""
 
     topic: str
     replicas: tuple[tuple[str, ...], ...]
     configs: dict[str, str] = {}
 
     def play(self, stage: Stage) -> None:
-        """Wait until all replicas are there."""
+        """Wait until all replicas exist."""
         assignment = {
             number: tuple(_broker_id(stage, name) for name in replicas) for number, replicas in enumerate(self.replicas)
         }
@@ -83,8 +83,11 @@ class Topic(WorldStep, frozen=True):
 
 
 class Produce(WorldStep, frozen=True):
-    """Send records one after the other; each ends as one of `expect` (any end, if there is none): `ok`, an error's
-    name, or `unavailable`.  With `at` they go to that broker, whoever leads."""
+    """Send records one after the other; each result must be in `expect` (any result, if empty).
+
+    A result is `ok`, the name of an error, or `unavailable`. With `at` the records go to that broker, even if it does
+    not lead.
+    """
 
     partition: str
     count: int = 1
@@ -102,19 +105,19 @@ class Produce(WorldStep, frozen=True):
 
 
 class Send(WorldStep, frozen=True):
-    """Send a record, and go on; with `at` to that broker, whoever leads."""
+    """Send a record without waiting; with `at` to that broker, even if it does not lead."""
 
     partition: str
     at: str = ""
 
     def play(self, stage: Stage) -> None:
-        """Send it; how it ends counts when the history is judged."""
+        """Send it; the result counts when the history is checked."""
         broker = stage.node(self.at) if self.at else ""
         stage.kafka_machine.begin(stage.kafka.produce(partition_of(self.partition), broker), "send")
 
 
 class Poll(WorldStep, frozen=True):
-    """The consumer reads on, as far as it can; with `at` from that broker, whoever leads."""
+    """The consumer reads all available records; with `at` from that broker, even if it does not lead."""
 
     partition: str
     at: str = ""
@@ -126,7 +129,7 @@ class Poll(WorldStep, frozen=True):
 
 
 class Elect(WorldStep, frozen=True):
-    """An operator asks for an election: preferred (0) or unclean (1)."""
+    """An operator requests an election: preferred (0) or unclean (1)."""
 
     partition: str
     kind: int = 0
@@ -138,7 +141,7 @@ class Elect(WorldStep, frozen=True):
 
 
 class Configure(WorldStep, frozen=True):
-    """An operator sets a topic's override, or with None removes it."""
+    """An operator sets a config override of a topic, or removes it with None."""
 
     topic: str
     key: str
@@ -159,7 +162,7 @@ class Reassign(WorldStep, frozen=True):
     replicas: tuple[str, ...]
 
     def play(self, stage: Stage) -> None:
-        """Ask for the move; it goes on by itself."""
+        """Request the reassignment without waiting for its end."""
         replicas = tuple(_broker_id(stage, name) for name in self.replicas)
         asked(
             stage, stage.kafka.reassign(partition_of(self.partition), replicas), f"a reassignment of {self.partition}"
@@ -172,12 +175,12 @@ class Stop(WorldStep, frozen=True):
     node: str
 
     def play(self, stage: Stage) -> None:
-        """Begin the shutdown, and go on."""
+        """Start the shutdown without waiting for its end."""
         stage.stop(stage.node(self.node))
 
 
 class LoseDisk(WorldStep, frozen=True):
-    """A broker's machine dies, and its disk is empty when it comes back."""
+    """A broker's machine dies, and its disk is empty at the restart."""
 
     node: str
 
@@ -189,7 +192,7 @@ class LoseDisk(WorldStep, frozen=True):
 
 
 class Delay(WorldStep, frozen=True):
-    """What one node (or client's machine) sends to others takes longer, until `Heal`."""
+    """Messages from a node (or client's machine) to others are delayed, until `Heal`."""
 
     node: str
     others: tuple[str, ...]
@@ -203,7 +206,7 @@ class Delay(WorldStep, frozen=True):
 
 
 class Edit(WorldStep, frozen=True):
-    """Somebody with a ZooKeeper shell changes one key of a znode's JSON, or with None removes it."""
+    """A ZooKeeper shell changes one key of a znode's JSON, or removes it with None."""
 
     path: str
     key: str
@@ -223,7 +226,7 @@ class Edit(WorldStep, frozen=True):
 
 
 class State(WorldStep, frozen=True):
-    """Wait until the quorum says so of a partition: its leader (`nobody` for none), its ISR."""
+    """Wait until a partition has this state in the quorum: its leader (`nobody` for none), its ISR."""
 
     partition: str
     leader: str = ""
@@ -231,7 +234,7 @@ class State(WorldStep, frozen=True):
     within_ms: int = WITHIN_MS
 
     def play(self, stage: Stage) -> None:
-        """Let time pass until the quorum says so."""
+        """Advance time until the quorum has that state."""
         leader = -1 if self.leader == "nobody" else _broker_id(stage, self.leader) if self.leader else None
         isr = sorted(_broker_id(stage, name) for name in self.isr)
 
@@ -250,14 +253,14 @@ class State(WorldStep, frozen=True):
 
 
 class Reigns(WorldStep, frozen=True):
-    """Wait until a broker other than that one is controller, and name it."""
+    """Wait until another broker is controller, and name it."""
 
     other_than: str
     name: str
     within_ms: int = WITHIN_MS
 
     def play(self, stage: Stage) -> None:
-        """Let time pass until another broker reigns."""
+        """Advance time until another broker is controller."""
         old = _broker_id(stage, self.other_than)
         _until(
             stage,
@@ -273,19 +276,19 @@ class Undisturbed(WorldStep, frozen=True):
     """No controller was elected since the last `Reigns`."""
 
     def play(self, stage: Stage) -> None:
-        """Compare the controller epoch with the one that was noted."""
+        """Compare the controller epoch with the recorded one."""
         found = stage.world.record.state.controller_epoch
         if found != stage.controller_epoch:
             raise StepFailed(f"controller epoch {found} has begun behind {stage.controller_epoch}")
 
 
 class Settled(WorldStep, frozen=True):
-    """Wait until every partition has a leader and a full ISR, and all brokers say so."""
+    """Wait until every partition has a leader and a full ISR, and all brokers know it."""
 
     within_ms: int = WITHIN_MS
 
     def play(self, stage: Stage) -> None:
-        """Let time pass until the cluster is settled."""
+        """Advance time until the cluster is settled."""
         _until(stage, lambda: stage.world.unsettled() is None, self.within_ms, lambda: str(stage.world.unsettled()))
 
 

@@ -1,4 +1,4 @@
-"""Every scenario there is, by name, and how to play one."""
+"""All scenarios by name, and a function to play one."""
 
 from __future__ import annotations
 
@@ -33,13 +33,15 @@ LIBRARY = {scenario.name: scenario for scenario in _ALL}
 
 
 def seeded(scenario: AnyScenario, seed: int) -> AnyScenario:
-    """The scenario with another seed; over the bare protocol nothing is left to a seed."""
+    """Return the scenario with another seed. Scenarios over the bare protocol have no seed and stay the same."""
     return scenario if isinstance(scenario, CoreScenario) else msgspec.structs.replace(scenario, seed=seed)
 
 
 def configured(scenario: AnyScenario, settings: Iterable[str]) -> AnyScenario:
-    """The scenario with these `KEY=VALUE` settings over its own; where it has an outage to show, its bug is over both.
-    Raises BadSetting."""
+    """Return the scenario with these `KEY=VALUE` settings.
+
+    They take precedence over its own settings; the keys of its bug take precedence over both. Raises BadSetting.
+    """
     own, broker_keys = split_settings(settings)
     if not own and not broker_keys:
         return scenario
@@ -53,8 +55,11 @@ def configured(scenario: AnyScenario, settings: Iterable[str]) -> AnyScenario:
 
 
 def play(scenario: AnyScenario, tap: MessageTap | None = None, tap_of_bug: MessageTap | None = None) -> Verdict:
-    """Play it to its verdict.  The taps are told of the messages of a world, `tap_of_bug` of those that there are with
-    the bug; over the bare protocol there is nothing to tap."""
+    """Play the scenario and return its verdict.
+
+    `tap` receives the messages of the world, `tap_of_bug` those of the play with the bug. The bare protocol uses no
+    taps.
+    """
     if isinstance(scenario, CoreScenario):
         return core_player.play(scenario)
     return world_player.play(scenario, tap, tap_of_bug)

@@ -1,4 +1,4 @@
-"""What a client of a script can be asked to do: each operation, and its answer in words."""
+"""Operations that a script can request from a client, with the answers as text."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def _watch(client: Client, path: str, data: str, watcher: Watcher) -> str:
 
 
 async def _watch_many(client: Client, path: str, data: str, watcher: Watcher) -> str:
-    """Watch that many paths, each as long as ZooKeeper allows one to be in a packet that holds a handful of them."""
+    """Watch `data` paths of about 3,000 characters each, so that one packet holds only some of them."""
     for number in range(int(data)):
         await client.exists(f"{path}/{number}-{'x' * 3_000}", watcher)
     return "ok"
@@ -73,7 +73,7 @@ async def _children(client: Client, path: str, data: str, watcher: Watcher) -> s
 
 
 async def _pairs(client: Client, path: str, data: str, watcher: Watcher) -> str:
-    """Has every `-left` its `-right`?"""
+    """Whether every `-left` has its `-right`: `whole` or `torn`."""
     names = await client.get_children(path)
     ends = {end: {name.removesuffix(end) for name in names if name.endswith(end)} for end in ("-left", "-right")}
     return "whole" if ends["-left"] == ends["-right"] else "torn"
@@ -114,4 +114,5 @@ OPERATIONS: dict[str, Callable[[Client, str, str, Watcher], Awaitable[str]]] = {
     "sync": _sync,
     "close": _close,
 }
-"""What a client can be asked to do.  `create_both` is one multi of two; `stat` shows what peers must agree on."""
+"""Operations by name. `create_both` is one multi of two creates; `stat` shows the fields that all peers must agree
+on."""

@@ -1,4 +1,4 @@
-"""What a scenario is and what came of one, for programs: `zabka scenarios list --json` and `run --json`."""
+"""Scenarios and their results for programs: `zabka scenarios list --json` and `run --json`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from zabka.simulation.scenarios.story import Line, story
 
 
 class Play(msgspec.Struct, frozen=True):
-    """One time that a script was played.
+    """One play of a script.
 
-    `journal_sha256` is that of its journal as `--out` writes it; `decisive` is the number of the event at which the
-    outcome is settled.
+    `journal_sha256` is the hash of its journal as `--out` writes it; `decisive` is the number of the event that settles
+    the outcome.
     """
 
     problems: list[str]
@@ -33,7 +33,7 @@ class Play(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """A scenario's verdict; `outage` is what the script came to with its bug, where it has one to show."""
+    """A scenario's verdict; `outage` is the play with the bug, if the scenario has one."""
 
     name: str
     held: bool
@@ -45,8 +45,10 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def description(scenario: AnyScenario, obstacle: str | None, running: str | None) -> dict[str, Any]:
-    """The whole scenario, with what follows from it; `obstacle` is why it cannot be played live, and `running` why not
-    on a cluster that runs already."""
+    """Return the whole scenario with derived fields.
+
+    `obstacle` is why it cannot be played live, and `running` why not on a cluster that is already running.
+    """
     bug = scenario.bug if isinstance(scenario, WorldScenario) else {}
     switches = [name for name in bug.get(HISTORICAL_KEY, "").split(",") if name]
     found: dict[str, Any] = msgspec.to_builtins(scenario)
@@ -55,7 +57,7 @@ def description(scenario: AnyScenario, obstacle: str | None, running: str | None
 
 
 def report(scenario: AnyScenario, verdict: Verdict, replay: str) -> Report:
-    """What came of it."""
+    """Return the report of a play."""
     moments = decisive(scenario, verdict)
     return Report(
         name=scenario.name,
@@ -85,6 +87,6 @@ def _play(verdict: Verdict, moment: int | None) -> Play:
 
 
 def replay_command(name: str, seed: int | None, settings: Iterable[str]) -> str:
-    """The command that plays a scenario again."""
+    """Return the command that plays a scenario again."""
     asked = "" if seed is None else f" --seed {seed}"
     return f"zabka scenarios run {name}{asked}" + "".join(f" --set {shlex.quote(setting)}" for setting in settings)

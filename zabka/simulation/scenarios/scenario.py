@@ -1,4 +1,4 @@
-"""A scenario: what somebody fears, as a script, and what is expected of it."""
+"""A scenario: a feared failure as a script, with the expected result."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 class Scenario(msgspec.Struct, frozen=True, tag_field="driver", tag="base"):
-    """What every scenario has.  `source` is where it was seen; `fixed` is the first release without it, or `open`.
+    """Fields of every scenario.
 
-    `decisive` names the event at which a play without a bug is settled, where that cannot be derived (`decisive`).
+    `source` is where the failure was seen; `fixed` is the first release without it, or `open`.
+
+    `decisive` names the event that settles a play without a bug, if it cannot be derived (`decisive`).
     """
 
     name: str
@@ -49,12 +51,12 @@ class CoreScenario(Scenario, frozen=True, tag="cores"):
     snap_count: int = SNAP_COUNT
     cumulative: bool = True
     counter_max: int = COUNTER_MAX
-    """Where the zxid's counter ends; ZooKeeper's own needs four thousand million writes to get there."""
+    """The maximum of the zxid counter; ZooKeeper needs about four billion writes to reach its own."""
     steps: tuple[FileSteps, ...] = ()
-    """Those of `file_steps` are for a `FileScenario`."""
+    """Steps of `file_steps` need a `FileScenario`."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError where there is no peer, or a step names one that there is not."""
+        """Raise ValueError if there is no peer, or if a step names an unknown peer."""
         if self.peers < 1:
             raise ValueError(f"there must be a peer, and there are {self.peers}")
         for number, step in enumerate(self.steps, start=1):
@@ -65,19 +67,19 @@ class CoreScenario(Scenario, frozen=True, tag="cores"):
 
 
 class FileScenario(CoreScenario, frozen=True, tag="files"):
-    """A script over the bare protocol in which each peer's disk is a directory, under the storage that serves."""
+    """A script over the bare protocol in which each peer's disk is a directory with the production storage."""
 
     commit_log_count: int = 500
-    """How many transactions a peer keeps in memory for its learners (zookeeper.commitLogCount)."""
+    """The number of transactions that a peer keeps in memory for its learners (zookeeper.commitLogCount)."""
 
 
 class WithBug(WorldStep, frozen=True):
-    """Steps that belong to the outage alone: what somebody did wrong, and nobody does where the hypothesis holds."""
+    """Steps that only the play with the bug takes: the mistake that the hypothesis rules out."""
 
     steps: tuple[WorldSteps | KafkaSteps, ...]
 
     def play(self, stage: Stage) -> None:
-        """Play them, where the outage is played."""
+        """Play them if the outage is played."""
         if stage.with_bug:
             for step in self.steps:
                 step.play(stage)
@@ -89,9 +91,9 @@ AnyWorldStep = WorldSteps | KafkaSteps | WithBug
 class WorldScenario(Scenario, frozen=True, tag="world"):
     """A script over a whole simulated cluster, with clients.
 
-    One that shows an outage is played twice: as it is, when its hypothesis must hold, and with `bug`, when something
-    must go wrong and say `shows`.  `bug` are broker keys (`zabka.historical`, `unclean.leader.election.enable`), or
-    `acks` for what the producer asks for.
+    A scenario that shows an outage is played twice. Without `bug` its hypothesis must hold; with `bug` a problem must
+    occur whose text contains `shows`. `bug` holds broker keys (`zabka.historical`, `unclean.leader.election.enable`),
+    or `acks` for the producer.
     """
 
     peers: int = 3
@@ -100,16 +102,16 @@ class WorldScenario(Scenario, frozen=True, tag="world"):
     seed: int = 1
     keys: dict[str, str] = {}
     peer_keys: dict[str, str] = {}
-    """zoo.cfg's, of those that `--set` takes."""
+    """Keys of zoo.cfg that `--set` accepts."""
     bug: dict[str, str] = {}
     shows: str = ""
     provokes: tuple[str, ...] = ()
-    """What nodes rightly report in a script like this, bug or not."""
+    """Parts of problem texts that this script causes with or without the bug, and that are ignored."""
     steps: tuple[AnyWorldStep, ...] = ()
 
 
 class StepTaken(msgspec.Struct, frozen=True):
-    """A step of the script in words, when it was taken, and how long the journal was then."""
+    """A step of the script as text, its time, and the length of the journal at that time."""
 
     at_ms: int
     text: str
@@ -117,9 +119,9 @@ class StepTaken(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct):
-    """What came of one scenario: `problems` is empty when all is as expected; `journal` is what happened.
+    """The result of one scenario: `problems` is empty if all is as expected; `journal` holds the events.
 
-    `shown` is the outage, where the scenario has one: what went wrong with its bug switched on.
+    `shown` is the result with the bug, if the scenario has one.
     """
 
     name: str
@@ -132,13 +134,13 @@ class Verdict(msgspec.Struct):
     taken: list[StepTaken] = []
 
     def lines(self) -> Iterator[bytes]:
-        """The journal as it is written to files."""
+        """The journal as lines of a file."""
         for entry in self.journal:
             yield encode_line(entry.node, entry.node_seq, entry.wall_us, entry.mono_us, entry.event)
 
     @property
     def held(self) -> bool:
-        """Whether the run came out as the script expects."""
+        """Whether the run went as the script expects."""
         return not self.problems
 
 
@@ -146,11 +148,11 @@ AnyScenario = CoreScenario | FileScenario | WorldScenario
 
 
 def write_scenario(scenario: AnyScenario, path: Path) -> None:
-    """Save it as JSON, to be read by people too."""
+    """Save the scenario as readable JSON."""
     path.write_bytes(msgspec.json.format(msgspec.json.encode(scenario), indent=1) + b"\n")
 
 
 def read_scenario(path: Path) -> AnyScenario:
-    """A scenario from its file.  Raises msgspec.ValidationError where it is none."""
+    """Read a scenario from its file. Raises msgspec.ValidationError if it is invalid."""
     found: AnyScenario = msgspec.json.decode(path.read_bytes(), type=AnyScenario)
     return found

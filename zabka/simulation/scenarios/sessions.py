@@ -1,4 +1,4 @@
-"""What ZooKeeper's clients met: sessions that moved, ephemerals that stayed, watches that were lost, stale reads."""
+"""Failures of ZooKeeper clients: moved sessions, ephemerals that stayed, lost watches, stale reads."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ SESSIONS: tuple[WorldScenario, ...] = (
             Ask("a", "set", "/x", "late", (LOST,)),
             Wait(1_000),
             Ask("a", "set", "/x", "moved", ("ok",)),
-            # What was on its way to peer-1 arrives there: TCP sends it again, seconds later.
+            # The late request arrives at peer-1: TCP retransmits it, seconds later.
             Heal(),
             Wait(6_000),
             Ask("b", "sync"),

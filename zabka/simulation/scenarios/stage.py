@@ -1,4 +1,4 @@
-"""The stage on which a script over a simulated cluster is played: the world, its clients, and the cuts to heal."""
+"""The stage of a script over a simulated cluster: the world, its clients, and the link faults to end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from zabka.simulation.serving.server_machine import ServerMachine
 
 ANSWER_MS_MAX = 60_000
 CLIENT = "client-"
-"""How the names of clients' machines begin."""
+"""Prefix of the names of client machines."""
 KAFKA_MACHINE = f"{CLIENT}kafka"
 
 
@@ -48,19 +48,19 @@ class Stage:
     def __init__(self, world: ClusterWorld, with_bug: bool = False, acks: int = ACKS_ALL) -> None:
         self.world = world
         self.with_bug = with_bug
-        """Is the outage played, rather than its absence?"""
+        """Whether the outage is played."""
         self.names: dict[str, str] = {}
         self.controller_epoch = 0
-        """As it was when a script last waited for a controller."""
+        """The epoch when the script last waited for a controller."""
         self.kafka_machine = world.scripted_client(KAFKA_MACHINE)
         self.kafka = KafkaClients(_surroundings(world, self.kafka_machine), acks)
         self.heals: list[tuple[tuple[str, str], Callable[[], None]]] = []
-        """The links that suffer, and how to end that."""
+        """Links with a fault, and the function that ends each fault."""
         self.clients: dict[str, Client] = {}
         self.fired: dict[str, int] = {}
 
     def heal(self, nodes: list[str] | None = None) -> None:
-        """Undo every cut and delay, or those of these nodes alone."""
+        """End every cut and delay, or only those of these nodes."""
         kept = []
         for link, heal in self.heals:
             if nodes is None or link[0] in nodes or link[1] in nodes:
@@ -72,7 +72,7 @@ class Stage:
     # -- nodes -------------------------------------------------------------------------------------------------------
 
     def node(self, name: str) -> str:
-        """The node meant: one that a step has named so, `controller`, `leader:topic-0`, or a node's own name."""
+        """Return the node for a name that a step gave, `controller`, `leader:topic-0`, or a node's own name."""
         if name in self.names:
             return self.names[name]
         if name == "controller":
@@ -80,39 +80,39 @@ class Stage:
         if name.startswith("leader:"):
             return broker_name(self.partition_state(name.removeprefix("leader:")).leader)
         if name.startswith(CLIENT):
-            # Its links may be cut before there is a client on it.
+            # A script can cut its links before a client uses it.
             self.world.scripted_client(name)
         return name
 
     def partition_state(self, name: str) -> LeaderAndIsr:
-        """What the quorum says of a partition.  Raises StepFailed where it says nothing."""
+        """Return the state of a partition in the quorum. Raises StepFailed if there is none."""
         found = self.world.replication.znodes.states.get(partition_of(name))
         if found is None:
             raise StepFailed(f"{name} has no state")
         return found
 
     def peer_names(self) -> list[str]:
-        """Every peer's node name."""
+        """The node names of all peers."""
         return [machine.name for machine in self.world.peers.values()]
 
     def broker_names(self) -> list[str]:
-        """Every broker's node name."""
+        """The node names of all brokers."""
         return [machine.name for machine in self.world.brokers.values()]
 
     def nodes(self, names: tuple[str, ...], but: str = "") -> list[str]:
-        """The nodes meant; `peers` and `brokers` are all of them, but one."""
+        """Return the nodes for these names, except `but`; `peers` and `brokers` stand for all of them."""
         groups = {"peers": self.peer_names(), "brokers": self.broker_names()}
         return [node for name in names for node in groups.get(name, [self.node(name)]) if node != but]
 
     def server(self, name: str) -> ServerMachine:
-        """The machine of a node.  Raises StepFailed where there is none."""
+        """Return the machine of a node. Raises StepFailed if it does not exist."""
         found = next((machine for machine in self.world.servers() if machine.name == name), None)
         if found is None:
             raise StepFailed(f"there is no node {name!r}")
         return found
 
     def broker(self, name: str) -> BrokerMachine:
-        """The machine of a broker.  Raises StepFailed where it is none."""
+        """Return the machine of a broker. Raises StepFailed if the node is not a broker."""
         machine = self.server(name)
         if not isinstance(machine, BrokerMachine):
             raise StepFailed(f"{name} is no broker")
@@ -143,7 +143,7 @@ class Stage:
             machine.pause()
 
     def everybody_serves(self) -> bool:
-        """Does somebody lead, and does every peer that runs serve and stand where the leader does?"""
+        """Whether a peer leads, and every running peer serves and has committed as much as the leader."""
         leader = self.world.leader()
         if leader is None or leader.running is None:
             return False
@@ -185,12 +185,12 @@ class Stage:
         self.clients[name] = self.finish(machine, connect(), f"{name} to connect")
 
     def vanish(self, name: str) -> None:
-        """A client's machine is gone, and its kernel with it: no connection is closed."""
+        """Stop a client's machine and its kernel: no connection is closed."""
         self._machine_of(name).lose_power()
         del self.clients[name]
 
     def finish(self, machine: ScriptedMachine, wanted: Coroutine[Any, Any, Any], what: str) -> Any:
-        """Let time pass until a client has done it.  Raises StepFailed where that takes too long."""
+        """Advance time until a client's operation has ended. Raises StepFailed if that takes too long."""
         try:
             return self.world.until_done(machine.begin(wanted, what), ANSWER_MS_MAX, what)
         except Deadlock:
@@ -212,13 +212,13 @@ class Stage:
             return type(refused).__name__
 
     def client(self, name: str) -> Client:
-        """The client of that name.  Raises StepFailed where there is none."""
+        """Return the client of that name. Raises StepFailed if it does not exist."""
         if name not in self.clients:
             raise StepFailed(f"there is no client {name!r}")
         return self.clients[name]
 
     def kind_of_session(self, name: str) -> str:
-        """`global`, `local`, or `unknown` to every peer that runs."""
+        """Return the kind of a session: `global`, `local`, or `unknown` to every running peer."""
         session_id = self.client(name).session_id
         machines = [machine for machine in self.world.peers.values() if machine.process is not None]
         services = [machine.service for machine in machines if machine.running and machine.service]
@@ -228,7 +228,7 @@ class Stage:
         return "local" if session_id in listed else "unknown"
 
     def ask(self, name: str, operation: str, path: str, data: str) -> str:
-        """Ask, and wait for the answer."""
+        """Send a request and wait for the answer."""
         self.client(name)
         asked = self._answer(name, operation, path, data)
         answer = self.finish(self._machine_of(name), asked, f"{name}'s {operation} {path}")
@@ -236,12 +236,12 @@ class Stage:
         return answer
 
     def start_operation(self, name: str, operation: str, path: str, data: str) -> None:
-        """Ask, and go on."""
+        """Send a request without waiting."""
         self.client(name)
         self._machine_of(name).begin(self._answer(name, operation, path, data), operation)
 
     def ask_peer(self, peer: int, operation: str, path: str) -> str:
-        """What that peer answers behind a sync."""
+        """Return that peer's answer after a sync."""
         name = f"at-{peer}"
         if name not in self.clients:
             self.join(name, (peer,), 4_000)

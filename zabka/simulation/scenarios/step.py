@@ -1,7 +1,7 @@
-"""What the steps of every script have in common, whatever they are played over."""
+"""Shared by the steps of all scenarios, whatever they are played over."""
 
 from __future__ import annotations
 
 
 class StepFailed(AssertionError):
-    """The script and what happened part."""
+    """The run did not go as the script expects."""

@@ -1,7 +1,7 @@
-"""The story of a scenario: the steps that its script took, and below each what came of it.
+"""The story of a scenario: the steps of its script, and the resulting events after each.
 
-What the nodes wrote is told in the words of the journal's own table (`zabka/journal/sentences.json`), which also says
-what belongs in a story at all.
+Events are described with the sentences of the journal (`zabka/journal/sentences.json`), which also selects the events
+that belong in a story.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _WORDS = {
     "State": "wait for",
     "Undisturbed": "nobody else has begun to reign",
 }
-"""Of steps whose names would say too little."""
+"""Texts for steps with unclear names."""
 _CLAUSES = ("Cast", "Run", "Serving", "Settled", "Undisturbed")
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One line: when, in virtual time; who (`script` of a step, else a node); what."""
+    """One line: its virtual time, `who` (`script` for a step, else a node), and its text."""
 
     at_ms: int
     who: str
@@ -47,7 +47,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 def story(verdict: Verdict) -> list[Line]:
-    """What happened, in order, at most `LINES_MAX` lines and one that says how many are missing."""
+    """Return the story in order: at most `LINES_MAX` lines, and one with the number of missing lines."""
     lines = list(_lines(verdict))
     if len(lines) <= LINES_MAX:
         return lines
@@ -55,7 +55,7 @@ def story(verdict: Verdict) -> list[Line]:
 
 
 def told_acts(verdict: Verdict) -> list[str]:
-    """What was done to the world: the script's steps, or where there is no script the faults."""
+    """Return the actions on the world: the script's steps, or the faults if there is no script."""
     sentences = read_sentences()
     faults = [entry for entry in verdict.journal if isinstance(entry.event, FaultInjected)]
     return [step.text for step in verdict.taken] or [sentences.sentence(each.node, each.event) for each in faults]
@@ -82,7 +82,7 @@ def _lines(verdict: Verdict) -> Iterator[Line]:
 
 
 def step_text(step: msgspec.Struct, names: Mapping[str, str] | None = None) -> str:
-    """A step in words: its name, and whatever is not as usual.  `names` are the nodes that play the parts."""
+    """Describe a step by its name and its fields that are not defaults. `names` maps roles to nodes."""
     name = type(step).__name__
     is_clause = name in _CLAUSES
     words = _WORDS.get(name) or _CAPITAL.sub(" ", name).lower()

@@ -1,4 +1,4 @@
-"""Plays a script over a simulated cluster, then lets everything heal and sees whether the cluster recovers."""
+"""Plays a script over a simulated cluster, then ends all faults and checks that the cluster recovers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ SHOWN_MAX = 12
 
 
 def play(scenario: WorldScenario, tap: MessageTap | None = None, tap_of_bug: MessageTap | None = None) -> Verdict:
-    """Play it to its verdict; where it has a bug to show, also with that.  Each play has a tap of its own."""
+    """Play the scenario and return its verdict; play it again with its bug, if it has one. Each play has its own
+    tap."""
     verdict = _play(scenario, with_bug=False, tap=tap)
     if scenario.shows:
         verdict.shown = shown = _play(scenario, with_bug=True, tap=tap_of_bug)
@@ -37,7 +38,7 @@ def play(scenario: WorldScenario, tap: MessageTap | None = None, tap_of_bug: Mes
 
 
 def _shape(scenario: WorldScenario, broker_keys: dict[str, str]) -> ClusterShape:
-    """The cluster of a script: nothing of it is drawn."""
+    """Return the cluster of a script; no property of it is random."""
     own = scenario.peer_keys
     ensemble = Shape(
         peers=scenario.peers,
@@ -82,7 +83,7 @@ def _play(scenario: WorldScenario, with_bug: bool, tap: MessageTap | None) -> Ve
         problems = _played(scenario, stage, taken)
         virtual_ms = world.now_ms
         world.end_world()
-    # Snapshots freeze what there is; of a world that is over nothing is to stay.
+    # Snapshots freeze all objects; no object of a finished world should remain.
     gc.unfreeze()
     problems = [problem for problem in [*_found(world), *problems] if not _is_among(problem, scenario.provokes)]
     return Verdict(
@@ -97,7 +98,7 @@ def _play(scenario: WorldScenario, with_bug: bool, tap: MessageTap | None) -> Ve
 
 
 def _played(scenario: WorldScenario, stage: Stage, taken: list[StepTaken]) -> list[str]:
-    """Take every step, and see whether everything recovers; what was not as it should have been."""
+    """Play every step, check the recovery, and return the problems."""
     problems: list[str] = []
     stage.world.start()
     for number, step in enumerate((Serving(), *scenario.steps)):
@@ -121,7 +122,7 @@ def _taken(stage: Stage, text: str) -> StepTaken:
 
 
 def _announced(stage: Stage, step: AnyWorldStep) -> list[StepTaken]:
-    """What is about to be done; steps that belong to the outage alone are told where it is played."""
+    """Return the step about to be played; the steps of `WithBug` only if the outage is played."""
     if isinstance(step, WithBug):
         return [_taken(stage, step_text(inner, stage.names)) for inner in step.steps] if stage.with_bug else []
     return [_taken(stage, step_text(step, stage.names))]
@@ -132,7 +133,7 @@ def _is_among(problem: str, provoked: tuple[str, ...]) -> bool:
 
 
 def _found(world: ClusterWorld) -> list[str]:
-    """What the checkers have found, and what no process has caught."""
+    """Return the violations that the checkers found, and uncaught exceptions of processes."""
     record = world.record
     found = [f"{v.invariant}: {v.detail}" for v in record.violations]
     found += [f"{v.invariant}: {v.detail}" for v in broken_chains(record.entries)]
@@ -140,7 +141,7 @@ def _found(world: ClusterWorld) -> list[str]:
 
 
 def _recover(stage: Stage) -> list[str]:
-    """With all faults gone the ensemble must serve, and commit, within bounded time; so must the brokers."""
+    """End all faults; then the ensemble must serve and commit within bounded time, and so must the brokers."""
     world = stage.world
     stage.heal()
     for machine in world.servers():
@@ -159,7 +160,7 @@ def _recover(stage: Stage) -> list[str]:
 
 
 def _recover_brokers(stage: Stage) -> list[str]:
-    """Every partition gets a leader and a full ISR; then what the clients were told is judged."""
+    """Wait until every partition has a leader and a full ISR, then check the history of the clients."""
     world, kafka, problems = stage.world, stage.kafka, []
     try:
         world.until(lambda: world.unsettled() is None, RECOVERY_MS_MAX, "brokers that agree")

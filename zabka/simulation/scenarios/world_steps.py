@@ -1,8 +1,7 @@
 """Steps of a script over a whole simulated cluster (`ClusterWorld`), as values that can be written to a file.
 
-Nodes are named as in the journal (`peer-1`, `broker-2`), or as `Stage.node` has it; a client's machine is `client-` and
-its name.  A step that
-asks something waits for the answer, in virtual time.
+Node names are those of the journal (`peer-1`, `broker-2`) or of `Stage.node`; a client's machine is `client-` and its
+name. A step that sends a request waits for the reply, in virtual time.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ PATIENCE_MS = 60_000
 
 
 class WorldStep(msgspec.Struct, frozen=True, tag=True):
-    """One step: its `play` takes it, and raises StepFailed where that cannot be."""
+    """One step: `play` takes it, and raises StepFailed if that is not possible."""
 
 
 class Wait(WorldStep, frozen=True):
@@ -26,7 +25,7 @@ class Wait(WorldStep, frozen=True):
     ms: int
 
     def play(self, stage: Stage) -> None:
-        """Let that much virtual time pass."""
+        """Advance virtual time by `ms`."""
         stage.world.run(self.ms)
 
 
@@ -43,12 +42,12 @@ class Kill(WorldStep, frozen=True):
 
 
 class Restart(WorldStep, frozen=True):
-    """Start nodes that are down; all of them, if none is named."""
+    """Start nodes that are down; without names, all of them."""
 
     nodes: tuple[str, ...] = ()
 
     def play(self, stage: Stage) -> None:
-        """Boot every one that is named and down."""
+        """Start each of these nodes that is down."""
         for node in stage.nodes(self.nodes) or [machine.name for machine in stage.world.servers()]:
             stage.server(node).switch_on()
 
@@ -69,12 +68,12 @@ class Resume(WorldStep, frozen=True):
     node: str
 
     def play(self, stage: Stage) -> None:
-        """Let the node's process go on."""
+        """Resume the node's process."""
         stage.server(stage.node(self.node)).resume()
 
 
 class Cut(WorldStep, frozen=True):
-    """Nothing passes between one node (or client's machine) and others, until `Heal`."""
+    """No message passes between a node (or client's machine) and others, until `Heal`."""
 
     node: str
     others: tuple[str, ...]
@@ -88,7 +87,7 @@ class Cut(WorldStep, frozen=True):
 
 
 class Heal(WorldStep, frozen=True):
-    """Every cut or slow link is whole again, or those of these nodes alone; what waited there arrives."""
+    """All cut or slow links are repaired, or only those of these nodes; delayed messages arrive."""
 
     nodes: tuple[str, ...] = ()
 
@@ -98,10 +97,10 @@ class Heal(WorldStep, frozen=True):
 
 
 class Serving(WorldStep, frozen=True):
-    """Wait until somebody leads, and everybody who runs serves."""
+    """Wait until a peer leads and every running peer serves."""
 
     def play(self, stage: Stage) -> None:
-        """Let time pass until everybody serves."""
+        """Advance time until all running peers serve."""
         try:
             stage.world.until(stage.everybody_serves, PATIENCE_MS, "an ensemble that serves")
         except Deadlock as stuck:
@@ -109,13 +108,13 @@ class Serving(WorldStep, frozen=True):
 
 
 class Join(WorldStep, frozen=True):
-    """A client connects, to these peers and no others."""
+    """A client connects to one of these peers."""
 
     client: str
     peers: tuple[int, ...] = (1, 2, 3)
     session_timeout_ms: int = 4_000
     read_only: bool = False
-    """Is it content with a server that has no leader (canBeReadOnly)?"""
+    """Whether it accepts a server without a leader (canBeReadOnly)."""
 
     def play(self, stage: Stage) -> None:
         """Wait until it has its session."""
@@ -123,7 +122,7 @@ class Join(WorldStep, frozen=True):
 
 
 class Vanish(WorldStep, frozen=True):
-    """A client's machine dies without a word."""
+    """A client's machine dies without closing a connection."""
 
     client: str
 
@@ -133,8 +132,11 @@ class Vanish(WorldStep, frozen=True):
 
 
 class Ask(WorldStep, frozen=True):
-    """A client asks, and gets one of the answers in `expect` (any, if there are none): a path made, data read, `yes` or
-    `no` for exists, `ok`, or an error's name.  See `operations.OPERATIONS` for the operations."""
+    """A client sends a request, and gets one of the answers in `expect` (any answer, if empty).
+
+    An answer is a created path, the data, `yes` or `no` for exists, `ok`, or the name of an error.
+    `operations.OPERATIONS` lists the operations.
+    """
 
     client: str
     operation: str
@@ -150,7 +152,7 @@ class Ask(WorldStep, frozen=True):
 
 
 class Begin(WorldStep, frozen=True):
-    """A client asks, and nobody waits for the answer."""
+    """A client sends a request without waiting for the answer."""
 
     client: str
     operation: str
@@ -158,18 +160,18 @@ class Begin(WorldStep, frozen=True):
     data: str = ""
 
     def play(self, stage: Stage) -> None:
-        """Send the request, and go on."""
+        """Send the request without waiting."""
         stage.start_operation(self.client, self.operation, self.path, self.data)
 
 
 class Becomes(WorldStep, frozen=True):
-    """Wait until a client's session stands so: `connected`, `connected read-only`, `suspended`, `expired`."""
+    """Wait until a client's session has this state: `connected`, `connected read-only`, `suspended`, `expired`."""
 
     client: str
     state: str
 
     def play(self, stage: Stage) -> None:
-        """Let time pass until the session stands so."""
+        """Advance time until the session has that state."""
         client = stage.client(self.client)
         try:
             stage.world.until(lambda: client.state.value == self.state, PATIENCE_MS, self.state)
@@ -178,14 +180,13 @@ class Becomes(WorldStep, frozen=True):
 
 
 class SessionIs(WorldStep, frozen=True):
-    """Who knows a client's session: `global` where a peer's tree does, `local` where the server alone does that it is
-    on, else `unknown`."""
+    """A client's session is `global` (in a peer's tree), `local` (known only to its server) or `unknown`."""
 
     client: str
     kind: str
 
     def play(self, stage: Stage) -> None:
-        """Compare the kind that is found with the one that is expected."""
+        """Compare the kind of the session with the expected kind."""
         found = stage.kind_of_session(self.client)
         if found != self.kind:
             raise StepFailed(f"{self.client}'s session is {found}, not {self.kind}")
@@ -198,21 +199,21 @@ class Fired(WorldStep, frozen=True):
     count: int
 
     def play(self, stage: Stage) -> None:
-        """Compare the count with the one that is expected."""
+        """Compare the count with the expected count."""
         seen = stage.fired.get(self.client, 0)
         if seen != self.count:
             raise StepFailed(f"{self.client}'s watches fired {seen} times, not {self.count}")
 
 
 class Agree(WorldStep, frozen=True):
-    """Every peer answers this the same, and as `expect` says if it does."""
+    """All peers give the same answer; it equals `expect` if that is not empty."""
 
     operation: str
     path: str
     expect: str = ""
 
     def play(self, stage: Stage) -> None:
-        """Ask each peer with a client of its own, behind a sync."""
+        """Send the request to each peer through a separate client, after a sync."""
         answers = {peer: stage.ask_peer(peer, self.operation, self.path) for peer in stage.world.peers}
         first = next(iter(answers.values()))
         if any(answer != first for answer in answers.values()) or (self.expect and first != self.expect):

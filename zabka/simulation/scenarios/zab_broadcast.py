@@ -1,4 +1,4 @@
-"""What ZooKeeper lost between a leader's log and its followers': elections, epochs, acknowledgements."""
+"""Data that ZooKeeper lost between the logs of leader and followers: elections, epochs, acknowledgements."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BROADCAST: tuple[CoreScenario, ...] = (
         steps=(
             *LED_BY_3,
             *ONE_WRITE,
-            GiveUp(1),  # 3 is frozen: nothing reaches it, nothing leaves it
+            GiveUp(1),  # 3 is frozen: it receives and sends nothing
             GiveUp(2),
             Elect((1, 2)),
             Run(hold=("1 > 3", "2 > 3", "3 > 1", "3 > 2", "disk 3")),
@@ -42,7 +42,7 @@ BROADCAST: tuple[CoreScenario, ...] = (
             Write(2),
             Run(hold=("1 > 3", "2 > 3", "3 > 1", "3 > 2", "disk 3")),
             Expect("answered", 0, "2"),
-            Sync(3),  # it thaws, and has not heard yet
+            Sync(3),  # it resumes and has not received any news
             Run(hold=("1 > 3", "2 > 3")),
             Expect("answered", 0, "2"),
             Run(),
@@ -307,7 +307,7 @@ BROADCAST: tuple[CoreScenario, ...] = (
             Elect((2, 3)),
             Crash((2,)),
             Start((2,)),
-            Elect((2, 3)),  # 3 leads, with nobody to follow it
+            Elect((2, 3)),  # 3 leads without followers
             Run(),
             Expect("leads", 3),
         ),

@@ -1,4 +1,4 @@
-"""What ZooKeeper lost while a learner was brought up to its leader: DIFF, TRUNC, SNAP, and what happens meanwhile."""
+"""Data that ZooKeeper lost during the synchronisation of a learner: DIFF, TRUNC, SNAP, and concurrent events."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NEEDS_A_SNAPSHOT: tuple[CoreSteps, ...] = (
     Start((1,)),
     Elect(ALL),
 )
-"""1 is empty, and what it lacks is in its leader's snapshot alone."""
+"""1 is empty, and only its leader's snapshot has the missing transactions."""
 PENDING_WHILE_1_JOINS: tuple[CoreSteps, ...] = (
     *started((2, 3)),
     Write(3),
@@ -43,7 +43,7 @@ PENDING_WHILE_1_JOINS: tuple[CoreSteps, ...] = (
     Start((1,)),
     Elect(ALL),
 )
-"""1 joins while 1.2 is proposed and not committed."""
+"""1 joins while 1.2 is proposed but not committed."""
 TRUNCATION_OF_3: tuple[CoreSteps, ...] = (
     *LED_BY_3,
     *ONE_WRITE,
@@ -53,7 +53,7 @@ TRUNCATION_OF_3: tuple[CoreSteps, ...] = (
     Run(),
     Expect("leads", 2),
 )
-"""3 holds 1.2, which nobody else does; 2 leads and has not proposed anything yet."""
+"""Only 3 holds 1.2; 2 leads and has not proposed anything yet."""
 
 SYNCHRONISATION: tuple[CoreScenario, ...] = (
     CoreScenario(
@@ -236,7 +236,7 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
             Write(3),
             Run(),
             *X_ON_3_ALONE,
-            Isolate(3),  # alone it goes on to its log's end, and is elected for it
+            Isolate(3),  # alone it advances to the end of its log, and is elected for it
             Elect(ALL),
             Run(),
             Expect("leads", 3),

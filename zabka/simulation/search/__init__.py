@@ -1,7 +1,8 @@
-"""Two searches: every order of the bare protocol's steps within bounds, and runs that are changed by what they reached.
+"""Two searches: all orders of steps of the bare protocol within bounds, and tapes mutated by what earlier runs reached.
 
-`explore` is the exhaustive one; `explore_steps` says what can happen next, `transcript` tells it to people.
-`tape_search` is the other: `runs` plays a tape, `reached` says what was new in it, `corpus` keeps and chooses,
-`mutation` changes, `shrinking` makes a finding short, `tape_file` and `tape_folder` write it down; `protocol` draws the
-steps of the bare protocol.  Stands on `cores`, `scenarios`, `seeds` and `run`; tools may import it, and tests.
+`explore` is the exhaustive search; `explore_steps` lists the possible next steps, and `transcript` describes them for
+people. `tape_search` is the other one: `runs` plays a tape, `reached` extracts what a run reached, `corpus` keeps and
+selects tapes, `mutation` changes them, `shrinking` shortens a finding, and `tape_file` and `tape_folder` save results.
+`protocol` draws the steps of the bare protocol. Imports `cores`, `scenarios`, `seeds` and `run`; tools and tests may
+import it.
 """

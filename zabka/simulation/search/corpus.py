@@ -1,9 +1,10 @@
-"""The tapes that reached something new, and which of them to change next.
+"""The tapes that reached something new, and the selection of the next one to change.
 
-A tape is kept for what it was the first to reach, or to reach more often.  It is chosen the more often, the rarer that
-is among all runs so far, and the less, the more often it was chosen already (AFLFast's power schedule in small).
+A tape is kept because it was the first to reach a feature, or reached it more often than before. A tape is chosen more
+often the rarer its features are among all runs so far, and less often the more often it was already chosen (a small
+version of AFLFast's power schedule).
 
-Of some of what was new it is known behind how many steps it was reached: a run can go on from there (Go-Explore).
+For some features the number of steps before them is known: a run can continue from there (Go-Explore).
 """
 
 from __future__ import annotations
@@ -18,14 +19,17 @@ from zabka.simulation.kernel.tape import Tape
 
 NEWS_WEIGHED = 48
 CANDIDATES = 16
-"""So many are weighed against one another; all of them would take as long as a run."""
+"""The number of tapes compared in one selection; comparing all would take as long as a run."""
 
 NOWHERE: Mapping[int, int] = MappingProxyType({})
 
 
 class Kept(msgspec.Struct):
-    """A tape, what it was the first to reach, behind how many steps, where that is known, and how often it was chosen
-    since."""
+    """A kept tape.
+
+    `news` lists the features that it was the first to reach, or reached most often so far. `chosen` counts how often it
+    was chosen since, and `places` gives the number of steps before a feature, where known.
+    """
 
     tape: Tape
     news: list[int]
@@ -34,7 +38,7 @@ class Kept(msgspec.Struct):
 
 
 class Corpus:
-    """All of them; `reached` says how often at most each feature was reached in one run, `hits` in how many runs."""
+    """All kept tapes; `reached` has the highest count of each feature in one run, `hits` the number of runs with it."""
 
     def __init__(self) -> None:
         self.kept: list[Kept] = []
@@ -42,7 +46,7 @@ class Corpus:
         self.hits: dict[int, int] = {}
 
     def keep_run(self, tape: Tape, reached: dict[int, int], places: Mapping[int, int] = NOWHERE) -> Kept | None:
-        """Note what a run reached, and behind how many steps; the tape, if it is kept for that."""
+        """Record the features of a run and the number of steps before them. Return the tape if it is kept."""
         news = [feature for feature, count in reached.items() if self.reached.get(feature, 0) < count]
         for feature, count in reached.items():
             self.hits[feature] = self.hits.get(feature, 0) + 1
@@ -56,7 +60,7 @@ class Corpus:
         return kept
 
     def choose(self, random: Random) -> Kept:
-        """One of them to be changed.  There must be one."""
+        """Choose a tape to change. The corpus must not be empty."""
         asked = [self.kept[random.randrange(len(self.kept))] for _ in range(CANDIDATES)]
         weights = [sum(1 / self.hits.get(feature, 1) for feature in kept.news) / (1 + kept.chosen) for kept in asked]
         chosen = random.choices(asked, weights)[0]
@@ -64,11 +68,11 @@ class Corpus:
         return chosen
 
     def place(self, kept: Kept, random: Random) -> int:
-        """Behind how many steps this one reached something rare; 0 where that is not known."""
+        """Return the number of steps before a rare feature of this tape; 0 if unknown."""
         if not kept.places:
             return 0
         return random.choices([*kept.places.values()], [1 / self.hits.get(feature, 1) for feature in kept.places])[0]
 
     def any(self, random: Random) -> Tape:
-        """Any of them, to cross another with.  There must be one."""
+        """Choose any tape, for a crossover. The corpus must not be empty."""
         return self.kept[random.randrange(len(self.kept))].tape

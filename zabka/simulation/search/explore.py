@@ -1,30 +1,30 @@
 """Exhaustive search in a small scope: every order of steps of the bare protocol, within bounds.
 
-From the beginning every state is followed by every step that is possible in it: the next packet on any connection in
-either direction, the next fsync of any disk, a client's write at any server that serves, a crash at any point of a
-disk's work that leaves another disk behind, a restart, what a dead server had sent lost (or not), an election among
-any quorum, the end of somebody's patience once nothing is under way.  States are taken breadth first, so the first
-counter-example is a shortest one.
+Every state is followed by every step that is possible in it: the next packet on any connection in either direction, the
+next fsync of any disk, a client's write at any server that serves, a crash at any point of a disk's work with a
+different result on disk, a restart, the loss of packets that a dead server had sent, an election among any quorum, and
+a timeout once no packet or fsync is pending. States are visited breadth first, so the first counter-example is a
+shortest one.
 
-All invariants are checked at every step, whatever order leads to a state: what they have seen (the monitor) is part of
-the state.  Where nothing can happen any more a leader must serve and all must hold the same; and from every state such
-an end must be within reach without another fault.
+All invariants are checked at every step, whatever order leads to a state: their history (the monitor) is part of the
+state. Where no step is possible, a leader must serve and all peers must hold the same. Such an end must be reachable
+from every state without another fault.
 
-What makes three servers small enough:
+These measures keep three servers feasible:
 
-- A server's turn depends on its own state and its input alone.  `RememberedTurns` works each one out once; a state
-  of the ensemble is a handful of numbers, and a step mostly a look into a table (SPIN's collapse compression is the
-  same thought).
-- What can make no difference is left out of a state (`zabka.simulation.cores.canonical`), and election rounds count
-  from the lowest among the running servers: rounds are compared with one another, and a server that starts has the
+- The result of an input depends only on the server's own state and the input. `RememberedTurns` computes each result
+  once. So a state of the ensemble is a handful of numbers, and most steps are table look-ups (the same idea as SPIN's
+  collapse compression).
+- Parts that cannot affect behaviour are left out of a state (`zabka.simulation.cores.canonical`). Election rounds count
+  from the lowest among the running servers: rounds are only compared with one another, and a server that starts has the
   lowest.
-- One election is one step: those who take part exchange votes in the order sent until none of them looks any more,
-  and nobody else hears a word.  `elections` bounds how often somebody begins to lead, for elections that always
-  overtake the packets of the leader before go on for ever; what lies beyond is counted (`cut`), not followed.
+- An election is one step: its members exchange votes in the order sent until none of them looks for a leader, and other
+  servers receive none. `elections` bounds how often a peer begins to lead, because elections that always overtake the
+  packets of the previous leader never end. Elections beyond the bound are counted (`cut`) and not followed.
 
-No order of steps is left out: the persistent and sleep sets of partial-order reduction (Godefroid, 1996; Flanagan and
-Godefroid, 2005) would save states only between which an invariant that compares two disks may see a difference, and
-sleep sets alone save the transitions, of which there are but two or three a state.
+No order of steps is left out. The persistent and sleep sets of partial-order reduction (Godefroid, 1996; Flanagan and
+Godefroid, 2005) would save only states between which an invariant over two disks may see a difference. Sleep sets alone
+save transitions, of which each state has only two or three.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ PROGRESS_EVERY = 100
 
 
 class Begin(StrEnum):
-    """Where a search begins: with processes that have just started, or with a leader that everybody follows."""
+    """The start of a search: processes that have just started, or a leader that all others follow."""
 
     POWER_ON = "power-on"
     LEADER = "leader"
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """The scope of a search: how many servers, and how often at most what may happen.
+    """The scope of a search: the number of servers, and the maximum number of each event.
 
-    `timeouts` are those of a server whose links are fine; one that waits in vain gives up anyhow.  `breaks` are broken
-    connections.  `elections` are those after which somebody begins to lead, -1 for one more than the faults may ask
-    for.  With `losses` what a server had sent when it died or closed may be lost.
+    `timeouts` counts timeouts of servers with intact links; a server that waits in vain times out in any case. `breaks`
+    counts broken connections. `elections` counts elections after which a peer begins to lead; -1 allows one more than
+    the faults can cause. `losses` allows the loss of packets that a server had sent when it died or closed.
     """
 
     peers: int = 3
@@ -77,20 +77,20 @@ class Bounds(msgspec.Struct, frozen=True):
     states_max: int = 10_000_000
 
     def first_steps(self) -> tuple[CoreSteps, ...]:
-        """What leads to where the search begins."""
+        """Return the steps that lead to the start of the search."""
         if self.begin is Begin.POWER_ON:
             return (Start(),)
         return Start(), Elect(tuple(range(1, self.peers + 1))), Run()
 
     def allowance(self) -> Left:
-        """All that may happen."""
+        """Return the maximum numbers of events."""
         needed = self.crashes + self.timeouts + self.breaks + (self.begin is Begin.POWER_ON)
         elections_max = needed + 1 if self.elections < 0 else self.elections
         return Left(self.writes, self.crashes, self.timeouts, self.breaks, elections_max)
 
 
 class Left(msgspec.Struct, frozen=True):
-    """What may still happen, and how often."""
+    """The number of each event that is still allowed."""
 
     writes: int
     crashes: int
@@ -100,12 +100,11 @@ class Left(msgspec.Struct, frozen=True):
 
 
 class Exploration(msgspec.Struct):
-    """What a search came to.
+    """The result of a search.
 
-    `exhausted` says that there was nothing left to visit within the scope; otherwise every state up to `depth` steps
-    from the beginning was visited.  `settled` are states in which nothing could happen but writes and faults, `cut`
-    elections that were one too many, `turns` the turns of single servers that had to be worked out.  `steps` lead to
-    `problems`, if there are any.
+    `exhausted` means that every state in the scope was visited; otherwise every state up to `depth` steps from the
+    start was visited. `settled` counts states in which only writes and faults were possible, `cut` elections beyond the
+    bound, and `turns` the computed inputs of single servers. `steps` lead to `problems`, if there are any.
     """
 
     bounds: Bounds
@@ -121,14 +120,14 @@ class Exploration(msgspec.Struct):
     cpu_s: float
 
     def scenario(self) -> CoreScenario:
-        """The failure as a scenario."""
+        """Return the failure as a scenario."""
         return CoreScenario(
             "explored", "Found by the exhaustive search", self.problems[0], peers=self.bounds.peers, steps=self.steps
         )
 
 
 class _Space:
-    """Every state that was met, as numbers of nodes, connections, monitors and what is left, and how it was met."""
+    """Every visited state as numbers of nodes, connections, monitors and allowances, with the step that led to it."""
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
@@ -145,7 +144,7 @@ class _Space:
         self._layout = struct.Struct(f"<{bounds.peers + 3}I")
 
     def pack(self, cores: Cores, left: Left) -> bytes:
-        """The state in few bytes: the same for states from which the same can happen."""
+        """Pack the state into a few bytes, equal for states with the same possible behaviour."""
         cores.count_rounds_anew()
         network = self._networks.setdefault(tuple([link.key() for link in cores.links]), len(self._links))
         if network == len(self._links):
@@ -157,7 +156,7 @@ class _Space:
         return self._layout.pack(*numbers, network, self.turns.keep_monitor(cores.monitor).number, remainder)
 
     def unpack(self, index: int) -> tuple[Cores, Left]:
-        """The state, to go on from."""
+        """Unpack a state to continue from it."""
         *nodes, network, monitor, remainder = self._layout.unpack(self.states[index])
         cores = self.begin.fork()
         cores.nodes = {peer: self.turns.nodes[number - 1] for peer, number in zip(cores.voters, nodes, strict=True)}
@@ -168,7 +167,7 @@ class _Space:
         return cores, left
 
     def add(self, packed: bytes, parent: int, step: CoreSteps) -> int:
-        """The state's number; a new one is to be visited."""
+        """Return the state's number; a new state will be visited."""
         index = self._known.setdefault(packed, len(self.states))
         if index == len(self.states):
             self.states.append(packed)
@@ -177,7 +176,7 @@ class _Space:
         return index
 
     def path(self, index: int) -> tuple[CoreSteps, ...]:
-        """The steps that led there, as few as there are."""
+        """Return a shortest sequence of steps to that state."""
         known = list(self._steps)
         steps: list[CoreSteps] = []
         while index:
@@ -187,7 +186,7 @@ class _Space:
 
 
 class _Search:
-    """A search under way."""
+    """A running search."""
 
     def __init__(self, bounds: Bounds) -> None:
         self.space = _Space(bounds)
@@ -196,13 +195,13 @@ class _Search:
         self.problems: list[str] = []
         self.steps = bounds.first_steps()
         self._level_ends = 1
-        # Of every state that was visited: whether it is an end, and where one gets from it without another fault.
+        # For every visited state: whether it is an end, and its successors without another fault.
         self._ends = bytearray()
         self._ways = array("I")
         self._ways_end = array("Q")
 
     def run(self, progress: Callable[[int, int, int], None]) -> bool:
-        """Visit everything; False where the bound on states, or an interruption, came first."""
+        """Visit all states. Return False if the limit on states or an interruption came first."""
         space = self.space
         cores = space.begin.fork()
         self.problems = play_steps(cores, self.steps)
@@ -232,7 +231,7 @@ class _Search:
             try:
                 step.play(twin)
             except StepFailed:
-                continue  # An election among these comes to nothing: not a step that can be taken.
+                continue  # The election fails, so this step is not possible.
             free = after is left
             ends &= not free
             if isinstance(step, Elect) and _reigns(twin) != _reigns(cores):
@@ -255,7 +254,7 @@ class _Search:
         self.visited += 1
 
     def _check_that_all_can_settle(self) -> None:
-        """From every state an end can be reached without another fault, or at least an election that was cut off."""
+        """Check that every state can reach an end, or an election beyond the bound, without another fault."""
         good, changed = self._ends, True
         while changed:
             changed = False
@@ -271,8 +270,11 @@ class _Search:
 
 
 def explore(bounds: Bounds, progress: Callable[[int, int, int], None] = lambda *_: None) -> Exploration:
-    """Search.  `progress` is told now and then how many states were visited, how far from the beginning the search is,
-    and how many states wait.  An interruption (KeyboardInterrupt) ends it with what was covered so far."""
+    """Run a search.
+
+    `progress` is called now and then with the number of visited states, the depth and the number of waiting states.
+    KeyboardInterrupt ends the search with the results so far.
+    """
     begin_s = time.process_time()
     search = _Search(bounds)
     exhausted = search.run(progress)
@@ -292,13 +294,13 @@ def explore(bounds: Bounds, progress: Callable[[int, int, int], None] = lambda *
 
 
 def _reigns(cores: Cores) -> list[tuple[int, int]]:
-    """Who leads, and since which election."""
+    """Return the leaders, each with the election round of its term."""
     statuses = [node.status for node in cores.nodes.values()]
     return [(each.peer_id, each.round) for each in statuses if each is not None and each.state is PeerState.LEADING]
 
 
 def possible(cores: Cores, left: Left, bounds: Bounds) -> Iterator[tuple[CoreSteps, Left]]:
-    """Every step that can be taken, and what is left after it: `left` itself where it costs nothing."""
+    """Yield every possible step and the allowance after it: `left` itself if the step is free."""
     ordinary = list(explore_steps.ordinary_steps(cores))
     for step in chain(
         ordinary,
@@ -326,4 +328,4 @@ _BOUNDED: dict[str, Callable[[Cores], Iterator[CoreSteps]]] = {
     "breaks": explore_steps.breaks,
     "timeouts": explore_steps.timeouts,
 }
-"""Steps of which there may be only so many, by the field of `Left` that says how many more."""
+"""Bounded steps, by the field of `Left` that counts them."""

@@ -1,4 +1,4 @@
-"""What can happen next to the bare protocol."""
+"""Possible next steps of the bare protocol."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _deliver(source: int, target: int, link: int) -> Deliver:
 
 
 def ordinary_steps(cores: Cores) -> Iterator[CoreSteps]:
-    """Every delivery and every fsync that is possible."""
+    """Yield every possible delivery and fsync."""
     for target in cores.voters:
         node = cores.nodes[target]
         if node.is_up:
@@ -44,7 +44,7 @@ def ordinary_steps(cores: Cores) -> Iterator[CoreSteps]:
 
 
 def losses(cores: Cores) -> Iterator[CoreSteps]:
-    """Every connection that one side has closed, and that carries more than the close to the other."""
+    """Yield a loss for every connection that one side has closed and that has more than the close under way."""
     for source in cores.voters:
         for target in cores.voters:
             if source != target and cores.is_up(target):
@@ -55,7 +55,7 @@ def losses(cores: Cores) -> Iterator[CoreSteps]:
 
 
 def elections(cores: Cores) -> Iterator[CoreSteps]:
-    """Every quorum in which somebody looks for a leader."""
+    """Yield an election for every quorum with a peer that looks for a leader."""
     up = tuple(peer for peer in cores.voters if cores.is_up(peer))
     for size in range(len(cores.voters) // 2 + 1, len(up) + 1):
         for members in combinations(up, size):
@@ -64,7 +64,7 @@ def elections(cores: Cores) -> Iterator[CoreSteps]:
 
 
 def crashes(cores: Cores) -> Iterator[CoreSteps]:
-    """Every process, and every point of its disk's work that leaves another disk behind."""
+    """Yield a crash for every process and every point of its disk's work with a different result on disk."""
     for peer in cores.voters:
         if cores.is_up(peer):
             node = cores.nodes[peer]
@@ -78,21 +78,21 @@ def crashes(cores: Cores) -> Iterator[CoreSteps]:
 
 
 def restarts(cores: Cores) -> Iterator[CoreSteps]:
-    """Every process that is down."""
+    """Yield a start for every process that is down."""
     for peer in cores.voters:
         if cores.nodes[peer].peer is None:
             yield Start((peer,))
 
 
 def breaks(cores: Cores) -> Iterator[CoreSteps]:
-    """Every two servers that are connected."""
+    """Yield a break for every two connected servers."""
     for one, other in combinations(cores.voters, 2):
         if any(link.joins(one, other) for link in cores.links):
             yield Break(one, other)
 
 
 def serving(cores: Cores) -> Iterator[int]:
-    """Whoever takes a client's write."""
+    """Yield every peer that accepts writes from clients."""
     for peer in cores.voters:
         status = cores.nodes[peer].status
         if cores.is_up(peer) and status is not None and status.serving:
@@ -100,7 +100,7 @@ def serving(cores: Cores) -> Iterator[int]:
 
 
 def leading(cores: Cores) -> Iterator[int]:
-    """Whoever leads and serves."""
+    """Yield every leader that serves."""
     for peer in serving(cores):
         status = cores.nodes[peer].status
         if status is not None and status.state is PeerState.LEADING:
@@ -108,7 +108,7 @@ def leading(cores: Cores) -> Iterator[int]:
 
 
 def patient(cores: Cores) -> Iterator[int]:
-    """Whoever follows or leads and does not serve."""
+    """Yield every peer that follows or leads and does not serve."""
     for peer in cores.voters:
         status = cores.nodes[peer].status
         if cores.is_up(peer) and status is not None and not status.serving and not looking(cores, (peer,)):
@@ -116,7 +116,7 @@ def patient(cores: Cores) -> Iterator[int]:
 
 
 def timeouts(cores: Cores) -> Iterator[CoreSteps]:
-    """Whoever follows or leads, served or not, as if the others had been silent for too long."""
+    """Yield a timeout for every peer that follows or leads, as if the others had been silent for too long."""
     for peer in cores.voters:
         if cores.is_up(peer) and not looking(cores, (peer,)):
             yield GiveUp(peer)

@@ -1,8 +1,7 @@
-"""What a run over real files is made of when it is in no hurry: each act leads to where nothing is under way any more,
-but for what is held back.
+"""Acts for random runs on real files: each act continues until nothing is pending except held links and disks.
 
-Histories on disk part over many acts in a row (a load, a restart, a purge, a replacement), of which each takes many
-steps.  A run that draws single steps hardly ever comes so far; one that draws acts does in thirty of them.
+Histories on disk diverge over several acts in a row (a load, a restart, a purge, a replacement) of many steps each. A
+run of single random steps hardly ever gets that far; a run of acts does in thirty of them.
 """
 
 from __future__ import annotations
@@ -43,44 +42,44 @@ from zabka.simulation.search.explore_steps import leading, serving
 from zabka.simulation.search.stretches import Possible, Stretch, way
 
 RETAINED = 3
-"""As few snapshots as autopurge keeps at least."""
+"""The minimum number of snapshots that autopurge keeps."""
 LOADS = (1, 2, 3, 5, 9)
-"""Writes in a row: the most of them fill a log or two."""
+"""Numbers of writes in a row: the largest fills a log or two."""
 ABSENCES = ((1, 2, 4), (1, 3))
-"""Writes that are missed, in the reign that ends meanwhile and in the next one."""
+"""Numbers of missed writes: in the leader's term that ends meanwhile, and in the next one."""
 MISSED = 3
 ROT_REACH = 12
 PARTS_OF_A_RETURN = ("LeaderInfo", "Diff", "Trunc", "Snap", "NewLeader", "UpToDate")
-"""What a leader sends to a server that comes back."""
+"""Packets that a leader sends to a returning server."""
 EARLIER_WRITES_MAX = 5
-"""With a larger snapCount the second life begins without a snapshot, and all of it is read from the log."""
+"""With a larger snapCount the servers restart without a snapshot, and everything is read from the log."""
 LATEST = 2
-"""So far back a bit flips of a disk at work, and of one that has just lost its power."""
+"""The number of latest transactions in which a bit can flip when a machine loses power."""
 
 
 def loads(cores: Cores) -> Iterator[Stretch]:
-    """Whoever serves takes writes, each when the one before it is everywhere."""
+    """A serving peer accepts writes, each after the previous one is on all peers."""
     for peer in serving(cores):
         for count in LOADS:
             yield (Write(peer), Run()) * count
 
 
 def loads_and_purges(cores: Cores) -> Iterator[Stretch]:
-    """The same, each with autopurge behind it, everywhere."""
+    """Loads, each followed by autopurge on all peers."""
     purge = next(purges(cores))
     for load in loads(cores):
         yield (*load, *purge)
 
 
 def earlier_life(peers: int, shape: Random) -> Stretch:
-    """An ensemble has taken some writes, and been restarted."""
+    """Return steps for an ensemble that has accepted writes and was restarted."""
     everybody = tuple(range(1, peers + 1))
     load = (Write(peers), Run()) * shape.randrange(1, EARLIER_WRITES_MAX + 1)
     return (Run(), *load, *_restart(everybody))
 
 
 def restarts_of_all(cores: Cores) -> Iterator[Stretch]:
-    """The whole ensemble ends, and begins again; with those that were down, or without them."""
+    """The whole ensemble stops and restarts, with or without the peers that were down."""
     up = _up(cores)
     if up:
         yield _restart(up)
@@ -89,14 +88,14 @@ def restarts_of_all(cores: Cores) -> Iterator[Stretch]:
 
 
 def returns(cores: Cores) -> Iterator[Stretch]:
-    """Whoever is down comes back, perhaps on a disk that takes its time, and whoever looks for a leader finds one."""
+    """A peer that is down returns, perhaps with a slow disk, and peers without a leader find one."""
     for peer, up in _comebacks(cores):
         back = (Start((peer,)), Confer(up))
         yield from ((*back, Run()), (*back, Run((f"disk {peer}",))))
 
 
 def interrupted_returns(cores: Cores) -> Iterator[Stretch]:
-    """Whoever is down comes back to a leader, and just when it has been told its next part, something befalls it."""
+    """A peer that is down returns to a leader, and a fault occurs just after it received the next part."""
     for leader, (peer, up), part in product(leading(cores), _comebacks(cores), PARTS_OF_A_RETURN):
         told = (Run((f"{part} {way(leader, peer)}",)), Deliver(leader, peer, until=part))
         for mishap in (SpoilSnapshot(peer), Vanish(peer), Crash((leader,)), Isolate(leader)):
@@ -104,15 +103,17 @@ def interrupted_returns(cores: Cores) -> Iterator[Stretch]:
 
 
 def returns_to_damage(cores: Cores, fragile: int) -> Iterator[Stretch]:
-    """A bit flips of that server's disk, and then whoever is down comes back."""
+    """A bit flips on that server's disk, and then a peer that is down returns."""
     assert isinstance(cores, FileCores)
     for rot, back in product(_flips(cores, fragile, ROT_REACH), returns(cores)):
         yield (rot, *back)
 
 
 def absences(cores: Cores, fragile: int) -> Iterator[Stretch]:
-    """While one is away the others take writes, are restarted, and take more; it comes back, or stays away, and a bit
-    of what it missed may flip on that server's disk."""
+    """While one peer is away the others accept writes, restart, and accept more.
+
+    The peer returns or stays away. A bit of what it missed may flip on the fragile server's disk.
+    """
     assert isinstance(cores, FileCores)
     for (leader, away, others, gone), many, few in product(_absentees(cores), *ABSENCES):
         load, more = (Write(leader), Run()) * many, (Write(leader), Run()) * few
@@ -124,7 +125,7 @@ def absences(cores: Cores, fragile: int) -> Iterator[Stretch]:
 
 
 def second_reigns(cores: Cores) -> Iterator[Stretch]:
-    """A leader is cut off, and the others choose another one; that one ends, and the first leads again."""
+    """A leader is cut off, and the others elect another; the new leader dies, and the first leads again."""
     for leader in leading(cores):
         others = tuple(other for other in _up(cores) if other != leader)
         if len(others) > len(cores.voters) // 2:
@@ -132,8 +133,7 @@ def second_reigns(cores: Cores) -> Iterator[Stretch]:
 
 
 def _second_reign(cores: Cores, leader: int, others: Sequence[int]) -> Stretch:
-    """The leader that was cut off finds the one that the others have chosen, and leads again when that one ends; each
-    takes writes."""
+    """The old leader follows the new one, and leads again when the new one dies. Each accepts writes."""
     assert isinstance(cores, FileCores)
     chosen = max(others, key=lambda other: (cores.files(other).last_durable(), other))
     left = tuple(sorted({leader, *others} - {chosen}))
@@ -142,9 +142,11 @@ def _second_reign(cores: Cores, leader: int, others: Sequence[int]) -> Stretch:
 
 
 def returns_in_vain(cores: Cores) -> Iterator[Stretch]:
-    """One is away for some writes and comes back; it is told of a leader's last write, and nobody else is.  It ends,
-    the leader is cut off, and may end, too, and the others choose another one; or the leader that was cut off leads
-    again behind that one."""
+    """A peer misses some writes, returns, and is the only one to receive the leader's last write.
+
+    The peer dies. The leader is cut off, and may die as well, and the others elect another leader. Or the old leader
+    leads again after that one.
+    """
     for leader, peer, up, gone in _absentees(cores):
         others = tuple(other for other in up if other != leader)
         if len(others) <= len(cores.voters) // 2:
@@ -159,7 +161,8 @@ def returns_in_vain(cores: Cores) -> Iterator[Stretch]:
 
 
 def _absentees(cores: Cores) -> Iterator[tuple[int, int, tuple[int, ...], Stretch]]:
-    """A leader, who is away or may go without a change of leader, who is left then, and by which steps it goes."""
+    """Yield a leader, a peer that is away or can leave without a new election, the other peers, and the steps to
+    leave."""
     for leader, away in product(leading(cores), cores.voters):
         others = tuple(other for other in _up(cores) if other != away)
         if away != leader and len(others) > len(cores.voters) // 2:
@@ -167,7 +170,7 @@ def _absentees(cores: Cores) -> Iterator[tuple[int, int, tuple[int, ...], Stretc
 
 
 def replacements(cores: Cores, fragile: int) -> Iterator[Stretch]:
-    """That server ends; an empty one takes its place, where `damages` allows it, and joins."""
+    """The fragile server stops and is replaced by an empty server that joins, if all others serve and hold the same."""
     assert isinstance(cores, FileCores)
     others = tuple(peer for peer in cores.voters if peer != fragile)
     if cores.is_up(fragile) and hold_the_same(cores, others):
@@ -175,8 +178,10 @@ def replacements(cores: Cores, fragile: int) -> Iterator[Stretch]:
 
 
 def hold_the_same(cores: FileCores, peers: Sequence[int]) -> bool:
-    """Do all of these serve, one of them leading, and have the same history, and promised the same?  Nobody else has
-    promised more then."""
+    """Whether all of these peers serve, one as leader, with equal histories and epochs.
+
+    Also require that no other peer has accepted a higher epoch.
+    """
     states = [status.state for peer in peers if (status := cores.nodes[peer].status) is not None]
     disks = [cores.files(peer) for peer in peers]
     same = len({(tuple(disk.history()), disk.accepted, disk.current) for disk in disks}) == 1
@@ -185,27 +190,27 @@ def hold_the_same(cores: FileCores, peers: Sequence[int]) -> bool:
 
 
 def or_else(wanted: Possible, otherwise: Possible, cores: Cores) -> Iterator[FileSteps | Stretch]:
-    """What is wanted, or, where nothing of that can be, something else."""
+    """Yield the requested steps, or the alternative if none are possible."""
     found = list(wanted(cores))
     yield from found or otherwise(cores)
 
 
 def stops(cores: Cores) -> Iterator[Stretch]:
-    """A process ends, everybody hears of it, and whoever has to look for a leader then finds one."""
+    """A process stops, all peers are notified, and those without a leader find one."""
     up = _up(cores)
     for peer in up:
         yield (Crash((peer,)), Run(), Confer(tuple(other for other in up if other != peer)), Run())
 
 
 def bounces(cores: Cores) -> Iterator[Stretch]:
-    """A process ends and is back before anybody has heard of that; who hears of it then may have to look again."""
+    """A process restarts before any peer is notified; peers that then lose their leader may look again."""
     up = _up(cores)
     for peer in up:
         yield (Crash((peer,)), Start((peer,)), Confer(up), Run(), Confer(up), Run())
 
 
 def blinks(cores: Cores, fragile: int) -> Iterator[Stretch]:
-    """A machine loses its power and is back before anybody has missed it; with a bit flipped, where it is that one."""
+    """A machine loses power and is back before any peer notices, with a bit flipped if it is the fragile one."""
     assert isinstance(cores, FileCores)
     for peer in _up(cores):
         back = (Start((peer,)), Confer(_up(cores)), Run())
@@ -215,7 +220,7 @@ def blinks(cores: Cores, fragile: int) -> Iterator[Stretch]:
 
 
 def blackouts(cores: Cores, fragile: int) -> Iterator[Stretch]:
-    """Two machines lose their power, and are back before anybody has missed them; with a bit flipped of that one."""
+    """Two machines lose power and are back before any peer notices, with a bit flipped on the fragile one."""
     assert isinstance(cores, FileCores)
     for dark in combinations(_up(cores), 2):
         lights: Stretch = tuple(map(Vanish, dark))
@@ -226,8 +231,11 @@ def blackouts(cores: Cores, fragile: int) -> Iterator[Stretch]:
 
 
 def blinks_in_a_row(cores: Cores, fragile: int) -> Iterator[Stretch]:
-    """A leader's machine blinks, with a bit flipped where it is that one; and another, before anybody has missed it.
-    The leader's last write may be still on its way to that one."""
+    """A leader's machine and then another lose power briefly, before any peer notices.
+
+    A bit is flipped if the leader is the fragile server. The leader's last write may be still on its way to the other
+    machine.
+    """
     assert isinstance(cores, FileCores)
     up = _up(cores)
     for leader, other in product(leading(cores), up):
@@ -243,14 +251,16 @@ def blinks_in_a_row(cores: Cores, fragile: int) -> Iterator[Stretch]:
 
 
 def depositions(cores: Cores) -> Iterator[Stretch]:
-    """A leader is cut off from all others, who choose another one."""
+    """A leader is cut off from all others, which elect another one."""
     for peer in leading(cores):
         yield (Isolate(peer), Confer(tuple(other for other in _up(cores) if other != peer)), Run())
 
 
 def last_writes(cores: Cores) -> Iterator[Stretch]:
-    """A leader's last write gets to its own disk alone, or to one other's; it is cut off, and may die, and the others
-    choose another one."""
+    """A leader's last write reaches only its own disk, or also one other's.
+
+    The leader is cut off and may die, and the others elect another one.
+    """
     for peer in leading(cores):
         others = [other for other in _up(cores) if other != peer]
         for reached in (None, *others):
@@ -260,7 +270,8 @@ def last_writes(cores: Cores) -> Iterator[Stretch]:
 
 
 def talks(cores: Cores) -> Iterator[Stretch]:
-    """Whoever looks for a leader talks with all others, or with all but one; perhaps on a disk that takes its time."""
+    """Peers without a leader exchange election messages with all others, or all but one; perhaps one has a slow
+    disk."""
     up = _up(cores)
     seeking = looking(cores, up)
     if not seeking:
@@ -271,7 +282,7 @@ def talks(cores: Cores) -> Iterator[Stretch]:
 
 
 def settling(cores: Cores) -> Iterator[Stretch]:
-    """Whoever waits for a machine that is gone hears of its end, and whoever looks for a leader then finds one."""
+    """Peers that wait for a lost machine are notified of its end, and those without a leader find one."""
     up = _up(cores)
     ends = tuple(half_open(cores))
     if ends or looking(cores, up):
@@ -279,37 +290,40 @@ def settling(cores: Cores) -> Iterator[Stretch]:
 
 
 def half_open(cores: Cores) -> Iterator[Break]:
-    """The ends of connections of which one side alone knows."""
+    """Yield a break for every connection that only one side has closed."""
     for link in cores.links:
         if not (link.opener_open and link.acceptor_open):
             yield Break(link.opener, link.acceptor)
 
 
 def impatience(cores: Cores) -> Iterator[Stretch]:
-    """A peer's patience ends, and it looks for a leader, with those that it left alone."""
+    """A peer times out and looks for a leader, together with the peers that it leaves alone."""
     up = _up(cores)
     for peer in up:
         yield (GiveUp(peer), Confer(up), Run(), Confer(up), Run())
 
 
 def vanishing(cores: Cores) -> Iterator[FileSteps]:
-    """A machine loses its power, and nobody hears of it."""
+    """A machine loses power without notifying any peer."""
     yield from map(Vanish, _up(cores))
 
 
 def purges(cores: Cores) -> Iterator[Stretch]:
-    """Autopurge, everywhere."""
+    """Autopurge on all running peers."""
     yield tuple(Purge(peer, RETAINED) for peer in _up(cores))
 
 
 def spoilt(cores: Cores) -> Iterator[FileSteps]:
-    """A storage finds that its newest snapshot is spoiled."""
+    """A storage finds its newest snapshot damaged."""
     yield from map(SpoilSnapshot, _up(cores))
 
 
 def damages(cores: Cores, fragile: int) -> Iterator[FileSteps]:
-    """What may befall that server's disk.  An empty server takes the place of one that is down while all others serve
-    and hold the same: it knows nothing of what its disk had promised."""
+    """Faults of the fragile server's disk.
+
+    An empty server replaces it only while it is down and all others serve and hold the same: the new server does not
+    know what the old disk had acknowledged.
+    """
     assert isinstance(cores, FileCores)
     yield from _flips(cores, fragile, ROT_REACH)
     if cores.nodes[fragile].peer is not None:
@@ -335,7 +349,7 @@ def _restart(peers: tuple[int, ...]) -> Stretch:
 
 
 def _comebacks(cores: Cores) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Whoever is down, and who runs when it is back."""
+    """Yield each peer that is down, with the peers that run after its return."""
     for peer in cores.voters:
         if cores.nodes[peer].peer is None:
             yield peer, tuple(other for other in cores.voters if other == peer or cores.is_up(other))

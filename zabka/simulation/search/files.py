@@ -1,10 +1,11 @@
-"""The same over real files, under the storage that serves: the scenario `swarm-files`.
+"""The scenario `swarm-files`: a random run on real files, with the production storage.
 
-Beside all that may happen to the bare protocol, machines lose their power without a word, autopurge runs, a bit flips,
-the newest log is gone, a snapshot is spoiled, and a server is replaced by an empty one.  One server's disk alone may be
-damaged: what a majority holds is never lost.  Two in five runs draw single steps among the acts, the others acts alone
-(`file_acts`), about half of which are calm; half of the ensembles have had an earlier life.  A run takes a seventh of a
-second, half of it for files.
+It adds these faults to those of the bare protocol: machines lose power without closing connections, autopurge runs, a
+bit flips, the newest log is lost, a snapshot is damaged, and an empty server replaces another. Only one server's disk
+can be damaged, so data on a majority is never lost.
+
+Two in five runs draw single steps among the acts; the others draw only acts (`file_acts`), about half of them without
+faults. Half of the ensembles have been restarted before. A run takes a seventh of a second, half of it for files.
 """
 
 from __future__ import annotations
@@ -32,34 +33,34 @@ SNAP_COUNTS = (3, 8, 8, 24)
 COMMIT_LOG_COUNTS = (1, 2, 500)
 ELECTIONS_MAX = 5
 UNHURRIED = 0.6
-"""Runs of acts alone."""
+"""Share of runs with acts only."""
 OLD = 0.5
-"""Runs among servers that have been restarted before."""
+"""Share of runs on servers that were restarted before."""
 PURGING = 0.5
-"""Runs of acts in which autopurge follows every load."""
+"""Share of the runs of acts in which autopurge follows every load."""
 IN_MEMORY = Path("/dev/shm")
 
 
 def play_files(seed: int) -> Played:
-    """Draw the steps of a seed, or of a tape, and take them, on files that are gone afterwards."""
+    """Draw the steps from a seed or a tape and play them on temporary files."""
     shape = derive_random(seed, "shape")
     peers, snap_count = (3, 3, 5)[shape.randrange(0, 3)], SNAP_COUNTS[shape.randrange(0, len(SNAP_COUNTS))]
     commit_log_count, fragile = COMMIT_LOG_COUNTS[shape.randrange(0, 3)], 1 + shape.randrange(0, peers)
     always, sometimes = _unhurried(shape, fragile) if shape.random() < UNHURRIED else _step_by_step(fragile)
     before = file_acts.earlier_life(peers, shape) if shape.random() < OLD else ()
-    # Where there is a file system in memory, nobody waits for a disk.
+    # A file system in memory avoids waiting for a disk.
     with TemporaryDirectory(prefix="zabka-search-", dir=IN_MEMORY if IN_MEMORY.is_dir() else None) as place:
         cores = FileCores(Path(place), peers, snap_count, commit_log_count=commit_log_count, keeps_journal=True)
         try:
             return play_drawn(seed, cores, sometimes, partial(_find_out, cores, fragile), always, before)
         finally:
             cores.close()
-            # Snapshots freeze what there is; of a world that is over nothing is to stay.
+            # Snapshots freeze all objects; no object of a finished world should remain.
             gc.unfreeze()
 
 
 def _step_by_step(fragile: int) -> tuple[Sequence[Possible], Sequence[Possible]]:
-    """What may happen always, and sometimes, where single steps are drawn."""
+    """Return the steps of every run, and of some runs, for runs with single steps."""
     ordinary = [_crashes if each is crashes else each for each in SOMETIMES]
     damages, replaced = partial(file_acts.damages, fragile=fragile), partial(file_acts.replacements, fragile=fragile)
     return ALWAYS, [
@@ -69,7 +70,7 @@ def _step_by_step(fragile: int) -> tuple[Sequence[Possible], Sequence[Possible]]
 
 
 def _unhurried(shape: Random, fragile: int) -> tuple[Sequence[Possible], Sequence[Possible]]:
-    """The same where acts are drawn."""
+    """Return the acts of every run, and of some runs, for runs with acts only."""
     loads = file_acts.loads_and_purges if shape.random() < PURGING else file_acts.loads
     damages, replaced = partial(file_acts.damages, fragile=fragile), partial(file_acts.replacements, fragile=fragile)
     blinks, blackouts = partial(file_acts.blinks, fragile=fragile), partial(file_acts.blackouts, fragile=fragile)
@@ -90,7 +91,8 @@ def _unhurried(shape: Random, fragile: int) -> tuple[Sequence[Possible], Sequenc
 
 
 def _crashes(cores: Cores) -> Iterator[FileSteps]:
-    """Every process, and every part of its disk's work: to see what each would leave behind is to do it, here."""
+    """Yield a crash for every process and every part of its disk's work. On files the results cannot be compared
+    first."""
     for peer in cores.voters:
         if cores.is_up(peer):
             for written in range(len(cores.nodes[peer].queue) + 1):
@@ -98,8 +100,11 @@ def _crashes(cores: Cores) -> Iterator[FileSteps]:
 
 
 def _find_out(cores: FileCores, fragile: int) -> None:
-    """Whoever waits for a machine that is gone hears of its end; who runs on what it remembers finds the damage at its
-    next start, when the others have a leader: in a step of an election nobody connects, however long it takes."""
+    """Notify peers that wait for a lost machine, and restart the fragile server after the others have a leader.
+
+    A process that relies on cached data finds the damage at its next start. A step of an election creates no
+    connections, however long it takes.
+    """
     for end in file_acts.half_open(cores):
         end.play(cores)
     Crash((fragile,)).play(cores)

@@ -1,7 +1,7 @@
-"""Other tapes made of known ones: words are changed, spans left out, repeated, moved, and tapes crossed.
+"""New tapes from known ones: words are changed, spans are left out, repeated or moved, and tapes are crossed.
 
-Which choices matter is known of two streams: what the acts are (`zabka.simulation.faults.acts`), and what the nemesis
-of the older scenarios draws.  Most changes are made there, and of acts whole ones at a time.
+Two streams are known to hold the choices that matter: the acts (`zabka.simulation.faults.acts`), and the nemesis of the
+older scenarios. Most changes are made there; acts are changed as a whole.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from zabka.simulation.kernel.tape import STRIKE, WORD_BITS, WORD_MAX, Stream, Ta
 from zabka.simulation.search.protocol import STEP_WORDS, STEPS
 
 MIDDLE = (ACTS, STEPS, "nemesis")
-"""The streams that most is changed in."""
+"""The streams with most of the changes."""
 MIDDLE_CHANCE = 0.75
 CHANGES_MAX = 4
 SPAN_MAX = 6
@@ -25,19 +25,19 @@ Words = list[int]
 
 
 def unit_of(purpose: str) -> int:
-    """How many words of a stream belong together."""
+    """Return how many words of a stream form a unit."""
     return {ACTS: ACT_WORDS, STEPS: STEP_WORDS}.get(purpose, 1)
 
 
 def mutated(tape: Tape, other: Tape, random: Random) -> Tape:
-    """A tape that is much like the first; now and then with a part of the other."""
+    """Return a tape similar to the first, sometimes with a part of the other."""
     for _ in range(1 + int(random.random() ** 2 * CHANGES_MAX)):
         tape = _changed(tape, other, random)
     return tape
 
 
 def gone_on_from(tape: Tape, place: int, random: Random) -> Tape:
-    """The first so many steps, or acts, of a tape, and others behind them."""
+    """Return a tape with the first steps or acts of another, followed by new random ones."""
     purpose = STEPS if STEPS in tape.streams else ACTS
     words = tape.streams.get(purpose, Stream()).words[: place * unit_of(purpose)]
     return tape.changed(purpose, Stream(words=words, tail=random.randrange(LAST_BORN)))
@@ -62,7 +62,7 @@ def _changed(tape: Tape, other: Tape, random: Random) -> Tape:
 
 
 def _with_other_luck(tape: Tape, random: Random) -> Tape:
-    """All that is not written down is drawn anew: what the network does, how long disks take."""
+    """Draw all unrecorded choices again, such as network delays and disk latencies."""
     return Tape(random.randrange(LAST_BORN), tape.streams)
 
 
@@ -70,7 +70,7 @@ def _with_other_luck(tape: Tape, random: Random) -> Tape:
 
 
 def _span(words: Words, unit: int, random: Random) -> tuple[int, int]:
-    """A few units somewhere: where they begin and end."""
+    """Choose a few units. Return their begin and end."""
     units = max(1, len(words) // unit)
     begin = random.randrange(units)
     length = 1 + int(random.random() ** 3 * min(SPAN_MAX, units - begin))
@@ -89,7 +89,7 @@ def _nudge(words: Words, unit: int, random: Random) -> Words:
 
 
 def _copy_one(words: Words, unit: int, random: Random) -> Words:
-    """A word becomes what another is that has the same part in its unit."""
+    """Copy another word that has the same position in its unit."""
     place, units = random.randrange(len(words)), max(1, len(words) // unit)
     words[place] = words[(place % unit + unit * random.randrange(units)) % len(words)]
     return words
@@ -124,7 +124,7 @@ def _move(words: Words, unit: int, random: Random) -> Words:
 
 
 def _cut_off(words: Words, unit: int, random: Random) -> Words:
-    """What comes from some point on is drawn anew."""
+    """Draw everything after some point again."""
     begin, _ = _span(words, unit, random)
     return words[: max(begin, unit)]
 
@@ -135,7 +135,7 @@ _CHANGES: tuple[Callable[[Words, int, Random], Words], ...] = (
 
 
 def _crossed(one: Words, other: Words, unit: int, random: Random) -> Words:
-    """The first part of one and the last of the other; or one with a span of the other in its midst."""
+    """Join the first part of one and the last part of the other, or insert a span of the other into one."""
     begin, _ = _span(one, unit, random)
     if random.random() < 0.5:
         return one[:begin] + other[_span(other, unit, random)[0] :]

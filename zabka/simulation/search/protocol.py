@@ -1,8 +1,8 @@
-"""A run of the bare protocol in which every step is drawn: the scenario `swarm-protocol`.
+"""The scenario `swarm-protocol`: a run of the bare protocol with random steps.
 
-Nothing happens by itself among `zabka.simulation.cores`, so that a tape chooses each delivery, each fsync and each
-crash; a run of fifty steps takes hundredths of a second.  A step is STEP_WORDS words of the stream `steps`: what kind,
-and which of those that are possible.
+Nothing happens by itself in `zabka.simulation.cores`, so a tape chooses each delivery, each fsync and each crash. A run
+of fifty steps takes hundredths of a second. A step is STEP_WORDS words of the stream `steps`: its kind, and its index
+among the possible steps of that kind.
 """
 
 from __future__ import annotations
@@ -52,18 +52,20 @@ LENGTH_MIN, LENGTH_MAX = 10, 120
 SNAP_COUNTS = (3, 1_000, 1_000)
 FAULT_STAYS = 0.7
 RANKS_MAX = 2
-"""Of more logs of different lengths the longest count as one."""
+"""The number of shortest log lengths that are distinguished; all longer logs count as equal."""
 
 
 class Quiet:
-    """What is held back until it is let go: disks, and directions of links, as `Run` names them.  Elections have
-    connections of their own."""
+    """Disks and directions of links that are held back until they are released, as `Run` names them.
+
+    Election messages use their own connections and are never held back.
+    """
 
     def __init__(self) -> None:
         self.held: dict[str, None] = {}
 
     def allows(self, step: FileSteps) -> bool:
-        """May that happen?"""
+        """Whether that step is possible while these are held back."""
         if isinstance(step, Deliver):
             return way(step.source, step.target) not in self.held
         if isinstance(step, SyncDisk):
@@ -71,11 +73,11 @@ class Quiet:
         return True
 
     def held_back(self, step: FileSteps) -> FileSteps:
-        """That step, in which what is held back stays so."""
+        """Return that step with everything held back added to it."""
         return Run((*step.hold, *self.held)) if isinstance(step, Run) else step
 
     def follow(self, step: FileSteps) -> None:
-        """A link that is broken holds nothing back any more; what a step holds back stays so."""
+        """Update the held links after a step: a broken link holds nothing back; links that a step holds stay held."""
         if isinstance(step, Break):
             self._forget(way(step.one, step.other), way(step.other, step.one))
         elif isinstance(step, Crash | Isolate | Vanish):
@@ -89,7 +91,7 @@ class Quiet:
             self.held.pop(each, None)
 
     def turn(self, cores: Cores, which: int) -> str:
-        """Hold one of them back, or let it go; what that is in words."""
+        """Hold a disk or links back, or release them. Return a description."""
         choices = _choices(cores)
         choice = choices[which * len(choices) >> WORD_BITS]
         if all(each in self.held for each in choice):
@@ -99,13 +101,13 @@ class Quiet:
         return f"hold {', '.join(choice)}"
 
     def let_go(self) -> str:
-        """Let all of them go; what that is in words."""
+        """Release all of them. Return a description."""
         self.held = {}
         return "let everything go"
 
 
 def _choices(cores: Cores) -> list[tuple[str, ...]]:
-    """What may be held back together: a disk, all links of a peer, one direction."""
+    """Return the groups that can be held back together: a disk, all links of a peer, one direction."""
     found: list[tuple[str, ...]] = []
     for peer in cores.voters:
         others = [other for other in cores.voters if other != peer]
@@ -129,12 +131,12 @@ def _run(cores: Cores) -> Iterator[CoreSteps]:
 
 
 def hold(cores: Cores) -> Iterator[CoreSteps]:
-    """Stands for what `Quiet.turn` does."""
+    """Placeholder for `Quiet.turn`."""
     yield from ()
 
 
 def let_go(cores: Cores) -> Iterator[CoreSteps]:
-    """Stands for the end of all that is held back."""
+    """Placeholder for `Quiet.let_go`."""
     yield from ()
 
 
@@ -153,7 +155,7 @@ SOMETIMES: tuple[Possible, ...] = (
 
 
 class Played(NamedTuple):
-    """What came of a run; `places` are the kinds of states, each with how many steps were drawn before it."""
+    """The result of a run; `places` maps each kind of state to the number of steps drawn before it."""
 
     problems: list[str]
     taken: list[StepTaken]
@@ -162,7 +164,7 @@ class Played(NamedTuple):
 
 
 class _Syncs:
-    """A sync that is answered shows whatever anybody had been told when it was asked."""
+    """Checks that an answered sync includes every write that was answered before the sync was sent."""
 
     def __init__(self, cores: Cores) -> None:
         self._cores = cores
@@ -171,11 +173,11 @@ class _Syncs:
         self._highest = 0
 
     def asked(self) -> None:
-        """A sync was just asked for."""
+        """Record that a sync was just sent."""
         self._told[self._cores.asked] = self._highest
 
     def look(self) -> Iterator[str]:
-        """At what was answered since the last time."""
+        """Check the answers since the last call; yield problems."""
         for number, zxid in self._cores.answered[self._seen :]:
             promised = self._told.get(number, 0)
             if zxid < promised:
@@ -185,7 +187,7 @@ class _Syncs:
 
 
 def play_protocol(seed: int) -> Played:
-    """Draw the steps of a seed, or of a tape, and take them."""
+    """Draw the steps from a seed or a tape and play them."""
     shape = derive_random(seed, "shape")
     peers, snap_count = (3, 3, 5)[shape.randrange(0, 3)], SNAP_COUNTS[shape.randrange(0, 3)]
     cores = Cores(peers, snap_count, cumulative=shape.random() < 0.9, keeps_journal=True)
@@ -200,8 +202,10 @@ def play_drawn(
     always: Sequence[Possible] = ALWAYS,
     before: Stretch = (),
 ) -> Played:
-    """Draw the steps among these servers, which have taken those `before`, and take them: each of `sometimes` is left
-    out of some runs.  Then, behind `before_the_end`, everything heals."""
+    """Draw the steps on these servers, after the steps `before`, and play them.
+
+    Each of `sometimes` is left out of some runs. At the end `before_the_end` is called, and all faults end.
+    """
     kinds = derive_random(seed, "kinds")
     possible = [*always, *(each for each in sometimes if kinds.random() < FAULT_STAYS)]
     length, tape = derive_random(seed, "length").randrange(LENGTH_MIN, LENGTH_MAX), derive_random(seed, STEPS)
@@ -238,15 +242,18 @@ def play_drawn(
 
 
 def _stretch(cores: Cores, quiet: Quiet, possible: Possible, which: int) -> Stretch:
-    """What is chosen of what is possible."""
+    """Return the chosen steps among the possible ones."""
     stretches = [each if isinstance(each, tuple) else (each,) for each in possible(cores)]
     found = [stretch for stretch in stretches if all(map(quiet.allows, stretch))]
     return found[which * len(found) >> WORD_BITS] if found else ()
 
 
 def _states(cores: Cores, step: FileSteps) -> Iterator[int]:
-    """The state that the step led to: how each disk's files are, who is what, whose log is how far and whether it has
-    what is committed, whose disk has something to do."""
+    """Yield features of the state after a step.
+
+    They cover the files on each disk, the role of each server, its log end compared with the other logs and with the
+    last commit, and whether its disk has pending work.
+    """
     nodes = []
     ends = [max(node.disk.history()[-1:], default=0) for node in cores.nodes.values()]
     ranks = {end: min(rank, RANKS_MAX) for rank, end in enumerate(sorted(set(ends)))}

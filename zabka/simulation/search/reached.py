@@ -1,12 +1,18 @@
-"""What a run reached: states of peers, brokers, partitions and sessions, and what followed upon what.
+"""Features that a run reached: states of peers, brokers, partitions and sessions, and the order of events.
 
-Read from the journal, which every node writes.  An event becomes a token (its type, and what it says of states, modes,
-causes and the like, without names and numbers).  Reached are: every token, every two that follow one another on a node,
-in a partition's life or in the whole cluster, every token while certain faults hold, every token of a partition as that
-stands (`_Standing`), the roles that all peers have together, and each of these once, twice or often.
+They come from the journal, which every node writes. Each event becomes a token: its type and its fields for states,
+modes, causes and so on, without names and numbers. The features are:
 
-That takes a hundredth of a run's time.  Edges of code by `sys.settrace`, in the pure modules of ZAB or of controller
-and replication alone, make a run take four to six times as long (Python 3.11, which has no `sys.monitoring`).
+- every token;
+- every two tokens in sequence on a node, on a partition or in the whole cluster;
+- every token while certain faults are active;
+- every token of a partition, with the partition's state (`_Standing`);
+- the roles that all peers have together.
+
+Each feature also counts as reached once, twice or often.
+
+That takes one hundredth of a run's time. Code edges by `sys.settrace`, only in the pure modules of ZAB or of controller
+and replication, make a run take four to six times as long (Python 3.11, which has no `sys.monitoring`).
 """
 
 from __future__ import annotations
@@ -39,7 +45,7 @@ _TOO_FREQUENT = frozenset(
         "ZxidCheckpoint",
     )
 )  # fmt: skip
-"""Events of every write say nothing of where it leads."""
+"""Events of every write carry no information about later behaviour."""
 _WORDS = ("state", "phase", "mode", "cause", "kind", "request", "process", "operation", "action", "invariant")
 _FLAGS = ("unclean", "recovering", "is_controller", "both_ways")
 _SIZES = ("isr", "eligible", "left", "live", "added", "removed", "bounced", "adding", "removing", "quorum")
@@ -51,14 +57,14 @@ _PAIRS = (
     ("leader", "previous"),
     ("from_zxid", "to_zxid"),
 )
-"""Of two such numbers it is told which is the larger."""
+"""Pairs of numbers; a token includes which is larger."""
 SIZE_MAX = 3
 MASK = (1 << 48) - 1
 OFTEN = 4
 
 
 class _Tokens:
-    """Makes tokens of events, and keeps what it knows of each type of event."""
+    """Turns events into tokens, and caches the fields of each event type."""
 
     def __init__(self) -> None:
         self._fields: dict[type[Event], tuple[tuple[str, ...], ...] | None] = {}
@@ -66,7 +72,7 @@ class _Tokens:
         self._codes: dict[tuple[object, ...], int] = {}
 
     def of(self, event: Event) -> int:
-        """The token of an event; 0 for one that says nothing."""
+        """Return the token of an event, or 0 for an event without information."""
         kind = type(event)
         if kind not in self._fields:
             self._learn(kind)
@@ -100,8 +106,8 @@ def _order(one: int, other: int) -> int:
 
 
 class _Standing:
-    """How a partition stands: how many are in sync, whether somebody leads, and what has happened since that was
-    written last."""
+    """The state of a partition: the size of its ISR, whether it has a leader, and the events since it was last
+    written."""
 
     __slots__ = ("_isr", "_led", "_since")
 
@@ -111,7 +117,7 @@ class _Standing:
         self._since: dict[str, None] = {}
 
     def see(self, event: Event) -> int:
-        """The standing after an event, as a number."""
+        """Return the state after an event, as a number."""
         if isinstance(event, IsrChanged | LeaderElected):
             self._isr, self._led = len(event.isr), event.leader >= 0
             self._since = {}
@@ -122,18 +128,18 @@ class _Standing:
 
 _TOKENS = _Tokens()
 _TOUCHING = (BrokerRegistered, ControllerElected, IsrProposed, LogTruncated, LeadershipTaken, ReplicaLoaded)
-"""What may have happened to a partition since its state was written."""
+"""Events that `_Standing` records between two writes of a partition's state."""
 
 
 class Reached(NamedTuple):
-    """What a history reached, each with how often (1, 2, or OFTEN), and with the number of the entry that was first."""
+    """The reached features: how often each (1, 2 or OFTEN), and the number of the first entry of each."""
 
     counts: dict[int, int]
     firsts: dict[int, int]
 
 
 def reached(entries: Iterable[Entry]) -> Reached:
-    """What the history reached."""
+    """Return the features that the history reached."""
     counts: Counter[int] = Counter()
     firsts: dict[int, int] = {}
     standings: dict[tuple[str, int], _Standing] = {}
@@ -179,7 +185,7 @@ def reached(entries: Iterable[Entry]) -> Reached:
 
 
 def _concerned(standings: dict[tuple[str, int], _Standing], event: Event) -> Iterable[_Standing]:
-    """The partitions that an event is about: one, or all that are known."""
+    """Return the partitions of an event: one, or all known ones."""
     topic = getattr(event, "topic", None)
     if topic is None:
         return standings.values()
@@ -191,7 +197,7 @@ def _kind(node: str) -> str:
 
 
 def _sum(holding: dict[str, int]) -> int:
-    """The kinds of faults that hold, whatever their number and order."""
+    """Combine the kinds of active faults, regardless of their number and order."""
     return sum(dict.fromkeys(holding.values())) & MASK
 
 

@@ -1,4 +1,4 @@
-"""One run of a tape: what it came to, what it reached, and the tape with all that was drawn written into it."""
+"""One run of a tape: its result, what it reached, and the tape with all drawn choices recorded."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ PROTOCOL, FILES = "swarm-protocol", "swarm-files"
 _DRAWN_STEPS = {PROTOCOL: play_protocol, FILES: play_files}
 PROTOCOL_RUNS_A_COLLECTION = 128
 SEARCHED = (*SCENARIOS, *_DRAWN_STEPS, *WHOLE_RUNS)
-"""What a search can be made in."""
+"""The scenarios that can be searched."""
 
 
 class Ran(NamedTuple):
-    """What came of a tape; `written` is the same run with every choice in it, as far as there were not too many, and
-    `places` says of some of what it reached behind how many steps, or acts, that was."""
+    """The result of a tape.
+
+    `written` is the tape with every choice recorded, except for streams with too many. `places` gives, for some of the
+    reached features, the number of steps or acts before them.
+    """
 
     problems: list[str]
     reached: dict[int, int]
@@ -39,7 +42,7 @@ class Ran(NamedTuple):
 
 
 def run_tape(tape: Tape, scenario: str, settings: WorldSettings) -> Ran:
-    """Play it."""
+    """Play the tape."""
     begin = time.process_time()
     seed = TapedSeed(tape)
     if scenario in _DRAWN_STEPS:
@@ -61,16 +64,16 @@ def run_tape(tape: Tape, scenario: str, settings: WorldSettings) -> Ran:
 
 
 def run_one_of_many(number: int, tape: Tape, scenario: str, settings: WorldSettings) -> Ran:
-    """`run_tape`, where one process plays very many: what ended worlds leave goes now and then."""
+    """Play one of many tapes in a process: garbage of finished worlds is collected now and then."""
     ran = run_tape(tape, scenario, settings)
-    # The bare protocol leaves next to nothing, and takes less than a collection does.
+    # The bare protocol leaves almost no garbage, and a run takes less time than a collection.
     if scenario != PROTOCOL or number % PROTOCOL_RUNS_A_COLLECTION == 0:
         collect_after(number)
     return ran
 
 
 def play_tape(tape: Tape, scenario: str, settings: WorldSettings) -> Verdict:
-    """Play it, for its journal and its story."""
+    """Play the tape for its journal and its story."""
     seed = TapedSeed(tape)
     if scenario in _DRAWN_STEPS:
         played = _DRAWN_STEPS[scenario](seed)
@@ -100,7 +103,7 @@ def _verdict(
 
 
 def _written(seed: TapedSeed) -> Tape:
-    """Its tape with all that was drawn from streams that do not give too much."""
+    """Return the tape with all drawn choices, except those of streams with too many."""
     streams = {purpose: Stream(words=words) for purpose, words in seed.recorded().items() if words}
     busy = seed.busy()
     streams |= {purpose: stream for purpose, stream in seed.tape.streams.items() if purpose in busy}
@@ -108,5 +111,5 @@ def _written(seed: TapedSeed) -> Tape:
 
 
 def invariant_of(problem: str) -> str:
-    """What was violated, without where and when."""
+    """Return the name of the violated invariant."""
     return problem.partition(":")[0].strip()

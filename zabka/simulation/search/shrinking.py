@@ -1,7 +1,7 @@
-"""Makes what was found short: acts and faults are left out, words become zero, streams go back to being drawn.
+"""Shortens a finding: removes acts and faults, sets words to zero, and lets streams be drawn from the seed again.
 
-Each attempt is a run; it counts where it shows the same invariant violated.  Spans are halved as in delta debugging
-(Zeller and Hildebrandt, 2002).
+Each attempt is a run; it counts if it shows the same invariant violated. Spans are halved as in delta debugging (Zeller
+and Hildebrandt, 2002).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from zabka.simulation.search.mutation import unit_of
 from zabka.simulation.search.protocol import STEPS
 
 Shows = Callable[[Tape], Tape | None]
-"""Plays a tape: with all choices written in where it shows the same, None where it does not."""
+"""Plays a tape. Returns it with all choices recorded if it shows the same violation, or None."""
 ENDING = (ACTS, STEPS)
-"""Streams whose zeros do nothing."""
+"""Streams in which zeros do nothing."""
 
 
 class Shrinking:
-    """One finding on its way to a short one, within so many runs."""
+    """Shortens one finding within a limited number of runs."""
 
     def __init__(self, tape: Tape, shows: Shows, runs_max: int) -> None:
         self.tape = tape
@@ -29,7 +29,7 @@ class Shrinking:
         self._runs_max = runs_max
 
     def shrink(self) -> Tape:
-        """The shortest tape that was found."""
+        """Return the shortest tape that was found."""
         self._without_other_streams()
         self._without_strikes()
         for purpose in ENDING:
@@ -41,7 +41,7 @@ class Shrinking:
         return self.tape
 
     def _holds(self, tape: Tape) -> bool:
-        """Does this one show it?  Then it is the one to go on with."""
+        """Return whether this tape shows the violation; if so, continue with it."""
         if self.runs >= self._runs_max:
             return False
         self.runs += 1
@@ -51,7 +51,7 @@ class Shrinking:
         return True
 
     def _without_other_streams(self) -> None:
-        """Of all streams but those of the acts, as many as possible are the seed's own."""
+        """Reset as many streams as possible, other than those of acts and steps, to the seed's own."""
         streams = self.tape.streams
         if self._holds(Tape(self.tape.seed, {name: each for name, each in streams.items() if name in ENDING})):
             return
@@ -59,7 +59,7 @@ class Shrinking:
             self._holds(Tape(self.tape.seed, {n: e for n, e in self.tape.streams.items() if n != purpose}))
 
     def _without_strikes(self) -> None:
-        """Of the faults that have streams of their own, as many as possible do not come."""
+        """Remove as many as possible of the faults that have their own streams."""
         written = self._shows(self.tape)
         self.runs += 1
         if written is None:
@@ -78,7 +78,7 @@ class Shrinking:
             size //= 2
 
     def _end(self, purpose: str) -> None:
-        """Behind the words nothing is done."""
+        """Let nothing happen after the recorded words."""
         self._holds(self.tape.changed(purpose, Stream(words=self.tape.streams[purpose].words, ends=True)))
 
     def _shorten(self, purpose: str) -> None:
@@ -94,7 +94,7 @@ class Shrinking:
             size //= 2
 
     def _without_pairs(self, purpose: str) -> None:
-        """What holds something back and what lets it go again can be left out together alone."""
+        """Remove pairs of acts: an act that holds something back can only be removed together with its release."""
         unit = unit_of(purpose)
         one = 0
         while (one + 1) * unit < len(self.tape.streams[purpose].words):
@@ -109,7 +109,7 @@ class Shrinking:
             yield self.tape.changed(purpose, Stream(words=left, tail=stream.tail, ends=stream.ends))
 
     def _level(self, purpose: str) -> None:
-        """Words that do not matter become zero."""
+        """Set words that do not matter to zero."""
         for place in range(len(self.tape.streams[purpose].words)):
             stream = self.tape.streams[purpose]
             if stream.words[place]:

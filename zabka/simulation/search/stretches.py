@@ -1,7 +1,7 @@
-"""Steps that go together, for any world in which every step is drawn: drawn one by one they hardly ever meet.
+"""Sequences of related steps for random runs: single random steps rarely combine to them.
 
-Broadcast is hurt by what reaches some and not others, and synchronisation by who comes back in the midst of that.  Each
-of these stretches leads there, with what is held back held back on.
+Broadcast fails when a message reaches only some peers, and synchronisation when a peer returns during that. Each of
+these sequences leads there, and held links and disks stay held.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from zabka.simulation.scenarios.file_steps import FileSteps
 from zabka.simulation.search.explore_steps import breaks, leading, serving
 
 Stretch = tuple[FileSteps, ...]
-"""Steps that are taken one after the other."""
+"""Steps that are played one after the other."""
 Possible = Callable[[Cores], Iterator[FileSteps | Stretch]]
 
 
 def way(one: int, other: int) -> str:
-    """What one sends to the other, as `Run` names it."""
+    """Return the name in `Run` of the direction from one server to another."""
     return f"{one} > {other}"
 
 
 def blips(cores: Cores) -> Iterator[Stretch]:
-    """Two servers lose each other, and whoever has to look for a leader then finds one."""
+    """Two servers lose their connections; each finds a leader again if it has to."""
     up = tuple(peer for peer in cores.voters if cores.is_up(peer))
     for broken in breaks(cores):
         yield (broken, Run(), Elect(up), Run())
 
 
 def uneven_writes(cores: Cores) -> Iterator[Stretch]:
-    """Somebody's write is held back on the way to some followers, on the disks of others, and the word of others that
-    they have it."""
+    """A write is held back on its way to some followers, on the disks of others, and in the acknowledgements of
+    others."""
     for leader in leading(cores):
         others = [peer for peer in cores.voters if peer != leader and cores.is_up(peer)]
         places = [("", way(leader, other), way(other, leader), f"disk {other}") for other in others]

@@ -1,4 +1,4 @@
-"""Tapes as files: what a search found, or kept, to be played again by `zabka replay FILE`."""
+"""Tapes as files: findings and kept tapes of a search, which `zabka replay FILE` plays again."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from zabka.simulation.kernel.tape import Tape
 
 
 class TapeFile(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A tape, and the world that it is for.
+    """A tape and its world.
 
-    `settings` are KEY=VALUE, `plant` is the context in which a bug was planted (MODULE:NAME), `violated` the problems
-    of the run, `acts` what is done, in words.
+    `settings` are KEY=VALUE, `plant` is the context of an injected bug (MODULE:NAME), `violated` holds the problems of
+    the run, `acts` a description of its actions.
     """
 
     scenario: str
@@ -25,7 +25,7 @@ class TapeFile(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def write_tape(file: TapeFile, path: Path) -> None:
-    """Save it as JSON.  What was there is replaced whole or not at all."""
+    """Save it as JSON. An existing file is replaced atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".part")
     partial.write_bytes(msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n")
@@ -33,5 +33,5 @@ def write_tape(file: TapeFile, path: Path) -> None:
 
 
 def read_tape(path: Path) -> TapeFile:
-    """A tape from its file.  Raises OSError, and msgspec.DecodeError where it is none."""
+    """Read a tape from its file. Raises OSError, and msgspec.DecodeError if it is invalid."""
     return msgspec.json.decode(path.read_bytes(), type=TapeFile)

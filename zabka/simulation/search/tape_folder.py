@@ -1,7 +1,7 @@
-"""The directory of a search: what it was asked, the tapes that it kept, what it found, and how far it came.
+"""The directory of a search: its parameters, the tapes that it kept, its findings, and its progress.
 
-`search.json` is the question and the count of runs, `kept/` has the tapes that reached something new, `found/` what was
-violated, each as a tape that `zabka replay` plays.
+`search.json` holds the parameters and the number of runs, `kept/` the tapes that reached something new, and `found/`
+the violations, each as a tape that `zabka replay` plays.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STATE, KEPT, FOUND = "search.json", "kept", "found"
 
 
 class State(msgspec.Struct):
-    """What was asked, and how far the search came."""
+    """The parameters and the progress of a search."""
 
     scenario: str
     settings: list[str]
@@ -36,12 +36,12 @@ class State(msgspec.Struct):
 
 
 class OtherSearch(Exception):
-    """The directory holds a search that was asked something else, or one that is under way, or what is no search's."""
+    """The directory holds a search with other parameters, a running search, or files of something else."""
 
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Keep the directory of a search for one process; it is made where it is missing.  Raises OtherSearch, OSError."""
+    """Lock the directory of a search for one process; create it if missing. Raises OtherSearch, OSError."""
     path.mkdir(parents=True, exist_ok=True)
     with (path / ".lock").open("w") as lock:
         try:
@@ -52,10 +52,10 @@ def held(path: Path) -> Iterator[None]:
 
 
 class TapeFolder:
-    """One such directory; it is made where it is missing."""
+    """One such directory, created if missing."""
 
     def __init__(self, path: Path, wanted: Wanted) -> None:
-        """Raises OtherSearch, also where a file is none of ours, and OSError."""
+        """Raise OtherSearch, also for a file with other contents, and OSError."""
         self.path = path
         self._wanted = wanted
         self.state = State(wanted.scenario, list(wanted.settings), wanted.plant, wanted.seed)
@@ -69,11 +69,11 @@ class TapeFolder:
             self.state = before
 
     def kept(self) -> list[Kept]:
-        """The tapes that were kept so far, in order.  Raises OtherSearch, OSError."""
+        """Return the tapes kept so far, in order. Raises OtherSearch, OSError."""
         return [_decoded(file, Kept) for file in _files(self.path / KEPT)]
 
     def findings(self) -> dict[Path, Found]:
-        """What was found so far, by its file, in order.  Raises OtherSearch, OSError."""
+        """Return the findings so far, by file, in order. Raises OtherSearch, OSError."""
         found: dict[Path, Found] = {}
         for path in _files(self.path / FOUND):
             try:
@@ -84,16 +84,16 @@ class TapeFolder:
         return found
 
     def keep(self, run: int, kept: Kept) -> None:
-        """One more of them."""
+        """Save one more kept tape."""
         _write(self.path / KEPT / f"{run:08}.json", msgspec.json.encode(kept))
 
     def save(self, runs: int, cpu_s: float) -> None:
-        """How far the search has come."""
+        """Save the progress of the search."""
         self.state.runs, self.state.cpu_s = runs, cpu_s
         _write(self.path / STATE, msgspec.json.encode(self.state) + b"\n")
 
     def found(self, found: Found, tape: Tape, problems: list[str], acts: list[str]) -> Path:
-        """Write down what was found; where that stands."""
+        """Save a finding. Return the path of its file."""
         path = self.path / FOUND / f"{found.run:08}.json"
         wanted = self._wanted
         write_tape(TapeFile(wanted.scenario, tape, list(wanted.settings), wanted.plant, problems, acts), path)
@@ -112,7 +112,7 @@ def _decoded(path: Path, kind: type[T]) -> T:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """What was there is replaced whole or not at all: a search may be killed at any moment, and is gone on with."""
+    """Replace the file atomically: a search can be killed at any moment and resumed later."""
     partial = path.with_suffix(".part")
     partial.write_bytes(data)
     partial.replace(path)

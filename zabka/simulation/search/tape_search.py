@@ -1,7 +1,7 @@
-"""The search: plain seeds, and tapes that were changed, one after the other; what is new is kept, what breaks is found.
+"""The search: it plays plain seeds and mutated tapes, keeps tapes that reach something new, and records violations.
 
-Which tape is next depends on the search's own seed and on what the runs before it came to, in their order; so a search
-with one process is the same every time.
+The next tape depends on the search's own seed and on the results of earlier runs in their order. So a search with one
+process is deterministic.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from zabka.simulation.settings import WorldSettings, world_settings
 PLAIN_FIRST = 24
 PLAIN_SHARE = 0.35
 GOING_ON = 0.5
-"""Of the others, where something has a place; the rest is changed anywhere."""
+"""Share of the mutated tapes that continue from a known place; the others are changed anywhere."""
 SHRINKING_RUNS_MAX = 160
 OUTSIDERS = ("liveness", "assertion", "crash")
-"""Of these the words behind the colon say what it is, not those before it."""
+"""Problems that are identified by the text after the colon, not by the text before it."""
 
 
 class Wanted(NamedTuple):
-    """What is searched: where, with which settings (KEY=VALUE), and with which bug planted, if any (MODULE:NAME)."""
+    """The subject of a search: the scenario, its settings (KEY=VALUE), and an injected bug (MODULE:NAME), if any."""
 
     scenario: str
     settings: tuple[str, ...] = ()
@@ -37,12 +37,12 @@ class Wanted(NamedTuple):
     seed: int = 0
 
     def world(self) -> WorldSettings:
-        """The settings as the world takes them.  Raises BadSetting."""
+        """Return the settings in the form of the world. Raises BadSetting."""
         return world_settings(self.settings)
 
 
 def planted(plant: str) -> AbstractContextManager[None]:
-    """The context of a planted bug, from MODULE:NAME; an empty one for none.  Raises ValueError."""
+    """Return the context of an injected bug from MODULE:NAME, or an empty context. Raises ValueError."""
     if not plant:
         return nullcontext()
     module, colon, name = plant.partition(":")
@@ -57,7 +57,7 @@ def planted(plant: str) -> AbstractContextManager[None]:
 
 
 class Found(NamedTuple):
-    """A violation: in which run it was met, what it is, and its tape with every choice written in."""
+    """A violation: its run, its invariant, the problems, and the tape with every choice recorded."""
 
     run: int
     invariant: str
@@ -66,10 +66,10 @@ class Found(NamedTuple):
 
 
 class TapeSearch:
-    """One search; `runs` counts what was taken so far."""
+    """One search; `runs` counts the runs so far."""
 
     def __init__(self, wanted: Wanted, plain_share: float = PLAIN_SHARE) -> None:
-        """With a share of 1 there are plain seeds alone: that is what the search is compared with."""
+        """A `plain_share` of 1 plays only plain seeds: the baseline for the search."""
         self.wanted = wanted
         self.corpus = Corpus()
         self.runs = 0
@@ -80,7 +80,7 @@ class TapeSearch:
         self._random = Random(wanted.seed)
 
     def next_tape(self) -> Tape:
-        """What to play next."""
+        """Return the next tape to play."""
         self._asked += 1
         random = self._random
         if not self.corpus.kept or self._asked <= PLAIN_FIRST or random.random() < self._plain_share:
@@ -92,14 +92,14 @@ class TapeSearch:
         return mutated(chosen.tape, self.corpus.any(random), random)
 
     def resume(self, kept: list[Kept], runs: int) -> None:
-        """Go on where a search of the same kind ended."""
+        """Continue an earlier search of the same kind."""
         self.runs = self._asked = runs
         self._random = Random(f"{self.wanted.seed} {runs}")
         for each in kept:
             self.corpus.keep_run(each.tape, dict.fromkeys(each.news, 1), each.places)
 
     def record_run(self, ran: Ran) -> tuple[Kept | None, Found | None]:
-        """A run has ended: the tape where it is kept, and what is found where that is new."""
+        """Record a finished run. Return the tape if it is kept, and the finding if it is new."""
         self.runs += 1
         self.cpu_s += ran.cpu_s
         if not ran.problems:
@@ -111,14 +111,14 @@ class TapeSearch:
         return None, found
 
     def run_here(self, runs_max: int) -> Iterator[tuple[Kept | None, Found | None]]:
-        """Search in this process, within the planted context, if there is to be one."""
+        """Search in this process; the caller enters the context of an injected bug."""
         settings = self.wanted.world()
         for number in range(runs_max):
             yield self.record_run(run_one_of_many(number, self.next_tape(), self.wanted.scenario, settings))
 
 
 def kind_of(problem: str) -> str:
-    """What distinguishes one finding from another."""
+    """Return the key that distinguishes findings."""
     invariant = invariant_of(problem)
     if invariant in OUTSIDERS:
         words = problem.partition(":")[2].split()
@@ -127,7 +127,7 @@ def kind_of(problem: str) -> str:
 
 
 def shrunk(found: Found, wanted: Wanted, runs_max: int = SHRINKING_RUNS_MAX) -> tuple[Tape, list[str], int]:
-    """A shorter tape that shows the same, what it shows, and how many runs that took."""
+    """Return a shorter tape with the same violation, its problems, and the number of runs that this took."""
     settings = wanted.world()
     problems = found.problems
 

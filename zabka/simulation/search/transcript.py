@@ -1,4 +1,4 @@
-"""Steps over the bare protocol, told: what is done, what comes of it, and where the servers stand."""
+"""Steps over the bare protocol as text: each step, its effects, and the resulting states of the servers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from zabka.simulation.scenarios.step import StepFailed
 
 
 class _Told(DirectTurns):
-    """Turns that are told of."""
+    """Changes nodes in place and describes the effects."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -45,7 +45,7 @@ class _Told(DirectTurns):
 
 
 def transcript(peers: int, steps: Iterable[CoreSteps]) -> Iterator[str]:
-    """The steps, one line each, and below each the lines that say what came of it."""
+    """Yield one line for each step, followed by lines with its effects."""
     told = _Told()
     cores = Cores(peers, turns=told)
     for number, step in enumerate(steps, 1):
@@ -67,7 +67,7 @@ def transcript(peers: int, steps: Iterable[CoreSteps]) -> Iterator[str]:
 
 
 def step_text(cores: Cores, step: CoreSteps) -> str:
-    """One step in words."""
+    """Describe one step."""
     if isinstance(step, Deliver | Lose):
         under_way = cores.carrying(step.source, step.target)
         packet = under_way[step.link].under_way_to(step.target)[0] if step.link < len(under_way) else None
@@ -92,7 +92,7 @@ def step_text(cores: Cores, step: CoreSteps) -> str:
 
 
 def packet_text(packet: Packet) -> str:
-    """A packet by its name, and what it is about."""
+    """Describe a packet by its name and its main field."""
     name = type(packet).__name__
     if isinstance(packet, Proposal):
         return f"{name} {zxid_list([txn.zxid for txn in packet.txns])}"
@@ -106,7 +106,7 @@ def packet_text(packet: Packet) -> str:
 
 
 def event_text(event: Event) -> Iterator[str]:
-    """What the journal heard, where it is worth a line."""
+    """Describe a journal event if it is worth a line."""
     if isinstance(event, e.TxnCommitted):
         yield f"commits {_zxid(event.zxid)}"
     elif isinstance(event, e.WriteAcknowledged):
@@ -120,7 +120,7 @@ def event_text(event: Event) -> Iterator[str]:
 
 
 def standing(cores: Cores) -> str:
-    """Where every server stands: its role, its epochs on disk, and its log on disk."""
+    """Describe every server: its role, its epochs on disk and its log on disk."""
     said = []
     for peer, node in cores.nodes.items():
         status = node.status
