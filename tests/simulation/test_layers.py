@@ -41,13 +41,13 @@ def imported(path: Path) -> Iterator[str]:
         yield from (module.split(".")[2] for module in modules if module.startswith("zabka.simulation."))
 
 
-def test_every_room_has_its_layer() -> None:
+def test_every_simulation_package_has_a_layer() -> None:
     rooms = {path.relative_to(ROOT / "simulation").parts[0] for path in (ROOT / "simulation").rglob("*.py")}
     assert {room.removesuffix(".py") for room in rooms} - {"__init__"} == set(HEIGHT)
 
 
 @pytest.mark.parametrize("room", HEIGHT)
-def test_a_room_imports_only_from_rooms_below_it(room: str) -> None:
+def test_simulation_package_imports_only_lower_layers(room: str) -> None:
     files = [ROOT / "simulation" / f"{room}.py", *(ROOT / "simulation" / room).rglob("*.py")]
     upward = {
         f"{path.relative_to(ROOT)} imports from {other}"

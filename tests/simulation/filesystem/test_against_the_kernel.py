@@ -129,21 +129,21 @@ def both() -> Iterator[tuple[Process, Process]]:
             process.end()
 
 
-def test_nobody_reads_through_a_descriptor_that_was_opened_for_writing_alone() -> None:
+def test_read_through_a_write_only_descriptor_fails() -> None:
     with both() as processes:
         for process in processes:
             assert process.do(("open", "a", os.O_WRONLY | os.O_CREAT)) is None
             assert [process.do(("pread", 0, 0, size)) for size in (0, 600)] == ["EBADF", "EBADF"]
 
 
-def test_a_directory_has_no_length_to_change() -> None:
+def test_ftruncate_of_a_directory_fails() -> None:
     with both() as processes:
         for process in processes:
             assert process.do(("mkdir", "d")) is process.do(("open", "d", os.O_RDONLY)) is None
             assert [process.do(each) for each in (("ftruncate", 0, 0), ("pread", 0, 0, 1))] == ["EINVAL", "EISDIR"]
 
 
-def test_to_write_nothing_behind_the_end_leaves_the_end_where_it_was() -> None:
+def test_empty_write_past_the_end_does_not_extend_the_file() -> None:
     with both() as processes:
         for process in processes:
             assert process.do(("open", "a", os.O_RDWR | os.O_CREAT)) is None
@@ -153,7 +153,7 @@ def test_to_write_nothing_behind_the_end_leaves_the_end_where_it_was() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(OPERATIONS, max_size=30), st.booleans())
-def test_a_process_sees_what_it_would_see_of_the_kernels(operations: list[tuple[Any, ...]], journal: bool) -> None:
+def test_simulated_files_return_what_the_kernel_returns(operations: list[tuple[Any, ...]], journal: bool) -> None:
     volume = Volume(Random(1))
     volume.has_journal = journal
     with tempfile.TemporaryDirectory() as real:
@@ -357,7 +357,7 @@ def model_of(steps: Sequence[tuple[Any, ...]]) -> Model:
 
 @settings(max_examples=150, deadline=None)
 @given(STEPS, st.booleans(), st.integers(0, 1000))
-def test_a_power_loss_leaves_a_state_that_posix_allows(steps: list[tuple[Any, ...]], journal: bool, seed: int) -> None:
+def test_power_loss_leaves_a_state_that_posix_allows(steps: list[tuple[Any, ...]], journal: bool, seed: int) -> None:
     assert states_after(steps, range(seed, seed + 8), journal=journal) <= model_of(steps).allowed()
 
 
@@ -372,6 +372,6 @@ CASES: list[list[tuple[Any, ...]]] = [
 
 
 @pytest.mark.long
-def test_every_state_that_posix_allows_is_left_by_some_seed() -> None:
+def test_every_state_that_posix_allows_occurs_for_some_seed() -> None:
     for steps in CASES:
         assert states_after(steps, range(1500), journal=False) == model_of(steps).allowed(), steps

@@ -39,7 +39,7 @@ def disks_are_soon_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sync_pace, "WINDOW", 4)
 
 
-def test_nothing_acknowledged_is_lost_and_nothing_comes_that_nobody_wrote() -> None:
+def test_storage_run_loses_no_acknowledged_write_and_adds_none() -> None:
     reached: Counter[str] = Counter()
     for seed in SEEDS:
         reached += StorageRun(seed).run()
@@ -52,21 +52,21 @@ def test_nothing_acknowledged_is_lost_and_nothing_comes_that_nobody_wrote() -> N
 
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
-def test_nothing_acknowledged_is_lost_in_many_more_runs() -> None:
+def test_storage_loses_no_acknowledged_write_in_many_more_runs() -> None:
     for seed in range(1000, 4000):
         StorageRun(seed).run()
 
 
-def test_a_storage_that_nothing_befalls_never_stops() -> None:
+def test_storage_without_faults_never_stops() -> None:
     for seed in range(10):
         StorageRun(seed, kinds=()).run()
 
 
-def test_a_run_can_be_repeated() -> None:
+def test_storage_run_is_the_same_every_time() -> None:
     assert [StorageRun(seed).run() for seed in range(5)] == [StorageRun(seed).run() for seed in range(5)]
 
 
-def test_a_new_data_directory_survives_a_power_loss() -> None:
+def test_new_data_directory_survives_a_power_loss() -> None:
     for seed in range(20):
         volume = Volume(Random(seed))
         open_directories(Path("/new/data"), Path("/new/log"), ProcessFiles(volume))
@@ -75,7 +75,7 @@ def test_a_new_data_directory_survives_a_power_loss() -> None:
         assert files.listdir(Path("/new/data")) == files.listdir(Path("/new/log")) == ["version-2"]
 
 
-def test_a_purge_that_ends_half_way_leaves_no_snapshot_without_the_log_behind_it() -> None:
+def test_interrupted_purge_leaves_every_snapshot_with_its_log() -> None:
     for seed, stop in itertools.product(range(15), range(25)):
         volume = Volume(Random(seed))
         files = ProcessFiles(volume)
@@ -296,7 +296,7 @@ def first_violation(seeds: range, wanted: str = "") -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("mistake", PLANTED, ids=lambda mistake: mistake.__name__)
-def test_a_planted_mistake_is_found(mistake: Callable[[], AbstractContextManager[None]]) -> None:
+def test_injected_mistake_is_found(mistake: Callable[[], AbstractContextManager[None]]) -> None:
     with mistake():
         seed, shown = first_violation(SEEDS_FOR_A_PLANT, PLANTED[mistake])
     assert seed >= 0, shown

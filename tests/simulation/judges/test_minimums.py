@@ -26,11 +26,11 @@ def minimums(*, registered_us: int = 0, known_us: int = 0) -> Minimums:
     ("now_us", "least"),
     [(CHANGED_US, 2), (CHANGED_US + HEARD_US - 1, 2), (CHANGED_US + HEARD_US, 3)],
 )
-def test_a_change_counts_once_a_broker_must_have_heard_of_it(now_us: int, least: int) -> None:
+def test_changed_minimum_applies_after_two_session_timeouts(now_us: int, least: int) -> None:
     assert minimums().least(1, "t", now_us) == least
 
 
-def test_who_has_just_registered_or_just_heard_of_a_topic_may_go_by_any_value() -> None:
+def test_new_broker_or_new_topic_can_use_any_minimum() -> None:
     now_us = CHANGED_US + HEARD_US
     assert minimums(registered_us=now_us - 1).least(1, "t", now_us) == 1
     assert minimums(known_us=now_us - 1).least(1, "t", now_us) == 1
@@ -46,7 +46,7 @@ def test_who_has_just_registered_or_just_heard_of_a_topic_may_go_by_any_value() 
     ("entity", "least"),
     [("brokers/<default>", 1), ("users/u", 2)],
 )
-def test_beneath_a_topic_without_a_value_is_what_stands_for_brokers(entity: str, least: int) -> None:
+def test_topic_without_a_minimum_uses_the_broker_default(entity: str, least: int) -> None:
     found = Minimums(2, SESSION_MS)
     found.registered(1, 0)
     found.heard(1, "t", 0)
@@ -54,7 +54,7 @@ def test_beneath_a_topic_without_a_value_is_what_stands_for_brokers(entity: str,
     assert found.least(1, "t", CHANGED_US) == least
 
 
-def test_an_override_that_is_removed_leaves_the_default() -> None:
+def test_removed_override_restores_the_default_minimum() -> None:
     found = minimums()
     found.configured("topics/t", {}, CHANGED_US + 1)
     assert found.least(1, "t", CHANGED_US + 2 * HEARD_US) == 1

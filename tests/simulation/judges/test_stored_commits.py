@@ -58,7 +58,7 @@ class Court:
         return [violation.invariant for violation in self.found]
 
 
-def test_the_commits_of_one_group_and_partition_are_read_from_the_bytes() -> None:
+def test_offset_commits_of_one_group_are_read_from_log_bytes() -> None:
     assert list(commits_in(log_of(4, 7), "g", T0)) == [4, 7]
     assert list(commits_in(log_of(4, 7)[:-1], "g", T0)) == [4, 7]
     assert list(commits_in(b"", "g", T0)) == []
@@ -73,7 +73,7 @@ def test_the_commits_of_one_group_and_partition_are_read_from_the_bytes() -> Non
         (((1, 2), (1,)), (1, 2), True, []),
     ],
 )
-def test_what_is_acknowledged_is_in_the_logs_of_all_in_sync(
+def test_acknowledged_commit_is_in_the_logs_of_the_isr(
     replicas: tuple[tuple[int, ...], ...], in_sync: tuple[int, ...], forgiven: bool, said: list[str]
 ) -> None:
     court = Court(*replicas, in_sync=in_sync, forgiven=forgiven)
@@ -87,7 +87,7 @@ def test_what_is_acknowledged_is_in_the_logs_of_all_in_sync(
     ("answered", "said"),
     [(5, []), (4, []), (6, []), (3, [ANSWERED]), (-1, [ANSWERED]), (7, [ANSWERED])],
 )
-def test_the_answer_is_what_was_acknowledged_last_or_what_is_in_doubt(answered: int, said: list[str]) -> None:
+def test_fetched_offset_is_acknowledged_last_or_still_in_doubt(answered: int, said: list[str]) -> None:
     court = Court((3, 4, 5, 6), (3, 4, 5, 6))
     for offset in (3, 4, 5, 6):
         court.judge.asked(offset)

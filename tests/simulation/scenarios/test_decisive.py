@@ -21,7 +21,7 @@ def moments(name: str) -> tuple[Event | None, Event | None]:
     return None if found.played is None else verdict.journal[found.played - 1].event, bug
 
 
-def test_honeycomb_2017_is_decided_by_the_write_of_a_zombie() -> None:
+def test_honeycomb_2017_is_decided_by_a_zombie_controller_write() -> None:
     """Here the ensemble refuses what the deposed controller writes; with the bug it is written."""
     held, bug = moments("honeycomb-2017")
     assert isinstance(held, e.WriteFenced)
@@ -36,7 +36,7 @@ def test_controller_killed_is_decided_by_the_next_election() -> None:
 
 
 @pytest.mark.parametrize("name", LONE)
-def test_protocol_script_is_decided_when_the_last_peer_has_joined(name: str) -> None:
+def test_protocol_script_is_decided_when_the_last_peer_joined(name: str) -> None:
     """What the peer then has is what the script expects; only a frozen leader ends by looking for another one."""
     held, _ = moments(name)
     assert isinstance(held, e.PeerStateChanged)

@@ -132,14 +132,14 @@ def differences(told: Told) -> list[str]:
     ]
 
 
-def test_what_was_heard_is_what_the_bytes_hold(told: Told) -> None:
+def test_tapped_messages_agree_with_the_bytes(told: Told) -> None:
     assert differences(told) == []
     assert {port for key in told[2] for port in key if port in (CLIENT_PORT, QUORUM_PORT, ELECTION_PORT)} == {
         CLIENT_PORT, QUORUM_PORT, ELECTION_PORT,
     }  # fmt: skip
 
 
-def test_a_message_that_nobody_noted_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unnoted_message_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     note, noted = ProcessNotes.note, Counter[str]()
 
     def forgetful(notes: ProcessNotes, us: int, sent: bool, line: Any, key: str, content: Any, size: Any) -> None:
@@ -155,7 +155,7 @@ def test_a_message_that_nobody_noted_is_missed(monkeypatch: pytest.MonkeyPatch) 
 # -- what is true of every message -----------------------------------------------------------------------------------
 
 
-def test_nothing_is_received_before_it_is_sent_and_everything_has_a_fate(told: Told) -> None:
+def test_every_message_arrives_after_it_is_sent_or_is_lost(told: Told) -> None:
     tap, journal, *_ = told
     assert tap.messages
     for message in tap.messages:
@@ -167,7 +167,7 @@ def test_nothing_is_received_before_it_is_sent_and_everything_has_a_fate(told: T
     assert max(ends) < journal[-1].mono_us + 10_000_000, "they are on the world's clock, as the journal is"
 
 
-def test_most_messages_arrive_and_what_is_sent_to_a_dead_process_does_not(told: Told) -> None:
+def test_messages_arrive_except_to_a_dead_process(told: Told) -> None:
     tap, journal, *_ = told
     lost = [message for message in tap.messages if message.arrived_us is None]
     assert 0 < len(lost) < len(tap.messages) / 20
@@ -180,7 +180,7 @@ def test_most_messages_arrive_and_what_is_sent_to_a_dead_process_does_not(told: 
     assert any(struck & {message.source, message.target} for message in lost)
 
 
-def test_every_answer_has_its_question(told: Told) -> None:
+def test_every_response_has_its_request(told: Told) -> None:
     tap, *_ = told
     by_id = {message.id: message for message in tap.messages}
     answers = [message for message in tap.messages if message.answers is not None]
@@ -192,7 +192,7 @@ def test_every_answer_has_its_question(told: Told) -> None:
         assert asked.arrived_us <= answer.sent_us
 
 
-def test_the_journal_tells_of_the_same_things(told: Told) -> None:
+def test_messages_agree_with_the_journal(told: Told) -> None:
     tap, journal, *_ = told
     proposed = {entry.event.zxid for entry in journal if isinstance(entry.event, TxnProposed)}
     told_of = [message for message in tap.messages if message.kind == "PROPOSAL"]
@@ -211,14 +211,14 @@ def test_the_journal_tells_of_the_same_things(told: Told) -> None:
 # -- nothing changes ---------------------------------------------------------------------------------------------------
 
 
-def test_a_history_is_the_same_with_a_tap_and_without(told: Told) -> None:
+def test_message_tap_does_not_change_the_history(told: Told) -> None:
     _, journal, *_ = told
     scenario = WHOLE_CLUSTER if any(entry.node.startswith("broker-") for entry in journal) else WHOLE
     _, lines = run_with_journal(SEED[scenario], scenario)
     assert [decode_line(line) for line in lines] == journal
 
 
-def test_the_same_seed_says_the_same_whatever_strings_hash_to() -> None:
+def test_messages_do_not_depend_on_the_hash_seed() -> None:
     tap = MessageTap()
     run_with_journal(SEED[WHOLE_CLUSTER], WHOLE_CLUSTER, tap=tap)
     code = (
