@@ -1,4 +1,4 @@
-"""Jobs that are done when somebody says so."""
+"""Jobs of `Hands` run only when a caller calls `work`."""
 
 from __future__ import annotations
 

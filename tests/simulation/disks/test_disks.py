@@ -1,4 +1,4 @@
-"""Disks that fail in the simulated world: each fault as the real storage meets it, and the seeds of `disks`."""
+"""Disk faults in the simulated world: each fault as the real storage meets it, and the seeds of `disks`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ SOON_FOUND = {
     "damaged records are served": 21,
     "log directories are used on after an error": 7,
 }
-"""Bugs that seeds find, and the seed that is tried first."""
+"""Bugs that seeds find, each with the seed that is tried first."""
 
 
 def txn(number: int) -> Txn:
@@ -65,7 +65,7 @@ def txn(number: int) -> Txn:
 
 
 class Machine:
-    """A disk, and what the process on it was told."""
+    """A disk, and the reports that the process on it received."""
 
     def __init__(self, seed: int = 1, *, fragile: bool = False) -> None:
         self.scheduler = Scheduler()
@@ -80,7 +80,7 @@ class Machine:
         self.wait()
 
     def start(self) -> list[int]:
-        """A process opens the disk; the transactions that it finds."""
+        """Start a process that opens the disk. Return the numbers of the transactions that it finds."""
         found = self.disk.attach(self.durable.append, lambda recovered: None, self.failures.append)
         return [each.zxid - EPOCH_1 for each in found.txns]
 
@@ -95,7 +95,7 @@ class Machine:
         self.scheduler.run_until(self.scheduler.now_us + 20_000_000)
 
     def restart(self, *, power_loss: bool = False) -> list[int]:
-        """Kill the process, or the machine's power, and start again."""
+        """Kill the process or cut the machine's power, and start again."""
         if power_loss:
             self.disk.power_loss()
         else:
@@ -132,7 +132,7 @@ def test_restart_makes_writes_of_a_failed_sync_durable() -> None:
 
 
 def test_power_loss_drops_writes_of_a_failed_sync() -> None:
-    """Also where the process takes it for written: the kernel does so, too, and the next fsync says nothing."""
+    """The process takes the write for synced, as the kernel does: the next fsync reports no error."""
     for seed in range(20):
         machine = Machine(seed)
         machine.disk.fail_next_sync()
@@ -143,7 +143,7 @@ def test_power_loss_drops_writes_of_a_failed_sync() -> None:
 
 
 def test_power_loss_leaves_a_hole_between_failed_and_good_sync() -> None:
-    """What is behind the hole is there, and cannot be told from what nobody acknowledged: the peer has no vote."""
+    """The record after the hole is intact, but looks like one that was never acknowledged, so the peer has no vote."""
     for seed in range(5):
         machine = Machine(seed)
         machine.write(1)
@@ -318,14 +318,14 @@ def test_same_seed_on_failing_disks_gives_the_same_history() -> None:
 
 @pytest.mark.parametrize("bug", SOON_FOUND)
 def test_injected_disk_bug_is_found(bug: str) -> None:
-    """`planted_table.py` prints how many seeds each of them took; these few."""
+    """Few seeds find these bugs; `planted_table.py` prints how many seeds each bug takes."""
     plant, first = planted_disks.PLANTED[bug], SOON_FOUND[bug]
     found = planted_table.search("disks", plant, SEEDS_TO_FIND_A_BUG, first_seed=first)
     assert found.seeds is not None, f"{bug}: not found in {SEEDS_TO_FIND_A_BUG} seeds"
 
 
 def test_recovery_that_trusts_the_kernel_loses_a_transaction() -> None:
-    """Planted too, and found by seeds; it loses a transaction that two of three have logged."""
+    """Seeds find this injected bug, too: it loses a transaction that two of three peers have logged."""
     with planted_disks.recovery_trusts_the_kernel():
         machine = Machine()
         machine.disk.fail_next_sync()
@@ -335,7 +335,7 @@ def test_recovery_that_trusts_the_kernel_loses_a_transaction() -> None:
 
 
 def test_log_without_checksum_check_returns_a_changed_record() -> None:
-    """Planted, too: what seeds then find is that two peers differ under one zxid."""
+    """Seeds find this injected bug as two peers that differ under one zxid."""
     with planted_disks.damaged_records_are_served():
         machine = Machine()
         machine.write(1, 2, 3)

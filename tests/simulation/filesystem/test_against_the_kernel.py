@@ -1,4 +1,4 @@
-"""A simulated file system beside a real directory, and what its power losses leave beside a model of POSIX."""
+"""The simulated file system compared with a real directory, and its power losses compared with a model of POSIX."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ OPERATIONS = st.one_of(
 
 
 class Process:
-    """Carries out operations on a directory of some file system, and says what came of each."""
+    """Runs operations on a directory of some file system, and returns the result or errno of each."""
 
     def __init__(self, files: Files, root: Path) -> None:
         self._files = files
@@ -119,7 +119,7 @@ class Process:
 
 @contextmanager
 def both() -> Iterator[tuple[Process, Process]]:
-    """A process of the simulated world in an empty directory, and one of this machine's in another."""
+    """Yield a process of the simulated world and a process of this machine, each in an empty directory."""
     with tempfile.TemporaryDirectory() as real:
         files = ProcessFiles(Volume(Random(1)))
         files.mkdir(Path("/root"))
@@ -166,7 +166,7 @@ def test_simulated_files_return_what_the_kernel_returns(operations: list[tuple[A
         kernels.end()
 
 
-# ---- what a power loss may leave: every state that POSIX allows, counted out ---------------------------------------
+# ---- states after a power loss: every state that POSIX allows, enumerated ------------------------------------------
 
 A, B = "a", "b"
 STEPS = st.lists(
@@ -183,13 +183,13 @@ STEPS = st.lists(
 )
 BLOCK = 4096
 Content = tuple[int, tuple[int, int]]
-"""A file's size in blocks, and the byte that fills each of two blocks (0: a hole)."""
+"""A file's size in blocks, and the byte that fills each of its two blocks (0: a hole)."""
 State = frozenset[tuple[str, Content]]
-"""What each name holds."""
+"""Content of each file name."""
 
 
 class Model:
-    """Sets of what each thing may be on the platter, by the words of POSIX; it knows nothing of how that is stored."""
+    """Contents that each file and name can have on the platter according to POSIX, whatever the implementation."""
 
     def __init__(self) -> None:
         self.now: dict[str, int] = {}
@@ -254,7 +254,7 @@ class Model:
         return allowed
 
     def contents_allowed(self, file: int) -> set[Content]:
-        """Whole blocks alone; sectors of several versions are looked at elsewhere."""
+        """Return the allowed contents with whole blocks. Torn blocks are tested in `test_power_loss`."""
         first, second = self.blocks[file]
         return {
             (size, (one if size > 0 else 0, other if size > 1 else 0))
@@ -315,7 +315,7 @@ def _fill(files: ProcessFiles, block: int, value: int, descriptor: int) -> None:
 
 
 def state_of(files: ProcessFiles) -> State | None:
-    """None where a block is torn."""
+    """Return the state of the files, or None if a block is torn."""
     found: list[tuple[str, Content]] = []
     for name in (A, B):
         try:

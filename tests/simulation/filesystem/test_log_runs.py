@@ -1,4 +1,4 @@
-"""A broker's real log directory over a simulated file system keeps its promises, and planted mistakes show."""
+"""Runs of a broker's real log directory over a simulated file system, with and without injected mistakes."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ PLANTED: dict[Callable[[], AbstractContextManager[None]], str] = {
     small_files_are_not_synced: "meta.properties|holds|partition.metadata is gone",
     a_write_that_failed_is_not_taken_back: "was written, and is not there|holds what nobody wrote|flushed, and is gone",
 }
-"""What is planted, and the words of the promise that it breaks."""
+"""Injected mistakes, each with a pattern that matches the violations that it causes."""
 
 
 @pytest.mark.parametrize("mistake", PLANTED, ids=lambda mistake: mistake.__name__)

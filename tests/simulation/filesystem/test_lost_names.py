@@ -1,4 +1,4 @@
-"""What a power loss does to the names of a log's segments, in the shortest sequences that lost or changed a record."""
+"""Names of log segments after a power loss: the shortest sequences that lost or changed a record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TP = TopicPartition("orders", 0)
 SEEDS = range(60)
 SEGMENT_BYTES = 1_000
 SMALL, LARGE = 100, 600
-"""Bytes of a record: a segment holds one that is large."""
+"""Bytes of a record. A segment holds one large record."""
 A_SECTOR = SECTOR_BYTES - 70
 """Bytes of a record whose batch fills a sector."""
 
@@ -44,7 +44,7 @@ class Host:
             self.log.append_as_leader(data, split_batches(data) or [], epoch)
 
     def append_behind_a_gap(self, epoch: int, offset: int) -> None:
-        """As the leader stores it, of whose log compaction took what lies before."""
+        """Append a record at `offset` as a follower of a leader whose log compaction removed the records before it."""
         data = build_batch([Record(None, bytes([epoch]), 1000)])
         self.log.append_as_follower(*patch_batches(data, split_batches(data) or [], offset, epoch))
 
@@ -57,7 +57,7 @@ class Host:
         self.log = self._open()
 
     def epochs(self) -> list[int]:
-        """Of every record in the log, by what stands in it."""
+        """Return the epoch in the value of every record in the log."""
         found = [segment.file.read(0, segment.size) for segment in self.log.segments]
         return [(record.value or b"\xff")[0] for data in found for record in decode_records(data)]
 
@@ -94,7 +94,7 @@ def test_truncated_segments_do_not_return_after_new_records(host: Host) -> None:
 
 
 def test_log_truncated_in_a_compaction_gap_keeps_its_end_offset(host: Host) -> None:
-    """Its broker told of records that it had lost, and as leader gave their offsets to others."""
+    """Without the fix the broker reported records that it had lost, and as leader assigned their offsets again."""
     host.append(1, SMALL)
     host.append_behind_a_gap(1, 9)
     host.log.flush()
@@ -123,7 +123,7 @@ def test_records_removed_after_damage_do_not_return(host: Host) -> None:
 
 
 def test_truncated_batches_do_not_continue_the_batch_over_them() -> None:
-    """Batches of one length: the disk may have the new one and, behind it, those that were there before."""
+    """All batches have the same length, so old batches can follow directly after the new batch on the disk."""
     reasons = set()
     for seed in range(200):
         host = Host(seed)

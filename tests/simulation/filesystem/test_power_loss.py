@@ -1,4 +1,4 @@
-"""What a simulated file system keeps over kills and power losses, and how it fails: one rule each."""
+"""Simulated file system: data after kills and power losses, and injected errors. Each test covers one rule."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def volume_of(seed: int, *, journal: bool = False) -> Volume:
 def after_power_loss(
     act: Callable[[Files, Volume], object], *, seeds: range = SEEDS, journal: bool = False
 ) -> list[ProcessFiles]:
-    """What a process finds, by seed, when another one was in the midst of something."""
+    """Return, for each seed, the files that a process finds after the power failed during `act`."""
     found: list[ProcessFiles] = []
     for seed in seeds:
         volume = volume_of(seed, journal=journal)
@@ -192,7 +192,7 @@ def test_directory_whose_name_is_lost_loses_its_files() -> None:
 
 
 def test_failed_sync_marks_blocks_clean_and_next_skips_them() -> None:
-    """What the Linux kernel does (fsyncgate, 2018)."""
+    """The Linux kernel behaves in this way (fsyncgate, 2018)."""
 
     def act(files: Files, volume: Volume) -> None:
         durable(files, b"a" * SECTOR_BYTES)

@@ -1,4 +1,4 @@
-"""Jobs of a simulated process: their steps are events, and end with the process."""
+"""Jobs of a simulated process: each step is an event, and no step runs after the process ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILE = Path("/file")
 
 
 class Host:
-    """One host with one process."""
+    """A host with one process."""
 
     def __init__(self, seed: int = 1) -> None:
         self.scheduler = Scheduler()

@@ -1,4 +1,4 @@
-"""Whose disks must hold a transaction is read from the history, and no peer is asked."""
+"""The voters whose disks must hold a transaction are read from the history, not from a peer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zabka.simulation.judges.rules import DurableState
 
 
 class _Disk:
-    """Holds what it is said to hold."""
+    """Disk that holds the given zxids."""
 
     accepted = current = Epoch(1)
 

@@ -1,4 +1,4 @@
-"""A reader of ZooKeeper's files that shares nothing with the one that serves, held against bytes made by hand."""
+"""A second reader of ZooKeeper's files that shares no code with the server, checked against bytes made by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session that is heard by a server of a serving quorum lives, whatever the accused says of it."""
+"""A session with a recent client request at a server of a serving quorum must not expire."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ FEW = WorldSettings(peers=3, brokers=3)
 
 @contextmanager
 def the_leader_ignores_heartbeats() -> Iterator[None]:
-    """What followers say in their pings of sessions that they heard from is not noted."""
+    """The leader ignores the sessions that followers list in their pings."""
     with patch.object(Service, "touch", lambda self, now, session_id, timeout_ms, by: None):
         yield
 
 
 @contextmanager
 def followers_say_nothing_of_sessions() -> Iterator[None]:
-    """The answers to pings name nobody."""
+    """Followers list no sessions in their answers to pings."""
     with patch.object(Service, "drain_touched", lambda self: []):
         yield
 

@@ -1,4 +1,4 @@
-"""Kafka's rules that the model leaves out: each is found broken where it is, and nowhere else."""
+"""Kafka's rules that the model leaves out: each violation is found, and no valid history is reported."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from zabka.simulation.judges.kafka_znodes import KafkaZnodes, StateWritten, Topi
 T0 = TopicPartition("t", 0)
 TOPIC = encode_topic(TopicAssignment(None, {0: ReplicaAssignment((1,))}))
 FIRST_LIFE, SECOND_LIFE = 1, 3
-"""The transactions that register broker 2; the one between them ends its first life."""
+"""Transactions that register broker 2. The transaction between them ends its first registration."""
 
 
 class Court:
-    """The rules over made-up brokers and a quorum that has committed what it is told."""
+    """The rules over fake brokers and a quorum that commits what the test commits."""
 
     def __init__(self, *replicas: tuple[int, bool, int], lives: dict[int, int] | None = None) -> None:
-        """Replicas of broker 1, 2, ... as (whom it takes to lead, does it lead, its leader epoch); `lives` is what the
-        controller of epoch 1, which is broker 1, knows."""
+        """`replicas` describes brokers 1, 2, ... as (leader of the partition, whether this broker leads, leader epoch).
+        `lives` holds the broker epochs that the controller of epoch 1 (broker 1) knows."""
         self.said: list[str] = []
         self.judged = Judged()
         self.znodes = KafkaZnodes()
@@ -70,7 +70,7 @@ class Court:
     ("leads", "epoch", "said"), [(True, 3, []), (True, 4, []), (True, 2, ["FetchesNameOneEpoch"]), (False, 2, [])]
 )
 def test_leader_of_an_earlier_epoch_serves_no_follower(leads: bool, epoch: int, said: list[str]) -> None:
-    # One that leads a later epoch meanwhile may have served this before; one that leads no more has said nothing.
+    # A broker that leads a later epoch now can have served this fetch before. One that no longer leads is not checked.
     court = Court((1, leads, epoch), (1, False, 3))
     court.hear(RecordsReplicated(2, "t", 0, 3, 0, 0, 7))
     assert court.said == said
@@ -85,7 +85,7 @@ def test_leader_of_an_earlier_epoch_serves_no_follower(leads: bool, epoch: int, 
     ],
 )
 def test_isr_join_with_another_broker_epoch_is_a_violation(known: int | None, said: list[str]) -> None:
-    # A controller that has not heard of the second life yet may take the first one in.
+    # A controller that does not know the second registration yet is allowed to add the first one.
     court = Court(lives={} if known is None else {2: known})
     court.create("/brokers/ids/2")
     court.hear(IsrProposed(1, "t", 0, [1, 2], 0, 5, "caught_up", []))

@@ -1,4 +1,4 @@
-"""How many must be in sync is what the quorum has, as soon as a broker must have heard of it."""
+"""The required minimum ISR is the value in the quorum, as soon as a broker must have received it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from zabka.simulation.judges.minimums import Minimums
 
 SESSION_MS = 6_000
 HEARD_US = 2 * SESSION_MS * 1000
-"""After so long a broker that keeps its session has heard."""
+"""Time after which a broker that keeps its session must have received a change, in µs."""
 CHANGED_US = 50_000_000
 
 
 def minimums(*, registered_us: int = 0, known_us: int = 0) -> Minimums:
-    """Topic t asked for two at first, and asks for three since CHANGED_US; broker 1 has heard of it."""
+    """Topic t requires two replicas at first, and three since CHANGED_US. Broker 1 knows the topic."""
     found = Minimums(1, SESSION_MS)
     found.configured("topics/t", {"min.insync.replicas": "2"}, 1)
     found.registered(1, registered_us)

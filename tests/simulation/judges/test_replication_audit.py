@@ -1,4 +1,4 @@
-"""The invariants of kafka-specification over the simulated world's own state: each is found broken where it is."""
+"""The invariants of kafka-specification over the simulated world's own state: each violation is found."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def state(leader: int, epoch: int, isr: tuple[int, ...]) -> LeaderAndIsr:
 
 
 def leading(*replicas: int) -> SimpleNamespace:
-    """A leader's own view in epoch 0: brokers 1 and 2 are in sync, and two records are committed."""
+    """Leader state in epoch 0: brokers 1 and 2 are in sync, and two records are committed."""
     return SimpleNamespace(
         is_leader=True,
         leader_epoch=0,
@@ -62,7 +62,7 @@ def write(before: LeaderAndIsr | None, after: LeaderAndIsr) -> list[str]:
     return [invariant for invariant, _ in judge_write(StateWritten(T0, before, after), (1, 2, 3))]
 
 
-# -- what the quorum may say
+# -- states written to the quorum
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_kafka_state_is_read_from_committed_transactions() -> None:
 
 
 def test_rejected_multi_changes_no_state() -> None:
-    """Its transaction names the operations before the refused one all the same (PrepRequestProcessor)."""
+    """The transaction of a rejected multi still lists the operations before the rejected one (PrepRequestProcessor)."""
     znodes = KafkaZnodes()
     first, second = state(1, 0, (1, 2)), state(2, 1, (2,))
     list(znodes.committed(txn(7, created(STATE, encode_partition_state(first)))))
@@ -132,7 +132,7 @@ def test_config_overrides_are_read_from_committed_transactions() -> None:
 
 @pytest.mark.parametrize(("writer", "said"), [(1, ["LeavingBrokersStayOut"]), (2, [])])
 def test_adding_a_stopping_broker_to_an_isr_is_a_violation(writer: int, said: list[str]) -> None:
-    # Broker 1 reigns as controller 1 still and told itself that it stops; controller 2 knows nothing of that.
+    # Broker 1 is still controller of epoch 1 and knows of its own shutdown. Controller 2 does not know of it.
     context = SimpleNamespace(epoch=1, shutting_down={1}, broker_epoch=lambda broker: None)
     controller = SimpleNamespace(reign=SimpleNamespace(context=context))
     broker = SimpleNamespace(controller=controller, replicas=SimpleNamespace(partitions={}))
@@ -145,11 +145,11 @@ def test_adding_a_stopping_broker_to_an_isr_is_a_violation(writer: int, said: li
     assert [violation.invariant for violation in found] == said
 
 
-# -- who joins has all that was committed
+# -- a replica that joins the ISR has all committed records
 
 
 def node_with(values: bytes, replica: object = None) -> Any:
-    """A broker whose log of t-0 has a record for each byte."""
+    """Broker whose log of t-0 has one record for each byte."""
     directory = MemoryLogDirectory()
     directory.create_partition("t-0")
     file = directory.open("t-0", "00000000000000000000.log")
@@ -177,7 +177,7 @@ def test_isr_join_without_committed_records_is_a_violation(log: bytes, said: lis
     audit = ReplicationAudit(Scheduler(), nodes, Judged(), found.append, Minimums(1, 6_000))
     audit.committed(txn(5, created(STATE, encode_partition_state(state(1, 0, (1, 2))))))
     audit.journalled(Entry("broker-1", 1, 0, 0, HighWatermarkMoved(1, "t", 0, 0, 2, True)))
-    # The leader is gone: nobody is there whose high watermark could be asked.
+    # The leader is dead, so no broker can report its high watermark.
     nodes[1].broker = None
     audit.committed(txn(6, SetDataTxn(STATE, encode_partition_state(state(2, 1, (2,))), 0)))
     audit.committed(txn(7, SetDataTxn(STATE, encode_partition_state(state(2, 1, (2, 3))), 1)))
@@ -196,7 +196,7 @@ def test_partition_is_forgiven_records_lost_with_the_power(log: bytes, forgiven:
     audit = ReplicationAudit(Scheduler(), nodes, Judged(), lambda _: None, Minimums(1, 6_000))
     audit.committed(txn(5, created(STATE, encode_partition_state(state(1, 0, (1, 2))))))
     audit.journalled(Entry("broker-1", 1, 0, 0, HighWatermarkMoved(1, "t", 0, 0, 2, True)))
-    # A follower loses its power and is elected; or the leader does, and leads on in another epoch.
+    # A follower loses power and is elected, or the leader loses power and leads again in another epoch.
     loser = 2 if is_elected else 1
     audit.journalled(
         Entry("world", 1, 0, 0, FaultInjected("f1", "power_loss", nodes[loser].name, nodes[loser].name, False, 0))
@@ -208,7 +208,7 @@ def test_partition_is_forgiven_records_lost_with_the_power(log: bytes, forgiven:
 
 
 def test_power_loss_of_a_leader_counts_once_it_registers_again() -> None:
-    # The leader is dead, and nobody knows: a reassignment gives it another epoch (seed 1309 of chaos).
+    # The leader is dead but still registered: a reassignment gives it another epoch (seed 1309 of chaos).
     leader = leading(1, 2)
     nodes: Any = {1: node_with(b"ab", leader), 2: node_with(b"ab")}
     nodes[1].name, nodes[2].name = "broker-1", "broker-2"
@@ -227,7 +227,7 @@ def test_power_loss_of_a_leader_counts_once_it_registers_again() -> None:
     assert list(audit.forgiven()) == ["t-0"]
 
 
-# -- what a disk holds
+# -- logs on disk
 
 
 def test_replica_log_follows_appends_and_truncations_on_disk() -> None:
@@ -278,7 +278,7 @@ def test_bytes_on_disk_that_are_no_batch_are_damage(rubbish: bytes) -> None:
     assert (log.damaged, log.end) == (None, 1)
 
 
-# -- what is found
+# -- injected bugs
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Virtual time: order, tasks, pauses and deaths."""
+"""Virtual time: the order of calls, tasks, pauses and ended nodes."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_paused_node_runs_due_calls_in_order_when_resumed() -> None:
 
 
 def test_resumed_node_handles_packets_before_timers() -> None:
-    # asyncio's _run_once, libuv's uv_run: a loop that wakes up hears its sockets, and its timers after them.
+    # As in asyncio's _run_once and libuv's uv_run: an event loop that wakes up polls its sockets before its timers.
     node, seen = runtime(), list[str]()
     node.pause()
     node.call_later(10, lambda: seen.append("timer"))

@@ -1,4 +1,4 @@
-"""Tapes: a plain seed's draws are its tape, and what a tape says is what is drawn."""
+"""Tapes of random draws: a seed without a tape records its draws, and a tape replays them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zabka.simulation.kernel.tape import RECORDED_MAX, WORD_MAX, Stream, Tape, T
 
 
 def mixed_draws(random: Random) -> list[float]:
-    """Draws of every kind that the world makes, in turn."""
+    """Return draws of every kind that the world makes, in turn."""
     drawn: list[float] = []
     for stop in (1, 2, 7, 1000, 8_000, 1 << 40):
         drawn += [random.random(), random.randrange(0, stop), draw_below(random, stop), random.getrandbits(31)]

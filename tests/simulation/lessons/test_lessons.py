@@ -1,4 +1,5 @@
-"""Each lesson is true of a play of its script: its moment comes, one of its answers is right, and a step began it."""
+"""Each lesson agrees with a play of its script: its moment occurs, one answer is right, and a step of the script began
+it."""
 
 from __future__ import annotations
 
@@ -18,9 +19,9 @@ from zabka.simulation.scenarios.world_player import play
 
 TWELVE = 12
 DOES_SOMETHING = ("kill", "pause", "cut", "delay", "stop", "elect", "reassign")
-"""How the steps begin that somebody takes to make something happen."""
+"""First words of the steps that make something happen."""
 ASKED_BY = {"ElectLeaders": "elect", "ControlledShutdown": "stop"}
-"""Which step makes somebody ask for what."""
+"""First word of the step that causes a request, by request."""
 ANOTHER_SEED = 7
 
 
@@ -44,7 +45,7 @@ def scene_of(lesson: Lesson) -> Scene:
 
 
 def step_before(verdict: Verdict, place: int) -> StepTaken:
-    """The last step that did something before the entry at that place was written."""
+    """Return the last step that did something before the entry at `place` was written."""
     return [step for step in verdict.taken if step.entries <= place and step.text.startswith(DOES_SOMETHING)][-1]
 
 
@@ -131,7 +132,7 @@ def test_play_without_the_moment_raises_no_moment() -> None:
 
 
 def test_changed_history_has_another_right_answer() -> None:
-    """What is right is read from the history: the same history, changed, has another one."""
+    """The right answer is read from the history, so a changed history has another right answer."""
     lesson = LESSONS["leader-killed"]
     scene = scene_of(lesson)
 

@@ -1,4 +1,4 @@
-"""The simulated network and disk keep the promises that real ones make, and no more."""
+"""The simulated network and disk give the guarantees of real ones, and no more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tap hears every message of a simulated world, and changes nothing in it."""
+"""A tap records every message of a simulated world, and changes nothing in it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from zabka.simulation.scenarios.scenario import Verdict
 
 FAILOVER = "kafka-1211"
 REGISTERING_US = 10_000
-"""How soon after the controller a broker itself hears that it is registered."""
+"""Time within which a broker learns of its registration after the controller does, in µs."""
 TYPED, WIRE = 1, 9
-"""In every tenth seed peers and clients talk in bytes."""
+"""Seeds without and with the wire format: in every tenth seed peers and clients exchange bytes."""
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_every_item_sent_on_a_connection_is_a_message(monkeypatch: pytest.Monkey
     tap = MessageTap()
     run_with_journal(TYPED, "ensemble", tap=tap)
     assert len(of_kind(tap, "Notification")) == items["votes"] > 0
-    # A turn's packets may travel as one item, and then are several messages.
+    # The packets of a turn can be sent as one item, which then counts as several messages.
     assert len(tap.messages) - items["votes"] >= items["items"] > 0
 
 
