@@ -1,4 +1,4 @@
-"""Injected bugs in the handling of disk faults, one for each way in which a fault could go unnoticed."""
+"""Injected bugs in the handling of disk faults. Each one lets a kind of fault go unnoticed."""
 
 from __future__ import annotations
 

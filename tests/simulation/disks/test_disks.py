@@ -143,7 +143,7 @@ def test_power_loss_drops_writes_of_a_failed_sync() -> None:
 
 
 def test_power_loss_leaves_a_hole_between_failed_and_good_sync() -> None:
-    """The record after the hole is intact, but looks like one that was never acknowledged, so the peer has no vote."""
+    """The record after the hole is intact, but looks like an unacknowledged record, so the peer has no vote."""
     for seed in range(5):
         machine = Machine(seed)
         machine.write(1)

@@ -18,8 +18,8 @@ _NONE: Mapping[str, Callable[[], None]] = MappingProxyType({})
 
 
 class Measure(NamedTuple):
-    """Limits of the faults: operations until a power loss, bytes of space on a full disk, and paths in which operations
-    fail."""
+    """Limits of faults: operations until a power loss, bytes of space on a full disk, and paths with failing
+    operations."""
 
     operations: int
     room_bytes: int

@@ -1,8 +1,8 @@
 """Run of a broker's real partition log in its real log directory, on a simulated file system, driven by a seed.
 
-The checker knows which batches were appended at which offset, up to which offset they were flushed, and what was
-written to the small files. A start after a kill must find all written data. A start after a power loss must find all
-flushed data unchanged; any other data that it finds must have been appended at that offset at some time.
+The checker records the appended batches by offset, the flushed end offset, and the content of the small files. A start
+after a kill must find all written data. A start after a power loss must find all flushed data unchanged; any other data
+that it finds must have been appended at that offset at some time.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ SEEDS_FOR_A_PLANT = range(400)
 
 @pytest.fixture(autouse=True)
 def disks_are_soon_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten the window in which a disk counts as quick: no process of a run lives long enough for its 64 syncs."""
+    """Shorten the window of 64 syncs after which a disk counts as quick. Processes of a run end before that."""
     monkeypatch.setattr(sync_pace, "WINDOW", 4)
 
 

@@ -70,7 +70,7 @@ class Court:
     ("leads", "epoch", "said"), [(True, 3, []), (True, 4, []), (True, 2, ["FetchesNameOneEpoch"]), (False, 2, [])]
 )
 def test_leader_of_an_earlier_epoch_serves_no_follower(leads: bool, epoch: int, said: list[str]) -> None:
-    # A broker that leads a later epoch now can have served this fetch before. One that no longer leads is not checked.
+    # A broker that leads a later epoch now can have served this fetch before. A former leader is not checked.
     court = Court((1, leads, epoch), (1, False, 3))
     court.hear(RecordsReplicated(2, "t", 0, 3, 0, 0, 7))
     assert court.said == said

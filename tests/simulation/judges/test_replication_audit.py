@@ -132,7 +132,7 @@ def test_config_overrides_are_read_from_committed_transactions() -> None:
 
 @pytest.mark.parametrize(("writer", "said"), [(1, ["LeavingBrokersStayOut"]), (2, [])])
 def test_adding_a_stopping_broker_to_an_isr_is_a_violation(writer: int, said: list[str]) -> None:
-    # Broker 1 is still controller of epoch 1 and knows of its own shutdown. Controller 2 does not know of it.
+    # Broker 1 is still controller of epoch 1 and has started its own shutdown, which controller 2 has not seen.
     context = SimpleNamespace(epoch=1, shutting_down={1}, broker_epoch=lambda broker: None)
     controller = SimpleNamespace(reign=SimpleNamespace(context=context))
     broker = SimpleNamespace(controller=controller, replicas=SimpleNamespace(partitions={}))
