@@ -1,5 +1,5 @@
-"""Injected bugs of elections, acknowledgements and synchronization, each for a script of the outage library. None of
-them affects an ordinary start or an ordinary write."""
+"""Injected bugs of elections, acknowledgements and synchronization, each for a script of the outage library. An
+ordinary start and an ordinary write have no violation with any of these bugs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def a_start_refuses_a_history_beyond_its_epoch() -> Iterator[None]:
 
 @contextmanager
 def promised_on_its_way_to_the_disk() -> Iterator[None]:
-    """A peer that has accepted the epoch before acknowledges transactions that its disk does not have yet
+    """A peer that has already accepted the epoch acknowledges transactions before they are on its disk
     (ZOOKEEPER-4882)."""
     on_leader_info = Learner._on_leader_info
 
@@ -92,7 +92,7 @@ def the_disks_queue_is_forgotten_with_the_role() -> Iterator[None]:
 
 @contextmanager
 def leaders_of_other_rounds_are_not_joined() -> Iterator[None]:
-    """A looking peer accepts only peers that settled in its own round (ZOOKEEPER-1732)."""
+    """A looking peer ignores peers that settled in another election round (ZOOKEEPER-1732)."""
     on_settled = Election._on_settled
 
     def deaf(self: Election, src: PeerId, settled: Settled) -> None:

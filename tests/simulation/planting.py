@@ -27,7 +27,7 @@ class Plant(NamedTuple):
     shows: tuple[str, ...]
 
     def __call__(self) -> AbstractContextManager[None]:
-        """Return a context in which the bug is present."""
+        """Return a context that injects the bug."""
         return self.plant()
 
     def shown(self, problems: Iterable[str]) -> str | None:

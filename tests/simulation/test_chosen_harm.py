@@ -1,4 +1,4 @@
-"""What is done to a simulated cluster and what its clients write, chosen by settings in place of drawn."""
+"""Settings choose the faults of a simulated cluster and the writes of its clients, instead of random draws."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_one_seed_has_the_same_faults_under_two_settings() -> None:
     ]
     first_usual, first_patient = usual[0][0], patient[0][0]
     for (one, _), (other, _) in zip(usual, patient, strict=True):
-        # The faults of both begin when the cluster has booted, and a shorter run of clients' calls makes no difference.
+        # Faults begin when the cluster has booted, in both runs. The number of client calls makes no difference.
         assert abs((one - first_usual) - (other - first_patient)) <= 1
 
 
@@ -50,7 +50,7 @@ def test_faults_have_the_chosen_kinds_and_durations() -> None:
     entries = played(5, "harm.kinds=slow_disk:1,cut_brokers:3", "harm.lasts.ms=700-900")
     kinds = {fault.kind for _, fault in faults(entries)}
     assert kinds <= {"slow_disk", "cut"} and "cut" in kinds
-    # What is left when the harm ends is undone then, which may be sooner.
+    # Faults that last at the end of the harm are removed then, possibly before their time.
     assert all(length_ms <= 900 for length_ms in lengths_ms(entries))
     assert any(700 <= length_ms <= 900 for length_ms in lengths_ms(entries))
 

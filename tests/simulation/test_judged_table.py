@@ -1,4 +1,4 @@
-"""No invariant is vacuous: each has something to judge in the seeds that are run."""
+"""No invariant is vacuous: each is checked at least once in the seeds that are run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zabka.simulation.serving.platters import NAME as PLATTERS
 DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "judges.md"
 FEW = {"chaos": range(2), "ensemble": range(5), "read-only": range(1)}
 NOT_OF_WHOLE = {"TopicsGoWhenAsked"}
-"""No topic is deleted in those seeds of whole clusters; others judge that."""
+"""Invariants without a check in these seeds of whole clusters, which delete no topic. Other seeds check them."""
 OF_WHOLE_CLIENTS = {"linearizable writes", "reads and watches", "clients' histories", "records", "groups"}
 OF_WORKLOADS = {"linearizable writes", "reads and watches", "read-only service", "records", "groups"}
 
@@ -48,7 +48,7 @@ def _every_invariant_of_whole_processes() -> set[str]:
 
 
 def _rows(table: int) -> dict[str, int]:
-    """What the document says, in its first table or its second, of how often each was judged."""
+    """Return the number of checks of each invariant in the first or second table of the document."""
     text = DOCUMENT.read_text().split(HEADING)[1 + table].split("\n\n")[0]
     found = re.findall(r"^\| (.+?) \| ([\d,]+) \| \d+ \|$", text, re.MULTILINE)
     return {name: int(times.replace(",", "")) for name, times in found}

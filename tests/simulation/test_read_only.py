@@ -14,7 +14,7 @@ from zabka.simulation.seeds.seed_run import SeedRun
 from zabka.simulation.settings import BadSetting, world_settings
 
 BUSY_SEED = 24
-"""Its reader is with a minority for a good while, and comes back."""
+"""Seed whose reader is connected to a minority for a long time, and then returns to the quorum."""
 
 
 def test_read_only_reader_is_served_the_same_way_every_time() -> None:
@@ -38,7 +38,7 @@ def test_read_only_service_keys_can_be_set() -> None:
         world_settings(["readonlymode.enabled=1"])
 
 
-# -- planted bugs
+# -- injected bugs
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The simulated world: seeds hold every invariant, replay byte for byte, and planted bugs are found."""
+"""The simulated world: seeds hold every invariant, replay byte for byte, and find injected bugs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEEDS_TO_FIND_A_BUG = 200
 
 
 def seeds(count: int, in_the_suite: int) -> list[object]:
-    """The first ones for every run of the suite, all of them for a long one."""
+    """Return the seeds as parameters. Seeds from `in_the_suite` on are only in long runs."""
     return [pytest.param(seed, marks=[pytest.mark.long] if seed >= in_the_suite else []) for seed in range(count)]
 
 
@@ -89,8 +89,8 @@ def test_ensemble_seed_keeps_every_invariant(seed: int) -> None:
 
 @pytest.mark.parametrize(("scenario", "bug", "plant"), [pytest.param(*row, id=row[1]) for row in planted_table.bugs()])
 def test_injected_bug_is_found(scenario: str, bug: str, plant: planted_table.Plant) -> None:
-    """`planted_table.py` prints how many seeds each of them took.  Those in RARE need more of them than the suite has
-    time for, and a script of the outage library each, which shows them at once."""
+    """Seeds find the bug, or for a bug in RARE its script of the outage library. Seeds would take too long for the bugs
+    in RARE; `planted_table.py` prints how many seeds each bug takes."""
     if bug in planted_table.RARE:
         assert planted_table.shown_by_script(bug, plant)
         return

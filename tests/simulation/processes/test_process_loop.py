@@ -1,4 +1,5 @@
-"""A simulated process: its turns, timers and clocks are the world's, and its end takes everything at once."""
+"""Simulated processes: turns, timers and clocks follow the world's virtual time, and a kill stops everything at
+once."""
 
 from __future__ import annotations
 
@@ -109,6 +110,7 @@ def test_to_thread_returns_its_result_or_raises(world: SmallWorld) -> None:
 
 
 def test_sigkill_drops_tasks_and_timers_without_finally(world: SmallWorld) -> None:
+    """Callbacks that are ready to run are dropped, too."""
     happened: list[str] = []
 
     async def beside() -> None:

@@ -1,4 +1,4 @@
-"""Simulated sockets behave as Linux's do towards a process: reads in pieces, back-pressure, FIN, RST, and silence."""
+"""Simulated sockets behave like Linux sockets: partial reads, back-pressure, FIN, RST, and no reply without power."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def world() -> Iterator[SmallWorld]:
 
 
 def connect(world: SmallWorld, *words: bytes, keeps_open: bool = False) -> tuple[Noted, Noted]:
-    """A caller here and a server there, connected."""
+    """Return the protocols of a connected client and server."""
     caller, server = Noted(), Noted(keeps_open=keeps_open)
     world.machine(THERE, serving(server))
     world.run(0.1)
@@ -45,6 +45,7 @@ def test_read_can_return_a_part_of_a_write() -> None:
 
 
 def test_writer_pauses_while_the_peer_does_not_read(world: SmallWorld) -> None:
+    """The writer resumes when the peer reads again."""
     caller, server = connect(world)
     assert caller.transport is not None
     assert server.transport is not None
@@ -53,7 +54,7 @@ def test_writer_pauses_while_the_peer_does_not_read(world: SmallWorld) -> None:
     caller.transport.write(bytes(size))
     world.run(5)
     assert caller.happened == ["made", "pause"]
-    # What both kernels hold has left the process; the rest waits in it.
+    # The buffers of both kernels are full, so the process buffers the rest.
     assert caller.transport.get_write_buffer_size() == size - SEND_BUFFER - RECEIVE_BUFFER
     server.transport.resume_reading()
     world.run(5)

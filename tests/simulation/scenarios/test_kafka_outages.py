@@ -1,6 +1,6 @@
-"""Kafka's outages: the library has one for every old behaviour, and each is shown with it and gone without it.
+"""Kafka's outages: every historical behaviour has a script that shows it and holds without it.
 
-That each scenario is as expected is `tests.simulation.scenarios.test_scenarios.test_scenario_has_no_problems`.
+`tests.simulation.scenarios.test_scenarios.test_scenario_has_no_problems` checks that each script holds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def test_every_replayable_outage_is_in_the_library() -> None:
 
 
 def test_outage_whose_bug_shows_nothing_is_a_problem() -> None:
-    """A script whose bug is none: its hypothesis holds, and yet the verdict is no."""
+    """The bug of the script is harmless: its hypothesis holds, and the verdict reports that as a problem."""
     found = LIBRARY["kafka-708"]
     assert isinstance(found, WorldScenario)
     harmless = WorldScenario(

@@ -1,4 +1,4 @@
-"""Each script of the outage library shows the bug that it is about, by the text that says so; without it, nothing."""
+"""Each script of the outage library shows its bug by the expected text, and has no problem without the bug."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def names(pair: Pair) -> str:
 
 @pytest.mark.parametrize("pair", PAIRS, ids=names)
 def test_script_reports_its_bug_with_the_expected_text(pair: Pair) -> None:
-    """Without the bug the script holds; with it an ordinary start does, so that it is the script which shows it."""
+    """The script holds without the bug, and an ordinary start holds with it, so the script is what shows the bug."""
     script = LIBRARY[pair.script]
     assert play(script).problems == []
     with PLANTS[pair.plant]():
@@ -110,7 +110,7 @@ def test_bug_that_seeds_rarely_find_has_a_script(bug: str) -> None:
 
 
 def test_three_log_reading_bugs_are_shown_separately() -> None:
-    """With the first one alone taken back, what the other two are about holds."""
+    """Scripts of the other two bugs hold when only the first bug is injected."""
     with PLANTS["the log is read by its numbers"]():
         for script in ("diff-over-bit-rot", "position-behind-a-truncation"):
             assert play(LIBRARY[script]).problems == []

@@ -1,4 +1,4 @@
-"""The outage library: what went wrong in ZooKeeper and its kin holds here, and each script would show if it did not."""
+"""The outage library: each script of an outage of ZooKeeper and related systems has no problem here."""
 
 from __future__ import annotations
 

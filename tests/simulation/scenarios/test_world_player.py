@@ -1,4 +1,4 @@
-"""Scripts are played in whatever process asks: on a thread with an event loop of its own, and beside other threads."""
+"""Scripts can be played on a thread with its own event loop, and while other threads run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zabka.simulation.scenarios.scenario import Verdict
 
 SCRIPT = "zookeeper-3144"
 WITHIN_S = 0.5
-"""How far two clocks of this machine may be apart that are read one after the other."""
+"""Maximum difference between two clocks of this machine that are read one after the other, in seconds."""
 
 
 def test_script_plays_on_a_thread_with_a_running_event_loop() -> None:
@@ -47,6 +47,6 @@ def test_other_threads_stay_in_real_time_during_a_play() -> None:
 
 
 def test_script_with_another_seed_has_another_history() -> None:
-    """The seed draws delays; the same seed draws the same."""
+    """The seed determines the delays, so the same seed gives the same history."""
     one, again, other = (list(play(seeded(LIBRARY[SCRIPT], seed)).lines()) for seed in (1, 1, 2))
     assert one == again != other

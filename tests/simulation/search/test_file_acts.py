@@ -1,4 +1,4 @@
-"""What runs over real files are made of: each act leads to where nothing is under way but what is held back."""
+"""Actions of runs over real files: after each action only messages that are held back are in flight."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALL = (1, 2, 3)
 
 @pytest.fixture
 def cores(tmp_path: Path) -> Iterator[FileCores]:
-    """Three servers that serve, the third of them the leader, and two writes that all of them hold."""
+    """Return three serving servers, with server 3 as leader and two writes on all of them."""
     made = FileCores(tmp_path, snap_count=1_000, commit_log_count=1)
     take(made, (Start(), Elect(ALL), Run(), Write(3, 2), Run()))
     assert list(serving(made)) == list(ALL)
@@ -121,7 +121,7 @@ def test_peer_back_on_a_slow_disk_serves_after_its_disk_is_done(cores: FileCores
 
 
 def test_last_write_of_a_leader_reaches_itself_or_one_other_peer(cores: FileCores) -> None:
-    """Whoever has it alone is cut back when it returns."""
+    """A leader that alone has the write is truncated when it returns."""
     quiet = Quiet()
     _, and_dies, *_ = file_acts.last_writes(cores)
     take(cores, and_dies, quiet)
@@ -133,7 +133,8 @@ def test_last_write_of_a_leader_reaches_itself_or_one_other_peer(cores: FileCore
 
 
 def test_peer_return_is_interrupted_after_one_leader_packet(cores: FileCores) -> None:
-    """Here while its log is being cut back, when a snapshot would keep what is cut: as the planted bug has it."""
+    """The return is interrupted while the peer's log is truncated. A snapshot at this moment would keep the truncated
+    write, as the injected bug does."""
     quiet = Quiet()
     _, and_dies, *_ = file_acts.last_writes(cores)
     take(cores, and_dies, quiet)
@@ -161,7 +162,7 @@ def test_interrupted_return_shows_a_snapshot_during_a_truncation(
 
 
 def test_two_leaders_without_followers_give_up(cores: FileCores) -> None:
-    """It goes on looking, and neither hears of anybody who could follow: their patience ends, and all is well."""
+    """The server without a vote keeps looking, and neither leader gets a follower, until both time out."""
     take(cores, (Isolate(3), Confer((1, 2)), Vanish(1), Start((1,)), Confer((1, 3)), Vanish(1), Rot(1, "1.2")))
     take(cores, (Start((1,)), Confer((1,))))
     states = [status.state for peer in ALL if (status := cores.nodes[peer].status) is not None]
@@ -194,7 +195,7 @@ def test_connections_to_a_vanished_machine_close_on_settling(cores: FileCores) -
 
 @pytest.fixture
 def five(tmp_path: Path) -> Iterator[FileCores]:
-    """Five servers that serve, the fifth of them the leader, and two writes that all of them hold."""
+    """Return five serving servers, with server 5 as leader and two writes on all of them."""
     made = FileCores(tmp_path / "five", 5, snap_count=1_000, commit_log_count=1)
     take(made, (Start(), Elect(made.voters), Run(), *(Write(5), Run()) * 2))
     yield made
@@ -202,7 +203,7 @@ def five(tmp_path: Path) -> Iterator[FileCores]:
 
 
 def test_failed_return_leaves_a_write_that_no_other_peer_gets(five: FileCores) -> None:
-    """The others choose a leader without the two."""
+    """The other servers elect a leader without these two."""
     take(five, (*down(1, five), *(Write(5), Run()) * 2))
     vain = list(file_acts.returns_in_vain(five))
     take(five, vain[0])
@@ -214,6 +215,7 @@ def test_failed_return_leaves_a_write_that_no_other_peer_gets(five: FileCores) -
 
 
 def test_failed_return_stops_a_running_peer_and_needs_5_servers(five: FileCores, cores: FileCores) -> None:
+    """An ensemble of three has no majority without the returning peer and the leader."""
     gone = [stretch[0] for stretch in file_acts.returns_in_vain(five)]
     assert gone == [Crash((peer,)) for peer in (1, 2, 3, 4) for _ in range(3)]
     take(five, next(file_acts.returns_in_vain(five)))
@@ -250,7 +252,7 @@ def down(peer: int, cores: FileCores) -> Stretch:
 
 
 def test_return_after_absence_shows_reading_past_damage(cores: FileCores, tmp_path: Path) -> None:
-    """The log that the leader reads has a hole where an epoch ended, which numbers alone do not show."""
+    """The leader's log has a hole at the end of an epoch, which the zxids alone do not reveal."""
 
     def absence(cores: FileCores) -> Stretch:
         return next(stretch for stretch in file_acts.absences(cores, 3) if stretch[-1] == Rot(3, "1.3"))
@@ -274,7 +276,8 @@ def test_return_after_absence_shows_reading_past_damage(cores: FileCores, tmp_pa
 
 
 def test_blinks_in_a_row_show_election_of_an_incomplete_peer(cores: FileCores) -> None:
-    """The leader loses a write that one follower has not, and that one restarts: they are a majority without it."""
+    """The leader loses a write that one follower lacks. That follower restarts, and both are a majority without the
+    write."""
     with PLANTED["who has lost history is elected for its past"]():
         in_a_row = list(file_acts.blinks_in_a_row(cores, 3))
         [blinks] = [stretch for stretch in in_a_row if {Write(3), Rot(3, "1.3"), Vanish(1)} <= set(stretch)]
@@ -287,8 +290,8 @@ def test_blinks_in_a_row_show_election_of_an_incomplete_peer(cores: FileCores) -
 
 
 def test_return_after_a_failed_one_shows_stale_log_positions(five: FileCores) -> None:
-    """The leader has read its log to a write that is then cut off, leads again, and reads on from there for the one
-    who still holds that write."""
+    """The leader reads its log up to a write that is then truncated. It leads again, and continues from that position
+    for a peer that still holds the write."""
     with PLANTED["places in the log outlive what was there"]():
         _, _, leads_again, *_ = file_acts.returns_in_vain(five)
         take(five, leads_again)

@@ -1,4 +1,4 @@
-"""Acts that lead to a moment: where a run knows them and little else, an old behaviour shows that needs that moment."""
+"""Actions that lead to one moment: a run with few other actions shows a historical behaviour that needs this moment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from zabka.simulation.settings import world_settings
 
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SeedRun]:
-    """Plays a seed of the swarm in which these acts may be done, each twice as often as one that mends."""
+    """Return a function that plays a swarm seed with these actions, each drawn twice as often as an action that
+    repairs."""
 
     def played(seed: int, *acts: Deed, settings: tuple[str, ...] = ()) -> SeedRun:
         def deeds(run: SeedRun, stage: Stage) -> list[Deed]:
@@ -32,7 +33,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SeedRun]:
 
 
 SEED = 218
-"""The first in which the two acts follow one another, on a topic for which one that is in sync is too few."""
+"""First seed in which the two actions follow each other on a topic that requires more than one in-sync replica."""
 
 
 def test_high_watermark_known_only_to_a_dead_leader_is_lost(play: Callable[..., SeedRun]) -> None:

@@ -1,4 +1,4 @@
-"""The searches over the bare protocol: they find nothing, they find what is planted, and what they find plays again."""
+"""Searches over the bare protocol find no violation without a bug, find injected bugs, and their findings replay."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_clones_and_fingerprints_follow_closures() -> None:
 
 
 def test_fields_left_out_of_a_fingerprint_exist() -> None:
-    """A field that was renamed would count again, or another one of that name would not."""
+    """A renamed field would count again, and a new field of the old name would be left out."""
     cores = led_by_3()
     Crash((1,)).play(cores)
     Run().play(cores)
@@ -156,7 +156,7 @@ def test_interrupted_search_reports_its_progress() -> None:
 
 
 def test_remembered_turns_equal_played_turns() -> None:
-    """A search's shortcuts make no difference: whatever it does to an ensemble, the same steps without them do."""
+    """The shortcuts of a search make no difference: the same steps without shortcuts lead to the same state."""
     for seed in range(3):
         random = Random(seed)
         remembered, direct = Cores(turns=RememberedTurns()), Cores()
@@ -178,7 +178,7 @@ def test_remembered_turns_equal_played_turns() -> None:
 
 
 def test_proposal_in_flight_is_truncated_and_resent_on_return() -> None:
-    """Found by the search: 2 has logged what 1 and 3 commit while 2 comes back, and is told to cut it off first."""
+    """Found by the search: 2 has logged a write that 1 and 3 commit while 2 returns, and 2 must truncate it first."""
     cores = led_by_3()
     back = (Crash((2,), 1), Start((2,)), Elect((1, 2, 3)), Deliver(2, 3, link=1), Deliver(3, 2), SyncDisk(2))
     joined = (Deliver(2, 3), Deliver(3, 2, until="Trunc"), SyncDisk(3), SyncDisk(2))

@@ -1,4 +1,4 @@
-"""Steps that go together where every step is drawn."""
+"""Sequences of steps that a random search draws as one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALL = (1, 2, 3)
 
 @pytest.fixture
 def cores() -> Cores:
-    """Three servers that serve, the third of them the leader, and one write that all of them hold."""
+    """Return three serving servers, with server 3 as leader and one write on all of them."""
     made = Cores()
     take(made, Quiet(), (Start(), Elect(ALL), Run(), Write(3), Run()))
     return made
@@ -33,7 +33,7 @@ def ends(cores: Cores) -> list[int]:
 
 
 def told(cores: Cores) -> list[int]:
-    """Up to where each knows to be committed."""
+    """Return the counter of the last zxid that each server knows to be committed."""
     return [status.last_committed & 0xFF for peer in ALL if (status := cores.nodes[peer].status) is not None]
 
 

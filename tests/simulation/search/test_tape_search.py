@@ -1,4 +1,4 @@
-"""The search with tapes: it plays seeds as they are, finds what is planted, makes it short, and can be gone on with."""
+"""The search with tapes plays plain seeds unchanged, finds injected bugs, shrinks its findings, and can be resumed."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_run_continued_from_an_action_is_equal_until_then() -> None:
     assert again.written.streams[ACTS].words != ran.written.streams[ACTS].words
 
 
-# -- what is found
+# -- findings
 
 
 def test_injected_bug_is_found_and_its_tape_is_shrunk() -> None:
@@ -153,7 +153,7 @@ def test_injected_bug_is_found_and_its_tape_is_shrunk() -> None:
         verdict = play_tape(tape, PROTOCOL, SETTINGS)
     assert "committed and durable only on" in problems[0]
     assert runs > 0
-    # Start, elect and let everything happen; then a write whose proposal no disk gets to.
+    # Start, elect and run everything; then a write whose proposal reaches no disk.
     assert len(verdict.taken) <= 8
     assert run_tape(tape, PROTOCOL, SETTINGS).problems == []
 

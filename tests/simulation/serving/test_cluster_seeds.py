@@ -1,5 +1,4 @@
-"""Clusters whose brokers are whole processes: seeds hold every invariant, replay byte for byte, and planted mistakes
-show."""
+"""Clusters of whole broker processes: seeds hold every invariant, replay byte for byte, and find injected mistakes."""
 
 from __future__ import annotations
 
@@ -123,7 +122,7 @@ PLANTED: dict[Callable[[], AbstractContextManager[None]], tuple[int, str]] = {
     the_first_commit_counts: (14, ANSWERED),
     a_topics_minimum_is_not_read: (8, "NothingCommittedUnderMinIsr"),
 }
-"""What is planted, the seed that finds it, and what it shows there."""
+"""Injected mistakes, each with the seed that finds it and the text of its problem."""
 
 
 @pytest.mark.parametrize("mistake", PLANTED, ids=lambda mistake: mistake.__name__)

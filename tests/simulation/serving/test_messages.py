@@ -1,4 +1,4 @@
-"""A tap hears every message of a world of whole processes, and changes nothing in it."""
+"""A tap records every message of a world of whole processes, and changes nothing in it."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from zabka.simulation.serving.peer_machine import CLIENT_PORT, ELECTION_PORT, QU
 from zabka.simulation.serving.serving_seed import WHOLE
 
 SEED = {WHOLE: 1, WHOLE_CLUSTER: 3}
-"""Seeds with three peers, a killed process and a machine that loses its power."""
+"""Seeds with three peers, a killed process and a machine that loses power."""
 END_OF_SNAPSHOT = b"\0\0\0\nBenWasHere"
 SNAP = 15
 Told = tuple[MessageTap, list[Entry], dict[tuple[str, int, str, int], bytearray], dict[str, str]]
 
 
 def listen(scenario: str, monkeypatch: pytest.MonkeyPatch) -> Told:
-    """What the tap heard in a seed, its journal, the bytes that were handed to each end of each connection, and the
-    machines by their addresses."""
+    """Run a seed. Return its tap, its journal, the bytes written by each end of each connection, and machine names by
+    address."""
     written: dict[tuple[str, int, str, int], bytearray] = defaultdict(bytearray)
     names: dict[str, str] = {}
     write, attach = SocketTransport.write, Machine.__init__
@@ -62,11 +62,11 @@ def told(request: pytest.FixtureRequest) -> Iterator[Told]:
         yield listen(request.param, patches)
 
 
-# -- what the bytes say ----------------------------------------------------------------------------------------------
+# -- messages in the bytes -------------------------------------------------------------------------------------------
 
 
 def frames(data: bytes) -> int:
-    """How many frames there are: each is behind its length."""
+    """Return the number of frames. Each frame follows its length."""
     count = at = 0
     while at + 4 <= len(data):
         at += 4 + int.from_bytes(data[at : at + 4])
@@ -75,19 +75,19 @@ def frames(data: bytes) -> int:
 
 
 def opening(data: bytes) -> int:
-    """How long what a dialler of the election port says first is: a version, an id, and addresses behind their size
+    """Return the size of the first message on an election port: version, id, and addresses after their size
     (QuorumCnxManager.InitialMessage)."""
     return 20 + int.from_bytes(data[16:20]) if data else 0
 
 
 def behind(data: bytes, at: int) -> int:
-    """Where a buffer ends that begins there with its size, which is -1 for none."""
+    """Return the end of the buffer at `at`, which begins with its size (-1 for none)."""
     return at + 4 + max(0, int.from_bytes(data[at : at + 4], signed=True))
 
 
 def packets(data: bytes) -> int:
-    """How many packets of a quorum port there are (QuorumPacket: type, zxid, data, and pairs of scheme and id as
-    authinfo); a snapshot follows SNAP as it is."""
+    """Return the number of packets on a quorum port (QuorumPacket: type, zxid, data, and pairs of scheme and id as
+    authinfo). A snapshot follows SNAP without a frame."""
     count = at = 0
     while at < len(data):
         kind, at = int.from_bytes(data[at : at + 4]), behind(data, at + 12)
@@ -103,7 +103,7 @@ def packets(data: bytes) -> int:
 
 
 def said(written: dict[tuple[str, int, str, int], bytearray], names: dict[str, str]) -> Counter[tuple[str, str, bool]]:
-    """How many messages the bytes hold: from whom, to whom, and whether that was on an election port."""
+    """Count the messages in the bytes by sender, receiver, and whether they are on an election port."""
     found: Counter[tuple[str, str, bool]] = Counter()
     for (here, port, there, other_port), data in written.items():
         way = names[here], names[there]
@@ -117,8 +117,8 @@ def said(written: dict[tuple[str, int, str, int], bytearray], names: dict[str, s
 
 
 def differences(told: Told) -> list[str]:
-    """Of which two processes the tap heard other messages than the bytes hold.  What was said on a connection that
-    ended in the same turn never became bytes."""
+    """Return the pairs of processes with different messages in tap and bytes. Messages on a connection that ended in
+    the same turn are never written as bytes."""
     tap, _, written, names = told
     there = said(written, names)
     heard = Counter((each.source, each.target, each.group == "election") for each in tap.messages)
@@ -152,7 +152,7 @@ def test_unnoted_message_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert differences(told) or [each for each in told[0].messages if each.lost == UNSENT]
 
 
-# -- what is true of every message -----------------------------------------------------------------------------------
+# -- properties of every message -------------------------------------------------------------------------------------
 
 
 def test_every_message_arrives_after_it_is_sent_or_is_lost(told: Told) -> None:
@@ -208,7 +208,7 @@ def test_messages_agree_with_the_journal(told: Told) -> None:
     assert bool(asked) == bool(reigns)
 
 
-# -- nothing changes ---------------------------------------------------------------------------------------------------
+# -- the tap changes no history ----------------------------------------------------------------------------------------
 
 
 def test_message_tap_does_not_change_the_history(told: Told) -> None:

@@ -1,4 +1,4 @@
-"""Ensembles of whole processes: seeds hold every invariant, replay byte for byte, and come where histories join."""
+"""Ensembles of whole processes: seeds hold every invariant, replay byte for byte, and reach every place of interest."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_every_place_is_reached_in_one_seed_of_ten() -> None:
 
 @contextmanager
 def acknowledged_before_the_sync() -> Iterator[None]:
-    """The log is written and never synced."""
+    """The log is written but never synced."""
     with patch.object(LogWriter, "sync", lambda self: None):
         yield
 

@@ -1,6 +1,6 @@
-"""The ensemble's members change under faults, in a whole simulated cluster.
+"""Membership changes of the ensemble under faults, in a whole simulated cluster.
 
-(Planted bugs are in tests/ensemble/zab/test_reconfig.py: the bare protocol runs a hundred times as many seeds.)
+Injected bugs are tested in tests/ensemble/zab/test_reconfig.py: the bare protocol runs a hundred times as many seeds.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def test_same_seed_changes_the_members_in_the_same_way() -> None:
 
 
 def test_leader_without_quorum_names_the_observer_that_left() -> None:
-    # A membership that was proposed before the election makes peer 1 a voter. Its promise as an observer made the
-    # epoch, and it leaves as soon as the membership is active, to come back as a voter.
+    # A membership that was proposed before the election makes peer 1 a voter. The epoch depends on its acknowledgement
+    # as an observer. It leaves as soon as the membership is active, to return as a voter.
     run = SeedRun(491, RECONFIGURING)
     assert run.execute().problems == []
     ends = [
