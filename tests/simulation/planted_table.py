@@ -44,7 +44,7 @@ SHOWN_BY = {
     "a leader never steps down": 4,
     "unseen bounces are not fenced": 2,
 }
-"""First seed that shows a bug for bugs that many earlier seeds do not show. The test suite begins its search there."""
+"""Bugs that many low seeds do not show, each with the first seed that does. The test suite begins its search there."""
 
 
 class Found(NamedTuple):

@@ -64,7 +64,7 @@ OF_CLIENTS = (
 """Bugs that clients see: of trees, sessions, watches and syncs; of snapshots, which the bare protocol rarely takes; and
 bugs whose texts need a world with clocks."""
 OF_THE_PROTOCOL = ("commit on a minority", "no truncation on sync", "ack before fsync")
-"""Bugs of the protocol in the table of the brokers' bugs."""
+"""Protocol bugs among those of `tests.simulation.planted`, whose other bugs are of brokers."""
 OF_HISTORIES: dict[str, tuple[str, ...]] = {
     "the log is read by its numbers": ("committed prefixes agree", "processConsistency", "agreement"),
     "reading goes on behind damage": ("committed prefixes agree", "processConsistency", "agreement"),

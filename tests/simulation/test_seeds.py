@@ -89,8 +89,10 @@ def test_ensemble_seed_keeps_every_invariant(seed: int) -> None:
 
 @pytest.mark.parametrize(("scenario", "bug", "plant"), [pytest.param(*row, id=row[1]) for row in planted_table.bugs()])
 def test_injected_bug_is_found(scenario: str, bug: str, plant: planted_table.Plant) -> None:
-    """Seeds find the bug, or for a bug in RARE its script of the outage library. Seeds would take too long for the bugs
-    in RARE; `planted_table.py` prints how many seeds each bug takes."""
+    """Seeds show the bug. A bug in RARE takes more seeds than the suite has time for, so its script shows it instead.
+
+    `planted_table.py` prints how many seeds each bug takes.
+    """
     if bug in planted_table.RARE:
         assert planted_table.shown_by_script(bug, plant)
         return
