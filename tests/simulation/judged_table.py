@@ -1,7 +1,7 @@
-"""Prints how often each invariant had something to judge in a hundred seeds: `python -m tests.simulation.judged_table`,
-or in fifty seeds of whole processes: `python -m tests.simulation.judged_table whole`.
+"""Print how often each invariant was checked in a hundred seeds: `python -m tests.simulation.judged_table`, or in fifty
+seeds of whole processes: `python -m tests.simulation.judged_table whole`.
 
-A judge that never has anything to judge proves nothing, so a test (`test_judged_table`) keeps every row above nothing.
+An invariant that is never checked proves nothing, so `test_judged_table` requires every row to be above zero.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ HUNDRED: Mapping[str, range] = {
     "disks": range(10),
     "read-only": range(10),
 }
-"""Which seeds of which scenarios."""
+"""Seeds of each scenario."""
 WHOLE: Mapping[str, range] = {"whole": range(20), "whole-cluster": range(30)}
-"""Which of whole processes."""
+"""Seeds of each scenario with whole processes."""
 HEADING = "| invariant | times | in so many seeds |\n|---|---:|---:|"
 
 
 class Table:
-    """Times, and in how many seeds, by invariant."""
+    """For each invariant, the number of checks and the number of seeds with a check."""
 
     def __init__(self) -> None:
         self.times: Counter[str] = Counter()
@@ -34,7 +34,7 @@ class Table:
         self.problems: list[str] = []
 
     def play(self, seeds: Mapping[str, Iterable[int]]) -> Table:
-        """Count on over these seeds."""
+        """Run these seeds and add their checks."""
         for scenario, numbers in seeds.items():
             for seed in numbers:
                 outcome = run_seed(seed, scenario)
@@ -46,7 +46,7 @@ class Table:
         return self
 
     def lines(self) -> list[str]:
-        """As a table for the documents."""
+        """Return the rows of a Markdown table."""
         rows = [f"| {name} | {self.times[name]:,} | {self.seeds[name]} |" for name in sorted(self.times, key=str.lower)]
         return [HEADING, *rows]
 

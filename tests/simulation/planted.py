@@ -1,4 +1,4 @@
-"""Planted bugs: each a context in which one rule of the protocol is broken, to prove that the net catches it."""
+"""Injected bugs: each context breaks one rule of the protocol, to prove that the checkers find the bug."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from zabka.kafka.zk import coordination
 
 @contextmanager
 def commit_on_a_minority() -> Iterator[None]:
-    """The leader commits what any one voter has logged."""
+    """The leader commits what any single voter has logged."""
 
     def reached(self: Quorum, marks: dict[Any, int]) -> int:
         return max(marks.get(voter, -1) for voter in self.voters)
@@ -33,7 +33,7 @@ def commit_on_a_minority() -> Iterator[None]:
 
 @contextmanager
 def ack_before_fsync() -> Iterator[None]:
-    """A peer takes its log for durable as soon as it is on its way to the disk."""
+    """A peer takes its log for durable as soon as the log is on its way to the disk."""
     close_batches = Core._close_batches
 
     def hasty(self: Core) -> None:
@@ -47,7 +47,7 @@ def ack_before_fsync() -> Iterator[None]:
 
 @contextmanager
 def no_truncation_on_sync() -> Iterator[None]:
-    """A learner with a longer log keeps what the leader does not have."""
+    """A learner with a longer log keeps the transactions that the leader does not have."""
     plan = sync.plan_sync
 
     def lenient(learner_zxid: Zxid, last_processed: Zxid, committed_log: Any) -> Any:
@@ -77,7 +77,7 @@ def unfenced_controller_writes() -> Iterator[None]:
 
 @contextmanager
 def isr_change_without_version_check() -> Iterator[None]:
-    """AlterPartition is accepted whatever partition epoch the leader knew, and written over any version."""
+    """AlterPartition is accepted for any partition epoch of the leader, and written over any znode version."""
     check = alter_partition._check
 
     def trusting(term: Any, sender: int, partition: Any, requested: Any, version: int) -> Any:
@@ -108,7 +108,7 @@ class _With:
 
 @contextmanager
 def high_watermark_is_the_leaders_log_end() -> Iterator[None]:
-    """A leader takes for committed what it alone has."""
+    """A leader takes records for committed that it alone has."""
 
     def advance(self: Partition) -> bool:
         if not self.is_leader or self.log.end_offset <= self.log.high_watermark:
@@ -123,14 +123,14 @@ def high_watermark_is_the_leaders_log_end() -> Iterator[None]:
 
 @contextmanager
 def no_truncation_on_fetch() -> Iterator[None]:
-    """A leader never tells a follower that their logs part."""
+    """A leader never reports to a follower that their logs diverge."""
     with broken(fetch_answers, _diverging=lambda partition, wanted: (0, None)):
         yield
 
 
 @contextmanager
 def unclean_elections_called_clean() -> Iterator[None]:
-    """Any live replica is made leader, and nobody is told that it was unclean."""
+    """Any live replica becomes leader, and the election is not reported as unclean."""
 
     def any_live(state: Any, assignment: Any, live: Any, *, unclean: bool) -> Any:
         for broker_id in assignment:
@@ -152,7 +152,7 @@ def unclean_elections_called_clean() -> Iterator[None]:
 
 @contextmanager
 def closed_sessions_keep_their_ephemerals() -> Iterator[None]:
-    """A session's end is applied without deleting its ephemerals."""
+    """The end of a session is applied without deleting its ephemeral znodes."""
 
     def close(self: DataTree, txn: Any, kind: int, body: Any, with_stats: bool) -> Any:
         self.sessions.pop(txn.session_id, None)
@@ -164,7 +164,7 @@ def closed_sessions_keep_their_ephemerals() -> Iterator[None]:
 
 @contextmanager
 def unseen_bounces_are_not_fenced() -> Iterator[None]:
-    """A new controller lets a broker that restarted unseen lead on in the old leader epoch (as Kafka's does)."""
+    """A new controller lets a broker that restarted unseen lead on in the old leader epoch, as Kafka does."""
 
     async def nothing(reign: Any, states: Any) -> Any:
         return None

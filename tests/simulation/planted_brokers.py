@@ -1,4 +1,4 @@
-"""Mistakes of a broker: in what it keeps for groups, and such as only its own log tells of, or its exit code."""
+"""Injected mistakes of a broker: in the state of groups, or visible only in the broker's own log or exit code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COMMITS, STARTS = 20, 5
 
 @contextmanager
 def a_commit_of_offsets_fails_by_a_mistake() -> Iterator[None]:
-    """One of so many; the client is disconnected, and tries again."""
+    """One in COMMITS requests fails. The client is disconnected, and retries."""
     offset_commit, numbers = OffsetHandlers.offset_commit, count(1)
 
     async def mistaken(self: OffsetHandlers, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
@@ -41,7 +41,7 @@ def a_commit_of_offsets_fails_by_a_mistake() -> Iterator[None]:
 
 @contextmanager
 def a_broker_uses_a_descriptor_that_it_has_closed() -> Iterator[None]:
-    """One of so many starts; its supervisor starts it again."""
+    """One in STARTS starts fails. The supervisor of the broker starts it again."""
     start, numbers = Broker.start, count(1)
 
     async def mistaken(self: Broker, advertised: Sequence[Listener] | None = None) -> None:
@@ -55,7 +55,7 @@ def a_broker_uses_a_descriptor_that_it_has_closed() -> Iterator[None]:
 
 @contextmanager
 def commits_of_offsets_do_not_wait() -> Iterator[None]:
-    """The coordinator answers as soon as its own log has a commit (offsets.commit.required.acks=1)."""
+    """The coordinator replies as soon as its own log has a commit (offsets.commit.required.acks=1)."""
 
     def append(
         self: GroupStore, group_id: str, records: list[tuple[bytes, bytes | None]]
@@ -68,7 +68,7 @@ def commits_of_offsets_do_not_wait() -> Iterator[None]:
 
 @contextmanager
 def the_first_commit_counts() -> Iterator[None]:
-    """A coordinator that reads its log goes by the first offset of a partition, not by the last."""
+    """A coordinator that loads its log uses the first offset of a partition, not the last."""
     take_offset = GroupLog._take_offset
 
     def first(self: GroupLog, key: OffsetKey, value: bytes | None, batch_offset: int) -> None:
@@ -81,7 +81,7 @@ def the_first_commit_counts() -> Iterator[None]:
 
 @contextmanager
 def a_topics_minimum_is_not_read() -> Iterator[None]:
-    """Brokers go by their own min.insync.replicas, whatever a topic asks for."""
+    """Brokers use their own min.insync.replicas even if a topic overrides it."""
     partition_config = log_manager.partition_config
 
     def deaf(config: ReplicaConfig, overrides: Mapping[str, str]) -> PartitionConfig:

@@ -1,4 +1,4 @@
-"""Planted bugs of the ensemble: ZooKeeper's own, and one for each rule that its protocol lives by."""
+"""Injected bugs of the ensemble: ZooKeeper's own bugs, and one for each rule that the protocol depends on."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from zabka.journal.events import EpochAccepted
 
 @contextmanager
 def promise_before_it_is_durable() -> Iterator[None]:
-    """ACKEPOCH and LEADERINFO leave before acceptedEpoch is on disk."""
+    """ACKEPOCH and LEADERINFO are sent before acceptedEpoch is on disk."""
 
     def save(self: Core, epoch: Any, then: Callable[[], None]) -> None:
         self.accepted_epoch = epoch
@@ -63,7 +63,7 @@ def newleader_acknowledged_before_the_epoch() -> Iterator[None]:
 
 @contextmanager
 def newleader_acknowledged_before_the_history() -> Iterator[None]:
-    """The epoch is written first and acknowledged, what it stands for comes behind it (ZOOKEEPER-4643, 4785)."""
+    """The epoch is written and acknowledged before the history that it stands for (ZOOKEEPER-4643, 4785)."""
     on_newleader = Learner._on_newleader
 
     def epoch_first(self: Learner, packet: NewLeader) -> None:
@@ -82,7 +82,7 @@ def newleader_acknowledged_before_the_history() -> Iterator[None]:
 
 @contextmanager
 def snapshots_of_what_is_not_committed() -> Iterator[None]:
-    """A peer writes a snapshot as it begins to lead, and a truncation leaves snapshots alone (ZOOKEEPER-1549)."""
+    """A peer writes a snapshot when it begins to lead, and a truncation keeps later snapshots (ZOOKEEPER-1549)."""
     start, remove_all = Leader.start, recovery.remove_all
 
     def snapshot_first(self: Leader) -> None:
@@ -98,7 +98,7 @@ def snapshots_of_what_is_not_committed() -> Iterator[None]:
 
 @contextmanager
 def votes_with_what_memory_knows() -> Iterator[None]:
-    """A peer that leaves its role forgets what it logged and nobody committed; its log does not (ZOOKEEPER-2845)."""
+    """A peer that leaves its role forgets its logged, uncommitted transactions; its log keeps them (ZOOKEEPER-2845)."""
 
     def forget(self: Core) -> None:
         self.pending.clear()
@@ -124,14 +124,14 @@ def leader_counts_itself_before_its_fsync() -> Iterator[None]:
 
 @contextmanager
 def established_without_a_quorum() -> Iterator[None]:
-    """Any one voter besides the leader itself is a quorum, and the leader alone too."""
+    """Any single voter is a quorum, even the leader alone."""
     with broken(Quorum, contains=lambda self, peers: any(voter in peers for voter in self.voters)):
         yield
 
 
 @contextmanager
 def sync_answered_by_the_leader_alone() -> Iterator[None]:
-    """A sync is answered when nothing is outstanding, without asking a quorum (ZOOKEEPER-1675)."""
+    """A sync is answered when nothing is outstanding, without contact to a quorum (ZOOKEEPER-1675)."""
 
     def at_once(self: Broadcast) -> int:
         return self._syncs.round + 1
@@ -142,7 +142,7 @@ def sync_answered_by_the_leader_alone() -> Iterator[None]:
 
 @contextmanager
 def session_owner_not_checked() -> Iterator[None]:
-    """Requests of a session are taken from wherever they come (ZOOKEEPER-710's other side)."""
+    """Requests of a session are accepted from any server (the reverse of ZOOKEEPER-710)."""
 
     def anyone(self: SessionTracker, session_id: Any, owner: Any) -> bool:
         return True
@@ -157,7 +157,7 @@ def session_owner_not_checked() -> Iterator[None]:
 
 @contextmanager
 def watches_fire_late() -> Iterator[None]:
-    """What a watch tells goes out behind the next change, not with its own."""
+    """A watch event is sent after the next change, not with its own change."""
     fire = Commits._fire_watches
 
     def late(self: Any, zxid: Any, effects: list[Effect]) -> None:
@@ -173,14 +173,14 @@ def watches_fire_late() -> Iterator[None]:
 
 @contextmanager
 def watches_lost_on_reconnection() -> Iterator[None]:
-    """setWatches is answered, and nothing is watched."""
+    """setWatches is answered, but no watch is set."""
     with broken(answer_queues, rearm=lambda tree, watches, connection, request: []):
         yield
 
 
 @contextmanager
 def served_before_uptodate() -> Iterator[None]:
-    """A follower applies what is proposed to it, committed or not."""
+    """A follower applies every proposal, committed or not."""
     log, apply_up_to = Following.log, Core.apply_up_to
 
     def eager(self: Following, txns: Any) -> None:
@@ -193,7 +193,7 @@ def served_before_uptodate() -> Iterator[None]:
 
 @contextmanager
 def pending_proposals_not_given_to_a_newcomer() -> Iterator[None]:
-    """A learner gets what is committed and what comes, not what is between (ZOOKEEPER-3104)."""
+    """A learner receives committed and later transactions, but no pending proposals (ZOOKEEPER-3104)."""
     begin_forwarding = leader.begin_forwarding
 
     def forgetful(core: Core, peer: LearnerLink, newleader_zxid: Zxid, membership: Membership) -> None:
@@ -222,7 +222,7 @@ def zxids_go_on_across_epochs() -> Iterator[None]:
 
 @contextmanager
 def replay_of_what_the_snapshot_holds() -> Iterator[None]:
-    """A snapshot bears the number of a transaction before its last, which a start applies again (ZOOKEEPER-3145)."""
+    """A snapshot has the zxid of an earlier transaction, so a start applies its last one again (ZOOKEEPER-3145)."""
     take_snapshot = Core._take_snapshot
 
     def fuzzy(self: Core) -> None:
@@ -240,7 +240,7 @@ def replay_of_what_the_snapshot_holds() -> Iterator[None]:
 
 @contextmanager
 def a_leader_never_steps_down() -> Iterator[None]:
-    """A leader that has lost its quorum goes on leading."""
+    """A leader that has lost its quorum continues to lead."""
     leave = Core.leave
 
     def stay(self: Core, reason: str, *more: Any) -> None:
@@ -268,7 +268,7 @@ def _only_at_first(broadcast: Callable[[Election], None]) -> Callable[[Election]
 
 @contextmanager
 def ephemerals_forgotten_in_snapshots() -> Iterator[None]:
-    """A tree that comes from a snapshot does not know whose ephemerals are whose (ZOOKEEPER-3144)."""
+    """A tree loaded from a snapshot does not know the owners of its ephemeral znodes (ZOOKEEPER-3144)."""
     load = DataTree.from_snapshot.__func__  # type: ignore[attr-defined]
 
     def ownerless(cls: Any, snapshot: Any) -> Any:
@@ -282,7 +282,7 @@ def ephemerals_forgotten_in_snapshots() -> Iterator[None]:
 
 @contextmanager
 def epochs_do_not_rise() -> Iterator[None]:
-    """A leader opens the highest epoch that anybody has accepted, not the one above it."""
+    """A leader opens the highest accepted epoch, not the one above it."""
     open_epoch = Leader._open_epoch_with_quorum
 
     def same(self: Leader) -> None:
@@ -300,7 +300,7 @@ def epochs_do_not_rise() -> Iterator[None]:
 
 @contextmanager
 def leader_acknowledges_before_its_fsync() -> Iterator[None]:
-    """A leader tells who asked that its log is durable as soon as it has proposed."""
+    """A leader reports that its log is durable as soon as it has proposed."""
     propose = Broadcast.propose
 
     def hasty(self: Broadcast, requests: Any, origin: Any) -> None:
@@ -314,21 +314,21 @@ def leader_acknowledges_before_its_fsync() -> Iterator[None]:
 
 @contextmanager
 def committed_by_the_leaders_log_alone() -> Iterator[None]:
-    """A follower that hears that its leader's log is durable does not look at its own."""
+    """A follower does not check its own log once its leader reports that the leader's log is durable."""
     with broken(CommonLog, chosen_zxid=property(lambda self: self.leaders)):
         yield
 
 
 @contextmanager
 def who_comes_back_ahead_is_cut_back() -> Iterator[None]:
-    """A leader cuts a follower back to what it has committed itself, where the follower may have committed more."""
+    """A leader truncates a follower to the leader's last commit, although the follower may have committed more."""
     with broken(LeaderAcks, is_ahead=lambda self, peer, last_committed: False):
         yield
 
 
 @contextmanager
 def answers_overtake_the_commits_they_rely_on() -> Iterator[None]:
-    """A follower whose own log is late hears that its sync is done, and not yet what is committed."""
+    """A follower with a slow log receives the reply to its sync before the commits that the reply depends on."""
     with broken(Broadcast, _answer=lambda self, origin, answer: self._core.send(origin, answer)):
         yield
 

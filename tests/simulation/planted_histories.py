@@ -1,4 +1,4 @@
-"""Planted bugs of histories on disk: each takes back what mends a fault that lost or split committed history."""
+"""Injected bugs of histories on disk: each one reverts the fix of a bug that lost or split committed history."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from zabka.ensemble.zab.sync import follows
 
 @contextmanager
 def digests_that_differ_are_counted() -> Iterator[None]:
-    """A learner whose tree is not its leader's goes on with it."""
+    """A learner whose tree differs from its leader's tree continues with it."""
     with broken(Learner, on_tree_differs=lambda self: None):
         yield
 
 
 class _WhateverMayFollow(dict[Zxid, Any]):
-    """The ends of epochs, where nobody knows them: the first of any later epoch will do."""
+    """Ends of epochs when none is known: the first transaction of any later epoch can follow."""
 
     def get(self, last: Any, default: Any = None) -> Any:
         return _After(last)
 
 
 class _After:
-    """Equal to every number that may follow one."""
+    """Equal to every zxid that can follow `last`."""
 
     def __init__(self, last: int) -> None:
         self._last = last
@@ -59,8 +59,8 @@ class _After:
 
 @contextmanager
 def the_log_is_read_by_its_numbers() -> Iterator[None]:
-    """What is read for a learner has to look like a history, and need not be the leader's; where its digests say so,
-    they are counted."""
+    """The log read for a learner must only look like a history, not be the leader's history. A learner whose digests
+    differ only counts the differences."""
     read, send = LogReader.read, learner_sync.send_from_log
 
     def by_numbers(self: LogReader, wanted: ReadLog) -> list[Txn] | None:
@@ -82,7 +82,7 @@ def the_log_is_read_by_its_numbers() -> Iterator[None]:
 
 @contextmanager
 def reading_goes_on_behind_damage() -> Iterator[None]:
-    """A record that is not whole ends its file, and the next file is read, whatever was lost with the rest."""
+    """An incomplete record ends its file, and the next file is read although the rest was lost."""
 
     records_in = log_reading._records_in
 
@@ -96,7 +96,7 @@ def reading_goes_on_behind_damage() -> Iterator[None]:
 
 @contextmanager
 def a_log_that_breaks_off_is_tried_again() -> Iterator[None]:
-    """A leader forgets that its log broke off in the midst of a synchronisation, and begins from there again."""
+    """A leader forgets that its log broke off during a synchronization, and starts from there again."""
     send = learner_sync.send_from_log
 
     def forgetful(core: Core, peer: LearnerLink, txns: Sequence[Txn] | None) -> Any:
@@ -110,14 +110,14 @@ def a_log_that_breaks_off_is_tried_again() -> Iterator[None]:
 
 @contextmanager
 def places_in_the_log_outlive_what_was_there() -> Iterator[None]:
-    """Where a piece of the log ended is remembered when the log is cut back."""
+    """Remembered positions in the log are kept when the log is truncated."""
     with the_log_is_read_by_its_numbers(), broken(LogReader, forget_positions=lambda self: None):
         yield
 
 
 @contextmanager
 def who_has_lost_history_is_elected_for_its_past() -> Iterator[None]:
-    """A peer that has lost transactions leads where others name it, as its earlier process was named."""
+    """A peer that has lost transactions leads if other peers vote for it, as they did for its earlier process."""
     on_notification = Election.on_notification
 
     def believing(self: Election, src: PeerId, notification: Notification) -> None:
@@ -140,7 +140,7 @@ def who_has_lost_history_is_elected_for_its_past() -> Iterator[None]:
 
 @contextmanager
 def a_spoiled_snapshot_is_made_good_at_once() -> Iterator[None]:
-    """Another snapshot is taken whenever one is wanted, of whatever the tree holds then."""
+    """A spoiled snapshot is replaced at once with a snapshot of the current tree."""
 
     def at_once(self: Peer, now: Instant) -> list[Effect]:
         core = self._core
@@ -154,7 +154,7 @@ def a_spoiled_snapshot_is_made_good_at_once() -> Iterator[None]:
 
 @contextmanager
 def who_has_lost_history_serves_what_its_leader_knows() -> Iterator[None]:
-    """A peer that has lost transactions serves, and votes, with what its leader knows to be committed."""
+    """A peer that has lost transactions serves and votes with what its leader knows to be committed."""
     on_newleader = Learner._on_newleader
 
     def whole(self: Learner, packet: NewLeader) -> None:
@@ -169,7 +169,7 @@ def who_has_lost_history_serves_what_its_leader_knows() -> Iterator[None]:
 
 @contextmanager
 def who_has_lost_history_votes_with_what_its_leader_knows() -> Iterator[None]:
-    """The same, but that it serves only with all that is proposed, too."""
+    """The same, but the peer serves only after it also has all proposed transactions."""
     begin = Following.start_serving
 
     def later(self: Following, proposed: Sequence[Txn], *, logged: int, committed: int) -> None:
@@ -185,7 +185,7 @@ def who_has_lost_history_votes_with_what_its_leader_knows() -> Iterator[None]:
 
 @contextmanager
 def a_log_that_is_gone_is_not_missed() -> Iterator[None]:
-    """A start takes what it finds for all there was."""
+    """A start takes the files that it finds for the complete history."""
     with broken(newest_log, noted=lambda *where: None):
         yield
 
@@ -202,4 +202,4 @@ PLANTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "a log that is gone is not missed": a_log_that_is_gone_is_not_missed,
     "digests that differ are counted": digests_that_differ_are_counted,
 }
-"""Each is shown by its script (`tests.simulation.scenarios.pairs`)."""
+"""Each bug is shown by its script (`tests.simulation.scenarios.pairs`)."""

@@ -1,5 +1,5 @@
-"""Planted bugs of elections, promises and synchronisation, each for a script of the outage library: an ordinary start
-and an ordinary write hold with every one of them."""
+"""Injected bugs of elections, acknowledgements and synchronization, each for a script of the outage library. An
+ordinary start and an ordinary write have no violation with any of these bugs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from zabka.ensemble.zab.learner_link import Step
 from zabka.ensemble.zab.messages import Ack, AckEpoch, LeaderInfo, NewLeader, Snap
 from zabka.ensemble.zab.sync import SyncMode, SyncPlan
 
-# -- promises and epochs
+# -- acknowledged epochs
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def current_epoch_with_the_promise() -> Iterator[None]:
 
 @contextmanager
 def a_start_refuses_a_history_beyond_its_epoch() -> Iterator[None]:
-    """A peer does not start where its history is of a later epoch than currentEpoch (ZOOKEEPER-1653)."""
+    """A peer does not start if its history is of a later epoch than currentEpoch (ZOOKEEPER-1653)."""
     unusable = peer.why_unusable
 
     def strict(recovered: Recovered) -> str | None:
@@ -55,7 +55,8 @@ def a_start_refuses_a_history_beyond_its_epoch() -> Iterator[None]:
 
 @contextmanager
 def promised_on_its_way_to_the_disk() -> Iterator[None]:
-    """Whoever has accepted the epoch before promises what its disk has not got to yet (ZOOKEEPER-4882)."""
+    """A peer that has already accepted the epoch acknowledges transactions before they are on its disk
+    (ZOOKEEPER-4882)."""
     on_leader_info = Learner._on_leader_info
 
     def hasty(self: Learner, info: LeaderInfo) -> None:
@@ -72,7 +73,7 @@ def promised_on_its_way_to_the_disk() -> Iterator[None]:
 
 @contextmanager
 def the_disks_queue_is_forgotten_with_the_role() -> Iterator[None]:
-    """A follower that gives up takes for its history what its disk has got to; the disk goes on (ZOOKEEPER-4712)."""
+    """A follower that gives up takes the part on disk for its history, while the disk continues (ZOOKEEPER-4712)."""
     stop = Learner.stop
 
     def forgetful(self: Learner, reason: str) -> None:
@@ -91,7 +92,7 @@ def the_disks_queue_is_forgotten_with_the_role() -> Iterator[None]:
 
 @contextmanager
 def leaders_of_other_rounds_are_not_joined() -> Iterator[None]:
-    """Whoever looks for a leader hears those only who settled in its own round (ZOOKEEPER-1732)."""
+    """A looking peer ignores peers that settled in another election round (ZOOKEEPER-1732)."""
     on_settled = Election._on_settled
 
     def deaf(self: Election, src: PeerId, settled: Settled) -> None:
@@ -104,7 +105,7 @@ def leaders_of_other_rounds_are_not_joined() -> Iterator[None]:
 
 @contextmanager
 def the_counter_runs_on() -> Iterator[None]:
-    """A leader does not look where its counter ends (ZOOKEEPER-1277)."""
+    """A leader does not check for the end of its counter (ZOOKEEPER-1277)."""
 
     def endless(self: Broadcast, requests: Sequence[Any], origin: Any) -> None:
         if self.open and self._core.leaving is None:
@@ -122,12 +123,12 @@ def a_leader_waits_for_whoever_looks_elsewhere() -> Iterator[None]:
         yield
 
 
-# -- what the leader sends
+# -- packets of the leader
 
 
 @contextmanager
 def a_diff_over_what_the_leader_lacks() -> Iterator[None]:
-    """A learner whose last transaction the leader does not have is given what follows, on top (ZOOKEEPER-1154)."""
+    """A learner whose last transaction the leader lacks receives the later transactions on top (ZOOKEEPER-1154)."""
     walk = sync._walk
 
     def over_it(learner_zxid: Zxid, last_processed: Zxid, committed_log: Sequence[Txn], new_epoch_zxid: bool) -> Any:
@@ -143,7 +144,7 @@ def a_diff_over_what_the_leader_lacks() -> Iterator[None]:
 
 @contextmanager
 def a_diff_across_the_gap() -> Iterator[None]:
-    """A learner that lacks more than memory holds is given what memory holds (ZOOKEEPER-2418)."""
+    """A learner that lacks more than the committed log in memory receives only that log (ZOOKEEPER-2418)."""
     plan = sync.plan_sync
 
     def across(learner_zxid: Zxid, last_processed: Zxid, committed_log: Sequence[Txn]) -> SyncPlan:
@@ -157,7 +158,7 @@ def a_diff_across_the_gap() -> Iterator[None]:
 
 @contextmanager
 def a_tree_alone_is_an_empty_diff() -> Iterator[None]:
-    """A leader with no transactions in memory has none to give, and says so with a DIFF (ZOOKEEPER-4352)."""
+    """A leader with no transactions in memory sends an empty DIFF (ZOOKEEPER-4352)."""
     plan = sync.plan_sync
 
     def nothing(learner_zxid: Zxid, last_processed: Zxid, committed_log: Sequence[Txn]) -> SyncPlan:
@@ -171,14 +172,14 @@ def a_tree_alone_is_an_empty_diff() -> Iterator[None]:
 
 @contextmanager
 def proposals_pass_those_who_synchronise() -> Iterator[None]:
-    """What is proposed while a learner is brought up does not go to it (ZOOKEEPER-3104)."""
+    """A learner receives no proposals that are made during its synchronization (ZOOKEEPER-3104)."""
     with broken(broadcast, _SYNCING=Step.SYNCED):
         yield
 
 
 @contextmanager
 def who_comes_back_is_taken_for_up_to_date() -> Iterator[None]:
-    """A leader goes by what it has sent to a learner in its reign, not by what that learner's log says."""
+    """A leader uses what it has sent to a learner in its epoch, not what the learner's log holds."""
     on_ack_epoch = Leader._on_ack_epoch
 
     def trusting(self: Leader, peer: Any, ack: AckEpoch) -> None:
@@ -190,12 +191,12 @@ def who_comes_back_is_taken_for_up_to_date() -> Iterator[None]:
         yield
 
 
-# -- what a peer knows of its history in memory
+# -- a peer's history in memory
 
 
 @contextmanager
 def what_a_synchronisation_brings_is_not_in_memory() -> Iterator[None]:
-    """What is committed while a learner is brought up is in its log and tree alone (ZOOKEEPER-4925)."""
+    """Transactions committed during a synchronization are in log and tree, but not in memory (ZOOKEEPER-4925)."""
     on_up_to_date, apply = Learner._on_up_to_date, Core._apply
     brought: dict[tuple[PeerId, Zxid], None] = {}
 
@@ -215,7 +216,7 @@ def what_a_synchronisation_brings_is_not_in_memory() -> Iterator[None]:
 
 @contextmanager
 def what_a_role_leaves_pending_is_not_in_memory() -> Iterator[None]:
-    """The tree of a peer that leaves its role goes on to the log's end, its history in memory does not
+    """A peer that leaves its role applies its log to the end in the tree, but not to its history in memory
     (ZOOKEEPER-3526)."""
     apply_pending = Core.apply_pending
 
@@ -231,7 +232,7 @@ def what_a_role_leaves_pending_is_not_in_memory() -> Iterator[None]:
 
 @contextmanager
 def memory_survives_what_replaces_the_history() -> Iterator[None]:
-    """A snapshot replaces log and tree, and not the transactions in memory (ZOOKEEPER-2846)."""
+    """A snapshot replaces log and tree, but not the transactions in memory (ZOOKEEPER-2846)."""
     replace = Core.replace
 
     def unforgetting(self: Core, snapshot: Any) -> None:
@@ -243,12 +244,12 @@ def memory_survives_what_replaces_the_history() -> Iterator[None]:
         yield
 
 
-# -- what a learner does with it
+# -- a learner's handling of these packets
 
 
 @contextmanager
 def the_history_is_logged_at_uptodate() -> Iterator[None]:
-    """NEWLEADER is acknowledged with what it brought in memory alone; the log gets it with UPTODATE (ZOOKEEPER-3911,
+    """NEWLEADER is acknowledged while its transactions are only in memory; they are logged at UPTODATE (ZOOKEEPER-3911,
     4646)."""
     on_newleader = Learner._on_newleader
 
@@ -263,7 +264,7 @@ def the_history_is_logged_at_uptodate() -> Iterator[None]:
 
 @contextmanager
 def a_snapshot_is_taken_over_at_once() -> Iterator[None]:
-    """A leader's snapshot replaces log and tree when it comes, whatever becomes of the leader (ZOOKEEPER-3642)."""
+    """A leader's snapshot replaces log and tree when it arrives, even if the leader then fails (ZOOKEEPER-3642)."""
     begin_sync = Learner._begin_sync
 
     def at_once(self: Learner, first: Any) -> None:
@@ -278,7 +279,7 @@ def a_snapshot_is_taken_over_at_once() -> Iterator[None]:
 
 @contextmanager
 def what_follows_a_truncation_is_logged_at_once() -> Iterator[None]:
-    """Behind a TRUNC a learner logs what comes, before NEWLEADER says that it is a history (ZOOKEEPER-5094)."""
+    """After a TRUNC a learner logs transactions at once, before NEWLEADER completes the history (ZOOKEEPER-5094)."""
     queue = Learner._queue
 
     def at_once(self: Learner, txns: Sequence[Txn]) -> None:
@@ -294,7 +295,7 @@ def what_follows_a_truncation_is_logged_at_once() -> Iterator[None]:
 
 @contextmanager
 def a_truncation_is_taken_for_done() -> Iterator[None]:
-    """A learner goes on behind a TRUNC as if its disk had carried it out (ZOOKEEPER-3701)."""
+    """After a TRUNC a learner continues as if its disk had completed the truncation (ZOOKEEPER-3701)."""
 
     def pretend(self: Learner, zxid: Zxid) -> None:
         self._mode = SyncMode.TRUNC
@@ -307,7 +308,7 @@ def a_truncation_is_taken_for_done() -> Iterator[None]:
 
 @contextmanager
 def proposals_are_acknowledged_before_newleader() -> Iterator[None]:
-    """At NEWLEADER a learner logs, and acknowledges, also what is only proposed (ZOOKEEPER-4685)."""
+    """At NEWLEADER a learner also logs and acknowledges transactions that are only proposed (ZOOKEEPER-4685)."""
     on_newleader = Learner._on_newleader
 
     def eager(self: Learner, packet: NewLeader) -> None:
@@ -325,7 +326,7 @@ def proposals_are_acknowledged_before_newleader() -> Iterator[None]:
 
 @contextmanager
 def proposals_before_newleader_are_forgotten() -> Iterator[None]:
-    """What was proposed before NEWLEADER, and committed behind it, is nobody's any more (ZOOKEEPER-4394)."""
+    """Transactions proposed before NEWLEADER and committed after it are lost (ZOOKEEPER-4394)."""
     on_newleader = Learner._on_newleader
 
     def forgetful(self: Learner, packet: NewLeader) -> None:
@@ -359,4 +360,4 @@ PLANTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "proposals are acknowledged before NEWLEADER": proposals_are_acknowledged_before_newleader,
     "proposals before NEWLEADER are forgotten": proposals_before_newleader_are_forgotten,
 }
-"""Each is shown by its script (`tests.simulation.scenarios.pairs`)."""
+"""Each bug is shown by its script (`tests.simulation.scenarios.pairs`)."""

@@ -1,4 +1,4 @@
-"""Mistakes in how a broker keeps its logs, planted where files are written, flushed and read again."""
+"""Injected mistakes in log files: in writing, flushing and reading them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zabka.kafka.record_batch import BatchHeader
 
 @contextmanager
 def a_torn_tail_is_trusted() -> Iterator[None]:
-    """What a power cut has left of a batch counts, if only its header makes sense."""
+    """A batch that is incomplete after a power loss counts if its header is valid."""
     recover = Segment.recover
 
     def without_checksums(
@@ -28,14 +28,14 @@ def a_torn_tail_is_trusted() -> Iterator[None]:
 
 @contextmanager
 def a_flush_is_not_awaited() -> Iterator[None]:
-    """A segment that is full, or whose broker stops, is left to the kernel."""
+    """A full segment, or the segment of a stopping broker, is not flushed."""
     with broken(DiskLogFile, flush=lambda self: None):
         yield
 
 
 @contextmanager
 def a_byte_changes_on_its_way_to_the_file() -> Iterator[None]:
-    """The last one, in one of forty appends; what memory holds is whole."""
+    """In one of forty appends the last byte changes; the batch in memory is correct."""
     append, numbers = DiskLogFile.append, count(1)
 
     def mistaken(self: DiskLogFile, data: bytes) -> int:

@@ -1,4 +1,4 @@
-"""Planted bugs of controller and brokers, each for an outage of the library that no old behaviour of Kafka's shows."""
+"""Injected bugs of controller and brokers, each for an outage that none of the historical behaviours of Kafka shows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zabka.kafka.zk.znodes import ReplicaAssignment, TopicAssignment
 
 @contextmanager
 def a_new_controller_takes_leaders_for_alive() -> Iterator[None]:
-    """What a new controller finds led it takes to be led, whoever has died meanwhile."""
+    """A new controller takes the leaders that it finds for alive, even if they have died."""
 
     async def as_written(self: PartitionStateMachine) -> None:
         for partition in self._context.partitions:
@@ -31,7 +31,7 @@ def a_new_controller_takes_leaders_for_alive() -> Iterator[None]:
 
 @contextmanager
 def deaths_are_noted_alone() -> Iterator[None]:
-    """The controller hears that a broker has died, and elects nobody in its place."""
+    """The controller notes that a broker has died, but elects no new leaders."""
 
     async def note(term: ControllerTerm, broker_ids: Sequence[int]) -> None:
         term.context.forget_processes(broker_ids)
@@ -42,7 +42,7 @@ def deaths_are_noted_alone() -> Iterator[None]:
 
 @contextmanager
 def who_lost_its_session_stands_no_more() -> Iterator[None]:
-    """A broker whose session ended registers anew, and never races for /controller again."""
+    """A broker whose session expired registers again, but never competes for /controller again."""
 
     async def register(self: KafkaController) -> None:
         await self._register()
@@ -53,21 +53,21 @@ def who_lost_its_session_stands_no_more() -> Iterator[None]:
 
 @contextmanager
 def who_lags_stays_in_sync() -> Iterator[None]:
-    """A leader takes nobody out of its ISR, however far behind."""
+    """A leader removes no replica from its ISR, however far it lags."""
     with broken(Partition, maybe_shrink_isr=lambda self: None):
         yield
 
 
 @contextmanager
 def nobody_is_preferred() -> Iterator[None]:
-    """An election of the preferred leader leaves whoever leads."""
+    """A preferred leader election keeps the current leader."""
     with broken(partition_state_machine, leader_for_preferred=lambda state, assignment, live: None):
         yield
 
 
 @contextmanager
 def a_reassignment_ends_with_its_controller() -> Iterator[None]:
-    """A controller reads who a partition's replicas are, and not which of them come and which go."""
+    """A controller reads the replicas of a partition, but not its adding and removing replicas."""
     read = ControllerTerm.read_topics
 
     async def as_they_are(self: ControllerTerm, topics: Sequence[str]) -> dict[str, TopicAssignment]:
@@ -90,4 +90,4 @@ PLANTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "nobody is preferred": nobody_is_preferred,
     "a reassignment ends with its controller": a_reassignment_ends_with_its_controller,
 }
-"""Each is shown by its script (`tests.simulation.scenarios.pairs`)."""
+"""Each bug is shown by its script (`tests.simulation.scenarios.pairs`)."""

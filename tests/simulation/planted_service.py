@@ -1,4 +1,4 @@
-"""Planted bugs of sessions, snapshots of the tree and read-only service, each for a script of the outage library."""
+"""Injected bugs of sessions, snapshots and read-only service, each for a script of the outage library."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from zabka.ensemble.zab.peer import Peer
 
 @contextmanager
 def closes_delete_nothing() -> Iterator[None]:
-    """A session's end names no ephemerals and deletes none: every tree is wrong in the same way."""
+    """The end of a session names and deletes no ephemeral znodes: every tree is wrong in the same way."""
 
     def propose(self: Proposer, request: Any) -> CloseSessionTxn:
         self.tracker.close(self._session_id)
@@ -48,7 +48,7 @@ def closes_delete_nothing() -> Iterator[None]:
 
 @contextmanager
 def a_new_leader_tracks_nobody() -> Iterator[None]:
-    """Sessions that a leader finds when its reign begins never expire (ZOOKEEPER-1367)."""
+    """Sessions that exist when a leader takes over never expire (ZOOKEEPER-1367)."""
     start_leading = Service.start_leading
 
     def forgetful(self: Service, now: Instant, epoch: Epoch) -> None:
@@ -62,7 +62,7 @@ def a_new_leader_tracks_nobody() -> Iterator[None]:
 
 @contextmanager
 def who_returns_gets_another_session() -> Iterator[None]:
-    """A client that comes with a session that is over gets a new one, and is not told (Keeper 116690)."""
+    """A client that reconnects with an expired session gets a new session without an error (Keeper 116690)."""
     revalidated = Attachment.revalidated
 
     def obliging(self: Attachment, now: Instant, session_id: SessionId, valid: bool, proposed: Zxid) -> Any:
@@ -79,7 +79,7 @@ def who_returns_gets_another_session() -> Iterator[None]:
 
 @contextmanager
 def a_frozen_leader_thaws_and_answers() -> Iterator[None]:
-    """A leader that was frozen does not look how long that was, and answers a sync by itself (ZOOKEEPER-1675)."""
+    """A leader does not check how long it was frozen, and answers a sync without a quorum (ZOOKEEPER-1675)."""
     with ExitStack() as both:
         both.enter_context(planted_ensemble.a_leader_never_steps_down())
         both.enter_context(planted_ensemble.sync_answered_by_the_leader_alone())
@@ -91,7 +91,7 @@ def a_frozen_leader_thaws_and_answers() -> Iterator[None]:
 
 @contextmanager
 def snapshots_know_no_sessions() -> Iterator[None]:
-    """A snapshot has the tree of its moment, and sessions of none (ZOOKEEPER-3144)."""
+    """A snapshot has the tree, but no sessions (ZOOKEEPER-3144)."""
     to_snapshot = DataTree.to_snapshot
 
     def mixed(self: DataTree) -> TreeSnapshot:
@@ -103,7 +103,7 @@ def snapshots_know_no_sessions() -> Iterator[None]:
 
 @contextmanager
 def snapshots_come_between_the_parts_of_a_multi() -> Iterator[None]:
-    """Of the last transaction's znodes a snapshot holds the first alone (ZOOKEEPER-3127)."""
+    """A snapshot holds only the first znode that its last transaction created (ZOOKEEPER-3127)."""
     load = DataTree.from_snapshot.__func__  # type: ignore[attr-defined]
 
     def half(cls: Any, snapshot: TreeSnapshot) -> DataTree:
@@ -119,7 +119,7 @@ def snapshots_come_between_the_parts_of_a_multi() -> Iterator[None]:
 
 @contextmanager
 def snapshots_have_no_access_lists() -> Iterator[None]:
-    """A tree that comes from a snapshot is open to everybody (ZOOKEEPER-4846)."""
+    """A tree loaded from a snapshot has open ACLs (ZOOKEEPER-4846)."""
     load = DataTree.from_snapshot.__func__  # type: ignore[attr-defined]
 
     def open_to_all(cls: Any, snapshot: TreeSnapshot) -> DataTree:
@@ -136,7 +136,7 @@ def snapshots_have_no_access_lists() -> Iterator[None]:
 
 @contextmanager
 def sessions_are_global() -> Iterator[None]:
-    """A read-only server keeps its sessions where global ones are kept."""
+    """A read-only server stores its local sessions with the global ones."""
     connect = Attachment._connect_alone
 
     def leaky(self: Attachment, now: Any, client: Any, request: Any, effects: Any) -> bool:
@@ -151,7 +151,7 @@ def sessions_are_global() -> Iterator[None]:
 
 @contextmanager
 def global_sessions_go_on_alone() -> Iterator[None]:
-    """A read-only server takes a session that the whole ensemble knows for one of its own."""
+    """A read-only server treats a global session as one of its own."""
     connect = Attachment._connect_alone
 
     def hospitable(self: Attachment, now: Any, client: Any, request: Any, effects: Any) -> bool:
@@ -171,7 +171,7 @@ def global_sessions_go_on_alone() -> Iterator[None]:
 
 @contextmanager
 def writes_are_answered() -> Iterator[None]:
-    """A read-only server says yes to what it cannot do."""
+    """A read-only server returns another error than NotReadOnly for a write."""
     stays = LocalRequests.stays_here
 
     def obliging(self: LocalRequests, now: Any, waiting: Any, request: Any, effects: Any) -> bool:
@@ -186,14 +186,14 @@ def writes_are_answered() -> Iterator[None]:
 
 @contextmanager
 def service_never_ends() -> Iterator[None]:
-    """The election ends, and nobody tells the read-only server."""
+    """A read-only server is not notified when an election ends."""
     with broken(Peer, _end_read_only=lambda self: None):
         yield
 
 
 @contextmanager
 def clients_take_local_sessions_elsewhere() -> Iterator[None]:
-    """A client asks a leader for the session that a read-only server gave it."""
+    """A client requests from a leader the session that it got from a read-only server."""
     establish = Session._establish
 
     def hopeful(self: Session) -> None:
@@ -218,4 +218,4 @@ PLANTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "read-only service never ends": service_never_ends,
     "local sessions are taken elsewhere": clients_take_local_sessions_elsewhere,
 }
-"""Each is shown by its script (`tests.simulation.scenarios.pairs`)."""
+"""Each bug is shown by its script (`tests.simulation.scenarios.pairs`)."""

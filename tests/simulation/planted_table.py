@@ -1,5 +1,5 @@
-"""Prints the table of planted bugs and of Kafka's old behaviours: for each, the number of seeds it took to find it, and
-what showed it.
+"""Print a table of the injected bugs and of Kafka's historical behaviours: how many seeds each took, and what showed
+it.
 
 python -m tests.simulation.planted_table [how many seeds to try at most]
 """
@@ -34,7 +34,7 @@ RARE = {
     "no epoch check on controller writes": "kafka-6082",
     "closed sessions keep their ephemerals": "zookeeper-1367",
 }
-"""Bugs that seeds take long to meet, and the script of the outage library that shows each at once."""
+"""Bugs that seeds rarely show, each with the script of the outage library that shows it at once."""
 
 
 SHOWN_BY = {
@@ -44,11 +44,12 @@ SHOWN_BY = {
     "a leader never steps down": 4,
     "unseen bounces are not fenced": 2,
 }
-"""The first seed that shows a bug, where many before it do not: the suite begins its search there."""
+"""Bugs that many low seeds do not show, each with the first seed that does. The test suite begins its search there."""
 
 
 class Found(NamedTuple):
-    """After how many seeds (None: not), what it showed as, and how long the search took."""
+    """Number of seeds until the bug was found (None: not found), the problem that showed it, and the CPU seconds of the
+    search."""
 
     seeds: int | None
     problem: str
@@ -56,13 +57,13 @@ class Found(NamedTuple):
 
 
 def bugs() -> list[tuple[str, str, Plant]]:
-    """Every planted bug: the scenario whose seeds look for it, its name, and how it is planted."""
+    """Return every injected bug of the seeds of `ensemble` and `chaos`: its scenario, its name and the bug."""
     ensemble = [("ensemble", name, plant) for name, plant in planted_ensemble.PLANTED.items()]
     return ensemble + [("chaos", name, plant) for name, plant in planted.PLANTED.items()]
 
 
 def disk_bugs() -> list[tuple[str, str, Plant]]:
-    """The same for disks that fail, where some take more seeds than the suite has time for."""
+    """Return every injected bug of disks in the same form. Some take more seeds than the suite has time for."""
     return [("disks", name, plant) for name, plant in planted_disks.PLANTED.items()]
 
 
@@ -73,8 +74,7 @@ def search(
     settings: WorldSettings | None = None,
     first_seed: int = 0,
 ) -> Found:
-    """Run seeds, from that one on and then those before it, until one shows what the bug is about; whatever else goes
-    wrong is not looked at."""
+    """Run the seeds from `first_seed` on, then those before it, until one shows the bug. Ignore all other problems."""
     begin = time.process_time()
     with plant():
         for tried, seed in enumerate((*range(first_seed, seeds_max), *range(first_seed)), start=1):
@@ -85,18 +85,19 @@ def search(
 
 
 def text_in_script(bug: str) -> str:
-    """What the script of a rare bug has to show.  Raises StopIteration where there is no such pair."""
+    """Return the text that the script of a rare bug has to show. Raises StopIteration if there is no such pair."""
     return next(pair.shows for pair in PAIRS if (pair.script, pair.plant) == (RARE[bug], bug))
 
 
 def shown_by_script(bug: str, plant: Plant) -> bool:
-    """Does the outage library show it?"""
+    """Return whether the script of a rare bug shows it."""
     with plant():
         return any(text_in_script(bug) in problem for problem in play(LIBRARY[RARE[bug]]).problems)
 
 
 def script_of(switch: Historical) -> WorldScenario:
-    """The first script of the outage library in which that old behaviour is the bug.  Raises StopIteration for none."""
+    """Return the first script of the outage library with this historical behaviour as its bug. Raises StopIteration if
+    there is none."""
     return next(
         scenario
         for scenario in LIBRARY.values()
@@ -105,7 +106,7 @@ def script_of(switch: Historical) -> WorldScenario:
 
 
 def search_switched(switch: Historical, seeds_max: int) -> Found:
-    """Run seeds with that old behaviour until one does not hold; where none does, its script."""
+    """Run seeds with a historical behaviour until one shows a problem. If none does, run its script."""
     script = script_of(switch)
     found = search(
         "chaos", Plant(nullcontext, (script.shows,)), seeds_max, settings=world_settings([f"zabka.historical={switch}"])
@@ -121,7 +122,7 @@ def _say(name: str, scenario: str, found: Found) -> None:
 
 
 def main() -> int:
-    """The table; 1 if some bug was not found."""
+    """Print the table. Return 1 if some bug was not found."""
     seeds_max = int(sys.argv[1]) if len(sys.argv) > 1 else SEEDS_MAX
     missed = 0
     sys.stdout.write(f"{'planted bug':44} {'seeds of':9} {'seeds':>5} {'CPU s':>6}  shown by\n")

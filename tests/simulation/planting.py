@@ -1,7 +1,7 @@
-"""How a bug is planted: rules of the code that serves are replaced, never the world in which it is judged.
+"""Injected bugs: a context replaces rules of the serving code, never of the simulator or the checkers.
 
-A plant that breaks the simulated disk, or a driver of the tests, shows that the simulator can be broken, and goes on
-doing so when the rule that it is about is gone from the code that serves.
+A bug in the simulated disk, or in a driver of the tests, only shows that the simulator can be broken. It would still do
+so after the rule that it is about has been removed from the serving code.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 SERVING = ("ensemble", "kafka", "controller", "broker_sim")
-"""The rooms of what serves."""
+"""Packages of the serving code."""
 
 
 class NotServingCode(Exception):
-    """What a plant would break is no code that serves."""
+    """The code that a bug would replace is not serving code."""
 
 
 class Plant(NamedTuple):
-    """A bug, and what a run with it has to show: one of these texts must be part of one of its problems."""
+    """A bug, and texts that show it: one of the problems of a run with the bug must contain one of these texts."""
 
     plant: Callable[[], AbstractContextManager[None]]
     shows: tuple[str, ...]
 
     def __call__(self) -> AbstractContextManager[None]:
-        """The bug is there while this is entered."""
+        """Return a context that injects the bug."""
         return self.plant()
 
     def shown(self, problems: Iterable[str]) -> str | None:
-        """The first problem that says what this bug is about."""
+        """Return the first problem that contains one of the texts, or None."""
         return next((problem for problem in problems if any(text in problem for text in self.shows)), None)
 
 
@@ -39,7 +39,8 @@ class Plant(NamedTuple):
 def broken(owner: type | ModuleType, **rules: Any) -> Iterator[None]:
     """Replace these functions, classes or numbers of a class or a module.
 
-    Raises NotServingCode where it does not serve, AttributeError where it has not (or has not by itself) what is named.
+    Raises NotServingCode if the owner is not serving code, and AttributeError if the owner itself does not define a
+    name.
     """
     home = owner.__name__ if isinstance(owner, ModuleType) else owner.__module__
     if not home.startswith(tuple(f"zabka.{package}." for package in SERVING)):

@@ -1,4 +1,4 @@
-"""Every planted bug there is, by name, with what a run has to show of it."""
+"""All injected bugs by name, each with the texts that show it."""
 
 from __future__ import annotations
 

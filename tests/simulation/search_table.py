@@ -1,18 +1,17 @@
-"""Prints how many runs, and how many seconds, a search takes to find each planted bug and each of Kafka's old
-behaviours, and how many plain seeds of the same world take, and of the scenario that was there before.
+"""Print how many runs and seconds a search takes to find each injected bug and each historical behaviour of Kafka.
 
 python -m tests.simulation.search_table [--runs N] [--cpu-s N] [--searches N] [--only WORDS] [--plain] [--into FILE]
                                         [--markdown]
 
-Three searches each by default, of at most 5,000 runs; a median counts a search that found nothing as later than all
-others, and where it falls upon such a one, the table says how far each search came.  A search ends with the first run
-that shows what the bug has to show (of an old behaviour: anything), and that holds when the same tape is played without
-the bug.  `--cpu-s` ends a search with the run after so many CPU seconds.  `--plain` has plain seeds beside it, as many
-of them at most: those of the same world, and those of the scenario in which that bug was looked for before there were
-swarms.
+The default is three searches for each bug, of at most 5,000 runs. The median counts a search without a finding as later
+than all others. If the median is such a search, the table shows how far each search came.
 
-All bugs are searched for once, then all again.  With `--into` each search is written to a file, a line of JSON, as soon
-as it has ended, and those that are there, under the same limits, are not made again: a table that was stopped goes on.
+A search ends with the first run that shows the expected text of the bug (any problem for a historical behaviour), if
+the same tape has no problem without the bug. `--cpu-s` is the CPU time after which a search begins no run. `--plain`
+also runs as many plain seeds, both of the same world and of the scenario that was used before swarms existed.
+
+All bugs are searched for once before the next round. `--into` appends each finished search to a file as a line of JSON.
+Searches in the file with the same limits are not repeated, so an interrupted table continues.
 """
 
 from __future__ import annotations
@@ -44,9 +43,9 @@ SEARCHES = 3
 PROTOCOL, ENSEMBLE, BROKERS, DISKS = "swarm-protocol", "swarm-ensemble", "swarm", "swarm-disks"
 FILES = "swarm-files"
 BEFORE = {PROTOCOL: "ensemble", ENSEMBLE: "ensemble", BROKERS: "chaos", DISKS: "disks", FILES: "disks"}
-"""What seeds were run with before there were swarms."""
+"""Scenario whose seeds were used before swarms existed."""
 SEARCH, PLAIN, PLAIN_BEFORE = WAYS = ("search", "plain", "before")
-"""Tapes that are changed; plain seeds of the same world; plain seeds of the scenario that was there before."""
+"""Kinds of search: mutated tapes, plain seeds of the same world, and plain seeds of the scenario used before."""
 HEADS = {SEARCH: "runs", PLAIN: "plain runs", PLAIN_BEFORE: "before"}
 OF_CLIENTS = (
     "session owner not checked",
@@ -62,10 +61,10 @@ OF_CLIENTS = (
     "votes are sent once",
     "epochs do not rise",
 )
-"""Bugs of trees, sessions, watches and syncs, which clients meet; of snapshots, which the bare protocol seldom takes;
-and those that have to show in the words of a world with clocks."""
+"""Bugs that clients see: of trees, sessions, watches and syncs; of snapshots, which the bare protocol rarely takes; and
+bugs whose texts need a world with clocks."""
 OF_THE_PROTOCOL = ("commit on a minority", "no truncation on sync", "ack before fsync")
-"""Of the bugs that stand beside those of brokers."""
+"""Protocol bugs among those of `tests.simulation.planted`, whose other bugs are of brokers."""
 OF_HISTORIES: dict[str, tuple[str, ...]] = {
     "the log is read by its numbers": ("committed prefixes agree", "processConsistency", "agreement"),
     "reading goes on behind damage": ("committed prefixes agree", "processConsistency", "agreement"),
@@ -73,7 +72,7 @@ OF_HISTORIES: dict[str, tuple[str, ...]] = {
     "who has lost history is elected for its past": ("no acknowledged write lost", "committedLogDurability"),
     "a spoiled snapshot is made good at once": ("acknowledged and not durable", "processConsistency"),
 }
-"""The five faults that lost or split committed history, and what each has to show."""
+"""Five bugs that lost or split committed history, each with the texts that show it."""
 SEEN_BY_CLIENTS: dict[str, tuple[str, ...]] = {
     "session owner not checked": (" went back from ", " was acknowledged before", ", acknowledged "),
     "sync answered by the leader alone": (" was acknowledged before",),
@@ -81,41 +80,41 @@ SEEN_BY_CLIENTS: dict[str, tuple[str, ...]] = {
     "ephemerals forgotten in snapshots": ("took their ephemerals along", " outlives its session "),
     "epochs do not rise": ("gap in history", "a serving ensemble did not come true"),
 }
-"""What bugs have to show where clients come and go.  In a script of its own each shows as that script's expectation,
-whose words nobody says here."""
+"""Texts that show a bug in a world with clients. The script of each bug shows it by an expectation of the script
+instead."""
 _BESIDE = {
     "reading goes on behind damage": planted_histories.the_log_is_read_by_its_numbers,
     "places in the log outlive what was there": planted_histories.the_log_is_read_by_its_numbers,
 }
-"""These show only where the borders of epochs are not looked at either; so a run must hold with that alone."""
+"""Bugs that show only if the borders of epochs are ignored, too. A run must hold with this bug alone."""
 _OLD_BEHAVIOUR = Plant(nullcontext, ("",))
-"""Switched on by a setting.  It shows as whatever does not hold."""
+"""Bug that a setting switches on. Any problem shows it."""
 
 
 class Bug(NamedTuple):
-    """What is to be found, and where it is searched."""
+    """Bug to find, and the scenario of its searches."""
 
     name: str
     scenario: str
     plant: Plant
     settings: tuple[str, ...] = ()
     control: Callable[[], AbstractContextManager[None]] = nullcontext
-    """What is there in the run that must hold, too."""
+    """Context of the run without the bug, which must have no problem."""
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """How far a search goes at most: so many runs, and none begins after so many CPU seconds (None: whatever)."""
+    """Limits of a search: the number of runs, and the CPU seconds after which no run begins (None: no limit)."""
 
     runs: int = RUNS_MAX
     cpu_s: float | None = None
 
     def allow(self, runs: int, cpu_s: float) -> bool:
-        """May a search that has made so many runs make another?"""
+        """Return whether a search can make another run after so many runs and CPU seconds."""
         return runs < self.runs and (self.cpu_s is None or cpu_s < self.cpu_s)
 
 
 class Tried(msgspec.Struct, frozen=True):
-    """One search: how many runs it made in how many CPU seconds, and what the last of them showed (nothing: it was not
+    """Result of one search: its runs, its CPU seconds, and the problem of the last run (empty: the bug was not
     found)."""
 
     runs: int
@@ -124,7 +123,7 @@ class Tried(msgspec.Struct, frozen=True):
 
 
 class Made(msgspec.Struct, frozen=True):
-    """A search, and what it was: the name of its bug, one of WAYS, and the number of the search."""
+    """Search with its result: the name of the bug, one of WAYS, the number of the search and its limits."""
 
     bug: str
     way: str
@@ -134,7 +133,7 @@ class Made(msgspec.Struct, frozen=True):
 
 
 def bugs() -> Iterator[Bug]:
-    """All of them."""
+    """Yield all bugs of the table."""
     for name, plant in planted_ensemble.PLANTED.items():
         shows = SEEN_BY_CLIENTS.get(name, plant.shows)
         yield Bug(name, ENSEMBLE if name in OF_CLIENTS else PROTOCOL, Plant(plant.plant, shows))
@@ -150,7 +149,7 @@ def bugs() -> Iterator[Bug]:
 
 
 def search(bug: Bug, limits: Limits, seed: int = 0, way: str = SEARCH) -> Tried:
-    """One search for a bug."""
+    """Search once for a bug."""
     scenario = BEFORE[bug.scenario] if way == PLAIN_BEFORE else bug.scenario
     wanted = Wanted(scenario, bug.settings, seed=seed)
     begin, searching = time.process_time(), TapeSearch(wanted, PLAIN_SHARE if way == SEARCH else 1)
@@ -169,16 +168,16 @@ def search(bug: Bug, limits: Limits, seed: int = 0, way: str = SEARCH) -> Tried:
 
 
 def _holds_without(bug: Bug, scenario: str, tape: Tape) -> bool:
-    """Is all well where the same tape is played and the bug is not there?"""
+    """Return whether a run of the same tape without the bug has no problem."""
     with bug.control():
         return not run_tape(tape, scenario, world_settings(())).problems
 
 
 class Searches:
-    """All that were made, those of a file among them; `into` is None where nothing is kept."""
+    """All searches so far, including those in the file `into` (None: no file)."""
 
     def __init__(self, limits: Limits, into: Path | None) -> None:
-        """Raises OSError, and msgspec.DecodeError where the file is none of ours."""
+        """Raises OSError if the file cannot be read, and msgspec.DecodeError if it is not a file of searches."""
         self._limits = limits
         self._into = into
         self._made: dict[tuple[str, str, int], Tried] = {}
@@ -188,7 +187,7 @@ class Searches:
                 self._made[made.bug, made.way, made.number] = made.tried
 
     def make(self, bug: Bug, way: str, number: int) -> None:
-        """One of them, unless it has been made."""
+        """Run a search, unless its result is known."""
         if (bug.name, way, number) in self._made:
             return
         tried = self._made[bug.name, way, number] = search(bug, self._limits, number, way)
@@ -200,12 +199,12 @@ class Searches:
         sys.stderr.write(f"{bug.name}, {way} {number}: {said}, {tried.cpu_s:.0f} CPU s\n")
 
     def of(self, bug: Bug, way: str) -> list[Tried]:
-        """Those for a bug."""
+        """Return the results of the searches for a bug."""
         return [tried for (name, how, _), tried in self._made.items() if (name, how) == (bug.name, way)]
 
 
 def runs_of(tried: Iterable[Tried]) -> str:
-    """After how many runs it was found, in the median; how far each search came where most have not found it."""
+    """Return the median number of runs. If most searches found nothing, return how far each search came."""
     every = list(tried)
     middle = median_high(each.runs if each.problem else inf for each in every) if every else inf
     if isfinite(middle):
@@ -225,7 +224,7 @@ def _cells(bug: Bug, ways: Iterable[list[Tried]]) -> list[str]:
 
 
 def main() -> int:
-    """The table; 1 if some bug was not found in the median of the searches."""
+    """Print the table. Return 1 if the median search for some bug found nothing."""
     options = argparse.ArgumentParser(prog="python -m tests.simulation.search_table")
     options.add_argument("--runs", type=int, default=RUNS_MAX, help="runs of each search at most")
     options.add_argument("--cpu-s", type=float, help="CPU seconds, after which no search begins a run")
@@ -252,7 +251,7 @@ def main() -> int:
 
 
 def _say(rows: list[list[str]], *, markdown: bool) -> None:
-    """Print a table, the first row of which has the heads of its columns."""
+    """Print a table. The first row holds the column headings."""
     if markdown:
         rows = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
         lines = [f"| {' | '.join(row)} |" for row in rows]

@@ -1,4 +1,4 @@
-"""What is done to a simulated cluster and what its clients write, chosen by settings in place of drawn."""
+"""Settings choose the faults of a simulated cluster and the writes of its clients, instead of random draws."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def lengths_ms(entries: list[Entry]) -> Iterator[int]:
             yield entry.mono_us // 1000 - began[entry.event.fault_id]
 
 
-def test_two_settings_of_one_seed_suffer_the_same_faults_at_the_same_times() -> None:
+def test_one_seed_has_the_same_faults_under_two_settings() -> None:
     chosen = ("harm.kinds=crash_broker,cut_brokers", "harm.lasts.ms=500-1500")
     usual = faults(played(4, *chosen))
     patient = faults(played(4, *chosen, "zookeeper.session.timeout.ms=12000", "default.replication.factor=2"))
@@ -42,20 +42,20 @@ def test_two_settings_of_one_seed_suffer_the_same_faults_at_the_same_times() -> 
     ]
     first_usual, first_patient = usual[0][0], patient[0][0]
     for (one, _), (other, _) in zip(usual, patient, strict=True):
-        # The faults of both begin when the cluster has booted, and a shorter run of clients' calls makes no difference.
+        # Faults begin when the cluster has booted, in both runs. The number of client calls makes no difference.
         assert abs((one - first_usual) - (other - first_patient)) <= 1
 
 
-def test_faults_are_of_the_chosen_kinds_and_last_as_long_as_is_said() -> None:
+def test_faults_have_the_chosen_kinds_and_durations() -> None:
     entries = played(5, "harm.kinds=slow_disk:1,cut_brokers:3", "harm.lasts.ms=700-900")
     kinds = {fault.kind for _, fault in faults(entries)}
     assert kinds <= {"slow_disk", "cut"} and "cut" in kinds
-    # What is left when the harm ends is undone then, which may be sooner.
+    # Faults that last at the end of the harm are removed then, possibly before their time.
     assert all(length_ms <= 900 for length_ms in lengths_ms(entries))
     assert any(700 <= length_ms <= 900 for length_ms in lengths_ms(entries))
 
 
-def test_the_length_of_harm_and_the_gap_say_how_many_faults_there_are() -> None:
+def test_fault_count_follows_from_harm_length_and_gap() -> None:
     entries = played(6, "harm.kinds=slow_disk", "harm.ms=40000", "harm.gap.ms=1000")
     times_ms = [at_ms for at_ms, _ in faults(entries)]
     assert times_ms[-1] - times_ms[0] <= 40_000
@@ -63,7 +63,7 @@ def test_the_length_of_harm_and_the_gap_say_how_many_faults_there_are() -> None:
     assert 26 <= len(times_ms) <= 54
 
 
-def test_the_topic_has_the_partitions_the_replicas_and_the_acks_that_were_wished_for() -> None:
+def test_topic_has_the_chosen_partitions_replicas_and_acks() -> None:
     entries = played(
         7, "num.partitions=4", "default.replication.factor=2", "acks=1", "harm.kinds=slow_disk", "harm.ms=1000"
     )
@@ -79,7 +79,7 @@ def test_the_topic_has_the_partitions_the_replicas_and_the_acks_that_were_wished
     assert not any(topic.startswith("drawn") for topic in topics)
 
 
-def test_the_power_of_a_rack_fails_as_one_and_replicas_are_spread_over_racks() -> None:
+def test_rack_power_loss_hits_one_rack_and_replicas_span_racks() -> None:
     entries = played(
         2, "brokers=4", "racks=2", "default.replication.factor=2", "harm.kinds=power_loss_rack",
         "harm.lasts.ms=2000-3000", "num.partitions=4",
@@ -118,6 +118,6 @@ def test_the_power_of_a_rack_fails_as_one_and_replicas_are_spread_over_racks() -
         ("swarm", ["harm.ms=1000"], "swarm decides by itself"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_its_reason(scenario: str, settings: list[str], reason: str) -> None:
+def test_bad_setting_is_rejected_with_its_reason(scenario: str, settings: list[str], reason: str) -> None:
     with pytest.raises(BadSetting, match=reason):
         check_played(scenario, world_settings(settings), (setting.partition("=")[0] for setting in settings))

@@ -1,4 +1,4 @@
-"""The rooms of the simulated world stand on one another in one order."""
+"""The packages of the simulated world form layers."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ LAYERS = (
     ("run",),
     ("search",),
 )
-"""Lowest first.  A room imports from itself and from those below it; rooms of one layer do not know each other."""
+"""Packages by layer, lowest first. A package imports from itself and lower layers, not from others of its layer."""
 HEIGHT = {room: height for height, layer in enumerate(LAYERS) for room in layer}
 
 
 def imported(path: Path) -> Iterator[str]:
-    """The rooms of the simulation that a file imports from, within functions and for type checkers too."""
+    """Yield the simulation packages that a file imports, including imports in functions and for type checkers."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
             modules = [f"{node.module}.{name.name}" for name in node.names]
@@ -41,13 +41,13 @@ def imported(path: Path) -> Iterator[str]:
         yield from (module.split(".")[2] for module in modules if module.startswith("zabka.simulation."))
 
 
-def test_every_room_has_its_layer() -> None:
+def test_every_simulation_package_has_a_layer() -> None:
     rooms = {path.relative_to(ROOT / "simulation").parts[0] for path in (ROOT / "simulation").rglob("*.py")}
     assert {room.removesuffix(".py") for room in rooms} - {"__init__"} == set(HEIGHT)
 
 
 @pytest.mark.parametrize("room", HEIGHT)
-def test_a_room_imports_only_from_rooms_below_it(room: str) -> None:
+def test_simulation_package_imports_only_lower_layers(room: str) -> None:
     files = [ROOT / "simulation" / f"{room}.py", *(ROOT / "simulation" / room).rglob("*.py")]
     upward = {
         f"{path.relative_to(ROOT)} imports from {other}"

@@ -14,10 +14,10 @@ from zabka.simulation.seeds.seed_run import SeedRun
 from zabka.simulation.settings import BadSetting, world_settings
 
 BUSY_SEED = 24
-"""Its reader is with a minority for a good while, and comes back."""
+"""Seed whose reader is connected to a minority for a long time, and then returns to the quorum."""
 
 
-def test_a_reader_is_served_by_minorities_and_follows_the_leader_the_same_way_every_time() -> None:
+def test_read_only_reader_is_served_the_same_way_every_time() -> None:
     run, again = SeedRun(BUSY_SEED, READ_ONLY), SeedRun(BUSY_SEED, READ_ONLY)
     assert run.execute().problems == again.execute().problems == []
     assert list(run.world.record.lines()) == list(again.world.record.lines())
@@ -27,18 +27,18 @@ def test_a_reader_is_served_by_minorities_and_follows_the_leader_the_same_way_ev
 
 
 @pytest.mark.parametrize("seed", [4, 7])
-def test_a_seed_of_read_only_service_holds_every_invariant(seed: int) -> None:
+def test_read_only_seed_keeps_every_invariant(seed: int) -> None:
     assert run_seed(seed, READ_ONLY.name).problems == []
 
 
-def test_the_keys_of_read_only_service_can_be_set() -> None:
+def test_read_only_service_keys_can_be_set() -> None:
     found = world_settings(["readonlymode.enabled=true", "localSessionsEnabled=TRUE"])
     assert (found.read_only_mode, found.local_sessions, found.local_sessions_upgrading) == (True, True, False)
     with pytest.raises(BadSetting, match="true or false"):
         world_settings(["readonlymode.enabled=1"])
 
 
-# -- planted bugs
+# -- injected bugs
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_the_keys_of_read_only_service_can_be_set() -> None:
         (planted_service.clients_take_local_sessions_elsewhere, BUSY_SEED, "of a read-only server expired"),
     ],
 )
-def test_a_planted_bug_is_found(plant: Callable[[], AbstractContextManager[None]], seed: int, shows: str) -> None:
+def test_injected_bug_is_found(plant: Callable[[], AbstractContextManager[None]], seed: int, shows: str) -> None:
     with plant():
         found = run_seed(seed, READ_ONLY.name).problems
     assert any(shows in problem for problem in found)

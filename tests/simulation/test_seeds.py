@@ -1,4 +1,4 @@
-"""The simulated world: seeds hold every invariant, replay byte for byte, and planted bugs are found."""
+"""The simulated world: seeds hold every invariant, replay byte for byte, and find injected bugs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEEDS_TO_FIND_A_BUG = 200
 
 
 def seeds(count: int, in_the_suite: int) -> list[object]:
-    """The first ones for every run of the suite, all of them for a long one."""
+    """Return the seeds as parameters. Seeds from `in_the_suite` on are only in long runs."""
     return [pytest.param(seed, marks=[pytest.mark.long] if seed >= in_the_suite else []) for seed in range(count)]
 
 
@@ -34,7 +34,7 @@ def fingerprint(run: SeedRun) -> str:
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS, SEEDS_IN_THE_SUITE))
-def test_a_seed_holds_every_invariant_and_recovers(seed: int) -> None:
+def test_chaos_seed_keeps_every_invariant_and_recovers(seed: int) -> None:
     outcome = run_seed(seed)
     assert outcome.problems == []
     assert outcome.acknowledged_writes > 0
@@ -42,7 +42,7 @@ def test_a_seed_holds_every_invariant_and_recovers(seed: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3, 5])
-def test_a_calm_cluster_of_any_size_loses_nothing_and_elects_once(size: int) -> None:
+def test_calm_cluster_of_any_size_loses_nothing_and_elects_once(size: int) -> None:
     run = SeedRun(11, CALM, WorldSettings(peers=size, brokers=size))
     outcome = run.execute()
     assert outcome.problems == []
@@ -50,7 +50,7 @@ def test_a_calm_cluster_of_any_size_loses_nothing_and_elects_once(size: int) -> 
     assert outcome.acknowledged_records == run.producing.sent if run.producing else False
 
 
-def test_the_same_seed_gives_the_same_history_in_one_process() -> None:
+def test_same_seed_gives_the_same_history_in_one_process() -> None:
     first, second = SeedRun(3, CHAOS), SeedRun(3, CHAOS)
     assert first.execute().problems == second.execute().problems == []
     assert fingerprint(first) == fingerprint(second)
@@ -81,16 +81,18 @@ def test_replay_writes_the_same_bytes_whatever_the_hash_seed(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS_OF_THE_ENSEMBLE, SEEDS_OF_THE_ENSEMBLE_IN_THE_SUITE))
-def test_a_seed_of_the_ensemble_alone_holds_too(seed: int) -> None:
+def test_ensemble_seed_keeps_every_invariant(seed: int) -> None:
     outcome = run_seed(seed, "ensemble")
     assert outcome.problems == []
     assert outcome.acknowledged_writes > 0
 
 
 @pytest.mark.parametrize(("scenario", "bug", "plant"), [pytest.param(*row, id=row[1]) for row in planted_table.bugs()])
-def test_a_planted_bug_is_found(scenario: str, bug: str, plant: planted_table.Plant) -> None:
-    """`planted_table.py` prints how many seeds each of them took.  Those in RARE need more of them than the suite has
-    time for, and a script of the outage library each, which shows them at once."""
+def test_injected_bug_is_found(scenario: str, bug: str, plant: planted_table.Plant) -> None:
+    """Seeds show the bug. A bug in RARE takes more seeds than the suite has time for, so its script shows it instead.
+
+    `planted_table.py` prints how many seeds each bug takes.
+    """
     if bug in planted_table.RARE:
         assert planted_table.shown_by_script(bug, plant)
         return

@@ -1,4 +1,4 @@
-"""Jobs that are done when somebody says so."""
+"""Jobs of `Hands` run only when a caller calls `work`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def job(said: list[str], name: str, *pauses: Pause) -> Job:
     said.append(f"{name} ends")
 
 
-def test_nothing_is_done_before_somebody_says_so_and_then_all_that_does_not_wait() -> None:
+def test_jobs_run_until_they_wait_when_work_is_called() -> None:
     hands, said = Hands(), list[str]()
     one, two = hands.start(job(said, "a", GO_ON, WAIT), "a"), hands.start(job(said, "b", Pause(3.0), WAIT), "b")
     assert said == []
@@ -24,7 +24,7 @@ def test_nothing_is_done_before_somebody_says_so_and_then_all_that_does_not_wait
     assert one.is_under_way() and two.is_under_way()
 
 
-def test_who_waits_goes_on_when_it_is_woken() -> None:
+def test_waiting_job_continues_when_woken() -> None:
     hands, said = Hands(), list[str]()
     one, two = hands.start(job(said, "a", WAIT), "a"), hands.start(job(said, "b", WAIT), "b")
     hands.work()
@@ -34,7 +34,7 @@ def test_who_waits_goes_on_when_it_is_woken() -> None:
     assert one.is_under_way() and not two.is_under_way()
 
 
-def test_one_job_may_wake_another_in_the_same_stretch_of_work() -> None:
+def test_job_woken_by_another_runs_in_the_same_call_to_work() -> None:
     hands, said = Hands(), list[str]()
     first = hands.start(job(said, "a", WAIT), "a")
     hands.work()
@@ -48,7 +48,7 @@ def test_one_job_may_wake_another_in_the_same_stretch_of_work() -> None:
     assert said == ["a0", "a ends"]
 
 
-def test_a_job_that_is_waited_for_is_done_at_once_or_it_is_said_that_it_waits_itself() -> None:
+def test_joined_job_runs_at_once_and_fails_if_it_waits() -> None:
     hands, said = Hands(), list[str]()
     hands.start(job(said, "a", GO_ON), "a").join()
     assert said == ["a0", "a ends"]

@@ -1,4 +1,4 @@
-"""Planted bugs of what is done about disks that fail: one for each way in which a fault could go unnoticed."""
+"""Injected bugs in the handling of disk faults. Each one lets a kind of fault go unnoticed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from zabka.ensemble.txnlog.records import RECORD_HEAD, Damage, ScannedLog, scan
 
 @contextmanager
 def failed_syncs_are_acknowledged() -> Iterator[None]:
-    """An error from fdatasync is not looked at."""
+    """Errors from fdatasync are ignored."""
     sync = log.LogWriter.sync
 
     def lax(self: log.LogWriter) -> None:
@@ -33,14 +33,14 @@ def failed_syncs_are_acknowledged() -> Iterator[None]:
 
 @contextmanager
 def recovery_trusts_the_kernel() -> Iterator[None]:
-    """After a failed sync the next process syncs what it reads, and does not write it again."""
+    """After a failed sync the next process syncs what it reads instead of writing it again."""
     with broken(recovery, write_again=lambda *where: None):
         yield
 
 
 @contextmanager
 def full_disks_cut_the_log() -> Iterator[None]:
-    """Where a batch has no room in a broker's log, the one before it is cut, too."""
+    """A batch that does not fit on a full disk also truncates the batch before it."""
     append = guarded_directory._GuardedFile.append
 
     def rash(self: guarded_directory._GuardedFile, data: bytes) -> int:
@@ -74,7 +74,7 @@ def damaged_records_are_served() -> Iterator[None]:
 
 
 class _AnyNumber:
-    """Equal to whatever it is compared with."""
+    """Number that is equal to any value."""
 
     def __eq__(self, other: object) -> bool:
         return True
@@ -87,7 +87,7 @@ class _AnyNumber:
 
 @contextmanager
 def damage_is_a_torn_tail() -> Iterator[None]:
-    """A log is cut where a record cannot be read, and what follows is forgotten without a word."""
+    """A log is truncated at a record that cannot be read, and the records after it are dropped silently."""
 
     def lenient(*where: Any) -> tuple[bytes, ScannedLog]:
         used, scanned = log.read_log(*where)
@@ -99,7 +99,7 @@ def damage_is_a_torn_tail() -> Iterator[None]:
 
 @contextmanager
 def log_directories_are_used_on_after_an_error() -> Iterator[None]:
-    """A request that meets an error is refused; the directory is not given up."""
+    """A request that meets an error is rejected, but the log directory is not taken offline."""
 
     def shrug(self: GuardedDirectory, failure: OSError) -> NoReturn:
         raise LogDirFailed from failure
@@ -110,7 +110,7 @@ def log_directories_are_used_on_after_an_error() -> Iterator[None]:
 
 @contextmanager
 def replicas_in_failed_directories_stay_in_sync() -> Iterator[None]:
-    """The controller hears of a failed log directory, and leaves ISR and leader as they are."""
+    """The controller keeps ISR and leader when a log directory fails."""
 
     async def leave(term: ControllerTerm, replicas: Sequence[Replica]) -> None:
         return

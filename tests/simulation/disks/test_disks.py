@@ -1,4 +1,4 @@
-"""Disks that fail in the simulated world: each fault as the real storage meets it, and the seeds of `disks`."""
+"""Disk faults in the simulated world: each fault as the real storage meets it, and the seeds of `disks`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ SOON_FOUND = {
     "damaged records are served": 21,
     "log directories are used on after an error": 7,
 }
-"""Bugs that seeds find, and the seed that is tried first."""
+"""Bugs that seeds find, each with the seed that is tried first."""
 
 
 def txn(number: int) -> Txn:
@@ -65,7 +65,7 @@ def txn(number: int) -> Txn:
 
 
 class Machine:
-    """A disk, and what the process on it was told."""
+    """A disk, and the reports that the process on it received."""
 
     def __init__(self, seed: int = 1, *, fragile: bool = False) -> None:
         self.scheduler = Scheduler()
@@ -80,7 +80,7 @@ class Machine:
         self.wait()
 
     def start(self) -> list[int]:
-        """A process opens the disk; the transactions that it finds."""
+        """Start a process that opens the disk. Return the numbers of the transactions that it finds."""
         found = self.disk.attach(self.durable.append, lambda recovered: None, self.failures.append)
         return [each.zxid - EPOCH_1 for each in found.txns]
 
@@ -95,7 +95,7 @@ class Machine:
         self.scheduler.run_until(self.scheduler.now_us + 20_000_000)
 
     def restart(self, *, power_loss: bool = False) -> list[int]:
-        """Kill the process, or the machine's power, and start again."""
+        """Kill the process or cut the machine's power, and start again."""
         if power_loss:
             self.disk.power_loss()
         else:
@@ -103,7 +103,7 @@ class Machine:
         return self.start()
 
 
-def test_synced_writes_are_found_again_by_the_real_recovery() -> None:
+def test_synced_writes_are_found_by_the_real_recovery() -> None:
     machine = Machine()
     machine.write(1, 2, 3)
     assert (machine.durable, machine.restart(power_loss=True)) == ([1, 2, 3], [1, 2, 3])
@@ -113,7 +113,7 @@ def test_synced_writes_are_found_again_by_the_real_recovery() -> None:
     assert machine.restart() == [1, 2]
 
 
-def test_a_sync_that_fails_stops_the_peer_before_it_acknowledges() -> None:
+def test_failed_sync_stops_the_peer_before_it_acknowledges() -> None:
     machine = Machine()
     machine.write(1)
     machine.disk.fail_next_sync()
@@ -123,7 +123,7 @@ def test_a_sync_that_fails_stops_the_peer_before_it_acknowledges() -> None:
     assert not machine.disk.holds(Zxid(EPOCH_1 + 2))
 
 
-def test_writes_that_a_failed_sync_left_in_the_kernel_are_on_the_disk_after_the_next_start() -> None:
+def test_restart_makes_writes_of_a_failed_sync_durable() -> None:
     machine = Machine()
     machine.disk.fail_next_sync()
     machine.write(1)
@@ -131,8 +131,8 @@ def test_writes_that_a_failed_sync_left_in_the_kernel_are_on_the_disk_after_the_
     assert machine.disk.holds(Zxid(EPOCH_1 + 1)) and machine.restart(power_loss=True) == [1]
 
 
-def test_a_power_loss_takes_what_a_failed_sync_left_in_the_kernel() -> None:
-    """Also where the process takes it for written: the kernel does so, too, and the next fsync says nothing."""
+def test_power_loss_drops_writes_of_a_failed_sync() -> None:
+    """The process takes the write for synced, as the kernel does: the next fsync reports no error."""
     for seed in range(20):
         machine = Machine(seed)
         machine.disk.fail_next_sync()
@@ -142,8 +142,8 @@ def test_a_power_loss_takes_what_a_failed_sync_left_in_the_kernel() -> None:
         assert machine.restart(power_loss=True) == []
 
 
-def test_a_power_loss_leaves_a_hole_where_a_later_sync_wrote_behind_a_failed_one() -> None:
-    """What is behind the hole is there, and cannot be told from what nobody acknowledged: the peer has no vote."""
+def test_power_loss_leaves_a_hole_between_failed_and_good_sync() -> None:
+    """The record after the hole is intact, but looks like an unacknowledged record, so the peer has no vote."""
     for seed in range(5):
         machine = Machine(seed)
         machine.write(1)
@@ -155,7 +155,7 @@ def test_a_power_loss_leaves_a_hole_where_a_later_sync_wrote_behind_a_failed_one
         assert (machine.restart(power_loss=True), machine.disk.complete) == ([1], False)
 
 
-def test_a_log_that_begins_with_a_hole_is_read_no_further() -> None:
+def test_log_that_starts_with_a_hole_is_not_read_past_it() -> None:
     machine = Machine()
     machine.disk.fail_next_sync()
     with planted_disks.failed_syncs_are_acknowledged():
@@ -164,7 +164,7 @@ def test_a_log_that_begins_with_a_hole_is_read_no_further() -> None:
     assert (machine.restart(power_loss=True), machine.disk.complete) == ([], False)
 
 
-def test_who_does_not_write_again_what_a_failed_sync_left_loses_it_to_a_power_loss() -> None:
+def test_recovery_without_rewrite_loses_writes_of_a_failed_sync() -> None:
     for seed in range(20):
         machine = Machine(seed)
         machine.disk.fail_next_sync()
@@ -174,7 +174,7 @@ def test_who_does_not_write_again_what_a_failed_sync_left_loses_it_to_a_power_lo
         assert machine.restart(power_loss=True) == []
 
 
-def test_a_full_disk_stops_the_peer_with_one_line_and_loses_nothing() -> None:
+def test_full_disk_stops_the_peer_with_one_line_and_no_loss() -> None:
     machine = Machine()
     machine.write(1)
     machine.disk.fill()
@@ -193,7 +193,7 @@ def test_a_full_disk_stops_the_peer_with_one_line_and_loses_nothing() -> None:
 
 
 @pytest.mark.parametrize("fragile", [False, True], ids=["sound", "fragile"])
-def test_a_power_loss_tears_what_was_not_synced_and_nothing_else(fragile: bool) -> None:
+def test_power_loss_tears_only_unsynced_writes(fragile: bool) -> None:
     found = set()
     for seed in range(60):
         machine = Machine(seed, fragile=fragile)
@@ -207,7 +207,7 @@ def test_a_power_loss_tears_what_was_not_synced_and_nothing_else(fragile: bool) 
     assert len(found) > 4
 
 
-def test_a_flipped_bit_is_found_at_the_next_start_wherever_it_is() -> None:
+def test_flipped_bit_is_found_at_the_next_start() -> None:
     for at in range(50):
         machine = Machine()
         machine.write(1, 2, 3)
@@ -221,7 +221,7 @@ def test_a_flipped_bit_is_found_at_the_next_start_wherever_it_is() -> None:
 BEHIND_THE_FIRST = ReadLog(LinkId(1), Zxid(EPOCH_1 + 1), Zxid(0), 0.0)
 
 
-def test_a_damaged_record_is_not_read_for_a_learner() -> None:
+def test_log_read_for_a_learner_stops_at_a_damaged_record() -> None:
     machine = Machine()
     machine.write(1, 2, 3, 4)
     assert [each.cxid for each in machine.disk.read_log(BEHIND_THE_FIRST) or []] == [2, 3, 4]
@@ -229,7 +229,7 @@ def test_a_damaged_record_is_not_read_for_a_learner() -> None:
     assert [each.cxid for each in machine.disk.read_log(BEHIND_THE_FIRST) or []] == [2]
 
 
-def test_a_damaged_snapshot_is_passed_over_for_an_older_one_and_the_log() -> None:
+def test_damaged_snapshot_is_replaced_by_older_one_and_log() -> None:
     machine = Machine()
     machine.write(1, 2)
     snapshot = msgspec.structs.replace(Service(CONFIG).snapshot(), zxid=Zxid(EPOCH_1 + 2))
@@ -242,7 +242,7 @@ def test_a_damaged_snapshot_is_passed_over_for_an_older_one_and_the_log() -> Non
 
 
 @pytest.mark.parametrize(("quick", "waited"), [(True, [5_000_000]), (False, [])], ids=["quick disk", "slow disk"])
-def test_the_event_loop_waits_for_a_sync_that_stalls_where_the_disk_was_quick(quick: bool, waited: list[int]) -> None:
+def test_event_loop_waits_for_stalled_sync_only_on_a_quick_disk(quick: bool, waited: list[int]) -> None:
     machine = Machine()
     machine.disk.slow_factor = 1 if quick else 5
     for _ in range(2 * WINDOW):
@@ -253,7 +253,7 @@ def test_the_event_loop_waits_for_a_sync_that_stalls_where_the_disk_was_quick(qu
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_log_directory_may_fail_in_one_operation_or_in_all(operation: str) -> None:
+def test_log_directory_fails_only_in_the_chosen_operation(operation: str) -> None:
     directory = FaultyLogDirectory(derive_random(1, "disk"))
     directory.create_partition("t-0")
     file = directory.open("t-0", "0.log")
@@ -275,7 +275,7 @@ def test_a_log_directory_may_fail_in_one_operation_or_in_all(operation: str) -> 
     assert file.read(0, 5) == b"whole"
 
 
-def test_a_full_log_directory_keeps_what_it_has_and_may_be_cut() -> None:
+def test_full_log_directory_keeps_its_data_and_allows_truncation() -> None:
     directory = FaultyLogDirectory(derive_random(1, "disk"))
     directory.create_partition("t-0")
     file = directory.open("t-0", "0.log")
@@ -288,7 +288,7 @@ def test_a_full_log_directory_keeps_what_it_has_and_may_be_cut() -> None:
     assert file.size() == 2
 
 
-def test_a_power_loss_of_a_broker_leaves_a_part_of_what_was_not_flushed() -> None:
+def test_broker_power_loss_keeps_a_prefix_of_unflushed_bytes() -> None:
     kept = set()
     for seed in range(40):
         disks = BrokerDisks(derive_random(seed, "disks"), 1)
@@ -304,28 +304,28 @@ def test_a_power_loss_of_a_broker_leaves_a_part_of_what_was_not_flushed() -> Non
 
 
 @pytest.mark.parametrize("seed", SEEDS_IN_THE_SUITE)
-def test_a_seed_of_failing_disks_holds_every_invariant_and_recovers(seed: int) -> None:
+def test_failing_disks_seed_keeps_invariants_and_recovers(seed: int) -> None:
     outcome = run_seed(seed, "disks")
     assert outcome.problems == []
     assert outcome.acknowledged_writes > 0
 
 
-def test_the_same_seed_gives_the_same_history_on_failing_disks() -> None:
+def test_same_seed_on_failing_disks_gives_the_same_history() -> None:
     first, second = SeedRun(PEERS_ALONE, DISKS), SeedRun(PEERS_ALONE, DISKS)
     assert first.execute().problems == second.execute().problems == []
     assert list(first.world.record.lines()) == list(second.world.record.lines())
 
 
 @pytest.mark.parametrize("bug", SOON_FOUND)
-def test_a_planted_bug_of_disks_is_found(bug: str) -> None:
-    """`planted_table.py` prints how many seeds each of them took; these few."""
+def test_injected_disk_bug_is_found(bug: str) -> None:
+    """Few seeds find these bugs; `planted_table.py` prints how many seeds each bug takes."""
     plant, first = planted_disks.PLANTED[bug], SOON_FOUND[bug]
     found = planted_table.search("disks", plant, SEEDS_TO_FIND_A_BUG, first_seed=first)
     assert found.seeds is not None, f"{bug}: not found in {SEEDS_TO_FIND_A_BUG} seeds"
 
 
-def test_a_recovery_that_trusts_the_kernel_counts_on_what_no_disk_holds() -> None:
-    """Planted too, and found by seeds; it loses a transaction that two of three have logged."""
+def test_recovery_that_trusts_the_kernel_loses_a_transaction() -> None:
+    """Seeds find this injected bug, too: it loses a transaction that two of three peers have logged."""
     with planted_disks.recovery_trusts_the_kernel():
         machine = Machine()
         machine.disk.fail_next_sync()
@@ -334,8 +334,8 @@ def test_a_recovery_that_trusts_the_kernel_counts_on_what_no_disk_holds() -> Non
         assert not machine.disk.holds(Zxid(EPOCH_1 + 1)) and machine.restart(power_loss=True) == []
 
 
-def test_a_log_whose_checksums_nobody_compares_gives_out_what_was_never_written() -> None:
-    """Planted, too: what seeds then find is that two peers differ under one zxid."""
+def test_log_without_checksum_check_returns_a_changed_record() -> None:
+    """Seeds find this injected bug as two peers that differ under one zxid."""
     with planted_disks.damaged_records_are_served():
         machine = Machine()
         machine.write(1, 2, 3)
@@ -344,5 +344,5 @@ def test_a_log_whose_checksums_nobody_compares_gives_out_what_was_never_written(
         assert machine.disk._log[1].body != txn(2).body
 
 
-def test_every_kind_of_disk_fault_is_described() -> None:
+def test_every_disk_fault_has_a_docstring() -> None:
     assert all(kind.__doc__ for kind in (PEER_DISK_FAULTS | LOG_DIR_FAULTS).values())

@@ -1,4 +1,4 @@
-"""What befalls one disk and the process on it, drawn from a seed, for runs over the simulated file system."""
+"""Faults of one disk and of the process on it, drawn from a seed, for runs over the simulated file system."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import NamedTuple
 from zabka.simulation.filesystem.volume import Volume
 
 COMMON = ("power", "kill", "full", "sync fails", "write fails", "read fails")
-"""What any run knows; each run leaves some of them out."""
+"""Faults of every kind of run; each run leaves some of them out."""
 IN_MID_OPERATION = 0.7
-"""How often the power goes between two operations of the process, and not between two of its run's actions."""
+"""Share of power losses that occur between two operations of the process instead of between two actions of the run."""
 _NONE: Mapping[str, Callable[[], None]] = MappingProxyType({})
 
 
 class Measure(NamedTuple):
-    """How soon the power may go, in operations; how little room a full disk has, in bytes; in whose paths an operation
-    fails."""
+    """Limits of faults: operations until a power loss, bytes of space on a full disk, and paths with failing
+    operations."""
 
     operations: int
     room_bytes: int
@@ -27,7 +27,8 @@ class Measure(NamedTuple):
 
 
 class DiskTroubles:
-    """Has one of `kinds` befall a volume; `lose_power` and `kill` end its process, and `own` are a run's own kinds."""
+    """Injects faults of `kinds` into a volume. `lose_power` and `kill` end its process; `own` holds a run's own
+    kinds."""
 
     def __init__(
         self, random: Random, volume: Volume, kinds: Sequence[str], measure: Measure,
@@ -41,7 +42,7 @@ class DiskTroubles:
         self._by_kind = {"kill": kill, "power": self._power_goes, "full": self._fill, **own}
 
     def befall(self, reached: Counter[str]) -> None:
-        """Draw one and count it; nothing where the run has left all of them out."""
+        """Draw, count and inject one fault. Do nothing if the run has left all of them out."""
         if not self._kinds:
             return
         kind = self._random.choice(self._kinds)

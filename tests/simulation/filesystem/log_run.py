@@ -1,8 +1,8 @@
-"""A broker's real partition log in its real log directory, on a simulated file system, driven by a seed; and a judge.
+"""Run of a broker's real partition log in its real log directory, on a simulated file system, driven by a seed.
 
-The judge knows which batches were appended where, up to where they were flushed, and what the small files were told to
-hold.  A process that was killed finds what there was.  After a power loss what was flushed is there to the byte, and
-whatever else is there was appended at that place at some time.
+The checker records the appended batches by offset, the flushed end offset, and the content of the small files. A start
+after a kill must find all written data. A start after a power loss must find all flushed data unchanged; any other data
+that it finds must have been appended at that offset at some time.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 class Violation(AssertionError):
-    """The log broke a promise."""
+    """The log lost, changed or invented data."""
 
 
 class LogRun:
-    """One seed."""
+    """Run of one seed."""
 
     def __init__(self, seed: int, actions: int = 150) -> None:
         self.random = derive_random(seed, "log run")
@@ -64,25 +64,26 @@ class LogRun:
         self._directory: FileLogDirectory | None = None
         self._workers: SimWorkers | None = None
         self._batches: dict[int, bytes] = {}
-        """What the log holds, by base offset."""
+        """Batches in the log, by base offset."""
         self._ghosts: dict[int, set[bytes]] = {}
-        """What was ever written there."""
+        """Every batch that was ever written at an offset."""
         self._flushed = 0
-        """What lies before is on the platter."""
+        """Records before this offset are on the platter."""
         self._start = 0
         self._epoch = 1
         self._failed_syncs = 0
         self._sure = NO_LIMIT
-        """Behind it a flush promises nothing: one has failed, and left blocks that the next one takes for clean."""
+        """From this offset on a flush guarantees nothing: a flush failed and left blocks that the next one takes for
+        clean."""
         self._lost_power = False
         self._checkpoint: list[int | None] = [None]
-        """What the file may hold: the last one that was written for certain, and behind it what was begun."""
+        """Values that the file can hold: the last one written for certain, then those whose write was begun."""
         self._is_claimed = self._has_topic_id = False
         self._is_named = False
-        """Was anything flushed?  Before that the replica's directory is not there for certain."""
+        """Whether anything was flushed. Until then a power loss can remove the replica's directory."""
 
     def run(self) -> Counter[str]:
-        """Carry it out; what was reached, and how often.  Raises Violation."""
+        """Run the actions. Return how often each event occurred. Raises Violation."""
         for _ in range(self._actions):
             try:
                 if self._log is None:
@@ -100,7 +101,7 @@ class LogRun:
                 self._end()
         return self.reached
 
-    # -- what the broker does ----------------------------------------------------------------------------------------
+    # -- actions of the broker ---------------------------------------------------------------------------------------
 
     def _act(self, log: PartitionLog) -> None:
         draw = self.random.random()
@@ -127,12 +128,12 @@ class LogRun:
         offset, segments = log.end_offset, len(log.segments)
         headers = split_batches(data) or []
         stored, _ = patch_batches(data, headers, offset, self._epoch)
-        # Whether it was written or not is not known where it fails.
+        # If the append fails, the batch may have been written or not.
         self._ghosts.setdefault(offset, set()).add(bytes(stored))
         log.append_as_leader(data, headers, self._epoch)
         self._batches[offset] = bytes(stored)
         if len(log.segments) > segments:
-            # A segment that is full is flushed before the next one begins.
+            # A full segment is flushed before the next segment begins.
             self._flushed, self._is_named = max(self._flushed, offset), True
             self.reached["segment full"] += 1
         self.reached["append"] += 1
@@ -159,7 +160,7 @@ class LogRun:
         del self._checkpoint[:-1]
         self.reached["checkpoint"] += 1
 
-    # -- what befalls it ---------------------------------------------------------------------------------------------
+    # -- faults ------------------------------------------------------------------------------------------------------
 
     def _lose_power(self) -> None:
         self.reached["power lost"] += 1
@@ -173,7 +174,7 @@ class LogRun:
         self._log = self._directory = self._workers = None
         self._volume.mend()
 
-    # -- a start, and its judge --------------------------------------------------------------------------------------
+    # -- a start, and its check --------------------------------------------------------------------------------------
 
     def _open(self) -> None:
         files = ProcessFiles(self._volume)
@@ -189,7 +190,7 @@ class LogRun:
             raise Violation(f"meta.properties says something else: {strange}") from None
         self._is_claimed = True
         log = PartitionLog(directory, TP, segment_bytes=8_000)
-        # A file that is found is taken to have its name for certain, also where the directory's sync had failed.
+        # The name of a file that is found counts as durable, even if the sync of its directory had failed.
         self._has_topic_id &= not self._lost_power or (self._is_named and not self._failed_syncs)
         if self._has_topic_id and read_topic_id(directory, str(TP)) != TOPIC_ID:
             raise Violation(f"{PARTITION_METADATA} is gone")

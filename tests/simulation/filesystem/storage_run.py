@@ -1,8 +1,8 @@
-"""The real storage on a simulated file system, driven by a seed; what befalls it, and a judge of what is left.
+"""Run of the real storage on a simulated file system, driven by a seed, with faults and a check of every start.
 
-The judge knows what was submitted and what was answered.  A history is named by its last transaction, for after each
-truncation a new epoch begins, as in ZAB.  Whatever a start finds must be one of the histories since the last one that
-was acknowledged, to the byte.
+The checker knows which operations were submitted and acknowledged. A history is identified by its last transaction,
+because a new epoch begins after each truncation, as in ZAB. A start must find one of the histories since the last
+acknowledged history, byte for byte.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ from zabka.simulation.kernel.scheduler import Scheduler
 DATA = Path("/data")
 POLICY = RecoveryPolicy(other_voters=2)
 NO_SNAPSHOT = "has no snapshot at or before"
-"""A TRUNC beyond the oldest snapshot: the peer stops, and says so."""
+"""Error text at which the peer stops: a TRUNC to a zxid before the oldest snapshot."""
 KINDS = (*COMMON, "stall", "rot")
-"""What may befall a disk; each run leaves some of them out."""
+"""Faults of a disk; each run leaves some of them out."""
 
 
 class Violation(AssertionError):
-    """The storage broke a promise."""
+    """The storage lost or changed acknowledged data, or returned a wrong history."""
 
 
 class StorageRun:
-    """One seed."""
+    """Run of one seed."""
 
     def __init__(self, seed: int, actions: int = 120, kinds: tuple[str, ...] | None = None) -> None:
         self.random = derive_random(seed, "storage run")
@@ -81,19 +81,19 @@ class StorageRun:
         self._parents: dict[int, int] = {}
         self._digests: dict[int, int] = {0: DataTree().digest}
         self._trees: dict[int, TreeSnapshot] = {}
-        """Of histories that came whole from a leader."""
+        """Trees of histories that a leader sent as a snapshot."""
         self._ends = [0]
-        """Which history the disk holds behind each of the operations submitted."""
+        """The history on the disk after each of the submitted operations."""
         self._acknowledged = 0
-        """From there on in `_ends` nothing may be missing."""
+        """Index into `_ends` of the last acknowledged history. A start must find this one or a later one."""
         self._base = 0
-        """The snapshot with which the process began, or which has replaced its history since."""
+        """The snapshot with which the process started, or which has replaced its history since."""
         self._cut: list[int] = []
-        """What truncations have removed; a learner may hold it still."""
+        """Transactions removed by truncations; a learner can still hold them."""
         self._begun: dict[int, int] = {}
-        """Which histories may be there where an epoch has been begun."""
+        """By epoch: the index into `_ends` of the earliest history that is allowed once the epoch is current."""
         self._complete = True
-        """Was it at the last start?"""
+        """Whether the history was complete at the last start."""
         self._barriers: dict[int, int] = {}
         self._tokens = 0
         self._epoch = 1
@@ -103,7 +103,7 @@ class StorageRun:
         self._running: _Process | None = None
 
     def run(self) -> Counter[str]:
-        """Carry it out; what was reached, and how often.  Raises Violation."""
+        """Run the actions. Return how often each event occurred. Raises Violation."""
         for _ in range(self._actions):
             if self._running is None:
                 self._start()
@@ -121,7 +121,7 @@ class StorageRun:
         except PowerLost:
             self.lose_power()
 
-    # -- what the peer does ------------------------------------------------------------------------------------------
+    # -- actions of the peer -----------------------------------------------------------------------------------------
 
     def _act(self) -> None:
         assert self._running is not None
@@ -181,7 +181,7 @@ class StorageRun:
         return Barrier(self._tokens)
 
     def _begin_epoch(self) -> None:
-        """Promised, and then begun: nothing of an epoch is written before."""
+        """Accept an epoch and then make it current. No transaction of the epoch is written before."""
         assert self._running is not None
         self._power_may_go()
         self._epoch += 1
@@ -198,9 +198,9 @@ class StorageRun:
             return
         target = self.random.choice(path[-12:-1])
         if self.random.random() < 0.5:
-            # A learner is sent what is about to be cut.
+            # A learner is sent transactions that are about to be truncated.
             self._ask(self.random.choice(path[-6:-1]), path)
-        # A crash in the midst leaves a part of what is to be cut.
+        # A crash during the truncation leaves some of the transactions that it removes.
         self._ends += [zxid for zxid in reversed(path) if zxid >= target]
         self._running.cutting = len(self._ends) - 1
         self._running.cut = path[path.index(target) + 1 :]
@@ -211,7 +211,7 @@ class StorageRun:
         self.reached["truncation"] += 1
 
     def _replace(self) -> None:
-        """A leader sends its tree, which has gone on."""
+        """Replace the history with the snapshot of a leader whose tree is ahead."""
         assert self._running is not None
         self._power_may_go()
         self._epoch += 1
@@ -252,21 +252,21 @@ class StorageRun:
         )
 
     def path_of(self, end: int) -> list[int]:
-        """The history that ends there, oldest first, as far as it is known as transactions."""
+        """Return the history that ends at this zxid, oldest first, as far as its transactions are known."""
         path = [end]
         while self._parents.get(path[-1], -1) >= 0:
             path.append(self._parents[path[-1]])
         return path[::-1]
 
     def _power_may_go(self) -> None:
-        """What is submitted next takes several operations."""
+        """Let the power fail, in some runs, during the next operations: the next submission takes several of them."""
         if "power" in self._kinds and self.random.random() < 0.3:
             self._volume.lose_power_after(self.random.randrange(0, 40))
 
-    # -- what befalls it ---------------------------------------------------------------------------------------------
+    # -- faults ------------------------------------------------------------------------------------------------------
 
     def _rot(self) -> None:
-        """Damage comes to light at the next start."""
+        """Flip a bit in a log or snapshot. The next start finds the damage."""
         prefixes = (f"{self._log_dir}/version-2/{LOG_PREFIX}.", f"{DATA}/version-2/{SNAPSHOT_PREFIX}.")
         paths = [path for path, node in self._volume.files() if path.startswith(prefixes) and node.blocks]
         if paths:
@@ -276,7 +276,7 @@ class StorageRun:
             self._volume.rot(Path(path), number * 8 * 4096 + self.random.randrange(0, 8 * 4096))
 
     def lose_power(self) -> None:
-        """The host goes off and on."""
+        """Switch the host off and on."""
         self.reached["power lost"] += 1
         self._volume.lose_power()
         self._end()
@@ -288,7 +288,7 @@ class StorageRun:
         self._waits = False
         self._volume.mend()
 
-    # -- a start, and its judge --------------------------------------------------------------------------------------
+    # -- a start, and its check --------------------------------------------------------------------------------------
 
     def _start(self) -> None:
         files = ProcessFiles(self._volume)
@@ -325,7 +325,7 @@ class StorageRun:
             raise Violation(f"a start finds {zxid_text(end)}, which nobody wrote")
         if found.complete and end not in self._ends[self._begun.get(found.current_epoch, 0) :]:
             raise Violation(f"epoch {found.current_epoch} was begun behind more than {zxid_text(end)}")
-        # What was torn as it was written may look like damage to what was synced, and be taken for that.
+        # A record that was torn while it was written can look like damage to a synced record.
         excused = "rot" in self._kinds or len(allowed) > 1 or not self._complete
         if not found.complete and not excused:
             raise Violation("a history is not complete although all of it was acknowledged and nothing has rotted")
@@ -355,16 +355,16 @@ class StorageRun:
                 raise Violation(f"{zxid_text(zxid)} comes behind {zxid_text(before)}")
             before = zxid
 
-    # -- what the storage says -----------------------------------------------------------------------------------------
+    # -- reports of the storage ----------------------------------------------------------------------------------------
 
     def acknowledged(self, tokens: list[int]) -> None:
-        """The peer tells others that it holds these."""
+        """Record that the peer acknowledged the operations before these barriers."""
         self._acknowledged = max(self._acknowledged, *(self._barriers[token] for token in tokens))
         self._accepted_for_certain = max(self._accepted_for_certain, epoch_of(self._ends[self._acknowledged]))
         self.reached["acknowledged"] += len(tokens)
 
     def truncated(self, recovery: Recovery, at: int, cut: list[int]) -> None:
-        """The history is cut, for certain."""
+        """Check the history after a truncation has become durable."""
         self._acknowledged = max(self._acknowledged, at)
         self._cut += cut
         epoch = self._epoch
@@ -380,7 +380,7 @@ class StorageRun:
         self._running.storage.submit([SaveCurrentEpoch(Epoch(epoch)), self._barrier()])
 
     def read(self, after: Zxid, txns: list[Txn] | None) -> None:
-        """A learner that holds `after` is told what comes behind it."""
+        """Check the transactions that were read for a learner whose last transaction is `after`."""
         self.reached["log read"] += txns is not None
         path = self.path_of(self._ends[-1])
         if after in path:
@@ -389,7 +389,7 @@ class StorageRun:
             raise Violation(f"{zxid_text(txns[0].zxid)} comes behind {zxid_text(after)}, which was cut")
 
     def failed(self, reason: str) -> None:
-        """The peer stops, and its host starts it again, perhaps after a power loss."""
+        """Stop the peer. Its host starts it again, in some runs after a power loss."""
         self.reached["stopped"] += 1
         if not self._kinds and NO_SNAPSHOT not in reason:
             raise Violation(f"the storage stopped although nothing befell it: {reason}")
@@ -400,13 +400,13 @@ class StorageRun:
 
 
 class _Process:
-    """One life of the peer's process."""
+    """One process of the peer, from its start to its end."""
 
     def __init__(self, run: StorageRun, directories: Directories, files: ProcessFiles) -> None:
         self._run = run
         self.cutting = 0
         self.cut: list[int] = []
-        """Where in the run's list the truncation under way ends, and what it removes."""
+        """Transactions that the truncation under way removes; `cutting` is the index into `_ends` at which it ends."""
         self.workers = SimWorkers(run._scheduler, run.random, files, future=_nobody_waits, power_lost=run.lose_power)
         self.storage = Storage(
             directories,

@@ -1,4 +1,4 @@
-"""A simulated file system beside a real directory, and what its power losses leave beside a model of POSIX."""
+"""The simulated file system compared with a real directory, and its power losses compared with a model of POSIX."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ OPERATIONS = st.one_of(
 
 
 class Process:
-    """Carries out operations on a directory of some file system, and says what came of each."""
+    """Runs operations on a directory of some file system, and returns the result or errno of each."""
 
     def __init__(self, files: Files, root: Path) -> None:
         self._files = files
@@ -119,7 +119,7 @@ class Process:
 
 @contextmanager
 def both() -> Iterator[tuple[Process, Process]]:
-    """A process of the simulated world in an empty directory, and one of this machine's in another."""
+    """Yield a process of the simulated world and a process of this machine, each in an empty directory."""
     with tempfile.TemporaryDirectory() as real:
         files = ProcessFiles(Volume(Random(1)))
         files.mkdir(Path("/root"))
@@ -129,21 +129,21 @@ def both() -> Iterator[tuple[Process, Process]]:
             process.end()
 
 
-def test_nobody_reads_through_a_descriptor_that_was_opened_for_writing_alone() -> None:
+def test_read_through_a_write_only_descriptor_fails() -> None:
     with both() as processes:
         for process in processes:
             assert process.do(("open", "a", os.O_WRONLY | os.O_CREAT)) is None
             assert [process.do(("pread", 0, 0, size)) for size in (0, 600)] == ["EBADF", "EBADF"]
 
 
-def test_a_directory_has_no_length_to_change() -> None:
+def test_ftruncate_of_a_directory_fails() -> None:
     with both() as processes:
         for process in processes:
             assert process.do(("mkdir", "d")) is process.do(("open", "d", os.O_RDONLY)) is None
             assert [process.do(each) for each in (("ftruncate", 0, 0), ("pread", 0, 0, 1))] == ["EINVAL", "EISDIR"]
 
 
-def test_to_write_nothing_behind_the_end_leaves_the_end_where_it_was() -> None:
+def test_empty_write_past_the_end_does_not_extend_the_file() -> None:
     with both() as processes:
         for process in processes:
             assert process.do(("open", "a", os.O_RDWR | os.O_CREAT)) is None
@@ -153,7 +153,7 @@ def test_to_write_nothing_behind_the_end_leaves_the_end_where_it_was() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(OPERATIONS, max_size=30), st.booleans())
-def test_a_process_sees_what_it_would_see_of_the_kernels(operations: list[tuple[Any, ...]], journal: bool) -> None:
+def test_simulated_files_return_what_the_kernel_returns(operations: list[tuple[Any, ...]], journal: bool) -> None:
     volume = Volume(Random(1))
     volume.has_journal = journal
     with tempfile.TemporaryDirectory() as real:
@@ -166,7 +166,7 @@ def test_a_process_sees_what_it_would_see_of_the_kernels(operations: list[tuple[
         kernels.end()
 
 
-# ---- what a power loss may leave: every state that POSIX allows, counted out ---------------------------------------
+# ---- states after a power loss: every state that POSIX allows, enumerated ------------------------------------------
 
 A, B = "a", "b"
 STEPS = st.lists(
@@ -183,13 +183,13 @@ STEPS = st.lists(
 )
 BLOCK = 4096
 Content = tuple[int, tuple[int, int]]
-"""A file's size in blocks, and the byte that fills each of two blocks (0: a hole)."""
+"""A file's size in blocks, and the byte that fills each of its two blocks (0: a hole)."""
 State = frozenset[tuple[str, Content]]
-"""What each name holds."""
+"""Content of each file name."""
 
 
 class Model:
-    """Sets of what each thing may be on the platter, by the words of POSIX; it knows nothing of how that is stored."""
+    """Contents that each file and name can have on the platter according to POSIX, whatever the implementation."""
 
     def __init__(self) -> None:
         self.now: dict[str, int] = {}
@@ -254,7 +254,7 @@ class Model:
         return allowed
 
     def contents_allowed(self, file: int) -> set[Content]:
-        """Whole blocks alone; sectors of several versions are looked at elsewhere."""
+        """Return the allowed contents with whole blocks. Torn blocks are tested in `test_power_loss`."""
         first, second = self.blocks[file]
         return {
             (size, (one if size > 0 else 0, other if size > 1 else 0))
@@ -315,7 +315,7 @@ def _fill(files: ProcessFiles, block: int, value: int, descriptor: int) -> None:
 
 
 def state_of(files: ProcessFiles) -> State | None:
-    """None where a block is torn."""
+    """Return the state of the files, or None if a block is torn."""
     found: list[tuple[str, Content]] = []
     for name in (A, B):
         try:
@@ -357,7 +357,7 @@ def model_of(steps: Sequence[tuple[Any, ...]]) -> Model:
 
 @settings(max_examples=150, deadline=None)
 @given(STEPS, st.booleans(), st.integers(0, 1000))
-def test_a_power_loss_leaves_a_state_that_posix_allows(steps: list[tuple[Any, ...]], journal: bool, seed: int) -> None:
+def test_power_loss_leaves_a_state_that_posix_allows(steps: list[tuple[Any, ...]], journal: bool, seed: int) -> None:
     assert states_after(steps, range(seed, seed + 8), journal=journal) <= model_of(steps).allowed()
 
 
@@ -372,6 +372,6 @@ CASES: list[list[tuple[Any, ...]]] = [
 
 
 @pytest.mark.long
-def test_every_state_that_posix_allows_is_left_by_some_seed() -> None:
+def test_every_state_that_posix_allows_occurs_for_some_seed() -> None:
     for steps in CASES:
         assert states_after(steps, range(1500), journal=False) == model_of(steps).allowed(), steps

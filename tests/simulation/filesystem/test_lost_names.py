@@ -1,4 +1,4 @@
-"""What a power loss does to the names of a log's segments, in the shortest sequences that lost or changed a record."""
+"""Names of log segments after a power loss: the shortest sequences that lost or changed a record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TP = TopicPartition("orders", 0)
 SEEDS = range(60)
 SEGMENT_BYTES = 1_000
 SMALL, LARGE = 100, 600
-"""Bytes of a record: a segment holds one that is large."""
+"""Bytes of a record. A segment holds one large record."""
 A_SECTOR = SECTOR_BYTES - 70
 """Bytes of a record whose batch fills a sector."""
 
@@ -44,7 +44,7 @@ class Host:
             self.log.append_as_leader(data, split_batches(data) or [], epoch)
 
     def append_behind_a_gap(self, epoch: int, offset: int) -> None:
-        """As the leader stores it, of whose log compaction took what lies before."""
+        """Append a record at `offset` as a follower of a leader whose log compaction removed the records before it."""
         data = build_batch([Record(None, bytes([epoch]), 1000)])
         self.log.append_as_follower(*patch_batches(data, split_batches(data) or [], offset, epoch))
 
@@ -57,7 +57,7 @@ class Host:
         self.log = self._open()
 
     def epochs(self) -> list[int]:
-        """Of every record in the log, by what stands in it."""
+        """Return the epoch in the value of every record in the log."""
         found = [segment.file.read(0, segment.size) for segment in self.log.segments]
         return [(record.value or b"\xff")[0] for data in found for record in decode_records(data)]
 
@@ -67,7 +67,7 @@ def host(request: pytest.FixtureRequest) -> Iterator[Host]:
     return Host(request.param)
 
 
-def test_what_a_process_flushes_into_a_file_that_a_killed_one_made_is_found(host: Host) -> None:
+def test_flush_into_a_file_of_a_killed_process_is_durable(host: Host) -> None:
     host.kill()
     host.append(1, SMALL)
     host.log.flush()
@@ -75,7 +75,7 @@ def test_what_a_process_flushes_into_a_file_that_a_killed_one_made_is_found(host
     assert host.epochs() == [1]
 
 
-def test_a_new_segment_that_a_killed_process_made_is_found_once_it_is_flushed(host: Host) -> None:
+def test_flush_of_a_segment_of_a_killed_process_is_durable(host: Host) -> None:
     host.append(1, LARGE, LARGE)
     host.kill()
     host.append(2, SMALL)
@@ -84,7 +84,7 @@ def test_a_new_segment_that_a_killed_process_made_is_found_once_it_is_flushed(ho
     assert host.epochs() == [1, 1, 2]
 
 
-def test_segments_that_were_cut_off_do_not_come_back_behind_what_is_written_next(host: Host) -> None:
+def test_truncated_segments_do_not_return_after_new_records(host: Host) -> None:
     host.append(1, LARGE, LARGE, LARGE)
     host.log.flush()
     assert host.log.truncate_to(0) == 0
@@ -93,8 +93,8 @@ def test_segments_that_were_cut_off_do_not_come_back_behind_what_is_written_next
     assert host.epochs() in ([], [1], [2])
 
 
-def test_a_log_that_was_cut_where_compaction_left_nothing_ends_there_still(host: Host) -> None:
-    """Its broker told of records that it had lost, and as leader gave their offsets to others."""
+def test_log_truncated_in_a_compaction_gap_keeps_its_end_offset(host: Host) -> None:
+    """Without the fix the broker reported records that it had lost, and as leader assigned their offsets again."""
     host.append(1, SMALL)
     host.append_behind_a_gap(1, 9)
     host.log.flush()
@@ -103,7 +103,7 @@ def test_a_log_that_was_cut_where_compaction_left_nothing_ends_there_still(host:
     assert (host.epochs(), host.log.end_offset) == ([1], 5)
 
 
-def test_a_log_that_begins_anew_elsewhere_is_not_what_it_was(host: Host) -> None:
+def test_log_restarted_at_another_offset_has_no_old_records(host: Host) -> None:
     host.append(1, LARGE, LARGE)
     host.log.flush()
     host.log.truncate_fully_and_start_at(100)
@@ -111,7 +111,7 @@ def test_a_log_that_begins_anew_elsewhere_is_not_what_it_was(host: Host) -> None
     assert (host.epochs(), host.log.start_offset) == ([], 100)
 
 
-def test_what_follows_damage_does_not_come_back_once_it_was_removed(host: Host) -> None:
+def test_records_removed_after_damage_do_not_return(host: Host) -> None:
     host.append(1, LARGE, LARGE, LARGE)
     host.log.flush()
     host.log.segments[0].file.truncate(LARGE // 2)
@@ -122,8 +122,8 @@ def test_what_follows_damage_does_not_come_back_once_it_was_removed(host: Host) 
     assert host.epochs() in ([], [1], [2])
 
 
-def test_what_was_cut_off_is_not_taken_for_the_continuation_of_what_was_written_over_it() -> None:
-    """Batches of one length: the disk may have the new one and, behind it, those that were there before."""
+def test_truncated_batches_do_not_continue_the_batch_over_them() -> None:
+    """All batches have the same length, so old batches can follow directly after the new batch on the disk."""
     reasons = set()
     for seed in range(200):
         host = Host(seed)
@@ -140,7 +140,7 @@ def test_what_was_cut_off_is_not_taken_for_the_continuation_of_what_was_written_
     assert "a batch is of an earlier leader epoch than the one before" in reasons
 
 
-def test_a_batch_from_before_there_were_epochs_may_follow_any(host: Host) -> None:
+def test_batch_without_an_epoch_can_follow_any_epoch(host: Host) -> None:
     host.append(3, SMALL)
     host.append(0, SMALL)
     stored = bytearray(host.log.read(1, 1 << 20, 2, True))

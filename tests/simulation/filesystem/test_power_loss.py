@@ -1,4 +1,4 @@
-"""What a simulated file system keeps over kills and power losses, and how it fails: one rule each."""
+"""Simulated file system: data after kills and power losses, and injected errors. Each test covers one rule."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def volume_of(seed: int, *, journal: bool = False) -> Volume:
 def after_power_loss(
     act: Callable[[Files, Volume], object], *, seeds: range = SEEDS, journal: bool = False
 ) -> list[ProcessFiles]:
-    """What a process finds, by seed, when another one was in the midst of something."""
+    """Return, for each seed, the files that a process finds after the power failed during `act`."""
     found: list[ProcessFiles] = []
     for seed in seeds:
         volume = volume_of(seed, journal=journal)
@@ -57,7 +57,7 @@ def contents(found: list[ProcessFiles], path: Path = FILE) -> set[bytes | None]:
     return {read_bytes(path, files) if exists(path, files) else None for files in found}
 
 
-def test_a_kill_loses_nothing_that_was_written() -> None:
+def test_kill_loses_no_written_data() -> None:
     volume = volume_of(1)
     files = ProcessFiles(volume)
     write_bytes(FILE, b"written", files)
@@ -65,7 +65,7 @@ def test_a_kill_loses_nothing_that_was_written() -> None:
     assert read_bytes(FILE, ProcessFiles(volume)) == b"written"
 
 
-def test_what_a_process_had_in_its_own_buffer_dies_with_it() -> None:
+def test_kill_loses_data_in_the_process_buffer() -> None:
     volume = volume_of(1)
     files = ProcessFiles(volume)
     stream = files.stream(FILE, "wb")
@@ -75,11 +75,11 @@ def test_what_a_process_had_in_its_own_buffer_dies_with_it() -> None:
     assert read_bytes(FILE, ProcessFiles(volume)) == b""
 
 
-def test_what_was_synced_is_there_after_a_power_loss() -> None:
+def test_power_loss_keeps_synced_data() -> None:
     assert contents(after_power_loss(lambda files, _: durable(files, b"x" * 9000))) == {b"x" * 9000}
 
 
-def test_unsynced_blocks_are_kept_or_lost_each_for_itself() -> None:
+def test_unsynced_blocks_are_kept_or_lost_independently() -> None:
     def act(files: Files, volume: Volume) -> None:
         durable(files, b"a" * 2 * BLOCK_BYTES)
         overwrite(files, b"b" * 2 * BLOCK_BYTES)
@@ -88,7 +88,7 @@ def test_unsynced_blocks_are_kept_or_lost_each_for_itself() -> None:
     assert halves == {(b"a", b"a"), (b"a", b"b"), (b"b", b"a"), (b"b", b"b")}
 
 
-def test_a_block_may_be_torn_between_sectors_but_not_within_one() -> None:
+def test_block_can_be_torn_between_sectors_but_not_within_one() -> None:
     def act(files: Files, volume: Volume) -> None:
         durable(files, b"a" * BLOCK_BYTES)
         overwrite(files, b"b" * BLOCK_BYTES)
@@ -99,7 +99,7 @@ def test_a_block_may_be_torn_between_sectors_but_not_within_one() -> None:
     assert any(len(set(data)) == 2 for data in seen)
 
 
-def test_of_a_block_that_was_written_twice_any_version_may_be_left() -> None:
+def test_power_loss_leaves_any_version_of_a_rewritten_block() -> None:
     def act(files: Files, volume: Volume) -> None:
         durable(files, b"a" * SECTOR_BYTES)
         overwrite(files, b"b" * SECTOR_BYTES)
@@ -108,7 +108,7 @@ def test_of_a_block_that_was_written_twice_any_version_may_be_left() -> None:
     assert contents(after_power_loss(act)) == {bytes([each]) * SECTOR_BYTES for each in b"abc"}
 
 
-def test_a_size_may_be_kept_without_the_data_behind_which_then_reads_as_zeros() -> None:
+def test_file_size_kept_without_its_data_reads_as_zeros() -> None:
     def act(files: Files, volume: Volume) -> None:
         durable(files, b"")
         overwrite(files, b"x" * SECTOR_BYTES)
@@ -116,7 +116,7 @@ def test_a_size_may_be_kept_without_the_data_behind_which_then_reads_as_zeros() 
     assert contents(after_power_loss(act)) == {b"", bytes(SECTOR_BYTES), b"x" * SECTOR_BYTES}
 
 
-def test_room_that_was_allocated_ahead_reads_as_zeros() -> None:
+def test_preallocated_space_reads_as_zeros() -> None:
     files = ProcessFiles(volume_of(1))
     write_bytes(FILE, b"x", files)
     descriptor = files.open(FILE, os.O_RDWR)
@@ -128,7 +128,7 @@ def test_room_that_was_allocated_ahead_reads_as_zeros() -> None:
         files.lseek(descriptor, BLOCK_BYTES, os.SEEK_DATA)
 
 
-def test_what_was_cut_off_and_not_synced_may_come_back() -> None:
+def test_unsynced_truncation_can_be_undone_by_a_power_loss() -> None:
     def act(files: Files, volume: Volume) -> None:
         durable(files, b"abcd")
         files.ftruncate(files.open(FILE, os.O_RDWR), 2)
@@ -137,9 +137,7 @@ def test_what_was_cut_off_and_not_synced_may_come_back() -> None:
 
 
 @pytest.mark.parametrize(("journal", "left"), [(False, {None, b"x"}), (True, {b"x"})], ids=["posix", "journal"])
-def test_a_synced_file_without_a_synced_name_is_there_for_certain_only_with_a_journal(
-    journal: bool, left: set[bytes | None]
-) -> None:
+def test_synced_file_with_unsynced_name_survives_with_a_journal(journal: bool, left: set[bytes | None]) -> None:
     def act(files: Files, volume: Volume) -> None:
         write_bytes(FILE, b"x", files)
         sync_file(FILE, files)
@@ -147,7 +145,7 @@ def test_a_synced_file_without_a_synced_name_is_there_for_certain_only_with_a_jo
     assert contents(after_power_loss(act, journal=journal)) == left
 
 
-def test_a_rename_happens_as_a_whole_or_not_at_all() -> None:
+def test_rename_is_atomic() -> None:
     def act(files: Files, volume: Volume) -> None:
         durable(files, b"old")
         durable(files, b"new", OTHER)
@@ -166,9 +164,7 @@ def test_a_rename_happens_as_a_whole_or_not_at_all() -> None:
     ],
     ids=["posix", "journal"],
 )
-def test_unsynced_removals_are_kept_independently_or_with_a_journal_in_order(
-    journal: bool, states: set[tuple[bool, bool]]
-) -> None:
+def test_unsynced_removals_survive_in_order_only_with_a_journal(journal: bool, states: set[tuple[bool, bool]]) -> None:
     def act(files: Files, volume: Volume) -> None:
         durable(files, b"1")
         durable(files, b"2", OTHER)
@@ -179,7 +175,7 @@ def test_unsynced_removals_are_kept_independently_or_with_a_journal_in_order(
     assert {(exists(FILE, files), exists(OTHER, files)) for files in found} == states
 
 
-def test_a_file_that_was_replaced_durably_holds_the_new_content() -> None:
+def test_file_replaced_durably_holds_the_new_content() -> None:
     def act(files: Files, volume: Volume) -> None:
         replace_file(FILE, b"old", "tmp", files)
         replace_file(FILE, b"new", "tmp", files)
@@ -187,7 +183,7 @@ def test_a_file_that_was_replaced_durably_holds_the_new_content() -> None:
     assert contents(after_power_loss(act)) == {b"new"}
 
 
-def test_a_directory_whose_name_is_lost_takes_its_files_along() -> None:
+def test_directory_whose_name_is_lost_loses_its_files() -> None:
     def act(files: Files, volume: Volume) -> None:
         files.mkdir(Path("/d"))
         durable(files, b"x", Path("/d/file"))
@@ -195,8 +191,8 @@ def test_a_directory_whose_name_is_lost_takes_its_files_along() -> None:
     assert contents(after_power_loss(act), Path("/d/file")) == {None, b"x"}
 
 
-def test_a_failed_sync_leaves_clean_blocks_and_the_next_one_succeeds_without_writing_them() -> None:
-    """What the Linux kernel does (fsyncgate, 2018)."""
+def test_failed_sync_marks_blocks_clean_and_next_skips_them() -> None:
+    """The Linux kernel behaves in this way (fsyncgate, 2018)."""
 
     def act(files: Files, volume: Volume) -> None:
         durable(files, b"a" * SECTOR_BYTES)
@@ -210,7 +206,7 @@ def test_a_failed_sync_leaves_clean_blocks_and_the_next_one_succeeds_without_wri
     assert contents(after_power_loss(act)) == {b"a" * SECTOR_BYTES, b"b" * SECTOR_BYTES}
 
 
-def test_what_is_written_again_after_a_failed_sync_is_synced_by_the_next() -> None:
+def test_data_rewritten_after_a_failed_sync_is_synced_next() -> None:
     def act(files: Files, volume: Volume) -> None:
         durable(files, b"a" * SECTOR_BYTES)
         descriptor = overwrite(files, b"b" * SECTOR_BYTES)
@@ -223,7 +219,7 @@ def test_what_is_written_again_after_a_failed_sync_is_synced_by_the_next() -> No
     assert contents(after_power_loss(act)) == {b"b" * SECTOR_BYTES}
 
 
-def test_clean_blocks_that_the_system_forgets_are_read_from_the_platter() -> None:
+def test_evicted_clean_blocks_are_read_from_the_platter() -> None:
     seen: set[bytes] = set()
     for seed in SEEDS:
         volume = volume_of(seed)
@@ -238,7 +234,7 @@ def test_clean_blocks_that_the_system_forgets_are_read_from_the_platter() -> Non
     assert seen == {b"a", b"b"}
 
 
-def test_a_full_disk_takes_what_it_has_room_for_and_then_nothing() -> None:
+def test_full_disk_accepts_a_partial_write_and_then_fails() -> None:
     volume = volume_of(1)
     files = ProcessFiles(volume)
     write_bytes(FILE, b"", files)
@@ -251,7 +247,7 @@ def test_a_full_disk_takes_what_it_has_room_for_and_then_nothing() -> None:
     assert files.pwrite(descriptor, b"y", 0) == 1, "blocks that the file has can be written"
 
 
-def test_what_is_removed_makes_room_once_nobody_has_it_open() -> None:
+def test_unlinked_file_frees_its_space_when_it_is_closed() -> None:
     volume = volume_of(1)
     volume.room_bytes = BLOCK_BYTES
     files = ProcessFiles(volume)
@@ -265,7 +261,7 @@ def test_what_is_removed_makes_room_once_nobody_has_it_open() -> None:
 
 
 @pytest.mark.parametrize("operation", ["open", "read", "write", "sync", "rename", "unlink", "list"])
-def test_an_error_that_was_ordered_comes_once_and_only_where_it_was_ordered(operation: str) -> None:
+def test_injected_error_occurs_once_and_only_in_its_path(operation: str) -> None:
     volume = volume_of(1)
     files = ProcessFiles(volume)
     acts: dict[str, Callable[[Path], object]] = {
@@ -287,7 +283,7 @@ def test_an_error_that_was_ordered_comes_once_and_only_where_it_was_ordered(oper
     acts[operation](Path("/b/file"))
 
 
-def test_a_bit_that_rots_is_read_as_it_is_now() -> None:
+def test_rotten_bit_is_read_changed() -> None:
     volume = volume_of(1)
     files = ProcessFiles(volume)
     durable(files, b"\0" * 10)
@@ -297,7 +293,7 @@ def test_a_bit_that_rots_is_read_as_it_is_now() -> None:
     assert read_bytes(FILE, ProcessFiles(volume)) == b"\0\0\0\x04" + bytes(6)
 
 
-def test_a_bit_that_rots_under_a_block_in_memory_shows_when_that_is_gone() -> None:
+def test_rotten_bit_is_hidden_by_a_block_in_memory() -> None:
     volume = volume_of(1)
     files = ProcessFiles(volume)
     durable(files, b"\0" * SECTOR_BYTES)
@@ -306,7 +302,7 @@ def test_a_bit_that_rots_under_a_block_in_memory_shows_when_that_is_gone() -> No
     assert read_bytes(FILE, files)[0] == 0
 
 
-def test_operations_take_time_and_a_sync_the_most() -> None:
+def test_sync_takes_longer_than_other_operations() -> None:
     volume = volume_of(1)
     files = ProcessFiles(volume)
     write_bytes(FILE, b"x", files)
@@ -317,7 +313,7 @@ def test_operations_take_time_and_a_sync_the_most() -> None:
     assert 0 < written_us < 100 and files.took_us > 5_000_800
 
 
-def test_power_may_go_before_any_operation() -> None:
+def test_power_can_be_lost_before_any_operation() -> None:
     volume = volume_of(1)
     files = ProcessFiles(volume)
     before = volume.operations
@@ -337,7 +333,7 @@ def test_power_may_go_before_any_operation() -> None:
     assert left == {b"old", b"new"}
 
 
-def test_a_process_that_is_gone_changes_nothing_any_more() -> None:
+def test_killed_process_changes_no_files() -> None:
     volume = volume_of(1)
     files = ProcessFiles(volume)
     write_bytes(FILE, b"x", files)
@@ -350,7 +346,7 @@ def test_a_process_that_is_gone_changes_nothing_any_more() -> None:
         files.open(FILE, os.O_RDONLY)
 
 
-def test_a_lock_goes_with_its_process() -> None:
+def test_file_lock_ends_with_its_process() -> None:
     import fcntl
 
     volume = volume_of(1)
@@ -364,7 +360,7 @@ def test_a_lock_goes_with_its_process() -> None:
     second.flock(mine, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_each_start_of_the_host_has_an_id_of_its_own() -> None:
+def test_every_start_of_the_host_has_another_boot_id() -> None:
     volume = volume_of(1)
     before = read_bytes(Path(BOOT_ID), ProcessFiles(volume))
     assert read_bytes(Path(BOOT_ID), ProcessFiles(volume)) == before

@@ -1,4 +1,4 @@
-"""The real storage over a simulated file system keeps its promises, and planted mistakes show."""
+"""Runs of the real storage over a simulated file system, with and without injected mistakes."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ SEEDS_FOR_A_PLANT = range(400)
 
 @pytest.fixture(autouse=True)
 def disks_are_soon_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No process of a run lives long enough for the 64 syncs by which a quick disk is known."""
+    """Shorten the window of 64 syncs after which a disk counts as quick. Processes of a run end before that."""
     monkeypatch.setattr(sync_pace, "WINDOW", 4)
 
 
-def test_nothing_acknowledged_is_lost_and_nothing_comes_that_nobody_wrote() -> None:
+def test_storage_run_loses_no_acknowledged_write_and_adds_none() -> None:
     reached: Counter[str] = Counter()
     for seed in SEEDS:
         reached += StorageRun(seed).run()
@@ -52,21 +52,21 @@ def test_nothing_acknowledged_is_lost_and_nothing_comes_that_nobody_wrote() -> N
 
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
-def test_nothing_acknowledged_is_lost_in_many_more_runs() -> None:
+def test_storage_loses_no_acknowledged_write_in_many_more_runs() -> None:
     for seed in range(1000, 4000):
         StorageRun(seed).run()
 
 
-def test_a_storage_that_nothing_befalls_never_stops() -> None:
+def test_storage_without_faults_never_stops() -> None:
     for seed in range(10):
         StorageRun(seed, kinds=()).run()
 
 
-def test_a_run_can_be_repeated() -> None:
+def test_storage_run_is_the_same_every_time() -> None:
     assert [StorageRun(seed).run() for seed in range(5)] == [StorageRun(seed).run() for seed in range(5)]
 
 
-def test_a_new_data_directory_survives_a_power_loss() -> None:
+def test_new_data_directory_survives_a_power_loss() -> None:
     for seed in range(20):
         volume = Volume(Random(seed))
         open_directories(Path("/new/data"), Path("/new/log"), ProcessFiles(volume))
@@ -75,7 +75,7 @@ def test_a_new_data_directory_survives_a_power_loss() -> None:
         assert files.listdir(Path("/new/data")) == files.listdir(Path("/new/log")) == ["version-2"]
 
 
-def test_a_purge_that_ends_half_way_leaves_no_snapshot_without_the_log_behind_it() -> None:
+def test_interrupted_purge_leaves_every_snapshot_with_its_log() -> None:
     for seed, stop in itertools.product(range(15), range(25)):
         volume = Volume(Random(seed))
         files = ProcessFiles(volume)
@@ -95,7 +95,7 @@ def test_a_purge_that_ends_half_way_leaves_no_snapshot_without_the_log_behind_it
         assert logs >= {first for zxid, _ in left.snapshots() for first in (1, 4, 7) if first > zxid}
 
 
-# ---- planted mistakes ------------------------------------------------------------------------------------------------
+# ---- injected mistakes -----------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -106,7 +106,7 @@ def durable_is_said_before_the_sync() -> Iterator[None]:
 
 @contextmanager
 def names_are_not_synced() -> Iterator[None]:
-    """Small files, epochs among them, are renamed, and their directory is not synced."""
+    """Small files, including the epochs, are renamed without a sync of their directory."""
     with patch.object(small_files, "sync_directory", lambda directory, files: None):
         yield
 
@@ -149,7 +149,7 @@ def the_log_right_behind_the_snapshot_is_purged() -> Iterator[None]:
 
 @contextmanager
 def recovery_trusts_the_kernel() -> Iterator[None]:
-    """After a failed sync the next process syncs what it reads, and does not write it again."""
+    """After a failed sync the next process syncs what it reads instead of writing it again."""
     with patch.object(recovery, "write_again", small_files.sync_file):
         yield
 
@@ -185,7 +185,7 @@ def an_epoch_begins_before_its_history_is_durable() -> Iterator[None]:
 
 @contextmanager
 def a_damaged_log_is_cut_by_a_truncation() -> Iterator[None]:
-    """As it was: where damage lies before the end of the truncation, the log ends at the damage."""
+    """Earlier behaviour: if damage lies before the end of the truncation, the log ends at the damage."""
 
     def truncate_logs(directory: Path, zxid: int, files: Files) -> None:
         for first, path in reversed(log.list_logs(directory, files)):
@@ -204,14 +204,15 @@ def a_damaged_log_is_cut_by_a_truncation() -> Iterator[None]:
 
 @contextmanager
 def a_read_position_survives_a_truncation() -> Iterator[None]:
-    """As it was, when the first transaction of a later epoch could come after anything as well."""
+    """Earlier behaviour: the first transaction of a later epoch can follow any transaction."""
     with patch.object(LogReader, "forget_positions", lambda self: None), _any_epoch_follows():
         yield
 
 
 @contextmanager
 def reading_goes_on_behind_a_bad_record() -> Iterator[None]:
-    """As it was: the next file follows, and the first transaction of a later epoch may come after anything."""
+    """Earlier behaviour: the next file follows, and the first transaction of a later epoch can follow any
+    transaction."""
 
     def records_from(paths: Sequence[Path], offset: int, files: Files) -> Iterator[tuple[Path, int, bytes]]:
         for path in paths:
@@ -241,7 +242,7 @@ def _any_epoch_follows() -> Iterator[None]:
 
 
 class _Lax:
-    """A ReadLog whose borders let the first transaction of any later epoch follow."""
+    """A ReadLog whose borders allow the first transaction of any later epoch to follow."""
 
     def __init__(self, wanted: Any) -> None:
         self._wanted = wanted
@@ -279,11 +280,12 @@ PLANTED: dict[Callable[[], AbstractContextManager[None]], str] = {
     reading_goes_on_behind_a_bad_record: "comes behind",
     a_diff_may_have_a_hole: "comes behind",
 }
-"""What is planted, and the words of the promise that it breaks."""
+"""Injected mistakes, each with a pattern that matches the violations that it causes."""
 
 
 def first_violation(seeds: range, wanted: str = "") -> tuple[int, str]:
-    """The first run that breaks that promise; others are passed over."""
+    """Return the first seed whose violation matches `wanted`, and its text. Return -1 and the last violation if none
+    does."""
     found = "nothing was found"
     for seed in seeds:
         try:
@@ -296,7 +298,7 @@ def first_violation(seeds: range, wanted: str = "") -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("mistake", PLANTED, ids=lambda mistake: mistake.__name__)
-def test_a_planted_mistake_is_found(mistake: Callable[[], AbstractContextManager[None]]) -> None:
+def test_injected_mistake_is_found(mistake: Callable[[], AbstractContextManager[None]]) -> None:
     with mistake():
         seed, shown = first_violation(SEEDS_FOR_A_PLANT, PLANTED[mistake])
     assert seed >= 0, shown

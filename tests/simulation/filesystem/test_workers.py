@@ -1,4 +1,4 @@
-"""Jobs of a simulated process: their steps are events, and end with the process."""
+"""Jobs of a simulated process: each step is an event, and no step runs after the process ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILE = Path("/file")
 
 
 class Host:
-    """One host with one process."""
+    """A host with one process."""
 
     def __init__(self, seed: int = 1) -> None:
         self.scheduler = Scheduler()
@@ -42,7 +42,7 @@ class Host:
         self.scheduler.run_until(until_us)
 
 
-def test_a_step_is_carried_out_as_one_event_a_little_later() -> None:
+def test_worker_step_runs_later_as_one_event() -> None:
     host = Host()
 
     def job() -> Job:
@@ -57,7 +57,7 @@ def test_a_step_is_carried_out_as_one_event_a_little_later() -> None:
     assert all(at <= 2 * STARTS_US_MAX for at, _ in host.told)
 
 
-def test_what_a_step_reports_is_heard_when_its_operations_are_done() -> None:
+def test_worker_step_reports_when_its_operations_are_done() -> None:
     host = Host()
     host.volume.stall_next_sync(1_000_000)
 
@@ -75,7 +75,7 @@ def test_what_a_step_reports_is_heard_when_its_operations_are_done() -> None:
     assert written_us < 1000 and synced_us > 1_000_000
 
 
-def test_a_job_that_is_woken_while_its_step_takes_time_goes_on_behind_it() -> None:
+def test_job_woken_during_a_step_continues_after_that_step() -> None:
     host = Host()
     host.volume.stall_next_sync(1_000_000)
 
@@ -92,7 +92,7 @@ def test_a_job_that_is_woken_while_its_step_takes_time_goes_on_behind_it() -> No
     assert host.told[0][0] > 1_000_000
 
 
-def test_a_job_waits_until_it_is_woken() -> None:
+def test_job_waits_until_it_is_woken() -> None:
     host = Host()
 
     def job() -> Job:
@@ -107,7 +107,7 @@ def test_a_job_waits_until_it_is_woken() -> None:
     assert [what for _, what in host.told] == ["woken"]
 
 
-def test_a_rest_lasts_as_long_as_it_says_unless_it_heeds_being_woken() -> None:
+def test_pause_lasts_its_full_time_unless_it_can_be_woken() -> None:
     host = Host()
 
     def job(what: str, pause: Pause) -> Job:
@@ -126,7 +126,7 @@ def test_a_rest_lasts_as_long_as_it_says_unless_it_heeds_being_woken() -> None:
     assert host.told[0][0] < 1_100_000 and host.told[1][0] >= 2_000_000
 
 
-def test_whoever_waits_for_a_job_has_its_steps_done_at_once() -> None:
+def test_joined_job_runs_its_steps_at_once() -> None:
     host = Host()
 
     def job() -> Job:
@@ -138,7 +138,7 @@ def test_whoever_waits_for_a_job_has_its_steps_done_at_once() -> None:
     assert host.told == [(0, "done")]
 
 
-def test_to_wait_for_a_job_that_nobody_will_wake_is_a_mistake_that_shows() -> None:
+def test_join_of_a_waiting_job_raises_an_error() -> None:
     host = Host()
 
     def job() -> Job:
@@ -148,7 +148,7 @@ def test_to_wait_for_a_job_that_nobody_will_wake_is_a_mistake_that_shows() -> No
         host.workers.start(job(), "a job").join()
 
 
-def test_a_killed_process_takes_no_further_step_and_hears_nothing() -> None:
+def test_killed_process_takes_no_further_step_and_gets_no_report() -> None:
     host = Host()
 
     def job() -> Job:
@@ -165,7 +165,7 @@ def test_a_killed_process_takes_no_further_step_and_hears_nothing() -> None:
     assert read_bytes(FILE, ProcessFiles(host.volume)) == b"x"
 
 
-def test_power_that_goes_in_the_midst_of_a_step_ends_the_process_there() -> None:
+def test_power_loss_during_a_step_ends_the_process_there() -> None:
     host = Host()
 
     def job() -> Job:
@@ -181,7 +181,7 @@ def test_power_that_goes_in_the_midst_of_a_step_ends_the_process_there() -> None
     exists(FILE, ProcessFiles(host.volume))
 
 
-def test_a_call_beside_the_loop_answers_when_its_operations_are_done() -> None:
+def test_worker_call_returns_when_its_operations_are_done() -> None:
     host = Host()
     runtime = SimRuntime(host.scheduler, Random(1))
 

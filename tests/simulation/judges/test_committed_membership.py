@@ -1,4 +1,4 @@
-"""Whose disks must hold a transaction is read from the history, and no peer is asked."""
+"""The voters whose disks must hold a transaction are read from the history, not from a peer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zabka.simulation.judges.rules import DurableState
 
 
 class _Disk:
-    """Holds what it is said to hold."""
+    """Disk that holds the given zxids."""
 
     accepted = current = Epoch(1)
 
@@ -38,11 +38,11 @@ def _disks(**held: tuple[int, ...]) -> dict[int, DurableState]:
     return {int(name[1:]): _Disk(*zxids) for name, zxids in held.items()}
 
 
-def test_observers_have_no_say() -> None:
+def test_observers_are_not_voters() -> None:
     assert voters_of(_server(1, 3, observers=(2, 4))) == (1, 3)
 
 
-def test_half_of_the_voters_is_no_quorum() -> None:
+def test_half_of_the_voters_is_not_a_quorum() -> None:
     disks = _disks(p1=(7,), p2=(7,), p3=(), p4=())
 
     assert CommittedMembership((1, 2, 3)).without_quorum(_set(7), disks) is None
@@ -51,7 +51,7 @@ def test_half_of_the_voters_is_no_quorum() -> None:
     )
 
 
-def test_a_reconfiguration_needs_a_quorum_of_the_old_and_of_the_new_voters() -> None:
+def test_reconfiguration_needs_a_quorum_of_old_and_new_voters() -> None:
     change = _set(7, _server(3, 4, 5), OpCode.RECONFIG)
 
     assert CommittedMembership((1, 2, 3)).without_quorum(change, _disks(p1=(7,), p3=(7,), p4=(7,), p5=())) is None
@@ -63,7 +63,7 @@ def test_a_reconfiguration_needs_a_quorum_of_the_old_and_of_the_new_voters() -> 
     )
 
 
-def test_behind_a_reconfiguration_the_new_voters_alone_decide() -> None:
+def test_commit_after_a_reconfiguration_needs_only_new_voters() -> None:
     membership = CommittedMembership((1, 2, 3))
     membership.without_quorum(_set(7, _server(3, 4, 5), OpCode.RECONFIG), _disks(p1=(7,), p3=(7,), p4=(7,)))
 

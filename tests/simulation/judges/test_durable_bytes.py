@@ -1,4 +1,4 @@
-"""A reader of ZooKeeper's files that shares nothing with the one that serves, held against bytes made by hand."""
+"""A second reader of ZooKeeper's files that shares no code with the server, checked against bytes made by hand."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def _record(zxid: int, end: bytes = b"\x42") -> bytes:
     return struct.pack(">qi", adler32(txn), len(txn)) + txn + end
 
 
-def test_a_log_holds_its_records_up_to_the_room_ahead() -> None:
+def test_log_holds_its_records_up_to_the_preallocated_space() -> None:
     assert zxids_in_log(HEADER + _record(5) + _record(6) + bytes(100)) == [5, 6]
     assert zxids_in_log(HEADER) == []
 
 
-def test_a_log_ends_at_the_first_record_that_is_not_whole() -> None:
+def test_log_ends_at_the_first_incomplete_record() -> None:
     spoiled = bytearray(_record(6))
     spoiled[20] ^= 1
 
@@ -32,7 +32,7 @@ def test_a_log_ends_at_the_first_record_that_is_not_whole() -> None:
     assert zxids_in_log(b"ZKSN" + bytes(12) + _record(5)) == []
 
 
-def test_a_snapshot_counts_once_it_is_sealed() -> None:
+def test_snapshot_is_valid_only_with_its_trailer() -> None:
     whole = b"ZKSN" + bytes(60) + struct.pack(">q", 99) + b"\0\0\0\x01/"
 
     assert is_whole_snapshot(whole)
@@ -41,7 +41,7 @@ def test_a_snapshot_counts_once_it_is_sealed() -> None:
     assert not is_whole_snapshot(gzip.compress(whole)[:-12])
 
 
-def test_a_peer_holds_what_is_in_a_log_or_below_a_snapshot() -> None:
+def test_peer_holds_transactions_of_its_logs_and_whole_snapshots() -> None:
     snapshot = b"ZKSN" + bytes(60) + struct.pack(">q", 99) + b"\0\0\0\x01/"
     disk = DurableBytes()
     disk.read({"log.6": HEADER + _record(6) + _record(9), "snapshot.5": snapshot, "snapshot.8": snapshot[:-1]})
@@ -72,7 +72,7 @@ def test_peer_with_a_replaced_disk_holds_nothing() -> None:
     assert not disk.holds(6)
 
 
-def test_last_transaction_is_of_a_log_or_a_snapshot() -> None:
+def test_last_transaction_comes_from_a_log_or_a_snapshot() -> None:
     disk = DurableBytes()
     assert disk.last() == 0
     snapshot = b"ZKSN" + bytes(60) + struct.pack(">q", 99) + b"\0\0\0\x01/"

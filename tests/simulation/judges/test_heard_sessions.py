@@ -1,4 +1,4 @@
-"""A session that is heard by a server of a serving quorum lives, whatever the accused says of it."""
+"""A session with a recent client request at a server of a serving quorum must not expire."""
 
 from __future__ import annotations
 
@@ -27,31 +27,33 @@ FEW = WorldSettings(peers=3, brokers=3)
 
 @contextmanager
 def the_leader_ignores_heartbeats() -> Iterator[None]:
-    """What followers say in their pings of sessions that they heard from is not noted."""
+    """The leader ignores the sessions that followers list in their pings."""
     with patch.object(Service, "touch", lambda self, now, session_id, timeout_ms, by: None):
         yield
 
 
 @contextmanager
 def followers_say_nothing_of_sessions() -> Iterator[None]:
-    """The answers to pings name nobody."""
+    """Followers list no sessions in their answers to pings."""
     with patch.object(Service, "drain_touched", lambda self: []):
         yield
 
 
 @pytest.mark.parametrize("plant", [the_leader_ignores_heartbeats, followers_say_nothing_of_sessions])
-def test_a_session_that_was_heard_and_expires_is_a_violation(plant: Callable[[], AbstractContextManager[None]]) -> None:
+def test_expiry_of_a_session_with_recent_contact_is_a_violation(
+    plant: Callable[[], AbstractContextManager[None]],
+) -> None:
     with plant():
         problems = run_seed(1, "calm", FEW).problems
 
     assert any(NAME in problem and "its client was heard" in problem for problem in problems), problems
 
 
-def test_without_the_bug_the_same_seed_holds() -> None:
+def test_same_seed_without_the_bug_has_no_violation() -> None:
     assert run_seed(1, "calm", FEW).problems == []
 
 
-def test_what_a_server_heard_before_it_left_its_leader_counts_no_more() -> None:
+def test_client_contact_before_a_leader_change_does_not_count() -> None:
     found: list[InvariantViolated] = []
     judge, follower = HeardSessions(Judged(), found.append), Hearing(2)
     network = Network(Scheduler(), Random(1))

@@ -1,4 +1,4 @@
-"""Kafka's rules that the model leaves out: each is found broken where it is, and nowhere else."""
+"""Kafka's rules that the model leaves out: each violation is found, and no valid history is reported."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from zabka.simulation.judges.kafka_znodes import KafkaZnodes, StateWritten, Topi
 T0 = TopicPartition("t", 0)
 TOPIC = encode_topic(TopicAssignment(None, {0: ReplicaAssignment((1,))}))
 FIRST_LIFE, SECOND_LIFE = 1, 3
-"""The transactions that register broker 2; the one between them ends its first life."""
+"""Transactions that register broker 2. The transaction between them ends its first registration."""
 
 
 class Court:
-    """The rules over made-up brokers and a quorum that has committed what it is told."""
+    """The rules over fake brokers and a quorum that commits what the test commits."""
 
     def __init__(self, *replicas: tuple[int, bool, int], lives: dict[int, int] | None = None) -> None:
-        """Replicas of broker 1, 2, ... as (whom it takes to lead, does it lead, its leader epoch); `lives` is what the
-        controller of epoch 1, which is broker 1, knows."""
+        """`replicas` describes brokers 1, 2, ... as (leader of the partition, whether this broker leads, leader epoch).
+        `lives` holds the broker epochs that the controller of epoch 1 (broker 1) knows."""
         self.said: list[str] = []
         self.judged = Judged()
         self.znodes = KafkaZnodes()
@@ -69,8 +69,8 @@ class Court:
 @pytest.mark.parametrize(
     ("leads", "epoch", "said"), [(True, 3, []), (True, 4, []), (True, 2, ["FetchesNameOneEpoch"]), (False, 2, [])]
 )
-def test_a_leader_of_an_earlier_epoch_serves_no_follower(leads: bool, epoch: int, said: list[str]) -> None:
-    # One that leads a later epoch meanwhile may have served this before; one that leads no more has said nothing.
+def test_leader_of_an_earlier_epoch_serves_no_follower(leads: bool, epoch: int, said: list[str]) -> None:
+    # A broker that leads a later epoch now can have served this fetch before. A former leader is not checked.
     court = Court((1, leads, epoch), (1, False, 3))
     court.hear(RecordsReplicated(2, "t", 0, 3, 0, 0, 7))
     assert court.said == said
@@ -84,8 +84,8 @@ def test_a_leader_of_an_earlier_epoch_serves_no_follower(leads: bool, epoch: int
         (None, []),
     ],
 )
-def test_who_joins_is_in_the_life_that_its_leader_found_in_sync(known: int | None, said: list[str]) -> None:
-    # A controller that has not heard of the second life yet may take the first one in.
+def test_isr_join_with_another_broker_epoch_is_a_violation(known: int | None, said: list[str]) -> None:
+    # A controller that does not know the second registration yet is allowed to add the first one.
     court = Court(lives={} if known is None else {2: known})
     court.create("/brokers/ids/2")
     court.hear(IsrProposed(1, "t", 0, [1, 2], 0, 5, "caught_up", []))
@@ -97,7 +97,7 @@ def test_who_joins_is_in_the_life_that_its_leader_found_in_sync(known: int | Non
 
 
 @pytest.mark.parametrize(("known", "said"), [(FIRST_LIFE, []), (SECOND_LIFE, ["OneLifeJoins"])])
-def test_a_leader_means_the_last_life_of_whom_the_ensemble_has_given_up(known: int, said: list[str]) -> None:
+def test_isr_proposal_for_expired_broker_means_its_last_epoch(known: int, said: list[str]) -> None:
     court = Court(lives={2: known})
     court.create("/brokers/ids/2")
     court.delete("/brokers/ids/2")
@@ -107,7 +107,7 @@ def test_a_leader_means_the_last_life_of_whom_the_ensemble_has_given_up(known: i
     assert court.said == said
 
 
-def test_a_member_that_stays_or_an_elections_isr_is_no_joining() -> None:
+def test_isr_of_an_election_or_without_new_members_is_allowed() -> None:
     court = Court(lives={2: 9})
     court.hear(IsrProposed(1, "t", 0, [1, 2], 0, 5, "caught_up", []))
     court.rules.wrote(StateWritten(T0, LeaderAndIsr(1, 0, (1, 2), 1, 5), LeaderAndIsr(1, 0, (1, 2), 1, 6)))
@@ -116,7 +116,7 @@ def test_a_member_that_stays_or_an_elections_isr_is_no_joining() -> None:
 
 
 @pytest.mark.parametrize(("asked", "said"), [(True, []), (False, ["TopicsGoWhenAsked"])])
-def test_a_topic_goes_while_somebody_asks_for_that(asked: bool, said: list[str]) -> None:
+def test_topic_removed_without_a_deletion_request_is_a_violation(asked: bool, said: list[str]) -> None:
     court = Court()
     court.create("/brokers/topics/t", TOPIC)
     if asked:
@@ -126,7 +126,7 @@ def test_a_topic_goes_while_somebody_asks_for_that(asked: bool, said: list[str])
 
 
 @pytest.mark.parametrize(("made_again", "said"), [(False, ["GoneTopicsStayGone"]), (True, [])])
-def test_nobody_leads_a_partition_of_a_topic_that_is_gone(made_again: bool, said: list[str]) -> None:
+def test_leadership_of_a_deleted_topic_is_a_violation(made_again: bool, said: list[str]) -> None:
     court = Court()
     court.create("/brokers/topics/t", TOPIC)
     court.hear(LeadershipTaken(1, "t", 0, 0, 0, 0))

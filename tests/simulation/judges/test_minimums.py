@@ -1,4 +1,4 @@
-"""How many must be in sync is what the quorum has, as soon as a broker must have heard of it."""
+"""The required minimum ISR is the value in the quorum, as soon as a broker must have received it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from zabka.simulation.judges.minimums import Minimums
 
 SESSION_MS = 6_000
 HEARD_US = 2 * SESSION_MS * 1000
-"""After so long a broker that keeps its session has heard."""
+"""Time after which a broker that keeps its session must have received a change, in µs."""
 CHANGED_US = 50_000_000
 
 
 def minimums(*, registered_us: int = 0, known_us: int = 0) -> Minimums:
-    """Topic t asked for two at first, and asks for three since CHANGED_US; broker 1 has heard of it."""
+    """Topic t requires two replicas at first, and three since CHANGED_US. Broker 1 knows the topic."""
     found = Minimums(1, SESSION_MS)
     found.configured("topics/t", {"min.insync.replicas": "2"}, 1)
     found.registered(1, registered_us)
@@ -26,11 +26,11 @@ def minimums(*, registered_us: int = 0, known_us: int = 0) -> Minimums:
     ("now_us", "least"),
     [(CHANGED_US, 2), (CHANGED_US + HEARD_US - 1, 2), (CHANGED_US + HEARD_US, 3)],
 )
-def test_a_change_counts_once_a_broker_must_have_heard_of_it(now_us: int, least: int) -> None:
+def test_changed_minimum_applies_after_two_session_timeouts(now_us: int, least: int) -> None:
     assert minimums().least(1, "t", now_us) == least
 
 
-def test_who_has_just_registered_or_just_heard_of_a_topic_may_go_by_any_value() -> None:
+def test_new_broker_or_new_topic_can_use_any_minimum() -> None:
     now_us = CHANGED_US + HEARD_US
     assert minimums(registered_us=now_us - 1).least(1, "t", now_us) == 1
     assert minimums(known_us=now_us - 1).least(1, "t", now_us) == 1
@@ -46,7 +46,7 @@ def test_who_has_just_registered_or_just_heard_of_a_topic_may_go_by_any_value() 
     ("entity", "least"),
     [("brokers/<default>", 1), ("users/u", 2)],
 )
-def test_beneath_a_topic_without_a_value_is_what_stands_for_brokers(entity: str, least: int) -> None:
+def test_topic_without_a_minimum_uses_the_broker_default(entity: str, least: int) -> None:
     found = Minimums(2, SESSION_MS)
     found.registered(1, 0)
     found.heard(1, "t", 0)
@@ -54,7 +54,7 @@ def test_beneath_a_topic_without_a_value_is_what_stands_for_brokers(entity: str,
     assert found.least(1, "t", CHANGED_US) == least
 
 
-def test_an_override_that_is_removed_leaves_the_default() -> None:
+def test_removed_override_restores_the_default_minimum() -> None:
     found = minimums()
     found.configured("topics/t", {}, CHANGED_US + 1)
     assert found.least(1, "t", CHANGED_US + 2 * HEARD_US) == 1

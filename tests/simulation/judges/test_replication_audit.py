@@ -1,4 +1,4 @@
-"""The invariants of kafka-specification over the simulated world's own state: each is found broken where it is."""
+"""The invariants of kafka-specification over the simulated world's own state: each violation is found."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def state(leader: int, epoch: int, isr: tuple[int, ...]) -> LeaderAndIsr:
 
 
 def leading(*replicas: int) -> SimpleNamespace:
-    """A leader's own view in epoch 0: brokers 1 and 2 are in sync, and two records are committed."""
+    """Leader state in epoch 0: brokers 1 and 2 are in sync, and two records are committed."""
     return SimpleNamespace(
         is_leader=True,
         leader_epoch=0,
@@ -62,7 +62,7 @@ def write(before: LeaderAndIsr | None, after: LeaderAndIsr) -> list[str]:
     return [invariant for invariant, _ in judge_write(StateWritten(T0, before, after), (1, 2, 3))]
 
 
-# -- what the quorum may say
+# -- states written to the quorum
 
 
 @pytest.mark.parametrize(
@@ -78,13 +78,13 @@ def write(before: LeaderAndIsr | None, after: LeaderAndIsr) -> list[str]:
         (state(1, 4, (1, 2)), state(2, 4, (1, 2)), ["TypeOk"]),
     ],
 )
-def test_a_partitions_state_is_judged_as_it_is_written(
+def test_partition_state_is_checked_when_it_is_written(
     before: LeaderAndIsr | None, after: LeaderAndIsr, broken: list[str]
 ) -> None:
     assert write(before, after) == broken
 
 
-def test_kafkas_state_is_read_from_the_committed_transactions() -> None:
+def test_kafka_state_is_read_from_committed_transactions() -> None:
     znodes = KafkaZnodes()
     first, second = state(1, 0, (1, 2)), state(2, 1, (2,))
     topic = TopicAssignment(None, {0: ReplicaAssignment((1, 2))})
@@ -103,8 +103,8 @@ def test_kafkas_state_is_read_from_the_committed_transactions() -> None:
     assert (znodes.brokers, znodes.topics, znodes.states) == ({}, {}, {})
 
 
-def test_nothing_of_a_multi_that_was_refused_has_been_written() -> None:
-    """Its transaction names the operations before the refused one all the same (PrepRequestProcessor)."""
+def test_rejected_multi_changes_no_state() -> None:
+    """The transaction of a rejected multi still lists the operations before the rejected one (PrepRequestProcessor)."""
     znodes = KafkaZnodes()
     first, second = state(1, 0, (1, 2)), state(2, 1, (2,))
     list(znodes.committed(txn(7, created(STATE, encode_partition_state(first)))))
@@ -120,7 +120,7 @@ def test_nothing_of_a_multi_that_was_refused_has_been_written() -> None:
     assert znodes.states == {T0: first}
 
 
-def test_overrides_are_read_from_the_committed_transactions() -> None:
+def test_config_overrides_are_read_from_committed_transactions() -> None:
     znodes = KafkaZnodes()
     overrides = b'{"version":1,"config":{"min.insync.replicas":"2"}}'
     made = list(znodes.committed(txn(5, created("/config/topics/t", overrides))))
@@ -131,8 +131,8 @@ def test_overrides_are_read_from_the_committed_transactions() -> None:
 
 
 @pytest.mark.parametrize(("writer", "said"), [(1, ["LeavingBrokersStayOut"]), (2, [])])
-def test_a_controller_that_knows_of_a_shutdown_may_not_add_that_broker_to_an_isr(writer: int, said: list[str]) -> None:
-    # Broker 1 reigns as controller 1 still and told itself that it stops; controller 2 knows nothing of that.
+def test_adding_a_stopping_broker_to_an_isr_is_a_violation(writer: int, said: list[str]) -> None:
+    # Broker 1 is still controller of epoch 1 and has started its own shutdown, which controller 2 has not seen.
     context = SimpleNamespace(epoch=1, shutting_down={1}, broker_epoch=lambda broker: None)
     controller = SimpleNamespace(reign=SimpleNamespace(context=context))
     broker = SimpleNamespace(controller=controller, replicas=SimpleNamespace(partitions={}))
@@ -145,11 +145,11 @@ def test_a_controller_that_knows_of_a_shutdown_may_not_add_that_broker_to_an_isr
     assert [violation.invariant for violation in found] == said
 
 
-# -- who joins has all that was committed
+# -- a replica that joins the ISR has all committed records
 
 
 def node_with(values: bytes, replica: object = None) -> Any:
-    """A broker whose log of t-0 has a record for each byte."""
+    """Broker whose log of t-0 has one record for each byte."""
     directory = MemoryLogDirectory()
     directory.create_partition("t-0")
     file = directory.open("t-0", "00000000000000000000.log")
@@ -170,14 +170,14 @@ def node_with(values: bytes, replica: object = None) -> Any:
         (b"ax", ["WhoJoinsHasAll"]),
     ],
 )
-def test_who_joins_an_isr_has_what_a_leader_committed_that_leads_no_more(log: bytes, said: list[str]) -> None:
+def test_isr_join_without_committed_records_is_a_violation(log: bytes, said: list[str]) -> None:
     first = leading(1, 2, 3)
     nodes: Any = {1: node_with(b"ab", first), 2: node_with(b"ab"), 3: node_with(log)}
     found: list[InvariantViolated] = []
     audit = ReplicationAudit(Scheduler(), nodes, Judged(), found.append, Minimums(1, 6_000))
     audit.committed(txn(5, created(STATE, encode_partition_state(state(1, 0, (1, 2))))))
     audit.journalled(Entry("broker-1", 1, 0, 0, HighWatermarkMoved(1, "t", 0, 0, 2, True)))
-    # The leader is gone: nobody is there whose high watermark could be asked.
+    # The leader is dead, so no broker can report its high watermark.
     nodes[1].broker = None
     audit.committed(txn(6, SetDataTxn(STATE, encode_partition_state(state(2, 1, (2,))), 0)))
     audit.committed(txn(7, SetDataTxn(STATE, encode_partition_state(state(2, 1, (2, 3))), 1)))
@@ -189,16 +189,14 @@ def test_who_joins_an_isr_has_what_a_leader_committed_that_leads_no_more(log: by
     [(b"ab", []), (b"abc", []), (b"a", ["t-0"]), (b"ax", ["t-0"])],
 )
 @pytest.mark.parametrize("is_elected", [True, False])
-def test_who_lost_its_power_is_forgiven_what_its_disk_has_lost(
-    log: bytes, forgiven: list[str], is_elected: bool
-) -> None:
+def test_partition_is_forgiven_records_lost_with_the_power(log: bytes, forgiven: list[str], is_elected: bool) -> None:
     leader = leading(1, 2)
     nodes: Any = {1: node_with(b"ab", leader), 2: node_with(b"ab")}
     nodes[1].name, nodes[2].name = "broker-1", "broker-2"
     audit = ReplicationAudit(Scheduler(), nodes, Judged(), lambda _: None, Minimums(1, 6_000))
     audit.committed(txn(5, created(STATE, encode_partition_state(state(1, 0, (1, 2))))))
     audit.journalled(Entry("broker-1", 1, 0, 0, HighWatermarkMoved(1, "t", 0, 0, 2, True)))
-    # A follower loses its power and is elected; or the leader does, and leads on in another epoch.
+    # A follower loses power and is elected, or the leader loses power and leads again in another epoch.
     loser = 2 if is_elected else 1
     audit.journalled(
         Entry("world", 1, 0, 0, FaultInjected("f1", "power_loss", nodes[loser].name, nodes[loser].name, False, 0))
@@ -209,8 +207,8 @@ def test_who_lost_its_power_is_forgiven_what_its_disk_has_lost(
     assert list(audit.forgiven()) == forgiven
 
 
-def test_an_epoch_is_no_new_life_of_a_leader_that_is_still_registered_as_it_was_when_its_power_went() -> None:
-    # The leader is dead, and nobody knows: a reassignment gives it another epoch (seed 1309 of chaos).
+def test_power_loss_of_a_leader_counts_once_it_registers_again() -> None:
+    # The leader is dead but still registered: a reassignment gives it another epoch (seed 1309 of chaos).
     leader = leading(1, 2)
     nodes: Any = {1: node_with(b"ab", leader), 2: node_with(b"ab")}
     nodes[1].name, nodes[2].name = "broker-1", "broker-2"
@@ -229,10 +227,10 @@ def test_an_epoch_is_no_new_life_of_a_leader_that_is_still_registered_as_it_was_
     assert list(audit.forgiven()) == ["t-0"]
 
 
-# -- what a disk holds
+# -- logs on disk
 
 
-def test_a_log_is_read_from_the_disk_as_it_grows_and_is_cut() -> None:
+def test_replica_log_follows_appends_and_truncations_on_disk() -> None:
     directory = MemoryLogDirectory()
     directory.create_partition("t-0")
     log = ReplicaLog(directory, "t-0")
@@ -248,7 +246,7 @@ def test_a_log_is_read_from_the_disk_as_it_grows_and_is_cut() -> None:
     assert (log.end, log.batches) == (0, {})
 
 
-def test_of_a_batch_on_a_disk_the_bytes_count_and_not_what_its_header_claims() -> None:
+def test_batch_on_disk_is_checked_by_its_bytes_not_its_header() -> None:
     directory = MemoryLogDirectory()
     directory.create_partition("t-0")
     batches = [build_batch([Record(key=None, value=value, timestamp_ms=0)], base_offset=at) for at, value in
@@ -266,7 +264,7 @@ def test_of_a_batch_on_a_disk_the_bytes_count_and_not_what_its_header_claims() -
 
 
 @pytest.mark.parametrize("rubbish", [bytes(200), b"\xcf" * 200, bytes(8) + b"\xcf\xe5\x9c\x1b" + bytes(100)])
-def test_what_is_no_batch_on_a_disk_is_damage_where_the_log_would_go_on(rubbish: bytes) -> None:
+def test_bytes_on_disk_that_are_no_batch_are_damage(rubbish: bytes) -> None:
     directory = MemoryLogDirectory()
     directory.create_partition("t-0")
     file = directory.open("t-0", "00000000000000000000.log")
@@ -280,7 +278,7 @@ def test_what_is_no_batch_on_a_disk_is_damage_where_the_log_would_go_on(rubbish:
     assert (log.damaged, log.end) == (None, 1)
 
 
-# -- what is found
+# -- injected bugs
 
 
 @pytest.mark.parametrize(
@@ -290,7 +288,7 @@ def test_what_is_no_batch_on_a_disk_is_damage_where_the_log_would_go_on(rubbish:
         ("no truncation on fetch", 19, ["StrongIsr"]),
     ],
 )
-def test_a_planted_replication_bug_breaks_its_invariants(bug: str, seed: int, invariants: list[str]) -> None:
+def test_injected_replication_bug_breaks_its_invariants(bug: str, seed: int, invariants: list[str]) -> None:
     with planted.PLANTED[bug]():
         said = " ".join(run_seed(seed).problems)
     assert [name for name in invariants if name not in said] == []

@@ -1,4 +1,4 @@
-"""An acknowledged offset commit is looked for in the logs of all in sync, and in the coordinator's answer."""
+"""An acknowledged offset commit must be in the logs of all in-sync replicas and in the coordinator's response."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ KEPT_IN = "__consumer_offsets-0"
 KEY = bytes.fromhex("0001 0001 67 0001 74 00000000")
 """Group g, topic t, partition 0, as Kafka's GroupMetadataManager writes it (OffsetCommitKey, version 1)."""
 OTHERS = (bytes.fromhex("0002 0001 67"), bytes.fromhex("0001 0001 68 0001 74 00000000"), KEY[:-1] + b"\x01")
-"""The group itself; another group; another partition."""
+"""Keys of the group itself, of another group and of another partition."""
 
 
 def value(offset: int) -> bytes:
-    """OffsetCommitValue version 3: offset, no leader epoch, no metadata, a time."""
+    """OffsetCommitValue version 3: offset, no leader epoch, no metadata, a timestamp."""
     return bytes.fromhex("0003") + offset.to_bytes(8) + bytes.fromhex("ffffffff 0000 0000000000000000")
 
 
@@ -36,7 +36,8 @@ def log_of(*offsets: int) -> bytes:
 
 
 class Court:
-    """A group's judge; of its log there is a replica for each tuple, with these commits, and `in_sync` are in sync."""
+    """Checker of a group whose log has one replica for each tuple of committed offsets. Brokers `in_sync` are in the
+    ISR."""
 
     def __init__(self, *replicas: tuple[int, ...], in_sync: tuple[int, ...] = (1, 2), forgiven: bool = False) -> None:
         self.found: list[InvariantViolated] = []
@@ -58,7 +59,7 @@ class Court:
         return [violation.invariant for violation in self.found]
 
 
-def test_the_commits_of_one_group_and_partition_are_read_from_the_bytes() -> None:
+def test_offset_commits_of_one_group_are_read_from_log_bytes() -> None:
     assert list(commits_in(log_of(4, 7), "g", T0)) == [4, 7]
     assert list(commits_in(log_of(4, 7)[:-1], "g", T0)) == [4, 7]
     assert list(commits_in(b"", "g", T0)) == []
@@ -73,7 +74,7 @@ def test_the_commits_of_one_group_and_partition_are_read_from_the_bytes() -> Non
         (((1, 2), (1,)), (1, 2), True, []),
     ],
 )
-def test_what_is_acknowledged_is_in_the_logs_of_all_in_sync(
+def test_acknowledged_commit_is_in_the_logs_of_the_isr(
     replicas: tuple[tuple[int, ...], ...], in_sync: tuple[int, ...], forgiven: bool, said: list[str]
 ) -> None:
     court = Court(*replicas, in_sync=in_sync, forgiven=forgiven)
@@ -87,7 +88,7 @@ def test_what_is_acknowledged_is_in_the_logs_of_all_in_sync(
     ("answered", "said"),
     [(5, []), (4, []), (6, []), (3, [ANSWERED]), (-1, [ANSWERED]), (7, [ANSWERED])],
 )
-def test_the_answer_is_what_was_acknowledged_last_or_what_is_in_doubt(answered: int, said: list[str]) -> None:
+def test_fetched_offset_is_acknowledged_last_or_still_in_doubt(answered: int, said: list[str]) -> None:
     court = Court((3, 4, 5, 6), (3, 4, 5, 6))
     for offset in (3, 4, 5, 6):
         court.judge.asked(offset)

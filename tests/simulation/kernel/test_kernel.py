@@ -1,4 +1,4 @@
-"""Virtual time: order, tasks, pauses and deaths."""
+"""Virtual time: the order of calls, tasks, pauses and ended nodes."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def test_calls_run_in_the_order_of_time_then_of_scheduling() -> None:
     assert scheduler.now_us == 100
 
 
-def test_a_cancelled_call_never_runs() -> None:
+def test_cancelled_call_never_runs() -> None:
     scheduler, seen = Scheduler(), list[int]()
     scheduler.after(5, lambda: seen.append(1)).cancel()
     scheduler.run_until(10)
     assert seen == []
 
 
-def test_a_task_sleeps_in_virtual_time() -> None:
+def test_task_sleeps_in_virtual_time() -> None:
     node = runtime()
 
     async def nap() -> int:
@@ -44,7 +44,7 @@ def test_a_task_sleeps_in_virtual_time() -> None:
     assert run_task(node.scheduler, node, nap()) == 60_000
 
 
-def test_a_task_that_waits_for_nothing_is_a_deadlock() -> None:
+def test_task_on_a_future_without_a_result_is_a_deadlock() -> None:
     node = runtime()
 
     async def wait() -> None:
@@ -54,7 +54,7 @@ def test_a_task_that_waits_for_nothing_is_a_deadlock() -> None:
         run_task(node.scheduler, node, wait())
 
 
-def test_an_exception_reaches_whoever_awaits_the_future() -> None:
+def test_exception_of_a_future_is_raised_in_the_awaiting_task() -> None:
     node = runtime()
 
     async def fail() -> str:
@@ -69,7 +69,7 @@ def test_an_exception_reaches_whoever_awaits_the_future() -> None:
     assert run_task(node.scheduler, node, fail()) == "no"
 
 
-def test_a_paused_node_does_later_what_came_due_and_in_order() -> None:
+def test_paused_node_runs_due_calls_in_order_when_resumed() -> None:
     node, seen = runtime(), list[tuple[str, int]]()
     for delay_ms, name in ((10, "a"), (20, "b")):
         node.call_later(delay_ms, lambda name=name: seen.append((name, node.now().mono_ms)))
@@ -81,8 +81,8 @@ def test_a_paused_node_does_later_what_came_due_and_in_order() -> None:
     assert seen == [("a", 50), ("b", 50)]
 
 
-def test_who_was_stopped_takes_what_has_arrived_before_it_looks_at_the_clock() -> None:
-    # asyncio's _run_once, libuv's uv_run: a loop that wakes up hears its sockets, and its timers after them.
+def test_resumed_node_handles_packets_before_timers() -> None:
+    # As in asyncio's _run_once and libuv's uv_run: an event loop that wakes up polls its sockets before its timers.
     node, seen = runtime(), list[str]()
     node.pause()
     node.call_later(10, lambda: seen.append("timer"))
@@ -93,7 +93,7 @@ def test_who_was_stopped_takes_what_has_arrived_before_it_looks_at_the_clock() -
     assert seen == ["packet", "timer"]
 
 
-def test_a_dead_node_does_nothing_any_more() -> None:
+def test_stopped_node_runs_no_calls_and_only_cleanup() -> None:
     node, seen = runtime(), list[str]()
 
     async def work() -> None:
@@ -111,14 +111,14 @@ def test_a_dead_node_does_nothing_any_more() -> None:
     assert seen == ["ended"]
 
 
-def test_streams_of_randomness_do_not_shift_each_other() -> None:
+def test_random_streams_are_independent() -> None:
     alone = derive_random(7, "network").random()
     derive_random(7, "disk").random()
     assert derive_random(7, "network").random() == alone
     assert derive_random(8, "network").random() != alone
 
 
-def test_a_call_scheduled_for_the_present_moment_runs_after_those_already_due() -> None:
+def test_call_scheduled_for_now_runs_after_calls_already_due() -> None:
     scheduler, seen = Scheduler(), list[str]()
 
     def first() -> None:
@@ -135,7 +135,7 @@ def test_a_call_scheduled_for_the_present_moment_runs_after_those_already_due() 
     assert seen == ["first", "second", "soon", "past", "after"]
 
 
-def test_single_steps_take_the_same_order_as_a_run() -> None:
+def test_single_steps_run_in_the_same_order_as_a_run() -> None:
     def play(step_by_step: bool) -> list[str]:
         scheduler, seen = Scheduler(), list[str]()
         scheduler.post(10, lambda: scheduler.soon(lambda: seen.append("soon")))
@@ -150,13 +150,13 @@ def test_single_steps_take_the_same_order_as_a_run() -> None:
     assert play(step_by_step=True) == play(step_by_step=False) == ["b", "soon", "c"]
 
 
-def test_a_draw_below_is_the_one_that_randrange_makes() -> None:
+def test_draw_below_equals_randrange() -> None:
     ours, pythons = derive_random(1, "draws"), derive_random(1, "draws")
     stops = [1, 2, 3, 7, 8, 820, 1 << 40] * 20
     assert [draw_below(ours, stop) for stop in stops] == [pythons.randrange(0, stop) for stop in stops]
 
 
-def test_an_ended_task_is_freed_without_the_garbage_collector() -> None:
+def test_ended_task_is_freed_without_the_garbage_collector() -> None:
     class Local:
         pass
 

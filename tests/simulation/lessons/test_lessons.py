@@ -1,4 +1,5 @@
-"""Each lesson is true of a play of its script: its moment comes, one of its answers is right, and a step began it."""
+"""Each lesson agrees with a play of its script: its moment occurs, one answer is right, and a step of the script began
+it."""
 
 from __future__ import annotations
 
@@ -18,9 +19,9 @@ from zabka.simulation.scenarios.world_player import play
 
 TWELVE = 12
 DOES_SOMETHING = ("kill", "pause", "cut", "delay", "stop", "elect", "reassign")
-"""How the steps begin that somebody takes to make something happen."""
+"""First words of the steps that make something happen."""
 ASKED_BY = {"ElectLeaders": "elect", "ControlledShutdown": "stop"}
-"""Which step makes somebody ask for what."""
+"""First word of the step that causes a request, by request."""
 ANOTHER_SEED = 7
 
 
@@ -44,7 +45,7 @@ def scene_of(lesson: Lesson) -> Scene:
 
 
 def step_before(verdict: Verdict, place: int) -> StepTaken:
-    """The last step that did something before the entry at that place was written."""
+    """Return the last step that did something before the entry at `place` was written."""
     return [step for step in verdict.taken if step.entries <= place and step.text.startswith(DOES_SOMETHING)][-1]
 
 
@@ -57,14 +58,14 @@ def test_there_are_twelve_lessons() -> None:
 
 
 @EACH
-def test_a_moment_is_named_by_a_type_and_its_fields(lesson: Lesson) -> None:
+def test_moment_consists_of_an_event_type_and_its_fields(lesson: Lesson) -> None:
     fields = BY_NAME[lesson.moment.type].__struct_fields__
     assert set(lesson.moment.fields) <= set(fields)
     assert lesson.moment.fields, "the first event of a type is seldom the one that is meant"
 
 
 @EACH
-def test_just_one_answer_is_right_of_a_play(lesson: Lesson) -> None:
+def test_lesson_has_exactly_one_right_answer(lesson: Lesson) -> None:
     scene = scene_of(lesson)
     right = lesson.right(scene)
     assert [answer.holds(scene) for answer in lesson.answers].count(True) == 1
@@ -72,23 +73,23 @@ def test_just_one_answer_is_right_of_a_play(lesson: Lesson) -> None:
 
 
 @EACH
-def test_the_same_answer_is_right_with_other_delays(lesson: Lesson) -> None:
+def test_lesson_has_the_same_right_answer_with_other_delays(lesson: Lesson) -> None:
     other = lesson.scene(shown(lesson, ANOTHER_SEED).journal)
     assert lesson.right(other) == lesson.right(scene_of(lesson))
 
 
-def test_the_right_answer_is_not_always_at_the_same_place() -> None:
+def test_right_answers_are_spread_over_all_places() -> None:
     places = [lesson.right(scene_of(lesson)) for lesson in LESSONS.values()]
     assert all(places.count(place) == TWELVE // 3 for place in range(3))
 
 
 @EACH
-def test_the_moment_has_a_rule(lesson: Lesson) -> None:
+def test_moment_of_a_lesson_has_a_rule(lesson: Lesson) -> None:
     assert rule_of(scene_of(lesson).event) is not None
 
 
 @EACH
-def test_what_led_to_the_moment_began_with_a_step_of_the_script(lesson: Lesson) -> None:
+def test_cause_chain_of_a_moment_begins_with_a_script_step(lesson: Lesson) -> None:
     verdict, scene = shown(lesson), scene_of(lesson)
     begun = scene.chain.steps[-1]
     assert begun is scene.beginning
@@ -103,35 +104,35 @@ def test_what_led_to_the_moment_began_with_a_step_of_the_script(lesson: Lesson) 
 
 
 @EACH
-def test_what_began_it_is_no_later_than_what_it_led_to(lesson: Lesson) -> None:
+def test_first_cause_of_a_moment_is_earlier_than_the_moment(lesson: Lesson) -> None:
     scene = scene_of(lesson)
     assert scene.beginning is not None
     assert scene.entries.index(scene.beginning) < scene.place
 
 
 @EACH
-def test_a_lesson_is_a_question_with_three_answers_and_no_word_too_many(lesson: Lesson) -> None:
+def test_lesson_has_a_question_and_three_different_answers(lesson: Lesson) -> None:
     assert lesson.question.endswith("?")
     assert len(lesson.answers) == len({answer.text for answer in lesson.answers}) == 3
     for text in (lesson.look_at, lesson.explanation, *(answer.text for answer in lesson.answers)):
         assert text.endswith(".") and "  " not in text
 
 
-def test_a_lesson_about_a_bug_is_of_a_script_that_has_one() -> None:
+def test_lesson_about_a_bug_uses_a_script_with_a_bug() -> None:
     for lesson in LESSONS.values():
         script = LIBRARY[lesson.scenario]
         assert isinstance(script, WorldScenario)
         assert not lesson.moment.with_bug or script.shows
 
 
-def test_a_play_without_the_moment_is_told_so() -> None:
+def test_play_without_the_moment_raises_no_moment() -> None:
     entries = shown(LESSONS["leader-killed"]).journal
     with pytest.raises(NoMoment, match="no leader_elected with leader_epoch=99 is in this play"):
         Scene(entries, Moment("leader_elected", {"leader_epoch": 99}))
 
 
-def test_a_play_that_ends_otherwise_has_another_answer() -> None:
-    """What is right is read from the history: the same history, changed, has another one."""
+def test_changed_history_has_another_right_answer() -> None:
+    """The right answer is read from the history, so a changed history has another right answer."""
     lesson = LESSONS["leader-killed"]
     scene = scene_of(lesson)
 

@@ -1,4 +1,4 @@
-"""The simulated network and disk keep the promises that real ones make, and no more."""
+"""The simulated network and disk give the guarantees of real ones, and no more."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Pair:
         self.scheduler.run_until(self.scheduler.now_us + ms * 1000)
 
 
-def test_messages_arrive_in_the_order_in_which_they_were_sent() -> None:
+def test_messages_arrive_in_sending_order() -> None:
     pair = Pair().dial()
     assert pair.client is not None
     for number in range(100):
@@ -57,7 +57,7 @@ def test_messages_arrive_in_the_order_in_which_they_were_sent() -> None:
     assert pair.got == list(range(100))
 
 
-def test_messages_sent_into_a_cut_arrive_after_it_heals() -> None:
+def test_messages_sent_during_a_cut_arrive_after_it_heals() -> None:
     pair = Pair().dial()
     assert pair.client is not None
     pair.network.cut("a", "b")
@@ -69,7 +69,7 @@ def test_messages_sent_into_a_cut_arrive_after_it_heals() -> None:
     assert pair.got == ["late"]
 
 
-def test_a_cut_is_one_direction_only() -> None:
+def test_network_cut_affects_one_direction() -> None:
     pair = Pair().dial()
     assert pair.client is not None
     pair.network.cut("b", "a")
@@ -78,7 +78,7 @@ def test_a_cut_is_one_direction_only() -> None:
     assert pair.got == ["through"]
 
 
-def test_a_connection_hangs_in_a_cut_and_then_times_out() -> None:
+def test_connection_attempt_during_a_cut_times_out() -> None:
     pair = Pair()
     pair.network.cut("a", "b")
     pair.dial()
@@ -87,14 +87,14 @@ def test_a_connection_hangs_in_a_cut_and_then_times_out() -> None:
     assert pair.failed == ["timed out"]
 
 
-def test_a_port_nobody_listens_on_refuses() -> None:
+def test_port_without_a_listener_refuses_connections() -> None:
     pair = Pair()
     pair.network.dial(pair.a, "b:other", lambda endpoint: None, pair.failed.append)
     pair.run()
     assert pair.failed == ["refused"]
 
 
-def test_the_death_of_a_process_closes_its_connections_behind_what_it_sent() -> None:
+def test_killed_process_connections_close_after_its_last_message() -> None:
     pair = Pair().dial()
     assert pair.client is not None
     pair.client.send("last")
@@ -105,7 +105,7 @@ def test_the_death_of_a_process_closes_its_connections_behind_what_it_sent() -> 
     assert (pair.got, pair.closed) == (["last"], ["b"])
 
 
-def test_a_delay_is_added_to_every_message() -> None:
+def test_network_delay_is_added_to_every_message() -> None:
     pair = Pair().dial()
     assert pair.client is not None
     pair.network.delay("a", "b", 500_000)
@@ -127,7 +127,7 @@ def disk() -> tuple[Scheduler, SimDisk, list[int]]:
     return scheduler, made, durable
 
 
-def test_a_barrier_is_answered_when_everything_before_it_is_durable() -> None:
+def test_barrier_is_answered_when_earlier_writes_are_durable() -> None:
     scheduler, made, durable = disk()
     for zxid in (1, 2, 3):
         made.submit(Append([txn(zxid)]))
@@ -139,7 +139,7 @@ def test_a_barrier_is_answered_when_everything_before_it_is_durable() -> None:
     assert [t.zxid for t in made.recover().txns] == [1, 2, 3]
 
 
-def test_a_power_loss_may_take_what_no_barrier_covered() -> None:
+def test_power_loss_can_drop_writes_without_a_barrier() -> None:
     kept = set()
     for seed in range(30):
         scheduler = Scheduler()
@@ -152,7 +152,7 @@ def test_a_power_loss_may_take_what_no_barrier_covered() -> None:
     assert kept == {0, 1}
 
 
-def test_a_crash_may_tear_an_append_of_many_after_any_of_them() -> None:
+def test_crash_can_tear_an_append_after_any_transaction() -> None:
     kept = set()
     for seed in range(60):
         scheduler = Scheduler()
@@ -164,7 +164,7 @@ def test_a_crash_may_tear_an_append_of_many_after_any_of_them() -> None:
     assert kept == {(), (1,), (1, 2), (1, 2, 3)}
 
 
-def test_a_process_crash_keeps_what_was_written() -> None:
+def test_process_crash_keeps_written_data() -> None:
     scheduler, made, _ = disk()
     made.submit(Append([txn(1)]))
     made.submit(SaveAcceptedEpoch(Epoch(7)))
@@ -174,7 +174,7 @@ def test_a_process_crash_keeps_what_was_written() -> None:
     assert ([t.zxid for t in recovered.txns], recovered.accepted_epoch) == ([1], 7)
 
 
-def test_a_dead_process_hears_of_no_barrier() -> None:
+def test_dead_process_gets_no_barrier_answer() -> None:
     scheduler, made, durable = disk()
     made.submit(Append([txn(1)]))
     made.submit(Barrier(1))
@@ -184,7 +184,7 @@ def test_a_dead_process_hears_of_no_barrier() -> None:
 
 
 @pytest.mark.parametrize("factor", [1, 50])
-def test_a_slow_disk_takes_that_much_longer(factor: int) -> None:
+def test_slow_disk_takes_its_factor_longer(factor: int) -> None:
     scheduler, made, durable = disk()
     made.slow_factor = factor
     made.submit(Barrier(1))
@@ -193,7 +193,7 @@ def test_a_slow_disk_takes_that_much_longer(factor: int) -> None:
     assert 80 * factor <= scheduler.now_us <= 900 * factor
 
 
-def test_a_rotten_log_is_incomplete_until_the_next_current_epoch_is_saved() -> None:
+def test_rotten_log_is_incomplete_until_an_epoch_is_saved() -> None:
     scheduler, made, _ = disk()
     made.submit(Append([txn(zxid) for zxid in range(1, 30)]))
     made.submit(Barrier(1))

@@ -1,4 +1,4 @@
-"""A tap hears every message of a simulated world, and changes nothing in it."""
+"""A tap records every message of a simulated world, and changes nothing in it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from zabka.simulation.scenarios.scenario import Verdict
 
 FAILOVER = "kafka-1211"
 REGISTERING_US = 10_000
-"""How soon after the controller a broker itself hears that it is registered."""
+"""Time within which a broker learns of its registration after the controller does, in µs."""
 TYPED, WIRE = 1, 9
-"""In every tenth seed peers and clients talk in bytes."""
+"""Seeds without and with the wire format: in every tenth seed peers and clients exchange bytes."""
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def of_kind(tap: MessageTap, *kinds: str) -> list[Message]:
 
 
 @pytest.mark.parametrize("seed", [TYPED, WIRE])
-def test_a_history_is_the_same_with_a_tap_and_without(seed: int) -> None:
+def test_message_tap_does_not_change_the_history(seed: int) -> None:
     hashes = []
     for tap in (None, MessageTap()):
         _, lines = run_with_journal(seed, "ensemble", tap=tap)
@@ -50,7 +50,7 @@ def test_a_history_is_the_same_with_a_tap_and_without(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [TYPED, WIRE])
-def test_nothing_is_received_before_it_is_sent_and_everything_has_a_fate(seed: int) -> None:
+def test_every_message_arrives_after_it_is_sent_or_is_lost(seed: int) -> None:
     tap = MessageTap()
     outcome, _ = run_with_journal(seed, "chaos", tap=tap)
     end_us = outcome.virtual_ms * 1000
@@ -62,7 +62,7 @@ def test_nothing_is_received_before_it_is_sent_and_everything_has_a_fate(seed: i
     assert [message.id for message in tap.messages] == list(range(1, len(tap.messages) + 1))
 
 
-def test_every_item_that_an_end_is_sent_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_item_sent_on_a_connection_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     items: Counter[str] = Counter()
     enqueue, datagram = Endpoint.enqueue, Network.datagram
 
@@ -80,11 +80,11 @@ def test_every_item_that_an_end_is_sent_is_a_message(monkeypatch: pytest.MonkeyP
     tap = MessageTap()
     run_with_journal(TYPED, "ensemble", tap=tap)
     assert len(of_kind(tap, "Notification")) == items["votes"] > 0
-    # A turn's packets may travel as one item, and then are several messages.
+    # The packets of a turn can be sent as one item, which then counts as several messages.
     assert len(tap.messages) - items["votes"] >= items["items"] > 0
 
 
-def test_a_failover_is_told_as_the_journal_tells_it(failover: tuple[Verdict, MessageTap, MessageTap]) -> None:
+def test_failover_messages_agree_with_the_journal(failover: tuple[Verdict, MessageTap, MessageTap]) -> None:
     verdict, tap, _ = failover
     events = [entry.event for entry in verdict.journal]
     followers = 2
@@ -99,7 +99,7 @@ def test_a_failover_is_told_as_the_journal_tells_it(failover: tuple[Verdict, Mes
         assert message.subject["controller_epoch"] == elected.controller_epoch
 
 
-def test_every_question_of_the_controller_has_its_answer(failover: tuple[Verdict, MessageTap, MessageTap]) -> None:
+def test_every_controller_request_has_its_response(failover: tuple[Verdict, MessageTap, MessageTap]) -> None:
     """A broker that does not know yet that it is registered closes the connection instead."""
     verdict, tap, _ = failover
     registered = {(entry.node, entry.mono_us) for entry in verdict.journal if isinstance(entry.event, BrokerRegistered)}
@@ -121,7 +121,7 @@ def test_every_question_of_the_controller_has_its_answer(failover: tuple[Verdict
         assert answer.sent_us >= message.arrived_us
 
 
-def test_what_is_on_the_way_to_a_dead_process_is_lost(failover: tuple[Verdict, MessageTap, MessageTap]) -> None:
+def test_messages_in_flight_to_a_dead_process_are_lost(failover: tuple[Verdict, MessageTap, MessageTap]) -> None:
     verdict, tap, _ = failover
     killed = [
         (entry.mono_us, entry.event.target)
@@ -133,7 +133,7 @@ def test_what_is_on_the_way_to_a_dead_process_is_lost(failover: tuple[Verdict, M
         assert any(message.target == name and message.sent_us >= at - 2_000 for at, name in killed)
 
 
-def test_the_bug_has_messages_of_its_own_up_to_the_first_difference_the_same(
+def test_messages_with_the_bug_are_equal_until_they_diverge(
     failover: tuple[Verdict, MessageTap, MessageTap],
 ) -> None:
     verdict, tap, tap_of_bug = failover
@@ -144,12 +144,12 @@ def test_the_bug_has_messages_of_its_own_up_to_the_first_difference_the_same(
     assert tap.messages != tap_of_bug.messages
 
 
-def test_a_line_holds_the_whole_message(failover: tuple[Verdict, MessageTap, MessageTap]) -> None:
+def test_message_line_holds_the_whole_message(failover: tuple[Verdict, MessageTap, MessageTap]) -> None:
     for message in failover[1].messages[:500]:
         assert read_message(message_line(message)) == message
 
 
-def test_answers_on_a_connection_come_in_the_order_in_which_they_were_sent(
+def test_quorum_messages_arrive_in_sending_order(
     failover: tuple[Verdict, MessageTap, MessageTap],
 ) -> None:
     arrivals: dict[tuple[str, str, str], list[int]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Two machines and programs of a few lines, to see how loop and sockets behave."""
+"""World of a few machines with short programs, for tests of the event loop and sockets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Program = Callable[[], Coroutine[Any, Any, Any]]
 
 
 class SmallWorld:
-    """Machines of one ground; what their programs return or raise is in `ended`, by name."""
+    """Machines of one ground. `ended` holds the result or exception of each program, by address."""
 
     def __init__(self, *, pieces: float = 0.0) -> None:
         self.ground = Ground(1, Scheduler(), pieces=pieces)
@@ -25,7 +25,7 @@ class SmallWorld:
         self.ended: dict[str, Any] = {}
 
     def machine(self, address: str, program: Program) -> Machine:
-        """A machine that runs this program."""
+        """Start a machine that runs this program."""
 
         async def main(_: SimProcess) -> Any:
             return await program()
@@ -38,20 +38,20 @@ class SmallWorld:
         return machine
 
     def run(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the virtual time by `seconds`."""
         scheduler = self.ground.scheduler
         with virtual_time(self.ground.turn):
             scheduler.run_until(scheduler.now_us + round(seconds * 1e6))
 
     def end(self) -> None:
-        """It is over."""
+        """Kill all machines and end the world."""
         for machine in self.machines.values():
             machine.kill()
         self.ground.end_world()
 
 
 class Noted(asyncio.Protocol):
-    """Notes what befalls a connection."""
+    """Protocol that records the events of a connection."""
 
     def __init__(self, *, keeps_open: bool = False) -> None:
         self.transport: asyncio.Transport | None = None
@@ -62,7 +62,7 @@ class Noted(asyncio.Protocol):
 
     @property
     def received(self) -> bytes:
-        """All that came."""
+        """All received bytes."""
         return b"".join(self.reads)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -88,7 +88,7 @@ class Noted(asyncio.Protocol):
 
 
 def serving(protocol: Noted) -> Program:
-    """Listens, and hands every connection to this protocol."""
+    """Return a program that listens and uses this protocol for every connection."""
 
     async def program() -> None:
         await asyncio.get_running_loop().create_server(lambda: protocol, "", PORT)
@@ -98,7 +98,7 @@ def serving(protocol: Noted) -> Program:
 
 
 def calling(protocol: Noted, *words: bytes) -> Program:
-    """Connects and says these words."""
+    """Return a program that connects and writes these byte strings."""
 
     async def program() -> None:
         transport, _ = await asyncio.get_running_loop().create_connection(lambda: protocol, THERE, PORT)

@@ -1,4 +1,5 @@
-"""A simulated process: its turns, timers and clocks are the world's, and its end takes everything at once."""
+"""Simulated processes: turns, timers and clocks follow the world's virtual time, and a kill stops everything at
+once."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ def world() -> Iterator[SmallWorld]:
     made.end()
 
 
-def test_an_hour_of_sleep_is_an_hour_of_virtual_time(world: SmallWorld) -> None:
+def test_sleep_of_an_hour_takes_an_hour_of_virtual_time(world: SmallWorld) -> None:
     async def program() -> float:
         began = time.monotonic()
         await asyncio.sleep(3600)
@@ -32,14 +33,14 @@ def test_an_hour_of_sleep_is_an_hour_of_virtual_time(world: SmallWorld) -> None:
     assert time.perf_counter() - began < 60
 
 
-def test_outside_of_turns_the_clock_is_the_hosts(world: SmallWorld) -> None:
+def test_clock_outside_of_turns_is_the_host_clock(world: SmallWorld) -> None:
     before = time.monotonic()
     world.machine(HERE, lambda: asyncio.sleep(100_000))
     world.run(100_000)
     assert time.monotonic() - before < 50_000
 
 
-def test_wall_clock_and_monotonic_clock_go_on_together(world: SmallWorld) -> None:
+def test_wall_clock_and_monotonic_clock_advance_together(world: SmallWorld) -> None:
     async def program() -> tuple[float, float]:
         wall, mono = time.time(), time.monotonic()
         await asyncio.sleep(10)
@@ -51,7 +52,7 @@ def test_wall_clock_and_monotonic_clock_go_on_together(world: SmallWorld) -> Non
     assert wall == pytest.approx(mono, abs=1e-6)
 
 
-def test_what_is_called_soon_comes_in_order_and_in_a_later_turn(world: SmallWorld) -> None:
+def test_call_soon_runs_in_order_and_in_a_later_turn(world: SmallWorld) -> None:
     order: list[str] = []
 
     async def program() -> None:
@@ -66,7 +67,7 @@ def test_what_is_called_soon_comes_in_order_and_in_a_later_turn(world: SmallWorl
     assert order == ["now", "first", "second"]
 
 
-def test_a_timer_that_is_cancelled_never_comes(world: SmallWorld) -> None:
+def test_cancelled_timer_never_fires(world: SmallWorld) -> None:
     came: list[int] = []
 
     async def program() -> None:
@@ -79,7 +80,7 @@ def test_a_timer_that_is_cancelled_never_comes(world: SmallWorld) -> None:
     assert world.ended[HERE] is None
 
 
-def test_time_outs_cancel_what_takes_too_long(world: SmallWorld) -> None:
+def test_asyncio_timeout_cancels_a_slow_task(world: SmallWorld) -> None:
     async def program() -> float:
         began = time.monotonic()
         try:
@@ -94,7 +95,7 @@ def test_time_outs_cancel_what_takes_too_long(world: SmallWorld) -> None:
     assert world.ended[HERE] == pytest.approx(5, abs=0.001)
 
 
-def test_work_beside_the_loop_brings_its_result_and_what_it_raises(world: SmallWorld) -> None:
+def test_to_thread_returns_its_result_or_raises(world: SmallWorld) -> None:
     async def program() -> tuple[int, str]:
         found = await asyncio.to_thread(max, 1, 2)
         try:
@@ -108,7 +109,8 @@ def test_work_beside_the_loop_brings_its_result_and_what_it_raises(world: SmallW
     assert world.ended[HERE] == (2, "raised")
 
 
-def test_sigkill_drops_tasks_timers_and_what_is_ready_at_once_and_runs_no_finally(world: SmallWorld) -> None:
+def test_sigkill_drops_tasks_and_timers_without_finally(world: SmallWorld) -> None:
+    """Callbacks that are ready to run are dropped, too."""
     happened: list[str] = []
 
     async def beside() -> None:
@@ -134,7 +136,7 @@ def test_sigkill_drops_tasks_timers_and_what_is_ready_at_once_and_runs_no_finall
     assert HERE not in world.ended
 
 
-def test_a_paused_process_takes_no_turn_and_goes_on_where_it_stood(world: SmallWorld) -> None:
+def test_paused_process_takes_no_turn_until_it_is_resumed(world: SmallWorld) -> None:
     ticks: list[float] = []
 
     async def program() -> None:
@@ -153,7 +155,7 @@ def test_a_paused_process_takes_no_turn_and_goes_on_where_it_stood(world: SmallW
     assert ticks[2] == pytest.approx(12.5, abs=0.001)
 
 
-def test_time_spent_on_the_disk_delays_the_turns_that_follow(world: SmallWorld) -> None:
+def test_time_spent_on_the_disk_delays_the_next_turns(world: SmallWorld) -> None:
     async def program() -> float:
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[float] = loop.create_future()
@@ -167,7 +169,7 @@ def test_time_spent_on_the_disk_delays_the_turns_that_follow(world: SmallWorld) 
     assert world.ended[HERE] == pytest.approx(3, abs=0.001)
 
 
-def test_sigterm_reaches_the_handler_that_was_set(world: SmallWorld) -> None:
+def test_sigterm_calls_the_registered_handler(world: SmallWorld) -> None:
     async def program() -> str:
         told = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)

@@ -1,4 +1,4 @@
-"""Simulated sockets behave as Linux's do towards a process: reads in pieces, back-pressure, FIN, RST, and silence."""
+"""Simulated sockets behave like Linux sockets: partial reads, back-pressure, FIN, RST, and no reply without power."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def world() -> Iterator[SmallWorld]:
 
 
 def connect(world: SmallWorld, *words: bytes, keeps_open: bool = False) -> tuple[Noted, Noted]:
-    """A caller here and a server there, connected."""
+    """Return the protocols of a connected client and server."""
     caller, server = Noted(), Noted(keeps_open=keeps_open)
     world.machine(THERE, serving(server))
     world.run(0.1)
@@ -31,12 +31,12 @@ def connect(world: SmallWorld, *words: bytes, keeps_open: bool = False) -> tuple
     return caller, server
 
 
-def test_what_is_written_arrives(world: SmallWorld) -> None:
+def test_written_bytes_arrive(world: SmallWorld) -> None:
     _, server = connect(world, b"one", b"two")
     assert server.received == b"onetwo"
 
 
-def test_a_read_may_return_a_part_of_what_was_written() -> None:
+def test_read_can_return_a_part_of_a_write() -> None:
     world = SmallWorld(pieces=1.0)
     _, server = connect(world, b"x" * 100)
     assert server.received == b"x" * 100
@@ -44,7 +44,8 @@ def test_a_read_may_return_a_part_of_what_was_written() -> None:
     world.end()
 
 
-def test_a_writer_pauses_while_the_other_side_does_not_read_and_resumes_when_it_does(world: SmallWorld) -> None:
+def test_writer_pauses_while_the_peer_does_not_read(world: SmallWorld) -> None:
+    """The writer resumes when the peer reads again."""
     caller, server = connect(world)
     assert caller.transport is not None
     assert server.transport is not None
@@ -53,7 +54,7 @@ def test_a_writer_pauses_while_the_other_side_does_not_read_and_resumes_when_it_
     caller.transport.write(bytes(size))
     world.run(5)
     assert caller.happened == ["made", "pause"]
-    # What both kernels hold has left the process; the rest waits in it.
+    # The buffers of both kernels are full, so the process buffers the rest.
     assert caller.transport.get_write_buffer_size() == size - SEND_BUFFER - RECEIVE_BUFFER
     server.transport.resume_reading()
     world.run(5)
@@ -61,7 +62,7 @@ def test_a_writer_pauses_while_the_other_side_does_not_read_and_resumes_when_it_
     assert len(server.received) == size
 
 
-def test_closing_sends_what_waits_and_then_the_end(world: SmallWorld) -> None:
+def test_close_sends_buffered_bytes_and_then_eof(world: SmallWorld) -> None:
     caller, server = connect(world)
     assert caller.transport is not None
     caller.transport.write(bytes(300_000))
@@ -73,7 +74,7 @@ def test_closing_sends_what_waits_and_then_the_end(world: SmallWorld) -> None:
     assert caller.happened[-1] == "lost"
 
 
-def test_a_connection_half_closed_still_brings_answers(world: SmallWorld) -> None:
+def test_half_closed_connection_still_receives(world: SmallWorld) -> None:
     caller, server = connect(world, keeps_open=True)
     assert caller.transport is not None
     assert server.transport is not None
@@ -85,14 +86,14 @@ def test_a_connection_half_closed_still_brings_answers(world: SmallWorld) -> Non
     assert caller.received == b"late"
 
 
-def test_a_call_to_a_port_at_which_nobody_listens_is_refused(world: SmallWorld) -> None:
+def test_connect_to_a_port_without_a_listener_is_refused(world: SmallWorld) -> None:
     world.machine(THERE, serving(Noted())).kill()
     world.machine(HERE, calling(Noted()))
     world.run(1)
     assert isinstance(world.ended[HERE], ConnectionRefusedError)
 
 
-def test_a_port_that_is_taken_cannot_be_listened_at(world: SmallWorld) -> None:
+def test_listen_on_a_port_in_use_fails(world: SmallWorld) -> None:
     async def twice() -> None:
         loop = asyncio.get_running_loop()
         await loop.create_server(Noted, "", PORT)
@@ -111,7 +112,7 @@ def test_sigkill_ends_connections_with_fin(world: SmallWorld) -> None:
     assert caller.lost_with is None
 
 
-def test_sigkill_of_a_process_that_has_not_read_everything_resets_its_connections(world: SmallWorld) -> None:
+def test_sigkill_with_unread_bytes_resets_connections(world: SmallWorld) -> None:
     caller, server = connect(world)
     assert caller.transport is not None
     assert server.transport is not None
@@ -123,7 +124,7 @@ def test_sigkill_of_a_process_that_has_not_read_everything_resets_its_connection
     assert isinstance(caller.lost_with, ConnectionResetError)
 
 
-def test_writing_to_a_process_that_has_closed_is_answered_by_rst(world: SmallWorld) -> None:
+def test_write_to_a_closed_connection_gets_rst(world: SmallWorld) -> None:
     caller, server = connect(world, keeps_open=True)
     assert caller.transport is not None
     assert server.transport is not None
@@ -134,14 +135,14 @@ def test_writing_to_a_process_that_has_closed_is_answered_by_rst(world: SmallWor
     assert isinstance(server.lost_with, ConnectionResetError)
 
 
-def test_a_machine_that_lost_its_power_says_nothing(world: SmallWorld) -> None:
+def test_machine_without_power_sends_nothing(world: SmallWorld) -> None:
     caller, _ = connect(world)
     world.machines[THERE].lose_power()
     world.run(3600)
     assert caller.happened == ["made"]
 
 
-def test_keepalive_finds_a_machine_that_lost_its_power(world: SmallWorld) -> None:
+def test_keepalive_detects_a_machine_without_power(world: SmallWorld) -> None:
     caller, _ = connect(world)
     assert caller.transport is not None
     keep_alive(caller.transport)
@@ -154,7 +155,7 @@ def test_keepalive_finds_a_machine_that_lost_its_power(world: SmallWorld) -> Non
     assert isinstance(caller.lost_with, TimeoutError)
 
 
-def test_a_machine_that_is_back_answers_for_old_connections_with_rst(world: SmallWorld) -> None:
+def test_restarted_machine_sends_rst_for_old_connections(world: SmallWorld) -> None:
     caller, _ = connect(world)
     assert caller.transport is not None
     world.machines[THERE].lose_power()
@@ -167,7 +168,7 @@ def test_a_machine_that_is_back_answers_for_old_connections_with_rst(world: Smal
     assert isinstance(caller.lost_with, ConnectionResetError)
 
 
-def test_a_call_to_a_machine_without_power_waits_for_minutes(world: SmallWorld) -> None:
+def test_connect_to_a_machine_without_power_takes_minutes(world: SmallWorld) -> None:
     world.machine(THERE, serving(Noted())).lose_power()
     world.machine(HERE, calling(Noted()))
     world.run(120)
@@ -177,7 +178,7 @@ def test_a_call_to_a_machine_without_power_waits_for_minutes(world: SmallWorld) 
     assert isinstance(world.ended[HERE], TimeoutError)
 
 
-def test_what_was_written_across_a_cut_arrives_once_and_in_order_when_it_is_healed(world: SmallWorld) -> None:
+def test_bytes_sent_during_a_cut_arrive_once_and_in_order(world: SmallWorld) -> None:
     caller, server = connect(world)
     assert caller.transport is not None
     network = world.ground.network
@@ -192,7 +193,7 @@ def test_what_was_written_across_a_cut_arrives_once_and_in_order_when_it_is_heal
     assert server.received == b"one two"
 
 
-def test_a_link_cut_one_way_still_carries_the_other(world: SmallWorld) -> None:
+def test_one_way_cut_still_carries_the_other_direction(world: SmallWorld) -> None:
     caller, server = connect(world)
     assert caller.transport is not None
     assert server.transport is not None
@@ -209,7 +210,7 @@ def test_a_link_cut_one_way_still_carries_the_other(world: SmallWorld) -> None:
     assert caller.received == b"not heard"
 
 
-def test_the_kernel_of_a_paused_process_takes_calls_and_bytes(world: SmallWorld) -> None:
+def test_paused_process_kernel_accepts_connections_and_bytes(world: SmallWorld) -> None:
     caller, server = Noted(), Noted()
     machine = world.machine(THERE, serving(server))
     world.run(0.1)
@@ -224,7 +225,7 @@ def test_the_kernel_of_a_paused_process_takes_calls_and_bytes(world: SmallWorld)
     assert server.received == b"hello"
 
 
-def test_a_slow_link_delays_what_it_carries(world: SmallWorld) -> None:
+def test_slow_link_delays_bytes(world: SmallWorld) -> None:
     caller, server = connect(world)
     assert caller.transport is not None
     world.ground.network.slow(HERE, THERE, 2_000_000)
@@ -235,7 +236,7 @@ def test_a_slow_link_delays_what_it_carries(world: SmallWorld) -> None:
     assert server.received == b"late"
 
 
-def test_every_connection_has_a_port_of_its_own(world: SmallWorld) -> None:
+def test_connection_endpoints_agree_on_their_addresses(world: SmallWorld) -> None:
     caller, server = connect(world)
     assert caller.transport is not None
     assert server.transport is not None

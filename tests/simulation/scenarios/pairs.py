@@ -1,7 +1,7 @@
-"""Each script of the outage library with the bug that it is about, and the text that it must show.
+"""Scripts of the outage library, each with an injected bug and the text that a problem must contain with this bug.
 
-Where the bug is a key of a broker's configuration, or a step that somebody takes, the script has both by itself
-(`WorldScenario.shows`).  All others are here: without these rows nothing would tell that they show anything.
+A script whose bug is a configuration key of a broker, or a step of the script, holds both by itself
+(`WorldScenario.shows`). All other scripts are in this table, which proves that they show their bugs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ ANOTHER_HISTORY = "history with another of its own"
 
 
 class Pair(NamedTuple):
-    """A script, the name of a plant, and what one of the problems that come of both has to say."""
+    """Script, name of an injected bug, and text that one of the problems must contain when both are combined."""
 
     script: str
     plant: str
@@ -175,7 +175,7 @@ PAIRS = (
     Pair("kafka-session-flapping", "who lost its session stands no more", "no broker but 2 became controller"),
     Pair("late-isr-change", "ISR change without the version check", "StrongIsr: orders-0"),
     Pair("kafka-6082", "no epoch check on controller writes", "controller epochs rise and fence"),
-    # -- what goes wrong every week
+    # -- everyday faults
     Pair("follower-lags", "who lags stays in sync", "a record to orders-0 came to"),
     Pair("zab-leader-killed", "votes with what memory knows", "peer-2 votes with 0x100000002, 0x100000006 is durable"),
     Pair("quorum-lost", "a leader never steps down", "an ensemble that serves did not come true"),

@@ -1,4 +1,4 @@
-"""The decisive moment of a play, at which the page opens it."""
+"""The decisive moment of a play, at which the web page opens the play."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ LONE = sorted(name for name, scenario in LIBRARY.items() if isinstance(scenario,
 
 
 def moments(name: str) -> tuple[Event | None, Event | None]:
-    """Return the decisive event as it is and with the bug."""
+    """Return the decisive event without and with the bug."""
     verdict = play(LIBRARY[name])
     found = decisive(LIBRARY[name], verdict)
     bug = None if verdict.shown is None or found.outage is None else verdict.shown.journal[found.outage - 1].event
     return None if found.played is None else verdict.journal[found.played - 1].event, bug
 
 
-def test_honeycomb_2017_is_decided_by_the_write_of_a_zombie() -> None:
-    """Here the ensemble refuses what the deposed controller writes; with the bug it is written."""
+def test_honeycomb_2017_is_decided_by_a_zombie_controller_write() -> None:
+    """The ensemble rejects the write of the deposed controller; with the bug it is written."""
     held, bug = moments("honeycomb-2017")
     assert isinstance(held, e.WriteFenced)
     assert isinstance(bug, e.IsrChanged)
@@ -36,8 +36,8 @@ def test_controller_killed_is_decided_by_the_next_election() -> None:
 
 
 @pytest.mark.parametrize("name", LONE)
-def test_protocol_script_is_decided_when_the_last_peer_has_joined(name: str) -> None:
-    """What the peer then has is what the script expects; only a frozen leader ends by looking for another one."""
+def test_protocol_script_is_decided_when_the_last_peer_joined(name: str) -> None:
+    """The peer then has the history that the script expects. Only the frozen leader ends in an election."""
     held, _ = moments(name)
     assert isinstance(held, e.PeerStateChanged)
     ends = ("LOOKING", "ELECTION") if name == "zookeeper-1675" else ("FOLLOWING", "BROADCAST")
@@ -45,7 +45,7 @@ def test_protocol_script_is_decided_when_the_last_peer_has_joined(name: str) -> 
 
 
 def test_every_play_has_a_decisive_moment_after_its_start() -> None:
-    """No play opens on the start of its processes."""
+    """No play opens at the start of its processes."""
     for name, scenario in LIBRARY.items():
         verdict = play(scenario)
         found = decisive(scenario, verdict)

@@ -1,6 +1,6 @@
-"""Kafka's outages: the library has one for every old behaviour, and each is shown with it and gone without it.
+"""Kafka's outages: every historical behaviour has a script that shows it and holds without it.
 
-That each scenario is as expected is `tests.simulation.scenarios.test_scenarios.test_a_scenario_holds`.
+`tests.simulation.scenarios.test_scenarios.test_scenario_has_no_problems` checks that each script holds.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ OUTAGES = [s for s in LIBRARY.values() if isinstance(s, WorldScenario) and s.bro
 
 
 @pytest.mark.parametrize("switch", Historical)
-def test_every_old_behaviour_has_its_script(switch: Historical) -> None:
+def test_every_historical_behaviour_has_a_script(switch: Historical) -> None:
     script = planted_table.script_of(switch)
     assert script.shows
 
 
-def test_every_outage_that_can_be_replayed_is_in_the_library() -> None:
+def test_every_replayable_outage_is_in_the_library() -> None:
     known = " ".join(f"{s.source} {s.fixed}" for s in OUTAGES)
     assert [outage for outage in REPLAYABLE if outage not in known] == []
 
 
-def test_an_outage_whose_bug_shows_nothing_is_reported_as_a_problem() -> None:
-    """A script whose bug is none: its hypothesis holds, and yet the verdict is no."""
+def test_outage_whose_bug_shows_nothing_is_a_problem() -> None:
+    """The bug of the script is harmless: its hypothesis holds, and the verdict reports that as a problem."""
     found = LIBRARY["kafka-708"]
     assert isinstance(found, WorldScenario)
     harmless = WorldScenario(
@@ -42,7 +42,7 @@ def test_an_outage_whose_bug_shows_nothing_is_reported_as_a_problem() -> None:
     assert any("should have shown" in problem for problem in play(harmless).problems)
 
 
-def test_an_outage_is_reported_without_its_bug_and_with_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_outage_is_reported_with_and_without_its_bug(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["kafka-708"], None) == 0
     said = capsys.readouterr().out
     assert "kafka-708: held" in said

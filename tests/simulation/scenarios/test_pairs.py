@@ -1,4 +1,4 @@
-"""Each script of the outage library shows the bug that it is about, by the text that says so; without it, nothing."""
+"""Each script of the outage library shows its bug by the expected text, and has no problem without the bug."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def names(pair: Pair) -> str:
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=names)
-def test_a_script_shows_its_bug_by_the_text_that_says_so(pair: Pair) -> None:
-    """Without the bug the script holds; with it an ordinary start does, so that it is the script which shows it."""
+def test_script_reports_its_bug_with_the_expected_text(pair: Pair) -> None:
+    """The script holds without the bug, and an ordinary start holds with it, so the script is what shows the bug."""
     script = LIBRARY[pair.script]
     assert play(script).problems == []
     with PLANTS[pair.plant]():
@@ -63,21 +63,21 @@ def test_a_script_shows_its_bug_by_the_text_that_says_so(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("name", LIBRARY)
-def test_every_script_has_a_bug_that_it_shows(name: str) -> None:
+def test_every_script_reports_some_bug(name: str) -> None:
     script = LIBRARY[name]
     by_itself = isinstance(script, WorldScenario) and script.shows
     assert by_itself or any(pair.script == name for pair in PAIRS)
 
 
 @pytest.mark.parametrize("name", PLANTS)
-def test_every_plant_says_what_it_shows_and_breaks_serving_code_that_is_there(name: str) -> None:
+def test_injected_bug_has_its_texts_and_replaces_existing_code(name: str) -> None:
     assert PLANTS[name].shows and all(PLANTS[name].shows)
     with PLANTS[name]():
         pass
 
 
 @pytest.mark.parametrize("path", PLANTS_FILES, ids=lambda path: path.stem)
-def test_plants_replace_nothing_but_by_the_function_that_looks_what_it_is(path: Path) -> None:
+def test_injected_bugs_replace_code_only_through_broken(path: Path) -> None:
     tree = ast.parse(path.read_text())
     imported = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     imported += [name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names]
@@ -86,31 +86,31 @@ def test_plants_replace_nothing_but_by_the_function_that_looks_what_it_is(path: 
     assert "setattr(" not in path.read_text()
 
 
-def test_a_plant_in_the_simulated_world_is_refused() -> None:
+def test_injected_bug_in_the_simulator_is_rejected() -> None:
     with pytest.raises(NotServingCode), broken(disk.SimDisk, recover=lambda self: None):
         pass
     with pytest.raises(NotServingCode), broken(disk, FSYNC_US_MAX=1):
         pass
 
 
-def test_a_plant_of_a_rule_that_is_gone_is_refused() -> None:
+def test_injected_bug_of_a_removed_rule_is_rejected() -> None:
     with pytest.raises(AttributeError), broken(Quorum, no_such_rule=lambda self: None):
         pass
 
 
-def test_a_text_that_nothing_says_is_not_shown() -> None:
+def test_bug_is_not_shown_by_other_problems() -> None:
     plant = Plant(planted.commit_on_a_minority, ("durable only on",))
     assert plant.shown(["liveness: nobody leads"]) is None
     assert plant.shown(["liveness: nobody leads", "committed and durable only on [3]"]) is not None
 
 
 @pytest.mark.parametrize("bug", planted_table.RARE)
-def test_a_bug_that_seeds_take_long_to_meet_has_a_script(bug: str) -> None:
+def test_bug_that_seeds_rarely_find_has_a_script(bug: str) -> None:
     assert Pair(planted_table.RARE[bug], bug, planted_table.text_in_script(bug)) in PAIRS
 
 
-def test_each_of_three_faults_of_reading_the_log_needs_its_own_mending() -> None:
-    """With the first one alone taken back, what the other two are about holds."""
+def test_three_log_reading_bugs_are_shown_separately() -> None:
+    """Scripts of the other two bugs hold when only the first bug is injected."""
     with PLANTS["the log is read by its numbers"]():
         for script in ("diff-over-bit-rot", "position-behind-a-truncation"):
             assert play(LIBRARY[script]).problems == []

@@ -1,4 +1,4 @@
-"""The outage library: what went wrong in ZooKeeper and its kin holds here, and each script would show if it did not."""
+"""The outage library: each script of an outage of ZooKeeper and related systems has no problem here."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ SERIOUS_BUGS = [
 
 
 @pytest.mark.parametrize("name", LIBRARY)
-def test_a_scenario_holds(name: str) -> None:
+def test_scenario_has_no_problems(name: str) -> None:
     assert play(LIBRARY[name]).problems == []
 
 
-def test_every_serious_bug_has_its_scenario() -> None:
+def test_every_serious_bug_has_a_scenario() -> None:
     known = " ".join(f"{scenario.name} {scenario.source}" for scenario in LIBRARY.values())
     words = set(known.replace(",", " ").replace("-", " ").split())
     assert [bug for bug in SERIOUS_BUGS if str(bug) not in words] == []
 
 
 @pytest.mark.parametrize("name", ["zookeeper-4712", "diff-over-a-purge", "zookeeper-710"])
-def test_a_scenario_read_back_from_its_file_is_equal(name: str, tmp_path: Path) -> None:
+def test_scenario_read_back_from_its_file_is_equal(name: str, tmp_path: Path) -> None:
     path = tmp_path / "scenario.json"
     write_scenario(LIBRARY[name], path)
     assert read_scenario(path) == LIBRARY[name]
@@ -44,7 +44,7 @@ def test_a_scenario_read_back_from_its_file_is_equal(name: str, tmp_path: Path) 
     assert list(first.lines()) == list(second.lines()) != []
 
 
-def test_the_library_is_listed_and_played(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_library_is_listed_and_played(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert cli.list_all(True, LivePlayer(), running_obstacle) == 0
     listed = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert list(listed) == list(LIBRARY)
@@ -57,7 +57,7 @@ def test_the_library_is_listed_and_played(capsys: pytest.CaptureFixture[str], tm
     assert out.read_bytes().count(b"\n") > 50
 
 
-def test_the_json_report_of_a_run_has_its_story_and_its_replay_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_report_of_a_run_has_story_and_replay_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["kafka-708"], None, cli.PlayOptions(7, ("tickTime=500",), as_json=True)) == 0
     [found] = json.loads(capsys.readouterr().out)["runs"]
     assert (found["held"], found["seed"], found["played"]["problems"]) == (True, 7, [])
@@ -70,9 +70,7 @@ def test_the_json_report_of_a_run_has_its_story_and_its_replay_command(capsys: p
     assert any(line["who"].startswith("broker-") and "is controller" in line["text"] for line in lines)
 
 
-def test_the_json_report_of_a_run_has_the_hash_of_the_journal_it_writes(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_json_report_of_a_run_has_the_hash_of_its_journal(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = tmp_path / "journal.jsonl"
     assert cli.run(["zookeeper-1549"], None, cli.PlayOptions(as_json=True, out=out)) == 0
     [found] = json.loads(capsys.readouterr().out)["runs"]
@@ -80,7 +78,7 @@ def test_the_json_report_of_a_run_has_the_hash_of_the_journal_it_writes(
     assert found["outage"] is None and found["seed"] is None, "over the bare protocol nothing is left to a seed"
 
 
-def test_settings_override_a_scripts_own_and_senseless_ones_are_refused() -> None:
+def test_settings_override_a_script_and_bad_ones_are_rejected() -> None:
     bug = "unclean.leader.election.enable=true"
     with_bug = configured(LIBRARY["jepsen-2013"], [bug, "tickTime=250"])
     assert isinstance(with_bug, WorldScenario)
@@ -90,14 +88,12 @@ def test_settings_override_a_scripts_own_and_senseless_ones_are_refused() -> Non
             configured(LIBRARY[name], [setting])
 
 
-def test_a_step_on_files_fails_where_disks_are_values() -> None:
+def test_file_step_fails_in_a_script_without_files() -> None:
     played = play(CoreScenario("wrong", "", "There are files.", steps=(Start(), Purge(1))))
     assert played.problems == ["step 2 (Purge): this script's disks are no files"]
 
 
-def test_a_scenario_that_does_not_hold_exits_with_1_and_prints_its_replay_command(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_failed_scenario_exits_with_1_and_prints_its_replay(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "wrong.json"
     write_scenario(CoreScenario("wrong", "", "Nobody holds anything.", steps=(Start(), Expect("log", 1, "1.1"))), path)
     assert cli.run([str(path)], None) == 1
@@ -115,7 +111,7 @@ def test_a_scenario_that_does_not_hold_exits_with_1_and_prints_its_replay_comman
         ("files", '"type":"SpoilSnapshot","peer":1', "1 is down"),
     ],
 )
-def test_a_step_that_cannot_be_taken_says_why(
+def test_impossible_step_is_reported_with_its_reason(
     driver: str, step: str, said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "wrong.json"
@@ -124,7 +120,7 @@ def test_a_step_that_cannot_be_taken_says_why(
     assert "step 1" in (told := capsys.readouterr().out) and said in told
 
 
-def test_a_script_without_peers_is_none(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_script_without_peers_is_rejected(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "wrong.json"
     path.write_text('{"driver":"cores","name":"a","title":"","hypothesis":"","peers":0}')
     assert cli.run([str(path)], None) == 2
@@ -134,9 +130,7 @@ def test_a_script_without_peers_is_none(capsys: pytest.CaptureFixture[str], tmp_
 @pytest.mark.parametrize(
     "step", ['{"type":"GiveUp","peer":9}', '{"type":"Elect","peers":[1,2,0]}', '{"type":"Expect","what":"log"}']
 )
-def test_a_script_that_names_a_peer_that_is_not_there_is_none(
-    step: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_script_with_an_unknown_peer_is_rejected(step: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "wrong.json"
     head = '{"driver":"cores","name":"a","title":"","hypothesis":"","steps":[{"type":"Start"},'
     path.write_text(f"{head}{step}]}}")

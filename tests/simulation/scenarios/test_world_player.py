@@ -1,4 +1,4 @@
-"""Scripts are played in whatever process asks: on a thread with an event loop of its own, and beside other threads."""
+"""Scripts can be played on a thread with its own event loop, and while other threads run."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from zabka.simulation.scenarios.scenario import Verdict
 
 SCRIPT = "zookeeper-3144"
 WITHIN_S = 0.5
-"""How far two clocks of this machine may be apart that are read one after the other."""
+"""Maximum difference between two clocks of this machine that are read one after the other, in seconds."""
 
 
-def test_a_script_is_played_on_a_thread_whose_own_event_loop_goes_on() -> None:
+def test_script_plays_on_a_thread_with_a_running_event_loop() -> None:
     async def play_here() -> Verdict:
         here = asyncio.get_running_loop()
         verdict = play(LIBRARY[SCRIPT])
@@ -25,7 +25,7 @@ def test_a_script_is_played_on_a_thread_whose_own_event_loop_goes_on() -> None:
     assert asyncio.run(play_here()).problems == []
 
 
-def test_other_threads_stay_in_real_time_while_a_script_is_played() -> None:
+def test_other_threads_stay_in_real_time_during_a_play() -> None:
     over = threading.Event()
     apart_s: list[float] = []
 
@@ -46,7 +46,7 @@ def test_other_threads_stay_in_real_time_while_a_script_is_played() -> None:
     assert len(apart_s) > 1 and max(apart_s) < WITHIN_S
 
 
-def test_another_seed_of_a_script_has_another_history() -> None:
-    """The seed draws delays; the same seed draws the same."""
+def test_script_with_another_seed_has_another_history() -> None:
+    """The seed determines the delays, so the same seed gives the same history."""
     one, again, other = (list(play(seeded(LIBRARY[SCRIPT], seed)).lines()) for seed in (1, 1, 2))
     assert one == again != other

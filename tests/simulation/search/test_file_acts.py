@@ -1,4 +1,4 @@
-"""What runs over real files are made of: each act leads to where nothing is under way but what is held back."""
+"""Actions of runs over real files: after each action only messages that are held back are in flight."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALL = (1, 2, 3)
 
 @pytest.fixture
 def cores(tmp_path: Path) -> Iterator[FileCores]:
-    """Three servers that serve, the third of them the leader, and two writes that all of them hold."""
+    """Return three serving servers, with server 3 as leader and two writes on all of them."""
     made = FileCores(tmp_path, snap_count=1_000, commit_log_count=1)
     take(made, (Start(), Elect(ALL), Run(), Write(3, 2), Run()))
     assert list(serving(made)) == list(ALL)
@@ -43,7 +43,7 @@ def take(cores: FileCores, stretch: Stretch, quiet: Quiet | None = None) -> None
         assert cores.problems == []
 
 
-def test_what_is_held_back_by_a_machine_that_is_gone_is_held_back_no_more(cores: FileCores) -> None:
+def test_messages_of_a_vanished_machine_are_no_longer_held_back(cores: FileCores) -> None:
     quiet = Quiet()
     quiet.follow(Run(hold=("3 > 1", "2 > 1", "disk 2")))
     take(cores, (Vanish(3), Run()), quiet)
@@ -51,7 +51,7 @@ def test_what_is_held_back_by_a_machine_that_is_gone_is_held_back_no_more(cores:
 
 
 @pytest.mark.parametrize("acts", [file_acts.stops, file_acts.bounces, file_acts.depositions, file_acts.impatience])
-def test_behind_whatever_befalls_the_leader_a_majority_is_served(
+def test_majority_serves_after_any_fault_of_the_leader(
     cores: FileCores, acts: Callable[[FileCores], Iterator[Stretch]]
 ) -> None:
     take(cores, list(acts(cores))[-1])
@@ -59,7 +59,7 @@ def test_behind_whatever_befalls_the_leader_a_majority_is_served(
     assert max(node.disk.current for node in cores.nodes.values()) > 1
 
 
-def test_all_restart_or_those_alone_that_ran(cores: FileCores) -> None:
+def test_restart_of_all_starts_running_servers_or_every_server(cores: FileCores) -> None:
     take(cores, next(stretch for stretch in file_acts.stops(cores)))
     first, second = file_acts.restarts_of_all(cores)
     take(cores, first)
@@ -68,12 +68,12 @@ def test_all_restart_or_those_alone_that_ran(cores: FileCores) -> None:
     assert list(serving(cores)) == list(ALL)
 
 
-def test_a_machine_that_blinks_is_damaged_where_it_may_be(cores: FileCores) -> None:
+def test_blinking_machine_is_damaged_in_any_record(cores: FileCores) -> None:
     flips = [step for stretch in file_acts.blinks(cores, 2) for step in stretch if isinstance(step, Rot)]
     assert flips == [Rot(2, "1.1"), Rot(2, "1.2")]
 
 
-def test_an_empty_server_takes_the_place_of_none_that_promised_more_than_the_others(cores: FileCores) -> None:
+def test_server_with_a_later_accepted_epoch_is_not_replaced(cores: FileCores) -> None:
     others = (2, 3)
     assert file_acts.hold_the_same(cores, others)
     disk = cores.nodes[1].disk
@@ -81,13 +81,13 @@ def test_an_empty_server_takes_the_place_of_none_that_promised_more_than_the_oth
     assert not file_acts.hold_the_same(cores, others)
 
 
-def test_where_nothing_of_one_kind_can_be_another_is_taken(cores: FileCores) -> None:
+def test_action_without_candidates_is_replaced_by_another_kind(cores: FileCores) -> None:
     assert list(file_acts.returns(cores)) == []
     instead = list(file_acts.or_else(file_acts.returns, file_acts.stops, cores))
     assert instead == list(file_acts.stops(cores))
 
 
-def test_autopurge_behind_each_load_leaves_as_few_logs_as_it_may(tmp_path: Path) -> None:
+def test_autopurge_after_each_load_leaves_fewer_logs(tmp_path: Path) -> None:
     logs = []
     for number, acts in enumerate((file_acts.loads, file_acts.loads_and_purges)):
         cores = FileCores(tmp_path / str(number), snap_count=3, commit_log_count=1)
@@ -100,9 +100,7 @@ def test_autopurge_behind_each_load_leaves_as_few_logs_as_it_may(tmp_path: Path)
 
 
 @pytest.mark.parametrize("peers", [3, 5])
-def test_behind_its_earlier_life_an_ensemble_serves_in_its_second_epoch_with_what_it_had_written(
-    tmp_path: Path, peers: int
-) -> None:
+def test_ensemble_serves_in_epoch_2_with_its_earlier_writes(tmp_path: Path, peers: int) -> None:
     cores = FileCores(tmp_path, peers, snap_count=8, commit_log_count=1)
     take(cores, (Start(), Elect(cores.voters), *file_acts.earlier_life(peers, Random(1))))
     assert list(serving(cores)) == list(cores.voters)
@@ -111,7 +109,7 @@ def test_behind_its_earlier_life_an_ensemble_serves_in_its_second_epoch_with_wha
     cores.close()
 
 
-def test_who_comes_back_on_a_slow_disk_is_not_served_before_that_has_done_its_work(cores: FileCores) -> None:
+def test_peer_back_on_a_slow_disk_serves_after_its_disk_is_done(cores: FileCores) -> None:
     quiet = Quiet()
     take(cores, next(stretch for stretch in file_acts.stops(cores)), quiet)
     at_once, slowly = file_acts.returns(cores)
@@ -122,8 +120,8 @@ def test_who_comes_back_on_a_slow_disk_is_not_served_before_that_has_done_its_wo
     assert at_once[-1] == Run()
 
 
-def test_a_leader_that_goes_behind_its_last_write_leaves_it_to_itself_or_to_one_other(cores: FileCores) -> None:
-    """Whoever has it alone is cut back when it returns."""
+def test_last_write_of_a_leader_reaches_itself_or_one_other_peer(cores: FileCores) -> None:
+    """A leader that alone has the write is truncated when it returns."""
     quiet = Quiet()
     _, and_dies, *_ = file_acts.last_writes(cores)
     take(cores, and_dies, quiet)
@@ -134,8 +132,9 @@ def test_a_leader_that_goes_behind_its_last_write_leaves_it_to_itself_or_to_one_
     assert len(list(file_acts.last_writes(cores))) == 6, "to nobody, or to one of two"
 
 
-def test_a_return_is_interrupted_just_when_the_leader_has_told_one_part(cores: FileCores) -> None:
-    """Here while its log is being cut back, when a snapshot would keep what is cut: as the planted bug has it."""
+def test_peer_return_is_interrupted_after_one_leader_packet(cores: FileCores) -> None:
+    """The return is interrupted while the peer's log is truncated. A snapshot at this moment would keep the truncated
+    write, as the injected bug does."""
     quiet = Quiet()
     _, and_dies, *_ = file_acts.last_writes(cores)
     take(cores, and_dies, quiet)
@@ -149,7 +148,7 @@ def test_a_return_is_interrupted_just_when_the_leader_has_told_one_part(cores: F
     assert cores.files(3).history() == cores.files(2).history()
 
 
-def test_a_snapshot_that_is_taken_between_a_truncation_and_its_end_is_shown_by_an_interrupted_return(
+def test_interrupted_return_shows_a_snapshot_during_a_truncation(
     cores: FileCores,
 ) -> None:
     with PLANTED["a spoiled snapshot is made good at once"]():
@@ -162,8 +161,8 @@ def test_a_snapshot_that_is_taken_between_a_truncation_and_its_end_is_shown_by_a
     assert cores.problems == ["processConsistency: 3 acknowledged 2's history with another of its own"]
 
 
-def test_two_leaders_that_nobody_follows_give_up_beside_a_server_that_has_no_vote(cores: FileCores) -> None:
-    """It goes on looking, and neither hears of anybody who could follow: their patience ends, and all is well."""
+def test_two_leaders_without_followers_give_up(cores: FileCores) -> None:
+    """The server without a vote keeps looking, and neither leader gets a follower, until both time out."""
     take(cores, (Isolate(3), Confer((1, 2)), Vanish(1), Start((1,)), Confer((1, 3)), Vanish(1), Rot(1, "1.2")))
     take(cores, (Start((1,)), Confer((1,))))
     states = [status.state for peer in ALL if (status := cores.nodes[peer].status) is not None]
@@ -171,7 +170,7 @@ def test_two_leaders_that_nobody_follows_give_up_beside_a_server_that_has_no_vot
     assert recover(cores) == []
 
 
-def test_two_machines_go_dark_at_once_or_a_leaders_and_another_one_after_the_other(cores: FileCores) -> None:
+def test_two_machines_lose_power_together_or_in_a_row(cores: FileCores) -> None:
     dark = list(file_acts.blackouts(cores, 2))
     assert [stretch[:2] for stretch in dark if len(stretch) == 5] == [
         (Vanish(1), Vanish(2)), (Vanish(1), Vanish(3)), (Vanish(2), Vanish(3)),
@@ -185,7 +184,7 @@ def test_two_machines_go_dark_at_once_or_a_leaders_and_another_one_after_the_oth
     assert list(file_acts.settling(cores)) or list(serving(cores)) == list(ALL)
 
 
-def test_whoever_waits_for_a_machine_that_is_gone_hears_of_its_end_when_all_settles(cores: FileCores) -> None:
+def test_connections_to_a_vanished_machine_close_on_settling(cores: FileCores) -> None:
     assert list(file_acts.settling(cores)) == [], "nothing is to be settled"
     take(cores, (Vanish(3),))
     assert len(list(file_acts.half_open(cores))) == 2
@@ -196,15 +195,15 @@ def test_whoever_waits_for_a_machine_that_is_gone_hears_of_its_end_when_all_sett
 
 @pytest.fixture
 def five(tmp_path: Path) -> Iterator[FileCores]:
-    """Five servers that serve, the fifth of them the leader, and two writes that all of them hold."""
+    """Return five serving servers, with server 5 as leader and two writes on all of them."""
     made = FileCores(tmp_path / "five", 5, snap_count=1_000, commit_log_count=1)
     take(made, (Start(), Elect(made.voters), Run(), *(Write(5), Run()) * 2))
     yield made
     made.close()
 
 
-def test_who_returns_in_vain_holds_what_nobody_else_will_ever_hear_of(five: FileCores) -> None:
-    """The others choose a leader without the two."""
+def test_failed_return_leaves_a_write_that_no_other_peer_gets(five: FileCores) -> None:
+    """The other servers elect a leader without these two."""
     take(five, (*down(1, five), *(Write(5), Run()) * 2))
     vain = list(file_acts.returns_in_vain(five))
     take(five, vain[0])
@@ -215,9 +214,8 @@ def test_who_returns_in_vain_holds_what_nobody_else_will_ever_hear_of(five: File
     assert list(serving(five)) == [2, 3, 4]
 
 
-def test_who_is_there_goes_before_it_returns_in_vain_and_of_three_the_others_are_no_majority(
-    five: FileCores, cores: FileCores
-) -> None:
+def test_failed_return_stops_a_running_peer_and_needs_5_servers(five: FileCores, cores: FileCores) -> None:
+    """An ensemble of three has no majority without the returning peer and the leader."""
     gone = [stretch[0] for stretch in file_acts.returns_in_vain(five)]
     assert gone == [Crash((peer,)) for peer in (1, 2, 3, 4) for _ in range(3)]
     take(five, next(file_acts.returns_in_vain(five)))
@@ -225,7 +223,7 @@ def test_who_is_there_goes_before_it_returns_in_vain_and_of_three_the_others_are
     assert list(file_acts.returns_in_vain(cores)) == []
 
 
-def test_a_leader_that_is_cut_off_leads_again_in_the_same_process(cores: FileCores) -> None:
+def test_isolated_leader_leads_again_in_the_same_process(cores: FileCores) -> None:
     leader = cores.nodes[3].peer
     [again] = file_acts.second_reigns(cores)
     take(cores, again)
@@ -235,7 +233,7 @@ def test_a_leader_that_is_cut_off_leads_again_in_the_same_process(cores: FileCor
     ] * 2
 
 
-def test_while_one_is_away_there_are_two_reigns_and_a_bit_may_flip_of_what_it_missed(cores: FileCores) -> None:
+def test_absence_spans_two_epochs_and_can_damage_missed_records(cores: FileCores) -> None:
     ordinary = [stretch for stretch in file_acts.absences(cores, 1) if Start((2,)) in stretch or Start((1,)) in stretch]
     assert len(ordinary) == 2 * 6, "two who may be away, and six absences each"
     stays, comes_back = next(file_acts.absences(cores, 3)), ordinary[0]
@@ -253,10 +251,8 @@ def down(peer: int, cores: FileCores) -> Stretch:
     return (Crash((peer,)), Run(), Confer(others), Run())
 
 
-def test_reading_behind_damage_is_shown_by_a_return_behind_an_absence_or_to_damage(
-    cores: FileCores, tmp_path: Path
-) -> None:
-    """The log that the leader reads has a hole where an epoch ended, which numbers alone do not show."""
+def test_return_after_absence_shows_reading_past_damage(cores: FileCores, tmp_path: Path) -> None:
+    """The leader's log has a hole at the end of an epoch, which the zxids alone do not reveal."""
 
     def absence(cores: FileCores) -> Stretch:
         return next(stretch for stretch in file_acts.absences(cores, 3) if stretch[-1] == Rot(3, "1.3"))
@@ -279,8 +275,9 @@ def test_reading_behind_damage_is_shown_by_a_return_behind_an_absence_or_to_dama
     other.close()
 
 
-def test_that_who_has_lost_history_is_elected_is_shown_by_machines_that_blink_in_a_row(cores: FileCores) -> None:
-    """The leader loses a write that one follower has not, and that one restarts: they are a majority without it."""
+def test_blinks_in_a_row_show_election_of_an_incomplete_peer(cores: FileCores) -> None:
+    """The leader loses a write that one follower lacks. That follower restarts, and both are a majority without the
+    write."""
     with PLANTED["who has lost history is elected for its past"]():
         in_a_row = list(file_acts.blinks_in_a_row(cores, 3))
         [blinks] = [stretch for stretch in in_a_row if {Write(3), Rot(3, "1.3"), Vanish(1)} <= set(stretch)]
@@ -292,9 +289,9 @@ def test_that_who_has_lost_history_is_elected_is_shown_by_machines_that_blink_in
     )
 
 
-def test_that_places_in_the_log_are_kept_is_shown_by_a_return_behind_one_in_vain(five: FileCores) -> None:
-    """The leader has read its log to a write that is then cut off, leads again, and reads on from there for the one
-    who still holds that write."""
+def test_return_after_a_failed_one_shows_stale_log_positions(five: FileCores) -> None:
+    """The leader reads its log up to a write that is then truncated. It leads again, and continues from that position
+    for a peer that still holds the write."""
     with PLANTED["places in the log outlive what was there"]():
         _, _, leads_again, *_ = file_acts.returns_in_vain(five)
         take(five, leads_again)

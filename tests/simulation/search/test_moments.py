@@ -1,4 +1,4 @@
-"""Acts that lead to a moment: where a run knows them and little else, an old behaviour shows that needs that moment."""
+"""Actions that lead to one moment: a run with few other actions shows a historical behaviour that needs this moment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from zabka.simulation.settings import world_settings
 
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SeedRun]:
-    """Plays a seed of the swarm in which these acts may be done, each twice as often as one that mends."""
+    """Return a function that plays a swarm seed with these actions, each drawn twice as often as an action that
+    repairs."""
 
     def played(seed: int, *acts: Deed, settings: tuple[str, ...] = ()) -> SeedRun:
         def deeds(run: SeedRun, stage: Stage) -> list[Deed]:
@@ -32,10 +33,10 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SeedRun]:
 
 
 SEED = 218
-"""The first in which the two acts follow one another, on a topic for which one that is in sync is too few."""
+"""First seed in which the two actions follow each other on a topic that requires more than one in-sync replica."""
 
 
-def test_what_a_leader_alone_knew_to_be_committed_is_told_nobody_in_time(play: Callable[..., SeedRun]) -> None:
+def test_high_watermark_known_only_to_a_dead_leader_is_lost(play: Callable[..., SeedRun]) -> None:
     run = play(SEED, commit_alone, lose_leader)
     assert run.problems() == []
     assert run.stage is not None
@@ -43,7 +44,7 @@ def test_what_a_leader_alone_knew_to_be_committed_is_told_nobody_in_time(play: C
     assert "is not heard from then on" in told and "which leads now" in told
 
 
-def test_who_joins_before_its_leader_has_its_own_log_committed_is_found(play: Callable[..., SeedRun]) -> None:
+def test_isr_join_before_the_epoch_start_offset_is_found(play: Callable[..., SeedRun]) -> None:
     # KAFKA-7128: the new leader's high watermark is still the old one, which the follower has reached.
     run = play(SEED, commit_alone, lose_leader, settings=("zabka.historical=no-epoch-start-check",))
     assert any("WhoJoinsHasAll" in problem for problem in run.problems())

@@ -1,4 +1,4 @@
-"""The searches over the bare protocol: they find nothing, they find what is planted, and what they find plays again."""
+"""Searches over the bare protocol find no violation without a bug, find injected bugs, and their findings replay."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def led_by_3() -> Cores:
     return cores
 
 
-def test_votes_that_are_exchanged_without_end_are_told_and_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_exchange_of_votes_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     cores = Cores()
     Start().play(cores)
     monkeypatch.setattr(Cores, "notify", lambda self, position=0: None)
@@ -53,7 +53,7 @@ def test_votes_that_are_exchanged_without_end_are_told_and_not_waited_for(monkey
 # -- forks
 
 
-def test_steps_of_a_fork_leave_the_original_as_it_was() -> None:
+def test_fork_does_not_change_the_original() -> None:
     cores = led_by_3()
     before = cores.digest()
     twin = cores.fork()
@@ -64,7 +64,7 @@ def test_steps_of_a_fork_leave_the_original_as_it_was() -> None:
     assert recover(cores) == recover(twin) == []
 
 
-def test_the_same_steps_lead_to_the_same_state() -> None:
+def test_same_steps_lead_to_the_same_state() -> None:
     one, other = led_by_3(), led_by_3()
     for cores in (one, other):
         Write(3).play(cores)
@@ -72,7 +72,7 @@ def test_the_same_steps_lead_to_the_same_state() -> None:
     assert one.digest() == other.digest()
 
 
-def test_a_fork_recovers_whatever_waits_for_its_disks() -> None:
+def test_fork_recovers_with_any_disk_queue() -> None:
     cores = led_by_3()
     Crash((1,)).play(cores)
     Run().play(cores)
@@ -87,7 +87,7 @@ def test_a_fork_recovers_whatever_waits_for_its_disks() -> None:
         cores.sync_disk(moved[0])
 
 
-def test_clones_and_fingerprints_follow_functions_and_cycles() -> None:
+def test_clones_and_fingerprints_follow_closures() -> None:
     box: dict[str, list[int]] = {"list": [1]}
 
     def grow() -> None:
@@ -101,8 +101,8 @@ def test_clones_and_fingerprints_follow_functions_and_cycles() -> None:
     assert fingerprint(grow) == fingerprint(twin)
 
 
-def test_every_field_that_a_fingerprint_leaves_out_exists() -> None:
-    """A field that was renamed would count again, or another one of that name would not."""
+def test_fields_left_out_of_a_fingerprint_exist() -> None:
+    """A renamed field would count again, and a new field of the old name would be left out."""
     cores = led_by_3()
     Crash((1,)).play(cores)
     Run().play(cores)
@@ -133,19 +133,19 @@ def test_every_field_that_a_fingerprint_leaves_out_exists() -> None:
         Bounds(peers=3, writes=0, crashes=0, begin=Begin.POWER_ON, elections=1),
     ],
 )
-def test_an_exhausted_scope_holds_every_invariant(bounds: Bounds) -> None:
+def test_exhausted_scope_has_no_violation(bounds: Bounds) -> None:
     found = explore(bounds)
     assert found.exhausted and found.problems == []
     assert found.states > 100 and found.settled > 1
 
 
-def test_a_search_that_is_stopped_says_how_far_it_came() -> None:
+def test_search_stopped_by_its_limit_reports_its_progress() -> None:
     found = explore(Bounds(writes=1, crashes=1, states_max=300))
     assert not found.exhausted and found.problems == []
     assert found.states >= 300 and found.depth > 2
 
 
-def test_an_interrupted_search_says_how_far_it_came() -> None:
+def test_interrupted_search_reports_its_progress() -> None:
     def interrupt(visited: int, depth: int, waiting: int) -> None:
         if visited:
             raise KeyboardInterrupt
@@ -155,8 +155,8 @@ def test_an_interrupted_search_says_how_far_it_came() -> None:
     assert found.depth > 1
 
 
-def test_remembered_turns_are_the_turns_themselves() -> None:
-    """A search's shortcuts make no difference: whatever it does to an ensemble, the same steps without them do."""
+def test_remembered_turns_equal_played_turns() -> None:
+    """The shortcuts of a search make no difference: the same steps without shortcuts lead to the same state."""
     for seed in range(3):
         random = Random(seed)
         remembered, direct = Cores(turns=RememberedTurns()), Cores()
@@ -177,8 +177,8 @@ def test_remembered_turns_are_the_turns_themselves() -> None:
     assert recover(direct) == []
 
 
-def test_a_proposal_under_way_may_be_cut_off_and_sent_again_to_who_returns() -> None:
-    """Found by the search: 2 has logged what 1 and 3 commit while 2 comes back, and is told to cut it off first."""
+def test_proposal_in_flight_is_truncated_and_resent_on_return() -> None:
+    """Found by the search: 2 has logged a write that 1 and 3 commit while 2 returns, and 2 must truncate it first."""
     cores = led_by_3()
     back = (Crash((2,), 1), Start((2,)), Elect((1, 2, 3)), Deliver(2, 3, link=1), Deliver(3, 2), SyncDisk(2))
     joined = (Deliver(2, 3), Deliver(3, 2, until="Trunc"), SyncDisk(3), SyncDisk(2))
@@ -211,7 +211,7 @@ ONE_WRITE = Bounds(writes=1, crashes=0)
         ("who comes back ahead is cut back", Bounds(writes=1, crashes=0, breaks=1), 17),
     ],
 )
-def test_a_planted_bug_is_found_by_the_fewest_steps(
+def test_injected_bug_is_found_in_the_fewest_steps(
     bug: str, bounds: Bounds, length: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     saved = tmp_path / "found.json"
@@ -222,7 +222,7 @@ def test_a_planted_bug_is_found_by_the_fewest_steps(
     assert "VIOLATED" in said and f"in {length} steps" in said
 
 
-def test_the_transcript_of_a_counter_example_tells_every_step_and_the_violation() -> None:
+def test_transcript_has_every_step_and_the_violation() -> None:
     with planted_ensemble.PLANTED["leader counts itself before its fsync"]():
         found = explore(ONE_WRITE)
         told = list(transcript(3, found.steps))
@@ -237,7 +237,7 @@ def test_the_transcript_of_a_counter_example_tells_every_step_and_the_violation(
     assert told[-2].startswith("     VIOLATED: peer-3 broke quorum: 0x100000001 committed and durable only on [")
 
 
-def test_servers_at_rest_must_have_a_leader_and_the_same_history() -> None:
+def test_idle_servers_must_have_a_leader_and_the_same_history() -> None:
     cores = Cores()
     Start().play(cores)
     assert unsettled(cores) == ["liveness: nothing can happen any more, and nobody leads"]
@@ -251,11 +251,11 @@ def test_servers_at_rest_must_have_a_leader_and_the_same_history() -> None:
 # -- the state machine
 
 
-def test_random_steps_of_the_bare_protocol_hold_every_invariant() -> None:
+def test_random_protocol_steps_have_no_violation() -> None:
     run_state_machine_as_test(ZabMachine, settings=QUICK)  # type: ignore[no-untyped-call]
 
 
-def test_a_violation_found_by_random_steps_is_shrunk_and_written_as_a_scenario(tmp_path: Path) -> None:
+def test_violation_of_random_steps_is_shrunk_and_saved(tmp_path: Path) -> None:
     class Saving(ZabMachine):
         save_to = tmp_path / "failure.json"
 

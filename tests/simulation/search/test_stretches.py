@@ -1,4 +1,4 @@
-"""Steps that go together where every step is drawn."""
+"""Sequences of steps that a random search draws as one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALL = (1, 2, 3)
 
 @pytest.fixture
 def cores() -> Cores:
-    """Three servers that serve, the third of them the leader, and one write that all of them hold."""
+    """Return three serving servers, with server 3 as leader and one write on all of them."""
     made = Cores()
     take(made, Quiet(), (Start(), Elect(ALL), Run(), Write(3), Run()))
     return made
@@ -33,7 +33,7 @@ def ends(cores: Cores) -> list[int]:
 
 
 def told(cores: Cores) -> list[int]:
-    """Up to where each knows to be committed."""
+    """Return the counter of the last zxid that each server knows to be committed."""
     return [status.last_committed & 0xFF for peer in ALL if (status := cores.nodes[peer].status) is not None]
 
 
@@ -45,7 +45,7 @@ def blip(cores: Cores, one: int, other: int) -> Stretch:
     return next(each for each in blips(cores) if each[0] == Break(one, other))
 
 
-def test_an_uneven_write_reaches_some_and_is_held_back_from_the_others(cores: Cores) -> None:
+def test_uneven_write_reaches_only_some_peers(cores: Cores) -> None:
     quiet = Quiet()
     take(cores, quiet, uneven(cores, 3, "3 > 1"))
     assert ends(cores) == [1, 2, 2]
@@ -56,12 +56,12 @@ def test_an_uneven_write_reaches_some_and_is_held_back_from_the_others(cores: Co
     assert cores.problems == []
 
 
-def test_anybodys_write_is_held_back_in_every_way_at_every_follower(cores: Cores) -> None:
+def test_uneven_writes_cover_every_writer_and_every_hold(cores: Cores) -> None:
     found = list(uneven_writes(cores))
     assert len(found) == len(set(found)) == 3 * (4 * 4 - 1)
 
 
-def test_whoever_lost_its_leader_for_a_moment_follows_it_again(cores: Cores) -> None:
+def test_follower_that_briefly_lost_its_leader_follows_again(cores: Cores) -> None:
     take(cores, Quiet(), blip(cores, 1, 3))
     take(cores, Quiet(), (Write(3), Run()))
     assert ends(cores) == [2, 2, 2]
@@ -69,9 +69,7 @@ def test_whoever_lost_its_leader_for_a_moment_follows_it_again(cores: Cores) -> 
 
 
 @pytest.mark.parametrize("is_planted", [False, True])
-def test_an_uneven_write_and_a_blip_show_who_cuts_back_what_a_follower_has_answered_for(
-    cores: Cores, is_planted: bool
-) -> None:
+def test_uneven_write_and_blip_show_truncation_of_a_commit(cores: Cores, is_planted: bool) -> None:
     quiet, plant = Quiet(), planted_ensemble.PLANTED["who comes back ahead is cut back"]
     take(cores, quiet, uneven(cores, 2, "1 > 3", "3 > 2"))
     assert told(cores) == [2, 1, 1]

@@ -1,4 +1,4 @@
-"""The search with tapes: it plays seeds as they are, finds what is planted, makes it short, and can be gone on with."""
+"""The search with tapes plays plain seeds unchanged, finds injected bugs, shrinks its findings, and can be resumed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def found_in(search: TapeSearch, runs_max: int) -> Found:
 
 
 @pytest.mark.parametrize("scenario", ["ensemble", "disks", "swarm", "swarm-ensemble"])
-def test_a_tape_plays_its_seeds_history_and_so_does_what_was_written_of_it(scenario: str) -> None:
+def test_tape_and_its_recording_replay_the_history_of_the_seed(scenario: str) -> None:
     plain, seed = SeedRun(2, SCENARIOS[scenario]), TapedSeed(Tape(2))
     taped = SeedRun(seed, SCENARIOS[scenario])
     plain.execute()
@@ -59,17 +59,17 @@ def test_a_tape_plays_its_seeds_history_and_so_does_what_was_written_of_it(scena
 
 
 @pytest.mark.parametrize("scenario", ["swarm", "swarm-ensemble", "swarm-disks", PROTOCOL, FILES])
-def test_seeds_of_the_swarms_hold(scenario: str) -> None:
+def test_swarm_seeds_have_no_violation(scenario: str) -> None:
     for seed in range(3):
         assert run_tape(Tape(seed), scenario, SETTINGS).problems == []
 
 
-def test_a_run_over_files_is_the_same_every_time() -> None:
+def test_run_over_files_is_the_same_every_time() -> None:
     one, again = (run_tape(Tape(7), FILES, SETTINGS) for _ in range(2))
     assert (one.written, one.reached) == (again.written, again.reached)
 
 
-def test_an_act_of_zeros_does_nothing() -> None:
+def test_action_of_zeros_does_nothing() -> None:
     verdict = play_tape(Tape(4, {ACTS: Stream(ends=True)}), "swarm", SETTINGS)
     assert verdict.taken == []
     assert verdict.held
@@ -78,14 +78,14 @@ def test_an_act_of_zeros_does_nothing() -> None:
 # -- other tapes
 
 
-def test_acts_are_changed_whole_or_within_themselves() -> None:
+def test_mutation_keeps_the_length_of_actions() -> None:
     tape = Tape(1, {ACTS: Stream(words=tuple(range(1, 6 * ACT_WORDS + 1)))})
     for seed in range(200):
         words = mutated(tape, tape, Random(seed)).streams[ACTS].words
         assert len(words) % ACT_WORDS == 0
 
 
-def test_a_tape_is_kept_for_what_it_reached_first_or_more_often() -> None:
+def test_corpus_keeps_a_tape_with_a_new_or_higher_count() -> None:
     corpus = Corpus()
     assert corpus.keep_run(Tape(1), {10: 1}) is not None
     assert corpus.keep_run(Tape(2), {10: 1}) is None
@@ -94,7 +94,7 @@ def test_a_tape_is_kept_for_what_it_reached_first_or_more_often() -> None:
     assert [kept.tape.seed for kept in corpus.kept] == [1, 3, 4]
 
 
-def test_what_few_runs_reached_is_chosen_more_often() -> None:
+def test_corpus_chooses_rare_features_more_often() -> None:
     corpus, random = Corpus(), Random(1)
     corpus.keep_run(Tape(1), {10: 1})
     corpus.keep_run(Tape(2), {20: 1})
@@ -104,7 +104,7 @@ def test_what_few_runs_reached_is_chosen_more_often() -> None:
     assert chosen.count(2) > chosen.count(1)
 
 
-def test_a_run_goes_on_from_where_it_reached_something_rare() -> None:
+def test_run_continues_from_the_place_of_a_rare_feature() -> None:
     corpus, random = Corpus(), Random(1)
     kept = corpus.keep_run(Tape(1), {10: 1, 20: 1, 30: 1}, {10: 4, 20: 9})
     for _ in range(500):
@@ -114,7 +114,7 @@ def test_a_run_goes_on_from_where_it_reached_something_rare() -> None:
     assert [corpus.place(kept, random) for _ in range(20)].count(9) > 15
 
 
-def test_a_tape_of_which_no_place_is_known_is_gone_on_from_nowhere() -> None:
+def test_tape_without_places_continues_from_the_start() -> None:
     corpus = Corpus()
     kept = corpus.keep_run(Tape(1), {10: 1})
     assert kept is not None
@@ -122,7 +122,7 @@ def test_a_tape_of_which_no_place_is_known_is_gone_on_from_nowhere() -> None:
 
 
 @pytest.mark.parametrize("scenario", [PROTOCOL, FILES])
-def test_who_goes_on_from_a_place_reaches_again_what_was_reached_there(scenario: str) -> None:
+def test_run_continued_from_a_place_reaches_it_again(scenario: str) -> None:
     ran = run_tape(Tape(11), scenario, SETTINGS)
     last = max(ran.places.values())
     for state, place in list(ran.places.items())[:: len(ran.places) // 3]:
@@ -131,7 +131,7 @@ def test_who_goes_on_from_a_place_reaches_again_what_was_reached_there(scenario:
         assert place == last or again.written.streams["steps"].words != ran.written.streams["steps"].words
 
 
-def test_who_goes_on_from_an_act_does_the_same_until_then() -> None:
+def test_run_continued_from_an_action_is_equal_until_then() -> None:
     ran = run_tape(Tape(3), "swarm", SETTINGS)
     place = max(ran.places.values()) // 2
     again = run_tape(gone_on_from(ran.written, place, Random(5)), "swarm", SETTINGS)
@@ -141,10 +141,10 @@ def test_who_goes_on_from_an_act_does_the_same_until_then() -> None:
     assert again.written.streams[ACTS].words != ran.written.streams[ACTS].words
 
 
-# -- what is found
+# -- findings
 
 
-def test_a_planted_bug_is_found_made_short_and_needs_the_bug_to_show() -> None:
+def test_injected_bug_is_found_and_its_tape_is_shrunk() -> None:
     wanted = Wanted(PROTOCOL, plant=PLANT)
     found = found_in(TapeSearch(wanted), 2_000)
     with planted(PLANT):
@@ -153,12 +153,12 @@ def test_a_planted_bug_is_found_made_short_and_needs_the_bug_to_show() -> None:
         verdict = play_tape(tape, PROTOCOL, SETTINGS)
     assert "committed and durable only on" in problems[0]
     assert runs > 0
-    # Start, elect and let everything happen; then a write whose proposal no disk gets to.
+    # Start, elect and run everything; then a write whose proposal reaches no disk.
     assert len(verdict.taken) <= 8
     assert run_tape(tape, PROTOCOL, SETTINGS).problems == []
 
 
-def test_the_same_search_is_the_same_every_time() -> None:
+def test_search_is_the_same_every_time() -> None:
     def tapes() -> list[Tape]:
         search = TapeSearch(Wanted(PROTOCOL, seed=3))
         list(search.run_here(40))
@@ -167,18 +167,18 @@ def test_the_same_search_is_the_same_every_time() -> None:
     assert tapes() == tapes()
 
 
-def test_a_search_that_is_to_be_plain_has_seeds_alone() -> None:
+def test_plain_search_uses_only_seeds() -> None:
     search = TapeSearch(Wanted(PROTOCOL), plain_share=1)
     search.corpus.keep_run(Tape(1, {"steps": Stream(words=(1, 2))}), {1: 1})
     assert [search.next_tape().streams for _ in range(60)] == [{}] * 60
 
 
-def test_findings_are_alike_where_the_same_invariant_is_violated() -> None:
+def test_findings_of_one_invariant_are_of_one_kind() -> None:
     assert kind_of("WeakIsr: broker 1 leads") == kind_of("WeakIsr: broker 2 leads")
     assert kind_of("liveness: a serving ensemble did not come true") != kind_of("liveness: reading every record back")
 
 
-def test_shrinking_leaves_out_all_acts_that_are_not_needed() -> None:
+def test_shrinking_removes_all_unneeded_actions() -> None:
     needed = tuple(range(1, ACT_WORDS + 1))
     tape = Tape(1, {ACTS: Stream(words=(*range(100, 100 + 5 * ACT_WORDS), *needed, *range(200, 200 + ACT_WORDS)))})
 
@@ -191,7 +191,7 @@ def test_shrinking_leaves_out_all_acts_that_are_not_needed() -> None:
     assert shrinking.shrink().streams[ACTS] == Stream(words=(0, 0, 3, 0, 0, 0, 0, 0), ends=True)
 
 
-def test_shrinking_leaves_out_two_acts_that_only_go_together() -> None:
+def test_shrinking_removes_two_actions_that_depend_on_each_other() -> None:
     acts = {what: tuple(range(what, what + ACT_WORDS)) for what in (100, 200, 300, 400)}
     tape = Tape(1, {ACTS: Stream(words=(*acts[100], *acts[200], *acts[300], *acts[400]))})
 
@@ -204,7 +204,7 @@ def test_shrinking_leaves_out_two_acts_that_only_go_together() -> None:
     assert [short[at + 2] for at in range(0, len(short), ACT_WORDS)] == [202, 402]
 
 
-def test_shrinking_leaves_out_all_strikes_that_are_not_needed_and_keeps_their_moments() -> None:
+def test_shrinking_removes_unneeded_faults_and_keeps_times() -> None:
     comes = {f"{STRIKE}{number}": Stream(words=(number, 7, number)) for number in range(1, 11)}
     played = {"boot": Stream(words=(5,)), **comes, f"{STRIKE}11": Stream(words=(9,))}
 
@@ -221,13 +221,13 @@ def test_shrinking_leaves_out_all_strikes_that_are_not_needed_and_keeps_their_mo
 # -- files
 
 
-def test_a_tape_file_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_tape_file_round_trips(tmp_path: Path) -> None:
     file = TapeFile(PROTOCOL, Tape(3, {"steps": Stream(own=1, words=(1, 2), tail=4)}), ["tickTime=500"], PLANT, ["x"])
     write_tape(file, tmp_path / "tape.json")
     assert read_tape(tmp_path / "tape.json") == file
 
 
-def test_a_search_goes_on_where_it_ended(tmp_path: Path) -> None:
+def test_search_resumes_from_its_folder(tmp_path: Path) -> None:
     wanted = Wanted(PROTOCOL, seed=5)
     search, folder = TapeSearch(wanted), TapeFolder(tmp_path, wanted)
     for kept, _ in search.run_here(30):
@@ -240,36 +240,36 @@ def test_a_search_goes_on_where_it_ended(tmp_path: Path) -> None:
     assert [kept.tape for kept in again.corpus.kept] == [kept.tape for kept in search.corpus.kept]
 
 
-def test_a_directory_holds_one_search(tmp_path: Path) -> None:
+def test_tape_folder_holds_one_search(tmp_path: Path) -> None:
     folder = TapeFolder(tmp_path, Wanted(PROTOCOL))
     folder.save(1, 0.1)
     with pytest.raises(OtherSearch):
         TapeFolder(tmp_path, Wanted(PROTOCOL, seed=1))
 
 
-def test_a_plant_that_is_not_there_is_refused() -> None:
+def test_unknown_injected_bug_is_rejected() -> None:
     for plant in ("no.such.module:name", "tests.simulation.planted_ensemble:no_such", "tests.simulation.planted"):
         with pytest.raises(ValueError, match="MODULE:NAME"):
             planted(plant)
 
 
-def test_every_scenario_of_seeds_can_be_searched() -> None:
+def test_every_seed_scenario_can_be_searched() -> None:
     assert set(SCENARIOS) < set(SEARCHED)
 
 
-def test_what_is_not_json_is_no_tape(tmp_path: Path) -> None:
+def test_tape_file_that_is_not_json_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "tape.json").write_bytes(b"{")
     with pytest.raises(msgspec.DecodeError):
         read_tape(tmp_path / "tape.json")
 
 
-def test_every_planted_bug_of_the_ensemble_can_be_named() -> None:
+def test_every_injected_ensemble_bug_can_be_loaded_by_name() -> None:
     for plant in planted_ensemble.PLANTED.values():
         with planted(f"{planted_ensemble.__name__}:{plant.plant.__name__}"):
             pass
 
 
-def test_the_table_has_every_bug_once_and_knows_those_that_it_names() -> None:
+def test_search_table_has_every_bug_once() -> None:
     names = [bug.name for bug in search_table.bugs()]
     assert len(names) == len(dict.fromkeys(names))
     named = search_table.OF_CLIENTS + search_table.OF_THE_PROTOCOL
@@ -280,19 +280,19 @@ def test_the_table_has_every_bug_once_and_knows_those_that_it_names() -> None:
 BUG = "pending proposals not given to a newcomer"
 
 
-def test_a_finding_counts_where_the_bug_alone_is_to_blame() -> None:
+def test_search_counts_a_finding_only_with_the_bug() -> None:
     bug = next(bug for bug in search_table.bugs() if bug.name == BUG)
     tried = search_table.search(bug, search_table.Limits(runs=1_000))
     assert "which is not the oldest one proposed" in tried.problem
 
 
-def test_a_search_of_the_table_ends_at_its_limits() -> None:
+def test_search_of_the_table_ends_at_its_limits() -> None:
     bug = next(bug for bug in search_table.bugs() if bug.name == BUG)
     assert search_table.search(bug, search_table.Limits(runs=2)).runs == 2
     assert search_table.search(bug, search_table.Limits(runs=2, cpu_s=1e-9)).runs == 1
 
 
-def test_a_table_that_was_stopped_goes_on(tmp_path: Path) -> None:
+def test_search_table_resumes_from_its_file(tmp_path: Path) -> None:
     bug = next(bug for bug in search_table.bugs() if bug.name == BUG)
     into, limits = tmp_path / "searches.jsonl", search_table.Limits(runs=2)
     search_table.Searches(limits, into).make(bug, search_table.SEARCH, 0)
@@ -304,7 +304,7 @@ def test_a_table_that_was_stopped_goes_on(tmp_path: Path) -> None:
     assert search_table.Searches(search_table.Limits(runs=3), into).of(bug, search_table.SEARCH) == []
 
 
-def test_a_median_that_nothing_was_found_in_says_how_far_each_search_came() -> None:
+def test_search_table_without_a_median_lists_each_search() -> None:
     found, other, not_found = (
         search_table.Tried(runs, 1.0, problem) for runs, problem in ((7, "a"), (9, "b"), (50, ""))
     )

@@ -1,4 +1,4 @@
-"""A hypothesis state machine over the bare protocol.  What it finds it shrinks, and saves as a scenario."""
+"""Hypothesis state machine over the bare protocol. It shrinks a violation and saves it as a scenario."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHOICES = st.integers(0, 30)
 
 
 class ZabMachine(RuleBasedStateMachine):
-    """Any step that is possible, at any time; at the end everything heals and must recover."""
+    """Take any possible step at any time. At the end all faults are repaired, and the ensemble must recover."""
 
     peers = 3
     save_to: Path = Path(".hypothesis") / "zab-failure.json"
@@ -30,16 +30,16 @@ class ZabMachine(RuleBasedStateMachine):
         self.take(Start())
 
     def take(self, step: CoreSteps) -> None:
-        """One step, and what the invariants say to it."""
+        """Play one step and check the invariants."""
         try:
             step.play(self.cores)
         except StepFailed:
-            return  # An election that comes to nothing among these.
+            return  # An election among these peers that has no result.
         self.steps.append(step)
         self.judge(self.cores.problems)
 
     def judge(self, problems: list[str]) -> None:
-        """The last one that is saved is the smallest: that is how hypothesis ends."""
+        """Save a failing run and fail. The last saved run is the smallest, because hypothesis ends with it."""
         if problems:
             found = CoreScenario("found", "Found by the state machine", problems[0], steps=tuple(self.steps))
             self.save_to.parent.mkdir(exist_ok=True)
@@ -85,6 +85,6 @@ class ZabMachine(RuleBasedStateMachine):
         self.take_one_of([GiveUp(peer) for peer in patient(self.cores)], choice)
 
     def teardown(self) -> None:
-        """Everything heals."""
+        """Repair all faults and require recovery."""
         if not self.cores.problems:
             self.judge(recover(self.cores))

@@ -1,5 +1,4 @@
-"""Clusters whose brokers are whole processes: seeds hold every invariant, replay byte for byte, and planted mistakes
-show."""
+"""Clusters of whole broker processes: seeds hold every invariant, replay byte for byte, and find injected mistakes."""
 
 from __future__ import annotations
 
@@ -63,13 +62,13 @@ def leaves_its_mark(machine: BrokerMachine) -> bool:
     "seed",
     [pytest.param(seed, marks=[pytest.mark.long] if seed > SEEDS_IN_THE_SUITE else []) for seed in range(1, SEEDS)],
 )
-def test_a_seed_of_whole_brokers_holds_every_invariant_and_recovers(seed: int) -> None:
+def test_whole_broker_seed_keeps_invariants_and_recovers(seed: int) -> None:
     outcome = run_seed(seed, WHOLE_CLUSTER)
     assert outcome.problems == []
     assert outcome.acknowledged_records > 0
 
 
-def test_the_same_seed_of_whole_brokers_gives_the_same_bytes_whatever_strings_hash_to() -> None:
+def test_whole_broker_seed_does_not_depend_on_the_hash_seed() -> None:
     code = (
         "from hashlib import sha256; from zabka.simulation.run import run_with_journal; "
         "print(sha256(b''.join(run_with_journal(1, 'whole-cluster')[1])).hexdigest())"
@@ -80,7 +79,7 @@ def test_the_same_seed_of_whole_brokers_gives_the_same_bytes_whatever_strings_ha
     assert done.stdout == f"{here}\n"
 
 
-def test_a_broker_whose_only_directory_fails_ends_and_is_started_again() -> None:
+def test_broker_whose_only_directory_fails_is_restarted() -> None:
     run = a_calm_cluster()
     machine = run.cluster.brokers[2]
     with run.in_virtual_time():
@@ -94,7 +93,7 @@ def test_a_broker_whose_only_directory_fails_ends_and_is_started_again() -> None
     run.world.end_world()
 
 
-def test_a_broker_that_is_told_to_stop_leaves_its_mark_and_one_that_loses_power_does_not() -> None:
+def test_clean_shutdown_file_is_left_on_stop_not_on_power_loss() -> None:
     run = a_calm_cluster()
     told, cut = run.cluster.brokers[1], run.cluster.brokers[2]
     with run.in_virtual_time():
@@ -123,11 +122,11 @@ PLANTED: dict[Callable[[], AbstractContextManager[None]], tuple[int, str]] = {
     the_first_commit_counts: (14, ANSWERED),
     a_topics_minimum_is_not_read: (8, "NothingCommittedUnderMinIsr"),
 }
-"""What is planted, the seed that finds it, and what it shows there."""
+"""Injected mistakes, each with the seed that finds it and the text of its problem."""
 
 
 @pytest.mark.parametrize("mistake", PLANTED, ids=lambda mistake: mistake.__name__)
-def test_a_seed_finds_a_planted_mistake_and_holds_without_it(
+def test_seed_finds_an_injected_mistake_and_holds_without_it(
     mistake: Callable[[], AbstractContextManager[None]],
 ) -> None:
     seed, shown = PLANTED[mistake]
@@ -136,7 +135,7 @@ def test_a_seed_finds_a_planted_mistake_and_holds_without_it(
 
 
 @pytest.mark.long
-def test_every_place_of_logs_and_roles_is_reached_in_one_seed_of_ten() -> None:
+def test_every_cluster_place_is_reached_in_one_seed_of_ten() -> None:
     reached = Counter[str]()
     for seed in range(1, SEEDS):
         outcome = run_seed(seed, WHOLE_CLUSTER)

@@ -1,4 +1,4 @@
-"""A tap hears every message of a world of whole processes, and changes nothing in it."""
+"""A tap records every message of a world of whole processes, and changes nothing in it."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from zabka.simulation.serving.peer_machine import CLIENT_PORT, ELECTION_PORT, QU
 from zabka.simulation.serving.serving_seed import WHOLE
 
 SEED = {WHOLE: 1, WHOLE_CLUSTER: 3}
-"""Seeds with three peers, a killed process and a machine that loses its power."""
+"""Seeds with three peers, a killed process and a machine that loses power."""
 END_OF_SNAPSHOT = b"\0\0\0\nBenWasHere"
 SNAP = 15
 Told = tuple[MessageTap, list[Entry], dict[tuple[str, int, str, int], bytearray], dict[str, str]]
 
 
 def listen(scenario: str, monkeypatch: pytest.MonkeyPatch) -> Told:
-    """What the tap heard in a seed, its journal, the bytes that were handed to each end of each connection, and the
-    machines by their addresses."""
+    """Run a seed. Return its tap, its journal, the bytes written by each end of each connection, and machine names by
+    address."""
     written: dict[tuple[str, int, str, int], bytearray] = defaultdict(bytearray)
     names: dict[str, str] = {}
     write, attach = SocketTransport.write, Machine.__init__
@@ -62,11 +62,11 @@ def told(request: pytest.FixtureRequest) -> Iterator[Told]:
         yield listen(request.param, patches)
 
 
-# -- what the bytes say ----------------------------------------------------------------------------------------------
+# -- messages in the bytes -------------------------------------------------------------------------------------------
 
 
 def frames(data: bytes) -> int:
-    """How many frames there are: each is behind its length."""
+    """Return the number of frames. Each frame follows its length."""
     count = at = 0
     while at + 4 <= len(data):
         at += 4 + int.from_bytes(data[at : at + 4])
@@ -75,19 +75,19 @@ def frames(data: bytes) -> int:
 
 
 def opening(data: bytes) -> int:
-    """How long what a dialler of the election port says first is: a version, an id, and addresses behind their size
+    """Return the size of the first message on an election port: version, id, and addresses after their size
     (QuorumCnxManager.InitialMessage)."""
     return 20 + int.from_bytes(data[16:20]) if data else 0
 
 
 def behind(data: bytes, at: int) -> int:
-    """Where a buffer ends that begins there with its size, which is -1 for none."""
+    """Return the end of the buffer at `at`, which begins with its size (-1 for none)."""
     return at + 4 + max(0, int.from_bytes(data[at : at + 4], signed=True))
 
 
 def packets(data: bytes) -> int:
-    """How many packets of a quorum port there are (QuorumPacket: type, zxid, data, and pairs of scheme and id as
-    authinfo); a snapshot follows SNAP as it is."""
+    """Return the number of packets on a quorum port (QuorumPacket: type, zxid, data, and pairs of scheme and id as
+    authinfo). A snapshot follows SNAP without a frame."""
     count = at = 0
     while at < len(data):
         kind, at = int.from_bytes(data[at : at + 4]), behind(data, at + 12)
@@ -103,7 +103,7 @@ def packets(data: bytes) -> int:
 
 
 def said(written: dict[tuple[str, int, str, int], bytearray], names: dict[str, str]) -> Counter[tuple[str, str, bool]]:
-    """How many messages the bytes hold: from whom, to whom, and whether that was on an election port."""
+    """Count the messages in the bytes by sender, receiver, and whether they are on an election port."""
     found: Counter[tuple[str, str, bool]] = Counter()
     for (here, port, there, other_port), data in written.items():
         way = names[here], names[there]
@@ -117,8 +117,8 @@ def said(written: dict[tuple[str, int, str, int], bytearray], names: dict[str, s
 
 
 def differences(told: Told) -> list[str]:
-    """Of which two processes the tap heard other messages than the bytes hold.  What was said on a connection that
-    ended in the same turn never became bytes."""
+    """Return the pairs of processes with different messages in tap and bytes. Messages on a connection that ended in
+    the same turn are never written as bytes."""
     tap, _, written, names = told
     there = said(written, names)
     heard = Counter((each.source, each.target, each.group == "election") for each in tap.messages)
@@ -132,14 +132,14 @@ def differences(told: Told) -> list[str]:
     ]
 
 
-def test_what_was_heard_is_what_the_bytes_hold(told: Told) -> None:
+def test_tapped_messages_agree_with_the_bytes(told: Told) -> None:
     assert differences(told) == []
     assert {port for key in told[2] for port in key if port in (CLIENT_PORT, QUORUM_PORT, ELECTION_PORT)} == {
         CLIENT_PORT, QUORUM_PORT, ELECTION_PORT,
     }  # fmt: skip
 
 
-def test_a_message_that_nobody_noted_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unnoted_message_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     note, noted = ProcessNotes.note, Counter[str]()
 
     def forgetful(notes: ProcessNotes, us: int, sent: bool, line: Any, key: str, content: Any, size: Any) -> None:
@@ -152,10 +152,10 @@ def test_a_message_that_nobody_noted_is_missed(monkeypatch: pytest.MonkeyPatch) 
     assert differences(told) or [each for each in told[0].messages if each.lost == UNSENT]
 
 
-# -- what is true of every message -----------------------------------------------------------------------------------
+# -- properties of every message -------------------------------------------------------------------------------------
 
 
-def test_nothing_is_received_before_it_is_sent_and_everything_has_a_fate(told: Told) -> None:
+def test_every_message_arrives_after_it_is_sent_or_is_lost(told: Told) -> None:
     tap, journal, *_ = told
     assert tap.messages
     for message in tap.messages:
@@ -167,7 +167,7 @@ def test_nothing_is_received_before_it_is_sent_and_everything_has_a_fate(told: T
     assert max(ends) < journal[-1].mono_us + 10_000_000, "they are on the world's clock, as the journal is"
 
 
-def test_most_messages_arrive_and_what_is_sent_to_a_dead_process_does_not(told: Told) -> None:
+def test_messages_arrive_except_to_a_dead_process(told: Told) -> None:
     tap, journal, *_ = told
     lost = [message for message in tap.messages if message.arrived_us is None]
     assert 0 < len(lost) < len(tap.messages) / 20
@@ -180,7 +180,7 @@ def test_most_messages_arrive_and_what_is_sent_to_a_dead_process_does_not(told: 
     assert any(struck & {message.source, message.target} for message in lost)
 
 
-def test_every_answer_has_its_question(told: Told) -> None:
+def test_every_response_has_its_request(told: Told) -> None:
     tap, *_ = told
     by_id = {message.id: message for message in tap.messages}
     answers = [message for message in tap.messages if message.answers is not None]
@@ -192,7 +192,7 @@ def test_every_answer_has_its_question(told: Told) -> None:
         assert asked.arrived_us <= answer.sent_us
 
 
-def test_the_journal_tells_of_the_same_things(told: Told) -> None:
+def test_messages_agree_with_the_journal(told: Told) -> None:
     tap, journal, *_ = told
     proposed = {entry.event.zxid for entry in journal if isinstance(entry.event, TxnProposed)}
     told_of = [message for message in tap.messages if message.kind == "PROPOSAL"]
@@ -208,17 +208,17 @@ def test_the_journal_tells_of_the_same_things(told: Told) -> None:
     assert bool(asked) == bool(reigns)
 
 
-# -- nothing changes ---------------------------------------------------------------------------------------------------
+# -- the tap changes no history ----------------------------------------------------------------------------------------
 
 
-def test_a_history_is_the_same_with_a_tap_and_without(told: Told) -> None:
+def test_message_tap_does_not_change_the_history(told: Told) -> None:
     _, journal, *_ = told
     scenario = WHOLE_CLUSTER if any(entry.node.startswith("broker-") for entry in journal) else WHOLE
     _, lines = run_with_journal(SEED[scenario], scenario)
     assert [decode_line(line) for line in lines] == journal
 
 
-def test_the_same_seed_says_the_same_whatever_strings_hash_to() -> None:
+def test_messages_do_not_depend_on_the_hash_seed() -> None:
     tap = MessageTap()
     run_with_journal(SEED[WHOLE_CLUSTER], WHOLE_CLUSTER, tap=tap)
     code = (

@@ -1,4 +1,4 @@
-"""Ensembles of whole processes: seeds hold every invariant, replay byte for byte, and come where histories join."""
+"""Ensembles of whole processes: seeds hold every invariant, replay byte for byte, and reach every place of interest."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def fingerprint(run: ServingRun) -> str:
     "seed",
     [pytest.param(seed, marks=[pytest.mark.long] if seed > SEEDS_IN_THE_SUITE else []) for seed in range(1, SEEDS)],
 )
-def test_a_seed_of_whole_processes_holds_every_invariant_and_recovers(seed: int) -> None:
+def test_whole_process_seed_keeps_invariants_and_recovers(seed: int) -> None:
     outcome = run_seed(seed, WHOLE)
     assert outcome.problems == []
     assert outcome.acknowledged_writes > 0
     assert outcome.reached[DIFF_FROM_MEMORY] > 0
 
 
-def test_the_same_seed_gives_the_same_bytes_whatever_strings_hash_to() -> None:
+def test_whole_process_seed_is_independent_of_the_hash_seed() -> None:
     code = (
         "from hashlib import sha256; from zabka.simulation.run import run_with_journal; "
         "print(sha256(b''.join(run_with_journal(1, 'whole')[1])).hexdigest())"
@@ -73,7 +73,7 @@ def test_the_same_seed_gives_the_same_bytes_whatever_strings_hash_to() -> None:
     assert done.stdout == f"{fingerprint(serve_seed(1))}\n"
 
 
-def test_an_ensemble_of_whole_processes_to_which_nothing_happens_elects_once_and_gives_no_session_up() -> None:
+def test_calm_ensemble_elects_once_and_expires_no_session() -> None:
     run = ServingRun(7, CALM)
     with run.in_virtual_time():
         run.boot()
@@ -87,7 +87,7 @@ def test_an_ensemble_of_whole_processes_to_which_nothing_happens_elects_once_and
 
 
 @pytest.mark.long
-def test_a_thread_that_sleeps_beside_the_world_spends_none_of_its_time() -> None:
+def test_thread_that_sleeps_does_not_change_the_world() -> None:
     ended = threading.Event()
 
     def rest() -> None:
@@ -103,14 +103,14 @@ def test_a_thread_that_sleeps_beside_the_world_spends_none_of_its_time() -> None
         beside.join()
 
 
-def test_shapes_differ_from_seed_to_seed_and_not_from_run_to_run() -> None:
+def test_shapes_depend_on_the_seed_alone() -> None:
     shapes = [draw_shape(derive_random(seed, "serving shape")) for seed in range(30)]
     assert shapes == [draw_shape(derive_random(seed, "serving shape")) for seed in range(30)]
     assert {shape.peers for shape in shapes} == {3, 4, 5}
     assert {shape.changes_members for shape in shapes} == {True, False}
 
 
-def test_a_server_that_was_replaced_by_an_empty_one_is_given_everything() -> None:
+def test_server_replaced_by_an_empty_one_receives_a_snapshot() -> None:
     run = ServingRun(7, CALM)
     with run.in_virtual_time():
         run.boot()
@@ -143,7 +143,7 @@ def test_damage_on_a_disk_is_found_at_the_next_start() -> None:
     run.world.end_world()
 
 
-def test_a_fault_of_a_peers_own_that_ends_its_process_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peer_exception_that_ends_its_process_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
     run, turn, failed = ServingRun(7, CALM), Peer.on_clients, []
 
     def on_clients(peer: Peer, *given: Any) -> list[Effect]:
@@ -176,14 +176,14 @@ PURGING = CALM._replace(
 
 
 @pytest.mark.long
-def test_a_diff_with_a_hole_is_found_where_an_empty_server_joins_behind_a_purge() -> None:
+def test_diff_with_a_hole_after_a_purge_is_found() -> None:
     with the_log_is_read_by_its_numbers():
         run = ServingRun(3, PURGING, "replace_after_purge")
         problems = run.execute().problems
     assert any(problem.startswith("committed prefixes agree: ") for problem in problems)
 
 
-def test_an_empty_server_that_joins_behind_a_purge_is_given_everything() -> None:
+def test_empty_server_that_joins_after_a_purge_gets_everything() -> None:
     run = ServingRun(3, PURGING, "replace_after_purge")
     assert run.execute().problems == []
     assert run.world.reached.counts[PURGE_BEFORE_JOIN] > 0
@@ -200,13 +200,13 @@ def test_every_place_is_reached_in_one_seed_of_ten() -> None:
 
 @contextmanager
 def acknowledged_before_the_sync() -> Iterator[None]:
-    """The log is written and never synced."""
+    """The log is written but never synced."""
     with patch.object(LogWriter, "sync", lambda self: None):
         yield
 
 
 @pytest.mark.long
-def test_what_was_acknowledged_without_a_sync_is_missed_on_the_platters() -> None:
+def test_unsynced_acknowledged_write_is_missing_on_the_platters() -> None:
     problems = serve_seed(1, [acknowledged_before_the_sync()]).problems()
 
     assert any(
@@ -216,7 +216,7 @@ def test_what_was_acknowledged_without_a_sync_is_missed_on_the_platters() -> Non
 
 
 @pytest.mark.long
-def test_a_finding_of_whole_processes_is_made_short_until_no_fault_is_left_but_that_which_shows_it() -> None:
+def test_whole_process_finding_is_shrunk_to_its_one_fault() -> None:
     wanted = Wanted(WHOLE)
     with acknowledged_before_the_sync():
         ran = run_tape(Tape(1), WHOLE, wanted.world())

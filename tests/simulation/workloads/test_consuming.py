@@ -1,4 +1,4 @@
-"""A consumer group in the simulated world, and what its own rules catch."""
+"""A consumer group in the simulated world, and the violations that its own rules find."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ P0 = TopicPartition("orders", 0)
 
 
 def a_group(world: World | None = None) -> tuple[Consuming, KafkaHistory]:
-    """A group without members, spoken for by the test; offsets 0 to 3 were acknowledged."""
+    """Return a group without members, whose calls the test makes. Offsets 0 to 3 were acknowledged."""
     history = KafkaHistory()
     history.sent += [Sent("p", "orders-0", str(offset), offset, offset, offset) for offset in range(4)]
     world = world or World(0)
@@ -32,7 +32,7 @@ def records(*offsets: int) -> list[Record]:
     return [Record(None, str(offset).encode(), 0, offset) for offset in offsets]
 
 
-def test_a_group_member_may_read_on_where_another_stopped_or_read_again() -> None:
+def test_group_member_can_continue_or_reread_after_another() -> None:
     group, history = a_group()
     group.took("member-1", 1, 1, P0, records(0, 1, 2))
     group.took("member-2", 2, 1, P0, records(1, 2, 3))
@@ -41,14 +41,14 @@ def test_a_group_member_may_read_on_where_another_stopped_or_read_again() -> Non
     assert group.has_read_to({"orders-0": 4, "other-0": 9}) and not group.has_read_to({"orders-0": 5})
 
 
-def test_an_acknowledged_record_that_no_member_read_is_a_violation() -> None:
+def test_acknowledged_record_that_no_member_read_is_a_violation() -> None:
     group, _ = a_group()
     group.took("member-1", 1, 1, P0, records(0, 1))
     group.took("member-2", 2, 1, P0, records(3))
     assert group.violations == ["orders-0 offset 2 was acknowledged, and passed over by the group"]
 
 
-def test_two_readers_of_a_partition_in_one_generation_are_a_violation() -> None:
+def test_two_readers_of_a_partition_in_a_generation_violate() -> None:
     group, _ = a_group()
     group.took("member-1", 1, 1, P0, records(0, 1))
     group.took("member-2", 1, 1, P0, records(2, 3))
@@ -61,7 +61,7 @@ PASSED_OVER = "orders-0 offset 2 was acknowledged, and passed over by the group"
 
 
 @pytest.mark.parametrize(("number", "found"), [(OWN, [PASSED_OVER]), (1 - OWN, [OVERLAP, PASSED_OVER])])
-def test_where_a_groups_own_log_was_lost_only_its_generations_are_forgiven(number: int, found: list[str]) -> None:
+def test_lost_group_log_excuses_only_generation_violations(number: int, found: list[str]) -> None:
     with patch.object(ReplicationAudit, "forgiven", lambda _: {f"{CONSUMER_OFFSETS}-{number}": None}):
         world, replicas = World(0), ReplicaAssignment((1,))
         group, _ = a_group(world)

@@ -1,6 +1,6 @@
-"""The ensemble's members change under faults, in a whole simulated cluster.
+"""Membership changes of the ensemble under faults, in a whole simulated cluster.
 
-(Planted bugs are in tests/ensemble/zab/test_reconfig.py: the bare protocol runs a hundred times as many seeds.)
+Injected bugs are tested in tests/ensemble/zab/test_reconfig.py: the bare protocol runs a hundred times as many seeds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from zabka.simulation.seeds.seed_run import SeedRun
 
 
 @pytest.mark.parametrize("seed", [5, 6, 9])
-def test_an_ensemble_whose_members_change_under_faults_holds_every_invariant(seed: int) -> None:
+def test_reconfiguring_seed_keeps_every_invariant_under_faults(seed: int) -> None:
     run = SeedRun(seed, RECONFIGURING)
     outcome = run.execute()
     assert outcome.problems == []
@@ -21,7 +21,7 @@ def test_an_ensemble_whose_members_change_under_faults_holds_every_invariant(see
     assert len(versions) > 2
 
 
-def test_the_same_seed_changes_the_members_in_the_same_way() -> None:
+def test_same_seed_changes_the_members_in_the_same_way() -> None:
     one, other = SeedRun(9, RECONFIGURING), SeedRun(9, RECONFIGURING)
     assert one.execute().steps == other.execute().steps
     assert [entry.to_dict() for entry in one.world.record.entries] == [
@@ -29,9 +29,9 @@ def test_the_same_seed_changes_the_members_in_the_same_way() -> None:
     ]
 
 
-def test_a_reign_that_ends_as_an_observer_of_its_quorum_leaves_names_that_observer() -> None:
-    # A membership that was proposed before the election makes peer 1 a voter. Its promise as an observer made the
-    # epoch, and it leaves as soon as the membership is active, to come back as a voter.
+def test_leader_without_quorum_names_the_observer_that_left() -> None:
+    # A membership that was proposed before the election makes peer 1 a voter. The epoch depends on its acknowledgement
+    # as an observer. It leaves as soon as the membership is active, to return as a voter.
     run = SeedRun(491, RECONFIGURING)
     assert run.execute().problems == []
     ends = [
