@@ -1,8 +1,8 @@
 """Faults that a user chose: kinds, frequency and duration are settings, where `chaos` draws them.
 
 Two runs of one seed with different settings must get the same faults.  So each fault has a random stream of its own,
-named by its number, and the pauses between faults have another.  What one fault draws, or skips because its target
-is down already, does not change the next fault.
+named by its number, and the pauses between faults have another.  A fault's draws, or a fault that is skipped because
+its target is down already, do not change the next fault.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class KafkaOperator:
         self._try(self._client.alter_configs(TOPIC_RESOURCE, name, {key: value}, timeout_ms=PATIENCE_MS))
 
     def reassign(self, wanted: dict[TopicPartition, tuple[int, ...] | None]) -> None:
-        """Reassign partitions; None as the replicas cancels a partition's reassignment."""
+        """Reassign partitions, or cancel the reassignment of partitions that map to None."""
         topics: dict[str, list[dict[str, object]]] = {}
         for name, replicas in wanted.items():
             row: dict[str, object] = {"partition_index": name.partition, "replicas": replicas}

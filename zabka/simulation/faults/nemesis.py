@@ -1,7 +1,7 @@
 """The nemesis: injects one fault after the other into a world, and undoes them.
 
-Each fault ends by itself after a while.  `heal_all` ends those that remain, and the world must then recover within
-bounded time.  `zabka.simulation.faults.chaos` draws the kinds of faults.
+Each fault ends by itself after a while.  `heal_all` ends the remaining faults, and the world must then recover
+within bounded time.  `zabka.simulation.faults.chaos` draws the kinds of faults.
 """
 
 from __future__ import annotations
