@@ -1,10 +1,10 @@
 """Checks that a session does not expire if any server of a serving quorum heard from its client in time.
 
 Contact is observed where messages arrive: at a server's end of a client's connection, and at the leader's end of a
-learner's link.  The leader's session table and the content of a follower's pings are not used.  Once a follower's
-ping that follows a client's message has reached the leader, the leader must not expire that session until its
-timeout has passed since the message (LearnerHandler and SessionTrackerImpl: the reply to a ping touches every
-session that the learner reports).  A client's message to the leader itself counts at once.
+learner's link.  The leader's session table and the content of a follower's pings are not used.  A client's message
+to the leader counts at once; a message to a follower counts when the follower's next ping has reached the leader.
+From then on, the leader must not expire the session until its timeout has passed since the message (LearnerHandler
+and SessionTrackerImpl: the reply to a ping touches every session that the learner reports).
 """
 
 from __future__ import annotations

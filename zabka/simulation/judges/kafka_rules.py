@@ -60,8 +60,7 @@ class KafkaRules:
         self._proposed[topic_partition(event.topic, event.partition), event.leader_epoch, event.upon] = lives
 
     def wrote(self, write: StateWritten) -> None:
-        """Check a written partition state: a new ISR member has the broker epoch with which its leader found it in
-        sync."""
+        """Check a written partition state: a new ISR member still has the broker epoch that its leader proposed."""
         before, after, name = write.before, write.after, write.partition
         if before is None or after.leader_epoch != before.leader_epoch:
             return
@@ -122,8 +121,7 @@ class KafkaRules:
         return None if running is None else running.replicas.partitions.get(name)
 
     def _life_known_to(self, controller_epoch: int, broker: int) -> int | None:
-        """Return a broker's epoch as the controller of that epoch knows it; None if there is no such controller or
-        epoch."""
+        """Return a broker's epoch as the controller of that epoch knows it, or None if it does not know one."""
         for node in self._nodes.values():
             reign = None if node.broker is None else node.broker.controller.term
             if reign is not None and reign.context.epoch == controller_epoch:

@@ -1,4 +1,4 @@
-"""The min.insync.replicas of each topic as the quorum has committed it, independent of what brokers believe.
+"""The min.insync.replicas of each topic as the quorum has committed it, whatever value brokers still use.
 
 A broker learns of a change late, but within a bound.  A broker that keeps its session receives the watch event
 within the session timeout, and has read the new value within the same time again.  A broker that has just
@@ -43,7 +43,7 @@ class Minimums:
         self._registered.pop(broker, None)
 
     def started(self, broker: int) -> None:
-        """Handle the start of a broker's process, which knows of no topic yet."""
+        """Handle the start of a broker's process, which has no topics yet."""
         self._known = {known: since for known, since in self._known.items() if known[0] != broker}
 
     def heard(self, broker: int, topic: str, now_us: int) -> None:
@@ -65,7 +65,7 @@ class Minimums:
         return min(value for value in every if value is not None)
 
     def _held(self, entity: str, since_us: int) -> list[int | None]:
-        """Return the values that an entity had at any time since then; None stands for no override."""
+        """Return the values that an entity had at any time since then, with None for no override."""
         values: list[tuple[int, int | None]] = [(-1, None), *self._values.get(entity, ())]
         ends = [begin for begin, _ in values[1:]]
         return [value for (_, value), end in zip(values, [*ends, since_us + 1], strict=True) if end > since_us]

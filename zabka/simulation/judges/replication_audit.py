@@ -59,8 +59,7 @@ _GROWTH = (e.RecordsAppended, e.RecordsReplicated, e.HighWatermarkMoved)
 
 
 class _Audited:
-    """One partition: its replicas' logs, the offsets up to which pairs of them agree, and the losses that are
-    allowed."""
+    """One partition: its replicas' logs, how far pairs of them agree, and which losses are allowed."""
 
     __slots__ = (
         "agreed", "committed", "committed_end", "forgiven_epoch", "held", "is_recorded", "logs", "lost_in_epoch",
@@ -126,12 +125,12 @@ class ReplicationAudit:
         return {str(name): None for name, audited in self._partitions.items() if audited.forgiven_epoch}
 
     def leader_log_end(self, name: TopicPartition) -> int | None:
-        """Return the log end offset of the quorum's leader; None while that broker does not lead."""
+        """Return the log end offset of the quorum's leader, or None while that broker does not lead."""
         leading = self._leading(name)
         return None if leading is None else leading.log.end_offset
 
     def leader_high_watermark(self, name: TopicPartition) -> int | None:
-        """Return the high watermark of the quorum's leader; None while that broker does not lead."""
+        """Return the high watermark of the quorum's leader, or None while that broker does not lead."""
         leading = self._leading(name)
         return None if leading is None else leading.log.high_watermark
 
@@ -229,7 +228,7 @@ class ReplicationAudit:
             self._cut(name, broker)
 
     def _is_powerless(self, broker: int) -> bool:
-        """Return whether the broker still has the registration under which it lost power."""
+        """Return whether the broker lost power under its current registration."""
         return self._powerless.get(broker) == self.znodes.brokers.get(broker, -1)
 
     def _forgive(self, write: StateWritten) -> None:
@@ -263,7 +262,7 @@ class ReplicationAudit:
             audited.lost_power.update(dict.fromkeys(after.isr))
 
     def _lacks(self, name: TopicPartition, broker: int) -> int | None:
-        """Return the first committed batch that a broker's log lacks; None if it has all."""
+        """Return the first committed batch that a broker's log lacks, or None if it has all."""
         audited = self._of(name)
         log = self._log(audited, name, broker)
         log.read()
@@ -406,7 +405,7 @@ class ReplicationAudit:
         return member not in state.isr and running is not None and name not in running.replicas.partitions
 
     def _parts(self, name: TopicPartition, audited: _Audited, leader: int, member: int, mark: int) -> int | None:
-        """Return the first offset below `mark` at which two logs differ; None if they agree."""
+        """Return the first offset below `mark` at which two logs differ, or None if they agree."""
         at = audited.agreed.get((leader, member), 0)
         if at >= mark:
             return None

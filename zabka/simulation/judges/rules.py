@@ -1,8 +1,8 @@
 """Rules that compare a peer's messages with its disk, so that acknowledgements can be trusted.
 
 The drivers check them at every send, against the disk and not against the core's memory.  The numbers are those of
-the list in `zabka.ensemble.zab`'s tests: 1 accepted epochs are durable, 2 history and epoch are durable before
-NEWLEADER is acknowledged, 3 a proposal is durable before it is acknowledged, and a commit needs a quorum of disks.
+the list in `zabka.ensemble.zab`'s tests.  1: accepted epochs are durable.  2: history and epoch are durable before
+NEWLEADER is acknowledged.  3: a proposal is durable before it is acknowledged.  A commit needs a quorum of disks.
 """
 
 from __future__ import annotations

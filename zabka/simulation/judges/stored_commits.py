@@ -6,8 +6,8 @@ returns it (OffsetFetch, GroupMetadataManager).  A commit without a reply may be
 appended at any time.  A partition is exempt if Kafka allows it to lose records, after an unclean election or a power
 loss of the last in-sync replica (`ReplicationAudit.forgiven`).
 
-The records are parsed here by their format: a key is its version (2 bytes, 0 or 1), the group, the topic (2 bytes of
-length and the text, each) and the partition (4); a value begins with its version (2) and the offset (8).
+The records are parsed here by their format.  A key is its version (2 bytes, 0 or 1), the group, the topic (2 bytes
+of length and the text, each) and the partition (4).  A value begins with its version (2) and the offset (8).
 """
 
 from __future__ import annotations
