@@ -233,7 +233,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         """Make the process busy for that time, within a turn."""
         self._spent_us += duration_us
 
-    # -- what asyncio asks of a loop ---------------------------------------------------------------------------------
+    # -- asyncio.AbstractEventLoop -----------------------------------------------------------------------------------
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
         """Call in the next turn."""
@@ -346,7 +346,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         if handler is not None:
             self.call_soon(handler)
 
-    # -- work beside the loop ----------------------------------------------------------------------------------------
+    # -- the executor ------------------------------------------------------------------------------------------------
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         """Call the function later, in one step."""

@@ -28,7 +28,7 @@ class ProcessExited(BaseException):
 
 
 class Ground:
-    """What all machines of one world share."""
+    """State that all machines of one world share."""
 
     def __init__(self, seed: int, scheduler: Scheduler, *, pieces: float = 0.0, tap: MessageTap | None = None) -> None:
         self.seed = seed

@@ -274,7 +274,7 @@ class Socket:
         self._heard_us = self._scheduler.now_us
         self._probes = 0
 
-    # -- for its owner -----------------------------------------------------------------------------------------------
+    # -- for the owner -----------------------------------------------------------------------------------------------
 
     def send(self, data: bytes | bytearray | memoryview) -> int:
         """Queue as many of these bytes as fit into the buffer, and return their number.  Raises OSError."""
@@ -330,7 +330,7 @@ class Socket:
             self.keeps_alive = True
             self._scheduler.after(KEEPALIVE_IDLE_US, self._look_alive)
 
-    # -- inside ------------------------------------------------------------------------------------------------------
+    # -- internals ---------------------------------------------------------------------------------------------------
 
     def open(self, on_done: Callable[[OSError | None], None]) -> None:
         """Start the handshake."""

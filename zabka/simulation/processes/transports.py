@@ -137,7 +137,7 @@ class SocketTransport(asyncio.Transport):
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send bytes; keep those that the socket does not take."""
+        """Send bytes; keep the rest if the socket does not take all of them."""
         if self._ends:
             raise RuntimeError("Cannot call write() after write_eof()")
         if self._lost_due or not data:

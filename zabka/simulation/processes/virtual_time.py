@@ -31,7 +31,7 @@ class Clocked(Protocol):
 
 
 class Turn:
-    """The process of a world that has the turn; None between turns."""
+    """The process of a world that has the turn, or None between turns."""
 
     def __init__(self) -> None:
         self.taker: Clocked | None = None
