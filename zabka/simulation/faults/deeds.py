@@ -15,8 +15,7 @@ CLIENTS = ("writer", "writer", "watcher", "visitor-1", "visitor-2", "patient")
 RETRIES_MS = (0, 3, 30, 300, 1_200)
 """How long a sender waits before it tries to reconnect to a node after a cut."""
 STOPPED_MS = (400, 1_200, 2_500, 4_000, 8_000)
-"""Around the timeout after which others regard a node as failed; an ensemble client waits a little longer for its
-server."""
+"""Pauses below and above the timeouts of other nodes; an ensemble client waits a little longer for its server."""
 LAST_WORDS_MS = (30, 100, 200)
 """How long a server runs on before it dies."""
 

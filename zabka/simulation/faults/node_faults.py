@@ -65,8 +65,11 @@ def zombie_controller(nemesis: Nemesis) -> None:
 
 
 def moved_controller(nemesis: Nemesis) -> None:
-    """Delete /controller as an operator while the controller is cut off from all other brokers and its replies from the
-    ensemble are late.  The old controller continues for a while, and sends requests to itself as a leader."""
+    """Delete /controller as an operator, with a controller that learns of it late.
+
+    It is cut off from all other brokers, and messages of the ensemble reach it late.  For a while it goes on
+    deciding, on requests of the partition leaders on its own broker.
+    """
     controller = nemesis.world.record.state.controller_id
     if controller < 0:
         return

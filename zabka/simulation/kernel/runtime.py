@@ -16,8 +16,7 @@ from zabka.simulation.kernel.futures import SimFuture
 from zabka.simulation.kernel.scheduler import Call, Deadlock, Scheduler, Suspended
 
 _TASKS_SWEPT_AT = 64
-"""A node drops its ended tasks once it has this many more tasks than were alive after the last sweep (twice as
-many)."""
+"""A node drops its ended tasks once it has this many more than twice the tasks that were alive after the last sweep."""
 
 
 class SimTask(Suspended):
@@ -86,9 +85,9 @@ def _crash(name: str, crash: BaseException) -> None:
 class SimRuntime:
     """`zabka.ensemble.ports.Runtime` for one node: the world's clock (with the node's own skew) and that node's tasks.
 
-    `stop()` ends the process: tasks end at their current await, and timers and futures of this node resume no task
-    any more.  While `paused` (SIGSTOP) nothing of this node runs.  `resume()` runs all calls that came due
-    meanwhile: first those for arrived messages, in order, then the timers.
+    `stop()` ends the process: tasks end at their current await, and this node's timers and futures lose their
+    effect.  While `paused` (SIGSTOP) nothing of this node runs.  `resume()` runs all calls that came due meanwhile:
+    first those for arrived messages, in order, then the timers.
     """
 
     WALL_START_MS = 1_700_000_000_000

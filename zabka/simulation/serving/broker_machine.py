@@ -71,7 +71,7 @@ class BrokerMachine(ServerMachine):
         self._set_up()
 
     def format(self) -> None:
-        """Replace the disk by one that has only the files of a new installation."""
+        """Insert a new disk with only the files of a new installation."""
         self.volume = self.new_volume()
         self._set_up()
 
@@ -88,7 +88,7 @@ class BrokerMachine(ServerMachine):
 
     @property
     def broker(self) -> Broker | None:
-        """The running broker; None while the process is down."""
+        """The running broker, or None while the process is down."""
         return self._broker if self.process is not None else None
 
     def note_end(self) -> None:

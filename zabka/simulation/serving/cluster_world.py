@@ -115,7 +115,7 @@ class ClusterWorld(ServingWorld):
         if isinstance(event, LogDamageFound) and event.action == TAKEN_OFFLINE:
             self._given_up[entry.node] = None
             if self._is_watched:
-                # It failed before the repair, but is reported only now: a starting broker checks its directories late.
+                # A failure from before the repair: a starting broker reports it only once it is in the cluster.
                 self.scheduler.after(SEEN_TO_US, self._restart_given_up)
         elif isinstance(event, NodeStarted):
             self._given_up.pop(entry.node, None)

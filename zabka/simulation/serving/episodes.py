@@ -106,7 +106,7 @@ def return_ahead(nemesis: ServingNemesis) -> None:
     """Let a follower return ahead of its leader.
 
     The leader's acknowledgement and its own log show the follower that a transaction is committed, but its own
-    acknowledgement is cut off.  The follower then loses power, and returns before the leader knows of the commit.
+    acknowledgement is cut off.  The follower then loses power, and returns before the leader has committed it.
     """
     world, leader = nemesis.world, nemesis.world.leader()
     followers = [machine for machine in world.peers.values() if machine is not leader]

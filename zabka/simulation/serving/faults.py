@@ -94,7 +94,7 @@ class ServingNemesis:
 
     @property
     def is_calm(self) -> bool:
-        """Is everything undone?"""
+        """Whether no fault is active."""
         return not self._undo
 
     def struck(self) -> list[ServerMachine]:

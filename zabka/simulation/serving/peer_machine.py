@@ -60,7 +60,7 @@ class PeerMachine(ServerMachine):
         self._set_up()
 
     def format(self) -> None:
-        """Replace the disk by one that has only the files of a new installation."""
+        """Insert a new disk with only the files of a new installation."""
         self.volume = self.new_volume()
         self._set_up()
 

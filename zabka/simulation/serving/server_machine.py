@@ -69,7 +69,7 @@ class ServerMachine(Machine):
     """A computer with a server on it.
 
     Its program may end with one of `troubles` at any time, with an OSError if its disk has failed, and without an
-    error if it was told to stop.  Any other end is a failure of the run.
+    error after SIGTERM.  Any other end is a failure of the run.
     """
 
     def __init__(

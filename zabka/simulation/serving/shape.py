@@ -9,7 +9,7 @@ CHANGES_CHANCE = 0.25
 
 
 class Shape(NamedTuple):
-    """An ensemble of `peers` servers, of which the last `observers` begin as observers, with keys of zoo.cfg."""
+    """An ensemble: `peers` servers (the last `observers` begin as observers), and keys of zoo.cfg."""
 
     peers: int
     observers: int

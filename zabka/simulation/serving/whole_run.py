@@ -68,7 +68,7 @@ class WholeRun(ABC):
         )
 
     def in_virtual_time(self) -> AbstractContextManager[None]:
-        """Return a context manager in which the world can run."""
+        """Return the context manager that the world runs in."""
         return virtual_time(self.world.ground.turn)
 
     def acknowledged(self) -> int:
