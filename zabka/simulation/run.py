@@ -1,5 +1,7 @@
-"""Run one seed of any scenario and return its outcome: scenarios with drawn faults, and scripts of the outage
-library."""
+"""Run one seed of any scenario and return its outcome.
+
+A scenario draws its faults from the seed, or is a script of the outage library.
+"""
 
 from __future__ import annotations
 

@@ -46,8 +46,11 @@ def empty_disk(stage: Stage, words: Words) -> str:
 
 
 def late_isr_change(stage: Stage, words: Words) -> str:
-    """Let a follower fall behind and catch up while its leader's messages to the controller or to the ensemble are
-    slow.  The ISR change is still in flight when the next act begins."""
+    """Let a follower fall behind and catch up while its leader is slow to report that.
+
+    The leader's messages to the controller or to the ensemble are delayed, so the ISR change is still in flight when
+    the next act begins.
+    """
     world, found = stage.world, parts(stage.world, stage.focus)
     if not found.leader or not found.followers or found.controller in ("", found.leader):
         return ""
@@ -86,9 +89,11 @@ def lag_behind(stage: Stage, words: Words) -> str:
 
 
 def commit_alone(stage: Stage, words: Words) -> str:
-    """Cut a follower off from its leader until it leaves the ISR, then drop all that the leader sends to other
-    replicas.  Only the leader knows which records it commits from then on.  The links stay cut; the next act begins at
-    that moment."""
+    """Cut off a leader that commits records which only it knows to be committed.
+
+    A follower is cut off from its leader until it leaves the ISR; then all that the leader sends to other replicas
+    is lost.  The links stay cut; the next act begins at that moment.
+    """
     world, found = stage.world, parts(stage.world, stage.focus)
     state = world.replication.znodes.states.get(stage.focus)
     members = [name for name in found.followers if state is not None and name in map(broker_name, state.isr)]

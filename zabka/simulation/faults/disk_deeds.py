@@ -13,8 +13,7 @@ STALLS_MS = (200, 1_000, 4_000, 8_000)
 
 
 def choose_fragile(world: World) -> None:
-    """Make the disks of a minority of the peers fragile: they may lose what they synced (see
-    `zabka.simulation.seeds.disks`)."""
+    """Make the disks of a minority of the peers fragile: they may lose synced data (`zabka.simulation.seeds.disks`)."""
     draw, peers = derive_random(world.seed, "fragile"), list(world.peers)
     for _ in range((len(peers) - 1) // 2):
         disk_of(world, peer_name(peers.pop(draw.randrange(0, len(peers))))).is_fragile = True

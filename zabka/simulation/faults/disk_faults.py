@@ -89,8 +89,10 @@ def _some_directory(nemesis: Nemesis) -> tuple[str, FaultyLogDirectory]:
 
 
 def break_log_dir(nemesis: Nemesis) -> None:
-    """Let a broker's log directory fail, in all operations or in one, or just once; repair or replace it with the
-    machine off."""
+    """Let a broker's log directory fail, in all operations or in one, or just once.
+
+    It is repaired or replaced later, with the machine off.
+    """
     draw, world = nemesis.random, nemesis.world
     name, directory = _some_directory(nemesis)
     only = draw.randrange(0, 2 * len(OPERATIONS))

@@ -17,8 +17,7 @@ from zabka.simulation.judges.rules import DurableState
 
 
 def voters_of(text: str) -> tuple[int, ...]:
-    """Return the voters that a membership's text lists, in ascending order; its lines are
-    `server.N=host:port:port:role;...`."""
+    """Return the voters in a membership's text, sorted; its lines are `server.N=host:port:port:role;...`."""
     voters = []
     for line in text.splitlines():
         key, _, value = line.partition("=")

@@ -36,7 +36,7 @@ class KafkaRules:
         self._judged = judged
         self._violated = violated
         self._proposed: dict[tuple[TopicPartition, int, int], _Lives] = {}
-        """By partition, leader epoch and partition epoch: the ISR that a leader proposed, with each member's broker
+        """The ISRs that leaders proposed, with members' broker epochs; by partition, leader epoch and partition
         epoch."""
         self._gone: dict[str, None] = {}
         self._judges: dict[type[e.Event], Callable[[Any], None]] = {

@@ -21,8 +21,7 @@ class Minimums:
         self._default = default
         self._patience_us = 2 * session_timeout_ms * 1000
         self._values: dict[str, list[tuple[int, int | None]]] = {}
-        """The values of each entity (topics/T, brokers/N), each with the time from which it holds; None: no
-        override."""
+        """The values of each entity (topics/T, brokers/N) and the times from which they hold; None: no override."""
         self._registered: dict[int, int] = {}
         self._known: dict[tuple[int, str], int] = {}
         """The time at which a broker's process learned of a topic."""

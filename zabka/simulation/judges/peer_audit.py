@@ -28,8 +28,7 @@ PROCESS_CONSISTENCY = "processConsistency"
 
 
 class EnsembleJudges:
-    """State that the audits of all peers share; `committed` receives each transaction when the first peer applies
-    it."""
+    """State that all audits share; `committed` receives each transaction when the first peer applies it."""
 
     def __init__(
         self,

@@ -40,8 +40,7 @@ class ReplicaLog:
         self.end = 0
         self.epochs_rise = True
         self.damaged: int | None = None
-        """The offset of the first batch with a wrong checksum, or of bytes that are no batch; None if there is
-        neither."""
+        """The offset of the first batch with a wrong checksum, or of bytes that are no batch; None if all is well."""
 
     def read(self) -> None:
         """Read the batches appended since the last call."""

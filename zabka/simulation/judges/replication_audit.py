@@ -73,8 +73,7 @@ class _Audited:
         """All batches by first offset that any leader has committed since the last allowed loss."""
         self.committed_end = 0
         self.is_recorded = True
-        """Whether `committed` is complete; False once a leader whose commits are not recorded moved its high
-        watermark."""
+        """Whether `committed` is complete; False once a leader with unrecorded commits moved its high watermark."""
         self.forgiven_epoch = 0
         """Leaders of a lower epoch are not checked any more."""
         self.held: tuple[object, ...] = ()
@@ -120,8 +119,7 @@ class ReplicationAudit:
     # -- queries ----------------------------------------------------------------------------------------------------
 
     def forgiven(self) -> dict[str, None]:
-        """Return the partitions that lost records in a way that Kafka allows: by an unclean election or a disk that
-        lost data."""
+        """Return the partitions that lost records as Kafka allows: by an unclean election or a disk that lost data."""
         return {str(name): None for name, audited in self._partitions.items() if audited.forgiven_epoch}
 
     def leader_log_end(self, name: TopicPartition) -> int | None:
@@ -245,14 +243,12 @@ class ReplicationAudit:
             audited.lost_in_epoch[broker] = after.leader_epoch
 
     def _forgive_who_leads_on(self, name: TopicPartition, after: LeaderAndIsr) -> None:
-        """Handle a new epoch of a leader that lost power: it is a new process, unless its registration is still the
-        same."""
+        """Handle a new epoch of a leader that lost power: a new process, unless its registration is the same."""
         if after.leader not in self.znodes.brokers or not self._is_powerless(after.leader):
             self._forgive_who_forgot(name, after)
 
     def _forgive_who_forgot(self, name: TopicPartition, after: LeaderAndIsr) -> None:
-        """Handle the election of a replica that lost power: no loss is allowed if its disk has all committed
-        batches."""
+        """Handle the election of a replica that lost power: no loss is allowed if it has all committed batches."""
         audited = self._of(name)
         if audited.is_recorded and self._lacks(name, after.leader) is None:
             del audited.lost_power[after.leader]
@@ -270,8 +266,7 @@ class ReplicationAudit:
         return next((at for at, stored in known if at >= log.start and log.batches.get(at) != stored), None)
 
     def _judge_joining(self, write: StateWritten) -> None:
-        """Check that new ISR members are alive and not shutting down, as far as the writing controller knows
-        (KIP-841)."""
+        """Check that new ISR members are alive and not stopping, as far as the writing controller knows (KIP-841)."""
         before, after = write.before, write.after
         if before is None:
             return

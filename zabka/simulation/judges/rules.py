@@ -66,8 +66,10 @@ def without_quorum(zxid: Zxid, quorum: Quorums, disks: dict[int, DurableState]) 
 
 
 def is_prefix(follower: Iterable[int], leader: Sequence[int]) -> bool:
-    """Return whether the follower's log, from `leader`'s first entry on, is a part of the leader's log without gaps
-    (processConsistency)."""
+    """Return whether the follower's log is a part of the leader's without gaps (processConsistency).
+
+    Only entries from `leader`'s first one on count.
+    """
     if not leader:
         return True
     mine = [zxid for zxid in follower if zxid >= leader[0]]

@@ -1,5 +1,4 @@
-"""Choice sequences ("tapes"): the random draws of a run, recorded so that it can be replayed with a few choices
-changed.
+"""Choice sequences ("tapes"): a run's random draws, recorded to replay it with a few choices changed.
 
 A run draws all its randomness from streams of random numbers, one for each purpose
 (`zabka.simulation.kernel.draws`).  A tape defines the values of some of these streams; all others are those of its

@@ -174,8 +174,7 @@ class Machine:
         process.files.kill()
 
     def lose_power(self) -> None:
-        """Lose the process and all connections at once, without notice to other machines; the machine stays off until
-        `start`."""
+        """Lose the process and all connections at once, without notice to others; stay off until `start`."""
         process, self.process = self.process, None
         self.kernel.lose_power()
         if process is not None:

@@ -326,8 +326,7 @@ def depose(nemesis: ServingNemesis) -> None:
 
 
 def return_to_a_slow_leader(nemesis: ServingNemesis) -> None:
-    """Stall the leader's disk, so that the others commit without it; restart one of them, which is then ahead of the
-    leader."""
+    """Stall the leader's disk while the others commit, and restart a follower, which is then ahead of the leader."""
     leader = nemesis.world.leader()
     if leader is None:
         return

@@ -1,5 +1,4 @@
-"""Counts how often a run reached rare situations: histories and logs that are joined, truncated, repaired or given
-up."""
+"""Counts how often a run reached rare situations: joined, truncated, repaired or offline histories and logs."""
 
 from __future__ import annotations
 
@@ -30,8 +29,7 @@ CLUSTER_PLACES = (TAIL_CUT, LOST, DIVERGED, GIVEN_UP, ISR_CHANGED, ELECTED, FENC
 
 
 class Reached:
-    """Counts the situations of peers, from the record and from the counters of leaders at the end of their
-    processes."""
+    """Counts the situations of peers, from the record and from leaders' counters when their processes end."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter(dict.fromkeys(PLACES, 0))
@@ -70,8 +68,10 @@ class Reached:
 
 
 class ClusterReached:
-    """Counts the situations of a whole cluster, from the record: truncated, repaired and offline logs of brokers, and
-    changes of roles."""
+    """Counts the situations of a whole cluster, from the record.
+
+    These are truncated, repaired and offline logs of brokers, and changes of roles.
+    """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter(dict.fromkeys(CLUSTER_PLACES, 0))

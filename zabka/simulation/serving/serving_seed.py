@@ -155,8 +155,7 @@ class ServingRun(WholeRun):
 
 
 def serve_seed(seed: int, plants: Iterable[Plant] = ()) -> ServingRun:
-    """Run a seed with those injected bugs in the production code; `problems()` of the returned run lists the
-    violations."""
+    """Run a seed with injected bugs in the production code; the run's `problems()` lists the violations."""
     with ExitStack() as planted:
         for plant in plants:
             planted.enter_context(plant)

@@ -135,8 +135,10 @@ class ServingWorld:
         return len(running) == len(self.peers) and all(each.peer.status().serving for each in running)
 
     def _configure_anew(self, machine: PeerMachine) -> None:
-        """Prepare a server that has left to join again, as an administrator does, if there is a leader that knows the
-        members."""
+        """Prepare a server that has left to join again, as an administrator does.
+
+        Does nothing if no leader knows the current members.
+        """
         leader = self.leader()
         if leader is not None and leader.running is not None:
             members = leader.running.peer.membership.lines

@@ -1,8 +1,8 @@
-"""A client that accepts a server without a leader (canBeReadOnly): it reads, tries to write, and uses a read-write
-server as soon as there is one.
+"""A client that accepts a server without a leader (canBeReadOnly).
 
-It checks all that a read-only server is allowed to do: serve committed data, reject every write, keep its clients'
-sessions local, and leave no trace when its ensemble has a leader again.
+It reads, tries to write, and uses a read-write server as soon as there is one.  It checks all that a read-only
+server is allowed to do: serve committed data, reject every write, keep its clients' sessions local, and leave no
+trace when its ensemble has a leader again.
 """
 
 from __future__ import annotations

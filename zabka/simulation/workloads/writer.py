@@ -16,8 +16,7 @@ KEPT = 20
 
 
 class Writer:
-    """Sets PATH to 1, 2, 3, …, and creates a child for every other number; sets of the other numbers are in flight
-    alone.
+    """Sets PATH to 1, 2, 3, …, and creates a child for every other number; the other sets are sent alone.
 
     The sets overwrite each other, but the children stay: a peer that applied a transaction that no other peer has
     keeps a different tree.
