@@ -1,4 +1,4 @@
-"""The world's journal: every node's events in the order in which they happened, watched by the invariants."""
+"""The world's journal: the events of all nodes in order of time, checked by the invariants."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from zabka.simulation.kernel.scheduler import Scheduler
 
 
 class Record:
-    """One history: appended to by all nodes, judged as it grows, and folded into the present state."""
+    """One history: all nodes append to it, the invariants check it, and it is folded into the present state."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._node_seq: dict[str, int] = {}
         self._watchdog = Watchdog([*default_checkers(), *zab_checkers()])
         self.judged = Judged()
-        """How often judges beside the watchdog had something to judge."""
+        """How often each checker other than the watchdog had something to check."""
         self.last_committed = 0
         """The highest zxid that any peer has applied as committed."""
         self.entries: list[Entry] = []
         self.listeners: list[Callable[[Entry], None]] = []
-        """Hear of every entry, behind the watchdog."""
+        """Called with every entry, after the watchdog."""
         self.state = ClusterState()
 
     @property
     def violations(self) -> list[Violation]:
-        """Every invariant that did not hold, so far."""
+        """Return all violations of invariants so far."""
         return self._watchdog.violations
 
     def had_to_judge(self) -> dict[str, int]:
-        """How often each invariant had something to judge, so far."""
+        """Return how often each invariant had something to check so far."""
         every = Judged()
         every.add(self._watchdog.judged())
         every.add(self.judged.counts)
         return every.counts
 
     def write(self, node: str, now: Instant, event: Event) -> Cause:
-        """A node says that something is now true; what names that as the cause of another event."""
+        """Append a node's event, and return the reference that names it as the cause of another."""
         node_seq = self._node_seq[node] = self._node_seq.get(node, 0) + 1
         mono_us = self._scheduler.now_us
         wall_us = now.wall_ms * 1000 + mono_us % 1000
@@ -62,7 +62,7 @@ class Record:
         return event_cause(node, node_seq)
 
     def lines(self) -> Iterator[bytes]:
-        """The history as journal lines, in order."""
+        """Return the history as journal lines, in order."""
         for entry in self.entries:
             yield encode_line(entry.node, entry.node_seq, entry.wall_us, entry.mono_us, entry.event)
 
@@ -71,12 +71,12 @@ class Record:
         return high_watermarks_reached(entry.event for entry in self.entries if entry.node == node)
 
     def emitter(self, node: str, runtime: SimRuntime) -> Emitter:
-        """What a process of that node writes its events with."""
+        """Return the object that a process of that node writes its events with."""
         return Emitter(self, node, runtime)
 
 
 class Emitter:
-    """Writes one process's events; a dead process writes nothing."""
+    """Writes one process's events; ignores those of a dead process."""
 
     __slots__ = ("_node", "_record", "_runtime")
 

@@ -1,4 +1,7 @@
-"""Run one seed of any scenario to its verdict: of those that draw their faults, or a script of the outage library."""
+"""Run one seed of any scenario and return its outcome.
+
+A scenario draws its faults from the seed, or is a script of the outage library.
+"""
 
 from __future__ import annotations
 
@@ -23,28 +26,31 @@ SCENARIOS = {
     each.name: each
     for each in (CHAOS, CALM, ENSEMBLE, RECONFIGURING, READ_ONLY, DISKS, SWARM, SWARM_ENSEMBLE, SWARM_DISKS)
 }
-"""Those that draw their faults from the seed, of nodes in a simulated surrounding."""
+"""Scenarios with faults drawn from the seed, for nodes in a simulated environment."""
 WHOLE_RUNS: dict[str, type[ServingRun | ClusterRun]] = {WHOLE: ServingRun, WHOLE_CLUSTER: ClusterRun}
-"""Those of whole processes, which have worlds of their own."""
+"""Scenarios of whole processes, which have worlds of their own."""
 SEARCHED = (*SCENARIOS, *WHOLE_RUNS)
-"""Every scenario that draws its faults."""
+"""All scenarios with drawn faults."""
 
 
 def has_messages(scenario: str) -> bool:
-    """Can a tap listen there?  Not to the bare protocol."""
+    """Return whether a message tap can observe the scenario; it cannot observe scenarios of the bare protocol."""
     return scenario in SEARCHED or isinstance(LIBRARY.get(scenario), WorldScenario)
 
 
 def run_seed(seed: int, scenario: str = "chaos", settings: WorldSettings | None = None) -> Outcome:
-    """Run one seed to its verdict."""
+    """Run one seed and return its outcome."""
     return run_with_journal(seed, scenario, settings)[0]
 
 
 def run_with_journal(
     seed: int, scenario: str, settings: WorldSettings | None = None, tap: MessageTap | None = None
 ) -> tuple[Outcome, Iterator[bytes]]:
-    """Run one seed to its verdict, and the lines of its journal.  `scenario` may be one of the library's; the seed then
-    draws its delays.  `tap` is told of every message, where the scenario is one that `has_messages`."""
+    """Run one seed, and return its outcome and the lines of its journal.
+
+    `scenario` may be one of the library's; the seed then draws its delays.  `tap` receives every message if the
+    scenario `has_messages`.
+    """
     if scenario in WHOLE_RUNS:
         served: WholeRun = WHOLE_RUNS[scenario](seed, tap=tap)
         return served.execute(), served.world.record.lines()

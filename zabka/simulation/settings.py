@@ -13,26 +13,26 @@ from zabka.broker_sim.configs.config_def import ConfigError
 
 
 class HarmSettings(msgspec.Struct, frozen=True):
-    """What befalls the cluster while a run does harm; as it stands, all but the length is drawn from the seed."""
+    """The faults of a run; by default, all settings but the duration are drawn from the seed."""
 
     duration_ms: int = 30_000
     gap_ms: int = 0
-    """A fault every so often on average; 0: drawn."""
+    """The average time between faults; 0: drawn."""
     lasts_ms: tuple[int, int] = (100, 9_000)
-    """How long a fault lasts that has no measure of its own: drawn between these."""
+    """The range from which durations are drawn, for faults without a duration of their own."""
     kinds: tuple[tuple[str, int], ...] = ()
-    """Which faults, and how often each among the others; none: drawn."""
+    """Kinds of faults, each with its relative frequency; empty: drawn."""
 
 
 class WorkloadSettings(msgspec.Struct, frozen=True):
-    """What clients write, and to what; as it stands, some topics' shapes are drawn from the seed."""
+    """The topics and acks of the clients' writes; by default, the shapes of some topics are drawn from the seed."""
 
     partitions: int = 2
     replication_factor: int = 0
-    """Of the topic that is always there; 0: three, or as many as there are brokers."""
+    """The replication factor of the fixed topic; 0: three, or the number of brokers if that is lower."""
     acks: int = -1
     draws_topics: bool = True
-    """May there be topics of drawn shapes beside the one that is always there?"""
+    """Whether the run may have topics of drawn shapes in addition to the fixed topic."""
 
 
 class WorldSettings(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class WorldSettings(msgspec.Struct, frozen=True):
     peers: int = 3
     brokers: int = 3
     members: int = 0
-    """How many of the peers are its first members, where that may change; 0 for all of them, for good."""
+    """The number of peers that are initial members, if the membership can change; 0: all of them, without changes."""
     tick_time_ms: int = 500
     init_limit: int = 10
     sync_limit: int = 5
@@ -55,22 +55,22 @@ class WorldSettings(msgspec.Struct, frozen=True):
     faulty_disks: bool = False
     """Disks that may fail (`zabka.simulation.disks`), and two log directories for some brokers."""
     racks: int = 0
-    """Brokers stand in so many racks, one after the other; 0: nobody says where they stand."""
+    """The number of racks, to which brokers are assigned in turn; 0: brokers have no rack."""
     harm: HarmSettings = HarmSettings()
     workload: WorkloadSettings = WorkloadSettings()
 
     @property
     def replication_factor(self) -> int:
-        """Of the topic that is always there."""
+        """The replication factor of the fixed topic."""
         return self.workload.replication_factor or min(3, self.brokers)
 
 
 class BadSetting(Exception):
-    """A key nobody knows, or a value that makes no sense."""
+    """An unknown key or an invalid value."""
 
 
 NODES_MAX = 255
-"""Of each kind, as in a cluster that is started."""
+"""The maximum of each kind of node, the same as in a real cluster."""
 
 _OWN_KEYS: dict[str, str] = {
     "tickTime": "tick_time_ms",
@@ -84,7 +84,7 @@ _OWN_KEYS: dict[str, str] = {
     "replica.lag.time.max.ms": "replica_lag_time_max_ms",
 }
 BROKERS_OWN_KEYS = ("zookeeper.session.timeout.ms", "replica.lag.time.max.ms")
-"""Of these, those that are the brokers'; the others are the ensemble's, and the numbers of nodes."""
+"""The keys in _OWN_KEYS that belong to brokers; the others belong to the ensemble or set the numbers of nodes."""
 RACKS = "racks"
 _OWN_FLAGS = {
     "readonlymode.enabled": "read_only_mode",
@@ -97,7 +97,7 @@ _HARM = {"harm.ms": "duration_ms", "harm.gap.ms": "gap_ms"}
 _WORKLOAD = {"num.partitions": "partitions", "default.replication.factor": "replication_factor"}
 _ACKS = {"all": -1, "-1": -1, "1": 1}
 PLAYED_KEYS = (*_HARM, "harm.lasts.ms", "harm.kinds", *_WORKLOAD, "acks", "drawn.topics")
-"""Keys of what is done to a cluster and what clients do, which a script or a search decides for itself."""
+"""Keys for faults and clients, which a script or a search sets itself."""
 
 
 _WHOLE = re.compile(r"[0-9]{1,18}")
@@ -123,7 +123,7 @@ def _flag(key: str, value: str) -> bool:
 
 
 def own_settings(keys: dict[str, str]) -> dict[str, int | bool]:
-    """What some of these keys say of the world itself, by field of WorldSettings.  Raises BadSetting."""
+    """Return the settings of the world itself among these keys, by field of WorldSettings.  Raises BadSetting."""
     numbers = {_OWN_KEYS[key]: _number(key, value) for key, value in keys.items() if key in _OWN_KEYS}
     return numbers | {_OWN_FLAGS[key]: _flag(key, value) for key, value in keys.items() if key in _OWN_FLAGS}
 
@@ -161,7 +161,7 @@ def _workload(keys: dict[str, str]) -> WorkloadSettings:
 
 
 def _check_together(world: WorldSettings) -> None:
-    """Refuse what could never take a record.  Raises BadSetting."""
+    """Reject settings that allow no write.  Raises BadSetting."""
     factor, wanted = world.replication_factor, int(world.broker_keys.get("min.insync.replicas", "1"))
     if factor > world.brokers:
         raise BadSetting(f"default.replication.factor={factor}: there are only {world.brokers} brokers")
@@ -172,7 +172,7 @@ def _check_together(world: WorldSettings) -> None:
 
 
 def split_settings(settings: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """`KEY=VALUE` settings as those of the world itself and those of brokers.  Raises BadSetting."""
+    """Split `KEY=VALUE` settings into those of the world itself and those of brokers.  Raises BadSetting."""
     keys: dict[str, str] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
@@ -198,7 +198,7 @@ def _check_broker_keys(keys: dict[str, str]) -> None:
 
 
 def world_settings(settings: Iterable[str]) -> WorldSettings:
-    """The world that `KEY=VALUE` settings describe.  Raises BadSetting."""
+    """Return the world that `KEY=VALUE` settings describe.  Raises BadSetting."""
     given = tuple(settings)
     played = {key: value for setting in given for key, equals, value in [setting.partition("=")] if equals}
     own, broker_keys = split_settings(s for s in given if s.partition("=")[0] not in PLAYED_KEYS)

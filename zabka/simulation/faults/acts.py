@@ -1,8 +1,8 @@
-"""Acts: what is done to a world one after the other, each drawn as a record of a few words.
+"""Acts: the steps of a run that a search builds, each drawn as a record of a few words.
 
-An act waits (for a while, or until something has changed) and then does one thing.  All of it stands in ACT_WORDS words
-of the tape's stream `acts`, so that an act can be left out, repeated or moved without another being drawn differently.
-Zeros are an act that does nothing at once.
+An act waits (for a while, or until something has changed) and then performs one action.  An act takes ACT_WORDS
+words of the stream `acts` of the choice sequence, so that the search can omit, repeat or move an act without
+changing the others.  An act of zeros does nothing, without a wait.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zabka.simulation.kernel.tape import WORD_BITS
 from zabka.simulation.world import World
 
 ACTS = "acts"
-"""The purpose of the stream."""
+"""The name of the stream."""
 ACT_WORDS = 8
 WAITS_MS = (0, 0, 20, 100, 300, 1_000, 1_800, 3_000, 6_000)
 UNTIL_MS = (300, 2_000, 6_000, 9_000)
@@ -36,26 +36,26 @@ class Words:
         self._words = [random.getrandbits(WORD_BITS) for _ in range(ACT_WORDS)]
 
     def below(self, place: int, stop: int) -> int:
-        """The word at that place as a number below `stop`."""
+        """Return the word at that place as a number below `stop`."""
         return self._words[place] * stop >> WORD_BITS
 
     def at(self, place: int) -> Callable[[int], int]:
-        """The same, for whoever knows what it is to be below."""
+        """Return a function that maps its argument `stop` to the word at that place as a number below `stop`."""
         return partial(self.below, place)
 
     def time_ms(self, place: int, times_ms: Sequence[int]) -> int:
-        """One of these times, or up to a half more."""
+        """Return one of these times, or up to a half more."""
         scaled = self._words[place] * len(times_ms)
         time_ms = times_ms[scaled >> WORD_BITS]
         return time_ms + (time_ms // 2 * (scaled & ((1 << WORD_BITS) - 1)) >> WORD_BITS)
 
 
 WAIT, HOW_LONG, WHAT, WHO, WHICH, OTHERS, MEASURE, LASTS = range(ACT_WORDS)
-"""What each word is for."""
+"""The purpose of each word."""
 
 
 class Told(NamedTuple):
-    """What was done, when, and how long the journal was then."""
+    """A performed act: its time, its description, and the length of the journal at that time."""
 
     at_ms: int
     text: str
@@ -63,11 +63,11 @@ class Told(NamedTuple):
 
 
 Deed = Callable[["Stage", Words], str]
-"""Does one thing; says what, or nothing where it could not be done."""
+"""Performs one action.  Returns its description, or the empty string if the action was not possible."""
 
 
 class Stage:
-    """A world, and what is still to be undone in it."""
+    """A world, and the faults in it that are still to be undone."""
 
     def __init__(self, world: World, focus: TopicPartition) -> None:
         self.world = world
@@ -75,7 +75,7 @@ class Stage:
         self.cast = Cast(world, focus)
         self.told: list[Told] = []
         self.begun: list[int] = []
-        """How long the journal was when each act began."""
+        """The length of the journal when each act began."""
         self._links: list[Callable[[], None]] = []
         self._broken: dict[int, Callable[[], None]] = {}
         self._mends = 0
@@ -86,29 +86,29 @@ class Stage:
         self._awaited += isinstance(entry.event, AWAITED)
 
     def subject(self, words: Words) -> str:
-        """Whom an act befalls."""
+        """Return the node that the act affects."""
         return self.cast.one(words.at(WHO), words.at(WHICH))
 
     def objects(self, words: Words, but: str) -> list[str]:
-        """From whom it parts that one."""
+        """Return the nodes that the act separates from `but`."""
         return self.cast.some(but, words.at(OTHERS), words.at(MEASURE))
 
     def on_links(self, undo: Callable[[], None]) -> None:
-        """A link's fault holds until the links heal."""
+        """Register how to undo a fault of a link, for the next `heal_links`."""
         self._links.append(undo)
 
     def heal_links(self) -> None:
-        """Every link is whole again."""
+        """Undo all faults of links."""
         links, self._links = self._links, []
         for undo in links:
             undo()
 
     def after(self, delay_ms: int, deed: Callable[[], object]) -> None:
-        """Do that later."""
+        """Run `deed` after that delay."""
         self.world.scheduler.after(delay_ms * 1000, deed)
 
     def until_mended(self, mend: Callable[[], None], for_ms: int) -> None:
-        """Mend it after that time, or at the end, if that comes first."""
+        """Call `mend` after that time, or in `heal_all` if that comes first."""
         self._mends += 1
         number = self._mends
         self._broken[number] = mend
@@ -120,12 +120,12 @@ class Stage:
         self.after(for_ms, due)
 
     def until_all_heals(self, undo: Callable[[], None]) -> None:
-        """It holds until the end."""
+        """Call `undo` in `heal_all`."""
         self._mends += 1
         self._broken[self._mends] = undo
 
     def heal_all(self) -> None:
-        """Links are whole, disks are mended, nobody is stopped, everybody runs."""
+        """Heal all links, repair all disks, resume paused nodes and start stopped ones."""
         self.heal_links()
         broken, self._broken = self._broken, {}
         for mend in broken.values():
@@ -136,7 +136,7 @@ class Stage:
         self.world.start()
 
     def perform_step(self, words: Words, deeds: Sequence[Deed]) -> None:
-        """Wait, and do what these words say."""
+        """Wait, then perform the action, both as these words define them."""
         before_ms = self.world.now_ms
         self.begun.append(len(self.world.record.entries))
         said = self._wait(words)

@@ -1,4 +1,4 @@
-"""What acts do to brokers and topics: shutdowns, empty disks, and what people do at the prompt, wisely or not."""
+"""Actions on brokers and topics: shutdowns, empty disks, and operator commands, sensible or not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMMITS_MS = 1_000
 
 
 def stop_broker(stage: Stage, words: Words) -> str:
-    """A controlled shutdown; the broker comes back later."""
+    """Shut a broker down in a controlled way, and start it again later."""
     name, world = stage.subject(words), stage.world
     if name not in world.broker_names() or not world.is_running(name) or world.is_paused(name):
         return ""
@@ -31,7 +31,7 @@ def stop_broker(stage: Stage, words: Words) -> str:
 
 
 def empty_disk(stage: Stage, words: Words) -> str:
-    """A broker's machine dies and comes back with an empty disk."""
+    """Cut the power of a broker's machine, and start it later with an empty disk."""
     name, world = stage.subject(words), stage.world
     node = next((node for node in world.brokers.values() if node.name == name), None)
     if node is None:
@@ -46,8 +46,11 @@ def empty_disk(stage: Stage, words: Words) -> str:
 
 
 def late_isr_change(stage: Stage, words: Words) -> str:
-    """A follower falls behind and catches up, while what its leader sends to the controller, or to the ensemble, takes
-    long: the word that it is in sync again is under way when the next act comes."""
+    """Let a follower fall behind and catch up while its leader is slow to report that.
+
+    The leader's messages to the controller or to the ensemble are delayed, so the ISR change is still in flight when
+    the next act begins.
+    """
     world, found = stage.world, parts(stage.world, stage.focus)
     if not found.leader or not found.followers or found.controller in ("", found.leader):
         return ""
@@ -65,7 +68,8 @@ def late_isr_change(stage: Stage, words: Words) -> str:
 
 
 def lag_behind(stage: Stage, words: Words) -> str:
-    """A follower loses its leader until it has left the ISR, and stays so: the next act comes at that moment."""
+    """Cut a follower off from its leader until it has left the ISR.  The link stays cut; the next act begins at that
+    moment."""
     world, found = stage.world, parts(stage.world, stage.focus)
     state = world.replication.znodes.states.get(stage.focus)
     members = [name for name in found.followers if state is not None and name in map(broker_name, state.isr)]
@@ -85,8 +89,11 @@ def lag_behind(stage: Stage, words: Words) -> str:
 
 
 def commit_alone(stage: Stage, words: Words) -> str:
-    """A follower loses its leader, and when it has left the ISR nobody hears that leader any more: what it takes to be
-    committed from then on, it alone knows to be.  Links stay so; the next act comes at that moment."""
+    """Cut off a leader that commits records which only it knows to be committed.
+
+    A follower is cut off from its leader until it leaves the ISR; then all that the leader sends to other replicas
+    is lost.  The links stay cut; the next act begins at that moment.
+    """
     world, found = stage.world, parts(stage.world, stage.focus)
     state = world.replication.znodes.states.get(stage.focus)
     members = [name for name in found.followers if state is not None and name in map(broker_name, state.isr)]
@@ -113,8 +120,8 @@ def commit_alone(stage: Stage, words: Words) -> str:
 
 
 def lose_leader(stage: Stage, words: Words) -> str:
-    """Whoever leads the partition dies, and what the next leader tells the other replicas takes long from the moment at
-    which it is written that it leads; the next act comes then."""
+    """Kill the partition's leader.  From the moment at which the next leader is elected, its messages to the other
+    replicas are slow; the next act begins at that moment."""
     world, found = stage.world, parts(stage.world, stage.focus)
     if not found.leader or not world.is_running(found.leader):
         return ""
@@ -135,7 +142,8 @@ def lose_leader(stage: Stage, words: Words) -> str:
 
 
 def lose_session(stage: Stage, words: Words) -> str:
-    """A broker that lives on loses the ensemble until its session is over, and stays so: the next act comes then."""
+    """Cut a live broker off from the ensemble until its session has expired.  The links stay cut; the next act begins
+    then."""
     name, world = stage.subject(words), stage.world
     broker = next((broker for broker, node in world.brokers.items() if node.name == name), None)
     if broker is None or not world.is_running(name) or broker not in world.replication.znodes.brokers:
@@ -149,7 +157,7 @@ def lose_session(stage: Stage, words: Words) -> str:
 
 
 def relieve(stage: Stage, words: Words) -> str:
-    """Whoever leads the partition dies, and a replica that is down starts."""
+    """Kill the partition's leader, and start a replica that is down."""
     world, found = stage.world, parts(stage.world, stage.focus)
     down = [name for name in found.followers if not world.is_running(name)]
     if not found.leader or not world.is_running(found.leader) or not down:
@@ -162,20 +170,23 @@ def relieve(stage: Stage, words: Words) -> str:
 
 
 class Prompt:
-    """The operator's deeds; one for each run."""
+    """Actions of an operator; one instance for each run."""
 
     def __init__(self, stage: Stage) -> None:
         self._kafka = operator_in(stage.world)
         self._zookeeper = Operator(stage.world)
 
     def move_controller(self, stage: Stage, words: Words) -> str:
-        """/controller is deleted."""
+        """Delete /controller."""
         self._zookeeper.move_controller()
         return "delete /controller"
 
     def raise_controller_epoch(self, stage: Stage, words: Words) -> str:
-        """Somebody writes another number into /controller_epoch.  The controller hears of that once it writes, so a
-        registered broker of the partition that it must write of goes, too, for longer than its session."""
+        """Write a higher number into /controller_epoch.
+
+        The controller notices at its next write.  To cause one, kill a registered replica of the partition for
+        longer than its session lasts.
+        """
         world, found = stage.world, parts(stage.world, stage.focus)
         registered = [broker_name(broker) for broker in world.replication.znodes.brokers]
         names = [name for name in (found.leader, *found.followers) if name in registered and world.is_running(name)]
@@ -188,7 +199,7 @@ class Prompt:
         return f"raise /controller_epoch by {EPOCH_RISES_BY}, and kill {name}"
 
     def hold_broker_id(self, stage: Stage, words: Words) -> str:
-        """A stranger registers under the id of a broker that is not registered."""
+        """Register a foreign process under the id of a broker that is not registered."""
         gone = [each for each in stage.world.brokers if each not in stage.world.replication.znodes.brokers]
         if not gone:
             return ""
@@ -197,13 +208,13 @@ class Prompt:
         return f"a stranger holds the id of {broker_name(broker)} for {for_ms} ms"
 
     def elect(self, stage: Stage, words: Words) -> str:
-        """A preferred election; seldom an unclean one."""
+        """Request a preferred leader election, rarely an unclean one."""
         kind = UNCLEAN if words.below(MEASURE, 4) == 3 else PREFERRED
         self._kafka.elect(kind, [stage.focus])
         return f"ask for {'an unclean' if kind == UNCLEAN else 'a preferred'} election for {stage.focus}"
 
     def reassign(self, stage: Stage, words: Words) -> str:
-        """The partition's replicas move; or the move is cancelled."""
+        """Move the partition's replicas, or cancel the move."""
         brokers = list(stage.world.brokers)
         if words.below(WHO, 5) == 4:
             self._kafka.reassign({stage.focus: None})
@@ -215,7 +226,7 @@ class Prompt:
         return f"move {stage.focus} to {' '.join(map(str, wanted))}"
 
     def configure(self, stage: Stage, words: Words) -> str:
-        """The topic gets another min.insync.replicas, or may elect anybody for a while."""
+        """Change the topic's min.insync.replicas, or allow unclean leader elections for a while."""
         topic = stage.focus.topic
         if words.below(MEASURE, 4) == 3:
             for_ms, unclean = words.time_ms(LASTS, LASTS_MS), "unclean.leader.election.enable"
@@ -227,7 +238,7 @@ class Prompt:
         return f"{topic} wants {wanted} in sync"
 
     def churn(self, stage: Stage, words: Words) -> str:
-        """A topic that nobody writes to is made, deleted, or gets one more partition."""
+        """Create, delete or add a partition to a topic without producers."""
         brokers, made = len(stage.world.brokers), stage.world.replication.znodes.topics
         name = f"{CHURNED}-{words.below(WHICH, 2)}"
         if name not in made:
@@ -240,7 +251,7 @@ class Prompt:
         return f"grow {name}"
 
     def deeds(self) -> dict[str, Deed]:
-        """All of them, by name."""
+        """Return all actions by name."""
         return {
             "move_controller": self.move_controller,
             "raise_controller_epoch": self.raise_controller_epoch,

@@ -1,4 +1,4 @@
-"""What befalls brokers in particular: shutdowns, bounces, lost sessions, and operators at work."""
+"""Faults of brokers: shutdowns, bounces, expired sessions, and operators at work."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ BACK_MS_MAX = 9_000
 
 
 def stop_broker(nemesis: Nemesis) -> None:
-    """SIGTERM: a controlled shutdown; the broker comes back later."""
+    """SIGTERM a broker: a controlled shutdown.  The broker starts again later."""
     name = nemesis.pick(nemesis.world.broker_names())
     if nemesis.world.is_running(name) and not nemesis.world.is_paused(name):
         nemesis.world.stop_broker(name, nemesis.random.randrange(BACK_MS_MIN, BACK_MS_MAX))
 
 
 def bounce_broker(nemesis: Nemesis) -> None:
-    """Killed and started again before anybody can have noticed."""
+    """Kill a broker and start it again before its session expires."""
     name = nemesis.pick(nemesis.world.broker_names())
     if nemesis.world.is_running(name):
         nemesis.world.kill(name, power_loss=nemesis.random.random() < 0.3)
@@ -25,7 +25,7 @@ def bounce_broker(nemesis: Nemesis) -> None:
 
 
 def expire_session(nemesis: Nemesis) -> None:
-    """A broker loses the ensemble for longer than its session lasts, but neither its fellows nor its clients."""
+    """Cut a broker off from the ensemble for longer than its session lasts, but not from other brokers or clients."""
     name = nemesis.pick(nemesis.world.broker_names())
     session_ms = nemesis.world.settings.session_timeout_ms
     cuts = [nemesis.world.cut(name, peer) for peer in nemesis.world.peer_names()]
@@ -33,7 +33,7 @@ def expire_session(nemesis: Nemesis) -> None:
 
 
 def cut_brokers(nemesis: Nemesis) -> None:
-    """Two brokers do not hear each other, or one of them does not; both have the ensemble."""
+    """Cut the link between two brokers, in both directions or in one.  Both keep their links to the ensemble."""
     names = nemesis.world.broker_names()
     source = nemesis.pick(names)
     others = [name for name in names if name != source]

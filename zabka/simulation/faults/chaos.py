@@ -1,4 +1,4 @@
-"""Chaos: which faults a seed does to its world, and how often, so that each seed tries another mix (swarm testing)."""
+"""Chaos: which faults a seed injects and how often, so that each seed tries another mix (swarm testing)."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _ENSEMBLE_ALONE = ("cut_client", "depose_leader", "swizzle_clog", "priorities")
 
 
 def chaos(world: World, random: Random, more: Mapping[str, Action] = _NO_MORE) -> Nemesis:
-    """A nemesis with some of the faults that may befall any world, and at least one of the `more` that are given, these
-    at double weight."""
+    """Return a nemesis with some of the faults of any world, and at least one of the faults in `more`.  The latter have
+    double weight."""
     known = {**FAULTS, **BROKER_FAULTS} if world.brokers else FAULTS
     kinds = list(known)
     if world.brokers:
-        # Some seeds leave out what concerns the ensemble alone, some what concerns brokers alone: more of the rest.
+        # Some seeds leave out the faults of the ensemble, others those of brokers, to get more of the rest.
         part = random.random()
         left_out: Iterable[str] = _ENSEMBLE_ALONE if part < 0.4 else BROKER_FAULTS if part > 0.7 else ()
         kinds = [kind for kind in known if kind not in left_out]

@@ -1,8 +1,8 @@
-"""Faults as somebody chose them: which kinds, how often, how long, where `chaos` draws all of that.
+"""Faults that a user chose: kinds, frequency and duration are settings, where `chaos` draws them.
 
-Two runs of one seed with different settings are to suffer the same misfortunes.  So each fault has a stream of its own,
-named by its number, and the pauses between faults have another one: what one fault draws, or cannot do because its
-victim is down already, shifts nothing in the next.
+Two runs of one seed with different settings must get the same faults.  So each fault has a random stream of its own,
+named by its number, and the pauses between faults have another.  A fault's draws, or a fault that is skipped because
+its target is down already, do not change the next fault.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from zabka.simulation.settings import BadSetting, WorldSettings
 from zabka.simulation.world import World
 
 GAP_MS = 2_000
-"""Between faults on average, where nobody says."""
+"""The average time between faults, unless the settings give one."""
 
 
 def known_kinds(settings: WorldSettings) -> dict[str, Action]:
-    """Every fault that such a cluster may suffer, by its name."""
+    """Return all faults of such a cluster by name."""
     if not settings.brokers:
         return FAULTS
     return {**FAULTS, **BROKER_FAULTS, **(RACK_FAULTS if settings.racks else {})}
 
 
 def check_kinds(settings: WorldSettings) -> None:
-    """Raises BadSetting where a fault was chosen that this cluster cannot suffer."""
+    """Raise BadSetting if a chosen fault does not exist for this cluster."""
     known = known_kinds(settings)
     for name, _ in settings.harm.kinds:
         if name not in known:
@@ -36,7 +36,7 @@ def check_kinds(settings: WorldSettings) -> None:
 
 
 class ChosenNemesis(Nemesis):
-    """Does the faults that were chosen; the same ones at the same times, whatever else is set."""
+    """Injects the chosen faults, with the same faults at the same times for any other settings."""
 
     def __init__(self, world: World, seed: int) -> None:
         harm = world.settings.harm
@@ -48,11 +48,11 @@ class ChosenNemesis(Nemesis):
         self._strikes = 0
 
     def draw_gap_ms(self) -> int:
-        """As long as the stream of pauses says."""
+        """Draw the pause from the stream of pauses."""
         return self._gaps.randrange(1, 2 * self._gap_ms)
 
     def strike(self) -> None:
-        """One fault, out of a stream of its own."""
+        """Inject one fault, drawn from a stream of its own."""
         self._strikes += 1
         self.random = derive_random(self._seed, f"chosen/{self._strikes}")
         super().strike()

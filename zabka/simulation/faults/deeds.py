@@ -1,4 +1,4 @@
-"""What acts do to processes, links and disks of any world."""
+"""Actions on processes, links and disks of any world."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from zabka.simulation.faults.acts import DELAYS_MS, LASTS, LASTS_MS, MEASURE, OT
 DISK_FACTOR_MAX = 400
 CUTS = ("off from", "off from", "off from", "on its way to", "on the way from")
 IS_NOT_HEARD, HEARS_NOTHING = 3, 4
-"""Places among them: what cuts one way alone."""
+"""The indices in CUTS of the one-way cuts."""
 CLIENTS = ("writer", "writer", "watcher", "visitor-1", "visitor-2", "patient")
-"""The machines of clients of the ensemble."""
+"""The machines of the ensemble's clients."""
 RETRIES_MS = (0, 3, 30, 300, 1_200)
-"""How long a sender waits until it tries again to reach whom it was cut off from."""
+"""How long a sender waits before it tries to reconnect to a node after a cut."""
 STOPPED_MS = (400, 1_200, 2_500, 4_000, 8_000)
-"""Others may give somebody up that long, or not; a client of the ensemble waits for its server a little longer."""
+"""Pauses below and above the timeouts of other nodes; an ensemble client waits a little longer for its server."""
 LAST_WORDS_MS = (30, 100, 200)
-"""A server goes on for so long before it dies."""
+"""How long a server runs on before it dies."""
 
 
 def rest(stage: Stage, words: Words) -> str:
-    """Nothing."""
+    """Do nothing."""
     return ""
 
 
@@ -38,19 +38,19 @@ def _killed(stage: Stage, words: Words, *, power_loss: bool) -> str:
 
 
 def kill(stage: Stage, words: Words) -> str:
-    """Somebody is killed, and stays down."""
+    """Kill a node, which stays down."""
     name = _killed(stage, words, power_loss=False)
     return name and f"kill {name}"
 
 
 def cut_power(stage: Stage, words: Words) -> str:
-    """Somebody loses power, and stays down."""
+    """Cut a node's power; it stays down."""
     name = _killed(stage, words, power_loss=True)
     return name and f"{name} loses power"
 
 
 def bounce(stage: Stage, words: Words) -> str:
-    """Somebody is killed and comes back soon."""
+    """Kill a node, and start it again soon."""
     name = _killed(stage, words, power_loss=words.below(MEASURE, 3) == 2)
     back_ms = words.time_ms(LASTS, LASTS_MS[:3])
     if name:
@@ -59,7 +59,7 @@ def bounce(stage: Stage, words: Words) -> str:
 
 
 def cut_all_power(stage: Stage, words: Words) -> str:
-    """All peers, or all brokers, lose power or are killed at once, and come back together."""
+    """Kill all peers or all brokers at once, with or without power loss, and start them together later."""
     world = stage.world
     names = world.broker_names() if world.brokers and words.below(WHICH, 2) else world.peer_names()
     power_loss, back_ms = words.below(MEASURE, 2) == 1, words.time_ms(LASTS, LASTS_MS)
@@ -71,14 +71,14 @@ def cut_all_power(stage: Stage, words: Words) -> str:
 
 
 def restart(stage: Stage, words: Words) -> str:
-    """Everybody who is down starts."""
+    """Start all nodes that are down."""
     down = [name for name in stage.world.node_names() if not stage.world.is_running(name)]
     stage.world.start()
     return f"start {' '.join(down)}" if down else ""
 
 
 def start_one(stage: Stage, words: Words) -> str:
-    """One of those who are down starts, the others stay down."""
+    """Start one of the nodes that are down."""
     down = [name for name in stage.world.node_names() if not stage.world.is_running(name)]
     if not down:
         return ""
@@ -88,7 +88,7 @@ def start_one(stage: Stage, words: Words) -> str:
 
 
 def pause(stage: Stage, words: Words) -> str:
-    """Somebody is stopped, and goes on later."""
+    """Pause a node, and resume it later."""
     name = stage.subject(words)
     if not name or not stage.world.is_running(name) or stage.world.is_paused(name):
         return ""
@@ -100,8 +100,11 @@ def pause(stage: Stage, words: Words) -> str:
 
 
 def stop_apart(stage: Stage, words: Words) -> str:
-    """Somebody is stopped while it is cut off from every server.  When it goes on, what clients have asked it is there,
-    and that others have given it up is not: each of them is heard of in its own time."""
+    """Pause a node while it is cut off from all servers.
+
+    When it resumes, requests of its clients have arrived already, but it does not know yet that other servers gave
+    it up: the links to them heal at different times.
+    """
     world = stage.world
     leads = "" if world.brokers or words.below(OTHERS, 2) else stage.cast.zab_leader
     name = leads or stage.subject(words)
@@ -117,7 +120,7 @@ def stop_apart(stage: Stage, words: Words) -> str:
 
 
 def last_words(stage: Stage, words: Words) -> str:
-    """A server of the ensemble dies and comes back, and what it sent to the leader is under way for longer."""
+    """Kill a server of the ensemble while its last messages to the leader are slow, and start it again later."""
     world, leader = stage.world, stage.cast.zab_leader
     servers = [name for name in world.peer_names() if name != leader and world.is_running(name)]
     if not leader or not servers:
@@ -138,7 +141,7 @@ def last_words(stage: Stage, words: Words) -> str:
 
 
 def slow_disk(stage: Stage, words: Words) -> str:
-    """A peer's disk is slow until the links heal."""
+    """Slow down a peer's disk until the links heal."""
     peers = stage.world.peer_names()
     name = peers[words.below(WHICH, len(peers))]
     factor = 10 + words.below(MEASURE, DISK_FACTOR_MAX)
@@ -150,7 +153,7 @@ def slow_disk(stage: Stage, words: Words) -> str:
 
 
 def cut(stage: Stage, words: Words) -> str:
-    """Somebody and others lose each other; or nothing passes one way."""
+    """Cut a node off from others, in both directions or in one."""
     name = stage.subject(words)
     others = stage.objects(words, name) if name else []
     if not others:
@@ -164,7 +167,7 @@ def cut(stage: Stage, words: Words) -> str:
 
 
 def delay(stage: Stage, words: Words) -> str:
-    """What somebody sends to others, or they to it, is under way for long."""
+    """Slow down what a node sends to others, or receives from them."""
     name = stage.subject(words)
     others = stage.objects(words, name) if name else []
     if not others:
@@ -177,13 +180,13 @@ def delay(stage: Stage, words: Words) -> str:
 
 
 def heal(stage: Stage, words: Words) -> str:
-    """Every link is whole again."""
+    """Undo all faults of links."""
     stage.heal_links()
     return "links heal"
 
 
 def cut_client(stage: Stage, words: Words) -> str:
-    """A client loses a server, which may still hear late what it was sent."""
+    """Cut a client off from a server.  If the cut is one-way, only the direction from client to server is affected."""
     client = CLIENTS[words.below(OTHERS, len(CLIENTS))]
     peers = stage.world.peer_names()
     name = peers[words.below(WHICH, len(peers))]
@@ -204,6 +207,6 @@ EVERYWHERE: dict[str, Deed] = {
     "cut": cut,
     "delay": delay,
 }
-"""What may be left out of a run."""
+"""The actions that the search may leave out of a run."""
 MENDING: tuple[Deed, ...] = (restart, start_one, heal)
-"""What never is."""
+"""The actions that every run includes."""

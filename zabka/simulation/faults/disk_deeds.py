@@ -1,4 +1,4 @@
-"""What acts do to disks that fail."""
+"""Actions on disks: failures, stalls, a full disk, damage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STALLS_MS = (200, 1_000, 4_000, 8_000)
 
 
 def choose_fragile(world: World) -> None:
-    """Only a minority of the peers has disks that may lose what they synced (see `zabka.simulation.seeds.disks`)."""
+    """Make the disks of a minority of the peers fragile: they may lose synced data (`zabka.simulation.seeds.disks`)."""
     draw, peers = derive_random(world.seed, "fragile"), list(world.peers)
     for _ in range((len(peers) - 1) // 2):
         disk_of(world, peer_name(peers.pop(draw.randrange(0, len(peers))))).is_fragile = True
@@ -28,7 +28,7 @@ def _peer(stage: Stage, words: Words) -> str:
 
 
 def fail_sync(stage: Stage, words: Words) -> str:
-    """The next sync of a peer's log fails."""
+    """Let the next sync of a peer's log fail."""
     name = _peer(stage, words)
     stage.world.announce("fsync_fails", name)()
     disk_of(stage.world, name).fail_next_sync()
@@ -36,7 +36,7 @@ def fail_sync(stage: Stage, words: Words) -> str:
 
 
 def stall_sync(stage: Stage, words: Words) -> str:
-    """The next sync of a peer's log takes long."""
+    """Let the next sync of a peer's log take long."""
     name, for_ms = _peer(stage, words), words.time_ms(LASTS, STALLS_MS)
     stage.world.announce("fsync_stalls", name)()
     disk_of(stage.world, name).stall_next_sync(for_ms * 1000)
@@ -44,7 +44,7 @@ def stall_sync(stage: Stage, words: Words) -> str:
 
 
 def fill_disk(stage: Stage, words: Words) -> str:
-    """A peer's disk takes hardly anything more for a while."""
+    """Fill a peer's disk for a while."""
     name, for_ms = _peer(stage, words), words.time_ms(LASTS, LASTS_MS)
     disk, ends = disk_of(stage.world, name), stage.world.announce("disk_full", name)
     disk.fill()
@@ -58,7 +58,7 @@ def fill_disk(stage: Stage, words: Words) -> str:
 
 
 def damage_disk(stage: Stage, words: Words) -> str:
-    """A bit of what a fragile disk holds is another."""
+    """Flip a bit on a fragile disk."""
     fragile = [name for name in stage.world.peer_names() if disk_of(stage.world, name).is_fragile]
     if not fragile:
         return ""
@@ -70,7 +70,8 @@ def damage_disk(stage: Stage, words: Words) -> str:
 
 
 def break_log_dir(stage: Stage, words: Words) -> str:
-    """A log directory of a broker fails, wholly or in one thing; it is mended, or replaced, with the machine off."""
+    """Let a log directory of a broker fail, in all operations or in one, or be full.  It is repaired or replaced later,
+    with the machine off."""
     world, name = stage.world, stage.subject(words)
     node = next((node for node in world.brokers.values() if node.name == name), None)
     if node is None or node.disks is None:

@@ -1,9 +1,9 @@
-"""What befalls disks: errors, a disk that is full for a while, stalls, and damage to what was synced.
+"""Faults of disks: errors, a disk that is full for a while, stalls, and damage to synced data.
 
-Peers keep their logs on `zabka.simulation.disks.faulty_disk`, brokers theirs on
-`zabka.simulation.disks.faulty_log_directory`, some on two of them.  A broker gives a log directory up at its first
-error.  It is mended with the machine off, which is a power loss; or replaced by an empty one, and
-`zabka.journal.judges.record_invariants` says what that may cost.
+Peers keep their logs on `zabka.simulation.disks.faulty_disk`, brokers on
+`zabka.simulation.disks.faulty_log_directory`, some of them on two.  A broker takes a log directory offline at its
+first error.  The directory is repaired with the machine off, which is a power loss, or replaced by an empty one;
+`zabka.journal.judges.record_invariants` defines which records that may lose.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from zabka.simulation.world import World
 STALL_MS_MIN, STALL_MS_MAX = 200, 8_000
 FOLLOWS_MS_MAX = 4_000
 MENDED_MS = 400
-"""So long a machine is off whose disk is seen to."""
+"""How long a machine is off while its disk is repaired."""
 REPLACED_CHANCE = 0.3
 ONCE_CHANCE = 0.3
 
 
 def disk_of(world: World, name: str) -> FaultyDisk:
-    """A peer's disk."""
+    """Return a peer's disk."""
     node = next(node for node in world.peers.values() if node.name == name)
     assert isinstance(node.disk, FaultyDisk), "disks fail in this scenario alone"
     return node.disk
@@ -32,7 +32,7 @@ def disk_of(world: World, name: str) -> FaultyDisk:
 
 
 def _in_trouble(nemesis: Nemesis, name: str) -> None:
-    """More befalls a peer whose disk failed, soon: it is when it has just restarted that it may have forgotten."""
+    """Perhaps cut the power of a peer soon after its disk failed: a peer that has just restarted may have lost data."""
     if nemesis.random.random() < 0.5:
         after_ms = nemesis.random.randrange(1, FOLLOWS_MS_MAX)
 
@@ -45,7 +45,7 @@ def _in_trouble(nemesis: Nemesis, name: str) -> None:
 
 
 def fail_sync(nemesis: Nemesis) -> None:
-    """The next sync of a peer's log fails."""
+    """Let the next sync of a peer's log fail."""
     name = nemesis.pick(nemesis.world.peer_names())
     nemesis.world.announce("fsync_fails", name)()
     disk_of(nemesis.world, name).fail_next_sync()
@@ -53,7 +53,7 @@ def fail_sync(nemesis: Nemesis) -> None:
 
 
 def fill_disk(nemesis: Nemesis) -> None:
-    """A peer's disk takes hardly anything more."""
+    """Fill a peer's disk."""
     name = nemesis.pick(nemesis.world.peer_names())
     disk, ends = disk_of(nemesis.world, name), nemesis.world.announce("disk_full", name)
     disk.fill()
@@ -62,14 +62,14 @@ def fill_disk(nemesis: Nemesis) -> None:
 
 
 def stall_disk(nemesis: Nemesis) -> None:
-    """The next sync of a peer's log takes seconds (fsync.warningthresholdms)."""
+    """Let the next sync of a peer's log take up to 8 seconds (fsync.warningthresholdms)."""
     name = nemesis.pick(nemesis.world.peer_names())
     nemesis.world.announce("fsync_stalls", name)()
     disk_of(nemesis.world, name).stall_next_sync(nemesis.random.randrange(STALL_MS_MIN, STALL_MS_MAX) * 1000)
 
 
 def damage_disk(nemesis: Nemesis) -> None:
-    """A bit of what a peer has synced is another; it may start soon, or read it as it is."""
+    """Flip a bit of what a peer has synced; the peer may restart soon after that, and read the damage."""
     fragile = [name for name in nemesis.world.peer_names() if disk_of(nemesis.world, name).is_fragile]
     if fragile:
         name = nemesis.pick(fragile)
@@ -89,8 +89,10 @@ def _some_directory(nemesis: Nemesis) -> tuple[str, FaultyLogDirectory]:
 
 
 def break_log_dir(nemesis: Nemesis) -> None:
-    """A broker's log directory fails, wholly or in one thing, or just once; it is mended with the machine off, or
-    replaced."""
+    """Let a broker's log directory fail, in all operations or in one, or just once.
+
+    It is repaired or replaced later, with the machine off.
+    """
     draw, world = nemesis.random, nemesis.world
     name, directory = _some_directory(nemesis)
     only = draw.randrange(0, 2 * len(OPERATIONS))
@@ -111,7 +113,7 @@ def break_log_dir(nemesis: Nemesis) -> None:
 
 
 def fill_log_dir(nemesis: Nemesis) -> None:
-    """A broker's log directory is full; when there is room again, the broker is restarted if it has noticed."""
+    """Fill a broker's log directory.  If the broker has noticed, restart it when there is space again."""
     world = nemesis.world
     name, directory = _some_directory(nemesis)
     ends = world.announce("log_dir_full", name)

@@ -1,7 +1,7 @@
-"""An operator at Kafka's tools: what people do to a live cluster's topics, at any moment, through any broker.
+"""An operator who uses Kafka's tools to change the topics of a live cluster, at any moment and through any broker.
 
-Everything is tried for a while and then left; whether it worked is nobody's concern here, only that the cluster stays
-whole.  Works from a host that no fault touches.
+Each request is retried for PATIENCE_MS and then dropped.  Its success does not matter here; the cluster must stay
+consistent.  The operator's host has no faults.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PATIENCE_MS = 5_000
 
 
 class KafkaOperator:
-    """Starts things and does not wait for them."""
+    """Starts requests without waiting for them."""
 
     def __init__(self, client: AdminClient, runtime: Runtime) -> None:
         self._client = client
@@ -40,7 +40,7 @@ class KafkaOperator:
         self._runtime.spawn(attempt(), "operator")
 
     def create_topic(self, name: str, partitions: int, replication_factor: int) -> None:
-        """Make a topic that nobody writes to."""
+        """Create a topic without producers."""
         self._try(self._client.create_topic(name, partitions, replication_factor, timeout_ms=PATIENCE_MS))
 
     def delete_topic(self, name: str) -> None:
@@ -48,11 +48,11 @@ class KafkaOperator:
         self._try(self._client.delete_topic(name, timeout_ms=PATIENCE_MS))
 
     def create_partitions(self, name: str, total: int) -> None:
-        """Grow a topic."""
+        """Raise a topic's number of partitions to `total`."""
         self._try(self._client.create_partitions(name, total, timeout_ms=PATIENCE_MS))
 
     def elect(self, kind: int, partitions: Sequence[TopicPartition] | None) -> None:
-        """Preferred (0) or unclean (1) elections."""
+        """Request preferred (0) or unclean (1) leader elections."""
         self._try(self._client.elect_leaders(kind, partitions, timeout_ms=PATIENCE_MS))
 
     def configure_topic(self, name: str, key: str, value: str | None) -> None:
@@ -60,7 +60,7 @@ class KafkaOperator:
         self._try(self._client.alter_configs(TOPIC_RESOURCE, name, {key: value}, timeout_ms=PATIENCE_MS))
 
     def reassign(self, wanted: dict[TopicPartition, tuple[int, ...] | None]) -> None:
-        """Move replicas elsewhere, or with None cancel that."""
+        """Reassign partitions, or cancel the reassignment of partitions that map to None."""
         topics: dict[str, list[dict[str, object]]] = {}
         for name, replicas in wanted.items():
             row: dict[str, object] = {"partition_index": name.partition, "replicas": replicas}
@@ -71,7 +71,7 @@ class KafkaOperator:
 
 
 def operator_in(world: World) -> KafkaOperator:
-    """One on a host of that world."""
+    """Return an operator on a host of that world."""
     runtime = SimRuntime(world.scheduler, derive_random(world.seed, NAME))
     host = world.network.boot(NAME, runtime)
     bootstrap = [(name, int(KAFKA_SERVICE)) for name in world.broker_names()]

@@ -1,11 +1,11 @@
-"""What befalls links: they are cut in one direction or both, for one node or half of them, or become slow."""
+"""Faults of links: cuts in one direction or both, for one node or half of the nodes, and slow links."""
 
 from __future__ import annotations
 
 from zabka.simulation.faults.nemesis import Nemesis, all_of
 
 CLIENTS = ("writer", "watcher")
-"""The clients' machines whose links to servers are cut, too."""
+"""The clients' machines, whose links to servers are cut too."""
 PRIORITY_STEP_MS = 12
 PRIORITY_LOWEST_MS = 400
 PRIORITY_CHANGES = 3
@@ -13,26 +13,26 @@ LATE_WINDOW_MS = 700
 
 
 def cut_one_way(nemesis: Nemesis) -> None:
-    """One direction between two nodes."""
+    """Cut one direction between two nodes."""
     source, target = _two_nodes(nemesis)
     nemesis.until_healed(nemesis.world.cut(source, target, both_ways=False))
 
 
 def cut_both_ways(nemesis: Nemesis) -> None:
-    """Both directions between two nodes."""
+    """Cut both directions between two nodes."""
     source, target = _two_nodes(nemesis)
     nemesis.until_healed(nemesis.world.cut(source, target, both_ways=True))
 
 
 def isolate(nemesis: Nemesis) -> None:
-    """One node from everybody."""
+    """Cut one node off from all others."""
     name = nemesis.pick(nemesis.world.node_names())
     others = [other for other in nemesis.world.node_names() if other != name]
     nemesis.until_healed(all_of([nemesis.world.cut(name, other, both_ways=True) for other in others]))
 
 
 def split_peers(nemesis: Nemesis) -> None:
-    """Two halves of the ensemble that do not see each other."""
+    """Partition the ensemble into two groups."""
     names = nemesis.world.peer_names()
     size = nemesis.random.randrange(1, len(names)) if len(names) > 1 else 1
     left = names[:size]
@@ -47,14 +47,14 @@ def delay(nemesis: Nemesis) -> None:
 
 
 def cut_client(nemesis: Nemesis) -> None:
-    """A client loses some server, which may still hear late what it was sent."""
+    """Cut a client off from a server, in both directions or only from client to server."""
     client = CLIENTS[nemesis.random.randrange(0, len(CLIENTS))]
     name = nemesis.pick(nemesis.world.peer_names())
     nemesis.until_healed(nemesis.world.cut(client, name, both_ways=nemesis.random.random() < 0.5))
 
 
 def depose_leader(nemesis: Nemesis) -> None:
-    """The ensemble's leader loses every other peer, but not its clients."""
+    """Cut the ensemble's leader off from every other peer, but not from its clients."""
     leader = nemesis.world.zab_leader()
     if leader is not None:
         others = [name for name in nemesis.world.peer_names() if name != leader.name]
@@ -62,8 +62,8 @@ def depose_leader(nemesis: Nemesis) -> None:
 
 
 def flapping_follower(nemesis: Nemesis) -> None:
-    """A follower falls behind and comes back, while its leader's requests to the controller arrive late or in
-    another order; in the end the leader may die."""
+    """Let a follower fall behind and return, while its leader's requests to the controller arrive late or reordered.
+    The leader may die in the end."""
     state = nemesis.world.record.state
     led = [
         p
@@ -79,12 +79,12 @@ def flapping_follower(nemesis: Nemesis) -> None:
     lag_ms = nemesis.world.settings.replica_lag_time_max_ms
     back_ms = 3 * lag_ms // 2
     nemesis.until_healed(nemesis.world.cut(follower, leader), back_ms)
-    # What the leader asks for when the follower is back is under way for long, and asked for again meanwhile ...
+    # The leader's request after the follower's return is slow, so that the leader retries it meanwhile ...
     late_ms = nemesis.random.randrange(2 * lag_ms, 4 * lag_ms)
     nemesis.later(
         back_ms - 200, lambda: nemesis.until_healed(nemesis.world.delay(leader, controller, late_ms), LATE_WINDOW_MS)
     )
-    # ... and arrives when the follower has fallen out once more.
+    # ... and it arrives when the follower has left the ISR again.
     nemesis.later(2 * lag_ms, lambda: nemesis.until_healed(nemesis.world.cut(follower, leader), 5 * lag_ms))
     if nemesis.random.random() < 0.7:
         dies_ms = 5 * lag_ms + nemesis.random.randrange(0, 2 * lag_ms)
@@ -92,8 +92,7 @@ def flapping_follower(nemesis: Nemesis) -> None:
 
 
 def swizzle_clog(nemesis: Nemesis) -> None:
-    """A random part of the links between peers is clogged, one after the other, and unclogged in another order
-    (FoundationDB's swizzle)."""
+    """Cut random links between peers one after the other, and heal them in another order (FoundationDB's swizzle)."""
     clogged = [link for link in _links(nemesis.world.peer_names()) if nemesis.random.random() < 0.5]
     lasts_ms = nemesis.draw_lasts_ms()
     for position, (source, target) in enumerate(_shuffled(nemesis, clogged)):
@@ -107,8 +106,8 @@ def swizzle_clog(nemesis: Nemesis) -> None:
 
 
 def priorities(nemesis: Nemesis) -> None:
-    """Every link gets a place in an order, and what is on a later one comes later; a few times the next link in
-    turn falls to the very last place (probabilistic concurrency testing)."""
+    """Delay every link by its rank in a random order.  A few times, move the next drawn link to the end of the order
+    (probabilistic concurrency testing)."""
     order = _shuffled(nemesis, _links(nemesis.world.peer_names()))
     ranked = {link: PRIORITY_STEP_MS * rank for rank, link in enumerate(order)}
     lasts_ms = nemesis.draw_lasts_ms()

@@ -1,7 +1,7 @@
-"""The nemesis: does one fault after the other to a world, and undoes them.
+"""The nemesis: injects one fault after the other into a world, and undoes them.
 
-Each fault ends by itself after a while; `heal_all` ends what is left, and the world must then recover within bounded
-time.  Which faults it may do is drawn elsewhere (`zabka.simulation.faults.chaos`).
+Each fault ends by itself after a while.  `heal_all` ends the remaining faults, and the world must then recover
+within bounded time.  `zabka.simulation.faults.chaos` draws the kinds of faults.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from zabka.simulation.faults.operator import Operator
 from zabka.simulation.world import World
 
 Action = Callable[["Nemesis"], None]
-"""A kind of fault: does it once, to whom the nemesis draws."""
+"""A kind of fault: injects it once, into a target that the nemesis draws."""
 
 
 class Nemesis:
-    """Draws and applies faults of these kinds while `active`, one every `gap_ms` on average."""
+    """Draws and injects faults of these kinds while `active`, one every `gap_ms` on average."""
 
     def __init__(self, world: World, random: Random, kinds: Sequence[Action], gap_ms: int) -> None:
         self.world = world
@@ -27,7 +27,7 @@ class Nemesis:
         self.operator = Operator(world)
         self.active = False
         self.lasts_ms = world.settings.harm.lasts_ms
-        """How long a fault lasts that has no measure of its own: drawn from the first to the second."""
+        """The range of durations for a fault without one of its own: from the first to the second."""
         self._kinds = kinds
         self._gap_ms = gap_ms
         self._undo: dict[int, Callable[[], object]] = {}
@@ -35,11 +35,11 @@ class Nemesis:
 
     @cached_property
     def kafka(self) -> KafkaOperator:
-        """What an administrator of brokers does; for worlds that have some."""
+        """An administrator of brokers, for worlds with brokers."""
         return operator_in(self.world)
 
     def start(self) -> None:
-        """Begin to do harm."""
+        """Start injecting faults."""
         self.active = True
         self._schedule()
 
@@ -47,7 +47,7 @@ class Nemesis:
         self.world.scheduler.after(self.draw_gap_ms() * 1000, self._strike)
 
     def draw_gap_ms(self) -> int:
-        """Draw how long it is until the next fault."""
+        """Draw the time until the next fault."""
         return self.random.randrange(1, 2 * self._gap_ms)
 
     def _strike(self) -> None:
@@ -57,11 +57,11 @@ class Nemesis:
         self._schedule()
 
     def strike(self) -> None:
-        """Do one fault."""
+        """Inject one fault."""
         self._kinds[self.random.randrange(0, len(self._kinds))](self)
 
     def heal_all(self) -> None:
-        """Stop, and undo every fault that still holds."""
+        """Stop, and undo every active fault."""
         self.active = False
         for undo in list(self._undo.values()):
             undo()
@@ -70,7 +70,7 @@ class Nemesis:
     # -- one fault ---------------------------------------------------------------------------------------------------
 
     def until_healed(self, undo: Callable[[], object], lasts_ms: int = 0) -> None:
-        """Undo it after that time, or after one that is drawn; or at the end, if that comes first."""
+        """Call `undo` after `lasts_ms`, or a drawn time if that is 0; or in `heal_all`, if that comes first."""
         self._fault_number += 1
         number = self._fault_number
         self._undo[number] = undo
@@ -88,7 +88,7 @@ class Nemesis:
         return self.random.randrange(shortest, longest) if longest > shortest else shortest
 
     def pick(self, names: list[str]) -> str:
-        """Draw one of these."""
+        """Draw one of these names."""
         return names[self.random.randrange(0, len(names))]
 
     def crash(self, names: list[str], power_loss: bool) -> None:
@@ -99,7 +99,7 @@ class Nemesis:
             self.until_healed(lambda: self.world.start(name))
 
     def later(self, delay_ms: int, strike: Callable[[], None]) -> None:
-        """Strike once more after that time, unless all is being healed by then."""
+        """Call `strike` after that delay, unless `heal_all` comes first."""
 
         def strike_if_active() -> None:
             if self.active:
@@ -109,7 +109,7 @@ class Nemesis:
 
 
 def all_of(undos: Iterable[Callable[[], object]]) -> Callable[[], None]:
-    """What undoes them all."""
+    """Return a function that calls all of these."""
     every = tuple(undos)
 
     def undo_all() -> None:

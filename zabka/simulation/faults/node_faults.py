@@ -1,4 +1,4 @@
-"""What befalls nodes: they die, lose power, stand still, or are slow; and controllers go on without noticing."""
+"""Faults of nodes: crashes, power losses, pauses, slow disks, and controllers that lose their role without noticing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def power_loss_peer(nemesis: Nemesis) -> None:
 
 
 def power_loss_all_peers(nemesis: Nemesis) -> None:
-    """A power cut takes the whole ensemble at once."""
+    """Cut the power of the whole ensemble at once."""
     for name in nemesis.world.peer_names():
         if nemesis.world.is_running(name):
             nemesis.world.kill(name, power_loss=True)
@@ -34,7 +34,7 @@ def power_loss_broker(nemesis: Nemesis) -> None:
 
 
 def pause(nemesis: Nemesis) -> None:
-    """SIGSTOP a node, SIGCONT it later."""
+    """SIGSTOP a node, and SIGCONT it later."""
     name = nemesis.pick(nemesis.world.node_names())
     if nemesis.world.is_running(name) and not nemesis.world.is_paused(name):
         nemesis.world.pause(name)
@@ -42,7 +42,7 @@ def pause(nemesis: Nemesis) -> None:
 
 
 def slow_disk(nemesis: Nemesis) -> None:
-    """A peer's disk takes far longer."""
+    """Slow down a peer's disk by a factor of 10 to 400."""
     name = nemesis.pick(nemesis.world.peer_names())
     factor = nemesis.random.randrange(10, 400)
     nemesis.until_healed(nemesis.world.slow_disk(name, factor))
@@ -65,8 +65,11 @@ def zombie_controller(nemesis: Nemesis) -> None:
 
 
 def moved_controller(nemesis: Nemesis) -> None:
-    """An operator deletes /controller while the controller sees no other broker, and the ensemble only late: it
-    goes on deciding for a while, on orders of the leader that it is itnemesis."""
+    """Delete /controller as an operator, with a controller that learns of it late.
+
+    It is cut off from all other brokers, and messages of the ensemble reach it late.  For a while it goes on
+    deciding, on requests of the partition leaders on its own broker.
+    """
     controller = nemesis.world.record.state.controller_id
     if controller < 0:
         return

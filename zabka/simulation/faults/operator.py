@@ -1,4 +1,4 @@
-"""An operator at the ensemble's prompt: the few things people do by hand to a live cluster."""
+"""An operator at the ensemble's prompt: manual changes to the znodes of a live cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONTROLLER_EPOCH = "/controller_epoch"
 
 
 class Operator:
-    """Works from a host that no fault touches, in a session of its own for each thing done."""
+    """Works from a host without faults, and opens a new session for each command."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -27,11 +27,11 @@ class Operator:
         self._host = world.network.boot("operator", self._runtime)
 
     def move_controller(self) -> None:
-        """Delete /controller, so that the brokers race for it anew: a known trick, and the old controller lives on."""
+        """Delete /controller, so that the brokers elect a controller again while the old controller is alive."""
         self._runtime.spawn(self._delete(CONTROLLER), "move the controller")
 
     def raise_controller_epoch(self, by: int) -> None:
-        """Write a higher number into /controller_epoch, as somebody does who believes that this helps."""
+        """Write a higher number into /controller_epoch."""
 
         async def raised(client: Client) -> None:
             data, _ = await client.get(CONTROLLER_EPOCH)
@@ -40,8 +40,8 @@ class Operator:
         self._runtime.spawn(self._at_the_prompt(raised), "raise the controller epoch")
 
     def hold_broker_id(self, broker: int, for_ms: int) -> None:
-        """Register under a broker's id as its own process would, in a session that it does not know; let that go
-        after a while."""
+        """Register under a broker's id, as that broker's process does, in a session unknown to the broker.  Release the
+        id after `for_ms`."""
 
         async def hold(client: Client) -> None:
             endpoint = BrokerEndpoint("PLAINTEXT", broker_name(broker), int(KAFKA_SERVICE))
@@ -57,7 +57,7 @@ class Operator:
     async def _at_the_prompt(self, do: Callable[[Client], Awaitable[object]]) -> None:
         connector = SimConnector(self._world.network, self._host)
         client = Client(self._world.zookeeper_connect, connector, self._runtime, name="operator")
-        # Where there was none, or the ensemble did not answer, people shrug and try again later.
+        # The znode does not exist, or the ensemble did not reply: an operator would just try again later.
         with suppress(ZooKeeperError):
             await client.start()
             await do(client)

@@ -1,4 +1,4 @@
-"""What befalls a whole rack: its power fails, or its switch.  Only for worlds whose brokers stand in racks."""
+"""Faults of a whole rack: power loss and a failed switch.  Only for worlds whose brokers have racks."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from zabka.simulation.network.addresses import broker_name, rack_name
 
 
 def _some_rack(nemesis: Nemesis) -> list[str]:
-    """The brokers of one rack."""
+    """Draw a rack and return its brokers."""
     settings = nemesis.world.settings
     chosen = nemesis.pick([f"rack-{number}" for number in range(1, settings.racks + 1)])
     return [broker_name(b) for b in range(1, settings.brokers + 1) if rack_name(b, settings.racks) == chosen]
 
 
 def power_loss_rack(nemesis: Nemesis) -> None:
-    """All brokers of a rack lose power at once, and come back together."""
+    """Cut the power of all brokers of a rack at once, and start them together later."""
     lasts_ms = nemesis.draw_lasts_ms()
     for name in _some_rack(nemesis):
         if nemesis.world.is_running(name):
@@ -23,7 +23,7 @@ def power_loss_rack(nemesis: Nemesis) -> None:
 
 
 def isolate_rack(nemesis: Nemesis) -> None:
-    """The brokers of a rack hear each other, and nobody else."""
+    """Cut the brokers of a rack off from all nodes outside it."""
     inside = _some_rack(nemesis)
     outside = [name for name in nemesis.world.node_names() if name not in inside]
     nemesis.until_healed(all_of([nemesis.world.cut(name, other) for name in inside for other in outside]))

@@ -1,7 +1,7 @@
-"""Whom a fault befalls, by the part that somebody plays at that moment: leader, follower, controller, whoever was last.
+"""Target selection for faults by current role: leader, follower, controller, or the last target.
 
-Outages of distributed systems are about roles: "the leader is cut off from the controller", not "2 from 3".  Drawn
-among roles, a few acts in a row hit the same story; drawn among names they hardly ever do.
+Outages of distributed systems depend on roles: "the leader is cut off from the controller", not "2 from 3".  A few
+acts in a row often affect the same nodes if roles are drawn, but rarely if names are drawn.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zabka.simulation.world import World
 
 
 class Parts(NamedTuple):
-    """Who plays which part now; the empty string for nobody."""
+    """The node in each role now; the empty string if there is none."""
 
     leader: str
     followers: tuple[str, ...]
@@ -24,7 +24,7 @@ class Parts(NamedTuple):
 
 
 def parts(world: World, focus: TopicPartition) -> Parts:
-    """The parts that concern one partition."""
+    """Return the current roles for one partition."""
     state = world.replication.znodes.states.get(focus)
     assignment = world.replication.znodes.topics.get(focus.topic)
     replicas = assignment.partitions[focus.partition].replicas if assignment and state else ()
@@ -39,21 +39,22 @@ def parts(world: World, focus: TopicPartition) -> Parts:
 
 
 class Cast:
-    """Finds who is meant, in one world."""
+    """Selects the nodes that an act affects in one world."""
 
     def __init__(self, world: World, focus: TopicPartition) -> None:
         self._world = world
         self._focus = focus
         self.last = ""
-        """Whom something befell last."""
+        """The last node that an act affected."""
 
     @property
     def zab_leader(self) -> str:
-        """The peer that leads; the empty string for nobody."""
+        """The peer that leads; the empty string if there is none."""
         return parts(self._world, self._focus).zab_leader
 
     def one(self, role: Callable[[int], int], name: Callable[[int], int]) -> str:
-        """A node: `role` and `name` draw below what they are given.  The empty string where nobody plays that part."""
+        """Select a node.  `role` and `name` draw a number below their argument.  The empty string: the role is
+        vacant."""
         world = self._world
         found = parts(world, self._focus)
         peers, brokers = world.peer_names(), world.broker_names()
@@ -70,7 +71,7 @@ class Cast:
         return group[name(len(group))] if group else ""
 
     def some(self, but: str, role: Callable[[int], int], name: Callable[[int], int]) -> list[str]:
-        """Others than `but`: one by its part, or all of a kind."""
+        """Select nodes other than `but`: one by its role, or all of a kind."""
         world = self._world
         found = parts(world, self._focus)
         peers, brokers = world.peer_names(), world.broker_names()

@@ -1,4 +1,4 @@
-"""What befalls topics: administrators make, grow and delete them, move replicas, and call for elections."""
+"""Faults of topics: administrators create, grow and delete topics, move replicas, and request elections."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zabka.simulation.faults.kafka_operator import KafkaOperator
 from zabka.simulation.judges.replication_audit import ReplicationAudit
 
 CHURNED = "churned"
-"""Topics that come and go are named so, with a number; nobody writes to them."""
+"""The prefix of topics that faults create and delete; the rest is a number.  They have no producers."""
 PARTITIONS_MAX = 5
 
 
@@ -26,7 +26,7 @@ class Administered(Protocol):
 
 
 class Administrator(Protocol):
-    """A nemesis with an operator at Kafka's tools."""
+    """A nemesis with an operator who uses Kafka's tools."""
 
     @property
     def random(self) -> Random: ...
@@ -35,12 +35,12 @@ class Administrator(Protocol):
     @property
     def world(self) -> Administered: ...
     def until_healed(self, undo: Callable[[], None], /) -> None:
-        """Undo it after a while."""
+        """Call `undo` after a while."""
         ...
 
 
 def churn_topic(nemesis: Administrator) -> None:
-    """A topic is made, or one that was made so is deleted."""
+    """Create a topic, or delete a topic that this fault created."""
     draw, brokers = nemesis.random, len(nemesis.world.brokers)
     made = [name for name in nemesis.world.replication.znodes.topics if name.startswith(CHURNED)]
     if made and draw.random() < 0.5:
@@ -51,7 +51,7 @@ def churn_topic(nemesis: Administrator) -> None:
 
 
 def grow_topic(nemesis: Administrator) -> None:
-    """A topic that nobody writes to gets one more partition."""
+    """Add a partition to a topic without producers."""
     topics = nemesis.world.replication.znodes.topics
     made = [name for name in topics if name.startswith(CHURNED)]
     if made:
@@ -61,31 +61,31 @@ def grow_topic(nemesis: Administrator) -> None:
 
 
 def elect_preferred(nemesis: Administrator) -> None:
-    """Preferred elections for all partitions."""
+    """Request preferred leader elections for all partitions."""
     nemesis.kafka.elect(PREFERRED, None)
 
 
 def elect_unclean(nemesis: Administrator) -> None:
-    """An unclean election for one partition; it does nothing where there is a leader."""
+    """Request an unclean leader election for one partition; it has no effect if the partition has a leader."""
     nemesis.kafka.elect(UNCLEAN, [_some_partition(nemesis)])
 
 
 def flip_unclean(nemesis: Administrator) -> None:
-    """A topic may elect anybody for a while."""
+    """Allow unclean leader elections for a topic for a while."""
     topic = _some_partition(nemesis).topic
     nemesis.kafka.configure_topic(topic, "unclean.leader.election.enable", "true")
     nemesis.until_healed(lambda: nemesis.kafka.configure_topic(topic, "unclean.leader.election.enable", None))
 
 
 def change_min_isr(nemesis: Administrator) -> None:
-    """A topic asks for another number of replicas in sync."""
+    """Change a topic's min.insync.replicas."""
     topic = _some_partition(nemesis).topic
     wanted = nemesis.random.randrange(1, len(nemesis.world.brokers) + 1)
     nemesis.kafka.configure_topic(topic, "min.insync.replicas", str(wanted))
 
 
 def reassign(nemesis: Administrator) -> None:
-    """Replicas move, also while they are moving already; or a move is cancelled."""
+    """Reassign a partition, even during a reassignment, or cancel a reassignment."""
     draw, name = nemesis.random, _some_partition(nemesis)
     if draw.random() < 0.2:
         nemesis.kafka.reassign({name: None})

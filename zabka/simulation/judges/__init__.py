@@ -1,7 +1,8 @@
-"""The judges of a simulated world: what nodes say and hold, compared with their disks and with one another.
+"""Checkers of a simulated world: compare the messages and the memory of nodes with their disks and with each other.
 
-They look into nodes and are never asked by them; what does not hold goes to the journal as `invariant_violated`.
-`rules` and `peer_audit` are ZAB's (what may be acknowledged), `replication_audit` is kafka-specification's invariants
-over brokers, `settled` says whether brokers have recovered.  Stands on `nodes` and what is below; the world calls them,
-and cores take `rules`.  Invariants that need the journal alone are in `zabka.journal.judges`.  Begin with `rules`.
+They read the state of nodes; nodes never call them.  A violation is journalled as `invariant_violated`.  `rules` and
+`peer_audit` are ZAB's rules (what a peer is allowed to acknowledge), `replication_audit` has the invariants of
+kafka-specification over brokers, and `settled` checks whether brokers have recovered.  The package builds on `nodes`
+and the layers below; the world calls it, and cores use `rules`.  Invariants that need only the journal are in
+`zabka.journal.judges`.  Begin with `rules`.
 """

@@ -1,4 +1,4 @@
-"""What the judges of replication look at: a broker, wherever it runs, and the bytes of its logs."""
+"""Input of the replication checkers: a broker on any machine, and the bytes of its logs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zabka.broker_sim.broker import Broker
 
 
 class LogBytes(Protocol):
-    """One segment file, as it is read."""
+    """One segment file, for reading."""
 
     def size(self) -> int: ...
     def read(self, position: int, size: int, /) -> bytes: ...
@@ -26,17 +26,17 @@ class AuditedBroker(Protocol):
         ...
 
     def files(self, partition: str, /) -> Mapping[str, LogBytes]:
-        """A replica's segment files by their names; as long as a file is the same one, so is what stands for it."""
+        """A replica's segment files by name.  Each file keeps its object as long as it is the same file."""
         ...
 
 
 def log_bytes(broker: AuditedBroker, partition: str) -> bytes:
-    """All that a replica's segments hold, in order."""
+    """Return the bytes of all segments of a replica, in order."""
     files = broker.files(partition)
     return b"".join(files[name].read(0, files[name].size()) for name in sorted(files))
 
 
 def replicas_agree(brokers: Mapping[int, AuditedBroker], partition: str, replicas: Sequence[int]) -> bool:
-    """Do all replicas of a partition hold the same log, byte for byte?"""
+    """Return whether all replicas of a partition hold the same log, byte for byte."""
     logs = [log_bytes(brokers[replica], partition) for replica in replicas]
     return all(log == logs[0] for log in logs)

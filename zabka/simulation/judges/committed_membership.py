@@ -1,8 +1,9 @@
-"""Whose disks must hold a transaction before anybody may apply it: the memberships that the history itself has written.
+"""The servers whose disks must hold a transaction before any peer applies it, by the memberships in the history itself.
 
-No peer is asked.  A reconfiguration is a transaction of /zookeeper/config; what comes behind it needs a majority of its
-voters, and it needs a majority of the voters before it as well as of its own (Shraer et al., Dynamic Reconfiguration of
-Primary/Backup Clusters, 2012; ReconfigCommand's joint quorum).  Simulated ensembles have neither weights nor groups.
+No peer's opinion counts.  A reconfiguration is a transaction of /zookeeper/config.  It needs a majority of the
+previous voters and a majority of its own voters; later transactions need a majority of the new voters (Shraer et
+al., Dynamic Reconfiguration of Primary/Backup Clusters, 2012; ReconfigCommand's joint quorum).  Simulated ensembles
+have neither weights nor groups.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from zabka.simulation.judges.rules import DurableState
 
 
 def voters_of(text: str) -> tuple[int, ...]:
-    """The voting servers that a membership's text names, lowest first: `server.N=host:port:port:role;...` a line."""
+    """Return the voters in a membership's text, sorted; its lines are `server.N=host:port:port:role;...`."""
     voters = []
     for line in text.splitlines():
         key, _, value = line.partition("=")
@@ -28,13 +29,14 @@ def voters_of(text: str) -> tuple[int, ...]:
 
 
 class CommittedMembership:
-    """The voters as of the last transaction that anybody has applied."""
+    """The voters as of the last transaction that any peer has applied."""
 
     def __init__(self, voters: Iterable[int]) -> None:
         self.voters = tuple(sorted(voters))
 
     def without_quorum(self, txn: Txn, disks: Mapping[int, DurableState]) -> str | None:
-        """What is wrong with applying `txn` now, or None; it is the next that is applied of all."""
+        """Return why `txn` must not be applied now, or None.  `txn` is the next transaction that the first peer
+        applies."""
         memberships = [self.voters]
         if txn.type == OpCode.RECONFIG and isinstance(txn.body, SetDataTxn):
             memberships.append(voters_of((txn.body.data or b"").decode()))

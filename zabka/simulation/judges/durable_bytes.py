@@ -1,8 +1,9 @@
-"""What a peer's disk holds, read from its bytes: a reader of ZooKeeper's files that shares nothing with the one served.
+"""The transactions on a peer's disk, read from its bytes by a reader that shares no code with the servers.
 
-A log (FileTxnLog) is a header of 16 bytes, then records: an Adler-32 checksum (8 bytes), a length (4), that many bytes
-that begin with a TxnHeader (session 8, cxid 4, zxid 8, ...), and the byte 0x42.  A length of nothing is room ahead.  A
-snapshot (FileSnap) counts if it ends as SnapStream wants it: a checksum and the string "/".
+A log (FileTxnLog) is a header of 16 bytes, then records: an Adler-32 checksum (8 bytes), a length (4), that many
+bytes that begin with a TxnHeader (session 8, cxid 4, zxid 8, ...), and the byte 0x42.  A length of 0 marks
+preallocated space.  A snapshot (FileSnap) counts if it ends as SnapStream requires: with a checksum and the string
+"/".
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ END_OF_RECORD = 0x42
 GZIP_MAGIC, GZIP_WINDOW = b"\x1f\x8b", 31
 SEAL = b"\0\0\0\x01/"
 SEAL_AT_MOST_BEFORE_THE_END = 64
-"""Behind the first seal may stand the last zxid and the digest, and a seal of theirs."""
+"""The last zxid and the digest, with a seal of their own, may follow the first seal."""
 
 
 class LogFile:
-    """One log file as it was read last: a later read checks only the records after the bytes that are unchanged."""
+    """One log file as of the last read: a later read checks only the records after the unchanged bytes."""
 
     def __init__(self) -> None:
         self.zxids: list[int] = []
         self._checked = b""
 
     def read(self, data: bytes) -> None:
-        """Find the transactions up to the first record that is not whole."""
+        """Find the transactions up to the first incomplete record."""
         if not self._checked or not data.startswith(self._checked):
             self.zxids, self._checked = [], b""
             if data[:4] != LOG_MAGIC:
@@ -48,14 +49,17 @@ class LogFile:
 
 
 def zxids_in_log(data: bytes) -> list[int]:
-    """Return the transactions of a log file up to the first record that is not whole."""
+    """Return the transactions of a log file up to the first incomplete record."""
     log = LogFile()
     log.read(data)
     return log.zxids
 
 
 def is_whole_snapshot(data: bytes) -> bool:
-    """Would SnapStream.isValidSnapshot take it?  Plain or gzip; one in snappy is not looked into and does not count."""
+    """Return whether SnapStream.isValidSnapshot accepts it.
+
+    Supports plain and gzip files.  A snappy file is not read and does not count.
+    """
     if data[:2] == GZIP_MAGIC:
         try:
             data = decompressobj(GZIP_WINDOW).decompress(data)
@@ -72,7 +76,7 @@ class DurableBytes:
         self._snapshot_zxid = -1
 
     def read(self, files: Mapping[str, bytes]) -> None:
-        """Read what the disk holds now; logs that are gone are forgotten."""
+        """Read the current content of the disk; discard the state of deleted logs."""
         self._logs = {name: self._logs.get(name) or LogFile() for name in files if name.startswith("log.")}
         for name, log in self._logs.items():
             log.read(files[name])

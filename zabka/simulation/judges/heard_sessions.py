@@ -1,10 +1,10 @@
-"""A session whose client was heard in time, by any server of a serving quorum, does not expire.
+"""Checks that a session does not expire if any server of a serving quorum heard from its client in time.
 
-What was heard is seen where it arrives: at a server's end of a client's connection, and at the leader's end of a
-learner's link.  So neither the leader's table of sessions nor what a follower puts into its pings is asked.  Once a
-ping that a follower sent behind a client's word has reached the leader, the leader may not declare that session dead
-until its timeout has passed since the word (LearnerHandler and SessionTrackerImpl: the answer to a ping touches every
-session that was heard from).  What a server hears itself counts at once.
+Contact is observed where messages arrive: at a server's end of a client's connection, and at the leader's end of a
+learner's link.  The leader's session table and the content of a follower's pings are not used.  A client's message
+to the leader counts at once; a message to a follower counts when the follower's next ping has reached the leader.
+From then on, the leader must not expire the session until its timeout has passed since the message (LearnerHandler
+and SessionTrackerImpl: the reply to a ping touches every session that the learner reports).
 """
 
 from __future__ import annotations
@@ -24,47 +24,50 @@ NAME = "a session that is heard lives"
 
 
 class Hearing:
-    """What one server's process hears."""
+    """The contacts of one server's process."""
 
     __slots__ = ("connected", "fresh", "link", "peer_id")
 
     def __init__(self, peer_id: int) -> None:
         self.peer_id = peer_id
         self.connected: dict[ConnectionId, int] = {}
-        """Whose connection that is: the session of the server's answer to the first frame."""
+        """The session of each connection, from the server's reply to the first frame."""
         self.fresh: dict[int, int] = {}
-        """Sessions heard from since the last ping, and when (µs)."""
+        """Sessions with a message since the last ping, and its time (µs)."""
         self.link: Endpoint | None = None
-        """This server's end of the link to its leader, the one before or the present one."""
+        """This server's end of the last or current link to its leader."""
 
 
 class HeardSessions:
     """Watches all peers of one world."""
 
     def __init__(self, judged: Judged, emit: Callable[[InvariantViolated], object]) -> None:
-        """`emit` tells of a session that expired though it was heard."""
+        """`emit` reports a session that expired although its client was active."""
         self._judged = judged
         self._emit = emit
         self._known: dict[int, dict[int, tuple[int, int]]] = {}
-        """For each server what it must know: sessions, when each was last heard (µs), and by whom."""
+        """For each server, the sessions that it must know: the time of last contact (µs) and the server contacted."""
         self._under_way: dict[Endpoint, tuple[int, deque[dict[int, int]]]] = {}
-        """By the learner's end of a link: the learner, and what it had heard before each ping that has not arrived."""
+        """By the learner's end of a link: the learner, and its contacts before each ping that is still in flight."""
 
     def answered(self, hearing: Hearing, connection: ConnectionId, message: ServerMessage | bytes) -> None:
-        """A server answers a client."""
+        """Handle a server's message to a client."""
         if type(message) is ConnectResponse and message.session_id:
             hearing.connected[connection] = message.session_id
 
     def heard(self, hearing: Hearing, connection: ConnectionId, now_us: int) -> None:
-        """A client's word reaches a server."""
+        """Handle a client's message that reaches a server."""
         session_id = hearing.connected.get(connection)
         if session_id is not None:
             hearing.fresh[session_id] = now_us
             self._known.setdefault(hearing.peer_id, {})[session_id] = now_us, hearing.peer_id
 
     def sent(self, hearing: Hearing, ours: Endpoint, packets: Sequence[Packet]) -> None:
-        """A learner sends packets to its leader.  On a new link it begins anew: whoever leaves a leader serves nobody,
-        and what it had not told yet is lost with its sessions' table (LearnerSessionTracker)."""
+        """Handle packets that a learner sends to its leader.
+
+        A new link starts with no contacts: a learner that leaves its leader serves no clients, and loses unreported
+        contacts with its session table (LearnerSessionTracker).
+        """
         if ours is not hearing.link:
             hearing.link, hearing.fresh = ours, {}
         for packet in packets:
@@ -73,7 +76,7 @@ class HeardSessions:
                 hearing.fresh = {}
 
     def arrived(self, at: int, theirs: Endpoint, packets: Sequence[Packet]) -> None:
-        """A learner's packets reach its leader: what was heard before a ping is known there now."""
+        """Handle a learner's packets that reach its leader: the leader now knows the contacts before each ping."""
         for packet in packets:
             if type(packet) is Ping:
                 heard_by, waiting = self._under_way[theirs]
@@ -86,7 +89,7 @@ class HeardSessions:
                 known[session_id] = heard_us, heard_by
 
     def journalled(self, entry: Entry) -> None:
-        """A node's line in the journal: does a server let a session expire?"""
+        """Handle a journal entry: check each session that a server expires."""
         event = entry.event
         if isinstance(event, e.SessionExpired):
             heard = self._known.get(int(entry.node.rpartition("-")[2]), {}).get(event.session_id)

@@ -1,11 +1,11 @@
-"""Rules of Kafka's that kafka-specification leaves out, judged on the quorum's transactions and on what brokers did.
+"""Rules of Kafka that kafka-specification omits, checked on the quorum's transactions and the actions of brokers.
 
-FetchesNameOneEpoch    what a follower appends, it was served by a leader of its own leader epoch, not of an earlier one
+FetchesNameOneEpoch    a follower appends only records from a leader of its own leader epoch, not of an earlier one
                        (KIP-320: UNKNOWN_LEADER_EPOCH)
-OneLifeJoins           who joins an ISR is, to the controller that writes it, in the life in which its leader found it
-                       in sync (KIP-903)
-TopicsGoWhenAsked      a topic's znode goes while /admin/delete_topics names it
-GoneTopicsStayGone     nobody leads or follows a partition of a topic that is gone: its last replica has stopped before
+OneLifeJoins           a broker joins an ISR only if the controller that writes the ISR knows it by the broker epoch
+                       with which its leader found it in sync (KIP-903)
+TopicsGoWhenAsked      a topic's znode is deleted only while /admin/delete_topics names the topic
+GoneTopicsStayGone     no broker leads or follows a partition of a deleted topic: its last replica stops before that
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class KafkaRules:
         self._judged = judged
         self._violated = violated
         self._proposed: dict[tuple[TopicPartition, int, int], _Lives] = {}
-        """By partition, leader epoch and partition epoch: whom a leader would have in sync, and in which lives."""
+        """The ISRs that leaders proposed, with members' broker epochs; by partition, leader epoch and partition
+        epoch."""
         self._gone: dict[str, None] = {}
         self._judges: dict[type[e.Event], Callable[[Any], None]] = {
             e.RecordsReplicated: self._judge_fetched,
@@ -45,21 +46,21 @@ class KafkaRules:
             e.FollowershipTaken: self._judge_taken,
         }
 
-    # -- what happens ------------------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------------------------
 
     def journalled(self, entry: Entry) -> None:
-        """A node's line in the journal."""
+        """Handle a journal entry."""
         judge = self._judges.get(type(entry.event))
         if judge is not None:
             judge(entry.event)
 
     def _proposes(self, event: e.IsrProposed) -> None:
-        # Whose session has ended fetches on for a while, in the life that it had.
+        # A broker whose session has expired fetches on for a while, with its last broker epoch.
         lives = {broker: self._znodes.lives.get(broker, NEVER_REGISTERED) for broker in event.isr}
         self._proposed[topic_partition(event.topic, event.partition), event.leader_epoch, event.upon] = lives
 
     def wrote(self, write: StateWritten) -> None:
-        """A partition's state was written.  Who joins is in the life in which its leader found it in sync."""
+        """Check a written partition state: a new ISR member still has the broker epoch that its leader proposed."""
         before, after, name = write.before, write.after, write.partition
         if before is None or after.leader_epoch != before.leader_epoch:
             return
@@ -77,16 +78,19 @@ class KafkaRules:
                 )
 
     def gone(self, topic: str) -> None:
-        """A topic's znode was deleted."""
+        """Handle the deletion of a topic's znode."""
         self._judged.note("TopicsGoWhenAsked")
         if topic not in self._znodes.deleting:
             self._violated("TopicsGoWhenAsked", TopicPartition(topic, 0), "the topic is deleted, and nobody asked")
         self._gone[topic] = None
 
-    # -- what must hold ----------------------------------------------------------------------------------------------
+    # -- checks ------------------------------------------------------------------------------------------------------
 
     def _judge_fetched(self, event: e.RecordsReplicated) -> None:
-        """A leader that still leads an earlier epoch has led no later one when it served that: epochs rise."""
+        """Check the leader epoch of a fetch.
+
+        The leader's epoch is read after it served the fetch.  That is enough, because epochs only rise.
+        """
         name, broker = topic_partition(event.topic, event.partition), event.broker_id
         follower = self._replica(broker, name)
         leader = None if follower is None else self._replica(follower.leader, name)
@@ -109,7 +113,7 @@ class KafkaRules:
                 "GoneTopicsStayGone", name, f"broker {event.broker_id} has a replica of a topic that is gone"
             )
 
-    # -- where things are --------------------------------------------------------------------------------------------
+    # -- lookups -----------------------------------------------------------------------------------------------------
 
     def _replica(self, broker: int | None, name: TopicPartition) -> Partition | None:
         node = None if broker is None else self._nodes.get(broker)
@@ -117,8 +121,7 @@ class KafkaRules:
         return None if running is None else running.replicas.partitions.get(name)
 
     def _life_known_to(self, controller_epoch: int, broker: int) -> int | None:
-        """The life of a broker, by its epoch, for the controller of that epoch; None where there is none or where it
-        does not tell lives apart."""
+        """Return a broker's epoch as the controller of that epoch knows it, or None if it does not know one."""
         for node in self._nodes.values():
             reign = None if node.broker is None else node.broker.controller.term
             if reign is not None and reign.context.epoch == controller_epoch:

@@ -1,6 +1,6 @@
-"""What the ensemble has committed of Kafka's znodes: the quorum's own word on topics, partitions and brokers.
+"""Kafka's znodes as the ensemble has committed them: topics, partitions and brokers.
 
-Folded from the transactions themselves as the first peer commits each, so nobody's opinion comes in between.
+Built from the transactions themselves, as the first peer commits each.  No broker's view is involved.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CHANGES = f"{znodes.CONFIG_CHANGES}/"
 
 
 class StateWritten(NamedTuple):
-    """A partition's state znode was written; `before` is None where it was made."""
+    """A partition's state znode was written; `before` is None if it was created."""
 
     partition: TopicPartition
     before: LeaderAndIsr | None
@@ -37,14 +37,14 @@ class TopicGone(NamedTuple):
 
 
 class Configured(NamedTuple):
-    """Overrides of an entity (topics/T, brokers/N) were written; none are left where it was deleted."""
+    """Overrides of an entity (topics/T, brokers/N) were written; they are empty if the znode was deleted."""
 
     entity: str
     overrides: Mapping[str, str]
 
 
 class Registered(NamedTuple):
-    """A broker's registration was made; or it has gone."""
+    """A broker's registration was created or deleted."""
 
     broker: int
     is_there: bool
@@ -54,7 +54,7 @@ Change = StateWritten | TopicGone | Configured | Registered
 
 
 class KafkaZnodes:
-    """Topics with their assignments, partitions with their states, registered brokers, topics to be deleted."""
+    """Topics with their assignments, partitions with their states, registered brokers, and topics to delete."""
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicAssignment] = {}
@@ -62,18 +62,18 @@ class KafkaZnodes:
         self.brokers: dict[int, int] = {}
         """Registered brokers, and the transaction that registered each (the broker epoch)."""
         self.lives: dict[int, int] = {}
-        """The same of every broker that was ever registered: its last registration, though that may be gone."""
+        """The last broker epoch of every broker that ever registered, even if its registration was deleted."""
         self.deleting: dict[str, None] = {}
         self.last_zxid = 0
 
     def committed(self, txn: Txn) -> Iterator[Change]:
-        """Take the next transaction."""
+        """Apply the next transaction, and yield its changes."""
         self.last_zxid = int(txn.zxid)
         yield from self._apply(txn.body)
 
     def _apply(self, body: Record) -> Iterator[Change]:
         if isinstance(body, MultiTxn):
-            # One that was refused still lists what stood before the refused operation; nothing of it takes effect.
+            # A rejected multi still lists the operations before the rejected one; none of them takes effect.
             refused = any(sub.type == OpCode.ERROR for sub in body.txns)
             for sub in () if refused else body.txns:
                 yield from self._apply(sub.body())

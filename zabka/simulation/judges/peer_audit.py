@@ -1,6 +1,6 @@
-"""One peer's words compared with the disks, as it says them (`zabka.simulation.judges.rules`).
+"""Checks of one peer's messages against the disks, at the time of sending (`zabka.simulation.judges.rules`).
 
-What does not hold goes to the journal as `invariant_violated`, where the watchdog finds it.
+Violations are journalled as `invariant_violated`, where the watchdog finds them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PROCESS_CONSISTENCY = "processConsistency"
 
 
 class EnsembleJudges:
-    """What the audits of all peers of one world share: `committed` hears of transactions that nobody had applied."""
+    """State that all audits share; `committed` receives each transaction when the first peer applies it."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class EnsembleJudges:
 
 
 class PeerAudit:
-    """Looks over one process's shoulder (`Witness`, `zabka.simulation.nodes`), with every peer's disk in sight."""
+    """Observes one process (`Witness`, `zabka.simulation.nodes`) and compares it with the disks of all peers."""
 
     __slots__ = ("_hearing", "_judges", "_process")
 
@@ -57,7 +57,7 @@ class PeerAudit:
         self._hearing = Hearing(process.node.config.my_id)
 
     def sends(self, packets: Sequence[Packet]) -> None:
-        """Packets leave: may they?"""
+        """Check packets that the peer sends."""
         for packet in packets:
             if isinstance(packet, _PROMISES):
                 self._judges.record.judged.note(ACKNOWLEDGEMENTS)
@@ -67,23 +67,23 @@ class PeerAudit:
                     self._violated(ACKNOWLEDGEMENTS, broken)
 
     def tells_leader(self, ours: Endpoint, packets: Sequence[Packet]) -> None:
-        """Packets leave for the leader: among them may be word of sessions."""
+        """Handle packets to the leader: pings among them report sessions."""
         self._judges.sessions.sent(self._hearing, ours, packets)
 
     def hears_learner(self, theirs: Endpoint, packets: Sequence[Packet]) -> None:
-        """A learner's packets have arrived."""
+        """Handle packets that have arrived from a learner."""
         self._judges.sessions.arrived(self._hearing.peer_id, theirs, packets)
 
     def hears_client(self, connection: ConnectionId) -> None:
-        """A client's word has arrived."""
+        """Handle a message that has arrived from a client."""
         self._judges.sessions.heard(self._hearing, connection, self._process.site.scheduler.now_us)
 
     def answers(self, connection: ConnectionId, message: ServerMessage) -> None:
-        """A client is answered: which session is it?"""
+        """Handle a reply to a client, which may name its session."""
         self._judges.sessions.answered(self._hearing, connection, message)
 
     def applies(self, txn: Txn) -> None:
-        """A transaction is applied: if nobody had applied it as committed, do a quorum's disks hold it?"""
+        """Check a transaction that is applied: if this peer is the first to apply it, a quorum's disks must hold it."""
         judges = self._judges
         if txn.zxid > judges.record.last_committed:
             judges.record.judged.note(QUORUMS)
@@ -94,7 +94,7 @@ class PeerAudit:
             judges.committed(txn)
 
     def saves(self, effect: SaveSnapshot) -> None:
-        """A snapshot of its own is on the way to the disk: is all of it committed (ZOOKEEPER-1549)?"""
+        """Check a snapshot that the peer saves of its own state: all of it must be committed (ZOOKEEPER-1549)."""
         if effect.replaces_history:
             return
         record = self._judges.record
@@ -104,7 +104,7 @@ class PeerAudit:
             self._violated(SNAPSHOTS, f"a snapshot of {zxid_text(effect.snapshot.zxid)}, committed is {committed}")
 
     def synced(self, event: LearnerSynced) -> None:
-        """A learner has acknowledged NEWLEADER: is its history the leader's (processConsistency)?"""
+        """Check a learner that has acknowledged NEWLEADER: its history must be the leader's (processConsistency)."""
         process = self._process
         leader = self._judges.peers.get(event.leader_id)
         if leader is None or leader.peer is None or leader.peer.current_epoch != event.epoch:

@@ -1,4 +1,4 @@
-"""What the replicas' log files hold, batch by batch, read from the simulated disks themselves as they change."""
+"""The batches in the replicas' log files, read from the simulated disks as they change."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from zabka.simulation.judges.audited_broker import AuditedBroker, LogBytes
 
 
 class Stored(NamedTuple):
-    """One batch as it lies in a log."""
+    """One batch as stored in a log."""
 
     first: int
     last: int
     leader_epoch: int
     checksum: int
-    """That of its bytes, whatever its header says."""
+    """The checksum of its bytes, which may differ from the one in its header."""
 
 
 class ReplicaLog:
-    """One replica's batches by first offset.  `read` takes in what was appended; after a truncation comes `again`."""
+    """One replica's batches by first offset.  `read` adds appended batches; a truncation requires `again`."""
 
     __slots__ = ("_broker", "_last", "_name", "_newest", "_read", "batches", "damaged", "end", "epochs_rise", "start")
 
@@ -30,26 +30,26 @@ class ReplicaLog:
         self.again()
 
     def again(self) -> None:
-        """Forget everything: the files were cut, removed or made anew."""
+        """Discard all state, because the files were truncated, removed or created again."""
         self._read: dict[str, tuple[LogBytes, int]] = {}
         self._newest = ""
-        """The file that is written to."""
+        """The active segment file."""
         self._last: Stored | None = None
         self.batches: dict[int, Stored] = {}
         self.start = -1
         self.end = 0
         self.epochs_rise = True
         self.damaged: int | None = None
-        """The offset of the first batch whose checksum does not hold, or of what is no batch; None where all hold."""
+        """The offset of the first batch with a wrong checksum, or of bytes that are no batch; None if all is well."""
 
     def read(self) -> None:
-        """Take in what was appended since."""
+        """Read the batches appended since the last call."""
         files = self._broker.files(self._name)
         unchanged = len(files) == len(self._read)
         if unchanged and self._newest:
             file, size = self._read[self._newest]
             if files.get(self._newest) is file and file.size() == size:
-                # A cut leaves another file the newest, or a shorter one.
+                # A truncation shortens the newest file or makes another file the newest.
                 return
         for name, (file, size) in self._read.items():
             size_now = file.size()
@@ -75,7 +75,7 @@ class ReplicaLog:
         at = 0
         while (header := read_header(data, at)) is not None:
             if header.magic != MAGIC or not header_is_sane(header):
-                # Zeros or rubbish behind a power loss: there is no telling where a next batch would begin.
+                # Zeros or garbage after a power loss: there is no way to find the start of a next batch.
                 self.damaged = self.end if self.damaged is None else self.damaged
                 return
             last_offset = header.last_offset

@@ -1,29 +1,29 @@
-"""The invariants of kafka-specification, on what the simulated brokers' disks and memories and the quorum really hold.
+"""The invariants of kafka-specification, checked on the brokers' disks and memory and on the quorum's znodes.
 
-Stated as in its KafkaReplication.tla and AsyncIsr.tla, partition by partition, and checked at the end of every moment
-in which something of the partition changed:
+The names are those of its KafkaReplication.tla and AsyncIsr.tla.  Each partition is checked at the end of every
+moment in which it changed:
 
-TypeOk               a state's members are replicas, epochs rise, 0 <= start <= high watermark <= log end, and a log's
-                     leader epochs never fall and its checksums hold; nobody leads in an epoch that the quorum has not
-                     written
-LeaderInIsr          whoever the quorum has as leader is in its ISR; the ISR is never empty
-WeakIsr              what is below a presumed leader's high watermark is in the logs of all whom it takes to be in sync
-StrongIsr            ... and of all whom the quorum has in sync: so whoever is elected next has it
-ValidHighWatermark   the same for the leader that the quorum knows: no replica in sync ends below its high watermark
+TypeOk               a state's members are replicas, epochs rise, 0 <= start <= high watermark <= log end, a log's
+                     leader epochs never fall and its checksums are correct; no broker leads in an epoch that the
+                     quorum has not written
+LeaderInIsr          the leader in the partition's state is in its ISR; the ISR is never empty
+WeakIsr              records below a presumed leader's high watermark are in the logs of all members of its own ISR
+StrongIsr            ... and of all members of the quorum's ISR, so that the next elected leader has them
+ValidHighWatermark   the same for the quorum's leader: no in-sync replica's log ends below its high watermark
 
-Four more are Kafka's own rules, which the model leaves out (others are in `zabka.simulation.judges.kafka_rules`):
+Four more are rules of Kafka that the model omits (others are in `zabka.simulation.judges.kafka_rules`):
 
-NothingCommittedUnderMinIsr   a leader's high watermark does not move while fewer are in sync than min.insync.replicas
-                              asks for: as it believes, and as the quorum has it (`zabka.simulation.judges.minimums`)
-OnlyTheLivingJoin             who joins an ISR is alive, as far as the controller that writes it has seen
-LeavingBrokersStayOut         nor is it in its controlled shutdown, as far as that controller has heard
-WhoJoinsHasAll                who joins an ISR has all that any leader has taken to be committed (KAFKA-7128)
+NothingCommittedUnderMinIsr   a leader's high watermark does not move while the ISR is smaller than min.insync.replicas,
+                              both as the leader knows it and as the quorum has it (`zabka.simulation.judges.minimums`)
+OnlyTheLivingJoin             a broker that joins an ISR is alive, as far as the controller that writes the ISR knows
+LeavingBrokersStayOut         ... and is not in a controlled shutdown, as far as that controller knows
+WhoJoinsHasAll                a broker that joins an ISR has all records that any leader has committed (KAFKA-7128)
 
-The model knows neither unclean elections nor disks that forget.  A presumed leader of an epoch before an unclean
-election is judged no more, nor one of an epoch before the election of a replica that lost its power while in sync, and
-with it something that was committed; and such a replica is not judged as a member until it has been out of the ISR.
-`zabka.journal.judges.record_invariants` says what may be lost.  What does not hold goes to the journal as
-`invariant_violated`, where the watchdog finds it.
+The model has neither unclean elections nor disks that lose data.  A presumed leader is no longer checked if its
+epoch precedes an unclean election.  The same holds for the election of a replica that lost power while in sync, and
+with it committed records.  Such a replica is not checked as a member until it has left the ISR.
+`zabka.journal.judges.record_invariants` defines which records a cluster is allowed to lose.  Violations are
+journalled as `invariant_violated`, where the watchdog finds them.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ _PARTITION_EVENTS = (
 _TAKEN = (e.LeadershipTaken, e.FollowershipTaken)
 _CUTS = (e.LogTruncated, e.ReplicaLoaded)
 _GROWTH = (e.RecordsAppended, e.RecordsReplicated, e.HighWatermarkMoved)
-"""What cannot harm another replica's standing; whoever leads shows by its own events what that means for it."""
+"""Events that cannot invalidate another replica's checks; a leader's own events show their effect on it."""
 
 
 class _Audited:
-    """One partition: its replicas' logs, how far pairs of them are known to agree, and what is forgiven."""
+    """One partition: its replicas' logs, how far pairs of them agree, and which losses are allowed."""
 
     __slots__ = (
         "agreed", "committed", "committed_end", "forgiven_epoch", "held", "is_recorded", "logs", "lost_in_epoch",
@@ -70,21 +70,21 @@ class _Audited:
         self.logs: dict[int, ReplicaLog] = {}
         self.agreed: dict[tuple[int, int], int] = {}
         self.committed: dict[int, Stored] = {}
-        """All that a leader has taken to be committed since anything was forgiven, by first offsets."""
+        """All batches by first offset that any leader has committed since the last allowed loss."""
         self.committed_end = 0
         self.is_recorded = True
-        """Is that all?  Not where a leader moved its mark of which nothing is taken."""
+        """Whether `committed` is complete; False once a leader with unrecorded commits moved its high watermark."""
         self.forgiven_epoch = 0
-        """Leaders of a lower epoch are not judged any more."""
+        """Leaders of a lower epoch are not checked any more."""
         self.held: tuple[object, ...] = ()
-        """The last leader, its epoch and mark and both ISRs of which all was well."""
+        """The last leader whose checks passed, with its epoch, its high watermark and both ISRs."""
         self.lost_power: dict[int, None] = {}
-        """Members that lost power and have not left the ISR since."""
+        """ISR members that lost power and have not left the ISR since."""
         self.lost_in_epoch: dict[int, int] = {}
-        """Brokers that lost power, and the epoch of the leader that may still take them to be in sync."""
+        """Brokers that lost power, and the epoch of the leader that may still count them as in sync."""
 
     def forgive(self, before_epoch: int) -> None:
-        """What leaders of lower epochs have committed may be lost."""
+        """Allow the loss of records that leaders of lower epochs have committed."""
         self.forgiven_epoch = before_epoch
         self.committed, self.committed_end, self.is_recorded = {}, 0, True
 
@@ -108,27 +108,27 @@ class ReplicationAudit:
         self._emit = emit
         self._partitions: dict[TopicPartition, _Audited] = {}
         self._changed: dict[TopicPartition, dict[int, None] | None] = {}
-        """Whose replica changed; None where all are to be looked at."""
+        """The brokers whose replicas changed; None if all replicas must be checked."""
         self._live: dict[int, list[int]] = {}
-        """Whom each controller epoch takes to be alive."""
+        """The live brokers as of each controller epoch."""
         self._powerless: dict[int, int] = {}
-        """The life, by its broker epoch, in which each broker last lost its power."""
+        """The broker epoch that each broker had when it last lost power."""
         self._said: dict[tuple[str, TopicPartition], None] = {}
         self._rules = KafkaRules(self.znodes, nodes, judged, self._violated)
 
-    # -- what others ask --------------------------------------------------------------------------------------------
+    # -- queries ----------------------------------------------------------------------------------------------------
 
     def forgiven(self) -> dict[str, None]:
-        """Partitions that lost records in a way that Kafka allows: an unclean election, or a disk that forgot."""
+        """Return the partitions that lost records as Kafka allows: by an unclean election or a disk that lost data."""
         return {str(name): None for name, audited in self._partitions.items() if audited.forgiven_epoch}
 
     def leader_log_end(self, name: TopicPartition) -> int | None:
-        """Where the log ends of the leader that the quorum has; None while it does not lead."""
+        """Return the log end offset of the quorum's leader, or None while that broker does not lead."""
         leading = self._leading(name)
         return None if leading is None else leading.log.end_offset
 
     def leader_high_watermark(self, name: TopicPartition) -> int | None:
-        """What that leader takes to be committed; None while it does not lead."""
+        """Return the high watermark of the quorum's leader, or None while that broker does not lead."""
         leading = self._leading(name)
         return None if leading is None else leading.log.high_watermark
 
@@ -140,14 +140,14 @@ class ReplicationAudit:
         return None
 
     def in_sync(self, name: TopicPartition) -> list[int]:
-        """Whom the quorum has in sync, but for those that have lost their power since they joined."""
+        """Return the quorum's ISR without the members that have lost power since they joined."""
         state, lost = self.znodes.states.get(name), self._of(name).lost_power
         return [] if state is None else [broker for broker in state.isr if broker not in lost]
 
-    # -- what happens ------------------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------------------------
 
     def committed(self, txn: Txn) -> None:
-        """A transaction that nobody had applied as committed was applied."""
+        """Handle a transaction when the first peer applies it."""
         for change in self.znodes.committed(txn):
             if isinstance(change, TopicGone):
                 self._rules.gone(change.topic)
@@ -169,7 +169,7 @@ class ReplicationAudit:
             self._judge_what_they_have(change)
 
     def journalled(self, entry: Entry) -> None:
-        """A node's line in the journal: is it about a replica?"""
+        """Handle a journal entry."""
         event = entry.event
         self._rules.journalled(entry)
         if isinstance(event, _PARTITION_EVENTS):
@@ -200,7 +200,7 @@ class ReplicationAudit:
 
     def _note(self, name: TopicPartition, broker: int | None) -> None:
         if not self._changed:
-            # Behind whatever else happens at this moment: in the middle of a turn nothing need hold.
+            # Check after all other events of this moment: invariants need not hold in the middle of a step.
             self._scheduler.soon(self._check_changed)
         brokers = self._changed.setdefault(name, {})
         if broker is None:
@@ -226,7 +226,7 @@ class ReplicationAudit:
             self._cut(name, broker)
 
     def _is_powerless(self, broker: int) -> bool:
-        """To the ensemble it is still the life in which it lost its power."""
+        """Return whether the broker lost power under its current registration."""
         return self._powerless.get(broker) == self.znodes.brokers.get(broker, -1)
 
     def _forgive(self, write: StateWritten) -> None:
@@ -243,22 +243,22 @@ class ReplicationAudit:
             audited.lost_in_epoch[broker] = after.leader_epoch
 
     def _forgive_who_leads_on(self, name: TopicPartition, after: LeaderAndIsr) -> None:
-        """Another epoch is another life of a leader that lost its power, unless it is registered as it was then."""
+        """Handle a new epoch of a leader that lost power: a new process, unless its registration is the same."""
         if after.leader not in self.znodes.brokers or not self._is_powerless(after.leader):
             self._forgive_who_forgot(name, after)
 
     def _forgive_who_forgot(self, name: TopicPartition, after: LeaderAndIsr) -> None:
-        """Somebody leads that lost its power: where its disk has all that was committed, nothing is lost by that."""
+        """Handle the election of a replica that lost power: no loss is allowed if it has all committed batches."""
         audited = self._of(name)
         if audited.is_recorded and self._lacks(name, after.leader) is None:
             del audited.lost_power[after.leader]
         else:
-            # Whoever is in sync with it may already have cut its log to match.
+            # Its in-sync replicas may already have truncated their logs to match.
             audited.forgive(after.leader_epoch)
             audited.lost_power.update(dict.fromkeys(after.isr))
 
     def _lacks(self, name: TopicPartition, broker: int) -> int | None:
-        """The first committed batch that is not in a broker's log; None where all are."""
+        """Return the first committed batch that a broker's log lacks, or None if it has all."""
         audited = self._of(name)
         log = self._log(audited, name, broker)
         log.read()
@@ -266,7 +266,7 @@ class ReplicationAudit:
         return next((at for at, stored in known if at >= log.start and log.batches.get(at) != stored), None)
 
     def _judge_joining(self, write: StateWritten) -> None:
-        """Who joins an ISR lives, as far as the controller that writes it knows, and is not leaving (KIP-841)."""
+        """Check that new ISR members are alive and not stopping, as far as the writing controller knows (KIP-841)."""
         before, after = write.before, write.after
         if before is None:
             return
@@ -275,7 +275,7 @@ class ReplicationAudit:
             if broker in before.isr:
                 continue
             if self._is_powerless(broker):
-                # The word that it is in sync was under way when its power went.
+                # The request to add it to the ISR was in flight when its power failed.
                 self._of(write.partition).lost_power[broker] = None
             self._judged.note("LeavingBrokersStayOut")
             if live is not None:
@@ -288,7 +288,7 @@ class ReplicationAudit:
                 )
 
     def _judge_what_they_have(self, write: StateWritten) -> None:
-        """Who joins an ISR has all that was ever committed, whoever it was that committed it."""
+        """Check that new ISR members have all records that any leader has ever committed."""
         if write.before is not None:
             for broker in write.after.isr:
                 if broker not in write.before.isr:
@@ -309,7 +309,7 @@ class ReplicationAudit:
             )
 
     def _take_as_committed(self, name: TopicPartition, leader: int, replica: Partition) -> None:
-        """What a leader takes to be committed; of one that is forgiven, or that lost its power, nothing."""
+        """Record the batches that a leader has committed, unless their loss is allowed or the leader lost power."""
         audited = self._of(name)
         if replica.leader_epoch < audited.forgiven_epoch or leader in audited.lost_power:
             audited.is_recorded = False
@@ -322,14 +322,17 @@ class ReplicationAudit:
             at = audited.committed_end = stored.last + 1
 
     def _was_heard_leaving(self, broker: int, controller_epoch: int) -> bool:
-        """Has the controller of that epoch taken note that it is stopping?  It hears nothing while it writes."""
+        """Return whether the controller of that epoch knows that the broker is stopping.
+
+        A controller processes no requests while it writes.
+        """
         brokers = [node.broker for node in self._nodes.values() if node.broker is not None]
         reigns = [each.controller.term for each in brokers if each.controller.term is not None]
         return any(
             reign.context.epoch == controller_epoch and broker in reign.context.shutting_down for reign in reigns
         )
 
-    # -- what must hold ----------------------------------------------------------------------------------------------
+    # -- checks ------------------------------------------------------------------------------------------------------
 
     def _check_changed(self) -> None:
         changed, self._changed = self._changed, {}
@@ -392,12 +395,12 @@ class ReplicationAudit:
                         yield "ValidHighWatermark", f"broker {member} is in sync and ends below {mark}"
 
     def _has_moved_away(self, name: TopicPartition, member: int, state: LeaderAndIsr) -> bool:
-        """Was that replica taken out of the ISR and deleted?  A leader told of it late takes it to be in sync still."""
+        """Return whether that replica was removed from the ISR and deleted; a leader may learn of that late."""
         running = self._nodes[member].broker
         return member not in state.isr and running is not None and name not in running.replicas.partitions
 
     def _parts(self, name: TopicPartition, audited: _Audited, leader: int, member: int, mark: int) -> int | None:
-        """The first offset below `mark` at which two logs differ; None where they agree."""
+        """Return the first offset below `mark` at which two logs differ, or None if they agree."""
         at = audited.agreed.get((leader, member), 0)
         if at >= mark:
             return None
@@ -413,7 +416,7 @@ class ReplicationAudit:
         return None
 
     def _judge_mark(self, name: TopicPartition, event: e.HighWatermarkMoved) -> None:
-        """A leader has moved its high watermark: are enough in sync (KAFKA-15583)?"""
+        """Check that enough replicas are in sync when a leader moves its high watermark (KAFKA-15583)."""
         running = self._nodes[event.broker_id].broker
         replica = None if running is None else running.replicas.partitions.get(name)
         if replica is not None and replica.is_leader:
@@ -432,7 +435,7 @@ class ReplicationAudit:
                     f"{list(replica.isr_state.isr)} in sync; min.insync.replicas is {wanted}",
                 )
 
-    # -- where things are --------------------------------------------------------------------------------------------
+    # -- lookups -----------------------------------------------------------------------------------------------------
 
     def _named(self, name: str) -> list[int]:
         return [broker for broker, node in self._nodes.items() if node.name == name]
@@ -468,7 +471,7 @@ class ReplicationAudit:
 
 
 def judge_write(write: StateWritten, replicas: tuple[int, ...] | None) -> Iterator[tuple[str, str]]:
-    """What is wrong with a partition's state that was written, by itself and behind the one before."""
+    """Yield what is wrong with a written partition state, by itself and compared with the previous one."""
     before, after = write.before, write.after
     if not after.isr:
         yield "LeaderInIsr", "the ISR is empty"

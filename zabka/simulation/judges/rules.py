@@ -1,8 +1,8 @@
-"""What a peer may say, compared with its disk: the rules that make acknowledgements worth something.
+"""Rules that compare a peer's messages with its disk, so that acknowledgements can be trusted.
 
-Checked by the drivers at every send, against the disk and not against what the core believes of it.  The numbers are
-those of the list in `zabka.ensemble.zab`'s tests: 1 epochs promised are durable, 2 history and epoch are durable before
-NEWLEADER's acknowledgement, 3 a proposal is durable before its acknowledgement, and a commit needs a quorum of disks.
+The drivers check them at every send, against the disk and not against the core's memory.  The numbers are those of
+the list in `zabka.ensemble.zab`'s tests.  1: accepted epochs are durable.  2: history and epoch are durable before
+NEWLEADER is acknowledged.  3: a proposal is durable before it is acknowledged.  A commit needs a quorum of disks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zabka.ensemble.zab.sync import follows
 
 
 class DurableState(Protocol):
-    """What a disk would still hold after a power loss at this moment."""
+    """The content that a disk would still have after a power loss at this moment."""
 
     @property
     def accepted(self) -> Epoch: ...
@@ -28,7 +28,7 @@ class DurableState(Protocol):
 
 
 class Quorums(Protocol):
-    """Who has a say."""
+    """The voters and their quorums."""
 
     @property
     def voters(self) -> Sequence[PeerId]: ...
@@ -36,8 +36,10 @@ class Quorums(Protocol):
 
 
 def broken_rule(packet: Packet, disk: DurableState, accepted: Epoch) -> str | None:
-    """Which rule a peer with that disk breaks by sending this packet, or None.  `accepted` is the epoch that it takes
-    itself to have promised."""
+    """Return the rule that a peer with that disk breaks by sending this packet, or None.
+
+    `accepted` is the accepted epoch in the peer's memory.
+    """
     if isinstance(packet, AckEpoch):
         if disk.accepted != accepted:
             return f"ACKEPOCH for epoch {accepted}, acceptedEpoch on disk is {disk.accepted}"
@@ -56,7 +58,7 @@ def broken_rule(packet: Packet, disk: DurableState, accepted: Epoch) -> str | No
 
 
 def without_quorum(zxid: Zxid, quorum: Quorums, disks: dict[int, DurableState]) -> str | None:
-    """What is wrong with committing `zxid` now, or None: a quorum's disks must hold it."""
+    """Return why `zxid` must not be committed now, or None: a quorum's disks must hold it."""
     holders = {voter: None for voter in quorum.voters if voter in disks and disks[voter].holds(zxid)}
     if quorum.contains(holders):
         return None
@@ -64,8 +66,10 @@ def without_quorum(zxid: Zxid, quorum: Quorums, disks: dict[int, DurableState]) 
 
 
 def is_prefix(follower: Iterable[int], leader: Sequence[int]) -> bool:
-    """processConsistency: is what the follower's log holds behind `leader`'s first entry part of the leader's, from
-    there on without a hole?"""
+    """Return whether the follower's log is a part of the leader's without gaps (processConsistency).
+
+    Only entries from `leader`'s first one on count.
+    """
     if not leader:
         return True
     mine = [zxid for zxid in follower if zxid >= leader[0]]

@@ -1,4 +1,4 @@
-"""Has the Kafka side of a world recovered: do the quorum, the controller's commands and the brokers say the same?"""
+"""Checks whether the Kafka side of a world has recovered: quorum, controller and brokers have the same state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Brokers = Mapping[int, AuditedBroker]
 
 
 def unsettled(brokers: Brokers, znodes: KafkaZnodes, controller_id: int) -> str | None:
-    """The first thing that is not yet as it must be with all nodes up and all links whole; None where all is well."""
+    """Return the first deviation from the state with all nodes up and all links whole, or None if there is none."""
     return next(_unsettled(brokers, znodes, controller_id), None)
 
 

@@ -1,13 +1,13 @@
-"""An offset commit that was acknowledged is kept: judged by what a client was told and by the bytes of the logs.
+"""Checks that acknowledged offset commits are kept, by the replies that a client received and the bytes of the logs.
 
-An OffsetCommit is answered once every replica in sync of the group's partition of `__consumer_offsets` has it
-(offsets.commit.required.acks is -1).  So at that moment their files hold it, and when all has recovered the coordinator
-answers with it, whichever broker that is by then (OffsetFetch, GroupMetadataManager).  A commit that nobody answered
-may be found instead: it may have been appended, at any time.  What Kafka allows a partition to lose, by an unclean
-election or the power of the last in sync, is forgiven that partition (`ReplicationAudit.forgiven`).
+An OffsetCommit is acknowledged once every in-sync replica of the group's partition of `__consumer_offsets` has it
+(offsets.commit.required.acks is -1).  So at that moment their files hold it.  After recovery, any coordinator
+returns it (OffsetFetch, GroupMetadataManager).  A commit without a reply may be returned instead: it may have been
+appended at any time.  A partition is exempt if Kafka allows it to lose records, after an unclean election or a power
+loss of the last in-sync replica (`ReplicationAudit.forgiven`).
 
-The records are read here by their format: a key is its version (2 bytes, 0 or 1), the group, the topic (2 bytes of
-length and the text, each) and the partition (4); a value begins with its version (2) and the offset (8).
+The records are parsed here by their format.  A key is its version (2 bytes, 0 or 1), the group, the topic (2 bytes
+of length and the text, each) and the partition (4).  A value begins with its version (2) and the offset (8).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SHORT, _INT, _OFFSET = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(
 
 
 def commits_in(log: bytes, group_id: str, name: TopicPartition) -> Iterator[int]:
-    """The offsets that a group has committed for a partition, in the order of the log."""
+    """Yield the offsets that a group has committed for a partition, in the order of the log."""
     wanted = b"".join(_SHORT.pack(len(text)) + text for text in (group_id.encode(), name.topic.encode()))
     wanted += _INT.pack(name.partition)
     at = 0
@@ -43,7 +43,7 @@ def commits_in(log: bytes, group_id: str, name: TopicPartition) -> Iterator[int]
 
 
 class StoredCommits:
-    """One group that commits rising offsets of one partition, one after the other."""
+    """Checks one group that commits rising offsets of one partition, one after the other."""
 
     def __init__(
         self,
@@ -61,23 +61,23 @@ class StoredCommits:
         self._judged = judged
         self._emit = emit
         self._asked: dict[int, None] = {}
-        """Commits that were never answered, or not yet."""
+        """Commits without a reply so far."""
         self._said: dict[str, None] = {}
         self.acknowledged = -1
-        """The offset that was acknowledged last; -1 before there is one."""
+        """The last acknowledged offset; -1 if there is none."""
 
     def asked(self, offset: int) -> None:
-        """It is being committed."""
+        """Note that a commit of this offset was sent."""
         self._asked[offset] = None
 
     def was_acknowledged(self, offset: int) -> None:
-        """The coordinator has said that it is kept: all in sync have it now."""
+        """Handle an acknowledgement by the coordinator: all in-sync replicas have the commit now."""
         del self._asked[offset]
         self.acknowledged = offset
         self._judge_disks()
 
     def was_answered(self, offset: int) -> None:
-        """With everything recovered, the coordinator says that this was committed last."""
+        """Check the committed offset that the coordinator returns after recovery."""
         self._judge_disks()
         if self._is_to_be_kept():
             self._judged.note(ANSWERED)
@@ -98,7 +98,7 @@ class StoredCommits:
         return self.acknowledged >= 0 and str(self._kept_in()) not in self._replication.forgiven()
 
     def _kept_in(self) -> TopicPartition:
-        """The partition that has the group's offsets: the hash of its name says which (GroupMetadataManager)."""
+        """Return the partition with the group's offsets, by the hash of the group's name (GroupMetadataManager)."""
         count = len(self._replication.znodes.topics[CONSUMER_OFFSETS].partitions)
         return TopicPartition(CONSUMER_OFFSETS, java_hash(self._group_id) % count)
 

@@ -1,5 +1,5 @@
-"""Virtual time and chance: the queue of calls, futures and tasks on it, and random numbers, from a seed or a tape.
+"""Virtual time and randomness: the queue of calls, futures, tasks, random streams and choice sequences.
 
-It is the ground of every simulated test of the project, also of those of single rooms, and imports nothing but
-`zabka.ensemble.ports`.  Every other room of simulation may import it.  Begin with `scheduler`, then `runtime`.
+All simulated tests build on this package, including those of single packages.  It imports only
+`zabka.ensemble.ports`; every other package of simulation may import it.  Begin with `scheduler`, then `runtime`.
 """

@@ -1,4 +1,4 @@
-"""Random numbers: a stream of its own for each purpose, all of them from the one seed."""
+"""Random numbers: one stream for each purpose, all derived from one seed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from zabka.simulation.kernel.tape import TapedSeed
 
 
 def derive_random(seed: int, purpose: str) -> Random:
-    """A stream of its own for each purpose, so that one more draw here shifts nothing there.
+    """Return the random stream of a purpose.  Separate streams keep an extra draw for one purpose from affecting
+    others.
 
-    Where the seed is that of a run that plays a tape, it is the stream that the tape has.
+    For a `TapedSeed`, it is the stream that the choice sequence defines.
     """
 
     def seeded(number: int) -> Random:
@@ -21,7 +22,7 @@ def derive_random(seed: int, purpose: str) -> Random:
 
 
 def draw_below(random: Random, stop: int) -> int:
-    """What `randrange(0, stop)` draws, in half its time."""
+    """Return the same number as `randrange(0, stop)`, in half its time."""
     bits = stop.bit_length()
     drawn = random.getrandbits(bits)
     while drawn >= stop:

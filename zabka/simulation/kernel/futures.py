@@ -22,25 +22,25 @@ class SimFuture:
         self._waiters: tuple[Callable[[], object], ...] = ()
 
     def done(self) -> bool:
-        """Whether there is a result or an exception."""
+        """Return whether there is a result or an exception."""
         return self._result is not _PENDING or self._exception is not None
 
     def set_result(self, result: Any) -> None:
-        """Resolve it."""
+        """Resolve the future."""
         assert self._result is _PENDING and self._exception is None, "resolved twice"
         self._result = result
         if self._waiters:
             self._wake()
 
     def set_exception(self, exception: BaseException) -> None:
-        """Fail it."""
+        """Fail the future."""
         assert self._result is _PENDING and self._exception is None, "resolved twice"
         self._exception = exception
         if self._waiters:
             self._wake()
 
     def result(self) -> Any:
-        """The result; raises the exception it failed with."""
+        """Return the result, or raise the exception."""
         exception = self._exception
         if exception is None:
             assert self._result is not _PENDING, "not resolved yet"
@@ -48,7 +48,7 @@ class SimFuture:
         try:
             raise exception
         finally:
-            # Its traceback holds this frame: without this they would hold each other.
+            # The exception's traceback holds this frame: without this, they would form a reference cycle.
             del exception, self
 
     def add_waiter(self, callback: Callable[[], object]) -> None:

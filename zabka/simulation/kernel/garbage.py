@@ -1,7 +1,7 @@
-"""How often Python looks for circles of garbage in a process that plays worlds, and when in one that plays many.
+"""Tuning of Python's cyclic garbage collector for a process that runs one or many simulated worlds.
 
-A living world makes few, and keeps its whole history: rarer, larger collections save a tenth of the time.  One that has
-ended is circles itself, up to 11 MB of them.
+A running world creates few cycles and keeps its whole history: rarer, larger collections save a tenth of the time.
+A world that has ended is itself cyclic garbage, up to 11 MB of it.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 SEEDS_A_COLLECTION = 8
-"""The thresholds alone would let a thousand ended worlds gather."""
+"""The thresholds alone would let a thousand ended worlds accumulate."""
 _THRESHOLDS = (50_000, 20, 50)
 
 
 def collect_seldom() -> None:
-    """From now on Python's collector runs as seldom as suits a simulated world."""
+    """Set the collector's thresholds for simulated worlds, so that it runs rarely."""
     gc.set_threshold(*_THRESHOLDS)
 
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """`collect_seldom`, within it alone."""
+    """Apply `collect_seldom` within a `with` block."""
     before = gc.get_threshold()
     collect_seldom()
     try:
@@ -32,16 +32,16 @@ def seldom_collected() -> Iterator[None]:
 
 
 def collect_after(seed: int) -> None:
-    """This seed has been played: now and then what is left of it and of those before goes."""
+    """Collect garbage after every SEEDS_A_COLLECTION-th seed."""
     if seed % SEEDS_A_COLLECTION == 0:
         gc.collect()
 
 
 def keep_what_is_loaded() -> None:
-    """Modules stay as long as the process: from the first call on, the collector does not look at what is there by now.
+    """Exempt the objects that exist at the first call, such as modules, from garbage collection.
 
-    To be called between worlds, when one has been played: then all that a world needs is loaded.  Where Python is made
-    to collect after every world, that takes 15 ms and not 70.
+    Call it between worlds, after the first of them: everything that a world needs is loaded then.  If Python
+    collects garbage after every world, a collection takes 15 ms instead of 70.
     """
     if not gc.get_freeze_count():
         gc.collect()

@@ -1,7 +1,7 @@
-"""One node's life in virtual time: its tasks, its timers and its clocks (`zabka.ensemble.ports.Runtime`).
+"""One node's process in virtual time: its tasks, timers and clocks (`zabka.ensemble.ports.Runtime`).
 
-A coroutine awaits a `SimFuture`; resolving it schedules the coroutine's next step at the present moment, behind what is
-due already.
+A coroutine awaits a `SimFuture`.  Resolving it schedules the coroutine's next step at the present moment, after the
+calls that are due already.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from zabka.simulation.kernel.futures import SimFuture
 from zabka.simulation.kernel.scheduler import Call, Deadlock, Scheduler, Suspended
 
 _TASKS_SWEPT_AT = 64
-"""A node forgets the tasks that have ended once it has so many more than were alive the last time."""
+"""A node drops its ended tasks once it has this many more than twice the tasks that were alive after the last sweep."""
 
 
 class SimTask(Suspended):
     """A coroutine on the scheduler.
 
-    Its steps wait while its node is paused and never come once that is dead.
+    Its steps are delayed while its node is paused and dropped once the node is dead.
     """
 
     __slots__ = ("_coroutine", "_ended", "_running", "_runtime", "name", "result")
@@ -30,14 +30,14 @@ class SimTask(Suspended):
     def __init__(self, runtime: SimRuntime, coroutine: Coroutine[Any, Any, Any], name: str) -> None:
         self.name = name
         self.result: Any = None
-        """What it returned; None until then."""
+        """The coroutine's return value; None until it has returned."""
         self._runtime = runtime
         self._coroutine = coroutine
         self._ended = False
         self._running = False
 
     def step(self) -> None:
-        """Go on to the next await."""
+        """Run to the next await."""
         runtime = self._runtime
         if runtime.paused:
             runtime.run(self.step)
@@ -58,14 +58,14 @@ class SimTask(Suspended):
         finally:
             self._running = False
         if self._ended:
-            # It cancelled itself, by way of something it called.
+            # It cancelled itself, through something it called.
             self._coroutine.close()
             return
         assert isinstance(awaited, SimFuture), f"{self.name} awaited something that is no port: {awaited!r}"
         awaited.add_waiter(self.step)
 
     def cancel(self) -> bool:
-        """End it at its present await, with GeneratorExit inside; at once, unless it is the one running."""
+        """End the task at its current await, by GeneratorExit; at once, unless it is running."""
         if self._ended:
             return False
         self._ended = True
@@ -74,7 +74,7 @@ class SimTask(Suspended):
         return True
 
     def done(self) -> bool:
-        """Whether the task has ended."""
+        """Return whether the task has ended."""
         return self._ended
 
 
@@ -85,9 +85,9 @@ def _crash(name: str, crash: BaseException) -> None:
 class SimRuntime:
     """`zabka.ensemble.ports.Runtime` for one node: the world's clock (with the node's own skew) and that node's tasks.
 
-    `stop()` is the process's death: tasks end where they stand, timers and futures of this node wake nobody any more.
-    While `paused` (SIGSTOP) nothing of this node runs; what came due meanwhile runs at `resume()`: what has arrived, in
-    order, and then the timers.
+    `stop()` ends the process: tasks end at their current await, and this node's timers and futures lose their
+    effect.  While `paused` (SIGSTOP) nothing of this node runs.  `resume()` runs all calls that came due meanwhile:
+    first those for arrived messages, in order, then the timers.
     """
 
     WALL_START_MS = 1_700_000_000_000
@@ -107,9 +107,9 @@ class SimRuntime:
         self._tasks: list[SimTask] = []
         self._tasks_max = _TASKS_SWEPT_AT
         self.stopped = False
-        """Has the process died?"""
+        """Whether the process has died."""
         self.paused = False
-        """Is the process stopped by a signal?"""
+        """Whether the process is stopped by a signal."""
         self._held: list[Callable[[], object]] = []
         self._held_timers: list[Callable[[], object]] = []
         self._now = Instant(-1, -1)
@@ -117,11 +117,11 @@ class SimRuntime:
 
     @property
     def random(self) -> Random:
-        """This node's stream."""
+        """This node's random stream."""
         return self._random
 
     def now(self) -> Instant:
-        """Both clocks of this node."""
+        """Return the time of both clocks of this node."""
         now_us = self.scheduler.now_us
         if now_us != self._now_us:
             self._now_us = now_us
@@ -131,11 +131,11 @@ class SimRuntime:
         return self._now
 
     def future(self) -> SimFuture:
-        """A fresh future."""
+        """Return a new future."""
         return SimFuture(self.scheduler)
 
     def run(self, callback: Callable[[], object]) -> None:
-        """Run a callback as this node: now, at resume, or never (dead)."""
+        """Run a callback as this node: now, at `resume` if paused, or never if dead."""
         if self.stopped:
             return
         if self.paused:
@@ -144,7 +144,7 @@ class SimRuntime:
             callback()
 
     def hold_timer(self, due: Callable[[], object]) -> None:
-        """A timer has come due while this node is stopped."""
+        """Hold a timer that came due while this node is paused."""
         self._held_timers.append(due)
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> SimTask:
@@ -154,7 +154,7 @@ class SimRuntime:
         return task
 
     def start(self, coroutine: Coroutine[Any, Any, Any], name: str) -> SimTask:
-        """Start a task of this node, which runs to its first await before this returns."""
+        """Start a task of this node, and run it to its first await before returning."""
         task = self._new_task(coroutine, name)
         task.step()
         return task
@@ -168,14 +168,15 @@ class SimRuntime:
         return task
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> _NodeTimer:
-        """Call back after a delay, as this node.  Cancelling works until the callback has run, also while paused."""
+        """Call back after a delay, as this node.  The timer can be cancelled until the callback has run, also while
+        paused."""
         timer = _NodeTimer(self, callback)
         scheduler = self.scheduler
         scheduler.post(scheduler.now_us + delay_ms * 1000, timer.due)
         return timer
 
     def sleep(self, delay_ms: int) -> Awaitable[None]:
-        """A future that resolves after a delay."""
+        """Return a future that resolves after a delay."""
         future = SimFuture(self.scheduler)
         self.call_later(delay_ms, partial(future.set_result, None))
         return future
@@ -185,11 +186,11 @@ class SimRuntime:
         self.paused = True
 
     def resume(self) -> None:
-        """SIGCONT: everything held runs now.
+        """SIGCONT: run everything held.
 
-        A process that waits for events is stopped in that wait.  It wakes with all that its sockets have got, and looks
-        at the clock after that (`asyncio.BaseEventLoop._run_once`, libuv's `uv_run`): so who has been away for long
-        answers what lay there before it can notice how late it is.
+        A process that waits for events is stopped in that wait.  It wakes with all that its sockets have received,
+        and reads the clock after that (`asyncio.BaseEventLoop._run_once`, libuv's `uv_run`).  So after a long pause,
+        a process answers the messages that had arrived before it can notice how late it is.
         """
         self.paused = False
         held, self._held, self._held_timers = self._held + self._held_timers, [], []
@@ -197,7 +198,7 @@ class SimRuntime:
             self.scheduler.soon(partial(self.run, callback))
 
     def stop(self) -> None:
-        """The process dies: nothing of it runs again."""
+        """End the process: no code of it runs again."""
         self.stopped = True
         self._held.clear()
         self._held_timers.clear()
@@ -207,7 +208,7 @@ class SimRuntime:
 
 
 class _NodeTimer(Call):
-    """A timer of a node: what it calls waits while the node is paused."""
+    """A timer of a node: its callback is delayed while the node is paused."""
 
     __slots__ = ("_runtime",)
 
@@ -216,7 +217,7 @@ class _NodeTimer(Call):
         self._runtime = runtime
 
     def due(self) -> None:
-        """The moment has come."""
+        """Run the callback, unless it was cancelled."""
         runtime = self._runtime
         if self.callback is not None and not runtime.stopped:
             if runtime.paused:
@@ -229,7 +230,10 @@ class _NodeTimer(Call):
 def run_task(
     scheduler: Scheduler, runtime: SimRuntime, coroutine: Coroutine[Any, Any, Any], limit_ms: int = 600_000
 ) -> Any:
-    """Run the world until that coroutine ends; its result.  Raises Deadlock when it cannot, or not in `limit_ms`."""
+    """Run the world until that coroutine ends, and return its result.
+
+    Raises Deadlock if it cannot end, or does not end within `limit_ms`.
+    """
     task = runtime.spawn(coroutine, "main")
     limit_us = scheduler.now_us + limit_ms * 1000
     while not task.done():

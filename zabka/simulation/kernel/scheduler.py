@@ -1,4 +1,4 @@
-"""Virtual time: one queue of calls, and the only clock that there is.
+"""Virtual time: one queue of calls, and the only clock.
 
 Everything that happens in a simulated world is one call of the scheduler, ordered by (time, order of scheduling);
 nothing else runs.  There is no event loop, no thread and no clock but `Scheduler.now_us`.
@@ -14,11 +14,11 @@ from heapq import heappush as _push
 
 
 class Deadlock(Exception):
-    """Nothing is scheduled any more, and what was waited for has not happened."""
+    """The queue is empty, and the awaited condition does not hold."""
 
 
 class Call:
-    """One scheduled call; cancelling leaves it where it stands, spent."""
+    """One scheduled call; a cancelled call stays in the queue without effect."""
 
     __slots__ = ("callback",)
 
@@ -26,54 +26,54 @@ class Call:
         self.callback: Callable[[], object] | None = callback
 
     def cancel(self) -> None:
-        """Do not call."""
+        """Cancel the call."""
         self.callback = None
 
     def due(self) -> None:
-        """The moment has come."""
+        """Call, unless cancelled."""
         callback, self.callback = self.callback, None
         if callback is not None:
             callback()
 
 
 class Suspended(ABC):
-    """Something that waits for a call in order to go on, such as a task between two steps."""
+    """Something that waits for a scheduled call in order to continue, such as a task between two steps."""
 
     __slots__ = ()
 
     @abstractmethod
     def cancel(self) -> bool:
-        """End the task where it is suspended; False where it had ended already."""
+        """End the task where it is suspended; return False if it had ended already."""
 
 
 class Scheduler:
-    """What is to be called, and the virtual clock."""
+    """The queue of calls, and the virtual clock."""
 
     __slots__ = ("_heap", "_order", "_ready", "_until_us", "now_us", "steps")
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Callable[[], object]]] = []
         self._ready: deque[Callable[[], object]] = deque()
-        """Scheduled for the present moment while it lasts: behind what stands on the heap for it."""
+        """Calls scheduled for the present moment during that moment; they run after those on the heap."""
         self._order = 0
         self._until_us = -1
-        """How far `run_until` goes; -1 outside of it."""
+        """The end of the current `run_until`; -1 outside of it."""
         self.now_us = 0
         self.steps = 0
-        """How many calls were due so far, cancelled ones too."""
+        """The number of calls run so far, including cancelled ones."""
 
     def at(self, time_us: int, callback: Callable[[], object]) -> Call:
-        """Call at that moment (now, if it is past)."""
+        """Schedule a call at that moment (now, if it is past)."""
         call = Call(callback)
         self.post(time_us, call.due)
         return call
 
     def after(self, delay_us: int, callback: Callable[[], object]) -> Call:
-        """Call after a delay, which is not negative."""
+        """Schedule a call after a delay, which is not negative."""
         return self.at(self.now_us + delay_us, callback)
 
     def post(self, time_us: int, callback: Callable[[], object]) -> None:
-        """As `at`, for what is never cancelled."""
+        """Schedule a call as `at` does, without the option to cancel it."""
         if time_us > self.now_us:
             self._order += 1
             _push(self._heap, (time_us, self._order, callback))
@@ -81,11 +81,11 @@ class Scheduler:
             self._ready.append(callback)
 
     def soon(self, callback: Callable[[], object]) -> None:
-        """Call at the present moment, behind what is due already."""
+        """Schedule a call at the present moment, after the calls that are due already."""
         self._ready.append(callback)
 
     def step(self) -> bool:
-        """Run the next call; False when there is none."""
+        """Run the next call; return False if there is none."""
         time_us = self.next_time_us()
         if time_us is None:
             return False
@@ -98,7 +98,7 @@ class Scheduler:
         return True
 
     def cancel_all(self) -> None:
-        """Nothing happens any more: tasks that were to go on are cancelled, for they never will."""
+        """Discard all scheduled calls, and cancel the tasks that wait for them."""
         waiting = [callback for _, _, callback in sorted(self._heap, key=lambda entry: entry[:2])]
         waiting += self._ready
         self._heap.clear()
@@ -109,7 +109,7 @@ class Scheduler:
                 owner.cancel()
 
     def next_time_us(self) -> int | None:
-        """When the next call is due, None for never."""
+        """Return the time of the next call, or None if the queue is empty."""
         if self._ready:
             return self.now_us
         return self._heap[0][0] if self._heap else None
@@ -117,8 +117,8 @@ class Scheduler:
     def continue_at(self, time_us: int) -> bool:
         """Move the clock to that moment for the call that is running, if no other call is due by then.
 
-        Return False where the caller has to `post` the rest of its work instead.  The result is the same; this saves
-        the way through the queue.
+        Return False if the caller has to `post` the rest of its work instead.  The result is the same; this avoids a
+        pass through the queue.
         """
         if self._ready or time_us > self._until_us or (self._heap and self._heap[0][0] <= time_us):
             return False
@@ -127,8 +127,8 @@ class Scheduler:
         return True
 
     def run_until(self, time_us: int) -> None:
-        """Run everything due up to and including that moment; the clock ends there."""
-        # As `step`, over and over; simulated years pass through here.
+        """Run all calls due up to and including that moment, and set the clock to it."""
+        # The same as repeated `step`, but faster; simulated years pass through here.
         heap, ready = self._heap, self._ready
         outer_us, self._until_us = self._until_us, time_us
         try:

@@ -1,11 +1,11 @@
-"""Tapes of choices: what a run draws, written down, so that it can be played again with a few choices changed.
+"""Choice sequences ("tapes"): a run's random draws, recorded to replay it with a few choices changed.
 
-Everything that a run leaves to chance it draws from a stream of random numbers, one for each purpose
-(`zabka.simulation.kernel.draws`).  A tape says what some of these streams give; all others are those of its seed.  So
-the tape of a plain seed says nothing, and its history is that seed's, byte for byte.
+A run draws all its randomness from streams of random numbers, one for each purpose
+(`zabka.simulation.kernel.draws`).  A tape defines the values of some of these streams; all others are those of its
+seed.  So the tape of a plain seed is empty, and its history is that seed's, byte for byte.
 
-A choice is a word of 64 bits: `getrandbits(k)` is its k highest, `random()` its 53 highest.  The smallest word makes
-the first, the shortest, the least of everything.
+A choice is a word of 64 bits: `getrandbits(k)` returns its k highest, `random()` its 53 highest.  The smallest word
+selects the first, shortest or least option of every draw.
 """
 
 from __future__ import annotations
@@ -19,66 +19,66 @@ WORD_BITS = 64
 WORD_MAX = (1 << WORD_BITS) - 1
 FLOAT_BITS = 53
 RECORDED_MAX = 1_024
-"""Of a stream that gives more than that it is not known what it gave."""
+"""The maximum number of words that are recorded of one stream."""
 
 AGAIN = " again "
 STRIKE = "strike "
-"""What the streams of single faults are called, each with its number: when it comes, whether it comes, and what."""
+"""The name prefix of the streams of single faults, followed by the fault's number."""
 
 
 class Stream(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one stream gives: so many draws of the seed's own, then these words, then what `tail` says."""
+    """The values of one stream: `own` draws of the seed's stream, then `words`, then the stream that `tail` selects."""
 
     own: int = 0
     words: tuple[int, ...] = ()
     tail: int | None = None
-    """The seed of all that follows; None for the tape's own."""
+    """The seed of all later draws; None for the tape's own."""
     ends: bool = False
-    """Nothing but zeros follows."""
+    """Whether all later draws are zeros."""
 
 
 class Tape(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A seed, and what is changed of its streams, by their purposes."""
+    """A seed, and the changed streams by purpose."""
 
     seed: int
     streams: dict[str, Stream] = {}
 
     def changed(self, purpose: str, stream: Stream) -> Tape:
-        """This tape with another such stream."""
+        """Return this tape with another stream for that purpose."""
         return Tape(self.seed, {**self.streams, purpose: stream})
 
 
 class TapedSeed(int):
-    """The seed of a run that plays a tape.  It is used as any seed, and remembers what was drawn."""
+    """The seed of a run that replays a tape.  It can replace any seed, and records all draws."""
 
     tape: Tape
     players: dict[str, Player]
 
     def __new__(cls, tape: Tape) -> TapedSeed:
-        """The number is the tape's own seed."""
+        """Create a seed whose number is the tape's seed."""
         seed = super().__new__(cls, tape.seed)
         seed.tape, seed.players = tape, {}
         return seed
 
     def stream(self, purpose: str, seeded: Callable[[int], Random]) -> Random:
-        """What the tape gives for a purpose; `seeded` makes the stream that a plain seed has for it."""
-        # Whoever asks for the same purpose again gets the same of a plain seed, and a stream of its own of a tape.
+        """Return the tape's stream for a purpose; `seeded` creates the stream that a plain seed has for it."""
+        # A second request for a purpose gets the same stream from a plain seed, but a stream of its own from a tape.
         again = sum(name.partition(AGAIN)[0] == purpose for name in self.players)
         name = f"{purpose}{AGAIN}{again}" if again else purpose
         player = self.players[name] = Player(self.tape.streams.get(name, Stream()), self.tape.seed, seeded)
         return player
 
     def recorded(self) -> dict[str, tuple[int, ...]]:
-        """What every stream gave, but for those that gave too much of it."""
+        """Return the words of every stream, except for streams with more than RECORDED_MAX words."""
         return {purpose: tuple(player.given) for purpose, player in self.players.items() if not player.is_busy}
 
     def busy(self) -> dict[str, int]:
-        """The others, and how many words each of them gave."""
+        """Return the number of words of each stream with more than RECORDED_MAX words."""
         return {purpose: player.count for purpose, player in self.players.items() if player.is_busy}
 
 
 class Player(Random):
-    """A stream that gives what a tape says."""
+    """A random stream that returns the values of a tape."""
 
     def __init__(self, stream: Stream, seed: int, seeded: Callable[[int], Random]) -> None:
         super().__init__(0)
@@ -93,11 +93,11 @@ class Player(Random):
 
     @property
     def is_busy(self) -> bool:
-        """Has it given more than was written down?"""
+        """Whether it has drawn more words than are recorded."""
         return self.count > RECORDED_MAX
 
     def getrandbits(self, k: int, /) -> int:
-        """The highest bits of the next word, or of several words."""
+        """Return the highest bits of the next word, or of several words."""
         drawn = done = 0
         while done < k:
             bits = min(k - done, WORD_BITS)
@@ -106,7 +106,7 @@ class Player(Random):
         return drawn
 
     def random(self) -> float:
-        """The highest bits of the next word, as a fraction."""
+        """Return the highest bits of the next word, as a fraction."""
         source = self._source()
         if source is None:
             word = self._word()
@@ -127,7 +127,7 @@ class Player(Random):
         return value
 
     def _source(self) -> Random | None:
-        """What the next draw is made from; None where the tape itself says."""
+        """Return the generator of the next draw, or None if the tape's own words (or zeros) are next."""
         if self.count < self._begin:
             return self._before
         if self.count < self._end or self._ends:

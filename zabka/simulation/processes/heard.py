@@ -1,9 +1,8 @@
-"""What the processes of one world say to each other, told to a tap.
+"""Reports all messages between the processes of one world to a message tap.
 
-Processes note what they send and what they hear by the taps that they have on a host: in `MessageNotes`.  Here all of
-them have one clock, the world's, and a message is noted as sent before anybody can hear it, so nothing has to be
-guessed.  Notes draw nothing and tell no process anything: a world that is listened to has the history that it has
-without.
+Processes note the messages that they send and receive in `MessageNotes`, as on a real host.  Here they share one
+clock, the world's, and a message is noted as sent before it can be received, so nothing has to be guessed.  Notes
+draw no random numbers and affect no process: a world with a tap has the same history as without.
 """
 
 from __future__ import annotations
@@ -20,43 +19,43 @@ NEVER_READ = "its receiver never read it: the connection broke, a process or its
 
 
 class Clock(Protocol):
-    """A process's event loop, to whoever listens."""
+    """The event loop of an observed process."""
 
     killed: bool
 
     def world_us(self) -> int:
-        """Microseconds since the world began, with what the process has been busy in this turn."""
+        """Return the microseconds since the world began, including the time that the process has spent in this turn."""
         ...
 
 
 class Heard:
-    """Tells a tap of every message of a world."""
+    """Reports every message of a world to a tap."""
 
     def __init__(self, tap: MessageTap) -> None:
         self._tap = tap
         self._names: dict[str, str] = {}
-        """Machines by their addresses."""
+        """The names of machines by address."""
         self._under_way: dict[tuple[str, str, str], deque[Message]] = {}
-        """By connection, sender and the message's key there."""
+        """Messages in flight by connection, sender and the message's key there."""
         self._asked: dict[tuple[str, str], int] = {}
         """The ids of requests, by connection and number."""
 
     def machine(self, name: str, address: str) -> None:
-        """There is a machine of that name at that address."""
+        """Register a machine's name and address."""
         self._names[address] = name
 
     def notes(self, node: str, clock: Clock) -> ProcessNotes:
-        """For one run of a program on that machine."""
+        """Return the notes for one run of a program on that machine."""
         return ProcessNotes(self, node, clock)
 
     def name_of(self, transport: Transport) -> str:
-        """The machine at the other end of a connection."""
+        """Return the name of the machine at the other end of a connection."""
         end = transport.get_extra_info("peername")
         assert isinstance(end, tuple)
         return self._names[end[0]]
 
     def sent(self, us: int, ends: tuple[str, str], line: str, key: str, content: Content, size: int | None) -> None:
-        """A message leaves the one machine for the other."""
+        """Report a message that the first machine of `ends` sends to the second."""
         source, target = ends
         word, _, number = key.partition("@")
         answers = self._asked.pop((line, number), None) if word == "answer" else None
@@ -67,7 +66,7 @@ class Heard:
         self._under_way.setdefault((line, source, key), deque()).append(message)
 
     def received(self, us: int, ends: tuple[str, str], line: str, key: str, content: Content, size: int | None) -> None:
-        """A message from the one machine has been read at the other."""
+        """Report that the second machine of `ends` has read a message of the first."""
         waiting = self._under_way.get((line, ends[0], key))
         if waiting is None:
             message = self._tap.send(us, *ends, content)
@@ -81,7 +80,7 @@ class Heard:
             del self._under_way[line, ends[0], key]
 
     def stop_hearing(self) -> None:
-        """The world is over."""
+        """Mark the messages in flight as lost, because the world has ended."""
         for waiting in self._under_way.values():
             for message in waiting:
                 message.lost = NEVER_READ
@@ -89,7 +88,7 @@ class Heard:
 
 
 class ProcessNotes(MessageNotes):
-    """The messages of one process, every one of them; of one that was killed nothing more is to be heard."""
+    """All messages of one process, until it is killed."""
 
     def __init__(self, heard: Heard, node: str, clock: Clock) -> None:
         super().__init__(hears_everything=True)
@@ -98,15 +97,15 @@ class ProcessNotes(MessageNotes):
         self._clock = clock
 
     def line(self, transport: Transport, other: str | None = None) -> MessageLine:
-        """What goes over one connection; in a world it is known who is at the other end."""
+        """Return the notes of one connection; a world knows the machine at the other end."""
         return super().line(transport, self._heard.name_of(transport))
 
     def now_us(self) -> int:
-        """The world's clock, which is right."""
+        """Return the time of the world's clock, without skew."""
         return self._clock.world_us()
 
     def note(self, us: int, sent: bool, line: MessageLine, key: str, content: Content, size: int | None) -> None:
-        """Tell it on."""
+        """Report a message to the tap."""
         assert line.other is not None, "every line of a world is told whose it is"
         if self._clock.killed:
             return

@@ -1,7 +1,7 @@
-"""Jobs beside a simulated process's event loop, where a host has threads (`zabka.ensemble.runtime.workers`).
+"""Jobs outside a simulated process's event loop, in place of threads (`zabka.ensemble.runtime.workers`).
 
-Each step of a job is one event of the world, at a moment that the seed chooses; a paused process takes none, and one
-that was killed never takes another.
+Each step of a job is one event of the world, at a moment that the seed selects.  Jobs of a paused process do not
+proceed, and those of a killed process never do again.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 STARTS_US_MAX = 200
-"""How long a thread that could go on waits for a core, at most."""
+"""The longest time that a runnable thread waits for a core."""
 
 
 class LoopWorkers:
-    """Takes up the jobs of one process."""
+    """Runs the jobs of one process."""
 
     def __init__(self, loop: ProcessLoop, random: Random) -> None:
         self._loop = loop
         self._random = random
 
     def start(self, job: Job, name: str) -> Work:
-        """Have a job done."""
+        """Start a job."""
         return _LoopWork(self._loop, job, self._random)
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
-        """Have one call done, in one step."""
+        """Run one function as a job of one step."""
         future: Future[T] = self._loop.create_future()
 
         def job() -> Job:
@@ -52,15 +52,15 @@ class LoopWorkers:
         return future
 
     def breathe(self) -> None:
-        """Nothing runs beside a step."""
+        """Do nothing: no other thread runs during a step."""
 
     def now_s(self) -> float:
-        """The loop's clock."""
+        """Return the time of the loop's clock."""
         return self._loop.time()
 
 
 class _LoopWork:
-    """A job under way."""
+    """A running job."""
 
     def __init__(self, loop: ProcessLoop, job: Job, random: Random) -> None:
         self._loop = loop
@@ -68,9 +68,9 @@ class _LoopWork:
         self._random = random
         self._woken = False
         self._rests = False
-        """Does it stand at a yield that being woken ends?"""
+        """Whether the job is at a yield that `wake` ends."""
         self._due = 0
-        """The number of the step that is to come; what was due under an earlier one comes to nothing."""
+        """The number of the next step; calls scheduled for an earlier number have no effect."""
         self._ended = False
         self._after(0.0)
 
@@ -90,7 +90,7 @@ class _LoopWork:
     def _after(self, seconds: float) -> None:
         self._rests = False
         self._due += 1
-        # What the last step did took its time, if this is called from there.
+        # Includes the time that the last step took, if this is called from it.
         delay_us = self._loop.busy_us() + round(seconds * 1e6) + draw_below(self._random, STARTS_US_MAX)
         self._loop.call_beside(delay_us, self._come, self._due)
 

@@ -1,8 +1,8 @@
 """An asyncio event loop on the world's scheduler: one process's turns, in virtual time.
 
-A turn runs what was ready when it began, in order, as one iteration of asyncio's own loop does; it begins a moment
-after something became ready, and what it spends on its disk delays the next one.  A loop that was killed takes no turn
-any more, whatever becomes ready.
+A turn runs the handles that were ready when it began, in order, as one iteration of asyncio's own loop does.  It
+begins a moment after a handle became ready.  Time that it spends on its disk delays the next turn.  A killed loop
+takes no more turns.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Context_ = dict[str, Any]
 
 
 class Timed(Protocol):
-    """A disk, as one process uses it: how long that took since it was set to 0, in µs."""
+    """The disk as one process uses it; `took_us` is the time that it took since the value was reset to 0, in µs."""
 
     took_us: int
 
@@ -46,8 +46,8 @@ class Timed(Protocol):
 class ProcessLoop(asyncio.AbstractEventLoop):
     """One process's event loop.
 
-    `pieces` is the chance that a read returns a part of what has come.  `on_failure(text, exception)` hears what nobody
-    in the process has caught.
+    `pieces` is the chance that a read returns only a part of the received bytes.  `on_failure(text, exception)`
+    receives exceptions that the process does not catch.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self.paused = False
         self.killed = False
         self.disk: Timed | None = None
-        """What the process does with its files takes time."""
+        """The disk on which the process spends time."""
         self.signals: dict[int, Callable[[], object]] = {}
         self._random = random
         self._turn = turn
@@ -98,7 +98,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return begins_us if begins_us > self._busy_until_us else self._busy_until_us
 
     def _take_turns(self) -> None:
-        """Take one turn, and the following ones for as long as no other call of the world is due in between."""
+        """Take one turn, and the following ones as long as no other call of the world is due in between."""
         if self.paused or self.killed:
             self._turn_due = False
             return
@@ -124,12 +124,12 @@ class ProcessLoop(asyncio.AbstractEventLoop):
                 return
 
     def _begin_turn(self) -> None:
-        """From now on this process is the one that runs."""
+        """Make this process the running one."""
         self._turn.taker = self
         _set_running_loop(self)
 
     def _end_turn(self) -> None:
-        """No process runs.  The next turn begins when this one's work on the disk is done."""
+        """Leave no process running.  The next turn begins when this one's disk operations are done."""
         _set_running_loop(None)
         self._turn.taker = None
         spent_us = self._spent_us
@@ -155,8 +155,10 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             self._wake()
 
     def kill(self) -> list[asyncio.Task[Any]]:
-        """SIGKILL: no turn any more; the kernel closes what was open.  The tasks that stood still are returned: their
-        `finally` must not run."""
+        """SIGKILL: take no more turns, and close all sockets as the kernel does.
+
+        Return the suspended tasks, so that the caller can keep them: their `finally` must not run.
+        """
         tasks = self.vanish()
         owned, self._owned = self._owned, {}
         for each in owned.values():
@@ -164,28 +166,28 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return tasks
 
     def vanish(self) -> list[asyncio.Task[Any]]:
-        """The power is gone: no turn any more, and nobody closes anything."""
+        """Power loss: take no more turns, and close nothing."""
         self.killed = True
         self._ready.clear()
         self._held.clear()
         return self._tasks
 
     def own(self, each: Closable) -> None:
-        """The kernel closes it at this process's end."""
+        """Let the kernel close `each` when this process ends."""
         self._owned[id(each)] = each
 
     def disown(self, each: Closable) -> None:
-        """It is closed."""
+        """Undo `own`, because `each` is closed."""
         self._owned.pop(id(each), None)
 
     def piece_of(self, size: int) -> int:
-        """How many of so many bytes a read returns."""
+        """Return how many of `size` received bytes a read returns."""
         if size > 1 and self._pieces and self._random.random() < self._pieces:
             return 1 + draw_below(self._random, size - 1)
         return size
 
     def call_beside(self, delay_us: int, callback: Callable[..., None], *args: Any) -> None:
-        """After that time, beside the event loop's turns: what it spends on the disk holds up nobody."""
+        """Call after that time, outside the event loop's turns: its disk time does not delay them."""
 
         def run() -> None:
             if self.killed:
@@ -208,38 +210,38 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     # -- clocks ------------------------------------------------------------------------------------------------------
 
     def time(self) -> float:
-        """Seconds of the monotonic clock."""
+        """Return the seconds of the monotonic clock."""
         return self.world_us() / 1e6
 
     def mono_ns(self) -> int:
-        """The monotonic clock."""
+        """Return the nanoseconds of the monotonic clock."""
         return self.world_us() * 1000
 
     def wall_ns(self) -> int:
-        """This machine's wall clock."""
+        """Return the nanoseconds of this machine's wall clock."""
         return (self._wall_us + self.world_us()) * 1000
 
     def world_us(self) -> int:
-        """The clock of the world itself, as this process would see it."""
+        """Return the world's clock, plus the time that the process has spent in this turn."""
         return self.scheduler.now_us + self.busy_us()
 
     def busy_us(self) -> int:
-        """How long the process has been busy since its turn began."""
+        """Return how long the process has been busy since its turn began."""
         return self._spent_us if self.disk is None else self._spent_us + self.disk.took_us
 
     def spend(self, duration_us: int) -> None:
-        """Be busy for so long, in the midst of a turn."""
+        """Make the process busy for that time, within a turn."""
         self._spent_us += duration_us
 
-    # -- what asyncio asks of a loop ---------------------------------------------------------------------------------
+    # -- asyncio.AbstractEventLoop -----------------------------------------------------------------------------------
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
-        """In the next turn."""
+        """Call in the next turn."""
         handle = asyncio.Handle(callback, args, self, context)
         if self.killed:
             return handle
         if self._is_beside:
-            # A thread says so when it has come so far.
+            # A thread calls this after the time that its step has taken so far.
             self.scheduler.post(self.world_us(), partial(self._due, handle))
         else:
             self._ready.append(handle)
@@ -252,14 +254,14 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """After so many seconds."""
+        """Call after that many seconds."""
         due_us = self.world_us() + max(0, math.ceil(delay * 1e6))
         return self._call_at(due_us, callback, args, context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """At that moment of this loop's clock."""
+        """Call at that time of this loop's clock."""
         return self._call_at(math.ceil(when * 1e6 - 1e-3), callback, args, context)
 
     def _call_at(
@@ -280,13 +282,13 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return
 
     def create_future(self) -> asyncio.Future[Any]:
-        """A future of this loop."""
+        """Return a future of this loop."""
         return asyncio.Future(loop=self)
 
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
     ) -> asyncio.Task[Any]:
-        """Begin a task; one without a name is numbered within its process."""
+        """Start a task; a task without a name gets a number within its process."""
         if len(self._tasks) > self._tasks_max:
             self._tasks = [task for task in self._tasks if not task.done()]
             self._tasks_max = 2 * len(self._tasks) + _TASKS_SWEPT_AT
@@ -296,31 +298,31 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return task
 
     def get_debug(self) -> bool:
-        """Never."""
+        """Return False: there is no debug mode."""
         return False
 
     def is_running(self) -> bool:
-        """Whether it goes on."""
+        """Return whether the process is alive."""
         return not self.killed
 
     def is_closed(self) -> bool:
-        """Whether it was killed: what is left of the process is not warned of."""
+        """Return whether the process was killed; asyncio then does not warn about what remains of it."""
         return self.killed
 
     def stop(self) -> None:
-        """A process that stops its loop has failed: nothing of it goes on."""
+        """Report a failure: a process must not stop its loop."""
         self._on_failure("the event loop was stopped", None)
 
     def set_exception_handler(self, handler: Callable[[asyncio.AbstractEventLoop, Context_], object] | None) -> None:
-        """Who hears of what nobody catches."""
+        """Set the handler of uncaught exceptions."""
         self._exception_handler = handler
 
     def get_exception_handler(self) -> Callable[[asyncio.AbstractEventLoop, Context_], object] | None:
-        """Who hears of it."""
+        """Return the handler of uncaught exceptions."""
         return self._exception_handler
 
     def call_exception_handler(self, context: Context_) -> None:
-        """Somebody's callback failed, or a task that nobody looks at."""
+        """Handle the exception of a callback, or of a task whose result is never read."""
         if self.killed:
             return
         if self._exception_handler is not None:
@@ -331,11 +333,11 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     default_exception_handler = call_exception_handler
 
     def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:  # type: ignore[override]
-        """What `terminate` calls."""
+        """Set the handler of a signal, which `terminate` calls."""
         self.signals[sig] = partial(callback, *args)
 
     def remove_signal_handler(self, sig: int) -> bool:
-        """No more."""
+        """Remove the handler of a signal."""
         return self.signals.pop(sig, None) is not None
 
     def terminate(self) -> None:
@@ -344,10 +346,10 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         if handler is not None:
             self.call_soon(handler)
 
-    # -- work beside the loop ----------------------------------------------------------------------------------------
+    # -- the executor ------------------------------------------------------------------------------------------------
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
-        """Some other time, in one piece."""
+        """Call the function later, in one step."""
         future = self.create_future()
 
         def work() -> None:
@@ -366,13 +368,13 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     # -- the network -------------------------------------------------------------------------------------------------
 
     async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> list[Any]:
-        """Every machine is known by its address."""
+        """Resolve an address to itself: machines have no host names."""
         return [(real.AF_INET, real.SOCK_STREAM, real.IPPROTO_TCP, "", (host, port))]
 
     async def create_server(  # type: ignore[override]
         self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: Any = None, port: Any = None, **_: Any
     ) -> SocketServer:
-        """Listen at a port, at whatever address this machine has.  Raises OSError."""
+        """Listen at a port on this machine's only address.  Raises OSError."""
         return SocketServer(self, port or 0, protocol_factory)
 
     async def create_connection(  # type: ignore[override]
@@ -384,7 +386,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         ssl: Any = None,
         **_: Any,
     ) -> tuple[SocketTransport, asyncio.BaseProtocol]:
-        """Connect.  Raises OSError."""
+        """Open a connection.  Raises OSError."""
         assert ssl is None, "there is no TLS between simulated machines"
         opened: asyncio.Future[None] = self.create_future()
 

@@ -1,4 +1,4 @@
-"""One computer of the world: its kernel, its place in the network, and the process that runs on it."""
+"""One computer of the world: its kernel, its network address, and the process that runs on it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Main = Callable[["SimProcess"], Coroutine[Any, Any, Any]]
 
 
 class ProcessExited(BaseException):
-    """A process has ended itself at once (_exit(2)); no code of it may catch it."""
+    """A process has called _exit(2); its code must not catch this."""
 
 
 class Ground:
-    """What all machines of one world stand on."""
+    """State that all machines of one world share."""
 
     def __init__(self, seed: int, scheduler: Scheduler, *, pieces: float = 0.0, tap: MessageTap | None = None) -> None:
         self.seed = seed
@@ -36,19 +36,19 @@ class Ground:
         self.network = TcpNetwork(scheduler, derive_random(seed, "segments"))
         self.turn = Turn()
         self.pieces = pieces
-        """The chance that a read returns a part of what has come."""
+        """The chance that a read returns only a part of the received bytes."""
         self.heard = None if tap is None else Heard(tap)
-        """Who listens to all that is said."""
+        """Reports all messages to a tap, if there is one."""
         self.failures: list[str] = []
-        """What no process caught."""
+        """Exceptions that no process caught."""
         self._dead: list[asyncio.Task[Any]] = []
 
     def bury(self, tasks: list[asyncio.Task[Any]]) -> None:
-        """Keep the tasks of a killed process: to let go of them would run their `finally`."""
+        """Keep the tasks of a killed process: deleting them would run their `finally`."""
         self._dead += [task for task in tasks if not task.done()]
 
     def end_world(self) -> None:
-        """The world is over: whatever `finally` there is may run now, and moves nobody."""
+        """Close the tasks of killed processes after the end of the world; their `finally` can no longer affect it."""
         dead, self._dead = self._dead, []
         for task in dead:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -58,21 +58,21 @@ class Ground:
                     coroutine.close()
                     break
                 except (Exception, asyncio.CancelledError):
-                    # It awaits something in a `finally`, or touches what is gone.
+                    # It awaits something in a `finally`, or uses a closed object.
                     continue
         if self.heard is not None:
             self.heard.stop_hearing()
 
 
 class MachineFiles(ProcessFiles):
-    """What a process sees of its machine's disk; with it the whole machine may lose its power in mid-operation."""
+    """A process's view of its machine's disk.  The machine may lose power during an operation."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine.volume)
         self._machine = machine
 
     def unlink(self, path: Path, /) -> None:
-        """Remove a file; whoever watches the machine hears of it before."""
+        """Remove a file, after notifying `on_unlink`."""
         self._machine.on_unlink(path)
         super().unlink(path)
 
@@ -99,7 +99,7 @@ class SimProcess:
         self.workers = LoopWorkers(self.loop, random)
         heard = ground.heard
         self.messages: MessageNotes | None = None if heard is None else heard.notes(machine.name, self.loop)
-        """Takes what is said to it and by it, where somebody listens."""
+        """Notes all messages to and from the process, if there is a tap."""
         self.main: asyncio.Task[Any] | None = None
 
     def _failed(self, text: str, failure: BaseException | None) -> None:
@@ -109,7 +109,7 @@ class SimProcess:
 class Machine:
     """A computer; `main` is the program that it runs.
 
-    A program that ends by itself is handed, with its task, to `on_exit`.  `volume` outlives programs.
+    A program that ends by itself is passed, as its task, to `on_exit`.  `volume` outlives programs.
     """
 
     def __init__(
@@ -132,13 +132,13 @@ class Machine:
         self.volume = self.new_volume()
 
     def new_volume(self) -> Volume:
-        """An empty disk."""
+        """Return an empty disk."""
         self._volumes += 1
         random = derive_random(self.ground.seed, f"{self.name}/volume {self._volumes}")
         return Volume(random, lambda: self.ground.scheduler.now_us)
 
     def start(self) -> None:
-        """Switch it on, if it is off, and run the program, unless it runs."""
+        """Switch the machine on, and run the program unless it is running."""
         self.kernel.has_power = True
         if self.process is not None:
             return
@@ -158,12 +158,12 @@ class Machine:
             self._on_exit(task)
 
     def kill(self) -> None:
-        """SIGKILL: everything of the process is gone at once, and its kernel says so to whom it talked."""
+        """SIGKILL: end the process at once; its kernel closes its connections."""
         if self.process is not None:
             self._drop(self.process)
 
     def exit(self, process: SimProcess) -> NoReturn:
-        """_exit(2), in the midst of a turn of that process: as SIGKILL, by its own hand."""
+        """_exit(2), called within a turn of that process: has the effect of SIGKILL."""
         if self.process is process:
             self._drop(process)
         raise ProcessExited
@@ -174,7 +174,7 @@ class Machine:
         process.files.kill()
 
     def lose_power(self) -> None:
-        """Everything is gone at once, and nobody is told; the machine stays off until `start`."""
+        """Lose the process and all connections at once, without notice to others; stay off until `start`."""
         process, self.process = self.process, None
         self.kernel.lose_power()
         if process is not None:
@@ -182,7 +182,7 @@ class Machine:
         self.volume.lose_power()
 
     def power_went(self) -> None:
-        """The power has gone in the midst of what the process does: nothing of it goes on, or out."""
+        """Lose power during an operation of the process: it does not continue, and sends nothing more."""
         process = self.process
         if process is not None and not process.loop.killed:
             self.kernel.lose_power()
@@ -201,7 +201,7 @@ class Machine:
 
     @property
     def is_paused(self) -> bool:
-        """Is there a process that was stopped?"""
+        """Whether there is a process that was stopped by SIGSTOP."""
         return self.process is not None and self.process.loop.paused
 
 

@@ -1,9 +1,10 @@
-"""TCP as processes feel it: each machine's kernel, its sockets, and the network between the machines.
+"""TCP as processes see it: each machine's kernel, its sockets, and the network between the machines.
 
-Modelled are: the handshake and its retries, buffers of a limited size on both sides, the receiver's window, segments
-that are lost where a link is cut and sent again after a time-out that doubles, FIN, RST, keepalive, and a machine
-without power, which says nothing at all.  A paused process's kernel goes on: it accepts, acknowledges, and fills up.
-Congestion is not modelled, nor are segments that overtake one another.  Times are Linux's.
+The model has the handshake and its retries, buffers of a limited size on both sides, and the receiver's window.
+Segments are lost if a link is cut, and sent again after a timeout that doubles.  It also has FIN, RST, keepalive,
+and machines without power, which send nothing at all.  A paused process's kernel keeps running: it accepts,
+acknowledges, and fills its buffers.  There is neither congestion control nor reordering of segments.  Times are
+Linux's.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ FIRST_EPHEMERAL_PORT = 32_768
 
 
 class Kind(Enum):
-    """What a segment is."""
+    """The kind of a segment."""
 
     SYN = auto()
     SYN_ACK = auto()
@@ -55,7 +56,7 @@ class Kind(Enum):
 
 
 class Segment(msgspec.Struct, gc=False):
-    """One segment under way; `window` is how many bytes its sender can still take in."""
+    """One segment in flight; `window` is the number of bytes that its sender can still receive."""
 
     source: str
     source_port: int
@@ -70,7 +71,7 @@ class Segment(msgspec.Struct, gc=False):
 
 
 def os_error(number: int) -> OSError:
-    """What a system call raises."""
+    """Return the OSError of a system call that fails with that number."""
     return OSError(number, os.strerror(number))
 
 
@@ -84,15 +85,15 @@ class TcpNetwork:
         self._cut: dict[tuple[str, str], int] = {}
         self._slow_us: dict[tuple[str, str], int] = {}
         self._last_us: dict[tuple[str, str] | tuple[str, str, int, int], int] = {}
-        """When the last segment arrives that must not be overtaken."""
+        """The arrival time of the last segment, which later segments must not overtake."""
 
     def attach(self, address: str) -> Kernel:
-        """A machine with that IP address; it has power."""
+        """Return the kernel of a new machine with that IP address and with power."""
         kernel = self._kernels[address] = Kernel(self, address)
         return kernel
 
     def cut(self, source: str, target: str) -> None:
-        """What leaves the one address for the other is lost, until it was healed as often as cut."""
+        """Lose all segments from `source` to `target`, until `heal` was called as often as `cut`."""
         self._cut[source, target] = self._cut.get((source, target), 0) + 1
 
     def heal(self, source: str, target: str) -> None:
@@ -100,16 +101,19 @@ class TcpNetwork:
         self._cut[source, target] -= 1
 
     def slow(self, source: str, target: str, by_us: int) -> None:
-        """What leaves the one address for the other takes so much longer; 0 ends that.  From then on only segments of
-        one connection keep their order there: new connections do not wait for what is still under way."""
+        """Delay all segments from `source` to `target` by `by_us`; 0 ends the delay.
+
+        From then on only segments of the same connection keep their order there: new connections do not wait for
+        older segments.
+        """
         self._slow_us[source, target] = by_us
 
     def is_cut(self, source: str, target: str) -> bool:
-        """Whether segments of that direction are lost."""
+        """Return whether segments in that direction are lost."""
         return self._cut.get((source, target), 0) > 0
 
     def carry(self, segment: Segment, leaves_in_us: int = 0) -> None:
-        """Deliver it after a while, unless it is lost."""
+        """Deliver the segment after the link's latency, unless it is lost."""
         link = segment.source, segment.target
         if self._cut and self._cut.get(link):
             return
@@ -137,7 +141,7 @@ class TcpNetwork:
 
 
 class Listener:
-    """A listening socket: connections that stand and wait to be accepted."""
+    """A listening socket, with the established connections that wait to be accepted."""
 
     def __init__(self, kernel: Kernel, port: int, on_waiting: Callable[[], None]) -> None:
         self.kernel = kernel
@@ -146,7 +150,7 @@ class Listener:
         self.on_waiting = on_waiting
 
     def close(self) -> None:
-        """Stop listening; who was not accepted is reset."""
+        """Stop listening, and reset connections that were not accepted."""
         if self.kernel.listeners.get(self.port) is self:
             del self.kernel.listeners[self.port]
         while self.waiting:
@@ -154,20 +158,20 @@ class Listener:
 
 
 class Kernel:
-    """The part of one machine's kernel that speaks TCP."""
+    """The TCP part of one machine's kernel."""
 
     def __init__(self, network: TcpNetwork, address: str) -> None:
         self.network = network
         self.address = address
         self.has_power = True
         self.busy_us: Callable[[], int] = _not_at_all
-        """How far into its turn the process is that has the turn, if it is this machine's."""
+        """Returns the time that the machine's process has spent in its current turn."""
         self.listeners: dict[int, Listener] = {}
         self._sockets: dict[tuple[int, str, int], Socket] = {}
         self._next_port = FIRST_EPHEMERAL_PORT
 
     def listen(self, port: int, on_waiting: Callable[[], None]) -> Listener:
-        """Listen at a port, at any free one for 0.  Raises OSError."""
+        """Listen at a port, or at any free port if it is 0.  Raises OSError."""
         port = port or self._free_port()
         if port in self.listeners:
             raise os_error(errno.EADDRINUSE)
@@ -175,19 +179,19 @@ class Kernel:
         return listener
 
     def connect(self, address: str, port: int, on_done: Callable[[OSError | None], None]) -> Socket:
-        """Begin to connect; `on_done` hears how that ended."""
+        """Start to connect; `on_done` receives None or the error."""
         socket = Socket(self, self._free_port(), address, port)
         self._sockets[socket.key] = socket
         socket.open(on_done)
         return socket
 
     def _free_port(self) -> int:
-        # Never one that was in use: what is still under way to an old connection cannot reach a new one.
+        # Ports are never reused, so that segments of an old connection cannot reach a new one.
         self._next_port += 1
         return self._next_port
 
     def receive(self, segment: Segment) -> None:
-        """A segment has come."""
+        """Receive a segment."""
         socket = self._sockets.get((segment.target_port, segment.source, segment.source_port))
         if socket is not None:
             socket.receive(segment)
@@ -197,7 +201,7 @@ class Kernel:
             self.refuse(segment)
 
     def refuse(self, segment: Segment) -> None:
-        """Nobody is there for it."""
+        """Reply with RST, because the segment has no socket."""
         self.network.carry(Segment(self.address, segment.target_port, segment.source, segment.source_port, Kind.RST))
 
     def _take_call(self, segment: Segment) -> None:
@@ -213,11 +217,11 @@ class Kernel:
         listener.on_waiting()
 
     def forget(self, socket: Socket) -> None:
-        """A socket is no more."""
+        """Remove a socket."""
         self._sockets.pop(socket.key, None)
 
     def lose_power(self) -> None:
-        """Everything is gone, and nobody is told."""
+        """Drop all sockets, without notice to the other machines."""
         self.has_power = False
         for socket in self._sockets.values():
             socket.vanish()
@@ -226,7 +230,8 @@ class Kernel:
 
 
 class Socket:
-    """One end of a connection.  Its owner is told by `on_readable`, `on_writable` and finds `failure` set."""
+    """One end of a connection.  It notifies its owner by `on_readable` and `on_writable`, and sets `failure` if it
+    fails."""
 
     def __init__(self, kernel: Kernel, port: int, remote: str, remote_port: int) -> None:
         self.kernel = kernel
@@ -239,40 +244,40 @@ class Socket:
         self.failure: OSError | None = None
         self.inbox = bytearray()
         self.at_end = False
-        """Has the other side's FIN come?"""
+        """Whether the other side's FIN has arrived."""
         self.keeps_alive = False
         self.on_readable: Callable[[], None] = _nobody
         self.on_writable: Callable[[], None] = _nobody
         self._on_opened: Callable[[OSError | None], None] | None = None
         self._scheduler = kernel.network.scheduler
         self._out = bytearray()
-        """What is sent and not acknowledged, and what is not sent."""
+        """Bytes that are not acknowledged, or not sent yet."""
         self._acked = self._next = self._taken = 0
         self._room = RECEIVE_BUFFER
-        """What the other side said that it can take."""
+        """The receive window of the other side."""
         self._ends = False
         self._fin_at: int | None = None
         self._is_closed = False
-        """Has its owner closed it?"""
+        """Whether its owner has closed it."""
         self._was_full = False
         self._rto_us = RTO_MIN_US
         self._retries = 0
         self._call_timer: Call | None = None
-        """Until the handshake is over: when to call again."""
+        """The retry timer of the handshake."""
         self._late_us: int | None = None
-        """When what is under way counts as lost; None while nothing is."""
+        """When the segments in flight count as lost; None if there are none."""
         self._late_call_us: int | None = None
-        """When the scheduler looks at that next: seldom as often as it changes."""
+        """When the scheduler checks `_late_us` next: far less often than it changes."""
         self._ack_is_due = False
-        """Has data come that no segment has acknowledged yet?"""
+        """Whether received data are still unacknowledged."""
         self._ack_call_is_due = False
         self._heard_us = self._scheduler.now_us
         self._probes = 0
 
-    # -- for its owner -----------------------------------------------------------------------------------------------
+    # -- for the owner -----------------------------------------------------------------------------------------------
 
     def send(self, data: bytes | bytearray | memoryview) -> int:
-        """Take as many of these bytes as there is room for; how many.  Raises OSError."""
+        """Queue as many of these bytes as fit into the buffer, and return their number.  Raises OSError."""
         if self.is_gone or self.failure is not None:
             raise self.failure or os_error(errno.EPIPE)
         taken = min(len(data), SEND_BUFFER - len(self._out))
@@ -282,7 +287,7 @@ class Socket:
         return taken
 
     def receive_bytes(self, size: int) -> bytes:
-        """At most so many of the bytes that have come."""
+        """Return at most `size` of the received bytes."""
         data = bytes(self.inbox[:size])
         was_full = len(self.inbox) > RECEIVE_BUFFER // 2
         del self.inbox[:size]
@@ -291,13 +296,16 @@ class Socket:
         return data
 
     def shutdown_write(self) -> None:
-        """No more is sent (shutdown): FIN, after what is queued."""
+        """Send FIN after the queued bytes (shutdown)."""
         if not self._ends and not self.is_gone:
             self._ends = True
             self._pump()
 
     def close(self) -> None:
-        """Its owner is done with it.  What is queued is still sent, unless there is something that nobody has read."""
+        """Close the socket for its owner.
+
+        Queued bytes are still sent, unless there are received bytes that were not read.
+        """
         self.on_readable = self.on_writable = _nobody
         if self.is_gone:
             return
@@ -309,7 +317,7 @@ class Socket:
             self._leave_if_done()
 
     def reset(self) -> None:
-        """Tell the other side RST, and be gone."""
+        """Send RST to the other side, and drop the socket."""
         if not self.is_gone:
             if self.is_open:
                 self.say(Kind.RST)
@@ -317,15 +325,15 @@ class Socket:
             self.kernel.forget(self)
 
     def keep_alive(self) -> None:
-        """SO_KEEPALIVE, as `zabka.ensemble.server.net.sockets` sets it."""
+        """Set SO_KEEPALIVE as `zabka.ensemble.server.net.sockets` does."""
         if not self.keeps_alive:
             self.keeps_alive = True
             self._scheduler.after(KEEPALIVE_IDLE_US, self._look_alive)
 
-    # -- inside ------------------------------------------------------------------------------------------------------
+    # -- internals ---------------------------------------------------------------------------------------------------
 
     def open(self, on_done: Callable[[OSError | None], None]) -> None:
-        """Call the other side."""
+        """Start the handshake."""
         self._on_opened = on_done
         self._call()
 
@@ -378,7 +386,7 @@ class Socket:
             self.say(Kind.ACK)
 
     def _pump(self) -> None:
-        """Send what the window allows."""
+        """Send the bytes that the window allows."""
         if not self.is_open or self.is_gone:
             return
         end = self._acked + len(self._out)
@@ -401,7 +409,7 @@ class Socket:
             self._scheduler.post(late_us, self._look_at_timer)
 
     def _look_at_timer(self) -> None:
-        """Resend if it is time for it; else look again when it will be."""
+        """Retransmit if the timeout has passed; otherwise check again at its time."""
         now_us = self._scheduler.now_us
         if now_us != self._late_call_us:
             return
@@ -417,7 +425,7 @@ class Socket:
         self._late()
 
     def _late(self) -> None:
-        """Nothing was acknowledged for too long."""
+        """Handle the retransmission timeout."""
         if self._next == self._acked and not self._out:
             return
         self._retries += 1
@@ -433,7 +441,7 @@ class Socket:
         self._pump()
 
     def receive(self, segment: Segment) -> None:
-        """A segment for this socket has come."""
+        """Receive a segment for this socket."""
         kind = segment.kind
         self._heard_us = self._scheduler.now_us
         self._probes = 0
@@ -461,14 +469,14 @@ class Socket:
         on_opened(None)
 
     def _take(self, segment: Segment) -> None:
-        """Bytes, or the end."""
+        """Receive data or FIN."""
         known = self._taken - segment.seq
         if known < 0 or self.at_end:
             self.say(Kind.ACK)
             return
         fresh = segment.data[known:]
         if fresh and self._is_closed:
-            # Nobody will ever read this.
+            # The owner has closed the socket and will never read this.
             self.reset()
             return
         fresh = fresh[: RECEIVE_BUFFER - len(self.inbox)]
@@ -504,12 +512,12 @@ class Socket:
 
     def _leave_if_done(self) -> None:
         if self._is_closed and self._all_is_acknowledged() and not self.is_gone:
-            # What still comes is answered by RST, as by a socket in FIN_WAIT2 that nobody owns.
+            # Later segments get RST, as in FIN_WAIT2 without an owner.
             self.vanish()
             self.kernel.forget(self)
 
     def _look_alive(self) -> None:
-        """Keepalive: ask a silent other side."""
+        """Keepalive: probe the other side if it is silent."""
         if self.is_gone:
             return
         quiet_us = self._scheduler.now_us - self._heard_us
@@ -537,7 +545,7 @@ class Socket:
             on_readable()
 
     def vanish(self) -> None:
-        """Be gone, without a word."""
+        """Drop the socket without sending a segment."""
         self.is_gone = True
         self._stop_timer()
         self._on_opened = None

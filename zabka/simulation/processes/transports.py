@@ -1,7 +1,8 @@
 """The transports that asyncio's protocols get on a simulated socket, and the servers that accept connections.
 
-As asyncio's selector transports: what has come is read once a turn, in pieces that the seed cuts as small as TCP may;
-what the socket does not take waits here, and beyond the high-water mark the protocol is told to pause.
+They behave like asyncio's selector transports.  Received bytes are read once a turn, in pieces that the seed makes
+as small as TCP allows.  Bytes that the socket does not take wait here; above the high-water mark the protocol is
+paused.
 """
 
 from __future__ import annotations
@@ -18,48 +19,48 @@ HIGH_WATER = 64 * 1024
 
 
 class Closable(Protocol):
-    """What a process holds of the kernel: a socket, a listening port."""
+    """A kernel resource of a process: a socket or a listening port."""
 
     def close(self) -> None: ...
 
 
 class Owner(Protocol):
-    """The event loop of the process whose sockets these are."""
+    """The event loop of the process that owns these sockets."""
 
     @property
     def kernel(self) -> Kernel: ...
     def call_soon(self, callback: Callable[..., object], *args: Any) -> object: ...
     def create_future(self) -> asyncio.Future[Any]: ...
     def own(self, each: Closable) -> None:
-        """The kernel closes it at this process's end."""
+        """Let the kernel close `each` when this process ends."""
         ...
 
     def disown(self, each: Closable) -> None:
-        """It is closed."""
+        """Undo `own`, because `each` is closed."""
         ...
 
     def piece_of(self, size: int) -> int:
-        """How many of so many bytes a read returns."""
+        """Return how many of `size` received bytes a read returns."""
         ...
 
 
 class SocketView:
-    """What a protocol may ask of its transport's socket."""
+    """The socket as a protocol sees it."""
 
     def __init__(self, address: tuple[str, int], socket: Socket | None) -> None:
         self._address = address
         self._socket = socket
 
     def getsockname(self) -> tuple[str, int]:
-        """This end."""
+        """Return this end's address and port."""
         return self._address
 
     def fileno(self) -> int:
-        """None of the kernel's: a simulated machine does not run out of them."""
+        """Return -1: simulated machines have no file descriptors to run out of."""
         return -1
 
     def setsockopt(self, level: int, option: int, value: int) -> None:
-        """Of the options only keepalive means anything here."""
+        """Set SO_KEEPALIVE; ignore all other options."""
         if self._socket is not None and (level, option) == (real.SOL_SOCKET, real.SO_KEEPALIVE) and value:
             self._socket.keep_alive()
 
@@ -120,15 +121,15 @@ class SocketTransport(asyncio.Transport):
         self._on_readable()
 
     def is_reading(self) -> bool:
-        """Whether what comes is handed on."""
+        """Return whether received bytes are passed to the protocol."""
         return self._reads and not self._closing
 
     def pause_reading(self) -> None:
-        """Leave what comes where it is."""
+        """Leave received bytes in the socket."""
         self._reads = False
 
     def resume_reading(self) -> None:
-        """Go on."""
+        """Pass received bytes to the protocol again."""
         if not self._closing and not self._reads:
             self._reads = True
             self._on_readable()
@@ -136,7 +137,7 @@ class SocketTransport(asyncio.Transport):
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send; what the socket does not take waits here."""
+        """Send bytes; keep the rest if the socket does not take all of them."""
         if self._ends:
             raise RuntimeError("Cannot call write() after write_eof()")
         if self._lost_due or not data:
@@ -181,38 +182,38 @@ class SocketTransport(asyncio.Transport):
             self._protocol.resume_writing()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """When to pause the protocol, and when to resume it."""
+        """Set the sizes at which the protocol is paused and resumed."""
         if high is None:
             high = HIGH_WATER if low is None else 4 * low
         self._high, self._low = high, high // 4 if low is None else low
         self._watch_water()
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that wait here."""
+        """Return the number of bytes that wait here."""
         return len(self._waiting)
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """Low and high water."""
+        """Return the low and high limits."""
         return self._low, self._high
 
     def write_eof(self) -> None:
-        """No more is written."""
+        """Send FIN after the waiting bytes."""
         self._ends = True
         if not self._waiting:
             self._socket.shutdown_write()
 
     def can_write_eof(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def is_closing(self) -> bool:
-        """Whether it is closed, or will be."""
+        """Return whether it is closed or closing."""
         return self._closing
 
     def close(self) -> None:
-        """Close after what waits."""
+        """Close after sending the waiting bytes."""
         if not self._closing:
             self._closing = True
             if not self._waiting:
@@ -240,11 +241,11 @@ class SocketTransport(asyncio.Transport):
             self._loop.disown(self._socket)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Hand the connection to another protocol."""
+        """Pass the connection to another protocol."""
         self._protocol = protocol
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """Whose connection it is."""
+        """Return the connection's protocol."""
         protocol: asyncio.BaseProtocol = self._protocol
         return protocol
 
@@ -268,26 +269,26 @@ class SocketServer(asyncio.AbstractServer):
             SocketTransport(self._loop, listener.waiting.popleft(), self._factory())
 
     def close(self) -> None:
-        """Stop listening; connections stay."""
+        """Stop listening; accepted connections stay open."""
         if self._listener is not None:
             self._listener.close()
             self._loop.disown(self._listener)
             self._listener = None
 
     async def wait_closed(self) -> None:
-        """It closes at once."""
+        """Return at once, because `close` takes no time."""
 
     async def start_serving(self) -> None:
-        """It serves from the beginning."""
+        """Do nothing: the server serves from its creation on."""
 
     async def serve_forever(self) -> None:
-        """Until it is cancelled."""
+        """Wait until cancelled."""
         await self._loop.create_future()
 
     def is_serving(self) -> bool:
-        """Whether it listens."""
+        """Return whether it listens."""
         return self._listener is not None
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
-        """The process's."""
+        """Return the process's loop."""
         return asyncio.get_running_loop()

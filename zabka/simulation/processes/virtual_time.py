@@ -1,7 +1,7 @@
-"""What a simulated process is told by Python's `time`: the world's clock, with its machine's own skew.
+"""Replacement of Python's `time` for simulated processes: the world's clock, with the skew of their machine.
 
-The shells ask `time` for both clocks directly, since in a real process nothing may stand between.  While a run lasts,
-those functions answer for whichever process has its turn; outside of turns they are the host's.
+The shells read both clocks from `time` directly, without a layer in between.  During a run, those functions return
+the time of the process that has its turn; between turns they are the host's.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import Protocol
 
 
 class Clocked(Protocol):
-    """Whoever has the turn."""
+    """The process that has the turn."""
 
     def mono_ns(self) -> int:
-        """Its monotonic clock."""
+        """Return its monotonic clock."""
         ...
 
     def wall_ns(self) -> int:
-        """Its wall clock."""
+        """Return its wall clock."""
         ...
 
     def spend(self, duration_us: int) -> None:
-        """Be busy for so long, in the midst of its turn."""
+        """Make it busy for that time, within its turn."""
         ...
 
 
 class Turn:
-    """Whose turn it is, of all the processes of a world; None between turns."""
+    """The process of a world that has the turn, or None between turns."""
 
     def __init__(self) -> None:
         self.taker: Clocked | None = None
@@ -39,9 +39,11 @@ class Turn:
 
 @contextmanager
 def virtual_time(turn: Turn) -> Iterator[None]:
-    """Within it, who has the turn lives in virtual time: on the thread that plays the world.  Other threads of the
-    host's process (Spark's, in a test run) stay in the host's time, and spend none of the world's.  An event loop that
-    runs on this thread goes on afterwards."""
+    """Give the process with the turn virtual time, on the thread that runs the world.
+
+    Other threads of the host's process (Spark's, in a test run) keep the host's time, and spend none of the world's.
+    An event loop of this thread is restored at the end.
+    """
     player, hosts_loop = get_ident(), _get_running_loop()
     _set_running_loop(None)
     host = time.monotonic, time.monotonic_ns, time.time, time.time_ns, time.sleep

@@ -1,4 +1,4 @@
-"""A machine on which `zabka broker` runs: its server.properties, its log directories, and its place in the record."""
+"""A machine that runs `zabka broker`: its server.properties, its log directories, and its events in the record."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from zabka.simulation.serving.server_machine import RecordJournal, ServerMachine
 SERVER_PROPERTIES = Path("/server.properties")
 KAFKA_PORT = 9092
 DIRECTORIES_FAILED, LEFT_AT_ONCE = 1, 130
-"""Exit codes of a broker whose log directories have all failed, and of one that was told twice to stop."""
+"""Exit codes of a broker whose log directories have all failed, and of a broker that received two signals to stop."""
 
 _TROUBLES = (NoEnsemble, BrokerIdInUse, ZooKeeperError)
-"""Of what `zabka broker` says in one line and ends with, what a faulty network may bring about."""
+"""Errors with which `zabka broker` may exit because of a faulty network."""
 
 
 def broker_address(broker: int) -> str:
-    """The IP address of a broker's machine."""
+    """Return the IP address of a broker's machine."""
     return f"10.0.2.{broker}"
 
 
 class _SegmentFile(NamedTuple):
-    """A segment as it is read, whoever has it open."""
+    """A segment file, for reading without a handle."""
 
     node: FileNode
 
@@ -50,8 +50,10 @@ class _SegmentFile(NamedTuple):
 
 
 class BrokerMachine(ServerMachine):
-    """A computer with a broker on it; `keys` are those of its server.properties, but for its id, listener and
-    directories."""
+    """A computer with a broker on it.
+
+    `keys` are those of its server.properties, without its id, listener and directories.
+    """
 
     def __init__(
         self, ground: Ground, record: Record, broker_id: int, keys: Mapping[str, str], log_dirs: int, skew_ms: int
@@ -69,7 +71,7 @@ class BrokerMachine(ServerMachine):
         self._set_up()
 
     def format(self) -> None:
-        """Another disk, with nothing on it but what an administrator puts there."""
+        """Insert a new disk with only the files of a new installation."""
         self.volume = self.new_volume()
         self._set_up()
 
@@ -86,15 +88,15 @@ class BrokerMachine(ServerMachine):
 
     @property
     def broker(self) -> Broker | None:
-        """The running broker, None while the process is down."""
+        """The running broker, or None while the process is down."""
         return self._broker if self.process is not None else None
 
     def note_end(self) -> None:
-        """There is no broker any more."""
+        """Drop the broker, because its process ends."""
         self._broker = None
 
     async def _run(self, process: SimProcess) -> None:
-        """What `zabka.broker_sim.broker_process.main` does."""
+        """Run the broker as `zabka.broker_sim.broker_process.main` does."""
         config = parse_config(decode_properties(read_bytes(SERVER_PROPERTIES, process.files)))
         with ExitStack() as held:
             lock_log_dirs(config, held, process.files)
@@ -132,12 +134,12 @@ class BrokerMachine(ServerMachine):
     # -- its power ---------------------------------------------------------------------------------------------------
 
     def lose_power_after(self, operations: int, told: Callable[[BrokerMachine], object]) -> None:
-        """When so many more operations on files were carried out, the next finds no power; `told` is called then."""
+        """Lose power at the next file operation after `operations` more of them; `told` is called then."""
         self.volume.lose_power_after(operations)
         self._on_power_loss = told
 
     def power_went(self) -> None:
-        """The power has gone in the midst of what the process does."""
+        """Handle a power loss during an operation of the process."""
         if self.process is not None and not self.process.loop.killed:
             self._on_power_loss(self)
         super().power_went()
@@ -145,7 +147,7 @@ class BrokerMachine(ServerMachine):
     # -- its disk ----------------------------------------------------------------------------------------------------
 
     def files(self, partition: str, /) -> Mapping[str, _SegmentFile]:
-        """A replica's segments; the same tuple as long as the file is the same."""
+        """Return a replica's segments by name; an unchanged file keeps its tuple."""
         before, found = self._segments.get(partition, {}), {}
         for log_dir in self.log_dirs:
             for name, node in self._entries(log_dir / partition).items():

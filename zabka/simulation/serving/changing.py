@@ -1,4 +1,4 @@
-"""An operator who changes the membership, one change after another, in the midst of whatever else happens."""
+"""An operator who changes the membership, one change after another, while faults are injected."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ VOTERS_MIN = 2
 
 
 class Changing:
-    """Asks for random changes while `active`; then sees to it that every server is a participant again.  `changed`
-    counts those that were answered."""
+    """Requests random changes while `active`, then makes every server a participant again.  `changed` counts the
+    successful changes."""
 
     def __init__(self, random: Random, peers: int) -> None:
         self._random = random
         self._peers = peers
         self.active = True
         self.whole = False
-        """Is everybody back?"""
+        """Whether every server is a participant again."""
         self.changed = 0
 
     async def work(self, client: Client, runtime: AsyncioRuntime) -> None:
-        """The operator's program."""
+        """Run the operator's program."""
         await client.start()
         while not self.whole:
             await runtime.sleep(self._random.randrange(1, GAP_MS_MAX if self.active else 300))
@@ -43,7 +43,7 @@ class Changing:
         await client.close()
 
     async def _change(self, client: Client) -> None:
-        """One server joins, changes its role, or leaves."""
+        """Let one server join, change its role, or leave."""
         membership = await _membership(client)
         peer = PeerId(self._random.randrange(1, self._peers + 1))
         voters = [each for each in membership.voters if each != peer]

@@ -1,4 +1,4 @@
-"""Machines on which clients of the ensemble run: our own asyncio client over simulated sockets."""
+"""Machines that run clients of the ensemble: zabka's asyncio client over simulated sockets."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ SESSION_TIMEOUT_MS = 6_000
 PLAYERS_PAUSE_S = 0.12
 
 Program = Callable[[AsyncioRuntime, MessageNotes | None], Awaitable[None]]
-"""Is told who listens to its messages."""
+"""A client's program; its second argument notes its messages, if there is a tap."""
 Work = Callable[[Client, AsyncioRuntime], Awaitable[None]]
-"""What a client's program does with its client, for as long as it lasts."""
+"""The work of a client's program with its client, until it ends."""
 
 
 class ProgramMachine(Machine):
-    """A computer with a program of a client's on it, which nobody kills; its links may be cut."""
+    """A computer that runs a client's program.  Faults cut its links, but do not kill it."""
 
     def __init__(self, ground: Ground, name: str, address: str, program: Program) -> None:
         super().__init__(ground, name, address, self._run, on_exit=self._ended)
@@ -47,28 +47,28 @@ class ProgramMachine(Machine):
 
 
 class ScriptedMachine(ProgramMachine):
-    """One on which nothing runs but what a script begins, piece by piece."""
+    """A machine that runs only what a script starts on it."""
 
     def __init__(self, ground: Ground, name: str, address: str) -> None:
         super().__init__(ground, name, address, _until_the_end)
 
     def connector(self) -> AsyncioConnector:
-        """What a client of the ensemble on it connects with."""
+        """Return the connector for an ensemble client on this machine."""
         messages = self._running().messages
         return AsyncioConnector(tap=None if messages is None else ClientTap(messages))
 
     def channel(self) -> AsyncioChannel:
-        """What a client of the brokers on it connects with."""
+        """Return the channel for a broker client on this machine."""
         messages = self._running().messages
         return AsyncioChannel(self.name, tap=None if messages is None else KafkaTap(messages))
 
     def runtime(self) -> AsyncioRuntime:
-        """What a client on it runs on."""
+        """Return the runtime for a client on this machine."""
         process = self._running()
         return AsyncioRuntime(process.loop, process.random.getrandbits(64), on_failure=self._failed)
 
     def begin(self, work: Coroutine[Any, Any, Any], what: str) -> asyncio.Task[Any]:
-        """Do that on it; its first turn is soon."""
+        """Start a task on this machine; its first turn is soon."""
         return self._running().loop.create_task(work, name=what)
 
     def _running(self) -> SimProcess:
@@ -82,7 +82,7 @@ async def _until_the_end(_: AsyncioRuntime, __: MessageNotes | None) -> None:
 
 
 class ClientMachine(ProgramMachine):
-    """One with a client of the ensemble."""
+    """A machine with a client of the ensemble."""
 
     def __init__(self, ground: Ground, name: str, address: str, hosts: str, work: Work) -> None:
         async def program(runtime: AsyncioRuntime, messages: MessageNotes | None) -> None:
@@ -94,12 +94,12 @@ class ClientMachine(ProgramMachine):
 
 
 async def forever(_: Client, __: AsyncioRuntime) -> None:
-    """For programs whose work is in tasks of their own."""
+    """Wait for ever, as the main program of clients that work in other tasks."""
     await asyncio.get_running_loop().create_future()
 
 
 class Playing:
-    """Clients that write, read and watch a few znodes, and the history that they note.  Set `is_done` to end them."""
+    """Clients that write, read and watch a few znodes, and record a history.  Set `is_done` to end them."""
 
     def __init__(self, seed: int) -> None:
         self.history = History()
@@ -108,7 +108,7 @@ class Playing:
         self._seed = seed
 
     def player(self, name: str) -> Work:
-        """The program of one of them."""
+        """Return the program of one client."""
 
         async def play(client: Client, _: AsyncioRuntime) -> None:
             player = Player(name, client, self.history, self._seed, PLAYERS_PAUSE_S)
@@ -119,7 +119,7 @@ class Playing:
 
 
 async def make_ground(client: Client, runtime: AsyncioRuntime) -> None:
-    """The znodes under which players work."""
+    """Create the parent znodes of the players."""
     await client.start()
     for path in (HISTORIES, ALIVE):
         while True:

@@ -1,4 +1,4 @@
-"""What befalls whole clusters: as whole ensembles, above all the brokers; and what befalls brokers alone."""
+"""Faults of whole clusters: those of whole ensembles, applied mostly to brokers, and faults of brokers alone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ClusterAction = Callable[["ClusterNemesis"], None]
 
 
 class ClusterNemesis(ServingNemesis):
-    """Strikes brokers and peers; beside that an operator is at Kafka's tools."""
+    """Injects faults into brokers and peers, and runs an operator who uses Kafka's tools."""
 
     world: ClusterWorld
 
@@ -42,7 +42,7 @@ class ClusterNemesis(ServingNemesis):
 
     @property
     def kafka(self) -> KafkaOperator:
-        """What an administrator of brokers does."""
+        """The operator who uses Kafka's tools."""
         assert self._operator is not None, "the operator's machine has had time to start"
         return self._operator
 
@@ -50,15 +50,15 @@ class ClusterNemesis(ServingNemesis):
         return lambda _: kind(self)
 
     def struck(self) -> list[ServerMachine]:
-        """Peers and brokers."""
+        """Return the peers and brokers."""
         return self.world.servers()
 
     def pick(self) -> ServerMachine:
-        """A broker, or seldom a peer."""
+        """Draw a broker, or rarely a peer."""
         return self.pick_broker() if self.random.random() < BROKERS_CHANCE else self.pick_peer()
 
     def pick_broker(self) -> BrokerMachine:
-        """A broker's machine; the controller's more often than others."""
+        """Draw a broker's machine, with a higher chance for the controller."""
         brokers = self.world.brokers
         controller = self.world.record.state.controller_id
         if controller in brokers and self.random.random() < 0.25:
@@ -68,13 +68,13 @@ class ClusterNemesis(ServingNemesis):
 
 
 def bounce(nemesis: ClusterNemesis) -> None:
-    """A broker is gone, and back before anybody can have noticed."""
+    """Kill a broker or cut its power, and start it again before its session expires."""
     power = nemesis.random.random() < 0.5
     nemesis.down(nemesis.pick_broker(), power=power, lasts_ms=nemesis.random.randrange(1, BOUNCE_MS_MAX))
 
 
 def expire_session(nemesis: ClusterNemesis) -> None:
-    """A broker loses the ensemble for longer than its session lasts, but neither its fellows nor its clients."""
+    """Cut a broker off from the ensemble for longer than its session lasts, but not from other brokers or clients."""
     name = nemesis.pick_broker().name
     lasts_ms = nemesis.random.randrange(SESSION_MS, 2 * SESSION_MS)
     for machine in nemesis.world.peers.values():
@@ -82,25 +82,25 @@ def expire_session(nemesis: ClusterNemesis) -> None:
 
 
 def cut_brokers(nemesis: ClusterNemesis) -> None:
-    """Two brokers do not hear each other, or one of them does not; both have the ensemble."""
+    """Cut the link between two brokers, in both directions or in one.  Both keep their links to the ensemble."""
     names = [machine.name for machine in nemesis.world.brokers.values()]
     source, target = nemesis.random.sample(names, 2)
     nemesis.until_healed(nemesis.world.cut(source, target, both_ways=nemesis.random.random() < 0.5))
 
 
 def power_loss_of_all_brokers(nemesis: ClusterNemesis) -> None:
-    """A power cut takes the brokers at once."""
+    """Cut the power of all brokers at once."""
     for machine in nemesis.world.brokers.values():
         nemesis.down(machine, power=True)
 
 
 def power_loss_in_mid_operation(nemesis: ClusterNemesis) -> None:
-    """A broker's plug is pulled between two steps of what it does with its files."""
+    """Cut a broker's power between two of its file operations."""
     machine = nemesis.pick_broker()
     machine.lose_power_after(nemesis.random.randrange(1, OPERATIONS_MAX), nemesis.world.announce_power_loss)
 
     def back() -> None:
-        # Had it done less than that by now, its power stays.
+        # If it has not lost power yet, it keeps it.
         machine.lose_power_after(NEVER, nemesis.world.announce_power_loss)
         machine.switch_on()
 
@@ -108,7 +108,7 @@ def power_loss_in_mid_operation(nemesis: ClusterNemesis) -> None:
 
 
 def replace_disk(nemesis: ClusterNemesis) -> None:
-    """A broker's disk is replaced by an empty one, as Kafka allows at any time."""
+    """Replace a broker's disk by an empty one, as Kafka allows at any time."""
     machine = nemesis.pick_broker()
     machine.kill()
     nemesis.world.announce("disk_replaced", machine.name)
@@ -117,7 +117,7 @@ def replace_disk(nemesis: ClusterNemesis) -> None:
 
 
 def fill_disk(nemesis: ClusterNemesis) -> None:
-    """A broker's disk has room for a few blocks, or none."""
+    """Fill a broker's disk, except for a few blocks or none."""
     machine = nemesis.pick_broker()
     fault_id = nemesis.world.announce("disk_full", machine.name)
     machine.volume.room_bytes = nemesis.random.randrange(0, BLOCKS_LEFT_MAX) * BLOCK_BYTES
@@ -158,6 +158,6 @@ FAULTS: dict[str, ClusterAction] = {
 
 
 def draw_cluster_nemesis(world: ClusterWorld, random: Random) -> ClusterNemesis:
-    """One with some of these kinds: each seed leaves others out (swarm testing)."""
+    """Return a nemesis with some of these kinds: each seed omits others (swarm testing)."""
     chosen = [action for action in FAULTS.values() if random.random() < 0.4]
     return ClusterNemesis(world, random, chosen or [bounce], random.randrange(500, 4_000))

@@ -1,4 +1,4 @@
-"""One seed's run of a cluster of whole processes, brokers among them: boot, do harm, heal, recover; the verdict."""
+"""One seed's run of a cluster of whole processes with brokers: boot, inject faults, heal, recover, check."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ RECOVERY_MS_MAX = 120_000
 WRITER_PAUSE_MS = 500
 TOPIC = "orders"
 GROUP_CHANCE = 0.3
-"""In so many seeds a consumer group works, too."""
+"""The share of seeds with a consumer group."""
 COMMITS_CHANCE = 0.4
-"""In so many a consumer keeps its offsets in a group."""
+"""The share of seeds with a consumer that commits offsets without group membership."""
 
 
 class ClusterRun(WholeRun):
-    """A seed's cluster with its clients; `shape` is drawn unless it is given, and a `tap` is told of every message."""
+    """A seed's cluster with its clients.  `shape` is drawn unless it is given; `tap` receives every message."""
 
     scenario = WHOLE_CLUSTER
 
@@ -55,29 +55,29 @@ class ClusterRun(WholeRun):
         self.committing: Committing | None = None
 
     def acknowledged_records(self) -> int:
-        """Records that brokers have taken."""
+        """Return the number of records acknowledged by brokers."""
         return self.producing.acknowledged if self.producing is not None else 0
 
     def reached(self) -> dict[str, int]:
-        """How often it came to the places that are counted."""
+        """Return how often the run reached each counted situation."""
         return dict(self._reached.counts)
 
     def had_to_judge(self) -> Judged:
-        """How often each invariant had something to judge."""
+        """Return how often each invariant had something to check."""
         every = super().had_to_judge()
         every.note("records", self.acknowledged_records())
         every.note("groups", self.consuming.consumed if self.consuming is not None else 0)
         return every
 
     def clients_problems(self) -> list[str]:
-        """What is wrong with what producers and consumers were told."""
+        """Return the violations that producers and consumers observed."""
         found = [f"records: {line}" for line in (self.producing.violations if self.producing is not None else [])]
         return found + [f"groups: {line}" for line in (self.consuming.violations if self.consuming is not None else [])]
 
-    # -- the play ----------------------------------------------------------------------------------------------------
+    # -- the run -----------------------------------------------------------------------------------------------------
 
     def play(self) -> None:
-        """Boot, do harm, heal, recover; then all is read back."""
+        """Boot, inject faults, heal and recover; then read all records back."""
         producing = self.boot()
         world = self.cluster
         nemesis = draw_cluster_nemesis(world, derive_random(self.seed, "cluster nemesis"))
@@ -117,7 +117,7 @@ class ClusterRun(WholeRun):
         return Committing(world.run_kafka_client, name, judge)
 
     def _topics(self) -> list[TopicPlan]:
-        """One of every kind of durability that the seed draws."""
+        """Return the fixed topic and perhaps one of a drawn shape, with drawn durability."""
         brokers, draw = len(self.cluster.brokers), derive_random(self.seed, "topics")
         topics = [TopicPlan(TOPIC, 2, 3, {"min.insync.replicas": str(draw.randrange(1, 3))})]
         if draw.random() < 0.5:
@@ -130,7 +130,7 @@ class ClusterRun(WholeRun):
         await forever(client, runtime)
 
     def _recover(self, producing: Producing) -> None:
-        """With all faults gone, everything must come back within bounded time."""
+        """Wait for recovery: without faults, everything must recover within bounded time."""
         world, before = self.cluster, self.acknowledged()
         self.recovery_ms += world.until(lambda: self.acknowledged() > before, RECOVERY_MS_MAX, "a serving ensemble")
         self.recovery_ms += world.until(world.every_peer_serves, RECOVERY_MS_MAX, "every peer back in service")
@@ -145,7 +145,7 @@ class ClusterRun(WholeRun):
         )
 
     def _end(self, producing: Producing) -> None:
-        """Everything is read back, and all replicas hold the same."""
+        """Read all records back, and wait until all replicas hold the same log."""
         world = self.cluster
         producing.stop()
         world.until(lambda: producing.verified, RECOVERY_MS_MAX, "reading every record back")
@@ -162,7 +162,7 @@ class ClusterRun(WholeRun):
 
 
 def serve_cluster(seed: int, plants: Iterable[Plant] = ()) -> ClusterRun:
-    """Run a seed, with those plants in the code that serves; `problems()` of what is returned is the verdict."""
+    """Run a seed with injected bugs in the production code; the run's `problems()` lists the violations."""
     with ExitStack() as planted:
         for plant in plants:
             planted.enter_context(plant)

@@ -1,4 +1,4 @@
-"""The world of a whole cluster: an ensemble and brokers, every one of them a whole process, and Kafka's judges."""
+"""The world of a whole cluster: an ensemble and brokers, each a whole process, with Kafka's checkers."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ ENSEMBLE_KEYS = {
 
 TAKEN_OFFLINE = "taken offline"
 SEEN_TO_US = 1_000_000
-"""How soon an operator has seen to a disk that failed."""
+"""How soon an operator repairs a failed disk."""
 
 
 class ClusterShape(NamedTuple):
-    """An ensemble, and so many brokers with these keys and log directories."""
+    """The shape of a cluster: its ensemble, and the number, keys and log directories of its brokers."""
 
     ensemble: Shape
     brokers: int
@@ -53,11 +53,11 @@ class ClusterShape(NamedTuple):
     pause_ms: int
     """How long producers wait between two records."""
     racks: int = 0
-    """Brokers stand in so many racks, one after the other; 0: nobody says where they stand."""
+    """The number of racks, to which brokers are assigned in turn; 0: brokers have no rack."""
 
 
 def draw_cluster_shape(random: Random) -> ClusterShape:
-    """Small segments, so that logs roll, and short patience, so that ISRs change."""
+    """Draw a shape with small segments, so that logs roll, and short timeouts, so that ISRs change."""
     peers = random.choice((1, 3, 3))
     ensemble = Shape(
         peers=peers,
@@ -70,7 +70,7 @@ def draw_cluster_shape(random: Random) -> ClusterShape:
     keys = {
         "zookeeper.session.timeout.ms": "6000",
         "replica.lag.time.max.ms": random.choice(("1500", "1500", "3000")),
-        # Far below Kafka's 30 s, so that requests are given up and arrive late within a run.
+        # Far below Kafka's 30 s, so that requests time out and arrive late within a run.
         "replica.socket.timeout.ms": "1500",
         "controller.socket.timeout.ms": "1500",
         "replica.high.watermark.checkpoint.interval.ms": random.choice(("500", "5000")),
@@ -98,16 +98,16 @@ class ClusterWorld(ServingWorld):
                 self.ground, self.record, broker, keys={**place, **keys}, log_dirs=shape.log_dirs, skew_ms=skew_ms
             )
         self._given_up: dict[str, None] = {}
-        """Brokers that go on without one of their log directories."""
+        """Brokers that run without one of their log directories."""
         self._is_watched = False
-        """Does an operator restart them?"""
+        """Whether an operator restarts these brokers."""
         self.record.listeners.append(self._follow_directories)
         minimums = Minimums(int(shape.keys.get(MINIMUM, "1")), int(shape.keys["zookeeper.session.timeout.ms"]))
         self.replication = ReplicationAudit(self.scheduler, self.brokers, self.record.judged, self.emit, minimums)
         self.record.listeners.append(self.replication.journalled)
 
     def committed(self, txn: Txn) -> None:
-        """Kafka's judges read what the ensemble has committed."""
+        """Pass a committed transaction to Kafka's checkers."""
         self.replication.committed(txn)
 
     def _follow_directories(self, entry: Entry) -> None:
@@ -115,19 +115,19 @@ class ClusterWorld(ServingWorld):
         if isinstance(event, LogDamageFound) and event.action == TAKEN_OFFLINE:
             self._given_up[entry.node] = None
             if self._is_watched:
-                # It failed before all was mended, and is told of only now: brokers that start tell when they are in.
+                # A failure from before the repair: a starting broker reports it only once it is in the cluster.
                 self.scheduler.after(SEEN_TO_US, self._restart_given_up)
         elif isinstance(event, NodeStarted):
             self._given_up.pop(entry.node, None)
 
-    # -- what there is -----------------------------------------------------------------------------------------------
+    # -- nodes -------------------------------------------------------------------------------------------------------
 
     def servers(self) -> list[ServerMachine]:
-        """Peers and brokers."""
+        """Return the peers and brokers."""
         return [*self.peers.values(), *self.brokers.values()]
 
     def run_kafka_client(self, name: str, program: Program) -> None:
-        """A machine with a client of the brokers on it; it runs at once."""
+        """Add and start a machine with a client of the brokers."""
         bootstrap = [(broker_address(broker), KAFKA_PORT) for broker in self.brokers]
 
         async def work(runtime: AsyncioRuntime, messages: MessageNotes | None) -> None:
@@ -139,15 +139,15 @@ class ClusterWorld(ServingWorld):
         machine.start()
 
     def unsettled(self) -> str | None:
-        """The first thing on the Kafka side that is not yet as it must be with all machines up and all links whole."""
+        """Return the first deviation of the Kafka side from the state with all machines up and all links whole."""
         return unsettled(self.brokers, self.replication.znodes, self.record.state.controller_id)
 
     def replicas_agree(self) -> bool:
-        """Do all replicas of every partition hold the same log, byte for byte?"""
+        """Return whether all replicas of every partition hold the same log, byte for byte."""
         return not self.topics_that_differ()
 
     def topics_that_differ(self) -> list[str]:
-        """The topics of which some partition's replicas do not hold the same log."""
+        """Return the topics with a partition whose replicas hold different logs."""
         differing = (
             each.topic
             for each in self.record.state.partitions.values()
@@ -156,12 +156,12 @@ class ClusterWorld(ServingWorld):
         return list(dict.fromkeys(differing))
 
     def announce_power_loss(self, machine: BrokerMachine) -> None:
-        """A broker's power has gone by itself."""
+        """Journal a broker's power loss."""
         self.announce("power_loss", machine.name)
 
     def mend_directories(self) -> None:
-        """Restart brokers that have given up a log directory, as an operator does who has seen to the disk; from now on
-        those, too, that tell so later."""
+        """Restart brokers with an offline log directory, as an operator does after repairing the disk.  From now on,
+        also restart brokers that report one later."""
         self._is_watched = True
         self._restart_given_up()
 

@@ -1,6 +1,6 @@
-"""What chance alone brings about too seldom: one of these befalls each seed, beside the faults that it draws.
+"""Episodes: situations that chance produces too rarely.  Each seed gets one, in addition to its drawn faults.
 
-Each waits for a calm moment and holds the nemesis still until it is over.
+An episode waits for a calm moment, and stops the nemesis until it is over.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FIRST_MS_MIN, FIRST_MS_MAX = 1_500, 6_000
 AGAIN_MS = 700
 FRIEND_PAUSE_MS = 10
 SLOW_FACTOR = 1_000
-"""A sync takes as long as an election, then."""
+"""Makes a sync take as long as an election."""
 ELECTED_MS_MAX = 8_000
 PURGED_MS_MAX = 5_000
 CALM_MS_MAX = 6_000
@@ -32,7 +32,7 @@ FRIENDS = "/zabka-writer/friend"
 
 
 async def _flood(client: Client, runtime: AsyncioRuntime) -> None:
-    """A friend of one server: writes there, without waiting for answers."""
+    """Write to one server without waiting for replies."""
     await client.start()
     number = 0
     while True:
@@ -43,7 +43,7 @@ async def _flood(client: Client, runtime: AsyncioRuntime) -> None:
 
 
 async def _one_by_one(client: Client, runtime: AsyncioRuntime) -> None:
-    """A friend of one server: there is always one request of it under way."""
+    """Write to one server, always with one request in flight."""
     await client.start()
     while True:
         try:
@@ -65,7 +65,8 @@ def _friend(nemesis: ServingNemesis, machine: PeerMachine, work: Work) -> Client
 
 
 def diverge(nemesis: ServingNemesis) -> None:
-    """A leader writes what nobody else has, is gone, and comes back before anything new was committed: TRUNC."""
+    """Let a leader write transactions that no other peer has, lose power, and return before anything new is committed:
+    TRUNC."""
     world, leader = nemesis.world, nemesis.world.leader()
     if leader is None or world.shape.voters < 3:
         return
@@ -79,7 +80,7 @@ def diverge(nemesis: ServingNemesis) -> None:
     def die(heals: list[Callable[[], None]]) -> None:
         nemesis.hush(True)
         friend.kill()
-        # Its kernel must not go on sending what its process has written.
+        # A power loss, because a kernel would send what its process has written.
         world.announce("power_loss", leader.name)
         leader.lose_power()
         for heal in heals:
@@ -102,8 +103,11 @@ def diverge(nemesis: ServingNemesis) -> None:
 
 
 def return_ahead(nemesis: ServingNemesis) -> None:
-    """A follower knows by its leader's word that something is committed, of which the leader has not heard; it loses
-    its power, and is back before that."""
+    """Let a follower return ahead of its leader.
+
+    The leader's acknowledgement and its own log show the follower that a transaction is committed, but its own
+    acknowledgement is cut off.  The follower then loses power, and returns before the leader has committed it.
+    """
     world, leader = nemesis.world, nemesis.world.leader()
     followers = [machine for machine in world.peers.values() if machine is not leader]
     if leader is None or len(world.peers) != 3:
@@ -140,18 +144,21 @@ def return_ahead(nemesis: ServingNemesis) -> None:
 
 
 def replace_one(nemesis: ServingNemesis) -> None:
-    """A server is replaced by an empty one, while all others serve."""
+    """Replace a server by an empty one while all others serve."""
     replace(nemesis)
 
 
 def damage(nemesis: ServingNemesis) -> None:
-    """A bit rots on one disk, and the server is started again."""
+    """Damage one bit on a disk, and restart the server."""
     rot(nemesis, at_once=True)
 
 
 def replace_after_purge(nemesis: ServingNemesis) -> None:
-    """A young ensemble is restarted, and grows until its first log is purged; then a server is replaced by an empty
-    one: what that lacks lies before all that is left."""
+    """Replace a server by an empty one after the first log was purged.
+
+    A new ensemble is restarted, and grows until its first log is purged.  The empty server then lacks transactions
+    that precede all remaining logs.
+    """
     world = nemesis.world
 
     def grow() -> None:
@@ -191,12 +198,12 @@ _NEEDS_ALL_VOTERS = ("replace_one", "replace_after_purge", "damage")
 
 
 def draw_episode(nemesis: ServingNemesis, name: str | None = None) -> None:
-    """One of them, or that of this name, is to happen, and again a while later: everything is mended before, and left
-    alone until all is well."""
+    """Schedule the named episode, or a drawn one, repeatedly.  All faults are undone before it, and none is injected
+    until all peers serve."""
     changes = nemesis.world.shape.changes_members
     names = [name for name in EPISODES if not (changes and name in _NEEDS_ALL_VOTERS)]
     if len(nemesis.world.peers) == 3:
-        # It needs three servers, and luck as well.
+        # It needs three servers, and some luck.
         names.append("return_ahead")
     if "autopurge.purgeInterval" not in nemesis.world.shape.keys:
         names = [name for name in names if name != "replace_after_purge"]
@@ -225,6 +232,6 @@ def draw_episode(nemesis: ServingNemesis, name: str | None = None) -> None:
             nemesis.holds_still = False
         nemesis.after(nemesis.random.randrange(FIRST_MS_MIN, FIRST_MS_MAX) + REST_MS, come)
 
-    # What is about young ensembles comes at once.
+    # An episode about new ensembles comes at once.
     is_early = episode is replace_after_purge
     nemesis.after(1 if is_early else nemesis.random.randrange(FIRST_MS_MIN, FIRST_MS_MAX), come)

@@ -1,4 +1,4 @@
-"""What befalls whole processes: their machines, links and disks fail, and administrators do what they do."""
+"""Faults of whole processes: failures of machines, links and disks, and administrators at work."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ LASTS_MS_MIN, LASTS_MS_MAX = 100, 7_000
 SOON_MS_MAX = 3_000
 NEVER = 1 << 60
 QUIET_MS = 1_500
-"""How long all is left alone before a server is replaced: whatever is committed is on every other disk by then."""
+"""How long the faults pause before a server is replaced: all committed transactions reach every other disk by then."""
 
 
 class ServingNemesis:
-    """Does one fault after the other, and undoes each after a while; at the end all that is left."""
+    """Injects one fault after the other, and undoes each after a while; undoes the remaining ones at the end."""
 
     def __init__(self, world: ServingWorld, random: Random, kinds: Sequence[Action], gap_ms: int) -> None:
         self.world = world
         self.random = random
         self.active = False
         self.holds_still = False
-        """Is an administrator at work, who has made sure that all is well?"""
+        """Whether an administrator is at work and must not be disturbed by faults."""
         self.hush: Callable[[bool], None] = _nobody_writes
-        """Has clients write nothing for a while, and go on."""
+        """Stops the clients' writes (True) or resumes them (False)."""
         self._kinds = kinds
         self._gap_ms = gap_ms
         self._undo: dict[int, Undo] = {}
@@ -41,12 +41,13 @@ class ServingNemesis:
         self._strikes = 0
 
     def start(self) -> None:
-        """Begin to do harm."""
+        """Start injecting faults."""
         self.active = True
         self._schedule()
 
     def _schedule(self) -> None:
-        """Each strike draws from a stream of its own: one that is left out shifts nothing in the others."""
+        """Schedule the next fault.  Each draws from a stream of its own: an omitted fault does not change the
+        others."""
         self._strikes += 1
         random = derive_random(self.world.ground.seed, f"{STRIKE}{self._strikes}")
         self.after(random.randrange(1, 2 * self._gap_ms), lambda: self._strike(random))
@@ -58,7 +59,7 @@ class ServingNemesis:
     def _strike(self, random: Random) -> None:
         if not self.active:
             return
-        # No seed draws a zero; a tape says it where this strike is left out.
+        # A seed never draws a zero here; a tape has a zero to omit this fault.
         if random.getrandbits(WORD_BITS) and not self.holds_still:
             usual, self.random = self.random, random
             self._kinds[random.randrange(0, len(self._kinds))](self)
@@ -74,13 +75,13 @@ class ServingNemesis:
             machine.volume.mend()
 
     def finish_all(self) -> None:
-        """Undo whatever there is to undo."""
+        """Undo every active fault."""
         undo, self._undo = self._undo, {}
         for each in undo.values():
             each()
 
     def until_healed(self, undo: Undo, lasts_ms: int = 0) -> None:
-        """Undo it after that time, or one that is drawn."""
+        """Call `undo` after that time, or after a drawn time if it is 0."""
         self._number += 1
         number = self._number
         self._undo[number] = undo
@@ -93,19 +94,19 @@ class ServingNemesis:
 
     @property
     def is_calm(self) -> bool:
-        """Is everything undone?"""
+        """Whether no fault is active."""
         return not self._undo
 
     def struck(self) -> list[ServerMachine]:
-        """Whom its faults may befall."""
+        """Return the machines that faults may affect."""
         return list(self.world.peers.values())
 
     def pick(self) -> ServerMachine:
-        """A server's machine."""
+        """Draw a server's machine."""
         return self.pick_peer()
 
     def pick_peer(self) -> PeerMachine:
-        """A peer's machine; the leader's more often than others."""
+        """Draw a peer's machine, with a higher chance for the leader."""
         leader = self.world.leader()
         if leader is not None and self.random.random() < 0.3:
             return leader
@@ -113,12 +114,12 @@ class ServingNemesis:
         return machines[self.random.randrange(0, len(machines))]
 
     def again(self, machine: ServerMachine) -> None:
-        """A machine in trouble loses its power as well."""
+        """Cut the power of a machine that already has a fault."""
         if self.active and not self.holds_still:
             self.down(machine, power=True)
 
     def down(self, machine: ServerMachine, *, power: bool, lasts_ms: int = 0) -> None:
-        """Kill it, or cut its power; it comes back."""
+        """Kill a server or cut its power, and start it again later."""
         self.world.announce("power_loss" if power else "crash", machine.name)
         if power:
             machine.lose_power()
@@ -132,37 +133,37 @@ def _nobody_writes(_: bool) -> None:
 
 
 def kill(nemesis: ServingNemesis) -> None:
-    """SIGKILL."""
+    """SIGKILL a server."""
     nemesis.down(nemesis.pick(), power=False)
 
 
 def power_loss(nemesis: ServingNemesis) -> None:
-    """The plug is pulled, and nobody is told."""
+    """Cut a server's power, without notice to others."""
     nemesis.down(nemesis.pick(), power=True)
 
 
 def power_loss_of_all(nemesis: ServingNemesis) -> None:
-    """A power cut takes all at once."""
+    """Cut the power of all servers at once."""
     for machine in nemesis.struck():
         nemesis.down(machine, power=True)
 
 
 def restart_of_all(nemesis: ServingNemesis) -> None:
-    """Every server is stopped in good order, one after the other or at once, and started again."""
+    """Stop every server in a controlled way; supervisors start them again."""
     for machine in nemesis.struck():
         nemesis.world.announce("stop", machine.name)
         machine.terminate()
 
 
 def terminate(nemesis: ServingNemesis) -> None:
-    """SIGTERM; a supervisor starts it again."""
+    """SIGTERM a server; a supervisor starts it again."""
     machine = nemesis.pick()
     nemesis.world.announce("stop", machine.name)
     machine.terminate()
 
 
 def pause(nemesis: ServingNemesis) -> None:
-    """SIGSTOP."""
+    """SIGSTOP a server, and SIGCONT it later."""
     machine = nemesis.pick()
     if not machine.is_paused and machine.process is not None:
         nemesis.world.announce("pause", machine.name)
@@ -171,7 +172,7 @@ def pause(nemesis: ServingNemesis) -> None:
 
 
 def slow_disk(nemesis: ServingNemesis) -> None:
-    """Everything on a disk takes far longer."""
+    """Slow down all operations on a disk."""
     machine = nemesis.pick()
     fault_id = nemesis.world.announce("slow_disk", machine.name)
     machine.volume.slow_factor = nemesis.random.randrange(5, 300)
@@ -184,14 +185,14 @@ def slow_disk(nemesis: ServingNemesis) -> None:
 
 
 def cut(nemesis: ServingNemesis) -> None:
-    """A link between two servers, one way or both."""
+    """Cut a link between two servers, in one direction or both."""
     names = [machine.name for machine in nemesis.struck()]
     source, target = nemesis.random.sample(names, 2)
     nemesis.until_healed(nemesis.world.cut(source, target, both_ways=nemesis.random.random() < 0.5))
 
 
 def isolate(nemesis: ServingNemesis) -> None:
-    """A server loses all others, but not its clients."""
+    """Cut a server off from all others, but not from its clients."""
     victim = nemesis.pick()
     lasts_ms = nemesis.random.randrange(LASTS_MS_MIN, LASTS_MS_MAX)
     for machine in nemesis.struck():
@@ -200,7 +201,7 @@ def isolate(nemesis: ServingNemesis) -> None:
 
 
 def split(nemesis: ServingNemesis) -> None:
-    """Two parts that do not see each other."""
+    """Partition the servers into two groups."""
     names = [machine.name for machine in nemesis.struck()]
     nemesis.random.shuffle(names)
     size = nemesis.random.randrange(1, len(names))
@@ -211,27 +212,29 @@ def split(nemesis: ServingNemesis) -> None:
 
 
 def delay(nemesis: ServingNemesis) -> None:
-    """One direction is slow."""
+    """Slow down one direction."""
     names = [machine.name for machine in nemesis.struck()]
     source, target = nemesis.random.sample(names, 2)
     nemesis.until_healed(nemesis.world.delay(source, target, nemesis.random.randrange(5, 600)))
 
 
 def cut_client(nemesis: ServingNemesis) -> None:
-    """A client loses a server."""
+    """Cut a client off from a server."""
     clients = list(nemesis.world.clients)
     client = clients[nemesis.random.randrange(0, len(clients))]
     nemesis.until_healed(nemesis.world.cut(client, nemesis.pick().name, both_ways=nemesis.random.random() < 0.5))
 
 
 def lagging_peer(nemesis: ServingNemesis) -> None:
-    """A peer is away for longer than memory reaches back."""
+    """Stop a peer for longer than the committed log in memory reaches back."""
     nemesis.down(nemesis.pick(), power=False, lasts_ms=nemesis.random.randrange(4_000, 12_000))
 
 
 def replace(nemesis: ServingNemesis) -> None:
-    """A server is replaced by an empty one, as the manual has it: one, while all others serve and nothing else is
-    wrong; what is committed then is on all of their disks."""
+    """Replace a server by an empty one, as the manual describes.
+
+    All other servers must serve, and no fault may be active: committed transactions are then on all other disks.
+    """
     world, machine = nemesis.world, nemesis.pick_peer()
     others = [each for each in world.peers.values() if each is not machine]
     if not nemesis.is_calm or not world.every_peer_serves():
@@ -256,14 +259,14 @@ def replace(nemesis: ServingNemesis) -> None:
 
 
 def power_loss_in_mid_operation(nemesis: ServingNemesis) -> None:
-    """The plug is pulled between two steps of what a process does with its files."""
+    """Cut a server's power between two of its file operations."""
     machine = nemesis.pick()
     nemesis.world.announce("power_loss", machine.name)
     volume = machine.volume
     volume.lose_power_after(nemesis.random.randrange(1, 40))
 
     def back() -> None:
-        # Had it done less than that by now, its power stays.
+        # If it has not lost power yet, it keeps it.
         volume.lose_power_after(NEVER)
         machine.switch_on()
 
@@ -271,7 +274,8 @@ def power_loss_in_mid_operation(nemesis: ServingNemesis) -> None:
 
 
 def fail_sync(nemesis: ServingNemesis) -> None:
-    """A sync fails, and leaves clean pages; often the power goes soon after, with what only those pages held."""
+    """Fail a sync, which leaves clean pages.  Often cut the power soon after, so that the content of those pages is
+    lost."""
     machine = nemesis.pick()
     nemesis.world.announce("fsync_fails", machine.name)
     machine.volume.fail_next("sync")
@@ -280,7 +284,7 @@ def fail_sync(nemesis: ServingNemesis) -> None:
 
 
 def fail_file(nemesis: ServingNemesis) -> None:
-    """A write, a read or a change of names fails."""
+    """Fail a write, read, rename, unlink or open."""
     machine = nemesis.pick()
     nemesis.world.announce("disk_error", machine.name)
     operation = ("write", "read", "rename", "unlink", "open")[nemesis.random.randrange(0, 5)]
@@ -288,7 +292,7 @@ def fail_file(nemesis: ServingNemesis) -> None:
 
 
 def fill_disk(nemesis: ServingNemesis) -> None:
-    """There is hardly any room."""
+    """Fill the disk, except for at most 40,000 bytes."""
     machine = nemesis.pick()
     volume, fault_id = machine.volume, nemesis.world.announce("disk_full", machine.name)
     volume.room_bytes = nemesis.random.randrange(0, 40_000)
@@ -301,15 +305,15 @@ def fill_disk(nemesis: ServingNemesis) -> None:
 
 
 def stall_disk(nemesis: ServingNemesis) -> None:
-    """A sync takes seconds."""
+    """Let a sync take up to 6 seconds."""
     machine = nemesis.pick()
     nemesis.world.announce("disk_stalls", machine.name)
     machine.volume.stall_next_sync(nemesis.random.randrange(200, 6_000) * 1000)
 
 
 def depose(nemesis: ServingNemesis) -> None:
-    """The leader loses the other peers, but not its clients: what it proposes is on its disk alone.  Sometimes it dies
-    of it."""
+    """Cut the leader off from the other peers, but not from its clients, so that its proposals are on its disk alone.
+    Sometimes also cut its power."""
     leader = nemesis.world.leader()
     if leader is None:
         return
@@ -322,7 +326,7 @@ def depose(nemesis: ServingNemesis) -> None:
 
 
 def return_to_a_slow_leader(nemesis: ServingNemesis) -> None:
-    """The others commit without the leader's disk, which stalls; one of them restarts, and is ahead of it."""
+    """Stall the leader's disk while the others commit, and restart a follower, which is then ahead of the leader."""
     leader = nemesis.world.leader()
     if leader is None:
         return
@@ -335,8 +339,11 @@ def return_to_a_slow_leader(nemesis: ServingNemesis) -> None:
 
 
 def rot(nemesis: ServingNemesis, *, at_once: bool = False) -> None:
-    """A bit flips in a log or a snapshot, of one of the few servers on whose disks nobody relies alone; it is found
-    when the server reads it."""
+    """Flip a bit in a log or a snapshot.
+
+    Affects only a minority of the voters, so that others have the data.  The server finds the damage when it reads
+    the file.
+    """
     world, random = nemesis.world, nemesis.random
     fragile = [world.peers[peer] for peer in range(1, (world.shape.voters - 1) // 2 + 1)]
     machine = fragile[random.randrange(0, len(fragile))] if fragile else None
@@ -346,7 +353,7 @@ def rot(nemesis: ServingNemesis, *, at_once: bool = False) -> None:
     files = [(path, node) for path, node in machine.volume.files() if Path(path).name.startswith(f"{prefix}.")]
     if not files:
         return
-    # The newer a file is, the sooner somebody reads it.
+    # The newer a file is, the sooner a server reads it.
     files = sorted(files, key=lambda each: zxid_of(Path(each[0]), prefix) or 0)[-2:]
     path, node = files[random.randrange(0, len(files))]
     used = (max(node.platter) + 1) * BLOCK_BYTES if node.platter else 0
@@ -388,11 +395,11 @@ FAULTS: dict[str, Action] = {
 
 
 _NEEDS_ALL_VOTERS = ("replace", "rot")
-"""What costs a server its history is survived where a quorum of the others has it, whoever they are by then."""
+"""A server that loses its history can recover it only if a quorum of the others has it, which needs fixed voters."""
 
 
 def draw_nemesis(world: ServingWorld, random: Random) -> ServingNemesis:
-    """One with some of these kinds: each seed leaves others out (swarm testing)."""
+    """Return a nemesis with some of these kinds: each seed omits others (swarm testing)."""
     left_out = _NEEDS_ALL_VOTERS if world.shape.changes_members else ()
     chosen = [action for name, action in FAULTS.items() if random.random() < 0.4 and name not in left_out]
     return ServingNemesis(world, random, chosen or [kill], random.randrange(500, 4_000))

@@ -1,4 +1,4 @@
-"""A machine on which `zabka peer` runs: its zoo.cfg, its disk, and its place in the world's record."""
+"""A machine that runs `zabka peer`: its zoo.cfg, its disk, and its events in the world's record."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ DATA = ROOT / "data"
 ZOO_CFG = ROOT / "zoo.cfg"
 CLIENT_PORT, QUORUM_PORT, ELECTION_PORT = 2181, 2888, 3888
 _TROUBLES = (ConfigError, DataDirectoryError, Stopped)
-"""Of what `zabka peer` says in one line and ends with, what its machine or the others may bring about."""
+"""Errors with which `zabka peer` may exit because of its machine or other peers."""
 
 
 def peer_address(peer: int) -> str:
-    """The IP address of a peer's machine."""
+    """Return the IP address of a peer's machine."""
     return f"10.0.0.{peer}"
 
 
 class PeerMachine(ServerMachine):
-    """A computer with a peer on it; `keys` are those of its zoo.cfg, but for its data directory."""
+    """A computer with a peer on it; `keys` are those of its zoo.cfg, without its data directory."""
 
     def __init__(
         self, ground: Ground, record: Record, reached: Reached, peer_id: int, keys: dict[str, str], skew_ms: int
@@ -50,22 +50,22 @@ class PeerMachine(ServerMachine):
         self.peer_id = peer_id
         self.running: RunningPeer | None = None
         self.service: WatchedService | None = None
-        """Of the present process, or the last one."""
+        """The service of the current process, or of the last one."""
         self.reached = reached
         self.on_unlink = self._unlinks
         self.on_no_member: Callable[[PeerMachine], None] = _nobody
-        """Hears of a server that cannot start, since it has left the ensemble."""
+        """Called with a server that cannot start because it has left the ensemble."""
         self.on_trouble = self._gives_up
         self._keys = keys
         self._set_up()
 
     def format(self) -> None:
-        """Another disk, with nothing on it but what an administrator puts there."""
+        """Insert a new disk with only the files of a new installation."""
         self.volume = self.new_volume()
         self._set_up()
 
     def _set_up(self) -> None:
-        """zoo.cfg and myid."""
+        """Write zoo.cfg and myid."""
         files = ProcessFiles(self.volume)
         make_directories(DATA, files)
         write_durably(DATA / "myid", f"{self.peer_id}\n", files)
@@ -77,18 +77,18 @@ class PeerMachine(ServerMachine):
 
     @property
     def serves(self) -> bool:
-        """Does it lead, or follow a leader that is established?"""
+        """Whether it leads, or follows an established leader."""
         running = self.running
         return self.process is not None and running is not None and running.peer.status().serving
 
     def note_end(self) -> None:
-        """What it had done as a leader is counted."""
+        """Count what the process has done as a leader."""
         running, self.running = self.running, None
         if running is not None:
             self.reached.process_ended(self.name, running)
 
     def _may_end_with(self, failure: BaseException | None) -> bool:
-        """As any server; what the program itself did wrong is as good as what it raised."""
+        """Return whether the failure is allowed; for a crashed task, its cause counts."""
         return super()._may_end_with(failure.__cause__ if isinstance(failure, Crashed) else failure)
 
     def _unlinks(self, path: Path) -> None:
@@ -99,7 +99,7 @@ class PeerMachine(ServerMachine):
             self.reached.unlinks(self.name, oldest_log=len(zxids) > 1 and zxids[0] == zxid_of(path, LOG_PREFIX))
 
     async def _run(self, process: SimProcess) -> bool:
-        """What `zabka.ensemble.server.process.peer_process.main` does."""
+        """Run the peer as `zabka.ensemble.server.process.peer_process.main` does."""
         self.running = None
         log = self.log_of(process)
         while True:
@@ -136,7 +136,7 @@ class PeerMachine(ServerMachine):
             self.on_no_member(self)
 
     def join(self, members: Mapping[int, str]) -> None:
-        """Give a server that has left a zoo.cfg with the present members, and its own line."""
+        """Give a server that has left a zoo.cfg with the current members and its own line."""
         self.volume.mend()
         files = ProcessFiles(self.volume)
         own = {key: value for key, value in self._keys.items() if not key.startswith("server.")}

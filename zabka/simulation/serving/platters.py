@@ -1,6 +1,6 @@
-"""What a client was told of is on the platters of a majority, read from their bytes.
+"""Checks that acknowledged writes are on the platters of a majority, read from their bytes.
 
-Nobody is asked: not the peers, nor their storage, nor the reader of logs that they recover with.  Judged while the
+The check uses neither the peers, nor their storage, nor the log reader of their recovery.  It applies only while the
 membership stays as it was configured.
 """
 
@@ -18,14 +18,14 @@ from zabka.simulation.judges.durable_bytes import DurableBytes
 NAME = "what is acknowledged is on a majority's platters"
 VOTES = "a vote names all that is durable"
 JUDGED_EVERY = 5
-"""Reading disks takes time."""
+"""Only every fifth write is checked, because reading disks takes time."""
 TAKING_FAULTS = ("replace", "bit_rot", "disk_error", "fsync_fails")
 FORGIVEN_US = 5_000_000
-"""A disk that was damaged or replaced so long ago may have lost what its peer had acknowledged in good faith."""
+"""For this long after a disk was damaged or replaced, it may lack transactions that its peer has acknowledged."""
 
 
 class Platters:
-    """Watches a record; `volume_of` gives a voter's disk, by its number."""
+    """Watches a record; `volume_of` returns a voter's disk by its number."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Platters:
         self._damaged_us: dict[str, int] = {}
 
     def journalled(self, entry: Entry) -> None:
-        """A line of the journal: was a client told of a write, or a disk damaged?"""
+        """Handle a journal entry: check acknowledged writes, and note damaged disks."""
         event = entry.event
         if isinstance(event, e.FaultInjected):
             if event.kind in TAKING_FAULTS:
@@ -92,5 +92,5 @@ class Votes:
 
 
 def _by_name(volume: Volume) -> Mapping[str, bytes]:
-    """The files of version-2 directories, by their names alone."""
+    """Return the files of version-2 directories, by their base names."""
     return {path.rpartition("/")[2]: data for path, data in volume.platter_files() if "/version-2/" in path}

@@ -1,4 +1,4 @@
-"""How often a run came to the places where histories and logs are joined, cut, repaired and given up."""
+"""Counts how often a run reached rare situations: joined, truncated, repaired or offline histories and logs."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ CLUSTER_PLACES = (TAIL_CUT, LOST, DIVERGED, GIVEN_UP, ISR_CHANGED, ELECTED, FENC
 
 
 class Reached:
-    """Counts the places of peers, from the record and from what leaders did by the end of their processes."""
+    """Counts the situations of peers, from the record and from leaders' counters when their processes end."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter(dict.fromkeys(PLACES, 0))
         self._purged: dict[str, None] = {}
-        """Peers that have removed logs since their processes began with a snapshot."""
+        """Peers that have removed their oldest log since their process began."""
 
     def see(self, entry: Entry) -> None:
-        """An event of the world."""
+        """Count an event of the world."""
         event = entry.event
         if isinstance(event, e.LearnerSynced):
             if event.mode == SNAP:
@@ -50,16 +50,16 @@ class Reached:
             self.counts[DAMAGE] += 1
 
     def unlinks(self, node: str, oldest_log: bool) -> None:
-        """A peer removes a file."""
+        """Note that a peer removes a file."""
         if oldest_log:
             self._purged[node] = None
 
     def has_purged(self, node: str) -> bool:
-        """Has that peer removed logs since its process began?"""
+        """Return whether that peer has removed logs since its process began."""
         return node in self._purged
 
     def process_ended(self, node: str, running: RunningPeer) -> None:
-        """A peer's process is over: what it had done as a leader."""
+        """Count what a peer did as a leader, at the end of its process."""
         self._purged.pop(node, None)
         from_log, put_off = running.peer.rare_syncs
         self.counts[DIFF_FROM_LOG] += from_log
@@ -68,14 +68,16 @@ class Reached:
 
 
 class ClusterReached:
-    """Counts the places of a whole cluster, from the record: where logs of brokers are cut, repaired and given up, and
-    where roles change."""
+    """Counts the situations of a whole cluster, from the record.
+
+    These are truncated, repaired and offline logs of brokers, and changes of roles.
+    """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter(dict.fromkeys(CLUSTER_PLACES, 0))
 
     def see(self, entry: Entry) -> None:
-        """An event of the world."""
+        """Count an event of the world."""
         place = _place_of(entry)
         if place is not None:
             self.counts[place] += 1

@@ -1,4 +1,4 @@
-"""A machine on which a server of the cluster runs, and what starts it again when it gives up."""
+"""A machine that runs a server of the cluster, with a supervisor that restarts it when it exits."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from zabka.simulation.processes.machine import Ground, Machine, Main, SimProcess
 from zabka.simulation.record import Record
 
 RESTART_US = 500_000
-"""How soon a supervisor starts a server again that has given up, as the host agent does."""
+"""How soon a supervisor restarts a server that has exited, as the host agent does."""
 
 
 def write_durably(path: Path, text: str, files: Files) -> None:
-    """Put a file where it survives a power loss."""
+    """Write a file so that it survives a power loss."""
     replace_file(path, text.encode(), path.name + ".tmp", files)
 
 
 class RecordJournal:
-    """A process's journal, which is the world's record."""
+    """A process's journal, which writes to the world's record."""
 
     def __init__(self, record: Record, node: str, loop: ProcessLoop) -> None:
         self._record = record
@@ -34,14 +34,14 @@ class RecordJournal:
         self._loop = loop
 
     def write(self, event: Event) -> Cause:
-        """Others see it at once: what a buffer would lose with its process has happened all the same."""
+        """Record an event at once.  There is no buffer to lose with the process: the event has happened in any case."""
         if self._loop.killed:
             return UNKNOWN
         now = Instant(self._loop.mono_ns() // 1_000_000, self._loop.wall_ns() // 1_000_000)
         return self._record.write(self._node, now, event)
 
     def flush(self) -> None:
-        """Nothing waits."""
+        """Do nothing, because there is no buffer."""
 
     def high_watermarks_reached(self) -> dict[TopicPartition, int]:
         """Return the high watermarks that the record shows the node's replicas to have reached."""
@@ -49,27 +49,27 @@ class RecordJournal:
 
 
 class ProcessLog:
-    """A process's log for people, who are not there; but what it calls an error is somebody's to judge."""
+    """A process's log.  It drops all messages but errors, which it reports."""
 
     def __init__(self, on_error: Callable[[str, Mapping[str, object]], object]) -> None:
         self._on_error = on_error
 
     def info(self, *_: object, **__: object) -> None:
-        """What happens."""
+        """Ignore a message."""
 
     def warning(self, *_: object, **__: object) -> None:
-        """What others, or the machine, do wrong."""
+        """Ignore a warning, which is about other nodes or the machine."""
 
     def error(self, said: str, **facts: object) -> None:
-        """What we do wrong."""
+        """Report an error, which is about the process itself."""
         self._on_error(said, facts)
 
 
 class ServerMachine(Machine):
     """A computer with a server on it.
 
-    `troubles` is what its program may end with at any time, an OSError where its disk has failed, and with nothing at
-    all where it was told to; everything else is a failure of ours.
+    Its program may end with one of `troubles` at any time, with an OSError if its disk has failed, and without an
+    error after SIGTERM.  Any other end is a failure of the run.
     """
 
     def __init__(
@@ -79,32 +79,32 @@ class ServerMachine(Machine):
         super().__init__(ground, name, address, main, on_exit=self._ended, skew_us=skew_ms * 1000)
         self.record = record
         self.gave_up = 0
-        """How often the process ended without being told to."""
+        """How often the process exited on its own."""
         self.told_to_stop = 0
-        """How often the present process, or the last one, was told to."""
+        """How often the current process, or the last one, received SIGTERM."""
         self.is_wanted = False
-        """Is a process that ends to be started again?"""
+        """Whether a supervisor restarts a process that ends."""
         self.on_trouble: Callable[[BaseException], None] = _nobody_hears
-        """Hears of what made a process give up."""
+        """Called with the error that ended a process."""
         self._troubles = troubles
         self._restart_due = False
         self._started_on = self.volume, 0
-        """The disk that the process found, and how many faults of it had been met by then."""
+        """The disk at the start of the process, and the number of disk faults met before that."""
 
     def start(self) -> None:
-        """Switch it on, if it is off, and run the program, unless it runs."""
+        """Switch the machine on, and run the program unless it is running."""
         if self.process is None:
             self._started_on, self.told_to_stop = (self.volume, self.volume.faults_met), 0
         super().start()
 
     @property
     def disk_failed(self) -> bool:
-        """Has the disk failed the present process, or the last one, as it was ordered to?"""
+        """Whether an injected disk fault has hit the current process, or the last one."""
         volume, before = self._started_on
         return volume.faults_met > before
 
     def log_of(self, process: SimProcess) -> Any:
-        """The log of a process on it."""
+        """Return the log of a process on this machine."""
 
         def error(said: str, facts: Mapping[str, object]) -> None:
             cause = str(facts.get("failure", ""))
@@ -114,7 +114,7 @@ class ServerMachine(Machine):
         return ProcessLog(error)
 
     def switch_on(self) -> None:
-        """Run the server, and again whenever it ends by itself."""
+        """Run the server, and restart it whenever it exits."""
         self.is_wanted = True
         self.start()
 
@@ -125,27 +125,27 @@ class ServerMachine(Machine):
             self.process.loop.terminate()
 
     def stop(self) -> None:
-        """SIGTERM; nobody starts it again."""
+        """SIGTERM, without a restart."""
         self.is_wanted = False
         self.terminate()
 
     def kill(self) -> None:
-        """SIGKILL; nobody starts it again."""
+        """SIGKILL, without a restart."""
         self.is_wanted = False
         self.note_end()
         super().kill()
 
     def lose_power(self) -> None:
-        """Pull the plug."""
+        """Cut the power, without a restart."""
         self.is_wanted = False
         self.note_end()
         super().lose_power()
 
     def note_end(self) -> None:
-        """The process is about to be over, or is."""
+        """Handle the end of the process; called shortly before or after it."""
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        """The process has ended by itself."""
+        """Handle a process that has exited."""
         self.note_end()
         failure = None if task.cancelled() else task.exception()
         if not self._may_end_with(failure):
@@ -156,13 +156,13 @@ class ServerMachine(Machine):
         self.start_again_soon()
 
     def _may_end_with(self, failure: BaseException | None) -> bool:
-        """Is it what the world has brought about?"""
+        """Return whether injected faults explain the failure."""
         if failure is None:
             return self.told_to_stop > 0
         return isinstance(failure, self._troubles) or (isinstance(failure, OSError) and self.disk_failed)
 
     def start_again_soon(self) -> None:
-        """What the supervisor does."""
+        """Restart the server after a delay, as its supervisor does."""
         if not self._restart_due:
             self._restart_due = True
             self.ground.scheduler.after(RESTART_US, self._start_again)

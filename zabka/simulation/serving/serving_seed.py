@@ -1,4 +1,4 @@
-"""One seed's run of an ensemble of whole processes: boot, do harm, heal, recover; then the verdict."""
+"""One seed's run of an ensemble of whole processes: boot, inject faults, heal, recover, check."""
 
 from __future__ import annotations
 
@@ -32,12 +32,14 @@ PLAYER = "player-"
 WRITER_PAUSE_MS = 60
 
 Plant = AbstractContextManager[object]
-"""Within it something is wrong with the code that serves."""
+"""A context manager that injects a bug into the production code."""
 
 
 class ServingRun(WholeRun):
-    """A seed's world with its clients; `execute` plays it to the end.  `shape` and `episode` are drawn unless they are
-    given, and a `tap` is told of every message."""
+    """A seed's world with its clients; `execute` runs it to the end.
+
+    `shape` and `episode` are drawn unless they are given; `tap` receives every message.
+    """
 
     scenario = WHOLE
 
@@ -52,21 +54,21 @@ class ServingRun(WholeRun):
         self.watching: Watching | None = None
 
     def had_to_judge(self) -> Judged:
-        """How often each invariant had something to judge; what clients saw counts by what was compared."""
+        """Return how often each invariant had something to check; client invariants count the compared observations."""
         every = super().had_to_judge()
         every.note("reads and watches", self.watching.watches_fired if self.watching else 0)
         every.note("clients' histories", len(self.playing.history.operations) + len(self.playing.history.seen))
         return every
 
     def clients_problems(self) -> list[str]:
-        """What is wrong with what watchers and players saw."""
+        """Return the violations that watchers and players observed."""
         found = [f"reads and watches: {line}" for line in (self.watching.violations if self.watching else [])]
         return found + [f"clients' histories: {line}" for line in check_history(self.playing.history, []).wrong]
 
-    # -- the play ----------------------------------------------------------------------------------------------------
+    # -- the run -----------------------------------------------------------------------------------------------------
 
     def play(self) -> None:
-        """Boot, do harm, heal, recover; then every machine loses its power."""
+        """Boot, inject faults, heal and recover; then cut the power of every machine."""
         self.boot()
         world = self.world
         nemesis = draw_nemesis(world, derive_random(self.seed, "serving nemesis"))
@@ -104,7 +106,7 @@ class ServingRun(WholeRun):
         await forever(client, runtime)
 
     def _hush(self, quiet: bool) -> None:
-        """Clients write nothing for a while, or go on."""
+        """Stop the clients' writes, or resume them."""
         assert self.writer is not None
         self.writer.active = not quiet
         for name, machine in self.world.clients.items():
@@ -115,7 +117,7 @@ class ServingRun(WholeRun):
                     machine.resume()
 
     def _recover(self) -> None:
-        """With all faults gone, everything must come back within bounded time."""
+        """Wait for recovery: without faults, everything must recover within bounded time."""
         world, before = self.world, self.acknowledged()
         self.recovery_ms = world.until(lambda: self.acknowledged() > before + 2, RECOVERY_MS_MAX, "a serving ensemble")
         if self.changing is None:
@@ -132,7 +134,7 @@ class ServingRun(WholeRun):
         self._cut_the_power(self.writer)
 
     def _cut_the_power(self, writer: Writer) -> None:
-        """What was acknowledged is on disks: it is there when all of them have lost their power."""
+        """Cut the power of all peers, and check that acknowledged writes are still there."""
         world = self.world
         for machine in world.peers.values():
             world.announce("power_loss", machine.name)
@@ -146,14 +148,14 @@ class ServingRun(WholeRun):
         world.until(self._all_agree, RECOVERY_MS_MAX, "one tree everywhere after a power cut")
 
     def _all_agree(self) -> bool:
-        """Do all peers hold the same tree?"""
+        """Return whether all peers hold the same tree."""
         trees = [running.service.tree for running in self.world.running()]
         states = {(tree.last_zxid, tree.digest, len(tree.nodes)) for tree in trees}
         return len(trees) == len(self.world.peers) and len(states) == 1
 
 
 def serve_seed(seed: int, plants: Iterable[Plant] = ()) -> ServingRun:
-    """Run a seed, with those plants in the code that serves; `problems()` of what is returned is the verdict."""
+    """Run a seed with injected bugs in the production code; the run's `problems()` lists the violations."""
     with ExitStack() as planted:
         for plant in plants:
             planted.enter_context(plant)

@@ -1,4 +1,4 @@
-"""The world of an ensemble of whole processes: machines, clients, and what may be done to them."""
+"""The world of an ensemble of whole processes: machines, clients, and the faults that can be injected."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from zabka.simulation.serving.shape import Shape
 
 
 class ServingWorld:
-    """One ensemble; `start()` boots it, then let time pass with `run` or `until`.  A `tap` is told of every message."""
+    """One ensemble; `start()` boots it, then let time pass with `run` or `until`.  A `tap` receives every message."""
 
     def __init__(self, seed: int, shape: Shape, tap: MessageTap | None = None) -> None:
         self.seed = seed
@@ -35,7 +35,7 @@ class ServingWorld:
         self.ground = Ground(seed, self.scheduler, pieces=shape.pieces, tap=tap)
         self._observer = SimRuntime(self.scheduler, derive_random(seed, "observer"))
         self.emit = self.record.emitter("world", self._observer)
-        """Writes what the world itself says."""
+        """Writes the events of the world itself."""
         self._fault_number = 0
         self.reached = Reached()
         self.record.listeners.append(self.reached.see)
@@ -57,7 +57,7 @@ class ServingWorld:
             self.record.listeners.append(platters.journalled)
 
     def _zoo_cfg(self) -> dict[str, str]:
-        """The keys of every zoo.cfg, but for its data directory.  All peers begin in one membership."""
+        """Return the keys of every zoo.cfg, without its data directory.  All peers begin with the same membership."""
         shape = self.shape
         servers = {f"server.{each}": server_line(each, observer=each > shape.voters) for each in self._peer_ids()}
         return {**shape.keys, **servers}
@@ -76,17 +76,17 @@ class ServingWorld:
                 self.committed(txn)
 
     def committed(self, txn: Txn) -> None:
-        """A transaction that nobody had applied as committed was applied."""
+        """Handle a transaction when the first peer applies it."""
 
-    # -- what there is -----------------------------------------------------------------------------------------------
+    # -- nodes -------------------------------------------------------------------------------------------------------
 
     @property
     def hosts(self) -> str:
-        """Where clients connect."""
+        """The connect string of clients."""
         return ",".join(f"{peer_address(peer)}:{CLIENT_PORT}" for peer in self._peer_ids())
 
     def add_client(self, name: str, work: Work, server: PeerMachine | None = None) -> ClientMachine:
-        """A machine with a client's program, which knows all servers or that one; it runs at once."""
+        """Add and start a machine with a client's program, which connects to all servers or only to `server`."""
         hosts = self.hosts if server is None else f"{server.address}:{CLIENT_PORT}"
         machine = ClientMachine(self.ground, name, self.next_client_address(), hosts, work)
         self.clients[name] = machine
@@ -94,7 +94,7 @@ class ServingWorld:
         return machine
 
     def scripted_client(self, name: str) -> ScriptedMachine:
-        """The machine of that name on which a script runs clients; there is one from now on."""
+        """Return the machine of that name on which a script runs clients; create it if necessary."""
         machine = self.clients.get(name)
         if machine is None:
             machine = self.clients[name] = ScriptedMachine(self.ground, name, self.next_client_address())
@@ -102,25 +102,25 @@ class ServingWorld:
         return machine
 
     def servers(self) -> list[ServerMachine]:
-        """Every machine with a server on it."""
+        """Return every machine with a server on it."""
         return list(self.peers.values())
 
     def next_client_address(self) -> str:
-        """Where the next client's machine is to stand."""
+        """Return the address of the next client's machine."""
         return f"10.0.1.{len(self.clients) + 1}"
 
     def machine(self, name: str) -> Machine:
-        """A machine by its name."""
+        """Return a machine by its name."""
         if name in self.clients:
             return self.clients[name]
         return next(machine for machine in self.servers() if machine.name == name)
 
     def running(self) -> list[RunningPeer]:
-        """The peers that run, and have got as far as to open their ports."""
+        """Return the running peers that have opened their ports."""
         return [each.running for each in self.peers.values() if each.process is not None and each.running is not None]
 
     def leader(self) -> PeerMachine | None:
-        """The machine of the peer that leads and serves; None in between."""
+        """Return the machine of the peer that leads and serves, or None if there is none."""
         for machine in self.peers.values():
             running = machine.running
             if machine.process is None or running is None or machine.is_paused:
@@ -130,13 +130,15 @@ class ServingWorld:
         return None
 
     def every_peer_serves(self) -> bool:
-        """Does every peer run, and lead or follow a leader that is established?"""
+        """Return whether every peer runs, and leads or follows an established leader."""
         running = self.running()
         return len(running) == len(self.peers) and all(each.peer.status().serving for each in running)
 
     def _configure_anew(self, machine: PeerMachine) -> None:
-        """What an administrator does for a server that has left and is to be ready to join: once a leader can be asked
-        who the members are."""
+        """Prepare a server that has left to join again, as an administrator does.
+
+        Does nothing if no leader knows the current members.
+        """
         leader = self.leader()
         if leader is not None and leader.running is not None:
             members = leader.running.peer.membership.lines
@@ -151,7 +153,7 @@ class ServingWorld:
 
     @property
     def faults(self) -> int:
-        """How many were injected."""
+        """The number of injected faults."""
         return self._fault_number
 
     def run(self, duration_ms: int) -> None:
@@ -159,7 +161,8 @@ class ServingWorld:
         self.scheduler.run_until(self.scheduler.now_us + duration_ms * 1000)
 
     def until(self, condition: Callable[[], bool], limit_ms: int, what: str) -> int:
-        """Let time pass until it holds; how many virtual ms that took.  Raises Deadlock past the limit."""
+        """Let time pass until the condition holds, and return how many virtual ms that took.  Raises Deadlock past the
+        limit."""
         begin_us = self.scheduler.now_us
         step_us = 10_000
         while not condition():
@@ -169,9 +172,9 @@ class ServingWorld:
         return (self.scheduler.now_us - begin_us) // 1000
 
     def until_done(self, task: Future[Any], limit_ms: int, what: str) -> Any:
-        """Let time pass until the moment at which a task is done; its result.
+        """Let time pass until the moment at which a task is done, and return its result.
 
-        Raises Deadlock past the limit, and what the task has raised.
+        Raises Deadlock past the limit, and any exception of the task.
         """
         end_us = self.scheduler.now_us + limit_ms * 1000
         while not task.done():
@@ -187,7 +190,7 @@ class ServingWorld:
             machine.switch_on()
 
     def end_world(self) -> None:
-        """Nothing happens any more."""
+        """End all processes and scheduled calls."""
         for machine in (*self.servers(), *self.clients.values()):
             machine.kill()
         self.scheduler.cancel_all()
@@ -196,7 +199,7 @@ class ServingWorld:
     # -- faults ------------------------------------------------------------------------------------------------------
 
     def announce(self, kind: str, source: str, target: str = "", *, both_ways: bool = False, delay_ms: int = 0) -> str:
-        """Journal a fault; its number, for `over`."""
+        """Journal a fault, and return its number for `over`."""
         self._fault_number += 1
         fault_id = f"f{self._fault_number}"
         self.emit(FaultInjected(fault_id, kind, source, target or source, both_ways, delay_ms))
@@ -207,7 +210,7 @@ class ServingWorld:
         self.emit(FaultRemoved(fault_id))
 
     def cut(self, source: str, target: str, *, both_ways: bool) -> Callable[[], None]:
-        """Cut a link; call what is returned to heal it."""
+        """Cut a link, and return a function that heals it."""
         fault_id = self.announce("cut", source, target, both_ways=both_ways)
         ends = self.machine(source).address, self.machine(target).address
         directions = [ends, ends[::-1]] if both_ways else [ends]
@@ -222,7 +225,7 @@ class ServingWorld:
         return heal
 
     def delay(self, source: str, target: str, delay_ms: int) -> Callable[[], None]:
-        """Slow down one direction; call what is returned to end it."""
+        """Slow down one direction, and return a function that ends it."""
         fault_id = self.announce("delay", source, target, delay_ms=delay_ms)
         ends = self.machine(source).address, self.machine(target).address
         self.ground.network.slow(*ends, delay_ms * 1000)
@@ -235,6 +238,6 @@ class ServingWorld:
 
 
 def server_line(peer: int, *, observer: bool = False) -> str:
-    """What stands behind `server.N=` in a zoo.cfg."""
+    """Return the value of `server.N=` in a zoo.cfg."""
     role = "observer" if observer else "participant"
     return f"{peer_address(peer)}:{QUORUM_PORT}:{ELECTION_PORT}:{role};0.0.0.0:{CLIENT_PORT}"

@@ -1,4 +1,4 @@
-"""What a seed draws of its ensemble: how many peers, how they keep their history, and how coarse the network is."""
+"""The shape of a seed's ensemble: how many peers, how they keep their history, and how coarse the network is."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ CHANGES_CHANCE = 0.25
 
 
 class Shape(NamedTuple):
-    """An ensemble of `peers` servers, the last `observers` of which are observers at first; keys of zoo.cfg besides."""
+    """An ensemble: `peers` servers (the last `observers` begin as observers), and keys of zoo.cfg."""
 
     peers: int
     observers: int
     keys: dict[str, str]
     pieces: float
-    """The chance that a read returns a part of what has come."""
+    """The chance that a read returns only a part of the received bytes."""
     skew_ms_max: int
     changes_members: bool
-    """Does an operator change the membership meanwhile?"""
+    """Whether an operator changes the membership during the run."""
 
     @property
     def voters(self) -> int:
-        """How many have a vote at first."""
+        """The initial number of voters."""
         return self.peers - self.observers
 
 
 def draw_shape(random: Random) -> Shape:
-    """Small snapshots, often, and little in memory: what is seldom in production is frequent here."""
+    """Draw a shape with small, frequent snapshots and little in memory, so that rare situations become frequent."""
     peers, observers = random.choice(((3, 0), (3, 0), (3, 0), (3, 0), (4, 1), (5, 0), (5, 1)))
     keys = {
         "tickTime": "500",

@@ -19,10 +19,10 @@ from zabka.simulation.workloads.writer import Writer
 
 
 class WholeRun(ABC):
-    """A seed's world with its clients; `execute` plays it to the end."""
+    """A seed's world with its clients; `execute` runs it to the end."""
 
     scenario = ""
-    """Its name."""
+    """The scenario's name."""
 
     def __init__(self, seed: int, world: ServingWorld) -> None:
         self.seed = seed
@@ -34,10 +34,10 @@ class WholeRun(ABC):
 
     @abstractmethod
     def play(self) -> None:
-        """Boot, do harm, heal, recover.  Raises Deadlock."""
+        """Boot, inject faults, heal, recover.  Raises Deadlock."""
 
     def execute(self) -> Outcome:
-        """Play it."""
+        """Run it, and return its outcome."""
         begin, cpu_begin = time.perf_counter(), time.process_time()
         world = self.world
         try:
@@ -45,10 +45,10 @@ class WholeRun(ABC):
                 self.play()
         except Deadlock as stuck:
             self._failures.append(f"liveness: {stuck}")
-        except Exception as crash:  # Whatever it is, this seed has found it; others may still run.
+        except Exception as crash:  # Any exception is a finding of this seed; other seeds may still run.
             self._failures.append(f"crash: {crash!r}")
         world.end_world()
-        # Snapshots freeze what there is; of a world that is over nothing is to stay.
+        # Snapshots freeze objects (gc.freeze); no object of a world that has ended must stay.
         gc.unfreeze()
         return Outcome(
             seed=self.seed,
@@ -68,23 +68,23 @@ class WholeRun(ABC):
         )
 
     def in_virtual_time(self) -> AbstractContextManager[None]:
-        """Within it the world may go on."""
+        """Return the context manager that the world runs in."""
         return virtual_time(self.world.ground.turn)
 
     def acknowledged(self) -> int:
-        """Writes to the ensemble."""
+        """Return the number of acknowledged writes to the ensemble."""
         return self.writer.acknowledged if self.writer is not None else 0
 
     def acknowledged_records(self) -> int:
-        """Records that brokers have taken."""
+        """Return the number of records acknowledged by brokers."""
         return 0
 
     def reached(self) -> dict[str, int]:
-        """How often it came to the places that are counted."""
+        """Return how often the run reached each counted situation."""
         return dict(self.world.reached.counts)
 
     def had_to_judge(self) -> Judged:
-        """How often each invariant had something to judge; what clients saw counts by what was compared."""
+        """Return how often each invariant had something to check; client invariants count the compared observations."""
         every = Judged()
         every.add(self.world.record.had_to_judge())
         every.note(CAUSE_CHAINS, sum(isinstance(entry.event, DECISIONS) for entry in self.world.record.entries))
@@ -92,7 +92,7 @@ class WholeRun(ABC):
         return every
 
     def problems(self) -> list[str]:
-        """Every violation so far, one line each."""
+        """Return every violation so far, one line each."""
         record = self.world.record
         found = [f"{v.invariant}: {v.detail} (at {v.mono_us / 1e6:.3f} s)" for v in record.violations]
         found += [f"linearizable writes: {line}" for line in (self.writer.violations if self.writer else [])]
@@ -102,5 +102,5 @@ class WholeRun(ABC):
         return found + self._failures
 
     def clients_problems(self) -> list[str]:
-        """What is wrong with what clients saw, but for the writer."""
+        """Return the violations that clients other than the writer observed."""
         return []

@@ -1,7 +1,8 @@
-"""A consumer that belongs to no group, and keeps its offsets in one: it commits one after the other for a while, and
-asks at the end what was kept, when another broker may be the coordinator.
+"""A consumer without a group membership that commits offsets to a group.
 
-It works from a machine that no fault touches.  An attempt that fails is not made again: the next offset is committed.
+It commits one offset after the other for a while.  At the end, when another broker may be the coordinator, it
+fetches the committed offset.  It runs on a machine without faults.  A failed commit is not retried: the next offset
+is committed.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ _FAILURES = (KafkaRequestFailed, KafkaUnavailable)
 
 
 class Committing:
-    """Commits offsets 1, 2, ... of one partition until `rest()`; asked with `ask()`, it is `verified` once it was told
-    what was kept."""
+    """Commits offsets 1, 2, ... of one partition until `rest()`.  After `ask()`, `verified` is set once the coordinator
+    has returned the committed offset."""
 
     def __init__(self, run_client: RunClient, name: TopicPartition, judge: StoredCommits) -> None:
         self.verified = False
@@ -35,15 +36,15 @@ class Committing:
 
     @property
     def acknowledged(self) -> int:
-        """The offset that was acknowledged last; -1 before there is one."""
+        """The last acknowledged offset; -1 if there is none."""
         return self._judge.acknowledged
 
     def rest(self) -> None:
-        """Commit no more."""
+        """Stop committing."""
         self._rests = True
 
     def ask(self) -> None:
-        """Commit no more, and ask what was kept."""
+        """Stop committing, and fetch the committed offset."""
         self._rests = self._asks = True
 
     async def _run(self, client: KafkaClient, runtime: Runtime) -> None:

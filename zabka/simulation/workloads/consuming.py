@@ -1,9 +1,8 @@
-"""A consumer group in the simulated world: members that join, are rebalanced and commit while the cluster is harmed.
+"""A consumer group in the simulated world: its members join, are rebalanced and commit while faults are injected.
 
-The members work from machines that no fault touches; what they poll goes into the producers' history, so that it is
-judged with it: nothing comes out of order, no offset shows two values.  Beside that the group as a whole passes nothing
-over that was acknowledged, whoever reads on where another stopped; and no partition is read by two members of one
-generation.
+The members run on machines without faults.  Their polled records go into the producers' history, which is checked
+for order and for one value at each offset.  In addition, the group as a whole skips no acknowledged record, no
+matter which member continues after another, and no two members of one generation read the same partition.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ REBALANCE_TIMEOUT_MS = 8_000
 
 
 class Consuming:
-    """Members of one group that consumes one topic."""
+    """The members of one group that consumes one topic."""
 
     def __init__(
         self,
@@ -47,19 +46,19 @@ class Consuming:
         self._readers: dict[tuple[int, TopicPartition], str] = {}
         self._overlaps: dict[str, None] = {}
         self.read_to: dict[TopicPartition, int] = {}
-        """How far the group has read each partition."""
+        """The offset up to which the group has read each partition."""
         self.members = [_Member(f"member-{number}", self) for number in range(1, members + 1)]
         for number, member in enumerate(self.members, 1):
             run_client(f"member-{number}", member.run)
 
     @property
     def consumed(self) -> int:
-        """How many records the group has read, each counted once."""
+        """The number of records that the group has read, each counted once."""
         return sum(self.read_to.values())
 
     @property
     def is_whole(self) -> bool:
-        """Is every member in the present generation, with its share of the partitions?"""
+        """Whether every member is in the current generation, with its share of the partitions."""
         consumers = [member.consumer for member in self.members]
         statuses = [consumer.status() for consumer in consumers if consumer is not None]
         if len(statuses) < len(consumers):
@@ -67,14 +66,14 @@ class Consuming:
         return len({status.generation_id for status in statuses}) == 1 and statuses[0].generation_id >= 0
 
     def has_read_to(self, ends: dict[str, int]) -> bool:
-        """Has the group read each partition to the end that is known of it?"""
+        """Return whether the group has read each partition to its known end."""
         of_topic = {name: end for name, end in ends.items() if name.rpartition("-")[0] == self.topic}
         return all(self.read_to.get(_partition(name), 0) >= end for name, end in of_topic.items())
 
     def took(
         self, member: str, generation_id: int, assignment: int, name: TopicPartition, records: list[Record]
     ) -> None:
-        """A member was given records."""
+        """Handle records that a member received."""
         values = tuple((record.offset, (record.value or b"").decode()) for record in records)
         self._history.polled.append(Polled(member, assignment, str(name), values))
         self._seen.setdefault(str(name), {}).update(dict.fromkeys(record.offset for record in records))
@@ -85,11 +84,11 @@ class Consuming:
 
     @property
     def violations(self) -> list[str]:
-        """What the group itself did wrong; what it was shown is in the history.
+        """Violations by the group itself; the history has those of the records.
 
-        Where a log was cut and written anew, records may have been passed over: there the invariants judge.  Where the
-        log that this group is kept in was lost, as Kafka allows, its generations begin anew, and a number that comes
-        again says nothing; it reads on from an older offset, but passes nothing over.
+        If a log was truncated and written again, records may have been skipped; the invariants check those runs.  If
+        the log that stores this group was lost, as Kafka allows, its generations start again from the beginning, and
+        a repeated generation means nothing.  The group then continues from an older offset, but skips nothing.
         """
         forgiven = self._replication.forgiven()
         overlaps = () if self._kept_in() in forgiven else self._overlaps
@@ -104,13 +103,13 @@ class Consuming:
         return [*overlaps, *passed_over]
 
     def _kept_in(self) -> str | None:
-        """The partition that has the group's generations and offsets; None before there is one."""
+        """Return the partition with the group's generations and offsets, or None before it exists."""
         offsets = self._replication.znodes.topics.get(CONSUMER_OFFSETS)
         return None if offsets is None else f"{CONSUMER_OFFSETS}-{java_hash(GROUP) % len(offsets.partitions)}"
 
 
 class _Member:
-    """One member's program."""
+    """The program of one member."""
 
     def __init__(self, name: str, group: Consuming) -> None:
         self.consumer: GroupConsumer | None = None
@@ -118,7 +117,7 @@ class _Member:
         self._group = group
 
     async def run(self, client: KafkaClient, runtime: Runtime) -> None:
-        """On a machine of its own."""
+        """Run the member on a machine of its own."""
         settings = GroupSettings(GROUP, (self._group.topic,), None, SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS)
         self.consumer = GroupConsumer(client, runtime, settings, self._take, poll_period_ms=POLL_MS)
         self.consumer.start()

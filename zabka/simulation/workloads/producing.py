@@ -1,7 +1,7 @@
-"""Producers and consumers in the simulated world: what they are told is a history, judged as Jepsen's workload does.
+"""Producers and consumers in the simulated world, whose history is checked as in Jepsen's Kafka workload.
 
-For every topic there is a producer that writes with acks=all, and a consumer that reads all of it as it comes
-(`zabka.kafka.client.history_clients`).  They work from hosts that no fault touches.
+Every topic has a producer that writes with acks=all, and a consumer that reads all records as they arrive
+(`zabka.kafka.client.history_clients`).  They run on hosts without faults.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from zabka.simulation.network.channel import SimChannel
 from zabka.simulation.world import World
 
 Program = Callable[[AdminClient, Runtime], Coroutine[Any, Any, None]]
-"""What a client does with its client and its runtime."""
+"""The program that a client runs with its client object and its runtime."""
 RunClient = Callable[[str, Program], None]
-"""Has a client's program run on a machine of that name."""
+"""Runs a client's program on a machine of that name."""
 
 
 class Producing:
-    """All clients of one run.  `stop()` ends the sending; `verified` once everything was read to the end.
+    """All clients of one run.  `stop()` ends the sending; `verified` is set once everything was read to the end.
 
-    `run_client` gives each a machine; `replication` says where logs end, and what may be lost.
+    `run_client` provides a machine for each; `replication` knows where logs end, and which records may be lost.
     """
 
     def __init__(
@@ -76,34 +76,35 @@ class Producing:
         return self._replication.leader_log_end(name) == offset
 
     def stop(self) -> None:
-        """Send no more."""
+        """Stop sending."""
         self._stopping = True
 
     @property
     def sent(self) -> int:
-        """Records handed to the cluster."""
+        """The number of records sent."""
         return len(self.history.sent)
 
     @property
     def acknowledged(self) -> int:
-        """How many of them were acknowledged."""
+        """The number of acknowledged records."""
         return sum(writer.acknowledged for writer in self._writers.values())
 
     @property
     def verified(self) -> bool:
-        """Has every partition been read to its end, behind the last record?"""
+        """Whether every partition has been read to its end after the last record."""
         return all(topic in self._readers and self._readers[topic].done for topic in self.topics)
 
     def every_topic_took_records(self) -> bool:
-        """Has each topic acknowledged one?"""
+        """Return whether each topic has acknowledged at least one record."""
         return all(topic in self._writers and self._writers[topic].acknowledged for topic in self.topics)
 
     @property
     def violations(self) -> list[str]:
-        """What is wrong with the history.
+        """The anomalies in the history.
 
-        Where an unclean election, or a replica that lost its power, took records with it, offsets are given twice, and
-        all but made-up records is forgiven; the invariants judge those runs record by record.
+        If an unclean election, or a replica's power loss, lost records of a partition, offsets are assigned twice.
+        Then every anomaly of the partition is allowed except made-up records; the invariants check those runs record
+        by record.
         """
         forgiven = self._replication.forgiven()
         return [
@@ -114,7 +115,7 @@ class Producing:
 
 
 def clients_in(world: World) -> RunClient:
-    """Machines that no fault of that world touches."""
+    """Return a function that runs programs on machines without faults."""
 
     def run(machine: str, program: Program) -> None:
         runtime = SimRuntime(world.scheduler, derive_random(world.seed, machine))

@@ -1,8 +1,8 @@
-"""A client that is content with a server without a leader (canBeReadOnly): it reads, tries to write, and
-follows the leader when there is one again.
+"""A client that accepts a server without a leader (canBeReadOnly).
 
-What a read-only server may do is little, and all of it is checked: it serves what was committed, refuses every write,
-keeps its clients' sessions to itself, and leaves nothing behind when its ensemble is whole again.
+It reads, tries to write, and uses a read-write server as soon as there is one.  It checks all that a read-only
+server is allowed to do: serve committed data, reject every write, keep its clients' sessions local, and leave no
+trace when its ensemble has a leader again.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ MACHINE = "reader"
 OWN, REFUSED, EPHEMERAL = "/zabka-reader", "/zabka-reader-refused", "/zabka-reader-ephemeral"
 PAUSE_MS = 200
 TURNS_MAX = 60
-"""A client that reads so often makes way for another."""
+"""The maximum number of reads before a new client takes over."""
 READ_ONLY, READ_WRITE = SessionState.CONNECTED_READ_ONLY, SessionState.CONNECTED
 
 
 class Reading:
-    """Reads PATH, whoever answers, and tries to write; on a machine of its own."""
+    """Reads PATH from any server, and tries to write, on a machine of its own."""
 
     def __init__(self, world: World, writer: Writer) -> None:
         self._world = world
@@ -62,7 +62,7 @@ class Reading:
 
     @property
     def session_id(self) -> int:
-        """The id of the client's present session."""
+        """The id of the client's current session."""
         return self._client.session_id
 
     @property
@@ -78,13 +78,16 @@ class Reading:
         elif state is READ_ONLY:
             self._judge_session(session_id)
         elif state is SessionState.EXPIRED and self._last_session_id not in self._given_by_leaders:
-            # Such a session is not even asked for elsewhere (ClientCnxn.seenRwServerBefore).
+            # ClientCnxn does not ask another server about such a session (seenRwServerBefore).
             self.violations.append(f"session 0x{self._last_session_id:x} of a read-only server expired")
         self._last_session_id = session_id or self._last_session_id
 
     def _judge_session(self, session_id: int) -> None:
-        """Where there are local sessions a read-only server's are local, and no others.  Without them it opens none,
-        and takes up what only a leader could know."""
+        """Check the session of a read-only server.
+
+        With local sessions enabled, it must be local.  Otherwise the server opens no session, and resumes only
+        sessions that a leader has created.
+        """
         if not self._world.settings.local_sessions:
             if session_id not in self._given_by_leaders:
                 self.violations.append(f"session 0x{session_id:x} was opened without a leader")
@@ -105,9 +108,9 @@ class Reading:
                 except SessionExpired:
                     await self._client.renew()
                 except ZooKeeperError:
-                    pass  # lost on the way: on with what there is
+                    pass  # connection lost: continue with what there is
             await self._client.close(PAUSE_MS)
-            # Somebody else comes, who knows of no session yet and of nothing that was read.
+            # A new client starts without the session and the reads of the last one.
             self._client = self._new_client()
             self._fired, self._seen_zxid, self._seen_number = True, 0, 0
 
@@ -137,7 +140,7 @@ class Reading:
             self._refused.append(path)
 
     async def _with_a_leader(self) -> None:
-        """What was refused is nowhere, and an ephemeral belongs to a global session."""
+        """Check that rejected creates left no znode, and that only a global session owns an ephemeral."""
         await self._client.sync("/")
         refused, self._refused = self._refused, []
         for path in refused:
@@ -157,7 +160,7 @@ class Reading:
         await self._client.delete(EPHEMERAL)
 
     async def _read(self) -> None:
-        """Neither what is read nor its number goes back, and a watch fires before a read shows why."""
+        """Read PATH: its zxid and its number never decrease, and a watch fires before a read shows the change."""
         arming, self._fired = self._fired, False
         try:
             data, stat = await self._client.get(PATH, self._changed if arming else None)

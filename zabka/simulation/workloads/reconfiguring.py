@@ -1,4 +1,4 @@
-"""A client that changes the ensemble's membership, one change after another, in the midst of whatever else happens."""
+"""A client that changes the ensemble's membership, one change after another, while faults are injected."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ WHOLE_CHANCE = 0.4
 
 
 class Reconfigurer:
-    """Asks for random changes while `active`, from a host that no fault touches.  `changed` counts those that were
-    answered, `refused` those that the ensemble turned down; others got lost, and may have come true or not."""
+    """Requests random membership changes while `active`, from a host without faults.
+
+    `changed` counts successful changes, `refused` failed ones.  A failed change may still have taken effect if its
+    reply was lost.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -34,7 +37,7 @@ class Reconfigurer:
         self.refused = 0
 
     def start(self) -> None:
-        """Begin."""
+        """Start the requests."""
         self.active = True
         self._runtime.spawn(self._run(), "reconfigurer")
 
@@ -51,7 +54,7 @@ class Reconfigurer:
         await self._client.close()
 
     async def _change(self) -> None:
-        """One server joins, changes its role, or leaves; or the whole membership is drawn anew."""
+        """Let one server join, change its role or leave; or draw a new membership."""
         peers = range(1, self._world.settings.peers + 1)
         if self._random.random() < WHOLE_CHANCE:
             members = [peer for peer in peers if self._random.random() < 0.6]

@@ -1,8 +1,8 @@
-"""Clients of the ensemble that come and go, and one that stays.
+"""Clients of the ensemble with short sessions, and one with a long session.
 
-Each visitor opens a session, makes an ephemeral, stays a while, and says goodbye or vanishes; what they leave behind
-must be gone when their sessions are.  The one that stays has a session so long that it waits out whatever happens to
-its server, and what it reads behind a sync must show all that anybody had been told before it asked.
+Each visitor opens a session, creates an ephemeral, stays a while, and closes its session or crashes.  Its ephemeral
+must be deleted when its session ends.  The patient client has so long a session that it outlives any fault of its
+server.  A read of it after a sync must show all writes that any client had seen acknowledged before.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PATIENT = "patient"
 PATIENCE_MS = 40_000
 PAUSE_MS = 120
 ASKED_MAX = 100
-"""How many questions it leaves open: a server that is stopped for a while has as many to answer when it goes on."""
+"""The maximum of requests in flight: a paused server has as many to answer when it resumes."""
 MACHINES = ("visitor-1", "visitor-2")
 PREFIX = "/visit-"
 SESSION_TIMEOUTS_MS = (2_000, 4_000, 8_000)
@@ -31,7 +31,7 @@ AWAY_MS = 500
 
 
 class Visiting:
-    """All visitors of one run.  `acknowledged` is the number that the writer has been told of."""
+    """All visitors of one run.  `acknowledged` returns the last number that was acknowledged to the writer."""
 
     def __init__(self, world: World, acknowledged: Callable[[], int]) -> None:
         self._world = world
@@ -47,7 +47,7 @@ class Visiting:
         self._visitors = [_Visitor(world, machine) for machine in MACHINES]
 
     async def _stay(self) -> None:
-        """Ask again and again, whether or not what was asked before has been answered."""
+        """Send requests periodically, without waiting for earlier replies."""
         await self._client.start()
         while True:
             await self._runtime.sleep(PAUSE_MS)
@@ -59,7 +59,7 @@ class Visiting:
                 self._runtime.spawn(self._ask(), PATIENT)
 
     async def _ask(self) -> None:
-        """One sync and the read behind it, both sent at once: a server answers a session in the order it asks."""
+        """Send a sync and a read at once: a server answers a session's requests in order."""
         promised = self._acknowledged()
         synced, read = self._client.sync(PATH), self._client.get(PATH)
         try:
@@ -68,7 +68,7 @@ class Visiting:
         except SessionExpired:
             self._is_over = True
         except ZooKeeperError:
-            pass  # lost on the way
+            pass  # connection lost
         else:
             if int(data) < promised:
                 self.violations.append(f"behind a sync {PATH} is {data.decode()}, {promised} was acknowledged before")
@@ -76,19 +76,19 @@ class Visiting:
             self._asked -= 1
 
     def leave(self) -> None:
-        """Nobody comes any more, and whoever is there vanishes."""
+        """Crash the present visitors, and start no more."""
         for visitor in self._visitors:
             visitor.active = False
             visitor.vanish()
 
     def nothing_is_left(self) -> bool:
-        """Is there no ephemeral of a visitor on any peer?"""
+        """Return whether no peer has an ephemeral of a visitor."""
         trees = [process.service.tree for process in self._world.peer_processes()]
         return not any(path.startswith(PREFIX) for tree in trees for path in tree.nodes)
 
 
 class _Visitor:
-    """One machine, from which one client after the other visits."""
+    """One machine that runs one visiting client after the other."""
 
     def __init__(self, world: World, machine: str) -> None:
         self._world = world
@@ -100,7 +100,7 @@ class _Visitor:
         self._come()
 
     def _come(self) -> None:
-        """Boot the machine, and visit some of the peers."""
+        """Boot the machine, and connect a client to some of the peers."""
         if not self.active:
             return
         self._visits += 1
@@ -134,10 +134,10 @@ class _Visitor:
             await client.start()
             await client.create(path, ephemeral=True)
         except ZooKeeperError:
-            pass  # nobody let it in, or the answer was lost: it goes as it came
+            pass  # rejected, or the reply was lost: this visit ends without an ephemeral
 
     def vanish(self) -> None:
-        """The machine dies without a word."""
+        """Crash the machine."""
         if self._runtime is not None:
             self._runtime.stop()
             self._world.network.kill(self._machine)

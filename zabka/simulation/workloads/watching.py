@@ -1,7 +1,7 @@
-"""A reading client of the ensemble: watches what the writer writes, owns an ephemeral, and knows what it may see.
+"""A reading client of the ensemble: watches the writer's znode, owns an ephemeral, and checks ZooKeeper's guarantees.
 
-A watch is delivered before the read that shows its change, what is read never goes back, a read behind a sync shows
-what any client was told before, and a session that is over has taken its ephemeral with it.
+A watch event arrives before the read that shows its change.  Reads never go back in time.  A read after a sync shows
+all that was acknowledged to any client before.  A session that has ended has no ephemeral.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PAUSE_MS = 150
 
 
 class Watching:
-    """Reads PATH over and over, with a watch on it."""
+    """Reads PATH repeatedly, with a watch on it."""
 
     def __init__(self, client: Client, runtime: Runtime, acknowledged: Callable[[], int]) -> None:
         self._runtime = runtime
@@ -54,7 +54,7 @@ class Watching:
                 await self._runtime.sleep(PAUSE_MS)
 
     async def _own(self) -> None:
-        """Make the ephemeral.  The session before this one is over, and was the only one that made it."""
+        """Create the ephemeral.  The previous session has ended, and no other session creates this znode."""
         session = self._client.session_id
         try:
             await self._client.create(EPHEMERAL, b"%d" % session, ephemeral=True)
@@ -64,7 +64,7 @@ class Watching:
                 self.violations.append(f"{EPHEMERAL} outlives its session 0x{stat.ephemeral_owner:x}")
 
     async def _watch(self) -> None:
-        """Set a watch, then read until it fires; it must, before a read shows that there was a reason."""
+        """Set a watch, then read until it fires; it must fire before a read shows a change."""
         self._fired = False
         try:
             promised = self._acknowledged()
@@ -85,7 +85,7 @@ class Watching:
                 return
 
     def _note(self, zxid: int, number: int) -> None:
-        """Neither the znode's history goes back, nor the numbers that its one writer sets in order."""
+        """Check that neither the znode's mzxid nor the writer's number decreases."""
         if zxid < self._seen_zxid or number < self._seen_number:
             self.violations.append(
                 f"{PATH} went back from {self._seen_number} (0x{self._seen_zxid:x}) to {number} (0x{zxid:x})"

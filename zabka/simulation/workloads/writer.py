@@ -1,4 +1,4 @@
-"""A writing client of the ensemble: keeps writing, several requests in flight, and knows what was acknowledged."""
+"""A writing client of the ensemble: keeps several requests in flight, and knows which were acknowledged."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from zabka.ensemble.records import Stat
 MACHINE = "writer"
 PATH = "/zabka-writer"
 KEPT = 20
-"""How many of its children the writer keeps."""
+"""The number of its children that the writer keeps."""
 
 
 class Writer:
-    """Sets PATH to 1, 2, 3, …, and creates a child for every other number; the numbers between are under way alone.
+    """Sets PATH to 1, 2, 3, …, and creates a child for every other number; the other sets are sent alone.
 
-    The set overwrites, the child stays: a peer that took on a transaction nobody else has keeps another tree for good.
+    The sets overwrite each other, but the children stay: a peer that applied a transaction that no other peer has
+    keeps a different tree.
     """
 
     def __init__(self, client: Client, runtime: Runtime, pause_ms: int = 100) -> None:
@@ -48,7 +49,7 @@ class Writer:
             await self._runtime.sleep(self._pause_ms)
 
     def _change_children(self, number: int) -> tuple[Future[tuple[str, Stat]], Future[None]]:
-        """One is born, and one that is old enough goes."""
+        """Create a child, and delete the oldest."""
         client = self._client
         return client.create(f"{PATH}/{number}"), client.delete(f"{PATH}/{number - KEPT}")
 
@@ -67,7 +68,7 @@ class Writer:
             for other in others:
                 with suppress(NodeExists, NoNode):
                     await other
-        # A synced read sees at least what was acknowledged to this client, and nothing it never tried.
+        # A synced read returns at least the last number acknowledged to this client, and at most the last one it tried.
         await client.sync(PATH)
         data, _ = await client.get(PATH)
         if not self.acknowledged <= int(data) <= self.tried:
