@@ -32,8 +32,8 @@ def last_election_cause(world: World) -> str:
 
 def handles(world: World, zxid: int) -> bool:
     """Wait until the controller handles that transaction, however briefly."""
-    occasion = world.active().controller.term.occasion
-    world.until(lambda: occasion.cause == transaction_cause(zxid), 1_000)
+    causes = world.active().controller.term.causes
+    world.until(lambda: causes.cause == transaction_cause(zxid), 1_000)
     return True
 
 

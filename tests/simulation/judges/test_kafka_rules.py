@@ -43,9 +43,9 @@ class Court:
         self.nodes: Any = {}
         for broker, (leader, is_leader, epoch) in enumerate(replicas or [(1, True, 0)], 1):
             replica = SimpleNamespace(leader=leader, is_leader=is_leader, leader_epoch=epoch, topic_id="i")
-            reign = SimpleNamespace(context=context) if broker == 1 else None
+            term = SimpleNamespace(context=context) if broker == 1 else None
             running = SimpleNamespace(
-                controller=SimpleNamespace(reign=reign), replicas=SimpleNamespace(partitions={T0: replica})
+                controller=SimpleNamespace(term=term), replicas=SimpleNamespace(partitions={T0: replica})
             )
             self.nodes[broker] = SimpleNamespace(broker=running)
         self.rules = KafkaRules(self.znodes, self.nodes, self.judged, lambda rule, name, detail: self.said.append(rule))

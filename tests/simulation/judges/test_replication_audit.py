@@ -134,7 +134,7 @@ def test_config_overrides_are_read_from_committed_transactions() -> None:
 def test_adding_a_stopping_broker_to_an_isr_is_a_violation(writer: int, said: list[str]) -> None:
     # Broker 1 is still controller of epoch 1 and has started its own shutdown, which controller 2 has not seen.
     context = SimpleNamespace(epoch=1, shutting_down={1}, broker_epoch=lambda broker: None)
-    controller = SimpleNamespace(reign=SimpleNamespace(context=context))
+    controller = SimpleNamespace(term=SimpleNamespace(context=context))
     broker = SimpleNamespace(controller=controller, replicas=SimpleNamespace(partitions={}))
     found: list[InvariantViolated] = []
     nodes: Any = {1: SimpleNamespace(broker=broker)}
@@ -157,7 +157,7 @@ def node_with(values: bytes, replica: object = None) -> Any:
         record = Record(key=None, value=bytes([value]), timestamp_ms=0)
         file.append(build_batch([record], base_offset=offset))
     partitions = {} if replica is None else {T0: replica}
-    running = SimpleNamespace(controller=SimpleNamespace(reign=None), replicas=SimpleNamespace(partitions=partitions))
+    running = SimpleNamespace(controller=SimpleNamespace(term=None), replicas=SimpleNamespace(partitions=partitions))
     return SimpleNamespace(name="", broker=running, files=directory.files)
 
 

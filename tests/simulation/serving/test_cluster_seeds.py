@@ -116,7 +116,7 @@ PLANTED: dict[Callable[[], AbstractContextManager[None]], tuple[int, str]] = {
     a_torn_tail_is_trusted: (28, "the checksum of the batch at 6 does not hold"),
     a_flush_is_not_awaited: (3, "on disk it ends at"),
     a_byte_changes_on_its_way_to_the_file: (1, "the checksum of the batch at 6 "),
-    a_commit_of_offsets_fails_by_a_mistake: (12, "KeyError"),
+    a_commit_of_offsets_fails_by_a_mistake: (9, "KeyError"),
     a_broker_uses_a_descriptor_that_it_has_closed: (3, "Bad file descriptor"),
     commits_of_offsets_do_not_wait: (9, ON_DISKS),
     the_first_commit_counts: (14, ANSWERED),
