@@ -27,6 +27,36 @@ def test_calls_run_in_the_order_of_time_then_of_scheduling() -> None:
     assert scheduler.now_us == 100
 
 
+def test_call_continues_at_a_later_time_if_no_other_call_is_due() -> None:
+    scheduler, seen = Scheduler(), list[tuple[str, bool, int]]()
+
+    def first() -> None:
+        seen.append(("first", scheduler.continue_at(15), scheduler.now_us))
+        seen.append(("next is due at 20", scheduler.continue_at(20), scheduler.now_us))
+
+    def last() -> None:
+        seen.append(("beyond the end", scheduler.continue_at(101), scheduler.now_us))
+        scheduler.soon(lambda: None)
+        seen.append(("another call is ready", scheduler.continue_at(50), scheduler.now_us))
+
+    scheduler.at(10, first)
+    scheduler.at(20, last)
+    scheduler.run_until(100)
+    assert seen == [
+        ("first", True, 15),
+        ("next is due at 20", False, 15),
+        ("beyond the end", False, 20),
+        ("another call is ready", False, 20),
+    ]
+
+
+def test_single_step_never_continues_at_a_later_time() -> None:
+    scheduler, seen = Scheduler(), list[bool]()
+    scheduler.at(10, lambda: seen.append(scheduler.continue_at(15)))
+    scheduler.step()
+    assert (seen, scheduler.now_us) == ([False], 10)
+
+
 def test_cancelled_call_never_runs() -> None:
     scheduler, seen = Scheduler(), list[int]()
     scheduler.after(5, lambda: seen.append(1)).cancel()

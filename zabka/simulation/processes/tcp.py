@@ -1,10 +1,10 @@
 """TCP as processes see it: each machine's kernel, its sockets, and the network between the machines.
 
 The model has the handshake and its retries, buffers of a limited size on both sides, and the receiver's window.
-Segments are lost if a link is cut, and sent again after a timeout that doubles.  It also has FIN, RST, keepalive,
-and machines without power, which send nothing at all.  A paused process's kernel keeps running: it accepts,
-acknowledges, and fills its buffers.  There is neither congestion control nor reordering of segments.  Times are
-Linux's.
+Segments are lost if a link is cut, and sent again after a timeout that doubles.  Acknowledgements wait for data of the
+receiver, 40 ms at most.  It also has FIN, RST, keepalive, and machines without power, which send nothing at
+all.  A paused process's kernel keeps running: it accepts, acknowledges, and fills its buffers.  There is neither
+congestion control nor reordering of segments.  Times are Linux's.
 """
 
 from __future__ import annotations
