@@ -6,10 +6,16 @@ import gzip
 import struct
 from zlib import adler32
 
-from zabka.simulation.judges.durable_bytes import DurableBytes, LogFile, is_whole_snapshot, zxids_in_log
+from zabka.simulation.judges.durable_bytes import DurableBytes, LogFile, is_whole_snapshot
 
 HEADER = b"ZKLG" + struct.pack(">iq", 2, 0)
 """FileHeader: magic, version, dbid."""
+
+
+def zxids_in_log(data: bytes) -> list[int]:
+    log = LogFile()
+    log.read(data)
+    return log.zxids
 
 
 def _record(zxid: int, end: bytes = b"\x42") -> bytes:

@@ -182,3 +182,32 @@ def test_sigterm_calls_the_registered_handler(world: SmallWorld) -> None:
     machine.process.loop.terminate()
     world.run(1)
     assert world.ended[HERE] == "told"
+
+
+def test_end_of_the_world_creates_no_real_event_loop(world: SmallWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `finally` of a killed process runs then, outside of every turn, and can use asyncio."""
+    created: list[str] = []
+    reached: list[str] = []
+
+    class Policy(asyncio.DefaultEventLoopPolicy):
+        """A policy that has not created a loop yet."""
+
+        def new_event_loop(self) -> asyncio.AbstractEventLoop:
+            created.append("a loop")
+            raise AssertionError("a real loop is created")
+
+    monkeypatch.setattr("asyncio.events._event_loop_policy", Policy())
+
+    async def program() -> None:
+        try:
+            await asyncio.sleep(10)
+        finally:
+            reached.append("finally")
+            # Of no awaitables: gather then asks for the current loop.
+            await asyncio.gather()
+
+    machine = world.machine(HERE, program)
+    world.run(0.5)
+    machine.kill()
+    world.end()
+    assert (reached, created) == (["finally"], [])

@@ -48,13 +48,6 @@ class LogFile:
         self._checked = data[:position]
 
 
-def zxids_in_log(data: bytes) -> list[int]:
-    """Return the transactions of a log file up to the first incomplete record."""
-    log = LogFile()
-    log.read(data)
-    return log.zxids
-
-
 def is_whole_snapshot(data: bytes) -> bool:
     """Return whether SnapStream.isValidSnapshot accepts it.
 

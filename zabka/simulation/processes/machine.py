@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio.events import _get_running_loop, _set_running_loop
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from random import Random
@@ -50,9 +51,12 @@ class Ground:
     def end_world(self) -> None:
         """Close the tasks of killed processes after the end of the world; their `finally` can no longer affect it."""
         dead, self._dead = self._dead, []
+        hosts_loop = _get_running_loop()
         for task in dead:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             coroutine = task.get_coro()
+            # Without a running loop, asyncio's functions in a `finally` would create a real one that is never closed.
+            _set_running_loop(task.get_loop())
             for _ in range(10):
                 try:
                     coroutine.close()
@@ -60,6 +64,7 @@ class Ground:
                 except (Exception, asyncio.CancelledError):
                     # It awaits something in a `finally`, or uses a closed object.
                     continue
+        _set_running_loop(hosts_loop)
         if self.heard is not None:
             self.heard.stop_hearing()
 

@@ -46,6 +46,16 @@ class ProgramMachine(Machine):
             self.ground.failures.append(f"{self.name}: {failure!r}")
 
 
+def tapped_connector(messages: MessageNotes | None) -> AsyncioConnector:
+    """Return a connector to the ensemble whose messages are noted, if the world has a tap."""
+    return AsyncioConnector(tap=None if messages is None else ClientTap(messages))
+
+
+def tapped_channel(name: str, messages: MessageNotes | None) -> AsyncioChannel:
+    """Return a channel to brokers whose messages are noted, if the world has a tap."""
+    return AsyncioChannel(name, tap=None if messages is None else KafkaTap(messages))
+
+
 class ScriptedMachine(ProgramMachine):
     """A machine that runs only what a script starts on it."""
 
@@ -54,13 +64,11 @@ class ScriptedMachine(ProgramMachine):
 
     def connector(self) -> AsyncioConnector:
         """Return the connector for an ensemble client on this machine."""
-        messages = self._running().messages
-        return AsyncioConnector(tap=None if messages is None else ClientTap(messages))
+        return tapped_connector(self._running().messages)
 
     def channel(self) -> AsyncioChannel:
         """Return the channel for a broker client on this machine."""
-        messages = self._running().messages
-        return AsyncioChannel(self.name, tap=None if messages is None else KafkaTap(messages))
+        return tapped_channel(self.name, self._running().messages)
 
     def runtime(self) -> AsyncioRuntime:
         """Return the runtime for a client on this machine."""
@@ -86,8 +94,9 @@ class ClientMachine(ProgramMachine):
 
     def __init__(self, ground: Ground, name: str, address: str, hosts: str, work: Work) -> None:
         async def program(runtime: AsyncioRuntime, messages: MessageNotes | None) -> None:
-            connector = AsyncioConnector(tap=None if messages is None else ClientTap(messages))
-            client = Client(hosts, connector, runtime, session_timeout_ms=SESSION_TIMEOUT_MS, name=name)
+            client = Client(
+                hosts, tapped_connector(messages), runtime, session_timeout_ms=SESSION_TIMEOUT_MS, name=name
+            )
             await work(client, runtime)
 
         super().__init__(ground, name, address, program)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 from typing import NamedTuple
 
@@ -9,9 +10,7 @@ from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from zabka.ensemble.txn import Txn
 from zabka.journal.events import Entry, LogDamageFound, NodeStarted
 from zabka.journal.message_log import MessageNotes
-from zabka.kafka.channel import AsyncioChannel
 from zabka.kafka.client.admin_client import AdminClient
-from zabka.kafka.kafka_tap import KafkaTap
 from zabka.simulation.judges.audited_broker import replicas_agree
 from zabka.simulation.judges.minimums import MINIMUM, Minimums
 from zabka.simulation.judges.replication_audit import ReplicationAudit
@@ -20,7 +19,7 @@ from zabka.simulation.kernel.draws import derive_random
 from zabka.simulation.network.addresses import rack_name
 from zabka.simulation.network.tap import MessageTap
 from zabka.simulation.serving.broker_machine import KAFKA_PORT, BrokerMachine, broker_address
-from zabka.simulation.serving.client_machine import ProgramMachine
+from zabka.simulation.serving.client_machine import ProgramMachine, tapped_channel
 from zabka.simulation.serving.server_machine import ServerMachine
 from zabka.simulation.serving.serving_world import ServingWorld
 from zabka.simulation.serving.shape import Shape
@@ -131,8 +130,7 @@ class ClusterWorld(ServingWorld):
         bootstrap = [(broker_address(broker), KAFKA_PORT) for broker in self.brokers]
 
         async def work(runtime: AsyncioRuntime, messages: MessageNotes | None) -> None:
-            channel = AsyncioChannel(name, tap=None if messages is None else KafkaTap(messages))
-            await program(AdminClient(channel, runtime, bootstrap), runtime)
+            await program(AdminClient(tapped_channel(name, messages), runtime, bootstrap), runtime)
 
         machine = ProgramMachine(self.ground, name, self.next_client_address(), work)
         self.clients[name] = machine
@@ -144,16 +142,16 @@ class ClusterWorld(ServingWorld):
 
     def replicas_agree(self) -> bool:
         """Return whether all replicas of every partition hold the same log, byte for byte."""
-        return not self.topics_that_differ()
+        return next(self._differing(), None) is None
 
     def topics_that_differ(self) -> list[str]:
         """Return the topics with a partition whose replicas hold different logs."""
-        differing = (
-            each.topic
-            for each in self.record.state.partitions.values()
-            if not replicas_agree(self.brokers, f"{each.topic}-{each.partition}", each.replicas)
-        )
-        return list(dict.fromkeys(differing))
+        return list(dict.fromkeys(self._differing()))
+
+    def _differing(self) -> Iterator[str]:
+        for each in self.record.state.partitions.values():
+            if not replicas_agree(self.brokers, f"{each.topic}-{each.partition}", each.replicas):
+                yield each.topic
 
     def announce_power_loss(self, machine: BrokerMachine) -> None:
         """Journal a broker's power loss."""
