@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from zabka.ensemble.ports import Instant
 from zabka.journal.cause import UNKNOWN, Cause, event_cause
 from zabka.journal.cluster_state import ClusterState
 from zabka.journal.events import Entry, Event, TopicPartition, TxnCommitted
@@ -46,11 +45,11 @@ class Record:
         every.add(self.judged.counts)
         return every.counts
 
-    def write(self, node: str, now: Instant, event: Event) -> Cause:
+    def write(self, node: str, wall_ms: int, event: Event) -> Cause:
         """Append a node's event, and return the reference that names it as the cause of another."""
         node_seq = self._node_seq[node] = self._node_seq.get(node, 0) + 1
         mono_us = self._scheduler.now_us
-        wall_us = now.wall_ms * 1000 + mono_us % 1000
+        wall_us = wall_ms * 1000 + mono_us % 1000
         entry = Entry(node, node_seq, wall_us, mono_us, event, len(self.entries) + 1)
         self.entries.append(entry)
         if isinstance(event, TxnCommitted) and event.zxid > self.last_committed:
@@ -88,4 +87,4 @@ class Emitter:
     def __call__(self, event: Event) -> Cause:
         if self._runtime.stopped:
             return UNKNOWN
-        return self._record.write(self._node, self._runtime.now(), event)
+        return self._record.write(self._node, self._runtime.now().wall_ms, event)

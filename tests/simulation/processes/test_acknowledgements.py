@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.simulation.processes.small_world import HERE, THERE, Noted, SmallWorld, calling, serving
-from zabka.simulation.processes.tcp import ACK_DELAY_US, RTO_MIN_US, Kind, Segment
+from zabka.simulation.processes.tcp import ACK_DELAY_US, RTO_MIN_US, Kind, Link, Segment
 
 
 class Wire:
@@ -25,9 +25,9 @@ class Wire:
         network: Any = self.world.ground.network
         carry, scheduler = network.carry, self.world.ground.scheduler
 
-        def noting(segment: Segment, leaves_in_us: int = 0) -> None:
+        def noting(link: Link, segment: Segment, leaves_in_us: int = 0) -> None:
             self.sent.append((scheduler.now_us, segment))
-            carry(segment, leaves_in_us)
+            carry(link, segment, leaves_in_us)
 
         network.carry = noting
 

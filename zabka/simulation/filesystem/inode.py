@@ -33,6 +33,8 @@ class FileNode:
         self._versions: dict[int, list[bytes]] = {}
         """Versions of each block since the last sync, oldest first."""
         self._sizes: list[int] = []
+        self._on_platter: bytes | None = None
+        """The result of `on_platter`, until the platter changes."""
 
     # -- as it is read -----------------------------------------------------------------------------------------------
 
@@ -98,9 +100,11 @@ class FileNode:
 
     def on_platter(self) -> bytes:
         """Return the synced contents, without the zeros after the last block."""
-        last = max(self.platter, default=-1)
-        blocks = [self.platter.get(number, HOLE) for number in range(last + 1)]
-        return b"".join(blocks)[: self.platter_size]
+        if self._on_platter is None:
+            last = max(self.platter, default=-1)
+            blocks = [self.platter.get(number, HOLE) for number in range(last + 1)]
+            self._on_platter = b"".join(blocks)[: self.platter_size]
+        return self._on_platter
 
     @property
     def is_dirty(self) -> bool:
@@ -109,6 +113,7 @@ class FileNode:
 
     def sync(self) -> None:
         """Write everything to the platter."""
+        self._on_platter = None
         for number in self._versions:
             self._bring(number)
         self.platter_size = self.size
@@ -120,6 +125,7 @@ class FileNode:
 
         The size waits for the next sync.
         """
+        self._on_platter = None
         for number in self._versions:
             if random.random() < 0.5:
                 self._bring(number)
@@ -139,6 +145,7 @@ class FileNode:
 
     def flip(self, bit: int) -> None:
         """Flip a bit on the platter; later reads return it if the block was clean."""
+        self._on_platter = None
         number, inside = divmod(bit, 8 * BLOCK_BYTES)
         clean = number not in self._versions and self.blocks.get(number, HOLE) == self.platter.get(number, HOLE)
         block = bytearray(self.platter.get(number, HOLE))
@@ -149,6 +156,7 @@ class FileNode:
 
     def lose_power(self, random: Random) -> None:
         """Apply a power loss: each unsynced block survives in any version, torn at sectors, or not at all."""
+        self._on_platter = None
         for number, versions in self._versions.items():
             self.platter[number] = _remains([self.platter.get(number, HOLE), *versions], random)
         self.platter_size = random.choice([self.platter_size, *self._sizes])

@@ -64,7 +64,8 @@ class Volume:
         self.faults_met = 0
         """The number of operations that failed because of a requested fault or a full disk."""
         self._root = DirectoryNode(0)
-        self._changes = 0
+        self.changes = 0
+        """The number of operations on directories and of power losses so far."""
         self._changed: dict[int, DirectoryNode] = {}
         """Directories with unsynced operations."""
         self._faults: list[_Fault] = []
@@ -133,6 +134,7 @@ class Volume:
         self._killed_with_power.clear()
         self.locks.clear()
         self._power_until = None
+        self.changes += 1
         self._changed.clear()
         directories, files = reached_from(self._root)
         for file in files:
@@ -206,9 +208,9 @@ class Volume:
     def change(self, directory: DirectoryNode, means: dict[str, Node | None]) -> None:
         """Perform an operation on a directory."""
         before = [directory.entries.get(name) for name in means]
-        self._changes += 1
+        self.changes += 1
         self._changed[id(directory)] = directory
-        directory.change(self._changes, means)
+        directory.change(self.changes, means)
         directory.mtime_s = self.now_us() / 1e6
         for node in before:
             if isinstance(node, FileNode):

@@ -29,9 +29,13 @@ class LogFile:
     def __init__(self) -> None:
         self.zxids: list[int] = []
         self._checked = b""
+        self._data: bytes | None = None
 
     def read(self, data: bytes) -> None:
         """Find the transactions up to the first incomplete record."""
+        if data is self._data:
+            return
+        self._data = data
         if not self._checked or not data.startswith(self._checked):
             self.zxids, self._checked = [], b""
             if data[:4] != LOG_MAGIC:

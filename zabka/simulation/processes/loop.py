@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from zabka.simulation.filesystem.volume import PowerLost
 from zabka.simulation.kernel.draws import draw_below
 from zabka.simulation.kernel.scheduler import Scheduler
+from zabka.simulation.processes.callbacks import Callback, Timer
 from zabka.simulation.processes.tcp import Kernel
 from zabka.simulation.processes.transports import Closable, SocketServer, SocketTransport
 from zabka.simulation.processes.virtual_time import Turn
@@ -73,7 +74,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self._on_failure = on_failure
         self._wall_us = WALL_START_US + skew_us
         self._pieces = pieces
-        self._ready: deque[asyncio.Handle] = deque()
+        self._ready: deque[Callback | Timer] = deque()
         self._turn_due = False
         self._spent_us = 0
         self._is_beside = False
@@ -103,25 +104,34 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             self._turn_due = False
             return
         scheduler, ready = self.scheduler, self._ready
-        while True:
-            self._begin_turn()
-            try:
+        self._begin_turn()
+        try:
+            while True:
                 for _ in range(len(ready)):
                     if not ready:
                         # The process was killed in this turn.
                         break
                     handle = ready.popleft()
                     if not handle._cancelled:
-                        handle._run()
-            finally:
-                self._end_turn()
-            if not ready or self.paused:
-                self._turn_due = False
-                return
-            next_us = self._next_turn_us()
-            if not scheduler.continue_at(next_us):
-                scheduler.post(next_us, self._take_turns)
-                return
+                        try:
+                            handle._context.run(handle._callback, *handle._args)
+                        except (SystemExit, KeyboardInterrupt):
+                            raise
+                        except BaseException as failed:
+                            self._callback_failed(handle, failed)
+                self._pay()
+                if not ready or self.paused:
+                    self._turn_due = False
+                    return
+                next_us = self._next_turn_us()
+                if not scheduler.continue_at(next_us):
+                    scheduler.post(next_us, self._take_turns)
+                    return
+        finally:
+            self._end_turn()
+
+    def _callback_failed(self, handle: asyncio.Handle, failed: BaseException) -> None:
+        self.call_exception_handler({"message": f"Exception in callback {handle!r}", "exception": failed})
 
     def _begin_turn(self) -> None:
         """Make this process the running one."""
@@ -129,9 +139,12 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         _set_running_loop(self)
 
     def _end_turn(self) -> None:
-        """Leave no process running.  The next turn begins when this one's disk operations are done."""
+        """Leave no process running."""
         _set_running_loop(None)
         self._turn.taker = None
+
+    def _pay(self) -> None:
+        """Let the next turn begin when this one's disk operations are done."""
         spent_us = self._spent_us
         disk = self.disk
         if disk is not None and disk.took_us:
@@ -203,6 +216,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
                 pass
             finally:
                 self._end_turn()
+                self._pay()
             self._busy_until_us, self._is_beside = busy_until_us, False
 
         self.scheduler.post(self.scheduler.now_us + delay_us, run)
@@ -215,11 +229,12 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
     def mono_ns(self) -> int:
         """Return the nanoseconds of the monotonic clock."""
-        return self.world_us() * 1000
+        disk = self.disk
+        return (self.scheduler.now_us + self._spent_us + (0 if disk is None else disk.took_us)) * 1000
 
     def wall_ns(self) -> int:
         """Return the nanoseconds of this machine's wall clock."""
-        return (self._wall_us + self.world_us()) * 1000
+        return self._wall_us * 1000 + self.mono_ns()
 
     def world_us(self) -> int:
         """Return the world's clock, plus the time that the process has spent in this turn."""
@@ -237,7 +252,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
         """Call in the next turn."""
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = Callback(callback, args, self, context)
         if self.killed:
             return handle
         if self._is_beside:
@@ -267,12 +282,12 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def _call_at(
         self, due_us: int, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
     ) -> asyncio.TimerHandle:
-        handle = asyncio.TimerHandle(due_us / 1e6, callback, args, self, context)
+        handle = Timer(due_us, callback, args, self, context)
         if not self.killed:
             self.scheduler.post(due_us, partial(self._due, handle))
         return handle
 
-    def _due(self, handle: asyncio.Handle) -> None:
+    def _due(self, handle: Callback | Timer) -> None:
         if not handle._cancelled and not self.killed:
             self._ready.append(handle)
             if not self._turn_due:

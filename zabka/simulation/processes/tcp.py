@@ -60,7 +60,6 @@ class Segment(msgspec.Struct, gc=False):
 
     source: str
     source_port: int
-    target: str
     target_port: int
     kind: Kind
     seq: int = 0
@@ -75,6 +74,31 @@ def os_error(number: int) -> OSError:
     return OSError(number, os.strerror(number))
 
 
+class Link:
+    """One direction between two machines: it loses, delays and orders segments."""
+
+    __slots__ = ("_last_by_connection_us", "_last_us", "cuts", "slow_us", "target")
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self.cuts = 0
+        self.slow_us: int | None = None
+        """The delay of all segments; None if the link was never slow."""
+        self._last_us = 0
+        """The arrival time of the last segment, which later segments must not overtake."""
+        self._last_by_connection_us: dict[tuple[int, int], int] = {}
+
+    def arrival_us(self, segment: Segment, at_us: int) -> int:
+        """Return when a segment that takes until `at_us` arrives behind those before it."""
+        if self.slow_us is None:
+            at_us = self._last_us = at_us if at_us > self._last_us else self._last_us
+            return at_us
+        connection = segment.source_port, segment.target_port
+        at_us = max(at_us + self.slow_us, self._last_by_connection_us.get(connection, 0))
+        self._last_by_connection_us[connection] = at_us
+        return at_us
+
+
 class TcpNetwork:
     """Carries segments between the kernels of machines; each direction of a pair of machines can be cut or slow."""
 
@@ -82,23 +106,27 @@ class TcpNetwork:
         self.scheduler = scheduler
         self._random = random
         self._kernels: dict[str, Kernel] = {}
-        self._cut: dict[tuple[str, str], int] = {}
-        self._slow_us: dict[tuple[str, str], int] = {}
-        self._last_us: dict[tuple[str, str] | tuple[str, str, int, int], int] = {}
-        """The arrival time of the last segment, which later segments must not overtake."""
+        self._links: dict[tuple[str, str], Link] = {}
 
     def attach(self, address: str) -> Kernel:
         """Return the kernel of a new machine with that IP address and with power."""
         kernel = self._kernels[address] = Kernel(self, address)
         return kernel
 
+    def link(self, source: str, target: str) -> Link:
+        """Return the link from `source` to `target`, which exists even if the machines do not."""
+        link = self._links.get((source, target))
+        if link is None:
+            link = self._links[source, target] = Link(target)
+        return link
+
     def cut(self, source: str, target: str) -> None:
         """Lose all segments from `source` to `target`, until `heal` was called as often as `cut`."""
-        self._cut[source, target] = self._cut.get((source, target), 0) + 1
+        self.link(source, target).cuts += 1
 
     def heal(self, source: str, target: str) -> None:
         """Undo one cut."""
-        self._cut[source, target] -= 1
+        self.link(source, target).cuts -= 1
 
     def slow(self, source: str, target: str, by_us: int) -> None:
         """Delay all segments from `source` to `target` by `by_us`; 0 ends the delay.
@@ -106,37 +134,26 @@ class TcpNetwork:
         From then on only segments of the same connection keep their order there: new connections do not wait for
         older segments.
         """
-        self._slow_us[source, target] = by_us
+        self.link(source, target).slow_us = by_us
 
     def is_cut(self, source: str, target: str) -> bool:
         """Return whether segments in that direction are lost."""
-        return self._cut.get((source, target), 0) > 0
+        return self.link(source, target).cuts > 0
 
-    def carry(self, segment: Segment, leaves_in_us: int = 0) -> None:
+    def carry(self, link: Link, segment: Segment, leaves_in_us: int = 0) -> None:
         """Deliver the segment after the link's latency, unless it is lost."""
-        link = segment.source, segment.target
-        if self._cut and self._cut.get(link):
+        if link.cuts:
             return
         random, scheduler = self._random, self.scheduler
         drawn = random.getrandbits(SLOW_BITS + LATENCY_BITS)
         at_us = scheduler.now_us + leaves_in_us + LATENCY_US_MIN + (drawn >> SLOW_BITS)
-        lane: tuple[str, str] | tuple[str, str, int, int] = link
-        if self._slow_us and link in self._slow_us:
-            at_us += self._slow_us[link]
-            lane = (*link, segment.source_port, segment.target_port)
         if not drawn & ((1 << SLOW_BITS) - 1):
             at_us += random.getrandbits(SLOW_US_BITS)
-        last_us = self._last_us.get(lane, 0)
-        if at_us < last_us:
-            at_us = last_us
-        self._last_us[lane] = at_us
-        scheduler.post(at_us, partial(self._arrive, segment))
+        scheduler.post(link.arrival_us(segment, at_us), partial(self._arrive, link, segment))
 
-    def _arrive(self, segment: Segment) -> None:
-        kernel = self._kernels.get(segment.target)
-        if kernel is None or not kernel.has_power:
-            return
-        if not self._cut or not self._cut.get((segment.source, segment.target)):
+    def _arrive(self, link: Link, segment: Segment) -> None:
+        kernel = self._kernels.get(link.target)
+        if kernel is not None and kernel.has_power and not link.cuts:
             kernel.receive(segment)
 
 
@@ -202,7 +219,8 @@ class Kernel:
 
     def refuse(self, segment: Segment) -> None:
         """Reply with RST, because the segment has no socket."""
-        self.network.carry(Segment(self.address, segment.target_port, segment.source, segment.source_port, Kind.RST))
+        reset = Segment(self.address, segment.target_port, segment.source_port, Kind.RST)
+        self.network.carry(self.network.link(self.address, segment.source), reset)
 
     def _take_call(self, segment: Segment) -> None:
         listener = self.listeners.get(segment.target_port)
@@ -250,6 +268,7 @@ class Socket:
         self.on_writable: Callable[[], None] = _nobody
         self._on_opened: Callable[[OSError | None], None] | None = None
         self._scheduler = kernel.network.scheduler
+        self._link = kernel.network.link(kernel.address, remote)
         self._out = bytearray()
         """Bytes that are not acknowledged, or not sent yet."""
         self._acked = self._next = self._taken = 0
@@ -288,9 +307,13 @@ class Socket:
 
     def receive_bytes(self, size: int) -> bytes:
         """Return at most `size` of the received bytes."""
-        data = bytes(self.inbox[:size])
         was_full = len(self.inbox) > RECEIVE_BUFFER // 2
-        del self.inbox[:size]
+        if size >= len(self.inbox):
+            data = bytes(self.inbox)
+            self.inbox.clear()
+        else:
+            data = bytes(self.inbox[:size])
+            del self.inbox[:size]
         if was_full and len(self.inbox) <= RECEIVE_BUFFER // 2:
             self.say(Kind.ACK)
         return data
@@ -354,10 +377,10 @@ class Socket:
         window = RECEIVE_BUFFER - len(self.inbox)
         self._ack_is_due = False
         kernel.network.carry(
+            self._link,
             Segment(
                 kernel.address,
                 self.port,
-                self.remote,
                 self.remote_port,
                 kind,
                 seq,
@@ -502,7 +525,8 @@ class Socket:
             self._retries, self._rto_us = 0, RTO_MIN_US
             self._stop_timer()
             self._leave_if_done()
-        self._pump()
+        if self._out or self._ends:
+            self._pump()
         if self._was_full and len(self._out) <= SEND_BUFFER // 2:
             self._was_full = False
             self.on_writable()

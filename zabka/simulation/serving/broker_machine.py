@@ -18,6 +18,7 @@ from zabka.ensemble.txnlog.files import read_bytes
 from zabka.kafka.zk.registration import BrokerIdInUse
 from zabka.simulation.filesystem.inode import DirectoryNode, FileNode
 from zabka.simulation.filesystem.process_files import ProcessFiles
+from zabka.simulation.filesystem.volume import Volume
 from zabka.simulation.network.addresses import broker_name
 from zabka.simulation.processes.machine import Ground, SimProcess
 from zabka.simulation.record import Record
@@ -67,7 +68,8 @@ class BrokerMachine(ServerMachine):
         self._on_power_loss: Callable[[BrokerMachine], object] = _nothing
         self._keys = dict(keys)
         self._broker: Broker | None = None
-        self._segments: dict[str, dict[str, _SegmentFile]] = {}
+        self._segments: dict[str, tuple[tuple[Volume, int], dict[str, _SegmentFile]]] = {}
+        """The segments of each replica, and the disk with its number of changes when they were looked up."""
         self._set_up()
 
     def format(self) -> None:
@@ -148,7 +150,11 @@ class BrokerMachine(ServerMachine):
 
     def files(self, partition: str, /) -> Mapping[str, _SegmentFile]:
         """Return a replica's segments by name; an unchanged file keeps its tuple."""
-        before, found = self._segments.get(partition, {}), {}
+        as_of = self.volume, self.volume.changes
+        read_as_of, before = self._segments.get(partition, (None, {}))
+        if read_as_of == as_of:
+            return before
+        found: dict[str, _SegmentFile] = {}
         for log_dir in self.log_dirs:
             for name, node in self._entries(log_dir / partition).items():
                 if name.endswith(SUFFIX) and isinstance(node, FileNode):
@@ -156,7 +162,7 @@ class BrokerMachine(ServerMachine):
                     found[name] = known if known is not None and known.node is node else _SegmentFile(node)
             if found:
                 break
-        self._segments[partition] = found
+        self._segments[partition] = as_of, found
         return found
 
     def _entries(self, path: Path) -> Mapping[str, Any]:

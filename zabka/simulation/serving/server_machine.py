@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from zabka.ensemble.ports import Instant
 from zabka.ensemble.runtime.files import Files
 from zabka.ensemble.txnlog.files import replace_file
 from zabka.journal.cause import UNKNOWN, Cause
@@ -37,8 +36,7 @@ class RecordJournal:
         """Record an event at once.  There is no buffer to lose with the process: the event has happened in any case."""
         if self._loop.killed:
             return UNKNOWN
-        now = Instant(self._loop.mono_ns() // 1_000_000, self._loop.wall_ns() // 1_000_000)
-        return self._record.write(self._node, now, event)
+        return self._record.write(self._node, self._loop.wall_ns() // 1_000_000, event)
 
     def flush(self) -> None:
         """Do nothing, because there is no buffer."""
