@@ -8,12 +8,12 @@ from contextlib import contextmanager
 
 import pytest
 from kazoo.exceptions import KazooException
+from zabka.simulation.network.connector import client_on
 
 from tests.election import broker_sessions
 from zabka.ensemble.client.kazoo import KazooClient
 from zabka.simulation.kernel.draws import derive_random
 from zabka.simulation.kernel.runtime import SimRuntime
-from zabka.simulation.network.connector import client_on
 from zabka.simulation.workloads.writer import Writer
 from zabka.testing.cluster import Cluster, Peer, only
 from zabka.testing.live.cluster import LiveCluster

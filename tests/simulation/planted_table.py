@@ -11,8 +11,7 @@ import time
 from contextlib import nullcontext
 from typing import NamedTuple
 
-from tests.simulation import planted, planted_ensemble
-from tests.simulation.disks import planted_disks
+from tests.simulation import planted, planted_disks, planted_ensemble
 from tests.simulation.planting import Plant
 from tests.simulation.scenarios.pairs import PAIRS
 from zabka.controller.historical import Historical

@@ -28,8 +28,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tests.simulation import planted, planted_ensemble, planted_histories
-from tests.simulation.disks import planted_disks
+from tests.simulation import planted, planted_disks, planted_ensemble, planted_histories
 from tests.simulation.planting import Plant
 from zabka.controller.historical import Historical
 from zabka.simulation.kernel.garbage import collect_seldom

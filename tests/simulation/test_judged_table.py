@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
+from zabka.simulation.judges.heard_sessions import NAME as HEARD_SESSIONS
 
 from tests.simulation.judged_table import HEADING, HUNDRED, WHOLE, Table
 from zabka.journal.judges.cause_chains import NAME as CAUSE_CHAINS
 from zabka.journal.judges.invariants import default_checkers
 from zabka.journal.judges.zab_invariants import zab_checkers
 from zabka.simulation.judges import kafka_rules, peer_audit, replication_audit
-from zabka.simulation.judges.heard_sessions import NAME as HEARD_SESSIONS
 from zabka.simulation.judges.stored_commits import ANSWERED, ON_DISKS
 from zabka.simulation.serving.platters import NAME as PLATTERS
 

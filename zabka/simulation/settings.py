@@ -40,8 +40,8 @@ class WorldSettings(msgspec.Struct, frozen=True):
 
     peers: int = 3
     brokers: int = 3
-    members: int = 0
-    """The number of peers that are initial members, if the membership can change; 0: all of them, without changes."""
+    changes_members: bool = False
+    """Whether an operator changes the membership during the run."""
     tick_time_ms: int = 500
     init_limit: int = 10
     sync_limit: int = 5

@@ -1,276 +1,249 @@
-"""The world: a whole cluster in virtual time, from one seed.
+"""The world of a user's settings: a whole cluster of production processes in virtual time, from one seed.
 
-The nodes are the ones that run as processes; only what surrounds them is simulated: clocks, network, disks, signals.
-Everything that happens is in `record`, judged by the invariants as it happens.  The same seed and settings give the
-same history, byte for byte.
+Faults and tests name nodes here ("peer-1", "broker-2").  Everything that happens is in `record`, and the invariants
+check it as it happens.  The same seed and settings give the same history, byte for byte.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from zabka.ensemble.zab.application import EnsembleConfig
-from zabka.journal.events import FaultInjected, FaultRemoved
+from zabka.ensemble.client.client import Client
+from zabka.kafka.client.admin_client import AdminClient
 from zabka.simulation.judges.audited_broker import replicas_agree
-from zabka.simulation.judges.committed_membership import CommittedMembership
-from zabka.simulation.judges.minimums import MINIMUM, Minimums
-from zabka.simulation.judges.peer_audit import EnsembleJudges, PeerAudit
-from zabka.simulation.judges.replication_audit import ReplicationAudit
-from zabka.simulation.judges.settled import unsettled
 from zabka.simulation.kernel.draws import derive_random
-from zabka.simulation.kernel.runtime import SimRuntime
-from zabka.simulation.kernel.scheduler import Deadlock
 from zabka.simulation.network.addresses import broker_name, peer_name
 from zabka.simulation.network.tap import MessageTap
-from zabka.simulation.network.wire import Wire
-from zabka.simulation.nodes.broker_node import BrokerNode
-from zabka.simulation.nodes.membership import with_membership
-from zabka.simulation.nodes.peer_node import PeerNode, PeerProcess
-from zabka.simulation.nodes.site import Site
+from zabka.simulation.processes.virtual_time import virtual_time
+from zabka.simulation.serving.broker_machine import KAFKA_PORT, broker_address
+from zabka.simulation.serving.client_machine import SESSION_TIMEOUT_MS, ScriptedMachine
+from zabka.simulation.serving.cluster_world import ClusterShape, ClusterWorld
+from zabka.simulation.serving.peer_machine import CLIENT_PORT, PeerMachine, peer_address
+from zabka.simulation.serving.server_machine import ServerMachine
+from zabka.simulation.serving.shape import Shape
 from zabka.simulation.settings import WorldSettings
 
-
-def _peer_configs(settings: WorldSettings) -> list[EnsembleConfig]:
-    """Every peer's configuration."""
-    voters = tuple(range(1, settings.peers + 1))
-    configs = [
-        EnsembleConfig(
-            my_id=peer,
-            voters=voters,
-            tick_time_ms=settings.tick_time_ms,
-            init_limit=settings.init_limit,
-            sync_limit=settings.sync_limit,
-            snap_count=settings.snap_count,
-            full_journal=True,
-            read_only_mode=settings.read_only_mode,
-            local_sessions=settings.local_sessions,
-            local_sessions_upgrading=settings.local_sessions_upgrading,
-        )
-        for peer in voters
-    ]
-    return [with_membership(config, settings.members) for config in configs] if settings.members else configs
+IN_PIECES_EVERY = 10
+"""In one of so many seeds, reads return parts of the received bytes."""
+PIECES = 0.05
+PRODUCER_PAUSE_MS = 100
+LOG_DIRS_MAX = 2
+SHUTDOWN_CHECK_US = 50_000
 
 
-class World(Site):
-    """One simulated cluster: a site, and the nodes on it.  `start()` boots every node; then let time pass with `run` or
-    `until`.  Where there is a `tap` it is told of every message."""
+class World(ClusterWorld):
+    """One simulated cluster; `start()` boots every node, then let time pass with `run` or `until`."""
 
-    def __init__(
-        self,
-        seed: int,
-        settings: WorldSettings | None = None,
-        wire: Wire | None = None,
-        tap: MessageTap | None = None,
-    ) -> None:
-        super().__init__(seed, settings, wire, tap)
-        self._fault_number = 0
-        self.observer = SimRuntime(self.scheduler, derive_random(seed, "observer"))
-        self._emit = self.record.emitter("world", self.observer)
-        self.peers: dict[int, PeerNode] = {}
-        for config in _peer_configs(self.settings):
-            self.peers[config.my_id] = PeerNode(self, config, self.peers, self._audit)
-        self.brokers = {broker: BrokerNode(self, broker) for broker in range(1, self.settings.brokers + 1)}
-        minimums = Minimums(int(self.settings.broker_keys.get(MINIMUM, "1")), self.settings.session_timeout_ms)
-        self.replication = ReplicationAudit(self.scheduler, self.brokers, self.record.judged, self._emit, minimums)
-        self.record.listeners.append(self.replication.journalled)
-        first_voters = CommittedMembership(range(1, (self.settings.members or self.settings.peers) + 1))
-        self._judges = EnsembleJudges(self.peers, self.record, first_voters, self.replication.committed, self._emit)
-        self._nodes: dict[str, PeerNode | BrokerNode] = {
-            **{peer_name(peer): node for peer, node in self.peers.items()},
-            **{broker_name(broker): node for broker, node in self.brokers.items()},
-        }
+    def __init__(self, seed: int, settings: WorldSettings | None = None, tap: MessageTap | None = None) -> None:
+        self.settings = settings or WorldSettings()
+        super().__init__(seed, cluster_shape(self.settings, seed), tap)
 
-    def _audit(self, process: PeerProcess) -> PeerAudit:
-        return PeerAudit(process, self._judges)
-
-    # -- what there is -----------------------------------------------------------------------------------------------
+    # -- nodes -------------------------------------------------------------------------------------------------------
 
     def peer_names(self) -> list[str]:
-        """Every peer's node name."""
+        """Return the names of all peers."""
         return [peer_name(peer) for peer in self.peers]
 
     def broker_names(self) -> list[str]:
-        """Every broker's node name."""
+        """Return the names of all brokers."""
         return [broker_name(broker) for broker in self.brokers]
 
     def node_names(self) -> list[str]:
-        """Every node's name."""
-        return list(self._nodes)
+        """Return the names of all peers and brokers."""
+        return [machine.name for machine in self.servers()]
+
+    def node(self, name: str) -> ServerMachine:
+        """Return the machine of a peer or a broker."""
+        return next(machine for machine in self.servers() if machine.name == name)
 
     def is_running(self, name: str) -> bool:
-        """Is there a process (possibly paused)?"""
-        return self._nodes[name].process is not None
+        """Return whether there is a process, possibly paused."""
+        return self.node(name).process is not None
 
     def is_paused(self, name: str) -> bool:
-        """Is there a process, stopped by SIGSTOP?"""
-        process = self._nodes[name].process
-        return process is not None and process.runtime.paused
+        """Return whether there is a process that was stopped by SIGSTOP."""
+        return self.node(name).is_paused
 
     # -- time --------------------------------------------------------------------------------------------------------
 
-    @property
-    def faults(self) -> int:
-        """How many faults were injected so far."""
-        return self._fault_number
-
-    @property
-    def now_ms(self) -> int:
-        """Virtual milliseconds since the world began."""
-        return self.scheduler.now_us // 1000
-
     def run(self, duration_ms: int) -> None:
         """Let time pass."""
-        self.scheduler.run_until(self.scheduler.now_us + duration_ms * 1000)
+        self.run_to(self.scheduler.now_us + duration_ms * 1000)
+
+    def run_to(self, time_us: int) -> None:
+        """Let time pass up to that moment."""
+        with virtual_time(self.ground.turn):
+            self.scheduler.run_until(time_us)
 
     def until(self, condition: Callable[[], bool], limit_ms: int = 60_000, what: str = "the condition") -> int:
-        """Let time pass until it holds; how many virtual ms that took.  Raises Deadlock past the limit."""
-        begin_us = self.scheduler.now_us
-        end_us = begin_us + limit_ms * 1000
-        while not condition():
-            due = self.scheduler.next_time_us()
-            if due is None or due > end_us:
-                raise Deadlock(f"{what} did not come true within {limit_ms} ms")
-            self.scheduler.step()
-        return (self.scheduler.now_us - begin_us) // 1000
+        """Let time pass until the condition holds, and return how many virtual ms that took.  Raises Deadlock past the
+        limit."""
+        with virtual_time(self.ground.turn):
+            return super().until(condition, limit_ms, what)
+
+    def until_done(self, task: Any, limit_ms: int = 600_000, what: str = "the task") -> Any:
+        """Let time pass until a task is done, and return its result.  Raises Deadlock past the limit."""
+        with virtual_time(self.ground.turn):
+            return super().until_done(task, limit_ms, what)
 
     # -- processes ---------------------------------------------------------------------------------------------------
 
     def start(self, name: str | None = None) -> None:
         """Boot a node, or all that are down."""
-        for node_name in [name] if name else self.node_names():
-            self._nodes[node_name].start()
+        for machine in [self.node(name)] if name else self.servers():
+            machine.switch_on()
 
     def kill(self, name: str, power_loss: bool = False) -> None:
         """SIGKILL a node, or cut its power."""
-        if self.is_running(name):
-            self._announce("power_loss" if power_loss else "crash", name, name)
-            self._nodes[name].kill(power_loss)
+        machine = self.node(name)
+        if machine.process is not None:
+            self.announce("power_loss" if power_loss else "crash", name)
+            if power_loss:
+                machine.lose_power()
+            else:
+                machine.kill()
 
     def stop_broker(self, name: str, back_after_ms: int = 0) -> None:
-        """SIGTERM a broker: a controlled shutdown.  It comes back that long after its end; with 0 it stays down."""
-        node = self._nodes[name]
-        assert isinstance(node, BrokerNode)
-        if self.is_running(name):
-            self._announce("stop", name, name)
-            node.stop(back_after_ms)
+        """SIGTERM a broker: a controlled shutdown.  It starts again that long after its end; with 0 it stays down."""
+        machine = self.node(name)
+        if machine.process is None:
+            return
+        self.announce("stop", name)
+        machine.stop()
+
+        def start_after_end() -> None:
+            if machine.process is None:
+                self.scheduler.after(back_after_ms * 1000, machine.switch_on)
+            else:
+                self.scheduler.after(SHUTDOWN_CHECK_US, start_after_end)
+
+        if back_after_ms:
+            start_after_end()
 
     def pause(self, name: str) -> None:
         """SIGSTOP."""
         if self.is_running(name):
-            self._announce("pause", name, name)
-            self._nodes[name].pause()
+            self.announce("pause", name)
+            self.node(name).pause()
 
     def resume(self, name: str) -> None:
         """SIGCONT."""
-        self._nodes[name].resume()
+        self.node(name).resume()
+
+    # -- clients -----------------------------------------------------------------------------------------------------
+
+    def zookeeper_client(
+        self, name: str, peers: list[int] | None = None, *,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS, read_only: bool = False,
+    ) -> tuple[Client, ScriptedMachine]:  # fmt: skip
+        """Return a client of the ensemble, or of some of its peers, and the machine of that name on which it runs."""
+        machine = self.scripted_client(name)
+        connector = machine.connector()
+        hosts = self.hosts if peers is None else ",".join(f"{peer_address(peer)}:{CLIENT_PORT}" for peer in peers)
+        client = Client(
+            hosts, connector, machine.runtime(), session_timeout_ms=session_timeout_ms, name=name,
+            read_only=read_only, asker=connector if read_only else None,
+        )  # fmt: skip
+        return client, machine
+
+    @property
+    def bootstrap(self) -> list[tuple[str, int]]:
+        """The addresses of all brokers."""
+        return [(broker_address(broker), KAFKA_PORT) for broker in self.brokers]
+
+    def kafka_client(self, name: str) -> tuple[AdminClient, ScriptedMachine]:
+        """Return a client of the brokers, and the machine of that name on which it runs."""
+        machine = self.scripted_client(name)
+        return AdminClient(machine.channel(), machine.runtime(), self.bootstrap), machine
 
     # -- faults ------------------------------------------------------------------------------------------------------
 
-    def _announce(self, kind: str, source: str, target: str, both_ways: bool = False, delay_ms: int = 0) -> str:
-        self._fault_number += 1
-        fault_id = f"f{self._fault_number}"
-        self._emit(FaultInjected(fault_id, kind, source, target, both_ways, delay_ms))
-        return fault_id
-
-    def announce(self, kind: str, name: str) -> Callable[[], None]:
-        """Journal a node's fault that somebody else brings about; call what is returned when it is over."""
-        fault_id = self._announce(kind, name, name)
-
-        def over() -> None:
-            self._emit(FaultRemoved(fault_id))
-
-        return over
-
-    def cut(self, source: str, target: str, both_ways: bool = True) -> Callable[[], None]:
-        """Cut a link, in one direction or both; call what is returned to heal it."""
-        fault_id = self._announce("cut", source, target, both_ways)
-        directions = [(source, target), (target, source)][: 2 if both_ways else 1]
-        for direction in directions:
-            self.network.cut(*direction)
-
-        def heal() -> None:
-            for direction in directions:
-                self.network.heal(*direction)
-            self._emit(FaultRemoved(fault_id))
-
-        return heal
-
-    def delay(self, source: str, target: str, delay_ms: int) -> Callable[[], None]:
-        """Slow down one direction; call what is returned to end it."""
-        fault_id = self._announce("delay", source, target, delay_ms=delay_ms)
-        self.network.delay(source, target, delay_ms * 1000)
-
-        def end_fault() -> None:
-            self.network.delay(source, target, 0)
-            self._emit(FaultRemoved(fault_id))
-
-        return end_fault
-
     def prioritise(self, delays_ms: dict[tuple[str, str], int]) -> Callable[[], None]:
-        """Delay every direction by its own measure; call what is returned to end it."""
-        fault_id = self._announce("priorities", "*", "*", delay_ms=max(delays_ms.values(), default=0))
-        for link, delay_ms in delays_ms.items():
-            self.network.delay(*link, delay_ms * 1000)
+        """Delay every direction by its own time, and return a function that ends the delays."""
+        fault_id = self.announce("priorities", "*", delay_ms=max(delays_ms.values(), default=0))
+        links = {(self.machine(a).address, self.machine(b).address): each for (a, b), each in delays_ms.items()}
+        for link, delay_ms in links.items():
+            self.ground.network.slow(*link, delay_ms * 1000)
 
         def end_fault() -> None:
-            for link in delays_ms:
-                self.network.delay(*link, 0)
-            self._emit(FaultRemoved(fault_id))
+            for link in links:
+                self.ground.network.slow(*link, 0)
+            self.over(fault_id)
 
         return end_fault
 
     def slow_disk(self, name: str, factor: int) -> Callable[[], None]:
-        """Make a peer's disk slower by that factor; call what is returned to end it."""
-        fault_id = self._announce("slow_disk", name, name)
-        node = self._nodes[name]
-        assert isinstance(node, PeerNode)
-        node.disk.slow_factor = factor
+        """Slow down a node's disk by that factor, and return a function that ends it."""
+        fault_id, volume = self.announce("slow_disk", name), self.node(name).volume
+        volume.slow_factor = factor
 
         def end_fault() -> None:
-            node.disk.slow_factor = 1
-            self._emit(FaultRemoved(fault_id))
+            volume.slow_factor = 1
+            self.over(fault_id)
 
         return end_fault
 
-    # -- the present state, from the nodes themselves ----------------------------------------------------------------
+    def mend_disks(self) -> None:
+        """End all faults of disks, and restart brokers with an offline log directory."""
+        for machine in self.servers():
+            machine.volume.mend()
+        self.mend_directories()
 
-    def zab_leader(self) -> PeerNode | None:
-        """The peer that leads and serves, if its followers make a quorum; None in between."""
-        for node in self.peers.values():
-            peer = node.peer
-            if peer is None or self.is_paused(node.name):
-                continue
-            if peer.state.name == "LEADING" and peer.phase == "BROADCAST":
-                return node
-        return None
+    # -- the present state -------------------------------------------------------------------------------------------
 
-    def peer_processes(self) -> list[PeerProcess]:
-        """The peers' processes that there are."""
-        return [node.process for node in self.peers.values() if node.process is not None]
+    def zab_leader(self) -> PeerMachine | None:
+        """Return the peer that leads and serves, or None if there is none."""
+        return self.leader()
 
-    def every_peer_serves(self) -> bool:
-        """Does every peer run, and lead or follow a leader that is established?"""
-        return all(node.peer is not None and node.peer.status().serving for node in self.peers.values())
-
-    def all_in_sync(self, topic: str) -> bool:
-        """Is there a controller, and has every partition of the topic a leader and all its replicas in the ISR?"""
-        state = self.record.state
-        partitions = [p for p in state.partitions.values() if p.topic == topic]
-        return (
-            bool(partitions)
-            and state.controller_id >= 0
-            and all(p.leader >= 0 and sorted(p.isr) == sorted(p.replicas) for p in partitions)
-        )
-
-    def replicas_agree(self, topic: str) -> bool:
-        """Do all replicas of every partition of the topic hold the same log, byte for byte?"""
+    def topic_agrees(self, topic: str) -> bool:
+        """Return whether all replicas of every partition of the topic hold the same log, byte for byte."""
         return all(
             replicas_agree(self.brokers, f"{topic}-{partition.partition}", partition.replicas)
             for partition in self.record.state.partitions.values()
             if partition.topic == topic
         )
 
-    def unsettled(self) -> str | None:
-        """The first thing on the Kafka side that is not yet as it must be with all nodes up and all links whole; None
-        where all is well."""
-        return unsettled(self.brokers, self.replication.znodes, self.record.state.controller_id)
+
+def cluster_shape(settings: WorldSettings, seed: int) -> ClusterShape:
+    """Return the cluster that settings describe.  The seed selects only how coarse the network is and, if disks may
+    fail, the number of log directories."""
+    ensemble_keys = {
+        "tickTime": str(settings.tick_time_ms),
+        "initLimit": str(settings.init_limit),
+        "syncLimit": str(settings.sync_limit),
+        "snapCount": str(settings.snap_count),
+        "preAllocSize": "64",
+        "reconfigEnabled": "true",
+        "skipACL": "yes",
+        "readonlymode.enabled": _flag(settings.read_only_mode),
+        "localSessionsEnabled": _flag(settings.local_sessions),
+        "localSessionsUpgradingEnabled": _flag(settings.local_sessions_upgrading),
+        "zabka.journal.level": "full",
+    }
+    broker_keys = {
+        "zookeeper.session.timeout.ms": str(settings.session_timeout_ms),
+        "replica.lag.time.max.ms": str(settings.replica_lag_time_max_ms),
+        # Far below Kafka's 30 s, so that requests time out and arrive late within a run.
+        "replica.socket.timeout.ms": "1500",
+        "controller.socket.timeout.ms": "1500",
+        "offsets.topic.num.partitions": "3",
+        "offsets.topic.replication.factor": str(min(3, settings.brokers)),
+        "group.initial.rebalance.delay.ms": "500",
+        "zabka.journal.level": "full",
+        **settings.broker_keys,
+    }
+    ensemble = Shape(
+        peers=settings.peers,
+        observers=0,
+        keys=ensemble_keys,
+        pieces=PIECES if seed % IN_PIECES_EVERY == IN_PIECES_EVERY - 1 else 0.0,
+        skew_ms_max=0,
+        changes_members=settings.changes_members,
+    )
+    log_dirs = derive_random(seed, "log directories").randrange(1, LOG_DIRS_MAX + 1) if settings.faulty_disks else 1
+    return ClusterShape(ensemble, settings.brokers, log_dirs, broker_keys, PRODUCER_PAUSE_MS, settings.racks)
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"

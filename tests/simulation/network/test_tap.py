@@ -7,6 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
+from zabka.simulation.network.network import CLOSED, Endpoint, Network
 
 from zabka.journal.events import (
     BrokerRegistered,
@@ -17,7 +18,6 @@ from zabka.journal.events import (
     TxnProposed,
 )
 from zabka.journal.messages import Message, message_line, read_message
-from zabka.simulation.network.network import CLOSED, Endpoint, Network
 from zabka.simulation.network.tap import PROCESS_GONE, MessageTap
 from zabka.simulation.run import run_with_journal
 from zabka.simulation.scenarios.library import LIBRARY, play

@@ -6,13 +6,13 @@ import ast
 from pathlib import Path
 
 import pytest
+from zabka.simulation.disks import disk
 
 from tests.simulation import planted, planted_table
 from tests.simulation.planting import NotServingCode, Plant, broken
 from tests.simulation.plants import PLANTS
 from tests.simulation.scenarios.pairs import PAIRS, Pair
 from zabka.ensemble.zab.quorum import Quorum
-from zabka.simulation.disks import disk
 from zabka.simulation.scenarios.core_steps import Elect, Expect, Run, Start, Write
 from zabka.simulation.scenarios.kafka_steps import Cast, Produce, Settled, Topic
 from zabka.simulation.scenarios.library import LIBRARY, play

@@ -21,8 +21,8 @@ from zabka.simulation.cores.canonical import node_digest
 from zabka.simulation.cores.cloning import fingerprint
 from zabka.simulation.cores.links import CoreLink, CoreLinks, found, opened, replaced
 from zabka.simulation.cores.node import CoreNode, Outcome
+from zabka.simulation.cores.rules import DurableState, is_prefix, without_quorum
 from zabka.simulation.cores.turns import DirectTurns, Monitor, Turns
-from zabka.simulation.judges.rules import DurableState, is_prefix, without_quorum
 
 SNAP_COUNT = 1_000
 TICK_MS = 500

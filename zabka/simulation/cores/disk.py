@@ -11,6 +11,12 @@ from zabka.ensemble.tree_snapshot import TreeSnapshot
 from zabka.ensemble.txn import Txn
 from zabka.ensemble.zab import effects
 
+DISK_EFFECTS: tuple[type[effects.Effect], ...] = (
+    effects.Append, effects.Barrier, effects.SaveAcceptedEpoch, effects.SaveCurrentEpoch, effects.SaveDoubt,
+    effects.SaveMembership, effects.SaveNextMembership, effects.SaveSnapshot, effects.TruncateLog,
+)  # fmt: skip
+"""The effects that a disk performs."""
+
 
 class NodeDisk(Protocol):
     """Interface of a disk for a node of the bare protocol and for the checkers."""

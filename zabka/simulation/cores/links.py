@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from zabka.ensemble.ids import LinkId
-from zabka.ensemble.zab.messages import Packet
+from zabka.ensemble.zab.messages import Packet, Proposal
 
 LINKS_A_PAIR_MAX = 100
 UnderWay = tuple[Packet | None, ...]
@@ -126,3 +128,14 @@ def found(links: CoreLinks, link_id: LinkId) -> CoreLink | None:
         if link.link_id == link_id:
             return link
     return None
+
+
+def one_by_one(packets: Sequence[Packet]) -> list[Packet]:
+    """Return packets as a link carries them: one for each proposed transaction."""
+    out: list[Packet] = []
+    for packet in packets:
+        if isinstance(packet, Proposal):
+            out += [packet] if len(packet.txns) == 1 else [Proposal((txn,)) for txn in packet.txns]
+        else:
+            out.append(packet)
+    return out

@@ -23,11 +23,10 @@ from zabka.ensemble.zab.peer import Peer, PeerStatus
 from zabka.ensemble.zab.role import Phase
 from zabka.journal.events import Event, NodeStarted
 from zabka.simulation.cores.cloning import clone
-from zabka.simulation.cores.disk import CoreDisk, NodeDisk
+from zabka.simulation.cores.disk import DISK_EFFECTS, CoreDisk, NodeDisk
+from zabka.simulation.cores.links import one_by_one
 from zabka.simulation.cores.list_application import ListApplication
-from zabka.simulation.disks.disk import DISK_EFFECTS
-from zabka.simulation.judges.rules import broken_rule
-from zabka.simulation.network.wire import one_by_one
+from zabka.simulation.cores.rules import broken_rule
 
 DIALS_FOR_MS = 2_000
 WALL_MS = 1_000_000

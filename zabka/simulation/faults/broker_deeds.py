@@ -33,12 +33,12 @@ def stop_broker(stage: Stage, words: Words) -> str:
 def empty_disk(stage: Stage, words: Words) -> str:
     """Cut the power of a broker's machine, and start it later with an empty disk."""
     name, world = stage.subject(words), stage.world
-    node = next((node for node in world.brokers.values() if node.name == name), None)
-    if node is None:
+    machine = next((machine for machine in world.brokers.values() if machine.name == name), None)
+    if machine is None:
         return ""
     world.kill(name, power_loss=True)
-    world.announce("disk_replaced", name)()
-    node.log_directory.wipe()
+    world.over(world.announce("disk_replaced", name))
+    machine.format()
     stage.cast.last = name
     back_ms = words.time_ms(LASTS, LASTS_MS)
     stage.after(back_ms, lambda: world.start(name))

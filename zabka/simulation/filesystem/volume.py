@@ -69,6 +69,7 @@ class Volume:
         self._changed: dict[int, DirectoryNode] = {}
         """Directories with unsynced operations."""
         self._faults: list[_Fault] = []
+        self._broken: list[str] = []
         self._stall_us = 0
         self._power_until: int | None = None
         self._killed_with_power: list[Callable[[], None]] = []
@@ -97,9 +98,14 @@ class Volume:
         """
         self._faults.append(_Fault(operation, number, within))
 
+    def break_path(self, within: str) -> None:
+        """Let every operation on paths that contain `within` fail with EIO, until `mend`."""
+        self._broken.append(within)
+
     def mend(self) -> None:
-        """Cancel all pending faults and remove the limit on space."""
+        """Cancel all faults and remove the limit on space."""
         self._faults.clear()
+        self._broken.clear()
         self._stall_us = 0
         self.room_bytes = None
 
@@ -172,6 +178,10 @@ class Volume:
                 self._faults.remove(fault)
                 self.faults_met += 1
                 raise trouble(fault.number, path)
+        for within in self._broken:
+            if within in path:
+                self.faults_met += 1
+                raise trouble(errno.EIO, path)
         return OPERATION_US * self.slow_factor
 
     def sync_us(self) -> int:

@@ -84,6 +84,10 @@ class DurableBytes:
         """Return the last transaction of the logs and snapshots; 0 if there is none."""
         return max([0, self._snapshot_zxid, *(zxid for log in self._logs.values() for zxid in log.zxids)])
 
+    def history(self) -> list[int]:
+        """Return the transactions of the logs in order."""
+        return sorted(zxid for log in self._logs.values() for zxid in log.zxids)
+
     def holds(self, zxid: int) -> bool:
         """Return whether that transaction is in a log or covered by a snapshot."""
         return zxid <= self._snapshot_zxid or any(zxid in log.zxids for log in self._logs.values())

@@ -76,7 +76,7 @@ def _play(scenario: WorldScenario, with_bug: bool, tap: MessageTap | None) -> Ve
     keys = {**scenario.keys, **(scenario.bug if with_bug else {})}
     acks = int(keys.pop("acks", ACKS_ALL))
     world = ClusterWorld(scenario.seed, _shape(scenario, keys), tap)
-    world.record.listeners.append(Votes(lambda peer: world.peers[peer].volume, world.emit).journalled)
+    world.record.listeners.append(Votes(world.disks, world.emit).journalled)
     stage = Stage(world, with_bug, acks)
     taken: list[StepTaken] = []
     with virtual_time(world.ground.turn):

@@ -86,10 +86,10 @@ def _play(run: SeedRun) -> None:
 
 
 def _only_local_of(world: World, reading: Reading, writer: Writer) -> bool:
-    """Is every local session anywhere that of a client which is there?"""
+    """Return whether every local session on any peer belongs to a client that is still connected."""
     owners = (reading.session_id, writer.session_id)
     return all(
-        session_id in owners for process in world.peer_processes() for session_id, _ in process.service.local_sessions()
+        session_id in owners for running in world.running() for session_id, _ in running.service.local_sessions()
     )
 
 

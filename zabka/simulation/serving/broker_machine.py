@@ -165,6 +165,10 @@ class BrokerMachine(ServerMachine):
         self._segments[partition] = as_of, found
         return found
 
+    def partitions(self, log_dir: Path) -> list[str]:
+        """Return the names of the entries of a log directory, among them its partitions."""
+        return list(self._entries(log_dir))
+
     def _entries(self, path: Path) -> Mapping[str, Any]:
         try:
             node = self.volume.find(path)

@@ -16,6 +16,8 @@ from zabka.journal.message_log import MessageNotes
 from zabka.kafka.channel import AsyncioChannel
 from zabka.kafka.kafka_tap import KafkaTap
 from zabka.simulation.processes.machine import Ground, Machine, SimProcess
+from zabka.simulation.record import Record
+from zabka.simulation.serving.server_machine import RecordJournal
 
 SESSION_TIMEOUT_MS = 6_000
 PLAYERS_PAUSE_S = 0.12
@@ -74,6 +76,10 @@ class ScriptedMachine(ProgramMachine):
         """Return the runtime for a client on this machine."""
         process = self._running()
         return AsyncioRuntime(process.loop, process.random.getrandbits(64), on_failure=self._failed)
+
+    def journal(self, record: Record) -> RecordJournal:
+        """Return the journal for the events of a client on this machine."""
+        return RecordJournal(record, self.name, self._running().loop)
 
     def begin(self, work: Coroutine[Any, Any, Any], what: str) -> asyncio.Task[Any]:
         """Start a task on this machine; its first turn is soon."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from random import Random
 
-from zabka.ensemble.txnlog.files import LOG_PREFIX, SNAPSHOT_PREFIX, zxid_of
-from zabka.simulation.filesystem.inode import BLOCK_BYTES
 from zabka.simulation.kernel.draws import derive_random
 from zabka.simulation.kernel.tape import STRIKE, WORD_BITS
+from zabka.simulation.serving.bit_rot import flip_bit_of_history
 from zabka.simulation.serving.peer_machine import PeerMachine
 from zabka.simulation.serving.server_machine import ServerMachine
 from zabka.simulation.serving.serving_world import ServingWorld
@@ -349,18 +347,10 @@ def rot(nemesis: ServingNemesis, *, at_once: bool = False) -> None:
     machine = fragile[random.randrange(0, len(fragile))] if fragile else None
     if machine is None:
         return
-    prefix = (LOG_PREFIX, LOG_PREFIX, SNAPSHOT_PREFIX)[random.randrange(0, 3)]
-    files = [(path, node) for path, node in machine.volume.files() if Path(path).name.startswith(f"{prefix}.")]
-    if not files:
-        return
-    # The newer a file is, the sooner a server reads it.
-    files = sorted(files, key=lambda each: zxid_of(Path(each[0]), prefix) or 0)[-2:]
-    path, node = files[random.randrange(0, len(files))]
-    used = (max(node.platter) + 1) * BLOCK_BYTES if node.platter else 0
-    if used:
+    if flip_bit_of_history(
+        machine.volume, lambda stop: random.randrange(0, stop), lambda stop: random.randrange(0, stop)
+    ):
         world.announce("bit_rot", machine.name)
-        written = max(1, len(b"".join(node.platter[number] for number in sorted(node.platter)).rstrip(b"\0")))
-        machine.volume.rot(Path(path), random.randrange(0, 8 * min(used, written)))
         if at_once:
             nemesis.down(machine, power=False, lasts_ms=100)
         elif random.random() < 0.7:

@@ -19,11 +19,11 @@ from zabka.ensemble.txnlog.files import LOG_PREFIX, make_directories, zxid_of
 from zabka.ensemble.zab.application import EnsembleConfig
 from zabka.simulation.filesystem.process_files import ProcessFiles
 from zabka.simulation.network.addresses import peer_name
-from zabka.simulation.nodes.watched_service import WatchedService
 from zabka.simulation.processes.machine import Ground, SimProcess
 from zabka.simulation.record import Record
 from zabka.simulation.serving.reached import Reached
 from zabka.simulation.serving.server_machine import RecordJournal, ServerMachine, write_durably
+from zabka.simulation.serving.watched_service import WatchedService
 
 ROOT = Path("/")
 DATA = ROOT / "data"

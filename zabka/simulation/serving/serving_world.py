@@ -18,7 +18,7 @@ from zabka.simulation.processes.machine import Ground, Machine
 from zabka.simulation.record import Record
 from zabka.simulation.serving.client_machine import ClientMachine, ProgramMachine, ScriptedMachine, Work
 from zabka.simulation.serving.peer_machine import CLIENT_PORT, ELECTION_PORT, QUORUM_PORT, PeerMachine, peer_address
-from zabka.simulation.serving.platters import Platters
+from zabka.simulation.serving.platters import DurableReports, PeerDisks, Platters
 from zabka.simulation.serving.reached import Reached
 from zabka.simulation.serving.server_machine import ServerMachine
 from zabka.simulation.serving.shape import Shape
@@ -50,10 +50,11 @@ class ServingWorld:
         self.clients: dict[str, ProgramMachine] = {}
         self._last_committed = 0
         self.record.listeners.append(self._hears_commit)
+        self.disks = PeerDisks(lambda peer: self.peers[peer].volume)
+        self.record.listeners.append(self.disks.journalled)
+        self.record.listeners.append(DurableReports(self.disks, self.record, self.emit).journalled)
         if not shape.changes_members:
-            platters = Platters(
-                range(1, shape.voters + 1), lambda peer: self.peers[peer].volume, self.record.judged, self.emit
-            )
+            platters = Platters(range(1, shape.voters + 1), self.disks, self.record.judged, self.emit)
             self.record.listeners.append(platters.journalled)
 
     def _zoo_cfg(self) -> dict[str, str]:
@@ -209,7 +210,7 @@ class ServingWorld:
         """Journal a fault's end."""
         self.emit(FaultRemoved(fault_id))
 
-    def cut(self, source: str, target: str, *, both_ways: bool) -> Callable[[], None]:
+    def cut(self, source: str, target: str, both_ways: bool = True) -> Callable[[], None]:
         """Cut a link, and return a function that heals it."""
         fault_id = self.announce("cut", source, target, both_ways=both_ways)
         ends = self.machine(source).address, self.machine(target).address

@@ -15,11 +15,6 @@ from zabka.journal.judges.kafka_analysis import ACKS_ALL, Anomaly, KafkaHistory
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.history_clients import PAUSE_MS, HistoryConsumer, HistoryProducer, TopicPlan
 from zabka.simulation.judges.replication_audit import ReplicationAudit
-from zabka.simulation.kernel.draws import derive_random
-from zabka.simulation.kernel.runtime import SimRuntime
-from zabka.simulation.network.addresses import KAFKA_SERVICE
-from zabka.simulation.network.channel import SimChannel
-from zabka.simulation.world import World
 
 Program = Callable[[AdminClient, Runtime], Coroutine[Any, Any, None]]
 """The program that a client runs with its client object and its runtime."""
@@ -112,16 +107,3 @@ class Producing:
             for found in self.history.violations()
             if found.anomaly is Anomaly.UNKNOWN_VALUE or found.partition not in forgiven
         ]
-
-
-def clients_in(world: World) -> RunClient:
-    """Return a function that runs programs on machines without faults."""
-
-    def run(machine: str, program: Program) -> None:
-        runtime = SimRuntime(world.scheduler, derive_random(world.seed, machine))
-        host = world.network.boot(machine, runtime)
-        bootstrap = [(name, int(KAFKA_SERVICE)) for name in world.broker_names()]
-        client = AdminClient(SimChannel(world.network, host, runtime), runtime, bootstrap)
-        runtime.spawn(program(client, runtime), machine)
-
-    return run

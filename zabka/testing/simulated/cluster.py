@@ -57,7 +57,7 @@ class SimulatedCluster(SimHost):
     def zab_leader(self) -> SimPeer | None:
         """The peer that leads the ensemble and serves."""
         node = self.world.zab_leader()
-        return None if node is None else self.peers[node.config.my_id]
+        return None if node is None else self.peers[node.peer_id]
 
     @property
     def violations(self) -> list[str]:
@@ -140,15 +140,7 @@ class SimulatedCluster(SimHost):
 
     def close(self) -> None:
         """End the world: stop all its processes and clients."""
-        for peer in self.world.peers.values():
-            peer.kill()
-        for broker in self.world.brokers.values():
-            broker.kill()
-        for workload in self._workloads:
-            workload.close()
-        for consumer in self._consumers:
-            consumer.close()
-        self.runtime.stop()
+        self.world.end_world()
 
 
 def start_simulated(

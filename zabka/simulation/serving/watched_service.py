@@ -1,4 +1,4 @@
-"""A peer's service, which keeps what it has applied until its journal says that it is committed."""
+"""A peer's service that keeps applied transactions until the peer's journal reports their commits."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from zabka.ensemble.zab.effects import Effect
 
 
 class WatchedService(Service):
-    """Whoever hears of a transaction's commit takes it out of `applied`."""
+    """The reader of the journal removes a committed transaction from `applied`."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.applied: dict[int, Txn] = {}
 
     def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
-        """Apply them, and keep them."""
+        """Apply and keep transactions."""
         applied = self.applied
         for txn in txns:
             applied[txn.zxid] = txn

@@ -132,9 +132,9 @@ PLANTED: dict[str, Plant] = {
         damage_is_a_torn_tail, ("committedLogDurability", "no acknowledged write lost")
     ),
     "log directories are used on after an error": Plant(
-        log_directories_are_used_on_after_an_error, ("do not count on what lies in a failed directory",)
+        log_directories_are_used_on_after_an_error, ("do not count on a failed directory",)
     ),
     "replicas in failed directories stay in sync": Plant(
-        replicas_in_failed_directories_stay_in_sync, ("do not count on what lies in a failed directory",)
+        replicas_in_failed_directories_stay_in_sync, ("do not count on a failed directory",)
     ),
 }
