@@ -53,7 +53,7 @@ class WorldSettings(msgspec.Struct, frozen=True):
     local_sessions: bool = False
     local_sessions_upgrading: bool = False
     faulty_disks: bool = False
-    """Disks that may fail (`zabka.simulation.disks`), and two log directories for some brokers."""
+    """Whether disks may fail, and brokers may have two log directories."""
     racks: int = 0
     """The number of racks, to which brokers are assigned in turn; 0: brokers have no rack."""
     harm: HarmSettings = HarmSettings()

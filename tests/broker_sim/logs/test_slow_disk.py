@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from tests.broker_sim.logs.small_log import NO_LAG, append, ignore_progress
 from tests.broker_sim.replication.replication_cluster import TOPIC_ID, TP, batch
-from tests.simulation.processes.small_world import HERE, SmallWorld
+from tests.simulation.engine.small_world import HERE, SmallWorld
 from zabka.broker_sim.configs.replica_config import ReplicaConfig
 from zabka.broker_sim.logs.checkpoints import read_topic_id
 from zabka.broker_sim.logs.cleaner import compact
@@ -24,7 +24,7 @@ from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from zabka.journal.events import TopicPartition
 from zabka.kafka.topic_ids import topic_id_from_kafka
 from zabka.kafka.wire.kafka_schema import ApiKey, request
-from zabka.simulation.processes.machine import Machine
+from zabka.simulation.engine.machine import Machine
 
 SYNC_US = 50_000
 PARTITIONS = 20

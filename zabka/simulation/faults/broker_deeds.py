@@ -6,12 +6,12 @@ from contextlib import suppress
 from functools import partial
 
 from zabka.kafka.client.admin_client import PREFERRED, UNCLEAN
+from zabka.simulation.cluster.node_names import broker_name
+from zabka.simulation.engine.scheduler import Deadlock
 from zabka.simulation.faults.acts import DELAYS_MS, LASTS, LASTS_MS, MEASURE, OTHERS, WHICH, WHO, Deed, Stage, Words
 from zabka.simulation.faults.kafka_operator import operator_in
 from zabka.simulation.faults.operator import Operator
 from zabka.simulation.faults.roles import parts
-from zabka.simulation.kernel.scheduler import Deadlock
-from zabka.simulation.network.addresses import broker_name
 
 CHURNED = "churned"
 EPOCH_RISES_BY = 5

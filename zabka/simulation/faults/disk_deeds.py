@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from zabka.simulation.cluster.bit_rot import flip_bit_of_history
+from zabka.simulation.cluster.broker_machine import BrokerMachine
+from zabka.simulation.cluster.node_names import peer_name
+from zabka.simulation.cluster.world import World
+from zabka.simulation.draws import derive_random
 from zabka.simulation.faults.acts import LASTS, LASTS_MS, MEASURE, OTHERS, WHICH, Deed, Stage, Words
-from zabka.simulation.kernel.draws import derive_random
-from zabka.simulation.network.addresses import peer_name
-from zabka.simulation.serving.bit_rot import flip_bit_of_history
-from zabka.simulation.serving.broker_machine import BrokerMachine
-from zabka.simulation.world import World
 
 STALLS_MS = (200, 1_000, 4_000, 8_000)
 REPAIRED_MS = 400

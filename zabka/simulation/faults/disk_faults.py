@@ -6,10 +6,10 @@ an empty one; `zabka.journal.judges.record_invariants` defines which records tha
 
 from __future__ import annotations
 
+from zabka.simulation.cluster.bit_rot import flip_bit_of_history
+from zabka.simulation.cluster.broker_machine import BrokerMachine
 from zabka.simulation.faults.disk_deeds import OPERATIONS, REPAIRED_MS, fragile_peers, repair
 from zabka.simulation.faults.nemesis import Action, Nemesis
-from zabka.simulation.serving.bit_rot import flip_bit_of_history
-from zabka.simulation.serving.broker_machine import BrokerMachine
 
 STALL_MS_MIN, STALL_MS_MAX = 200, 8_000
 FOLLOWS_MS_MAX = 4_000

@@ -17,7 +17,7 @@ from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailabl
 from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 if TYPE_CHECKING:
-    from zabka.simulation.world import World
+    from zabka.simulation.cluster.world import World
 
 NAME = "kafka-operator"
 PATIENCE_MS = 5_000

@@ -8,8 +8,8 @@ from contextlib import suppress
 from zabka.ensemble.client.client import Client
 from zabka.ensemble.errors import ZooKeeperError
 from zabka.kafka.zk.znodes import BrokerEndpoint, BrokerInfo, broker_path, encode_broker
-from zabka.simulation.serving.broker_machine import KAFKA_PORT, broker_address
-from zabka.simulation.world import World
+from zabka.simulation.cluster.broker_machine import KAFKA_PORT, broker_address
+from zabka.simulation.cluster.world import World
 
 MACHINE = "operator"
 CONTROLLER = "/controller"

@@ -20,8 +20,8 @@ from pathlib import PurePath
 from random import Random
 from typing import NamedTuple
 
+from zabka.simulation.draws import draw_below
 from zabka.simulation.filesystem.inode import BLOCK_BYTES, DirectoryNode, FileNode, Node, reached_from
-from zabka.simulation.kernel.draws import draw_below
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 SYNC_US_MIN = 80

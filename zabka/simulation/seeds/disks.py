@@ -11,9 +11,9 @@ from random import Random
 
 import msgspec
 
+from zabka.simulation.draws import derive_random
 from zabka.simulation.faults.chaos import chaos
 from zabka.simulation.faults.disk_faults import LOG_DIR_FAULTS, PEER_DISK_FAULTS
-from zabka.simulation.kernel.draws import derive_random
 from zabka.simulation.seeds.failed_directory import go_on_without_a_directory
 from zabka.simulation.seeds.seed_run import SeedRun, SeedScenario
 from zabka.simulation.settings import WorldSettings

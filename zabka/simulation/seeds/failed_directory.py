@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from zabka.journal.events import TopicPartition
+from zabka.simulation.cluster.world import World
+from zabka.simulation.draws import derive_random
 from zabka.simulation.faults.disk_deeds import repair
-from zabka.simulation.kernel.draws import derive_random
-from zabka.simulation.world import World
 
 GOES_ON_MS_MAX = 120_000
 

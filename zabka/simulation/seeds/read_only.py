@@ -6,12 +6,12 @@ from random import Random
 
 import msgspec
 
-from zabka.simulation.kernel.draws import derive_random
+from zabka.simulation.cluster.world import World
+from zabka.simulation.draws import derive_random
 from zabka.simulation.seeds.seed_run import SeedRun, SeedScenario
 from zabka.simulation.settings import WorldSettings
 from zabka.simulation.workloads.reading import MACHINE, Reading
 from zabka.simulation.workloads.writer import Writer
-from zabka.simulation.world import World
 
 CATCHES_UP_MS_MAX = 60_000
 SMALL_SNAP_COUNTS = (8, 50, 400)

@@ -6,9 +6,9 @@ from random import Random
 
 import msgspec
 
-from zabka.simulation.kernel.draws import derive_random
+from zabka.simulation.draws import derive_random
+from zabka.simulation.faults.changing import Changing
 from zabka.simulation.seeds.seed_run import RECOVERY_MS_MAX, SeedRun, SeedScenario
-from zabka.simulation.serving.changing import Changing
 from zabka.simulation.settings import WorldSettings
 
 

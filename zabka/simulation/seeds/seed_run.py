@@ -16,13 +16,14 @@ from zabka.journal.judges.cause_chains import NAME as CAUSE_CHAINS
 from zabka.journal.judges.cause_chains import broken_chains
 from zabka.journal.judges.judged import Judged
 from zabka.kafka.client.history_clients import TopicPlan
+from zabka.simulation.cluster.world import World
+from zabka.simulation.draws import derive_random
+from zabka.simulation.engine.scheduler import Deadlock
+from zabka.simulation.engine.tap import MessageTap
 from zabka.simulation.faults.acts import Stage
 from zabka.simulation.faults.chaos import chaos
 from zabka.simulation.faults.chosen import ChosenNemesis
 from zabka.simulation.faults.nemesis import Nemesis
-from zabka.simulation.kernel.draws import derive_random
-from zabka.simulation.kernel.scheduler import Deadlock
-from zabka.simulation.network.tap import MessageTap
 from zabka.simulation.settings import WorldSettings
 from zabka.simulation.workloads.consuming import Consuming
 from zabka.simulation.workloads.producing import Producing
@@ -32,7 +33,6 @@ from zabka.simulation.workloads.watching import MACHINE as WATCHER
 from zabka.simulation.workloads.watching import Watching
 from zabka.simulation.workloads.writer import MACHINE as WRITER
 from zabka.simulation.workloads.writer import Writer
-from zabka.simulation.world import World
 
 BOOT_MS_MAX = 60_000
 RECOVERY_MS_MAX = 120_000

@@ -14,11 +14,11 @@ import msgspec
 
 from zabka.journal.events import AssignmentChanged, ConfigChanged, FaultInjected, LeaderElected, TopicPartition
 from zabka.kafka.client.history_clients import TopicPlan
+from zabka.simulation.draws import derive_random
 from zabka.simulation.faults.acts import ACTS, Deed, Stage, Words
 from zabka.simulation.faults.broker_deeds import BROKERS, Prompt
 from zabka.simulation.faults.deeds import EVERYWHERE, MENDING, cut_client, rest
 from zabka.simulation.faults.disk_deeds import DISKS_OF_BROKERS, DISKS_OF_PEERS
-from zabka.simulation.kernel.draws import derive_random
 from zabka.simulation.seeds.failed_directory import go_on_without_a_directory
 from zabka.simulation.seeds.seed_run import BOOT_MS_MAX, SeedRun, SeedScenario
 from zabka.simulation.settings import WorldSettings

@@ -11,8 +11,8 @@ from zabka.ensemble.client.client import Client
 from zabka.ensemble.client.service import SessionState, WatchEvent
 from zabka.ensemble.errors import EphemeralOnLocalSession, NodeExists, NotReadOnly, SessionExpired, ZooKeeperError
 from zabka.ensemble.records import EventType
+from zabka.simulation.cluster.world import World
 from zabka.simulation.workloads.writer import PATH, Writer
-from zabka.simulation.world import World
 
 MACHINE = "reader"
 OWN, REFUSED, EPHEMERAL = "/zabka-reader", "/zabka-reader-refused", "/zabka-reader-ephemeral"

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from zabka.ensemble.client.client import Client
 from zabka.ensemble.errors import SessionExpired, ZooKeeperError
-from zabka.simulation.kernel.draws import derive_random
+from zabka.simulation.cluster.world import World
+from zabka.simulation.draws import derive_random
 from zabka.simulation.workloads.writer import PATH
-from zabka.simulation.world import World
 
 PATIENT = "patient"
 PATIENCE_MS = 40_000

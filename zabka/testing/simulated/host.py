@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
-from zabka.simulation.kernel.scheduler import Deadlock
-from zabka.simulation.serving.client_machine import ScriptedMachine
-from zabka.simulation.world import World
+from zabka.simulation.cluster.client_machine import ScriptedMachine
+from zabka.simulation.cluster.world import World
+from zabka.simulation.engine.scheduler import Deadlock
 from zabka.testing.cluster import ClusterFailed
 
 T = TypeVar("T")

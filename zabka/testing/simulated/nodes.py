@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from zabka.simulation.serving.broker_machine import BrokerMachine
-from zabka.simulation.serving.peer_machine import PeerMachine
-from zabka.simulation.serving.server_machine import ServerMachine
+from zabka.simulation.cluster.broker_machine import BrokerMachine
+from zabka.simulation.cluster.peer_machine import PeerMachine
+from zabka.simulation.cluster.server_machine import ServerMachine
 from zabka.testing.cluster import Believes, ClusterFailed
 from zabka.testing.simulated.host import SimHost
 
