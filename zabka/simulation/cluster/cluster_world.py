@@ -139,17 +139,19 @@ class ClusterWorld(ServingWorld):
         """Return the first deviation of the Kafka side from the state with all machines up and all links whole."""
         return unsettled(self.brokers, self.replication.znodes, self.record.state.controller_id)
 
-    def replicas_agree(self) -> bool:
-        """Return whether all replicas of every partition hold the same log, byte for byte."""
-        return next(self._differing(), None) is None
+    def replicas_agree(self, topic: str | None = None) -> bool:
+        """Return whether all replicas of every partition, or of those of one topic, hold the same log, byte for
+        byte."""
+        return next(self._differing(topic), None) is None
 
     def topics_that_differ(self) -> list[str]:
         """Return the topics with a partition whose replicas hold different logs."""
         return list(dict.fromkeys(self._differing()))
 
-    def _differing(self) -> Iterator[str]:
+    def _differing(self, topic: str | None = None) -> Iterator[str]:
         for each in self.record.state.partitions.values():
-            if not replicas_agree(self.brokers, f"{each.topic}-{each.partition}", each.replicas):
+            name = f"{each.topic}-{each.partition}"
+            if topic in (None, each.topic) and not replicas_agree(self.brokers, name, each.replicas):
                 yield each.topic
 
     def announce_power_loss(self, machine: BrokerMachine) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 from zabka.ensemble.client.client import Client
 from zabka.kafka.client.admin_client import AdminClient
-from zabka.simulation.checkers.audited_broker import replicas_agree
 from zabka.simulation.cluster.broker_machine import KAFKA_PORT, broker_address
 from zabka.simulation.cluster.client_machine import SESSION_TIMEOUT_MS, ScriptedMachine
 from zabka.simulation.cluster.cluster_world import ClusterShape, ClusterWorld
@@ -195,14 +194,6 @@ class World(ClusterWorld):
     def zab_leader(self) -> PeerMachine | None:
         """Return the peer that leads and serves, or None if there is none."""
         return self.leader()
-
-    def topic_agrees(self, topic: str) -> bool:
-        """Return whether all replicas of every partition of the topic hold the same log, byte for byte."""
-        return all(
-            replicas_agree(self.brokers, f"{topic}-{partition.partition}", partition.replicas)
-            for partition in self.record.state.partitions.values()
-            if partition.topic == topic
-        )
 
 
 def cluster_shape(settings: WorldSettings, seed: int) -> ClusterShape:

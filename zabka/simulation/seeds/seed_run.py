@@ -260,5 +260,5 @@ class SeedRun:
                 "a whole group that has read everything",
             )
         for topic in producing.topics:
-            agreed = partial(world.topic_agrees, topic)
+            agreed = partial(world.replicas_agree, topic)
             world.until(agreed, RECOVERY_MS_MAX, "logs that agree byte for byte")
