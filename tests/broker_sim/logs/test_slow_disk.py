@@ -168,7 +168,8 @@ def test_fetch_does_not_wait_for_the_sync_of_new_partition_ids(
     assert longest_s < AT_ONCE_S
     assert took_s >= 2 * PARTITIONS * SYNC_US / 1e6, "each file and its directory"
     slow_disk.machine.lose_power()
-    ids = {id_ for path, id_ in slow_disk.machine.volume.platter_files() if "partition.metadata" in path}
+    files = slow_disk.machine.volume.files()
+    ids = {file.on_platter() for path, file in files if "partition.metadata" in path}
     assert ids == {f"version: 0\ntopic_id: {topic_id_from_kafka(TOPIC_ID)}".encode()}
 
 

@@ -70,6 +70,8 @@ class DurableBytes:
 
     def __init__(self) -> None:
         self._logs: dict[str, LogFile] = {}
+        self._snapshots: dict[str, tuple[bytes, bool]] = {}
+        """Each snapshot as of the last read, and whether it is whole."""
         self._snapshot_zxid = -1
 
     def read(self, files: Mapping[str, bytes]) -> None:
@@ -77,8 +79,13 @@ class DurableBytes:
         self._logs = {name: self._logs.get(name) or LogFile() for name in files if name.startswith("log.")}
         for name, log in self._logs.items():
             log.read(files[name])
-        snapshots = [name for name in files if name.startswith("snapshot.") and is_whole_snapshot(files[name])]
-        self._snapshot_zxid = max((int(name.split(".")[1], 16) for name in snapshots), default=-1)
+        before, self._snapshots = self._snapshots, {}
+        for name, data in files.items():
+            if name.startswith("snapshot."):
+                known = before.get(name)
+                self._snapshots[name] = known if known and known[0] is data else (data, is_whole_snapshot(data))
+        whole = (int(name.split(".")[1], 16) for name, (_, is_whole) in self._snapshots.items() if is_whole)
+        self._snapshot_zxid = max(whole, default=-1)
 
     def last(self) -> int:
         """Return the last transaction of the logs and snapshots; 0 if there is none."""

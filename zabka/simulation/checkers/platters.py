@@ -6,6 +6,7 @@ The checks use neither the peers, nor their storage, nor the log reader of their
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import PurePath
 
 from zabka.ensemble.ids import zxid_text
 from zabka.journal import events as e
@@ -21,8 +22,7 @@ COMMITS = "a quorum's disks hold what is committed"
 DURABLE = "acknowledgement rules"
 SNAPSHOTS = "snapshots hold committed transactions"
 SAME_HISTORY = "processConsistency"
-CHECKED_EVERY = 5
-"""Only every fifth write of a kind is checked, because reading disks takes time."""
+HISTORY = PurePath("/data/version-2")
 CURRENT_EPOCH = "currentEpoch"
 EPOCH_FILES = {e.EpochAccepted: "acceptedEpoch", e.EpochAdopted: CURRENT_EPOCH}
 ROT = "bit_rot"
@@ -79,9 +79,8 @@ class PeerDisks:
         return int(text) if text.isdigit() else -1
 
     def _by_name(self, peer: int) -> Mapping[str, bytes]:
-        """Return the files of version-2 directories, by their base names."""
-        files = self._volume_of(peer).platter_files()
-        return {path.rpartition("/")[2]: data for path, data in files if "/version-2/" in path}
+        """Return the files of the peer's data directory on its platter, by name."""
+        return self._volume_of(peer).platter_directory(HISTORY)
 
 
 def peer_of(node: str) -> int:
@@ -103,7 +102,6 @@ class Platters:
         self._disks = disks
         self._judged = judged
         self._emit = emit
-        self._seen = {NAME: 0, COMMITS: 0}
         self._last_committed = 0
 
     def journalled(self, entry: Entry) -> None:
@@ -116,9 +114,6 @@ class Platters:
             self._check(COMMITS, "committed and durable only on", event.zxid, entry.mono_us)
 
     def _check(self, invariant: str, fault: str, zxid: int, now_us: int) -> None:
-        self._seen[invariant] += 1
-        if self._seen[invariant] % CHECKED_EVERY:
-            return
         self._judged.note(invariant)
         holders = [voter for voter in self._voters if self._holds(voter, zxid, now_us)]
         if 2 * len(holders) <= len(self._voters):
@@ -136,7 +131,6 @@ class DurableReports:
         self._disks = disks
         self._record = record
         self._emit = emit
-        self._logged = 0
         self._replaced: dict[int, int] = {}
         """The last transaction of the snapshot that a peer received from its leader."""
 
@@ -144,8 +138,7 @@ class DurableReports:
         """Check a peer's event."""
         event, peer = entry.event, peer_of(entry.node)
         if isinstance(event, e.TxnLogged):
-            self._logged += 1
-            if self._logged % CHECKED_EVERY == 0 and not self._disks.is_damaged(peer, entry.mono_us):
+            if not self._disks.is_damaged(peer, entry.mono_us):
                 holds = self._disks.read(peer).holds(event.zxid)
                 self._note(DURABLE, "" if holds else f"{zxid_text(event.zxid)} acknowledged and not durable")
         elif isinstance(event, e.EpochAccepted):

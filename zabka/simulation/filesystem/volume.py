@@ -254,16 +254,15 @@ class Volume:
                 else:
                     waiting.append((f"{path}/{name}", node))
 
-    def platter_files(self) -> Iterator[tuple[str, bytes]]:
-        """Yield every file with its contents as they would be after a power loss now, if no unsynced data survived."""
-        waiting: list[tuple[str, DirectoryNode]] = [("", self._root)]
-        while waiting:
-            path, directory = waiting.pop()
-            for name, node in sorted(directory.platter.items()):
-                if isinstance(node, FileNode):
-                    yield f"{path}/{name}", node.on_platter()
-                else:
-                    waiting.append((f"{path}/{name}", node))
+    def platter_directory(self, path: PurePath) -> dict[str, bytes]:
+        """Return the files of a directory as they would be after a power loss now, if no unsynced data survived."""
+        directory = self._root
+        for part in parts_of(path):
+            node = directory.platter.get(part)
+            if not isinstance(node, DirectoryNode):
+                return {}
+            directory = node
+        return {name: node.on_platter() for name, node in directory.platter.items() if isinstance(node, FileNode)}
 
 
 def parts_of(path: PurePath | str) -> list[str]:
