@@ -26,7 +26,7 @@ HISTORY = PurePath("/data/version-2")
 CURRENT_EPOCH = "currentEpoch"
 EPOCH_FILES = {e.EpochAccepted: "acceptedEpoch", e.EpochAdopted: CURRENT_EPOCH}
 ROT = "bit_rot"
-TAKING_FAULTS = ("replace", "disk_error", "fsync_fails")
+TAKING_FAULTS = ("replace",)
 FORGIVEN_US = 5_000_000
 """For this long after a disk was damaged or replaced, it may lack transactions that its peer has acknowledged.
 

@@ -164,6 +164,10 @@ class ClusterWorld(ServingWorld):
         self._is_watched = True
         self._restart_given_up()
 
+    def leave_directories(self) -> None:
+        """Undo `mend_directories`: no longer restart brokers that report an offline log directory."""
+        self._is_watched = False
+
     def _restart_given_up(self) -> None:
         for name in list(self._given_up):
             machine = next(each for each in self.brokers.values() if each.name == name)

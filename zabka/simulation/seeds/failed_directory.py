@@ -23,6 +23,7 @@ def go_on_without_a_directory(world: World) -> None:
     log_dir = machine.log_dirs[draw.randrange(0, len(machine.log_dirs))]
     there = machine.partitions(log_dir)
     stored = [name for name in world.replication.znodes.states if str(name) in there]
+    world.leave_directories()
     fault_id = world.announce("log_dir_fails", machine.name)
     machine.volume.break_path(f"{log_dir}/")
     world.until(
@@ -31,6 +32,7 @@ def go_on_without_a_directory(world: World) -> None:
         f"partitions that do not count on a failed directory of {machine.name}",
     )
     repair(world, machine, fault_id)
+    world.mend_directories()
 
 
 def _is_counted_on(world: World, broker: int, name: TopicPartition) -> bool:
