@@ -1,6 +1,6 @@
-"""Ensembles and clusters of whole processes: the search runs the production code.
+"""Machines that run peers, brokers and clients, and the worlds that consist of them.
 
 Each machine runs what `zabka peer` or `zabka broker` runs: its configuration, ports, driver, storage and files, on
 the event loop, sockets and clocks of `zabka.simulation.engine` and a simulated disk.  Nothing in this package
-replaces production code.  Begin with `PeerMachine`, then `ServingWorld`, then `serve_seed`.
+replaces production code.  Begin with `peer_machine`, then `ensemble_world`, `cluster_world` and `world`.
 """

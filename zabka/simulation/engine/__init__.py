@@ -1,5 +1,5 @@
-"""Virtual time and randomness: the queue of calls, futures, tasks, random streams and choice sequences.
+"""Virtual time for whole processes: the queue of calls, event loops, TCP, machines, and taps on their messages.
 
-All simulated tests build on this package, including those of single packages.  It imports only
-`zabka.ensemble.ports`; every other package of simulation may import it.  Begin with `scheduler`, then `runtime`.
+Imports `filesystem` and the ports of ensemble; every higher package of simulation may import it.  Unit tests of single
+packages use `scheduler` and `runtime`.  Begin with `scheduler`, then `loop`, `tcp` and `machine`.
 """

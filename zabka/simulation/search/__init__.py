@@ -3,6 +3,6 @@
 `explore` is the exhaustive search; `explore_steps` lists the possible next steps, and `transcript` describes them for
 people. `tape_search` is the other one: `runs` plays a tape, `reached` extracts what a run reached, `corpus` keeps and
 selects tapes, `mutation` changes them, `shrinking` shortens a finding, and `tape_file` and `tape_folder` save results.
-`protocol` draws the steps of the bare protocol. Imports `cores`, `scenarios`, `seeds` and `run`; tools and tests may
+`protocol` draws the steps of the bare protocol. Imports `steps`, `scenarios`, `seeds` and `run`; tools and tests may
 import it.
 """
