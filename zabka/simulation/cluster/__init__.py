@@ -2,5 +2,8 @@
 
 Each machine runs what `zabka peer` or `zabka broker` runs: its configuration, ports, driver, storage and files, on
 the event loop, sockets and clocks of `zabka.simulation.engine` and a simulated disk.  Nothing in this package
-replaces production code.  Begin with `peer_machine`, then `ensemble_world`, `cluster_world` and `world`.
+replaces production code.
+
+Builds on `engine`, `checkers` and the packages below them; `workloads` and all packages above it, and
+`zabka.testing`, import it.  Begin with `peer_machine`, then `ensemble_world`, `cluster_world` and `world`.
 """

@@ -1,5 +1,6 @@
 """Virtual time for whole processes: the queue of calls, event loops, TCP, machines, and taps on their messages.
 
-Imports `filesystem` and the ports of ensemble; every higher package of simulation may import it.  Unit tests of single
-packages use `scheduler` and `runtime`.  Begin with `scheduler`, then `loop`, `tcp` and `machine`.
+Builds on `filesystem` and the ports of ensemble; the higher packages of simulation import it, and api, cli, pipeline
+and testing use its taps.  `runtime` also serves unit tests of single packages, with `scheduler`.  Begin with
+`scheduler`, then `loop`, `tcp` and `machine`.
 """

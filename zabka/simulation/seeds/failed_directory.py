@@ -8,7 +8,7 @@ from zabka.simulation.cluster.world import World
 from zabka.simulation.draws import derive_random
 from zabka.simulation.faults.disk_deeds import repair
 
-GOES_ON_MS_MAX = 120_000
+GOES_ON_MS_MAX = 30_000
 
 
 def go_on_without_a_directory(world: World) -> None:

@@ -1,5 +1,9 @@
 """The bare protocol, one step at a time: peers without processes, where every packet and every fsync is a step.
 
-Imports ensemble's zab; scripts over the bare protocol and the search may import it.  States leave out what cannot affect behaviour (`canonical`), results of inputs are cached (`turns`), and states share
-unchanged parts (`cloning`). Start reading at `cores`, then `node`.
+States leave out what cannot affect behaviour (`canonical`), results of inputs are cached (`turns`), and states share
+unchanged parts (`cloning`).  `rules` compares each packet with its sender's disk.  `file_cores` uses the real storage
+code, with logs and snapshots in directories.
+
+Builds on ensemble's zab and txnlog, and on no other package of simulation; `scenarios`, `search` and tests import it.
+Begin with `cores`, then `node`.
 """
