@@ -11,7 +11,7 @@ from tests.simulation.judged_table import HEADING, HUNDRED, WHOLE, Table
 from zabka.journal.judges.cause_chains import NAME as CAUSE_CHAINS
 from zabka.journal.judges.invariants import default_checkers
 from zabka.journal.judges.zab_invariants import zab_checkers
-from zabka.simulation.checkers import kafka_rules, platters, replication_audit
+from zabka.simulation.checkers import kafka_rules, platters, producer_states, replication_audit
 from zabka.simulation.checkers.stored_commits import ANSWERED, ON_DISKS
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "judges.md"
@@ -19,7 +19,14 @@ FEW = {"chaos": range(2), "ensemble": range(5), "read-only": range(1)}
 NOT_OF_WHOLE = {"TopicsGoWhenAsked"}
 """Invariants without a check in these seeds of whole clusters, which delete no topic. Other seeds check them."""
 OF_WHOLE_CLIENTS = {"linearizable writes", "reads and watches", "clients' histories", "records", "groups"}
-OF_PEERS = {platters.NAME, platters.DURABLE, platters.COMMITS, platters.SNAPSHOTS, platters.SAME_HISTORY}
+OF_PEERS = {
+    producer_states.NAME,
+    platters.NAME,
+    platters.DURABLE,
+    platters.COMMITS,
+    platters.SNAPSHOTS,
+    platters.SAME_HISTORY,
+}
 OF_WORKLOADS = {"linearizable writes", "reads and watches", "read-only service", "records", "groups"}
 
 

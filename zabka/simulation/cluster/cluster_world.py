@@ -8,11 +8,13 @@ from typing import NamedTuple
 
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from zabka.ensemble.txn import Txn
-from zabka.journal.events import Entry, LogDamageFound, NodeStarted
+from zabka.journal.events import Entry, InvariantViolated, LogDamageFound, NodeStarted, TopicPartition
 from zabka.journal.message_log import MessageNotes
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.simulation.checkers.audited_broker import replicas_agree
 from zabka.simulation.checkers.minimums import MINIMUM, Minimums
+from zabka.simulation.checkers.producer_states import NAME as PRODUCER_STATES
+from zabka.simulation.checkers.producer_states import differing_producers
 from zabka.simulation.checkers.replication_audit import ReplicationAudit
 from zabka.simulation.checkers.settled import unsettled
 from zabka.simulation.cluster.broker_machine import KAFKA_PORT, BrokerMachine, broker_address
@@ -137,7 +139,26 @@ class ClusterWorld(ServingWorld):
 
     def unsettled(self) -> str | None:
         """Return the first deviation of the Kafka side from the state with all machines up and all links whole."""
-        return unsettled(self.brokers, self.replication.znodes, self.record.state.controller_id)
+        return unsettled(self.brokers, self.replication.znodes, self.record.state.controller_id) or self.leftover()
+
+    def leftover(self) -> str | None:
+        """Return a replica on a running broker's disk whose topic does not exist, or None if there is none."""
+        for machine in self.brokers.values():
+            for log_dir in machine.log_dirs if machine.broker is not None else ():
+                for name in machine.partitions(log_dir):
+                    topic, _, number = name.rpartition("-")
+                    if number.isdecimal() and topic not in self.replication.znodes.topics:
+                        return f"{machine.name} still has {log_dir}/{name}"
+        return None
+
+    def check_producers(self) -> None:
+        """Report brokers whose state of idempotent producers differs from their logs."""
+        for each in self.record.state.partitions.values():
+            for replica in each.replicas:
+                self.record.judged.note(PRODUCER_STATES)
+                fault = differing_producers(self.brokers[replica], TopicPartition(each.topic, each.partition))
+                if fault is not None:
+                    self.emit(InvariantViolated(PRODUCER_STATES, fault))
 
     def replicas_agree(self, topic: str | None = None) -> bool:
         """Return whether all replicas of every partition, or of those of one topic, hold the same log, byte for

@@ -262,3 +262,4 @@ class SeedRun:
         for topic in producing.topics:
             agreed = partial(world.replicas_agree, topic)
             world.until(agreed, RECOVERY_MS_MAX, "logs that agree byte for byte")
+        world.check_producers()

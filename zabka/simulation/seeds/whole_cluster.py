@@ -159,6 +159,7 @@ class ClusterRun(WholeRun):
                 "a whole group that has read everything",
             )
         world.until(world.replicas_agree, RECOVERY_MS_MAX, "logs that agree byte for byte")
+        world.check_producers()
 
 
 def serve_cluster(seed: int, plants: Iterable[Plant] = ()) -> ClusterRun:
