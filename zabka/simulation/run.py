@@ -26,9 +26,9 @@ SCENARIOS = {
     each.name: each
     for each in (CHAOS, CALM, ENSEMBLE, RECONFIGURING, READ_ONLY, DISKS, SWARM, SWARM_ENSEMBLE, SWARM_DISKS)
 }
-"""Scenarios with faults drawn from the seed, for nodes in a simulated environment."""
+"""Scenarios whose faults are drawn from the seed, in a world that settings describe."""
 WHOLE_RUNS: dict[str, type[ServingRun | ClusterRun]] = {WHOLE: ServingRun, WHOLE_CLUSTER: ClusterRun}
-"""Scenarios of whole processes, which have worlds of their own."""
+"""Scenarios that also draw the configuration keys of the cluster."""
 SEARCHED = (*SCENARIOS, *WHOLE_RUNS)
 """All scenarios with drawn faults."""
 

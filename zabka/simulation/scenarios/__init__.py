@@ -5,6 +5,6 @@ Layers, lowest first: `step`, then the steps (`core_steps` and `file_steps` over
 which `library` lists.  `story` and `report` present the result of a play to people and to programs.  `lessons` adds a
 question and its answers to twelve scripts.
 
-Builds on `steps` and `cluster`; `search`, `zabka.simulation.run`, api, cli and testing import it.  Begin with
-`scenario`, then any script, such as `zab_broadcast`.
+Builds on `cluster`, `checkers` and `steps`; `search`, `zabka.simulation.run`, api, cli and testing import it.  Begin
+with `scenario`, then any script, such as `zab_broadcast`.
 """

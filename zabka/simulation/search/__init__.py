@@ -5,5 +5,6 @@ people.  `tape_search` is the other one: `runs` plays a tape, `reached` extracts
 selects tapes, `mutation` changes them, `shrinking` shortens a finding, and `tape_file` and `tape_folder` save results.
 `protocol` and `files` draw the steps of the bare protocol.
 
-Builds on `steps`, `scenarios`, `seeds` and `run`; cli and tests import it.  Begin with `explore` or `tape_search`.
+Builds on `faults`, `seeds`, `steps`, `scenarios` and `run`; cli and tests import it.  Begin with `explore` or
+`tape_search`.
 """
