@@ -1,7 +1,7 @@
 """The ports that coroutine code awaits: a clock, tasks and futures.
 
 Client, controller and broker code is written as coroutines that await nothing but what these ports return.  Under
-asyncio the ports are asyncio's; in `zabka.simulation.world.World` they are virtual.  Cancelling a task raises inside it
+asyncio the ports are asyncio's; in a simulated world they are virtual.  Cancelling a task raises inside it
 an exception that is not an `Exception` (asyncio's CancelledError or GeneratorExit), so `except Exception` never
 swallows it; clean up with `try/finally` and await nothing there.
 """

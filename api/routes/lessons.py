@@ -16,7 +16,7 @@ from zabka.api.services import Service
 from zabka.journal.events import Entry
 from zabka.journal.reader import decode_line
 from zabka.journal.sentence_file import read_sentences
-from zabka.simulation.lessons import LESSONS, Lesson, NoMoment
+from zabka.simulation.scenarios.lessons import LESSONS, Lesson, NoMoment
 
 router = APIRouter(prefix="/api/v1", tags=["lessons"])
 

@@ -26,7 +26,7 @@ from zabka.api.runs.kept import MESSAGES
 from zabka.journal.messages import Message, read_message
 from zabka.journal.reader import split_lines
 from zabka.journal.sightings import Matcher, read_sighting
-from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.engine.runtime import SimRuntime
 
 CHUNKS_MAX = 64
 """How often an agent is asked for more within one request. The rest comes with the next request."""

@@ -12,7 +12,7 @@ from scripts.reference.markdown import code, document, table
 from zabka.controller.historical import HISTORICAL_KEY
 from zabka.journal.rules import Rule, rule_of
 from zabka.journal.sentence_file import read_sentences
-from zabka.simulation.lessons import LESSONS, Lesson, Scene
+from zabka.simulation.scenarios.lessons import LESSONS, Lesson, Scene
 from zabka.simulation.scenarios.library import LIBRARY
 from zabka.simulation.scenarios.scenario import WorldScenario
 from zabka.simulation.scenarios.world_player import play

@@ -17,7 +17,7 @@ from zabka.ensemble.zab.messages import PeerState
 from zabka.ensemble.zab.role import Phase
 from zabka.simulation.run import run_with_journal
 
-SEEDS = range(6)
+SEEDS = range(12)
 SCENARIOS = ("ensemble", "reconfiguring")
 Transition = tuple[str, str]
 

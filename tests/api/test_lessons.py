@@ -13,7 +13,7 @@ from zabka.api.runs.run_models import Run
 from zabka.journal.events import Entry, LeaderElected
 from zabka.journal.rules import RULES
 from zabka.journal.writer import encode_line
-from zabka.simulation.lessons import LESSONS
+from zabka.simulation.scenarios.lessons import LESSONS
 from zabka.simulation.scenarios.library import LIBRARY
 from zabka.simulation.scenarios.scenario import WorldScenario
 from zabka.simulation.scenarios.world_player import play

@@ -23,7 +23,7 @@ from zabka.api.runs.messages import LONGEST_US, WORLD_BEGINS_US, KeptMessages, M
 from zabka.api.settings import AgentAddress
 from zabka.journal.messages import CLASSES, Message, message_line
 from zabka.journal.sightings import UNSEEN, Matcher, Sighting, sighting_line
-from zabka.simulation.network.tap import MessageTap
+from zabka.simulation.engine.tap import MessageTap
 from zabka.simulation.scenarios.library import LIBRARY, play
 
 FAILOVER_US = (8_505_000, 8_530_000)

@@ -20,8 +20,8 @@ from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed
 from zabka.kafka.ports import ChannelBroken, Endpoint, KafkaMessage
 from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of
-from zabka.simulation.kernel.runtime import SimRuntime, run_task
-from zabka.simulation.kernel.scheduler import Call, Scheduler
+from zabka.simulation.engine.runtime import SimRuntime, run_task
+from zabka.simulation.engine.scheduler import Call, Scheduler
 
 LATENCY_MS = 1
 _LANES = {ApiKey.FETCH: 0, ApiKey.LEADER_AND_ISR: 1, ApiKey.STOP_REPLICA: 1, ApiKey.UPDATE_METADATA: 1}

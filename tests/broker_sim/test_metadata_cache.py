@@ -10,8 +10,8 @@ import pytest
 from zabka.broker_sim.metadata_cache import MetadataCache
 from zabka.journal.events import TopicPartition
 from zabka.kafka.wire.kafka_schema import ApiKey, KafkaMessage, request
-from zabka.simulation.kernel.runtime import SimRuntime
-from zabka.simulation.kernel.scheduler import Scheduler
+from zabka.simulation.engine.runtime import SimRuntime
+from zabka.simulation.engine.scheduler import Scheduler
 
 P0 = TopicPartition("orders", 0)
 FIRST, SECOND = UUID(int=1), UUID(int=2)

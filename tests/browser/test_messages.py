@@ -21,10 +21,10 @@ from zabka.api.runs.messages import WORLD_BEGINS_US
 from zabka.api.runs.run_models import Run
 from zabka.journal.events import ControllerElected, Entry, FollowershipTaken
 from zabka.journal.reader import decode_line
-from zabka.simulation.network.tap import MessageTap
+from zabka.simulation.engine.tap import MessageTap
 from zabka.simulation.run import run_with_journal
 from zabka.simulation.scenarios.library import LIBRARY, play
-from zabka.simulation.serving.cluster_seed import WHOLE_CLUSTER
+from zabka.simulation.seeds.whole_cluster import WHOLE_CLUSTER
 
 RUN = "r00001211"
 WHOLE_RUN, WHOLE_SEED = "r00000003", 3

@@ -30,7 +30,7 @@ from zabka.cli.verbs import VERBS, WITHOUT_TYPER, main_of
 from zabka.cli.typer_verbs import load
 for verb in VERBS:
     main_of(verb) if verb in WITHOUT_TYPER else load(verb)
-print(sorted({"fastapi", "uvicorn", "httpx", "pyspark", "zabka.simulation.world"} & set(sys.modules)))
+print(sorted({"fastapi", "uvicorn", "httpx", "pyspark", "zabka.simulation.cluster.world"} & set(sys.modules)))
 """
 
 

@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 from zabka.cli import replay as replay_verb
 from zabka.cli import search as search_verb
 from zabka.cli.explore import explore
-from zabka.simulation.kernel.garbage import SEEDS_A_COLLECTION
+from zabka.simulation.cluster.world import World
+from zabka.simulation.engine.garbage import SEEDS_A_COLLECTION
 from zabka.simulation.search.explore import Bounds, Exploration
 from zabka.simulation.search.tape_file import read_tape
 from zabka.simulation.search.tape_folder import held
-from zabka.simulation.world import World
 
 PLANT = "tests.simulation.planted_ensemble:leader_counts_itself_before_its_fsync"
 PROTOCOL = ["--scenario", "swarm-protocol"]

@@ -34,8 +34,8 @@ from zabka.kafka.ports import ChannelBroken, Endpoint, KafkaMessage
 from zabka.kafka.topic_ids import random_topic_id
 from zabka.kafka.zk import znodes
 from zabka.kafka.zk.znodes import BrokerEndpoint, BrokerInfo, LeaderAndIsr, ReplicaAssignment, TopicAssignment
-from zabka.simulation.kernel.runtime import SimRuntime, run_task
-from zabka.simulation.kernel.scheduler import Deadlock, Scheduler
+from zabka.simulation.engine.runtime import SimRuntime, run_task
+from zabka.simulation.engine.scheduler import Deadlock, Scheduler
 
 
 class ControlRequest:

@@ -24,7 +24,7 @@ from zabka.ensemble.client.service import (
 from zabka.ensemble.errors import ConnectionLoss, ErrorCode, NoNode, SessionExpired, ZooKeeperError, error_for
 from zabka.ensemble.ids import SessionId
 from zabka.ensemble.records import EventType, Stat
-from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.engine.runtime import SimRuntime
 
 LATENCY_US = 1_000
 

@@ -8,8 +8,8 @@ import pytest
 
 from zabka.controller.events import ControllerEvent, EventQueue
 from zabka.journal.cause import UNKNOWN
-from zabka.simulation.kernel.runtime import SimRuntime, run_task
-from zabka.simulation.kernel.scheduler import Scheduler
+from zabka.simulation.engine.runtime import SimRuntime, run_task
+from zabka.simulation.engine.scheduler import Scheduler
 
 
 @pytest.mark.parametrize("late", [False, True])

@@ -19,7 +19,7 @@ from zabka.kafka.zk import znodes
 from zabka.kafka.zk.coordination import ControllerMoved, FencedWriter, Zk
 from zabka.kafka.zk.registration import next_broker_id, register_controller
 from zabka.kafka.zk.znodes import LeaderAndIsr
-from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.engine.runtime import SimRuntime
 
 GOOD, STALE, MISSING = (TopicPartition("t", n) for n in range(3))
 

@@ -11,9 +11,6 @@ from kazoo.exceptions import KazooException
 
 from tests.election import broker_sessions
 from zabka.ensemble.client.kazoo import KazooClient
-from zabka.simulation.kernel.draws import derive_random
-from zabka.simulation.kernel.runtime import SimRuntime
-from zabka.simulation.network.connector import client_on
 from zabka.simulation.workloads.writer import Writer
 from zabka.testing.cluster import Cluster, Peer, only
 from zabka.testing.live.cluster import LiveCluster
@@ -135,8 +132,8 @@ def test_leaders_killed_in_a_row_cost_no_acknowledged_write(zabka_cluster: LiveC
 
 def test_ten_killed_zab_leaders_cost_no_acknowledged_write(zabka_world: SimulatedCluster) -> None:
     world = zabka_world.world
-    runtime = SimRuntime(world.scheduler, derive_random(0, "writer"))
-    writer = Writer(client_on(world.network, runtime, world.zookeeper_connect, "writer"), runtime, 20)
+    client, machine = world.zookeeper_client("writer")
+    writer = Writer(client, machine.runtime(), 20)
     zabka_world.until(lambda: writer.acknowledged > 10)
 
     kill_leaders(zabka_world, LEADERS_KILLED)

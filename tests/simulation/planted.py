@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.simulation.planting import Plant, broken
+from zabka.broker_sim.logs.log_manager import LogManager
+from zabka.broker_sim.logs.producer_state import ProducerStates
 from zabka.broker_sim.replication import fetch_answers
 from zabka.broker_sim.replication.partition import Partition
 from zabka.controller import alter_partition, election, failover, partition_state_machine, partition_store
@@ -173,7 +175,23 @@ def unseen_bounces_are_not_fenced() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def producers_survive_a_truncation() -> Iterator[None]:
+    """A truncated log keeps the state of its producers."""
+    with broken(ProducerStates, truncate=lambda self, offset: True):
+        yield
+
+
+@contextmanager
+def replicas_of_deleted_topics_stay() -> Iterator[None]:
+    """A broker answers StopReplica with its deletion, and keeps the files."""
+    with broken(LogManager, delete=lambda self, name: None):
+        yield
+
+
 PLANTED: dict[str, Plant] = {
+    "producers survive a truncation": Plant(producers_survive_a_truncation, ("producer states equal the log",)),
+    "replicas of deleted topics stay": Plant(replicas_of_deleted_topics_stay, ("still has",)),
     "no epoch check on controller writes": Plant(unfenced_controller_writes, ("controller epochs rise and fence",)),
     "commit on a minority": Plant(commit_on_a_minority, ("committed and durable only on",)),
     "ack before fsync": Plant(ack_before_fsync, ("acknowledged and not durable",)),

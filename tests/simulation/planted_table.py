@@ -11,8 +11,7 @@ import time
 from contextlib import nullcontext
 from typing import NamedTuple
 
-from tests.simulation import planted, planted_ensemble
-from tests.simulation.disks import planted_disks
+from tests.simulation import planted, planted_disks, planted_ensemble
 from tests.simulation.planting import Plant
 from tests.simulation.scenarios.pairs import PAIRS
 from zabka.controller.historical import Historical
@@ -37,12 +36,21 @@ RARE = {
 """Bugs that seeds rarely show, each with the script of the outage library that shows it at once."""
 
 
+BY_STEPS = ("leader counts itself before its fsync", "leader acknowledges before its fsync")
+"""Bugs that whole processes hide, because they sync a quick disk before they send.
+
+Searches of the bare protocol find them (`tests/simulation/search/test_searches.py`).
+"""
+NOT_SHOWN = ("full disks cut the log",)
+"""Bugs that 60 seeds did not show, and no script shows."""
 SHOWN_BY = {
-    "no truncation on fetch": 19,
     "ephemerals forgotten in snapshots": 33,
-    "votes are sent once": 7,
-    "a leader never steps down": 4,
-    "unseen bounces are not fenced": 2,
+    "no truncation on fetch": 19,
+    "log directories are used on after an error": 4,
+    "replicas in failed directories stay in sync": 4,
+    "votes are sent once": 14,
+    "a leader never steps down": 14,
+    "unseen bounces are not fenced": 4,
 }
 """Bugs that many low seeds do not show, each with the first seed that does. The test suite begins its search there."""
 
@@ -58,12 +66,12 @@ class Found(NamedTuple):
 
 def bugs() -> list[tuple[str, str, Plant]]:
     """Return every injected bug of the seeds of `ensemble` and `chaos`: its scenario, its name and the bug."""
-    ensemble = [("ensemble", name, plant) for name, plant in planted_ensemble.PLANTED.items()]
+    ensemble = [("ensemble", name, plant) for name, plant in planted_ensemble.PLANTED.items() if name not in BY_STEPS]
     return ensemble + [("chaos", name, plant) for name, plant in planted.PLANTED.items()]
 
 
 def disk_bugs() -> list[tuple[str, str, Plant]]:
-    """Return every injected bug of disks in the same form. Some take more seeds than the suite has time for."""
+    """Return every injected bug of disks in the same form."""
     return [("disks", name, plant) for name, plant in planted_disks.PLANTED.items()]
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.simulation import (
     planted,
+    planted_disks,
     planted_ensemble,
     planted_histories,
     planted_learning,
     planted_outages,
     planted_service,
 )
-from tests.simulation.disks import planted_disks
 from tests.simulation.planting import Plant
 from tests.simulation.scenarios.pairs import PAIRS
 

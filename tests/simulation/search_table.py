@@ -28,12 +28,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from tests.simulation import planted, planted_ensemble, planted_histories
-from tests.simulation.disks import planted_disks
+from tests.simulation import planted, planted_disks, planted_ensemble, planted_histories
 from tests.simulation.planting import Plant
 from zabka.controller.historical import Historical
-from zabka.simulation.kernel.garbage import collect_seldom
-from zabka.simulation.kernel.tape import Tape
+from zabka.simulation.choices import Tape
+from zabka.simulation.engine.garbage import collect_seldom
 from zabka.simulation.search.runs import run_one_of_many, run_tape
 from zabka.simulation.search.tape_search import PLAIN_SHARE, TapeSearch, Wanted
 from zabka.simulation.settings import world_settings

@@ -11,16 +11,22 @@ from tests.simulation.judged_table import HEADING, HUNDRED, WHOLE, Table
 from zabka.journal.judges.cause_chains import NAME as CAUSE_CHAINS
 from zabka.journal.judges.invariants import default_checkers
 from zabka.journal.judges.zab_invariants import zab_checkers
-from zabka.simulation.judges import kafka_rules, peer_audit, replication_audit
-from zabka.simulation.judges.heard_sessions import NAME as HEARD_SESSIONS
-from zabka.simulation.judges.stored_commits import ANSWERED, ON_DISKS
-from zabka.simulation.serving.platters import NAME as PLATTERS
+from zabka.simulation.checkers import kafka_rules, platters, producer_states, replication_audit
+from zabka.simulation.checkers.stored_commits import ANSWERED, ON_DISKS
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "judges.md"
 FEW = {"chaos": range(2), "ensemble": range(5), "read-only": range(1)}
 NOT_OF_WHOLE = {"TopicsGoWhenAsked"}
 """Invariants without a check in these seeds of whole clusters, which delete no topic. Other seeds check them."""
 OF_WHOLE_CLIENTS = {"linearizable writes", "reads and watches", "clients' histories", "records", "groups"}
+OF_PEERS = {
+    producer_states.NAME,
+    platters.NAME,
+    platters.DURABLE,
+    platters.COMMITS,
+    platters.SNAPSHOTS,
+    platters.SAME_HISTORY,
+}
 OF_WORKLOADS = {"linearizable writes", "reads and watches", "read-only service", "records", "groups"}
 
 
@@ -33,18 +39,11 @@ def _of_journals_and_logs() -> set[str]:
 
 
 def _every_invariant() -> set[str]:
-    of_peers = {
-        peer_audit.ACKNOWLEDGEMENTS,
-        peer_audit.QUORUMS,
-        peer_audit.SNAPSHOTS,
-        peer_audit.PROCESS_CONSISTENCY,
-        HEARD_SESSIONS,
-    }
-    return _of_journals_and_logs() | of_peers | OF_WORKLOADS
+    return _of_journals_and_logs() | OF_PEERS | OF_WORKLOADS
 
 
 def _every_invariant_of_whole_processes() -> set[str]:
-    return (_of_journals_and_logs() | OF_WHOLE_CLIENTS | {PLATTERS, ON_DISKS, ANSWERED}) - NOT_OF_WHOLE
+    return (_of_journals_and_logs() | OF_WHOLE_CLIENTS | OF_PEERS | {ON_DISKS, ANSWERED}) - NOT_OF_WHOLE
 
 
 def _rows(table: int) -> dict[str, int]:

@@ -10,23 +10,23 @@ import pytest
 
 ROOT = Path(__file__).parents[2] / "zabka"
 LAYERS = (
-    ("kernel",),
-    ("network", "disks", "filesystem"),
-    ("settings", "record", "processes"),
-    ("nodes",),
-    ("judges",),
-    ("world",),
-    ("faults", "workloads"),
+    ("choices",),
+    ("draws",),
+    ("filesystem",),
+    ("engine",),
+    ("settings", "record"),
+    ("checkers",),
+    ("cluster",),
+    ("workloads",),
+    ("faults",),
     ("seeds",),
-    ("serving",),
-    ("cores",),
+    ("steps",),
     ("scenarios",),
-    ("lessons",),
     ("run",),
     ("search",),
 )
 """Packages by layer, lowest first. A package imports from itself and lower layers, not from others of its layer."""
-HEIGHT = {room: height for height, layer in enumerate(LAYERS) for room in layer}
+HEIGHT = {package: height for height, layer in enumerate(LAYERS) for package in layer}
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -42,18 +42,18 @@ def imported(path: Path) -> Iterator[str]:
 
 
 def test_every_simulation_package_has_a_layer() -> None:
-    rooms = {path.relative_to(ROOT / "simulation").parts[0] for path in (ROOT / "simulation").rglob("*.py")}
-    assert {room.removesuffix(".py") for room in rooms} - {"__init__"} == set(HEIGHT)
+    packages = {path.relative_to(ROOT / "simulation").parts[0] for path in (ROOT / "simulation").rglob("*.py")}
+    assert {package.removesuffix(".py") for package in packages} - {"__init__"} == set(HEIGHT)
 
 
-@pytest.mark.parametrize("room", HEIGHT)
-def test_simulation_package_imports_only_lower_layers(room: str) -> None:
-    files = [ROOT / "simulation" / f"{room}.py", *(ROOT / "simulation" / room).rglob("*.py")]
+@pytest.mark.parametrize("package", HEIGHT)
+def test_simulation_package_imports_only_lower_layers(package: str) -> None:
+    files = [ROOT / "simulation" / f"{package}.py", *(ROOT / "simulation" / package).rglob("*.py")]
     upward = {
         f"{path.relative_to(ROOT)} imports from {other}"
         for path in files
         if path.exists()
         for other in imported(path)
-        if other != room and HEIGHT[other] >= HEIGHT[room]
+        if other != package and HEIGHT[other] >= HEIGHT[package]
     }
     assert not upward

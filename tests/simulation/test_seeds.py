@@ -18,6 +18,7 @@ from zabka.simulation.settings import WorldSettings
 
 SEEDS, SEEDS_IN_THE_SUITE = 36, 12
 SEEDS_OF_THE_ENSEMBLE, SEEDS_OF_THE_ENSEMBLE_IN_THE_SUITE = 20, 10
+SEEDS_OF_DISKS, SEEDS_OF_DISKS_IN_THE_SUITE = 40, 6
 SEEDS_TO_FIND_A_BUG = 200
 
 
@@ -87,7 +88,19 @@ def test_ensemble_seed_keeps_every_invariant(seed: int) -> None:
     assert outcome.acknowledged_writes > 0
 
 
-@pytest.mark.parametrize(("scenario", "bug", "plant"), [pytest.param(*row, id=row[1]) for row in planted_table.bugs()])
+@pytest.mark.parametrize("seed", seeds(SEEDS_OF_DISKS, SEEDS_OF_DISKS_IN_THE_SUITE))
+def test_failing_disks_seed_keeps_every_invariant(seed: int) -> None:
+    assert run_seed(seed, "disks").problems == []
+
+
+@pytest.mark.parametrize(
+    ("scenario", "bug", "plant"),
+    [
+        pytest.param(*row, id=row[1])
+        for row in (*planted_table.bugs(), *planted_table.disk_bugs())
+        if row[1] not in planted_table.NOT_SHOWN
+    ],
+)
 def test_injected_bug_is_found(scenario: str, bug: str, plant: planted_table.Plant) -> None:
     """Seeds show the bug. A bug in RARE takes more seeds than the suite has time for, so its script shows it instead.
 

@@ -19,7 +19,7 @@ Scenario = Annotated[
         envvar="ZABKA_SCENARIO",
         help="Faults of the simulated cluster: chaos, calm, ensemble (peers only), reconfiguring, read-only, "
         "disks (that fail, fill up, stall and lose writes), swarm, swarm-ensemble, swarm-disks (a few faults by role, "
-        "as `zabka search` draws them), whole (peers as whole processes), whole-cluster (brokers too), or a scenario "
-        "that `zabka scenarios list` names",
+        "as `zabka search` draws them), whole, whole-cluster (drawn configuration keys; peers alone, or with brokers), "
+        "or a scenario that `zabka scenarios list` names",
     ),
 ]

@@ -12,7 +12,7 @@ import msgspec
 from zabka.cli.output_file import check_two_outputs
 from zabka.cli.piped_console import print_table
 from zabka.ensemble.close_names import did_you_mean
-from zabka.simulation.network.tap import MessageTap
+from zabka.simulation.engine.tap import MessageTap
 from zabka.simulation.scenarios.library import LIBRARY, configured, play, seeded
 from zabka.simulation.scenarios.report import description, replay_command, report
 from zabka.simulation.scenarios.scenario import AnyScenario, Verdict, WorldScenario, read_scenario

@@ -14,7 +14,7 @@ import typer
 from zabka.cli.options import Scenario, Settings
 from zabka.cli.output_file import OneForTwo, check_output, check_two_outputs
 from zabka.cli.simulate import USAGE, configured, import_from_here, print_line
-from zabka.simulation.kernel.garbage import seldom_collected
+from zabka.simulation.engine.garbage import seldom_collected
 from zabka.simulation.settings import BadSetting, world_settings
 
 
@@ -47,7 +47,7 @@ def replay(
     except (ValueError, BadSetting) as reason:
         print_line(str(reason), error=True)
         return USAGE
-    from zabka.simulation.network.tap import MessageTap
+    from zabka.simulation.engine.tap import MessageTap
     from zabka.simulation.run import has_messages, run_with_journal
 
     if messages is not None and not has_messages(scenario):

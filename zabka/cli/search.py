@@ -18,7 +18,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from zabka.cli.options import Settings
 from zabka.cli.simulate import USAGE, import_from_here, print_line
 from zabka.cli.worker_processes import KILLED, results_of
-from zabka.simulation.kernel.garbage import collect_seldom, seldom_collected
+from zabka.simulation.engine.garbage import collect_seldom, seldom_collected
 from zabka.simulation.settings import BadSetting
 
 if TYPE_CHECKING:

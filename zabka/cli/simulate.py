@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from zabka.cli.options import Scenario, Settings
 from zabka.cli.worker_processes import KILLED, results_of
-from zabka.simulation.kernel.garbage import collect_after, collect_seldom, seldom_collected
+from zabka.simulation.engine.garbage import collect_after, collect_seldom, seldom_collected
 from zabka.simulation.settings import BadSetting, WorldSettings, world_settings
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from zabka.pipeline.campaign.play import Run, play
 play(Run(0, 0, "calm", ("harm.ms=100", "drawn.topics=false")))
 play(Run(0, 9, "chaos", ("harm.ms=100",)))
 """
-"""Loads what a run of a campaign needs.  The second run is in wire mode, which loads every codec."""
+"""Loads what a run of a campaign needs.  In the second run reads return pieces."""
 JOURNALS = """
 import pkgutil
 import pyspark.daemon, pyspark.worker, pyspark.sql.worker

@@ -1,15 +1,26 @@
 """The simulated world: a whole cluster in virtual time, from one seed, byte for byte the same at every run.
 
-The nodes are the ones that run as processes; clocks, network, disks and signals around them are simulated, and whatever
-a node does is judged as it happens.  All time comes from `kernel.scheduler`, all chance from `kernel.draws`: there is
-no other clock, no thread and no other source of randomness.
+Two engines run the code.  `cluster.world` runs the production processes of peers and brokers; their clocks, sockets,
+disks and signals are simulated.  `steps` runs the bare protocol, one packet or fsync at a time.  All time comes from
+`engine.scheduler` and all randomness from `draws`: there is no other clock, no thread and no other source of
+randomness.
 
-The rooms, lowest first, each importing from those before it alone: `kernel`; `network`, `disks` and `filesystem`;
-`settings`, `record` and `processes` (whole processes: event loop, sockets, clocks); `nodes`; `judges`; `world`;
-`faults` and `workloads`; `seeds` (scenarios that draw their faults); `serving` (ensembles of whole processes); `cores`
-(the bare protocol, a step at a time, on `disks`, `network` and `judges`); `scenarios` (scripts over `world` or
-`cores`); `search` (over `cores`); `run`.  Simulation stands on broker_sim and all below it; api, pipeline, testing,
-tools, bench and the tests may import it.
+The layers, lowest first; each imports only from those before it:
 
-Begin with `world`, then `seeds.seed_run` for how a seed is run, and `faults.chaos` for what is done to it.
+choices, draws      recorded choices, and random streams derived from a seed
+filesystem          a host's file system in memory
+engine              virtual time, event loops, TCP, machines, taps on messages
+settings, record    a world's keys, and its journal
+checkers            compare reports of nodes with their disks and with each other
+cluster             machines with peers, brokers and clients, and worlds of them
+workloads           clients that generate load and check the replies
+faults              faults, drawn or chosen
+seeds               scenarios that draw their faults
+steps               the bare protocol; imports none of the others
+scenarios           scripts and lessons, over a world or over steps
+run                 one seed of any scenario
+search              exhaustive search, and search by changed choices
+
+Simulation builds on broker_sim and all packages below it; api, cli, pipeline, testing and the tests import it.  Begin
+with `cluster.world`, then `seeds.seed_run` for how a seed is run, and `faults.chaos` for its faults.
 """

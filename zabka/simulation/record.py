@@ -13,8 +13,8 @@ from zabka.journal.judges.invariants import Violation, Watchdog, default_checker
 from zabka.journal.judges.judged import Judged
 from zabka.journal.judges.zab_invariants import zab_checkers
 from zabka.journal.writer import encode_line
-from zabka.simulation.kernel.runtime import SimRuntime
-from zabka.simulation.kernel.scheduler import Scheduler
+from zabka.simulation.engine.runtime import SimRuntime
+from zabka.simulation.engine.scheduler import Scheduler
 
 
 class Record:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from zabka.simulation.network.tap import MessageTap
+from zabka.simulation.engine.tap import MessageTap
 from zabka.simulation.scenarios.library import LIBRARY, play, seeded
 from zabka.simulation.scenarios.scenario import WorldScenario
 from zabka.simulation.seeds.chaos import CALM, CHAOS, ENSEMBLE
@@ -17,18 +17,18 @@ from zabka.simulation.seeds.read_only import READ_ONLY
 from zabka.simulation.seeds.reconfiguring import RECONFIGURING
 from zabka.simulation.seeds.seed_run import Outcome, SeedRun
 from zabka.simulation.seeds.swarm import SWARM, SWARM_DISKS, SWARM_ENSEMBLE
-from zabka.simulation.serving.cluster_seed import WHOLE_CLUSTER, ClusterRun
-from zabka.simulation.serving.serving_seed import WHOLE, ServingRun
-from zabka.simulation.serving.whole_run import WholeRun
+from zabka.simulation.seeds.whole_cluster import WHOLE_CLUSTER, ClusterRun
+from zabka.simulation.seeds.whole_ensemble import WHOLE, ServingRun
+from zabka.simulation.seeds.whole_run import WholeRun
 from zabka.simulation.settings import WorldSettings
 
 SCENARIOS = {
     each.name: each
     for each in (CHAOS, CALM, ENSEMBLE, RECONFIGURING, READ_ONLY, DISKS, SWARM, SWARM_ENSEMBLE, SWARM_DISKS)
 }
-"""Scenarios with faults drawn from the seed, for nodes in a simulated environment."""
+"""Scenarios whose faults are drawn from the seed, in a world that settings describe."""
 WHOLE_RUNS: dict[str, type[ServingRun | ClusterRun]] = {WHOLE: ServingRun, WHOLE_CLUSTER: ClusterRun}
-"""Scenarios of whole processes, which have worlds of their own."""
+"""Scenarios that also draw the configuration keys of the cluster."""
 SEARCHED = (*SCENARIOS, *WHOLE_RUNS)
 """All scenarios with drawn faults."""
 

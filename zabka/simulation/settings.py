@@ -40,8 +40,8 @@ class WorldSettings(msgspec.Struct, frozen=True):
 
     peers: int = 3
     brokers: int = 3
-    members: int = 0
-    """The number of peers that are initial members, if the membership can change; 0: all of them, without changes."""
+    changes_members: bool = False
+    """Whether an operator changes the membership during the run."""
     tick_time_ms: int = 500
     init_limit: int = 10
     sync_limit: int = 5
@@ -53,7 +53,7 @@ class WorldSettings(msgspec.Struct, frozen=True):
     local_sessions: bool = False
     local_sessions_upgrading: bool = False
     faulty_disks: bool = False
-    """Disks that may fail (`zabka.simulation.disks`), and two log directories for some brokers."""
+    """Whether disks may fail, and brokers may have two log directories."""
     racks: int = 0
     """The number of racks, to which brokers are assigned in turn; 0: brokers have no rack."""
     harm: HarmSettings = HarmSettings()

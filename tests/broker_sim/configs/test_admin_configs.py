@@ -16,7 +16,7 @@ from zabka.journal.events import ConfigChanged
 from zabka.kafka.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigEntry
 from zabka.kafka.wire.kafka_schema import ApiKey, request
 from zabka.kafka.zk import znodes
-from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.engine.runtime import SimRuntime
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ from zabka.broker_sim.quotas.connection_limits import connection_quotas
 from zabka.broker_sim.quotas.connection_quotas import ConnectionLimits
 from zabka.broker_sim.quotas.replication_throttles import ReplicationThrottles
 from zabka.kafka.wire.kafka_schema import ApiKey, request
-from zabka.simulation.kernel.runtime import SimRuntime
-from zabka.simulation.kernel.scheduler import Scheduler
+from zabka.simulation.engine.runtime import SimRuntime
+from zabka.simulation.engine.scheduler import Scheduler
 
 
 def configured(**keys: object) -> KafkaConfig:

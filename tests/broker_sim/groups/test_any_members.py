@@ -16,8 +16,8 @@ from zabka.broker_sim.groups.metadata import Group, GroupState, JoinResult, Sync
 from zabka.broker_sim.groups.requests import Joining, Leaving, Syncing
 from zabka.broker_sim.groups.store import GroupStore
 from zabka.ensemble.ports import Future
-from zabka.simulation.kernel.runtime import SimRuntime
-from zabka.simulation.kernel.scheduler import Scheduler
+from zabka.simulation.engine.runtime import SimRuntime
+from zabka.simulation.engine.scheduler import Scheduler
 
 STEPS = 150
 LONG_MS = 3_000_000

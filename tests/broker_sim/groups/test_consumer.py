@@ -25,7 +25,7 @@ from zabka.kafka.client.group_consumer import GroupConsumer
 from zabka.kafka.ports import ChannelBroken, Endpoint, KafkaMessage
 from zabka.kafka.record_batch import HEADER, Record, build_batch, with_checksum
 from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of
-from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.engine.runtime import SimRuntime
 
 GROUP_REQUESTS = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH)
 CONTROL = 0x20

@@ -12,8 +12,8 @@ from zabka.broker_sim.logs.guarded_directory import GuardedDirectory
 from zabka.broker_sim.logs.partition_log import PartitionLog
 from zabka.journal.events import TopicPartition
 from zabka.kafka.record_batch import Record, build_batch, split_batches
-from zabka.simulation.kernel.runtime import SimRuntime, run_task
-from zabka.simulation.kernel.scheduler import Scheduler
+from zabka.simulation.engine.runtime import SimRuntime, run_task
+from zabka.simulation.engine.scheduler import Scheduler
 
 OFFSETS = TopicPartition("__consumer_offsets", 0)
 COMMITTED = 20

@@ -19,8 +19,8 @@ from zabka.journal.events import GroupChanged, TopicPartition
 from zabka.kafka.client.consumer_protocol import decode_assignment, encode_subscription
 from zabka.kafka.wire.frames import ResponseEncoder
 from zabka.kafka.wire.kafka_schema import ApiKey
-from zabka.simulation.kernel.runtime import SimRuntime
-from zabka.simulation.kernel.scheduler import Scheduler
+from zabka.simulation.engine.runtime import SimRuntime
+from zabka.simulation.engine.scheduler import Scheduler
 
 NONE = ErrorCode.none
 

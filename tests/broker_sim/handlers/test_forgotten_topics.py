@@ -12,8 +12,8 @@ from zabka.broker_sim.metadata_cache import LEADER_DURING_DELETE, MetadataCache
 from zabka.broker_sim.request_context import RequestContext
 from zabka.journal.events import TopicPartition
 from zabka.kafka.wire.kafka_schema import ApiKey, request
-from zabka.simulation.kernel.runtime import SimRuntime
-from zabka.simulation.kernel.scheduler import Scheduler
+from zabka.simulation.engine.runtime import SimRuntime
+from zabka.simulation.engine.scheduler import Scheduler
 
 
 def update(number: int, leader: int) -> Any:

@@ -16,8 +16,8 @@ from zabka.broker_sim.logs.partition_log import PartitionLog
 from zabka.broker_sim.logs.segment import Segment
 from zabka.broker_sim.ports import LogDirectory
 from zabka.kafka.record_batch import Record, build_batch, decode_records, split_batches
-from zabka.simulation.kernel.runtime import SimRuntime, run_task
-from zabka.simulation.kernel.scheduler import Scheduler
+from zabka.simulation.engine.runtime import SimRuntime, run_task
+from zabka.simulation.engine.scheduler import Scheduler
 
 NO_LAG = CompactionSettings(dirty_ratio_min=0.0, lag_min_ms=0, lag_max_ms=1 << 60, tombstone_ms=1_000)
 

@@ -39,8 +39,8 @@ from zabka.kafka.record_batch import (
     split_batches,
     with_checksum,
 )
-from zabka.simulation.kernel.runtime import SimRuntime
-from zabka.simulation.kernel.scheduler import Scheduler
+from zabka.simulation.engine.runtime import SimRuntime
+from zabka.simulation.engine.scheduler import Scheduler
 
 
 @pytest.mark.parametrize("codec", Codec)

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from tests.broker_sim.logs.small_log import NO_LAG, append, ignore_progress
 from tests.broker_sim.replication.replication_cluster import TOPIC_ID, TP, batch
-from tests.simulation.processes.small_world import HERE, SmallWorld
+from tests.simulation.engine.small_world import HERE, SmallWorld
 from zabka.broker_sim.configs.replica_config import ReplicaConfig
 from zabka.broker_sim.logs.checkpoints import read_topic_id
 from zabka.broker_sim.logs.cleaner import compact
@@ -24,7 +24,7 @@ from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from zabka.journal.events import TopicPartition
 from zabka.kafka.topic_ids import topic_id_from_kafka
 from zabka.kafka.wire.kafka_schema import ApiKey, request
-from zabka.simulation.processes.machine import Machine
+from zabka.simulation.engine.machine import Machine
 
 SYNC_US = 50_000
 PARTITIONS = 20
@@ -168,7 +168,8 @@ def test_fetch_does_not_wait_for_the_sync_of_new_partition_ids(
     assert longest_s < AT_ONCE_S
     assert took_s >= 2 * PARTITIONS * SYNC_US / 1e6, "each file and its directory"
     slow_disk.machine.lose_power()
-    ids = {id_ for path, id_ in slow_disk.machine.volume.platter_files() if "partition.metadata" in path}
+    files = slow_disk.machine.volume.files()
+    ids = {file.on_platter() for path, file in files if "partition.metadata" in path}
     assert ids == {f"version: 0\ntopic_id: {topic_id_from_kafka(TOPIC_ID)}".encode()}
 
 

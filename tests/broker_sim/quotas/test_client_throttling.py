@@ -27,8 +27,8 @@ from zabka.journal import events as e
 from zabka.kafka.wire.data_messages import FetchResponse, ProduceResponse
 from zabka.kafka.wire.kafka_schema import ApiKey, as_time, milliseconds, request
 from zabka.kafka.zk import znodes
-from zabka.simulation.kernel.runtime import SimRuntime
-from zabka.simulation.kernel.scheduler import Scheduler
+from zabka.simulation.engine.runtime import SimRuntime
+from zabka.simulation.engine.scheduler import Scheduler
 
 KILOBYTE = 1_000
 LEVELS = [

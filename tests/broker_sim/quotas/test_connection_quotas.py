@@ -19,8 +19,8 @@ from zabka.broker_sim.quotas.connection_quotas import (
     TooManyConnections,
 )
 from zabka.kafka.wire.kafka_schema import ApiKey, request
-from zabka.simulation.kernel.runtime import SimRuntime
-from zabka.simulation.kernel.scheduler import Scheduler
+from zabka.simulation.engine.runtime import SimRuntime
+from zabka.simulation.engine.scheduler import Scheduler
 
 INNER, OUTER = "INNER", "OUTER"
 

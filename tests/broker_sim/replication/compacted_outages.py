@@ -22,7 +22,7 @@ from zabka.journal import events as e
 from zabka.journal.judges.invariants import check
 from zabka.kafka.compression import Codec
 from zabka.kafka.record_batch import NO_PRODUCER, Record, build_batch, decode_records, split_batches
-from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.engine.runtime import SimRuntime
 
 BROKERS = (1, 2, 3)
 KEYS = "abcde"

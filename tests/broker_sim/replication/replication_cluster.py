@@ -25,8 +25,8 @@ from zabka.journal.judges.record_invariants import CommittedRecordsSurvive
 from zabka.kafka.ports import ChannelBroken, Endpoint
 from zabka.kafka.record_batch import Record, build_batch, decode_records
 from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of, request, respond
-from zabka.simulation.kernel.runtime import SimRuntime, run_task
-from zabka.simulation.kernel.scheduler import Scheduler
+from zabka.simulation.engine.runtime import SimRuntime, run_task
+from zabka.simulation.engine.scheduler import Scheduler
 
 T = TypeVar("T")
 TP = TopicPartition("orders", 0)

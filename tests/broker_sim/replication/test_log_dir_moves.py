@@ -21,7 +21,7 @@ from zabka.journal import events as e
 from zabka.journal.events import TopicPartition
 from zabka.kafka.record_batch import Record, build_batch, decode_records, split_batches
 from zabka.kafka.wire.kafka_schema import ApiKey, request
-from zabka.simulation.kernel.futures import SimFuture
+from zabka.simulation.engine.futures import SimFuture
 
 ORDERS = TopicPartition("orders", 0)
 LEFT, RIGHT = "/left", "/right"

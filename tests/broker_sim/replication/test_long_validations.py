@@ -24,8 +24,8 @@ from zabka.kafka.record_batch import Record, build_batch
 from zabka.kafka.record_refusals import RecordsRefused
 from zabka.kafka.record_rules import Append, TopicRules
 from zabka.kafka.record_validation import SLICE_RECORDS, validate
-from zabka.simulation.kernel.runtime import SimRuntime
-from zabka.simulation.kernel.scheduler import Scheduler
+from zabka.simulation.engine.runtime import SimRuntime
+from zabka.simulation.engine.scheduler import Scheduler
 
 MANY = 40 * SLICE_RECORDS
 OTHER = TopicPartition("others", 0)

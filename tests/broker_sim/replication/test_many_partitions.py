@@ -14,7 +14,7 @@ from zabka.broker_sim.ports import FetchParams, FetchPartition
 from zabka.broker_sim.replication.follower_state import FollowerState
 from zabka.broker_sim.replication.replica_manager import ReplicaManager
 from zabka.journal.events import TopicPartition
-from zabka.simulation.kernel.futures import SimFuture
+from zabka.simulation.engine.futures import SimFuture
 
 PARTITIONS = [TopicPartition("orders", number) for number in range(1_500)]
 ONE = batch("v" * 100)

@@ -11,8 +11,8 @@ from zabka.journal.events import TopicPartition
 from zabka.kafka.zk import znodes
 from zabka.kafka.zk.coordination import Zk
 from zabka.kafka.zk.znodes import LeaderAndIsr
-from zabka.simulation.kernel.runtime import SimRuntime
-from zabka.simulation.kernel.scheduler import Scheduler
+from zabka.simulation.engine.runtime import SimRuntime
+from zabka.simulation.engine.scheduler import Scheduler
 
 TP = TopicPartition("orders", 0)
 STATE = znodes.partition_state_path(TP)

@@ -26,8 +26,8 @@ from zabka.ensemble.records import (
     StatResponse,
     SyncResponse,
 )
-from zabka.simulation.kernel.runtime import SimRuntime, run_task
-from zabka.simulation.kernel.scheduler import Scheduler
+from zabka.simulation.engine.runtime import SimRuntime, run_task
+from zabka.simulation.engine.scheduler import Scheduler
 
 STAT = Stat(1, 2, 3, 4, 5, 6, 7, 0, 8, 9, 10)
 PASSWORD = b"p" * 16

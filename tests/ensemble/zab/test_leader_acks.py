@@ -29,9 +29,9 @@ from zabka.ensemble.zab.quorum import Quorum, SurvivorQuorum
 from zabka.ensemble.zab.reconfiguration import Reconfiguration
 from zabka.ensemble.zab.role import Phase
 from zabka.journal.events import PeerProtocolBroken
-from zabka.simulation.cores.cores import Cores
 from zabka.simulation.scenarios.core_player import play_steps, recover
 from zabka.simulation.scenarios.core_steps import Crash, Deliver, Elect, Run, Start, SyncDisk, Write
+from zabka.simulation.steps.cores import Cores
 
 E1 = make_zxid(1, 0)
 OTHER, AGAIN = LinkId(8), LinkId(9)

@@ -39,7 +39,7 @@ from zabka.ensemble.zab.messages import Ack, AckEpoch, LeaderInfo, Packet
 from zabka.ensemble.zab.peer import Peer
 from zabka.ensemble.zab.role import Phase
 from zabka.journal.events import Event, LeaderEstablished
-from zabka.simulation.network.wire import one_by_one
+from zabka.simulation.steps.links import one_by_one
 
 
 class Link:

@@ -195,6 +195,20 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
         "no ephemeral outlives its session",
         [("peer-1", e.SessionClosed(9, 6, [])), ("peer-2", e.EphemeralCreated("/e", 9, 7))],
     ),
+    "a session that writes after its end": (
+        "no session writes after its end",
+        [
+            ("peer-1", e.TxnCommitted(6, 9, 1, "closeSession", "", 0, 0)),
+            ("peer-1", e.TxnCommitted(7, 9, 2, "setData", "/a", 0, 0)),
+        ],
+    ),
+    "a late write of a session whose end is seen later": (
+        "no session writes after its end",
+        [
+            ("peer-1", e.TxnCommitted(7, 9, 2, "setData", "/a", 0, 0)),
+            ("peer-2", e.TxnCommitted(6, 9, 1, "closeSession", "", 0, 0)),
+        ],
+    ),
     "a controller epoch used twice": (
         "controller epochs rise and fence",
         [("broker-1", e.ControllerElected(1, 3, 3, 10)), ("broker-2", e.ControllerElected(2, 3, 3, 11))],

@@ -13,8 +13,8 @@ from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client_errors import KafkaFateUnknown, KafkaRequestFailed, KafkaUnavailable
 from zabka.kafka.ports import ChannelBroken, Endpoint, KafkaMessage, NeverSent
 from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of, respond
-from zabka.simulation.kernel.runtime import SimRuntime, run_task
-from zabka.simulation.kernel.scheduler import Scheduler
+from zabka.simulation.engine.runtime import SimRuntime, run_task
+from zabka.simulation.engine.scheduler import Scheduler
 
 FAILOVER_MS = 6_000
 

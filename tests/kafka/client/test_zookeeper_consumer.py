@@ -14,7 +14,7 @@ from zabka.journal.events import TopicPartition
 from zabka.kafka.client.zookeeper_consumer import ZookeeperConsumer
 from zabka.kafka.record_batch import Record
 from zabka.kafka.zk.consumer_znodes import decode_member, decode_offset, encode_member
-from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.engine.runtime import SimRuntime
 
 PARTITIONS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 

@@ -20,7 +20,7 @@ from zabka.journal.events import ControllerPropagated, ControllerReady, Event, W
 from zabka.kafka.zk import znodes
 from zabka.kafka.zk.coordination import ControllerMoved, FencedWriter, Zk
 from zabka.kafka.zk.znodes import BrokerEndpoint, BrokerInfo
-from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.engine.runtime import SimRuntime
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ from zabka.simulation.settings import world_settings
 CLEAN = [("ensemble", 1, None), ("ensemble", 3, None), ("chaos", 7, None)]
 BROKEN = [
     ("ensemble", 20, "established without a quorum"),
-    ("ensemble", 20, "leader counts itself before its fsync"),
+    ("ensemble", 20, "replay of what the snapshot holds"),
     ("ensemble", 22, "snapshots of what is not committed"),
     ("chaos", 20, "commit on a minority"),
 ]

@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.simulation.filesystem.disk_troubles import COMMON, DiskTroubles, Measure
+from tests.simulation.filesystem.workers import SimWorkers
 from zabka.broker_sim.logs.checkpoints import (
     PARTITION_METADATA,
     read_offsets,
@@ -24,11 +25,10 @@ from zabka.broker_sim.logs.partition_log import PartitionLog
 from zabka.ensemble.ports import Future
 from zabka.journal.events import TopicPartition
 from zabka.kafka.record_batch import Record, build_batch, patch_batches, read_header, split_batches
+from zabka.simulation.draws import derive_random
+from zabka.simulation.engine.scheduler import Scheduler
 from zabka.simulation.filesystem.process_files import ProcessFiles
 from zabka.simulation.filesystem.volume import PowerLost, Volume
-from zabka.simulation.filesystem.workers import SimWorkers
-from zabka.simulation.kernel.draws import derive_random
-from zabka.simulation.kernel.scheduler import Scheduler
 
 ROOT = Path("/var/kafka")
 TP = TopicPartition("orders", 0)

@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from tests.simulation.filesystem.disk_troubles import COMMON, DiskTroubles, Measure
+from tests.simulation.filesystem.workers import SimWorkers
 from zabka.ensemble.ids import Epoch, LinkId, SessionId, Zxid, epoch_of, zxid_text
 from zabka.ensemble.ports import Future
 from zabka.ensemble.records import OPEN_ACL, OpCode
@@ -36,11 +37,10 @@ from zabka.ensemble.zab.effects import (
     SaveSnapshot,
     TruncateLog,
 )
+from zabka.simulation.draws import derive_random
+from zabka.simulation.engine.scheduler import Scheduler
 from zabka.simulation.filesystem.process_files import ProcessFiles
 from zabka.simulation.filesystem.volume import PowerLost, Volume
-from zabka.simulation.filesystem.workers import SimWorkers
-from zabka.simulation.kernel.draws import derive_random
-from zabka.simulation.kernel.scheduler import Scheduler
 
 DATA = Path("/data")
 POLICY = RecoveryPolicy(other_voters=2)

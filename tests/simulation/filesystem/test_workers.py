@@ -8,13 +8,13 @@ from random import Random
 
 import pytest
 
+from tests.simulation.filesystem.workers import STARTS_US_MAX, SimWorkers
 from zabka.ensemble.runtime.workers import GO_ON, WAIT, Job, Pause
 from zabka.ensemble.txnlog.files import exists, read_bytes, sync_file, write_bytes
+from zabka.simulation.engine.runtime import SimRuntime
+from zabka.simulation.engine.scheduler import Scheduler
 from zabka.simulation.filesystem.process_files import ProcessFiles
 from zabka.simulation.filesystem.volume import Volume
-from zabka.simulation.filesystem.workers import STARTS_US_MAX, SimWorkers
-from zabka.simulation.kernel.runtime import SimRuntime
-from zabka.simulation.kernel.scheduler import Scheduler
 
 FILE = Path("/file")
 

@@ -12,7 +12,7 @@ from tests.simulation.planting import NotServingCode, Plant, broken
 from tests.simulation.plants import PLANTS
 from tests.simulation.scenarios.pairs import PAIRS, Pair
 from zabka.ensemble.zab.quorum import Quorum
-from zabka.simulation.disks import disk
+from zabka.simulation.filesystem import volume
 from zabka.simulation.scenarios.core_steps import Elect, Expect, Run, Start, Write
 from zabka.simulation.scenarios.kafka_steps import Cast, Produce, Settled, Topic
 from zabka.simulation.scenarios.library import LIBRARY, play
@@ -87,9 +87,9 @@ def test_injected_bugs_replace_code_only_through_broken(path: Path) -> None:
 
 
 def test_injected_bug_in_the_simulator_is_rejected() -> None:
-    with pytest.raises(NotServingCode), broken(disk.SimDisk, recover=lambda self: None):
+    with pytest.raises(NotServingCode), broken(volume.Volume, lose_power=lambda self: None):
         pass
-    with pytest.raises(NotServingCode), broken(disk, FSYNC_US_MAX=1):
+    with pytest.raises(NotServingCode), broken(volume, SYNC_US_MAX=1):
         pass
 
 

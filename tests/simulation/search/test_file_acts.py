@@ -12,7 +12,6 @@ from tests.simulation.planted_histories import PLANTED
 from zabka.ensemble.ids import Epoch
 from zabka.ensemble.zab.effects import SaveAcceptedEpoch
 from zabka.ensemble.zab.messages import PeerState
-from zabka.simulation.cores.file_cores import FileCores
 from zabka.simulation.scenarios.core_player import recover
 from zabka.simulation.scenarios.core_steps import Crash, Elect, Isolate, Run, Start, Write
 from zabka.simulation.scenarios.file_steps import Confer, Rot, SpoilSnapshot, Vanish
@@ -20,6 +19,7 @@ from zabka.simulation.search import file_acts
 from zabka.simulation.search.explore_steps import leading, serving
 from zabka.simulation.search.protocol import Quiet
 from zabka.simulation.search.stretches import Stretch
+from zabka.simulation.steps.file_cores import FileCores
 
 ALL = (1, 2, 3)
 

@@ -13,10 +13,6 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.simulation import planted_ensemble
 from tests.simulation.search.zab_machine import ZabMachine
 from zabka.cli import explore as explore_cli
-from zabka.simulation.cores.canonical import ANY_ORDER, HEARD, LEFT_OUT
-from zabka.simulation.cores.cloning import clone, fields_of, fingerprint
-from zabka.simulation.cores.cores import Cores
-from zabka.simulation.cores.turns import RememberedTurns
 from zabka.simulation.scenarios.core_player import play_steps, recover, unsettled
 from zabka.simulation.scenarios.core_steps import CoreSteps, Crash, Deliver, Elect, Run, Start, SyncDisk, Write, confer
 from zabka.simulation.scenarios.library import play
@@ -25,6 +21,10 @@ from zabka.simulation.scenarios.step import StepFailed
 from zabka.simulation.search.explore import Begin, Bounds, explore
 from zabka.simulation.search.explore_steps import crashes, elections, losses, ordinary_steps, restarts, serving
 from zabka.simulation.search.transcript import transcript
+from zabka.simulation.steps.canonical import ANY_ORDER, HEARD, LEFT_OUT
+from zabka.simulation.steps.cloning import clone, fields_of, fingerprint
+from zabka.simulation.steps.cores import Cores
+from zabka.simulation.steps.turns import RememberedTurns
 
 QUICK = settings(
     max_examples=12, stateful_step_count=60, deadline=None, derandomize=True, database=None,

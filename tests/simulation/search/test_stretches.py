@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation import planted_ensemble
-from zabka.simulation.cores.cores import Cores
 from zabka.simulation.scenarios.core_steps import Break, Elect, Run, Start, Write
 from zabka.simulation.search.protocol import Quiet
 from zabka.simulation.search.stretches import Stretch, blips, uneven_writes
+from zabka.simulation.steps.cores import Cores
 
 ALL = (1, 2, 3)
 

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from tests.simulation import planted_ensemble, search_table
+from zabka.simulation.choices import STRIKE, Stream, Tape, TapedSeed
 from zabka.simulation.faults.acts import ACT_WORDS, ACTS
-from zabka.simulation.kernel.tape import STRIKE, Stream, Tape, TapedSeed
 from zabka.simulation.run import SCENARIOS
 from zabka.simulation.search.corpus import Corpus
 from zabka.simulation.search.mutation import gone_on_from, mutated

@@ -7,12 +7,12 @@ from pathlib import Path
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from zabka.simulation.cores.cores import Cores
 from zabka.simulation.scenarios.core_player import recover
 from zabka.simulation.scenarios.core_steps import Break, CoreSteps, GiveUp, Run, Start, Write
 from zabka.simulation.scenarios.scenario import CoreScenario, write_scenario
 from zabka.simulation.scenarios.step import StepFailed
 from zabka.simulation.search.explore_steps import crashes, elections, ordinary_steps, patient, restarts, serving
+from zabka.simulation.steps.cores import Cores
 
 CHOICES = st.integers(0, 30)
 

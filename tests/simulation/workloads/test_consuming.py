@@ -12,10 +12,9 @@ from zabka.journal.events import TopicPartition
 from zabka.journal.judges.kafka_analysis import KafkaHistory, Sent
 from zabka.kafka.record_batch import Record
 from zabka.kafka.zk.znodes import ReplicaAssignment, TopicAssignment
-from zabka.simulation.judges.replication_audit import ReplicationAudit
+from zabka.simulation.checkers.replication_audit import ReplicationAudit
+from zabka.simulation.cluster.world import World
 from zabka.simulation.workloads.consuming import GROUP, Consuming
-from zabka.simulation.workloads.producing import clients_in
-from zabka.simulation.world import World
 
 P0 = TopicPartition("orders", 0)
 
@@ -25,7 +24,7 @@ def a_group(world: World | None = None) -> tuple[Consuming, KafkaHistory]:
     history = KafkaHistory()
     history.sent += [Sent("p", "orders-0", str(offset), offset, offset, offset) for offset in range(4)]
     world = world or World(0)
-    return Consuming(clients_in(world), world.replication, "orders", history, members=0), history
+    return Consuming(world.run_kafka_client, world.replication, "orders", history, members=0), history
 
 
 def records(*offsets: int) -> list[Record]:

@@ -203,6 +203,40 @@ class EphemeralsEndWithSessions:
                 yield f"session 0x{event.session_id:x} ended on {entry.node}, but {left[0]} stays"
 
 
+CLOSE_SESSION = "closeSession"
+
+
+class EndedSessionsWriteNothing:
+    """No transaction of a session is applied after the session's end, by the order of zxids."""
+
+    name = "no session writes after its end"
+    watches = (e.TxnCommitted,)
+
+    def __init__(self) -> None:
+        self.judged = 0
+        self._ended: dict[int, int] = {}
+        """The zxid of each session's closeSession."""
+        self._last_write: dict[int, int] = {}
+        """The highest zxid of each session's other transactions."""
+
+    def see(self, entry: Entry) -> Iterator[str]:
+        """Compare the end of a session with its other transactions, in whatever order nodes apply them."""
+        event = entry.event
+        assert isinstance(event, e.TxnCommitted)
+        session_id = event.session_id
+        if event.error:
+            return
+        if event.operation == CLOSE_SESSION:
+            if session_id not in self._ended:
+                self.judged += 1
+                self._ended[session_id] = event.zxid
+        else:
+            self._last_write[session_id] = max(event.zxid, self._last_write.get(session_id, 0))
+        ended, last_write = self._ended.get(session_id), self._last_write.get(session_id, 0)
+        if ended is not None and last_write > ended:
+            yield f"session 0x{session_id:x} ended at 0x{ended:x} and wrote at 0x{last_write:x}"
+
+
 class ControllerEpochsRise:
     """Controller epochs strictly rise, and no write of a lower epoch takes effect after a higher epoch began.
 
@@ -369,6 +403,7 @@ def default_checkers() -> list[Checker]:
         DigestsAgree(),
         AcknowledgedWritesSurvive(),
         EphemeralsEndWithSessions(),
+        EndedSessionsWriteNothing(),
         ControllerEpochsRise(),
         OneLeaderPerLeaderEpoch(),
         IsrWithinAssignment(),

@@ -1,7 +1,7 @@
 """Invariants of replicas' logs in any history: those of kafka-specification that a journal can show.
 
 They need no order between nodes, so they apply to live histories as well as to simulated ones. The simulated world
-checks the others against the brokers' own state (`zabka.simulation.judges.replication_audit`).
+checks the others against the brokers' own state (`zabka.simulation.checkers.replication_audit`).
 """
 
 from __future__ import annotations

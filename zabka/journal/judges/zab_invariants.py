@@ -2,7 +2,7 @@
 
 Sources: Zab.tla, ZkV3_7_0.tla and their after-action additions (mixed_v1.tla, MSPEC_2.tla), with the same names. Each
 checker processes one entry at a time with O(1) work, amortised. Invariants that need the disks (processConsistency, the
-acknowledgement rules) are in `zabka.simulation.judges.rules`.
+acknowledgement rules) are in `zabka.simulation.steps.rules`.
 
 A zxid identifies a transaction, because `Integrity` checks that it is proposed only once; the other checkers rely on
 that and compare only zxids.

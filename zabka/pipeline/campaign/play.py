@@ -11,7 +11,7 @@ from zabka.journal.events import Entry
 from zabka.pipeline.campaign.figures import figures
 from zabka.pipeline.campaign.measures import Asked, Measures, measure
 from zabka.pipeline.campaign.partition_times import Window
-from zabka.simulation.kernel.garbage import collect_seldom, keep_what_is_loaded
+from zabka.simulation.engine.garbage import collect_seldom, keep_what_is_loaded
 from zabka.simulation.run import SCENARIOS
 from zabka.simulation.seeds.seed_run import SeedRun
 from zabka.simulation.settings import WorldSettings, world_settings

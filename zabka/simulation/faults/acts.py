@@ -14,10 +14,10 @@ from random import Random
 from typing import NamedTuple
 
 from zabka.journal.events import ControllerElected, Entry, IsrChanged, LeaderElected, PeerStateChanged, TopicPartition
+from zabka.simulation.choices import WORD_BITS
+from zabka.simulation.cluster.world import World
+from zabka.simulation.engine.scheduler import Deadlock
 from zabka.simulation.faults.roles import Cast
-from zabka.simulation.kernel.scheduler import Deadlock
-from zabka.simulation.kernel.tape import WORD_BITS
-from zabka.simulation.world import World
 
 ACTS = "acts"
 """The name of the stream."""

@@ -6,12 +6,12 @@ from contextlib import suppress
 from functools import partial
 
 from zabka.kafka.client.admin_client import PREFERRED, UNCLEAN
+from zabka.simulation.cluster.node_names import broker_name
+from zabka.simulation.engine.scheduler import Deadlock
 from zabka.simulation.faults.acts import DELAYS_MS, LASTS, LASTS_MS, MEASURE, OTHERS, WHICH, WHO, Deed, Stage, Words
 from zabka.simulation.faults.kafka_operator import operator_in
 from zabka.simulation.faults.operator import Operator
 from zabka.simulation.faults.roles import parts
-from zabka.simulation.kernel.scheduler import Deadlock
-from zabka.simulation.network.addresses import broker_name
 
 CHURNED = "churned"
 EPOCH_RISES_BY = 5
@@ -33,12 +33,12 @@ def stop_broker(stage: Stage, words: Words) -> str:
 def empty_disk(stage: Stage, words: Words) -> str:
     """Cut the power of a broker's machine, and start it later with an empty disk."""
     name, world = stage.subject(words), stage.world
-    node = next((node for node in world.brokers.values() if node.name == name), None)
-    if node is None:
+    machine = next((machine for machine in world.brokers.values() if machine.name == name), None)
+    if machine is None:
         return ""
     world.kill(name, power_loss=True)
-    world.announce("disk_replaced", name)()
-    node.log_directory.wipe()
+    world.over(world.announce("disk_replaced", name))
+    machine.format()
     stage.cast.last = name
     back_ms = words.time_ms(LASTS, LASTS_MS)
     stage.after(back_ms, lambda: world.start(name))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from random import Random
 
+from zabka.simulation.cluster.world import World
 from zabka.simulation.faults import link_faults, node_faults
 from zabka.simulation.faults.broker_faults import BROKER_FAULTS
 from zabka.simulation.faults.nemesis import Action, Nemesis
-from zabka.simulation.world import World
 
 GAP_MS_MIN = 200
 GAP_MS_MAX = 4_000

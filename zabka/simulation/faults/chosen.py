@@ -7,13 +7,13 @@ its target is down already, do not change the next fault.
 
 from __future__ import annotations
 
+from zabka.simulation.cluster.world import World
+from zabka.simulation.draws import derive_random
 from zabka.simulation.faults.broker_faults import BROKER_FAULTS
 from zabka.simulation.faults.chaos import FAULTS
 from zabka.simulation.faults.nemesis import Action, Nemesis
 from zabka.simulation.faults.rack_faults import RACK_FAULTS
-from zabka.simulation.kernel.draws import derive_random
 from zabka.simulation.settings import BadSetting, WorldSettings
-from zabka.simulation.world import World
 
 GAP_MS = 2_000
 """The average time between faults, unless the settings give one."""

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from zabka.simulation.disks.faulty_log_directory import OPERATIONS
+from zabka.simulation.cluster.bit_rot import flip_bit_of_history
+from zabka.simulation.cluster.broker_machine import BrokerMachine
+from zabka.simulation.cluster.node_names import peer_name
+from zabka.simulation.cluster.world import World
+from zabka.simulation.draws import derive_random
 from zabka.simulation.faults.acts import LASTS, LASTS_MS, MEASURE, OTHERS, WHICH, Deed, Stage, Words
-from zabka.simulation.faults.disk_faults import MENDED_MS, disk_of
-from zabka.simulation.kernel.draws import derive_random
-from zabka.simulation.network.addresses import peer_name
-from zabka.simulation.world import World
 
 STALLS_MS = (200, 1_000, 4_000, 8_000)
+REPAIRED_MS = 400
+"""How long a machine is off while its disk is repaired."""
+OPERATIONS = ("write", "sync", "read", "open")
 
 
-def choose_fragile(world: World) -> None:
-    """Make the disks of a minority of the peers fragile: they may lose synced data (`zabka.simulation.seeds.disks`)."""
+def fragile_peers(world: World) -> list[str]:
+    """Return the minority of the peers whose disks may lose synced data: the cluster can recover that from the rest."""
     draw, peers = derive_random(world.seed, "fragile"), list(world.peers)
-    for _ in range((len(peers) - 1) // 2):
-        disk_of(world, peer_name(peers.pop(draw.randrange(0, len(peers))))).is_fragile = True
+    return [peer_name(peers.pop(draw.randrange(0, len(peers)))) for _ in range((len(peers) - 1) // 2)]
 
 
 def _peer(stage: Stage, words: Words) -> str:
@@ -28,76 +30,78 @@ def _peer(stage: Stage, words: Words) -> str:
 
 
 def fail_sync(stage: Stage, words: Words) -> str:
-    """Let the next sync of a peer's log fail."""
+    """Let the next sync of a peer fail."""
     name = _peer(stage, words)
-    stage.world.announce("fsync_fails", name)()
-    disk_of(stage.world, name).fail_next_sync()
+    stage.world.over(stage.world.announce("fsync_fails", name))
+    stage.world.node(name).volume.fail_next("sync")
     return f"the next sync of {name} fails"
 
 
 def stall_sync(stage: Stage, words: Words) -> str:
-    """Let the next sync of a peer's log take long."""
+    """Let the next sync of a peer take long."""
     name, for_ms = _peer(stage, words), words.time_ms(LASTS, STALLS_MS)
-    stage.world.announce("fsync_stalls", name)()
-    disk_of(stage.world, name).stall_next_sync(for_ms * 1000)
+    stage.world.over(stage.world.announce("fsync_stalls", name))
+    stage.world.node(name).volume.stall_next_sync(for_ms * 1000)
     return f"the next sync of {name} takes {for_ms} ms"
 
 
 def fill_disk(stage: Stage, words: Words) -> str:
     """Fill a peer's disk for a while."""
     name, for_ms = _peer(stage, words), words.time_ms(LASTS, LASTS_MS)
-    disk, ends = disk_of(stage.world, name), stage.world.announce("disk_full", name)
-    disk.fill()
+    world = stage.world
+    volume, fault_id = world.node(name).volume, world.announce("disk_full", name)
+    volume.room_bytes = 0
 
     def make_room() -> None:
-        disk.make_room()
-        ends()
+        volume.mend()
+        world.over(fault_id)
 
     stage.until_mended(make_room, for_ms)
     return f"the disk of {name} is full for {for_ms} ms"
 
 
 def damage_disk(stage: Stage, words: Words) -> str:
-    """Flip a bit on a fragile disk."""
-    fragile = [name for name in stage.world.peer_names() if disk_of(stage.world, name).is_fragile]
+    """Flip a bit of a log or a snapshot on a fragile disk."""
+    fragile = fragile_peers(stage.world)
     if not fragile:
         return ""
     name = fragile[words.below(WHICH, len(fragile))]
-    stage.world.announce("bit_flipped", name)()
-    disk_of(stage.world, name).flip_a_bit()
+    if not flip_bit_of_history(stage.world.node(name).volume, words.at(OTHERS), words.at(MEASURE)):
+        return ""
+    stage.world.over(stage.world.announce("bit_rot", name))
     stage.cast.last = name
     return f"a bit flips on the disk of {name}"
 
 
 def break_log_dir(stage: Stage, words: Words) -> str:
-    """Let a log directory of a broker fail, in all operations or in one, or be full.  It is repaired or replaced later,
-    with the machine off."""
+    """Let a log directory of a broker fail, in one operation or in all, or let its disk be full.
+
+    The machine is restarted later, after a repair of its disk.
+    """
     world, name = stage.world, stage.subject(words)
-    node = next((node for node in world.brokers.values() if node.name == name), None)
-    if node is None or node.disks is None:
+    machine = next((machine for machine in world.brokers.values() if machine.name == name), None)
+    if machine is None:
         return ""
-    directory = node.disks.directories[words.below(OTHERS, len(node.disks.directories))]
-    kind, for_ms = words.below(MEASURE, 2 * len(OPERATIONS) + 2), words.time_ms(LASTS, LASTS_MS)
-    ends = world.announce("log_dir_fails" if kind else "log_dir_full", name)
+    log_dir = machine.log_dirs[words.below(OTHERS, len(machine.log_dirs))]
+    kind, for_ms = words.below(MEASURE, len(OPERATIONS) + 3), words.time_ms(LASTS, LASTS_MS)
+    fault_id = world.announce("log_dir_fails" if kind else "log_dir_full", name)
     if kind == 0:
-        directory.fill()
+        machine.volume.room_bytes = 0
+    elif kind <= len(OPERATIONS):
+        machine.volume.fail_next(OPERATIONS[kind - 1], within=f"{log_dir}/")
     else:
-        directory.fail(OPERATIONS[kind - 1 : kind] or OPERATIONS)
+        machine.volume.break_path(f"{log_dir}/")
     stage.cast.last = name
-
-    def mend() -> None:
-        ends()
-        has_refused = directory.mend()
-        if kind == 0 and not has_refused:
-            return
-        world.kill(name, power_loss=kind > 0)
-        if kind > 2 * len(OPERATIONS):
-            world.announce("disk_replaced", name)()
-            directory.disk.wipe()
-        stage.after(MENDED_MS, lambda: world.start(name))
-
-    stage.until_mended(mend, for_ms)
+    stage.until_mended(lambda: repair(world, machine, fault_id), for_ms)
     return f"a log directory of {name} {'fails' if kind else 'is full'} for {for_ms} ms"
+
+
+def repair(world: World, machine: BrokerMachine, fault_id: str) -> None:
+    """Repair a broker's disk with its machine off, and start it again."""
+    world.over(fault_id)
+    world.kill(machine.name, power_loss=True)
+    machine.volume.mend()
+    world.scheduler.after(REPAIRED_MS * 1000, machine.switch_on)
 
 
 DISKS_OF_PEERS: dict[str, Deed] = {

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zabka.ensemble.ports import Runtime
 from zabka.journal.events import TopicPartition
 from zabka.kafka.client.admin_client import TOPIC_RESOURCE, AdminClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from zabka.kafka.wire.kafka_schema import ApiKey, request
-from zabka.simulation.kernel.draws import derive_random
-from zabka.simulation.kernel.runtime import SimRuntime
-from zabka.simulation.network.addresses import KAFKA_SERVICE
-from zabka.simulation.network.channel import SimChannel
-from zabka.simulation.world import World
+
+if TYPE_CHECKING:
+    from zabka.simulation.cluster.world import World
 
 NAME = "kafka-operator"
 PATIENCE_MS = 5_000
@@ -71,8 +69,6 @@ class KafkaOperator:
 
 
 def operator_in(world: World) -> KafkaOperator:
-    """Return an operator on a host of that world."""
-    runtime = SimRuntime(world.scheduler, derive_random(world.seed, NAME))
-    host = world.network.boot(NAME, runtime)
-    bootstrap = [(name, int(KAFKA_SERVICE)) for name in world.broker_names()]
-    return KafkaOperator(AdminClient(SimChannel(world.network, host, runtime), runtime, bootstrap), runtime)
+    """Return an operator on a machine of that world."""
+    client, machine = world.kafka_client(NAME)
+    return KafkaOperator(client, machine.runtime())

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from random import Random
 
+from zabka.simulation.cluster.world import World
 from zabka.simulation.faults.kafka_operator import KafkaOperator, operator_in
 from zabka.simulation.faults.operator import Operator
-from zabka.simulation.world import World
 
 Action = Callable[["Nemesis"], None]
 """A kind of fault: injects it once, into a target that the nemesis draws."""

@@ -8,12 +8,10 @@ from contextlib import suppress
 from zabka.ensemble.client.client import Client
 from zabka.ensemble.errors import ZooKeeperError
 from zabka.kafka.zk.znodes import BrokerEndpoint, BrokerInfo, broker_path, encode_broker
-from zabka.simulation.kernel.draws import derive_random
-from zabka.simulation.kernel.runtime import SimRuntime
-from zabka.simulation.network.addresses import KAFKA_SERVICE, broker_name
-from zabka.simulation.network.connector import SimConnector
-from zabka.simulation.world import World
+from zabka.simulation.cluster.broker_machine import KAFKA_PORT, broker_address
+from zabka.simulation.cluster.world import World
 
+MACHINE = "operator"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 
@@ -23,8 +21,7 @@ class Operator:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._runtime = SimRuntime(world.scheduler, derive_random(world.seed, "operator"))
-        self._host = world.network.boot("operator", self._runtime)
+        self._runtime = world.scripted_client(MACHINE).runtime()
 
     def move_controller(self) -> None:
         """Delete /controller, so that the brokers elect a controller again while the old controller is alive."""
@@ -44,7 +41,7 @@ class Operator:
         id after `for_ms`."""
 
         async def hold(client: Client) -> None:
-            endpoint = BrokerEndpoint("PLAINTEXT", broker_name(broker), int(KAFKA_SERVICE))
+            endpoint = BrokerEndpoint("PLAINTEXT", broker_address(broker), KAFKA_PORT)
             data = encode_broker(BrokerInfo(broker, (endpoint,)), self._runtime.now().wall_ms)
             await client.create(broker_path(broker), data, ephemeral=True)
             await self._runtime.sleep(for_ms)
@@ -55,8 +52,7 @@ class Operator:
         await self._at_the_prompt(lambda client: client.delete(path))
 
     async def _at_the_prompt(self, do: Callable[[Client], Awaitable[object]]) -> None:
-        connector = SimConnector(self._world.network, self._host)
-        client = Client(self._world.zookeeper_connect, connector, self._runtime, name="operator")
+        client, _ = self._world.zookeeper_client(MACHINE)
         # The znode does not exist, or the ensemble did not reply: an operator would just try again later.
         with suppress(ZooKeeperError):
             await client.start()

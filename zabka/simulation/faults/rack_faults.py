@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from zabka.simulation.cluster.node_names import broker_name, rack_name
 from zabka.simulation.faults.nemesis import Action, Nemesis, all_of
-from zabka.simulation.network.addresses import broker_name, rack_name
 
 
 def _some_rack(nemesis: Nemesis) -> list[str]:

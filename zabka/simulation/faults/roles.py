@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from zabka.journal.events import TopicPartition
-from zabka.simulation.network.addresses import broker_name
-from zabka.simulation.world import World
+from zabka.simulation.cluster.node_names import broker_name
+from zabka.simulation.cluster.world import World
 
 
 class Parts(NamedTuple):

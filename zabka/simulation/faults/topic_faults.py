@@ -8,8 +8,8 @@ from typing import Protocol
 
 from zabka.journal.events import TopicPartition
 from zabka.kafka.client.admin_client import PREFERRED, UNCLEAN
+from zabka.simulation.checkers.replication_audit import ReplicationAudit
 from zabka.simulation.faults.kafka_operator import KafkaOperator
-from zabka.simulation.judges.replication_audit import ReplicationAudit
 
 CHURNED = "churned"
 """The prefix of topics that faults create and delete; the rest is a number.  They have no producers."""

@@ -20,8 +20,8 @@ from pathlib import PurePath
 from random import Random
 from typing import NamedTuple
 
+from zabka.simulation.draws import draw_below
 from zabka.simulation.filesystem.inode import BLOCK_BYTES, DirectoryNode, FileNode, Node, reached_from
-from zabka.simulation.kernel.draws import draw_below
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 SYNC_US_MIN = 80
@@ -69,6 +69,7 @@ class Volume:
         self._changed: dict[int, DirectoryNode] = {}
         """Directories with unsynced operations."""
         self._faults: list[_Fault] = []
+        self._broken: list[str] = []
         self._stall_us = 0
         self._power_until: int | None = None
         self._killed_with_power: list[Callable[[], None]] = []
@@ -97,9 +98,14 @@ class Volume:
         """
         self._faults.append(_Fault(operation, number, within))
 
+    def break_path(self, within: str) -> None:
+        """Let every operation on paths that contain `within` fail with EIO, until `mend`."""
+        self._broken.append(within)
+
     def mend(self) -> None:
-        """Cancel all pending faults and remove the limit on space."""
+        """Cancel all faults and remove the limit on space."""
         self._faults.clear()
+        self._broken.clear()
         self._stall_us = 0
         self.room_bytes = None
 
@@ -172,6 +178,10 @@ class Volume:
                 self._faults.remove(fault)
                 self.faults_met += 1
                 raise trouble(fault.number, path)
+        for within in self._broken:
+            if within in path:
+                self.faults_met += 1
+                raise trouble(errno.EIO, path)
         return OPERATION_US * self.slow_factor
 
     def sync_us(self) -> int:
@@ -244,16 +254,15 @@ class Volume:
                 else:
                     waiting.append((f"{path}/{name}", node))
 
-    def platter_files(self) -> Iterator[tuple[str, bytes]]:
-        """Yield every file with its contents as they would be after a power loss now, if no unsynced data survived."""
-        waiting: list[tuple[str, DirectoryNode]] = [("", self._root)]
-        while waiting:
-            path, directory = waiting.pop()
-            for name, node in sorted(directory.platter.items()):
-                if isinstance(node, FileNode):
-                    yield f"{path}/{name}", node.on_platter()
-                else:
-                    waiting.append((f"{path}/{name}", node))
+    def platter_directory(self, path: PurePath) -> dict[str, bytes]:
+        """Return the files of a directory as they would be after a power loss now, if no unsynced data survived."""
+        directory = self._root
+        for part in parts_of(path):
+            node = directory.platter.get(part)
+            if not isinstance(node, DirectoryNode):
+                return {}
+            directory = node
+        return {name: node.on_platter() for name, node in directory.platter.items() if isinstance(node, FileNode)}
 
 
 def parts_of(path: PurePath | str) -> list[str]:

@@ -13,8 +13,6 @@ from tempfile import TemporaryDirectory
 
 from zabka.ensemble.zab import broadcast
 from zabka.ensemble.zab.messages import PeerState
-from zabka.simulation.cores.cores import Cores
-from zabka.simulation.cores.file_cores import FileCores
 from zabka.simulation.scenarios.core_steps import (
     Break,
     Crash,
@@ -30,6 +28,8 @@ from zabka.simulation.scenarios.file_steps import CutOut, FileSteps, LoseNewestL
 from zabka.simulation.scenarios.scenario import CoreScenario, FileScenario, StepTaken, Verdict
 from zabka.simulation.scenarios.step import StepFailed
 from zabka.simulation.scenarios.story import HEALING, step_text
+from zabka.simulation.steps.cores import Cores
+from zabka.simulation.steps.file_cores import FileCores
 
 HEALING_ROUNDS_MAX = 12
 ROUNDS_OF_PATIENCE = 2

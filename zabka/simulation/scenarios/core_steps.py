@@ -1,4 +1,4 @@
-"""Steps of a script over the bare protocol (`zabka.simulation.cores`), as values that can be written to a file.
+"""Steps of a script over the bare protocol (`zabka.simulation.steps`), as values that can be written to a file.
 
 Peers are numbered from 1. Only steps cause changes: a packet, an fsync and a timeout are each one step. `Run` takes all
 possible steps except held ones.
@@ -13,8 +13,8 @@ import msgspec
 from zabka.ensemble.zab.leader import HALF_TICK_TIMER, INIT_TIMER
 from zabka.ensemble.zab.learner import LIVENESS_TIMER
 from zabka.ensemble.zab.messages import PeerState
-from zabka.simulation.cores.cores import Cores
 from zabka.simulation.scenarios.step import StepFailed
+from zabka.simulation.steps.cores import Cores
 
 STEPS_MAX = 5_000
 ROUNDS_MAX = 30

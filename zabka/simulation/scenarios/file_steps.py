@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from zabka.simulation.cores.cores import Cores
-from zabka.simulation.cores.file_cores import FileCores
 from zabka.simulation.scenarios.core_steps import CoreStep, CoreSteps, confer, parsed_zxid
 from zabka.simulation.scenarios.step import StepFailed
+from zabka.simulation.steps.cores import Cores
+from zabka.simulation.steps.file_cores import FileCores
 
 
 class FileStep(CoreStep, frozen=True):

@@ -12,7 +12,7 @@ from typing import Any
 from zabka.kafka.client.admin_client import TOPIC_RESOURCE
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from zabka.kafka.ports import ChannelBroken
-from zabka.simulation.kernel.scheduler import Deadlock
+from zabka.simulation.engine.scheduler import Deadlock
 from zabka.simulation.scenarios.kafka_clients import PATIENCE_MS, partition_of
 from zabka.simulation.scenarios.stage import Stage
 from zabka.simulation.scenarios.step import StepFailed

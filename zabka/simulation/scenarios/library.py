@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from zabka.simulation.network.tap import MessageTap
+from zabka.simulation.engine.tap import MessageTap
 from zabka.simulation.scenarios import core_player, world_player
 from zabka.simulation.scenarios.everyday_outages import EVERYDAY_OUTAGES
 from zabka.simulation.scenarios.histories import HISTORIES

@@ -10,12 +10,12 @@ import msgspec
 from zabka.ensemble.ids import COUNTER_MAX
 from zabka.journal.events import Entry
 from zabka.journal.writer import encode_line
-from zabka.simulation.cores.cores import SNAP_COUNT
 from zabka.simulation.scenarios.core_steps import Expect
 from zabka.simulation.scenarios.file_steps import FileSteps
 from zabka.simulation.scenarios.kafka_steps import KafkaSteps
 from zabka.simulation.scenarios.stage import Stage
 from zabka.simulation.scenarios.world_steps import WorldStep, WorldSteps
+from zabka.simulation.steps.cores import SNAP_COUNT
 
 
 class Moment(msgspec.Struct, frozen=True):

@@ -13,16 +13,16 @@ from zabka.journal.judges.kafka_analysis import ACKS_ALL
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.ports import Endpoint
 from zabka.kafka.zk.znodes import LeaderAndIsr
-from zabka.simulation.kernel.scheduler import Deadlock
-from zabka.simulation.network.addresses import broker_name
+from zabka.simulation.cluster.broker_machine import KAFKA_PORT, BrokerMachine, broker_address
+from zabka.simulation.cluster.client_machine import ScriptedMachine
+from zabka.simulation.cluster.cluster_world import ClusterWorld
+from zabka.simulation.cluster.node_names import broker_name
+from zabka.simulation.cluster.peer_machine import CLIENT_PORT, peer_address
+from zabka.simulation.cluster.server_machine import ServerMachine
+from zabka.simulation.engine.scheduler import Deadlock
 from zabka.simulation.scenarios.kafka_clients import KafkaClients, Surroundings, partition_of
 from zabka.simulation.scenarios.operations import OPERATIONS
 from zabka.simulation.scenarios.step import StepFailed
-from zabka.simulation.serving.broker_machine import KAFKA_PORT, BrokerMachine, broker_address
-from zabka.simulation.serving.client_machine import ScriptedMachine
-from zabka.simulation.serving.cluster_world import ClusterWorld
-from zabka.simulation.serving.peer_machine import CLIENT_PORT, peer_address
-from zabka.simulation.serving.server_machine import ServerMachine
 
 ANSWER_MS_MAX = 60_000
 CLIENT = "client-"

@@ -6,18 +6,18 @@ import gc
 
 from zabka.journal.judges.cause_chains import broken_chains
 from zabka.journal.judges.kafka_analysis import ACKS_ALL
-from zabka.simulation.kernel.scheduler import Deadlock
-from zabka.simulation.network.tap import MessageTap
-from zabka.simulation.processes.virtual_time import virtual_time
+from zabka.simulation.checkers.platters import Votes
+from zabka.simulation.cluster.cluster_world import ClusterShape, ClusterWorld
+from zabka.simulation.cluster.shape import Shape
+from zabka.simulation.engine.scheduler import Deadlock
+from zabka.simulation.engine.tap import MessageTap
+from zabka.simulation.engine.virtual_time import virtual_time
 from zabka.simulation.scenarios.kafka_steps import asked
 from zabka.simulation.scenarios.scenario import AnyWorldStep, StepTaken, Verdict, WithBug, WorldScenario
 from zabka.simulation.scenarios.stage import Stage
 from zabka.simulation.scenarios.step import StepFailed
 from zabka.simulation.scenarios.story import HEALING, step_text
 from zabka.simulation.scenarios.world_steps import Serving
-from zabka.simulation.serving.cluster_world import ClusterShape, ClusterWorld
-from zabka.simulation.serving.platters import Votes
-from zabka.simulation.serving.shape import Shape
 from zabka.simulation.settings import BROKERS_OWN_KEYS, RACKS
 
 RECOVERY_MS_MAX = 60_000
@@ -76,7 +76,7 @@ def _play(scenario: WorldScenario, with_bug: bool, tap: MessageTap | None) -> Ve
     keys = {**scenario.keys, **(scenario.bug if with_bug else {})}
     acks = int(keys.pop("acks", ACKS_ALL))
     world = ClusterWorld(scenario.seed, _shape(scenario, keys), tap)
-    world.record.listeners.append(Votes(lambda peer: world.peers[peer].volume, world.emit).journalled)
+    world.record.listeners.append(Votes(world.disks, world.emit).journalled)
     stage = Stage(world, with_bug, acks)
     taken: list[StepTaken] = []
     with virtual_time(world.ground.turn):

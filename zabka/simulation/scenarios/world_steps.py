@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from zabka.simulation.kernel.scheduler import Deadlock
+from zabka.simulation.engine.scheduler import Deadlock
 from zabka.simulation.scenarios.stage import Stage
 from zabka.simulation.scenarios.step import StepFailed
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from zabka.simulation.kernel.tape import Tape
+from zabka.simulation.choices import Tape
 
 NEWS_WEIGHED = 48
 CANDIDATES = 16

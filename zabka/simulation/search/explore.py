@@ -15,7 +15,7 @@ These measures keep three servers feasible:
 - The result of an input depends only on the server's own state and the input. `RememberedTurns` computes each result
   once. So a state of the ensemble is a handful of numbers, and most steps are table look-ups (the same idea as SPIN's
   collapse compression).
-- Parts that cannot affect behaviour are left out of a state (`zabka.simulation.cores.canonical`). Election rounds count
+- Parts that cannot affect behaviour are left out of a state (`zabka.simulation.steps.canonical`). Election rounds count
   from the lowest among the running servers: rounds are only compared with one another, and a server that starts has the
   lowest.
 - An election is one step: its members exchange votes in the order sent until none of them looks for a leader, and other
@@ -39,14 +39,14 @@ from itertools import chain
 import msgspec
 
 from zabka.ensemble.zab.messages import PeerState
-from zabka.simulation.cores.cores import Cores
-from zabka.simulation.cores.links import CoreLinks
-from zabka.simulation.cores.turns import RememberedTurns
 from zabka.simulation.scenarios.core_player import play_steps, unsettled
 from zabka.simulation.scenarios.core_steps import CoreSteps, Elect, GiveUp, Run, Start, Write
 from zabka.simulation.scenarios.scenario import CoreScenario
 from zabka.simulation.scenarios.step import StepFailed
 from zabka.simulation.search import explore_steps
+from zabka.simulation.steps.cores import Cores
+from zabka.simulation.steps.links import CoreLinks
+from zabka.simulation.steps.turns import RememberedTurns
 
 PROGRESS_EVERY = 100
 

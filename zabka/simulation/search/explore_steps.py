@@ -7,7 +7,6 @@ from functools import lru_cache
 from itertools import combinations
 
 from zabka.ensemble.zab.messages import PeerState
-from zabka.simulation.cores.cores import Cores
 from zabka.simulation.scenarios.core_steps import (
     Break,
     CoreSteps,
@@ -20,6 +19,7 @@ from zabka.simulation.scenarios.core_steps import (
     SyncDisk,
     looking,
 )
+from zabka.simulation.steps.cores import Cores
 
 
 @lru_cache

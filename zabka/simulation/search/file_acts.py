@@ -13,8 +13,6 @@ from random import Random
 from zabka.ensemble.ids import make_zxid
 from zabka.ensemble.txnlog.log import list_logs
 from zabka.ensemble.zab.messages import PeerState
-from zabka.simulation.cores.cores import Cores
-from zabka.simulation.cores.file_cores import FileCores
 from zabka.simulation.scenarios.core_steps import (
     Break,
     Crash,
@@ -40,6 +38,8 @@ from zabka.simulation.scenarios.file_steps import (
 )
 from zabka.simulation.search.explore_steps import leading, serving
 from zabka.simulation.search.stretches import Possible, Stretch, way
+from zabka.simulation.steps.cores import Cores
+from zabka.simulation.steps.file_cores import FileCores
 
 RETAINED = 3
 """The minimum number of snapshots that autopurge keeps."""

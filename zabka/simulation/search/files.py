@@ -18,9 +18,7 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from zabka.simulation.cores.cores import Cores
-from zabka.simulation.cores.file_cores import FileCores
-from zabka.simulation.kernel.draws import derive_random
+from zabka.simulation.draws import derive_random
 from zabka.simulation.scenarios.core_steps import Crash, Run, Start, elect
 from zabka.simulation.scenarios.file_steps import FileSteps
 from zabka.simulation.scenarios.step import StepFailed
@@ -28,6 +26,8 @@ from zabka.simulation.search import file_acts
 from zabka.simulation.search.explore_steps import crashes, serving
 from zabka.simulation.search.protocol import ALWAYS, SOMETIMES, Played, let_go, play_drawn
 from zabka.simulation.search.stretches import Possible, uneven_writes
+from zabka.simulation.steps.cores import Cores
+from zabka.simulation.steps.file_cores import FileCores
 
 SNAP_COUNTS = (3, 8, 8, 24)
 COMMIT_LOG_COUNTS = (1, 2, 500)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from zabka.simulation.choices import STRIKE, WORD_BITS, WORD_MAX, Stream, Tape
 from zabka.simulation.faults.acts import ACT_WORDS, ACTS
-from zabka.simulation.kernel.tape import STRIKE, WORD_BITS, WORD_MAX, Stream, Tape
 from zabka.simulation.search.protocol import STEP_WORDS, STEPS
 
 MIDDLE = (ACTS, STEPS, "nemesis")

@@ -1,6 +1,6 @@
 """The scenario `swarm-protocol`: a run of the bare protocol with random steps.
 
-Nothing happens by itself in `zabka.simulation.cores`, so a tape chooses each delivery, each fsync and each crash. A run
+Nothing happens by itself in `zabka.simulation.steps`, so a tape chooses each delivery, each fsync and each crash. A run
 of fifty steps takes hundredths of a second. A step is STEP_WORDS words of the stream `steps`: its kind, and its index
 among the possible steps of that kind.
 """
@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
-from zabka.simulation.cores.cores import Cores
-from zabka.simulation.kernel.draws import derive_random
-from zabka.simulation.kernel.tape import WORD_BITS
+from zabka.simulation.choices import WORD_BITS
+from zabka.simulation.draws import derive_random
 from zabka.simulation.scenarios.core_player import recover
 from zabka.simulation.scenarios.core_steps import (
     Break,
@@ -45,6 +44,7 @@ from zabka.simulation.search.explore_steps import (
     timeouts,
 )
 from zabka.simulation.search.stretches import Possible, Stretch, blips, uneven_writes, way
+from zabka.simulation.steps.cores import Cores
 
 STEPS = "steps"
 STEP_WORDS = 2

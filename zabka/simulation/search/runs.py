@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from zabka.journal.events import Entry
-from zabka.simulation.kernel.garbage import collect_after
-from zabka.simulation.kernel.tape import Stream, Tape, TapedSeed
+from zabka.simulation.choices import Stream, Tape, TapedSeed
+from zabka.simulation.engine.garbage import collect_after
 from zabka.simulation.run import SCENARIOS, WHOLE_RUNS
 from zabka.simulation.scenarios.scenario import StepTaken, Verdict
 from zabka.simulation.search.corpus import NOWHERE
@@ -17,7 +17,7 @@ from zabka.simulation.search.files import play_files
 from zabka.simulation.search.protocol import play_protocol
 from zabka.simulation.search.reached import reached
 from zabka.simulation.seeds.seed_run import SeedRun
-from zabka.simulation.serving.whole_run import WholeRun
+from zabka.simulation.seeds.whole_run import WholeRun
 from zabka.simulation.settings import WorldSettings
 
 PROTOCOL, FILES = "swarm-protocol", "swarm-files"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from zabka.simulation.choices import STRIKE, Stream, Tape
 from zabka.simulation.faults.acts import ACTS
-from zabka.simulation.kernel.tape import STRIKE, Stream, Tape
 from zabka.simulation.search.mutation import unit_of
 from zabka.simulation.search.protocol import STEPS
 

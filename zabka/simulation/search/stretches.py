@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import product
 
-from zabka.simulation.cores.cores import Cores
 from zabka.simulation.scenarios.core_steps import Elect, Run, Write
 from zabka.simulation.scenarios.file_steps import FileSteps
 from zabka.simulation.search.explore_steps import breaks, leading, serving
+from zabka.simulation.steps.cores import Cores
 
 Stretch = tuple[FileSteps, ...]
 """Steps that are played one after the other."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from zabka.simulation.kernel.tape import Tape
+from zabka.simulation.choices import Tape
 
 
 class TapeFile(msgspec.Struct, frozen=True, omit_defaults=True):

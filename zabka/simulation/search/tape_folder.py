@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from zabka.simulation.kernel.tape import Tape
+from zabka.simulation.choices import Tape
 from zabka.simulation.search.corpus import Kept
 from zabka.simulation.search.tape_file import TapeFile, read_tape, write_tape
 from zabka.simulation.search.tape_search import Found, Wanted, kind_of

@@ -12,7 +12,7 @@ from importlib import import_module
 from random import Random
 from typing import NamedTuple
 
-from zabka.simulation.kernel.tape import Tape
+from zabka.simulation.choices import Tape
 from zabka.simulation.search.corpus import Corpus, Kept
 from zabka.simulation.search.mutation import gone_on_from, mutated
 from zabka.simulation.search.runs import Ran, invariant_of, run_one_of_many

@@ -9,9 +9,6 @@ from zabka.ensemble.ids import Zxid, counter_of, epoch_of
 from zabka.ensemble.zab.messages import Packet, PeerState, Proposal
 from zabka.journal import events as e
 from zabka.journal.events import Event
-from zabka.simulation.cores.cores import Cores
-from zabka.simulation.cores.node import CoreNode, Outcome
-from zabka.simulation.cores.turns import DirectTurns
 from zabka.simulation.scenarios.core_steps import (
     Break,
     CoreSteps,
@@ -27,6 +24,9 @@ from zabka.simulation.scenarios.core_steps import (
     zxid_list,
 )
 from zabka.simulation.scenarios.step import StepFailed
+from zabka.simulation.steps.cores import Cores
+from zabka.simulation.steps.node import CoreNode, Outcome
+from zabka.simulation.steps.turns import DirectTurns
 
 
 class _Told(DirectTurns):

@@ -1,44 +1,41 @@
-"""The end of a run on disks that fail: a broker loses one of its log directories, and the others go on without it
+"""The end of a run on disks that fail: a broker loses one of its log directories, and the cluster continues without it
 (KIP-112)."""
 
 from __future__ import annotations
 
 from zabka.journal.events import TopicPartition
-from zabka.simulation.disks.faulty_log_directory import OPERATIONS
-from zabka.simulation.faults.disk_faults import MENDED_MS
-from zabka.simulation.kernel.draws import derive_random
-from zabka.simulation.world import World
+from zabka.simulation.cluster.world import World
+from zabka.simulation.draws import derive_random
+from zabka.simulation.faults.disk_deeds import repair
 
-GOES_ON_MS_MAX = 120_000
+GOES_ON_MS_MAX = 30_000
 
 
 def go_on_without_a_directory(world: World) -> None:
-    """A broker of two directories loses one: others must lead what lies there, without the replicas that are out of
-    reach.  Then it is mended.  Raises what `World.until` raises."""
+    """Let a log directory of a broker with several fail.  Other brokers must lead its partitions, and its replicas must
+    leave the ISRs.  Then repair it.  Raises Deadlock."""
     draw = derive_random(world.seed, "last directory")
-    nodes = [node for node in world.brokers.values() if len(node.directories) > 1]
-    if not nodes:
+    machines = [machine for machine in world.brokers.values() if len(machine.log_dirs) > 1]
+    if not machines:
         return
     world.until(lambda: world.unsettled() is None, GOES_ON_MS_MAX, "brokers that agree before another directory fails")
-    node = nodes[draw.randrange(0, len(nodes))]
-    assert node.disks is not None, "only disks that fail can be told to"
-    directory = node.disks.directories[draw.randrange(0, len(node.disks.directories))]
-    lying = [name for name in world.replication.znodes.states if str(name) in directory.disk.partitions()]
-    ends = world.announce("log_dir_fails", node.name)
-    directory.fail(OPERATIONS)
+    machine = machines[draw.randrange(0, len(machines))]
+    log_dir = machine.log_dirs[draw.randrange(0, len(machine.log_dirs))]
+    there = machine.partitions(log_dir)
+    stored = [name for name in world.replication.znodes.states if str(name) in there]
+    world.leave_directories()
+    fault_id = world.announce("log_dir_fails", machine.name)
+    machine.volume.break_path(f"{log_dir}/")
     world.until(
-        lambda: not any(_is_counted_on(world, node.broker_id, name) for name in lying),
+        lambda: not any(_is_counted_on(world, machine.broker_id, name) for name in stored),
         GOES_ON_MS_MAX,
-        f"partitions that do not count on what lies in a failed directory of {node.name}",
+        f"partitions that do not count on a failed directory of {machine.name}",
     )
-    world.kill(node.name, power_loss=True)
-    directory.mend()
-    ends()
-    world.run(MENDED_MS)
-    world.start(node.name)
+    repair(world, machine, fault_id)
+    world.mend_directories()
 
 
 def _is_counted_on(world: World, broker: int, name: TopicPartition) -> bool:
-    """Does the quorum take that broker to lead, or to be in sync where others are?"""
+    """Return whether the quorum names that broker as leader, or as in sync together with others."""
     state = world.replication.znodes.states.get(name)
     return state is not None and (state.leader == broker or (broker in state.isr and len(state.isr) > 1))

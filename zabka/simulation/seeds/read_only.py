@@ -6,12 +6,12 @@ from random import Random
 
 import msgspec
 
-from zabka.simulation.kernel.draws import derive_random
+from zabka.simulation.cluster.world import World
+from zabka.simulation.draws import derive_random
 from zabka.simulation.seeds.seed_run import SeedRun, SeedScenario
 from zabka.simulation.settings import WorldSettings
 from zabka.simulation.workloads.reading import MACHINE, Reading
 from zabka.simulation.workloads.writer import Writer
-from zabka.simulation.world import World
 
 CATCHES_UP_MS_MAX = 60_000
 SMALL_SNAP_COUNTS = (8, 50, 400)
@@ -86,10 +86,10 @@ def _play(run: SeedRun) -> None:
 
 
 def _only_local_of(world: World, reading: Reading, writer: Writer) -> bool:
-    """Is every local session anywhere that of a client which is there?"""
+    """Return whether every local session on any peer belongs to a client that is still connected."""
     owners = (reading.session_id, writer.session_id)
     return all(
-        session_id in owners for process in world.peer_processes() for session_id, _ in process.service.local_sessions()
+        session_id in owners for running in world.running() for session_id, _ in running.service.local_sessions()
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from functools import partial
@@ -15,31 +16,27 @@ from zabka.journal.judges.cause_chains import NAME as CAUSE_CHAINS
 from zabka.journal.judges.cause_chains import broken_chains
 from zabka.journal.judges.judged import Judged
 from zabka.kafka.client.history_clients import TopicPlan
+from zabka.simulation.cluster.world import World
+from zabka.simulation.draws import derive_random
+from zabka.simulation.engine.scheduler import Deadlock
+from zabka.simulation.engine.tap import MessageTap
 from zabka.simulation.faults.acts import Stage
 from zabka.simulation.faults.chaos import chaos
 from zabka.simulation.faults.chosen import ChosenNemesis
 from zabka.simulation.faults.nemesis import Nemesis
-from zabka.simulation.kernel.draws import derive_random
-from zabka.simulation.kernel.runtime import SimRuntime
-from zabka.simulation.kernel.scheduler import Deadlock
-from zabka.simulation.network.connector import client_on
-from zabka.simulation.network.tap import MessageTap
-from zabka.simulation.network.wire import EncodedWire, TypedWire, Wire
 from zabka.simulation.settings import WorldSettings
 from zabka.simulation.workloads.consuming import Consuming
-from zabka.simulation.workloads.producing import Producing, clients_in
+from zabka.simulation.workloads.producing import Producing
 from zabka.simulation.workloads.reading import Reading
 from zabka.simulation.workloads.visiting import Visiting
 from zabka.simulation.workloads.watching import MACHINE as WATCHER
 from zabka.simulation.workloads.watching import Watching
 from zabka.simulation.workloads.writer import MACHINE as WRITER
 from zabka.simulation.workloads.writer import Writer
-from zabka.simulation.world import World
 
 BOOT_MS_MAX = 60_000
 RECOVERY_MS_MAX = 120_000
 TOPIC = "orders"
-WIRE_MODE_EVERY = 10
 GROUP_EVERY = 2
 """In every so many seeds a consumer group works, too: it costs a fifth of a run."""
 
@@ -93,11 +90,8 @@ class SeedRun:
     ) -> None:
         self.seed = seed
         self.scenario = scenario
-        encoded = seed % WIRE_MODE_EVERY == WIRE_MODE_EVERY - 1
-        random = derive_random(seed, "wire")
-        wire: Wire = EncodedWire(random) if encoded else TypedWire(random)
         shaped = scenario.shape(settings or WorldSettings(), derive_random(seed, "shape"))
-        self.world = World(seed, shaped, wire, tap)
+        self.world = World(seed, shaped, tap)
         self.writer: Writer | None = None
         self.watching: Watching | None = None
         self.producing: Producing | None = None
@@ -123,7 +117,10 @@ class SeedRun:
         except Exception as crash:  # Whatever it is, this seed has found it; others may still run.
             self.failures.append(f"crash: {crash!r}")
         world = self.world
-        world.scheduler.cancel_all()
+        world.end_world()
+        # Snapshots freeze objects (gc.freeze); no object of a world that has ended must stay.
+        gc.unfreeze()
+        self.failures += [f"process: {line}" for line in world.ground.failures]
         self.failures += [f"{v.invariant}: {v.detail}" for v in broken_chains(world.record.entries)]
         return Outcome(
             seed=int(self.seed),
@@ -169,26 +166,26 @@ class SeedRun:
     def boot(self) -> None:
         """Start every node and both workloads; wait until both make progress."""
         world, writer = self.world, self.boot_writer()
-        runtime = SimRuntime(world.scheduler, derive_random(self.seed, "watcher"))
-        client = client_on(world.network, runtime, world.zookeeper_connect, WATCHER)
-        self.watching = watching = Watching(client, runtime, lambda: writer.acknowledged)
+        client, machine = world.zookeeper_client(WATCHER)
+        self.watching = watching = Watching(client, machine.runtime(), lambda: writer.acknowledged)
         world.until(lambda: watching.watches_fired > 0, BOOT_MS_MAX, "the first watch")
         if world.brokers:
             self.producing = producing = Producing(
-                clients_in(world), world.replication, self._topics(), world.settings.workload.acks
+                world.run_kafka_client, world.replication, self._topics(), world.settings.workload.acks
             )
             world.until(producing.every_topic_took_records, BOOT_MS_MAX, "the first acknowledged records")
             if self.seed % GROUP_EVERY == 0:
-                self.consuming = consuming = Consuming(clients_in(world), world.replication, TOPIC, producing.history)
+                self.consuming = consuming = Consuming(
+                    world.run_kafka_client, world.replication, TOPIC, producing.history
+                )
                 world.until(lambda: consuming.consumed > 0, BOOT_MS_MAX, "the first record of a group")
 
     def boot_writer(self) -> Writer:
         """Start every node and the writer alone; wait until it makes progress."""
         world = self.world
         world.start()
-        runtime = SimRuntime(world.scheduler, derive_random(self.seed, "writer"))
-        client = client_on(world.network, runtime, world.zookeeper_connect, WRITER)
-        self.writer = writer = Writer(client, runtime)
+        client, machine = world.zookeeper_client(WRITER)
+        self.writer = writer = Writer(client, machine.runtime())
         world.until(lambda: writer.acknowledged > 0, BOOT_MS_MAX, "the first write to the ensemble")
         return writer
 
@@ -213,6 +210,7 @@ class SeedRun:
         nemesis.start()
         self.world.run(self.world.settings.harm.duration_ms)
         nemesis.heal_all()
+        self.world.mend_disks()
         self.harmed_us = began_us, self.world.scheduler.now_us
         self.world.start()
 
@@ -264,3 +262,4 @@ class SeedRun:
         for topic in producing.topics:
             agreed = partial(world.replicas_agree, topic)
             world.until(agreed, RECOVERY_MS_MAX, "logs that agree byte for byte")
+        world.check_producers()

@@ -14,17 +14,15 @@ import msgspec
 
 from zabka.journal.events import AssignmentChanged, ConfigChanged, FaultInjected, LeaderElected, TopicPartition
 from zabka.kafka.client.history_clients import TopicPlan
+from zabka.simulation.draws import derive_random
 from zabka.simulation.faults.acts import ACTS, Deed, Stage, Words
 from zabka.simulation.faults.broker_deeds import BROKERS, Prompt
 from zabka.simulation.faults.deeds import EVERYWHERE, MENDING, cut_client, rest
-from zabka.simulation.faults.disk_deeds import DISKS_OF_BROKERS, DISKS_OF_PEERS, choose_fragile
-from zabka.simulation.kernel.draws import derive_random
-from zabka.simulation.kernel.runtime import SimRuntime
-from zabka.simulation.network.connector import client_on
+from zabka.simulation.faults.disk_deeds import DISKS_OF_BROKERS, DISKS_OF_PEERS
 from zabka.simulation.seeds.failed_directory import go_on_without_a_directory
 from zabka.simulation.seeds.seed_run import BOOT_MS_MAX, SeedRun, SeedScenario
 from zabka.simulation.settings import WorldSettings
-from zabka.simulation.workloads.producing import Producing, clients_in
+from zabka.simulation.workloads.producing import Producing
 from zabka.simulation.workloads.visiting import Visiting
 from zabka.simulation.workloads.watching import MACHINE as WATCHER
 from zabka.simulation.workloads.watching import Watching
@@ -79,21 +77,19 @@ def _boot(run: SeedRun) -> None:
     """Start every node and the workloads; wait until all make progress."""
     world = run.world
     world.start()
-    runtime = SimRuntime(world.scheduler, derive_random(run.seed, "writer"))
+    client, machine = world.zookeeper_client(WRITER)
     pause_ms = WRITER_PAUSE_MS if world.brokers else WRITER_PAUSE_MS // 4
-    run.writer = writer = Writer(client_on(world.network, runtime, world.zookeeper_connect, WRITER), runtime, pause_ms)
+    run.writer = writer = Writer(client, machine.runtime(), pause_ms)
     world.until(lambda: writer.acknowledged > 0, BOOT_MS_MAX, "the first write to the ensemble")
     if world.brokers:
         run.producing = producing = Producing(
-            clients_in(world), world.replication, [_topic(run)], world.settings.workload.acks
+            world.run_kafka_client, world.replication, [_topic(run)], world.settings.workload.acks
         )
         world.until(producing.every_topic_took_records, BOOT_MS_MAX, "the first acknowledged records")
         world.until(lambda: world.unsettled() is None, BOOT_MS_MAX, "a settled cluster")
         return
-    runtime = SimRuntime(world.scheduler, derive_random(run.seed, "watcher"))
-    run.watching = watching = Watching(
-        client_on(world.network, runtime, world.zookeeper_connect, WATCHER), runtime, lambda: writer.acknowledged
-    )
+    client, machine = world.zookeeper_client(WATCHER)
+    run.watching = watching = Watching(client, machine.runtime(), lambda: writer.acknowledged)
     run.visiting = Visiting(world, lambda: writer.acknowledged)
     world.until(lambda: watching.watches_fired > 0, BOOT_MS_MAX, "the first watch")
 
@@ -137,8 +133,6 @@ def _weather(run: SeedRun, stage: Stage) -> None:
 
 def _play(run: SeedRun) -> None:
     """The acts, then recovery."""
-    if run.world.settings.faulty_disks:
-        choose_fragile(run.world)
     _boot(run)
     world = run.world
     run.stage = stage = Stage(world, FOCUS)
@@ -152,6 +146,7 @@ def _play(run: SeedRun) -> None:
             break
     world.run(CALM_MS)
     stage.heal_all()
+    world.mend_disks()
     if world.settings.faulty_disks:
         go_on_without_a_directory(world)
     run.recover()

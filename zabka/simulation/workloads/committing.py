@@ -14,8 +14,8 @@ from zabka.journal.events import TopicPartition
 from zabka.kafka.client.client import KafkaClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from zabka.kafka.client.group_client import GroupMember, GroupSettings
-from zabka.simulation.judges.stored_commits import StoredCommits
-from zabka.simulation.workloads.producing import RunClient
+from zabka.simulation.checkers.stored_commits import StoredCommits
+from zabka.simulation.cluster.client_machine import RunKafkaClient
 
 GROUP = "keeper"
 PAUSE_MS = 200
@@ -26,7 +26,7 @@ class Committing:
     """Commits offsets 1, 2, ... of one partition until `rest()`.  After `ask()`, `verified` is set once the coordinator
     has returned the committed offset."""
 
-    def __init__(self, run_client: RunClient, name: TopicPartition, judge: StoredCommits) -> None:
+    def __init__(self, run_client: RunKafkaClient, name: TopicPartition, judge: StoredCommits) -> None:
         self.verified = False
         self._name = name
         self._judge = judge

@@ -18,8 +18,8 @@ from zabka.kafka.client.client import KafkaClient
 from zabka.kafka.client.group_client import GroupSettings
 from zabka.kafka.client.group_consumer import GroupConsumer
 from zabka.kafka.record_batch import Record
-from zabka.simulation.judges.replication_audit import ReplicationAudit
-from zabka.simulation.workloads.producing import RunClient
+from zabka.simulation.checkers.replication_audit import ReplicationAudit
+from zabka.simulation.cluster.client_machine import RunKafkaClient
 
 GROUP = "readers"
 MEMBERS = 2
@@ -33,7 +33,7 @@ class Consuming:
 
     def __init__(
         self,
-        run_client: RunClient,
+        run_client: RunKafkaClient,
         replication: ReplicationAudit,
         topic: str,
         history: KafkaHistory,

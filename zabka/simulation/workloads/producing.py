@@ -6,25 +6,15 @@ Every topic has a producer that writes with acks=all, and a consumer that reads 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from zabka.ensemble.ports import Runtime
 from zabka.journal.events import TopicPartition
 from zabka.journal.judges.kafka_analysis import ACKS_ALL, Anomaly, KafkaHistory
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.history_clients import PAUSE_MS, HistoryConsumer, HistoryProducer, TopicPlan
-from zabka.simulation.judges.replication_audit import ReplicationAudit
-from zabka.simulation.kernel.draws import derive_random
-from zabka.simulation.kernel.runtime import SimRuntime
-from zabka.simulation.network.addresses import KAFKA_SERVICE
-from zabka.simulation.network.channel import SimChannel
-from zabka.simulation.world import World
-
-Program = Callable[[AdminClient, Runtime], Coroutine[Any, Any, None]]
-"""The program that a client runs with its client object and its runtime."""
-RunClient = Callable[[str, Program], None]
-"""Runs a client's program on a machine of that name."""
+from zabka.simulation.checkers.replication_audit import ReplicationAudit
+from zabka.simulation.cluster.client_machine import KafkaProgram, RunKafkaClient
 
 
 class Producing:
@@ -35,7 +25,7 @@ class Producing:
 
     def __init__(
         self,
-        run_client: RunClient,
+        run_client: RunKafkaClient,
         replication: ReplicationAudit,
         topics: Sequence[TopicPlan],
         acks: int = ACKS_ALL,
@@ -53,7 +43,7 @@ class Producing:
             run_client(f"producer-{topic.name}", self._producer(topic))
             run_client(f"consumer-{topic.name}", self._consumer(topic))
 
-    def _producer(self, topic: TopicPlan) -> Program:
+    def _producer(self, topic: TopicPlan) -> KafkaProgram:
         async def produce(client: AdminClient, runtime: Runtime) -> None:
             writer = HistoryProducer(client, runtime, topic, self.history, self._pause_ms, self._acks)
             self._writers[topic.name] = writer
@@ -61,7 +51,7 @@ class Producing:
 
         return produce
 
-    def _consumer(self, topic: TopicPlan) -> Program:
+    def _consumer(self, topic: TopicPlan) -> KafkaProgram:
         async def consume(client: AdminClient, runtime: Runtime) -> None:
             reader = HistoryConsumer(client, runtime, topic, self.history, self._sending_ended, self._is_end)
             self._readers[topic.name] = reader
@@ -112,16 +102,3 @@ class Producing:
             for found in self.history.violations()
             if found.anomaly is Anomaly.UNKNOWN_VALUE or found.partition not in forgiven
         ]
-
-
-def clients_in(world: World) -> RunClient:
-    """Return a function that runs programs on machines without faults."""
-
-    def run(machine: str, program: Program) -> None:
-        runtime = SimRuntime(world.scheduler, derive_random(world.seed, machine))
-        host = world.network.boot(machine, runtime)
-        bootstrap = [(name, int(KAFKA_SERVICE)) for name in world.broker_names()]
-        client = AdminClient(SimChannel(world.network, host, runtime), runtime, bootstrap)
-        runtime.spawn(program(client, runtime), machine)
-
-    return run

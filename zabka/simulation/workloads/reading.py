@@ -11,11 +11,8 @@ from zabka.ensemble.client.client import Client
 from zabka.ensemble.client.service import SessionState, WatchEvent
 from zabka.ensemble.errors import EphemeralOnLocalSession, NodeExists, NotReadOnly, SessionExpired, ZooKeeperError
 from zabka.ensemble.records import EventType
-from zabka.simulation.kernel.draws import derive_random
-from zabka.simulation.kernel.runtime import SimRuntime
-from zabka.simulation.network.connector import SimConnector, SimWords
+from zabka.simulation.cluster.world import World
 from zabka.simulation.workloads.writer import PATH, Writer
-from zabka.simulation.world import World
 
 MACHINE = "reader"
 OWN, REFUSED, EPHEMERAL = "/zabka-reader", "/zabka-reader-refused", "/zabka-reader-ephemeral"
@@ -31,8 +28,7 @@ class Reading:
     def __init__(self, world: World, writer: Writer) -> None:
         self._world = world
         self._writer = writer
-        self._runtime = runtime = SimRuntime(world.scheduler, derive_random(world.seed, MACHINE))
-        self._host = world.network.boot(MACHINE, runtime)
+        self._runtime = world.scripted_client(MACHINE).runtime()
         self._client = self._new_client()
         self._changes = 0
         self._given_by_leaders: dict[int, None] = {}
@@ -49,14 +45,10 @@ class Reading:
         self.watches_fired = 0
         self.reads = 0
         self.violations: list[str] = []
-        runtime.spawn(self._run(), MACHINE)
+        self._runtime.spawn(self._run(), MACHINE)
 
     def _new_client(self) -> Client:
-        network, runtime = self._world.network, self._runtime
-        client = Client(
-            self._world.zookeeper_connect, SimConnector(network, self._host), runtime, session_timeout_ms=6_000,
-            name=MACHINE, read_only=True, asker=SimWords(network, self._host, runtime),
-        )  # fmt: skip
+        client, _ = self._world.zookeeper_client(MACHINE, session_timeout_ms=6_000, read_only=True)
         client.add_listener(self._moved)
         return client
 
@@ -91,7 +83,7 @@ class Reading:
         if not self._world.settings.local_sessions:
             if session_id not in self._given_by_leaders:
                 self.violations.append(f"session 0x{session_id:x} was opened without a leader")
-        elif any(process.knows_session(session_id) for process in self._world.peer_processes()):
+        elif any(session_id in running.service.tree.sessions for running in self._world.running()):
             self.violations.append(f"session 0x{session_id:x} of a read-only server is a global one")
 
     def _changed(self, event: WatchEvent) -> None:

@@ -11,12 +11,9 @@ from collections.abc import Callable
 
 from zabka.ensemble.client.client import Client
 from zabka.ensemble.errors import SessionExpired, ZooKeeperError
-from zabka.simulation.kernel.draws import derive_random
-from zabka.simulation.kernel.runtime import SimRuntime
-from zabka.simulation.network.addresses import client_addresses
-from zabka.simulation.network.connector import SimConnector
+from zabka.simulation.cluster.world import World
+from zabka.simulation.draws import derive_random
 from zabka.simulation.workloads.writer import PATH
-from zabka.simulation.world import World
 
 PATIENT = "patient"
 PATIENCE_MS = 40_000
@@ -37,13 +34,11 @@ class Visiting:
         self._world = world
         self._acknowledged = acknowledged
         self.violations: list[str] = []
-        runtime = SimRuntime(world.scheduler, derive_random(world.seed, PATIENT))
-        connector = SimConnector(world.network, world.network.boot(PATIENT, runtime))
-        self._client = Client(world.zookeeper_connect, connector, runtime, session_timeout_ms=PATIENCE_MS, name=PATIENT)
-        self._runtime = runtime
+        self._client, machine = world.zookeeper_client(PATIENT, session_timeout_ms=PATIENCE_MS)
+        self._runtime = machine.runtime()
         self._asked = 0
         self._is_over = False
-        runtime.spawn(self._stay(), PATIENT)
+        self._runtime.spawn(self._stay(), PATIENT)
         self._visitors = [_Visitor(world, machine) for machine in MACHINES]
 
     async def _stay(self) -> None:
@@ -78,12 +73,11 @@ class Visiting:
     def leave(self) -> None:
         """Crash the present visitors, and start no more."""
         for visitor in self._visitors:
-            visitor.active = False
             visitor.vanish()
 
     def nothing_is_left(self) -> bool:
         """Return whether no peer has an ephemeral of a visitor."""
-        trees = [process.service.tree for process in self._world.peer_processes()]
+        trees = [running.service.tree for running in self._world.running()]
         return not any(path.startswith(PREFIX) for tree in trees for path in tree.nodes)
 
 
@@ -95,7 +89,6 @@ class _Visitor:
         self._machine = machine
         self._random = derive_random(world.seed, machine)
         self._visits = 0
-        self._runtime: SimRuntime | None = None
         self.active = True
         self._come()
 
@@ -104,27 +97,22 @@ class _Visitor:
         if not self.active:
             return
         self._visits += 1
-        world, random = self._world, self._random
-        self._runtime = runtime = SimRuntime(
-            world.scheduler, derive_random(world.seed, f"{self._machine}/{self._visits}")
-        )
-        host = world.network.boot(self._machine, runtime)
+        world, random, visit = self._world, self._random, self._visits
         peers = [peer for peer in world.peers if random.random() < 0.6] or list(world.peers)
         timeout_ms = SESSION_TIMEOUTS_MS[random.randrange(0, len(SESSION_TIMEOUTS_MS))]
         stays_ms, vanishes = random.randrange(1, STAYS_MS_MAX), random.random() < 0.5
-        connector = SimConnector(world.network, host)
-        client = Client(client_addresses(peers), connector, runtime, session_timeout_ms=timeout_ms, name=self._machine)
-        runtime.spawn(self._visit(client, f"{PREFIX}{self._machine}-{self._visits}"), self._machine)
+        client, machine = world.zookeeper_client(self._machine, peers, session_timeout_ms=timeout_ms)
+        machine.runtime().spawn(self._visit(client, f"{PREFIX}{self._machine}-{visit}"), self._machine)
 
         def leave() -> None:
-            if self._runtime is runtime:
+            if self.active and self._visits == visit:
                 if not vanishes:
-                    runtime.spawn(client.close(), "goodbye")
+                    machine.runtime().spawn(client.close(), "goodbye")
                 world.scheduler.after(AWAY_MS * 1000, gone)
 
         def gone() -> None:
-            if self._runtime is runtime:
-                self.vanish()
+            if self.active and self._visits == visit:
+                machine.kill()
                 self._come()
 
         world.scheduler.after(stays_ms * 1000, leave)
@@ -137,8 +125,6 @@ class _Visitor:
             pass  # rejected, or the reply was lost: this visit ends without an ephemeral
 
     def vanish(self) -> None:
-        """Crash the machine."""
-        if self._runtime is not None:
-            self._runtime.stop()
-            self._world.network.kill(self._machine)
-            self._runtime = None
+        """Crash the machine, and boot it no more."""
+        self.active = False
+        self._world.scripted_client(self._machine).kill()

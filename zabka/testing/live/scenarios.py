@@ -32,7 +32,7 @@ from zabka.testing.live.start import start_live, stop_live
 RECOVERY_S = 90.0
 SHOWN_MAX = 12
 AUDITED = ("Isr", "StrongIsr", "OnlyTheLivingJoin", "min.insync.replicas")
-"""The invariants of `zabka.simulation.judges.replication_audit`."""
+"""The invariants of `zabka.simulation.checkers.replication_audit`."""
 
 
 # -- steps -------------------------------------------------------------------------------------------------------------

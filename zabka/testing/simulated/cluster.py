@@ -1,4 +1,4 @@
-"""A simulated cluster for tests: the interface of `zabka.testing.cluster` over a `zabka.simulation.world.World`.
+"""A simulated cluster for tests: the interface of `zabka.testing.cluster` over a simulated `World`.
 
 Only virtual time passes, and only inside the calls: a session's expiry takes no longer than anything else.  The test
 has a host of its own in the world, which faults affect only if they name it ("test").
@@ -14,8 +14,8 @@ from zabka.journal.events import Entry, TopicPartition
 from zabka.kafka.client.admin_client import PREFERRED, UNCLEAN
 from zabka.kafka.client.consumer_workload import GroupProgress
 from zabka.kafka.record_batch import Record
+from zabka.simulation.cluster.world import World
 from zabka.simulation.settings import BadSetting, world_settings
-from zabka.simulation.world import World
 from zabka.testing.cluster import READY_TIMEOUT_S, ClusterFailed, Happening, read_all
 from zabka.testing.simulated.faults import SimFaults
 from zabka.testing.simulated.host import SimHost
@@ -57,7 +57,7 @@ class SimulatedCluster(SimHost):
     def zab_leader(self) -> SimPeer | None:
         """The peer that leads the ensemble and serves."""
         node = self.world.zab_leader()
-        return None if node is None else self.peers[node.config.my_id]
+        return None if node is None else self.peers[node.peer_id]
 
     @property
     def violations(self) -> list[str]:
@@ -140,15 +140,7 @@ class SimulatedCluster(SimHost):
 
     def close(self) -> None:
         """End the world: stop all its processes and clients."""
-        for peer in self.world.peers.values():
-            peer.kill()
-        for broker in self.world.brokers.values():
-            broker.kill()
-        for workload in self._workloads:
-            workload.close()
-        for consumer in self._consumers:
-            consumer.close()
-        self.runtime.stop()
+        self.world.end_world()
 
 
 def start_simulated(

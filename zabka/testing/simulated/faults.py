@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from zabka.simulation.world import World
+from zabka.simulation.cluster.world import World
 
 
 class SimFault:

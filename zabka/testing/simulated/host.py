@@ -6,19 +6,16 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
-from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
-from zabka.simulation.kernel.draws import derive_random
-from zabka.simulation.kernel.runtime import SimRuntime, run_task
-from zabka.simulation.kernel.scheduler import Deadlock
-from zabka.simulation.network.addresses import KAFKA_SERVICE
-from zabka.simulation.network.channel import SimChannel
-from zabka.simulation.world import World
+from zabka.simulation.cluster.client_machine import ScriptedMachine
+from zabka.simulation.cluster.world import World
+from zabka.simulation.engine.scheduler import Deadlock
 from zabka.testing.cluster import ClusterFailed
 
 T = TypeVar("T")
 
 HOST = "test"
+ASK_MS_MAX = 600_000
 
 
 class SimHost:
@@ -26,17 +23,16 @@ class SimHost:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.bootstrap = [(name, int(KAFKA_SERVICE)) for name in world.broker_names()]
-        self.runtime = SimRuntime(world.scheduler, derive_random(world.seed, HOST))
-        host = world.network.boot(HOST, self.runtime)
-        self.admin = AdminClient(SimChannel(world.network, host, self.runtime), self.runtime, self.bootstrap)
+        self.bootstrap = world.bootstrap
+        self.admin, self.machine = world.kafka_client(HOST)
+        self.runtime = self.machine.runtime()
 
     @property
     def now_us(self) -> int:
         """Virtual microseconds since the world began."""
         return self.world.scheduler.now_us
 
-    def ask(self, work: Coroutine[Any, Any, T], runtime: SimRuntime | None = None) -> T:
+    def ask(self, work: Coroutine[Any, Any, T], machine: ScriptedMachine | None = None) -> T:
         """Run a client's coroutine to its end in the world.  Raises ClusterFailed if it is refused."""
         outcome: list[T] = []
         refusals: list[str] = []
@@ -48,7 +44,7 @@ class SimHost:
                 refusals.append(f"{type(refused).__name__}: {refused}")
 
         try:
-            run_task(self.world.scheduler, runtime or self.runtime, settle())
+            self.world.until_done((machine or self.machine).begin(settle(), "ask"), ASK_MS_MAX, "the end of a request")
         except Deadlock as stuck:
             raise ClusterFailed(f"{self}: {stuck}") from None
         if refusals:
@@ -80,7 +76,7 @@ class SimHost:
             due = scheduler.next_time_us()
             if due is None or due > deadline_us:
                 break
-            scheduler.run_until(due // 1000 * 1000 + 999)
+            self.world.run_to(due // 1000 * 1000 + 999)
         failed = f"{what or 'the condition'} did not come true within {timeout_s} s; seen last: {seen!r}"
         raise ClusterFailed(f"{self}: {failed}")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from zabka.journal.events import NodeStopped
-from zabka.simulation.nodes.broker_node import BrokerNode
-from zabka.simulation.nodes.peer_node import PeerNode
+from zabka.simulation.cluster.broker_machine import BrokerMachine
+from zabka.simulation.cluster.peer_machine import PeerMachine
+from zabka.simulation.cluster.server_machine import ServerMachine
 from zabka.testing.cluster import Believes, ClusterFailed
 from zabka.testing.simulated.host import SimHost
 
@@ -14,7 +14,7 @@ _STOP_TIMEOUT_S = 60.0
 class _SimNode:
     """A node's process."""
 
-    def __init__(self, host: SimHost, node: PeerNode | BrokerNode, number: int) -> None:
+    def __init__(self, host: SimHost, node: ServerMachine, number: int) -> None:
         self._host = host
         self._node = node
         self.id = number
@@ -46,12 +46,10 @@ class _SimNode:
         self._host.world.kill(self.name, power_loss=True)
 
     def stop(self) -> None:
-        """SIGTERM, and the end of its process."""
+        """SIGTERM; for a broker, a controlled shutdown.  Returns after the end of its process."""
         self._must_be("running")
-        process = self._node.process
-        assert process is not None
-        process.emit(NodeStopped("shutdown"))
-        self._node.kill()
+        self._node.stop()
+        self._host.until(lambda: self._node.process is None, _STOP_TIMEOUT_S, f"the end of {self.name}")
 
     def pause(self) -> None:
         """SIGSTOP."""
@@ -77,25 +75,27 @@ class _SimNode:
 class SimPeer(_SimNode):
     """A simulated server of the ensemble; `node` is the world's."""
 
-    def __init__(self, host: SimHost, node: PeerNode, number: int) -> None:
+    def __init__(self, host: SimHost, node: PeerMachine, number: int) -> None:
         super().__init__(host, node, number)
         self.node = node
 
     @property
     def state(self) -> str:
         """LEADING, FOLLOWING, LOOKING, OBSERVING or DOWN."""
-        return "DOWN" if self.node.peer is None else self.node.peer.state.name
+        running = self.node.running
+        return "DOWN" if running is None else running.peer.state.name
 
     @property
     def phase(self) -> str:
         """ELECTION, DISCOVERY, SYNCHRONIZATION or BROADCAST."""
-        return "ELECTION" if self.node.peer is None else str(self.node.peer.phase)
+        running = self.node.running
+        return "ELECTION" if running is None else str(running.peer.phase)
 
 
 class SimBroker(_SimNode):
     """A simulated broker; `node` is the world's."""
 
-    def __init__(self, host: SimHost, node: BrokerNode, number: int) -> None:
+    def __init__(self, host: SimHost, node: BrokerMachine, number: int) -> None:
         super().__init__(host, node, number)
         self.node = node
 
@@ -114,12 +114,3 @@ class SimBroker(_SimNode):
         """The controller according to this broker."""
         state = self._host.world.record.state.broker(self.id)
         return Believes(state.believed_controller_id, state.believed_controller_epoch)
-
-    def stop(self) -> None:
-        """Controlled shutdown, then the end of its process."""
-        self._must_be("running")
-        process = self.node.process
-        assert process is not None
-        leaving = process.runtime.spawn(process.broker.stop(), f"stop {self.name}")
-        self._host.until(leaving.done, _STOP_TIMEOUT_S, f"the end of {self.name}")
-        self.node.kill()

@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Literal
 
-from zabka.ensemble.client.client import Client
-from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client import KafkaClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from zabka.kafka.client.consumer_status import TakeRecords
@@ -15,10 +13,6 @@ from zabka.kafka.client.group_client import GroupSettings
 from zabka.kafka.client.group_consumer import GroupConsumer
 from zabka.kafka.client.workload import Workload
 from zabka.kafka.client.zookeeper_consumer import ZookeeperConsumer
-from zabka.simulation.kernel.draws import derive_random
-from zabka.simulation.kernel.runtime import SimRuntime
-from zabka.simulation.network.channel import SimChannel
-from zabka.simulation.network.connector import SimConnector
 from zabka.testing.cluster import ConsumerCounts, WorkloadCounts
 from zabka.testing.simulated.host import SimHost
 
@@ -31,12 +25,10 @@ class SimWorkload:
     def __init__(self, test: SimHost, number: int, topic: str, acks: str, records_per_s: float) -> None:
         world = test.world
         self._test = test
-        self._runtime = SimRuntime(world.scheduler, derive_random(world.seed, f"workload-{number}"))
-        host = world.network.boot(f"workload-{number}", self._runtime)
-        client = AdminClient(SimChannel(world.network, host, self._runtime), self._runtime, test.bootstrap)
-        emit = world.record.emitter(host.name, self._runtime)
+        client, self._machine = world.kafka_client(f"workload-{number}")
+        emit = self._machine.journal(world.record).write
         self._workload = Workload(
-            client, self._runtime, emit, f"w{number}", topic, acks=_ACKS[acks], records_per_s=records_per_s
+            client, self._machine.runtime(), emit, f"w{number}", topic, acks=_ACKS[acks], records_per_s=records_per_s
         )
         self._workload.start()
 
@@ -48,7 +40,7 @@ class SimWorkload:
 
     def close(self) -> None:
         """Kill the client's process."""
-        self._runtime.stop()
+        self._machine.kill()
 
     def stop(self) -> WorkloadCounts:
         """Stop it, and return the final counts."""
@@ -59,7 +51,7 @@ class SimWorkload:
             with suppress(KafkaRequestFailed, KafkaUnavailable):
                 await self._workload.verify()
 
-        self._test.ask(end_workload(), self._runtime)
+        self._test.ask(end_workload(), self._machine)
         self._workload.close()
         return self.counts
 
@@ -79,32 +71,26 @@ class SimConsumer:
     ) -> None:
         world = test.world
         self._test = test
-        self._runtime = runtime = SimRuntime(world.scheduler, derive_random(world.seed, f"consumer-{number}"))
-        host = world.network.boot(f"consumer-{number}", runtime)
-        channel = SimChannel(world.network, host, runtime)
+        name = f"consumer-{number}"
+        self._machine = world.scripted_client(name)
+        runtime, channel = self._machine.runtime(), self._machine.channel()
 
         def make(take: TakeRecords) -> GroupConsumer | ZookeeperConsumer:
             if offsets == "kafka":
                 client = KafkaClient(channel, runtime, test.bootstrap)
                 return GroupConsumer(client, runtime, GroupSettings(group, (topic,)), take)
-            session = Client(
-                world.zookeeper_connect,
-                SimConnector(world.network, host),
-                runtime,
-                session_timeout_ms=world.settings.session_timeout_ms,
-                name=host.name,
-            )
+            session, _ = world.zookeeper_client(name, session_timeout_ms=world.settings.session_timeout_ms)
             return ZookeeperConsumer(
                 coordination=session,
                 channel=channel,
                 runtime=runtime,
                 group_id=group,
-                consumer_id=host.name,
+                consumer_id=name,
                 topics=[topic],
                 take=take,
             )
 
-        emit = world.record.emitter(host.name, runtime)
+        emit = self._machine.journal(world.record).write
         self._workload = ConsumerWorkload(
             runtime=runtime,
             emit=emit,
@@ -126,10 +112,10 @@ class SimConsumer:
 
     def close(self) -> None:
         """Kill the client's process."""
-        self._runtime.stop()
+        self._machine.kill()
 
     def stop(self) -> ConsumerCounts:
         """Let it commit and leave its group, and return the final counts."""
-        self._test.ask(self._workload.stop(), self._runtime)
+        self._test.ask(self._workload.stop(), self._machine)
         self._workload.close()
         return self.counts

@@ -1,0 +1,60 @@
+"""The required minimum ISR is the value in the quorum, as soon as a broker must have received it."""
+
+from __future__ import annotations
+
+import pytest
+
+from zabka.simulation.checkers.minimums import Minimums
+
+SESSION_MS = 6_000
+HEARD_US = 2 * SESSION_MS * 1000
+"""Time after which a broker that keeps its session must have received a change, in µs."""
+CHANGED_US = 50_000_000
+
+
+def minimums(*, registered_us: int = 0, known_us: int = 0) -> Minimums:
+    """Topic t requires two replicas at first, and three since CHANGED_US. Broker 1 knows the topic."""
+    found = Minimums(1, SESSION_MS)
+    found.configured("topics/t", {"min.insync.replicas": "2"}, 1)
+    found.registered(1, registered_us)
+    found.heard(1, "t", known_us)
+    found.configured("topics/t", {"min.insync.replicas": "3"}, CHANGED_US)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("now_us", "least"),
+    [(CHANGED_US, 2), (CHANGED_US + HEARD_US - 1, 2), (CHANGED_US + HEARD_US, 3)],
+)
+def test_changed_minimum_applies_after_two_session_timeouts(now_us: int, least: int) -> None:
+    assert minimums().least(1, "t", now_us) == least
+
+
+def test_new_broker_or_new_topic_can_use_any_minimum() -> None:
+    now_us = CHANGED_US + HEARD_US
+    assert minimums(registered_us=now_us - 1).least(1, "t", now_us) == 1
+    assert minimums(known_us=now_us - 1).least(1, "t", now_us) == 1
+    without_session = minimums()
+    without_session.gone(1)
+    assert without_session.least(1, "t", now_us) == 1
+    begun_anew = minimums()
+    begun_anew.started(1)
+    assert begun_anew.least(1, "t", now_us) == 1
+
+
+@pytest.mark.parametrize(
+    ("entity", "least"),
+    [("brokers/<default>", 1), ("users/u", 2)],
+)
+def test_topic_without_a_minimum_uses_the_broker_default(entity: str, least: int) -> None:
+    found = Minimums(2, SESSION_MS)
+    found.registered(1, 0)
+    found.heard(1, "t", 0)
+    found.configured(entity, {"min.insync.replicas": "1"}, 1)
+    assert found.least(1, "t", CHANGED_US) == least
+
+
+def test_removed_override_restores_the_default_minimum() -> None:
+    found = minimums()
+    found.configured("topics/t", {}, CHANGED_US + 1)
+    assert found.least(1, "t", CHANGED_US + 2 * HEARD_US) == 1

@@ -1,0 +1,203 @@
+"""Jobs of a simulated process (`zabka.ensemble.runtime.workers`): each step is one event, when a seed chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from random import Random
+from typing import ParamSpec, TypeVar
+
+from zabka.ensemble.ports import Future
+from zabka.ensemble.runtime.workers import GO_ON, WAIT, Job, Pause, Work
+from zabka.simulation.draws import draw_below
+from zabka.simulation.engine.scheduler import Call, Scheduler
+from zabka.simulation.filesystem.process_files import ProcessFiles
+from zabka.simulation.filesystem.volume import PowerLost
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+STARTS_US_MAX = 200
+"""The maximum time for which a runnable thread waits for a core."""
+STEPS_MAX = 10_000_000
+
+
+class SimWorkers:
+    """One process's threads. `power_lost` is called if the power is lost during an operation of a step.
+
+    File operations of the event loop itself are not part of a step: their caller must handle `PowerLost`.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        random: Random,
+        files: ProcessFiles,
+        future: Callable[[], Future[object]],
+        power_lost: Callable[[], None],
+    ) -> None:
+        self._scheduler = scheduler
+        self._random = random
+        self._files = files
+        self._future = future
+        self._power_lost = power_lost
+        self._jobs: list[_SimWork] = []
+        self._began_us: int | None = None
+        """The start of the current step."""
+        files.volume.attach(self.kill)
+
+    def start(self, job: Job, name: str) -> Work:
+        """Start a job."""
+        self._jobs = [work for work in self._jobs if work.is_under_way()]
+        work = _SimWork(self, job, name)
+        self._jobs.append(work)
+        work.go_on_after(self.delay_us())
+        return work
+
+    def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
+        """Perform one call, in one step."""
+        future = self._future()
+
+        def job() -> Job:
+            try:
+                result = function(*args, **kwargs)
+            except Exception as failed:
+                self.post(_fail, future, failed)
+            else:
+                self.post(_succeed, future, result)
+            return
+            yield GO_ON
+
+        self.start(job(), "call")
+        return future
+
+    def breathe(self) -> None:
+        """Do nothing: a step is not interrupted."""
+        return
+
+    def now_s(self) -> float:
+        """Return the virtual time, including the durations of this step's operations."""
+        return self.clock_ns() / 1e9
+
+    def clock_ns(self) -> int:
+        """Return the virtual time, including the durations of this step's operations."""
+        return (self._scheduler.now_us + (self._files.took_us if self._began_us is not None else 0)) * 1000
+
+    def post(self, callback: Callable[..., object], *args: object) -> None:
+        """Call in the event loop, at the time when the step's operations so far have ended."""
+        at_us = self._scheduler.now_us + (self._files.took_us if self._began_us is not None else 0)
+        self._scheduler.post(at_us, lambda: callback(*args) if self._files.is_alive else None)
+
+    def kill(self) -> None:
+        """End the process: all jobs stop."""
+        self._files.kill()
+        for work in self._jobs:
+            work.stop_work()
+        self._jobs.clear()
+
+    def delay_us(self) -> int:
+        """Return how long a runnable thread waits for a core, in µs."""
+        return draw_below(self._random, STARTS_US_MAX + 1)
+
+    def at(self, time_us: int, callback: Callable[[], None]) -> Call:
+        """Schedule a call at that time."""
+        return self._scheduler.at(time_us, callback)
+
+    @property
+    def now_us(self) -> int:
+        """The virtual time in µs."""
+        return self._scheduler.now_us
+
+    def carry_out(self, job: Job) -> tuple[Pause | None, int]:
+        """Run one step of a job. Return its pause (None: it has ended) and its duration in µs."""
+        outer_us, outer_took_us = self._began_us, self._files.took_us
+        if outer_us is None:
+            self._files.took_us = 0
+        self._began_us = self._scheduler.now_us
+        try:
+            return next(job, None), self._files.took_us
+        except PowerLost:
+            if outer_us is not None:
+                raise
+            self._power_lost()
+            return None, 0
+        finally:
+            self._began_us = outer_us
+            if outer_us is None:
+                self._files.took_us = outer_took_us
+
+
+class _SimWork:
+    """One job."""
+
+    def __init__(self, workers: SimWorkers, job: Job, name: str) -> None:
+        self.name = name
+        self._workers = workers
+        self._job: Job | None = job
+        self._pause: Pause = GO_ON
+        self._woken = False
+        self._next: Call | None = None
+        self._busy_until_us = 0
+        """The end of the last step; its effects were all visible at its start."""
+
+    def wake(self) -> None:
+        self._woken = True
+        if self._job is not None and self._pause.heeds:
+            self._pause = GO_ON
+            self.go_on_after(self._workers.delay_us())
+
+    def is_under_way(self) -> bool:
+        return self._job is not None
+
+    def join(self, within_s: float | None = None) -> None:
+        """Run its steps at once. Raises AssertionError if the job itself waits and there is no time limit."""
+        for _ in range(STEPS_MAX):
+            if self._job is None:
+                return
+            if self._pause is WAIT and not self._woken:
+                if within_s is not None:
+                    return
+                raise AssertionError(f"{self.name} is waited for, and waits itself")
+            self._step()
+        raise AssertionError(f"{self.name} does not end")
+
+    def stop_work(self) -> None:
+        """Stop the job, because the process has ended."""
+        if self._next is not None:
+            self._next.cancel()
+        if (job := self._job) is not None:
+            self._job = None
+            with suppress(OSError, ValueError):
+                job.close()
+
+    def go_on_after(self, delay_us: int) -> None:
+        """Schedule the next step."""
+        if self._next is not None:
+            self._next.cancel()
+        self._next = self._workers.at(max(self._workers.now_us, self._busy_until_us) + delay_us, self._step)
+
+    def _step(self) -> None:
+        if self._job is None:
+            return
+        self._woken = False
+        job = self._job
+        pause, took_us = self._workers.carry_out(job)
+        if self._job is None:
+            return
+        if pause is None:
+            self._job = None
+            return
+        self._busy_until_us = self._workers.now_us + took_us
+        self._pause = GO_ON if pause.heeds and self._woken else pause
+        if self._pause is not WAIT:
+            self.go_on_after(round(self._pause.seconds * 1e6) + self._workers.delay_us())
+
+
+def _succeed(future: Future[object], result: object) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: Future[object], failed: Exception) -> None:
+    if not future.done():
+        future.set_exception(failed)

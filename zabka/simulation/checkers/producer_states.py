@@ -1,0 +1,35 @@
+"""Checks that a broker's state of idempotent producers equals the batches in the log.
+
+After a truncation, a restart or a change of the leader, the state must name the last batch of each producer in the
+log: with an older one, a retry of an acknowledged batch is appended twice; with a newer one, a new batch is rejected.
+"""
+
+from __future__ import annotations
+
+from zabka.journal.events import TopicPartition
+from zabka.kafka.record_batch import read_header
+from zabka.simulation.checkers.audited_broker import AuditedBroker, log_bytes
+
+NAME = "producer states equal the log"
+
+
+def producers_in(data: bytes) -> dict[int, tuple[int, int]]:
+    """Return epoch and last sequence number of each producer in a log."""
+    found: dict[int, tuple[int, int]] = {}
+    at = 0
+    while (header := read_header(data, at)) is not None:
+        if header.producer_id >= 0:
+            found[header.producer_id] = header.producer_epoch, header.base_sequence + header.last_offset_delta
+        at += header.size
+    return found
+
+
+def differing_producers(machine: AuditedBroker, name: TopicPartition) -> str | None:
+    """Return how a running broker's state of a partition's producers differs from its log, or None."""
+    running = machine.broker
+    replica = None if running is None else running.replicas.partitions.get(name)
+    if replica is None:
+        return None
+    known = {each.producer_id: (each.epoch, each.last_sequence) for each in replica.log.producers.active()}
+    stored = producers_in(log_bytes(machine, str(name)))
+    return None if known == stored else f"{machine.name} knows producers {known} of {name}, its log has {stored}"

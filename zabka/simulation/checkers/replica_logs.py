@@ -1,0 +1,89 @@
+"""The batches in the replicas' log files, read from the simulated disks as they change."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from zabka.broker_sim.logs.segment import SUFFIX
+from zabka.kafka.record_batch import MAGIC, checksum_of, header_is_sane, read_header
+from zabka.simulation.checkers.audited_broker import AuditedBroker, LogBytes
+
+
+class Stored(NamedTuple):
+    """One batch as stored in a log."""
+
+    first: int
+    last: int
+    leader_epoch: int
+    checksum: int
+    """The checksum of its bytes, which may differ from the one in its header."""
+
+
+class ReplicaLog:
+    """One replica's batches by first offset.  `read` adds appended batches; a truncation requires `again`."""
+
+    __slots__ = ("_broker", "_last", "_name", "_newest", "_read", "batches", "damaged", "end", "epochs_rise", "start")
+
+    def __init__(self, broker: AuditedBroker, name: str) -> None:
+        self._broker = broker
+        self._name = name
+        self.again()
+
+    def again(self) -> None:
+        """Discard all state, because the files were truncated, removed or created again."""
+        self._read: dict[str, tuple[LogBytes, int]] = {}
+        self._newest = ""
+        """The active segment file."""
+        self._last: Stored | None = None
+        self.batches: dict[int, Stored] = {}
+        self.start = -1
+        self.end = 0
+        self.epochs_rise = True
+        self.damaged: int | None = None
+        """The offset of the first batch with a wrong checksum, or of bytes that are no batch; None if all is well."""
+
+    def read(self) -> None:
+        """Read the batches appended since the last call."""
+        files = self._broker.files(self._name)
+        unchanged = len(files) == len(self._read)
+        if unchanged and self._newest:
+            file, size = self._read[self._newest]
+            if files.get(self._newest) is file and file.size() == size:
+                # A truncation shortens the newest file or makes another file the newest.
+                return
+        for name, (file, size) in self._read.items():
+            size_now = file.size()
+            if files.get(name) is not file or size_now < size:
+                self.again()
+                unchanged = False
+                break
+            unchanged = unchanged and size_now == size
+        if unchanged:
+            return
+        for name in sorted(files):
+            if self.start < 0:
+                self.start = self.end = int(name.removesuffix(SUFFIX))
+            file = files[name]
+            position = self._read[name][1] if name in self._read else 0
+            size = file.size()
+            if size > position:
+                self._take(file.read(position, size - position))
+            self._read[name] = file, size
+            self._newest = name
+
+    def _take(self, data: bytes) -> None:
+        at = 0
+        while (header := read_header(data, at)) is not None:
+            if header.magic != MAGIC or not header_is_sane(header):
+                # Zeros or garbage after a power loss: there is no way to find the start of a next batch.
+                self.damaged = self.end if self.damaged is None else self.damaged
+                return
+            last_offset = header.last_offset
+            checksum = checksum_of(data, at, header)
+            stored = Stored(header.base_offset, last_offset, header.leader_epoch, checksum)
+            if checksum != header.crc and self.damaged is None:
+                self.damaged = stored.first
+            self.epochs_rise &= self._last is None or self._last.leader_epoch <= stored.leader_epoch
+            self.batches[stored.first] = self._last = stored
+            self.end = last_offset + 1
+            at += header.size

@@ -1,0 +1,108 @@
+"""Checks that acknowledged offset commits are kept, by the replies that a client received and the bytes of the logs.
+
+An OffsetCommit is acknowledged once every in-sync replica of the group's partition of `__consumer_offsets` has it
+(offsets.commit.required.acks is -1).  So at that moment their files hold it.  After recovery, any coordinator
+returns it (OffsetFetch, GroupMetadataManager).  A commit without a reply may be returned instead: it may have been
+appended at any time.  A partition is exempt if Kafka allows it to lose records, after an unclean election or a power
+loss of the last in-sync replica (`ReplicationAudit.forgiven`).
+
+The records are parsed here by their format.  A key is its version (2 bytes, 0 or 1), the group, the topic (2 bytes
+of length and the text, each) and the partition (4).  A value begins with its version (2) and the offset (8).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping
+
+from zabka.broker_sim.groups.config import CONSUMER_OFFSETS
+from zabka.broker_sim.groups.store import java_hash
+from zabka.journal.events import InvariantViolated, TopicPartition
+from zabka.journal.judges.judged import Judged
+from zabka.kafka.record_batch import decode_batch, read_header
+from zabka.simulation.checkers.audited_broker import AuditedBroker, log_bytes
+from zabka.simulation.checkers.replication_audit import ReplicationAudit
+
+ON_DISKS = "acknowledged offset commits are in the logs of all in sync"
+ANSWERED = "acknowledged offset commits are answered"
+OFFSET_KEYS = (0, 1)
+_SHORT, _INT, _OFFSET = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">hq")
+
+
+def commits_in(log: bytes, group_id: str, name: TopicPartition) -> Iterator[int]:
+    """Yield the offsets that a group has committed for a partition, in the order of the log."""
+    wanted = b"".join(_SHORT.pack(len(text)) + text for text in (group_id.encode(), name.topic.encode()))
+    wanted += _INT.pack(name.partition)
+    at = 0
+    while (header := read_header(log, at)) is not None and at + header.size <= len(log):
+        for record in decode_batch(log, at, header):
+            key = record.key or b""
+            if key[2:] == wanted and record.value is not None and _SHORT.unpack_from(key)[0] in OFFSET_KEYS:
+                yield _OFFSET.unpack_from(record.value)[1]
+        at += header.size
+
+
+class StoredCommits:
+    """Checks one group that commits rising offsets of one partition, one after the other."""
+
+    def __init__(
+        self,
+        group_id: str,
+        name: TopicPartition,
+        nodes: Mapping[int, AuditedBroker],
+        replication: ReplicationAudit,
+        judged: Judged,
+        emit: Callable[[InvariantViolated], object],
+    ) -> None:
+        self._group_id = group_id
+        self._name = name
+        self._nodes = nodes
+        self._replication = replication
+        self._judged = judged
+        self._emit = emit
+        self._asked: dict[int, None] = {}
+        """Commits without a reply so far."""
+        self._said: dict[str, None] = {}
+        self.acknowledged = -1
+        """The last acknowledged offset; -1 if there is none."""
+
+    def asked(self, offset: int) -> None:
+        """Note that a commit of this offset was sent."""
+        self._asked[offset] = None
+
+    def was_acknowledged(self, offset: int) -> None:
+        """Handle an acknowledgement by the coordinator: all in-sync replicas have the commit now."""
+        del self._asked[offset]
+        self.acknowledged = offset
+        self._judge_disks()
+
+    def was_answered(self, offset: int) -> None:
+        """Check the committed offset that the coordinator returns after recovery."""
+        self._judge_disks()
+        if self._is_to_be_kept():
+            self._judged.note(ANSWERED)
+            if offset != self.acknowledged and offset not in self._asked:
+                doubtful = f"in doubt are {list(self._asked)}" if self._asked else "none is in doubt"
+                self._violated(ANSWERED, f"{self.acknowledged} was acknowledged, {doubtful}; found is {offset}")
+
+    def _judge_disks(self) -> None:
+        if self._is_to_be_kept():
+            kept_in = self._kept_in()
+            for broker in self._replication.in_sync(kept_in):
+                self._judged.note(ON_DISKS)
+                log = log_bytes(self._nodes[broker], str(kept_in))
+                if self.acknowledged not in commits_in(log, self._group_id, self._name):
+                    self._violated(ON_DISKS, f"{self.acknowledged} was acknowledged, and broker {broker} lacks it")
+
+    def _is_to_be_kept(self) -> bool:
+        return self.acknowledged >= 0 and str(self._kept_in()) not in self._replication.forgiven()
+
+    def _kept_in(self) -> TopicPartition:
+        """Return the partition with the group's offsets, by the hash of the group's name (GroupMetadataManager)."""
+        count = len(self._replication.znodes.topics[CONSUMER_OFFSETS].partitions)
+        return TopicPartition(CONSUMER_OFFSETS, java_hash(self._group_id) % count)
+
+    def _violated(self, invariant: str, detail: str) -> None:
+        if invariant not in self._said:
+            self._said[invariant] = None
+            self._emit(InvariantViolated(invariant, f"group {self._group_id}, {self._name}: {detail}"))

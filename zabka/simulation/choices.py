@@ -1,0 +1,143 @@
+"""Choice sequences ("tapes"): a run's random draws, recorded to replay it with a few choices changed.
+
+A run draws all its randomness from streams of random numbers, one for each purpose
+(`zabka.simulation.draws`).  A tape defines the values of some of these streams; all others are those of its
+seed.  So the tape of a plain seed is empty, and its history is that seed's, byte for byte.
+
+A choice is a word of 64 bits: `getrandbits(k)` returns its k highest, `random()` its 53 highest.  The smallest word
+selects the first, shortest or least option of every draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import msgspec
+
+WORD_BITS = 64
+WORD_MAX = (1 << WORD_BITS) - 1
+FLOAT_BITS = 53
+RECORDED_MAX = 1_024
+"""The maximum number of words that are recorded of one stream."""
+
+AGAIN = " again "
+STRIKE = "strike "
+"""The name prefix of the streams of single faults, followed by the fault's number."""
+
+
+class Stream(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The values of one stream: `own` draws of the seed's stream, then `words`, then the stream that `tail` selects."""
+
+    own: int = 0
+    words: tuple[int, ...] = ()
+    tail: int | None = None
+    """The seed of all later draws; None for the tape's own."""
+    ends: bool = False
+    """Whether all later draws are zeros."""
+
+
+class Tape(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A seed, and the changed streams by purpose."""
+
+    seed: int
+    streams: dict[str, Stream] = {}
+
+    def changed(self, purpose: str, stream: Stream) -> Tape:
+        """Return this tape with another stream for that purpose."""
+        return Tape(self.seed, {**self.streams, purpose: stream})
+
+
+class TapedSeed(int):
+    """The seed of a run that replays a tape.  It can replace any seed, and records all draws."""
+
+    tape: Tape
+    players: dict[str, Player]
+
+    def __new__(cls, tape: Tape) -> TapedSeed:
+        """Create a seed whose number is the tape's seed."""
+        seed = super().__new__(cls, tape.seed)
+        seed.tape, seed.players = tape, {}
+        return seed
+
+    def stream(self, purpose: str, seeded: Callable[[int], Random]) -> Random:
+        """Return the tape's stream for a purpose; `seeded` creates the stream that a plain seed has for it."""
+        # A second request for a purpose gets the same stream from a plain seed, but a stream of its own from a tape.
+        again = sum(name.partition(AGAIN)[0] == purpose for name in self.players)
+        name = f"{purpose}{AGAIN}{again}" if again else purpose
+        player = self.players[name] = Player(self.tape.streams.get(name, Stream()), self.tape.seed, seeded)
+        return player
+
+    def recorded(self) -> dict[str, tuple[int, ...]]:
+        """Return the words of every stream, except for streams with more than RECORDED_MAX words."""
+        return {purpose: tuple(player.given) for purpose, player in self.players.items() if not player.is_busy}
+
+    def busy(self) -> dict[str, int]:
+        """Return the number of words of each stream with more than RECORDED_MAX words."""
+        return {purpose: player.count for purpose, player in self.players.items() if player.is_busy}
+
+
+class Player(Random):
+    """A random stream that returns the values of a tape."""
+
+    def __init__(self, stream: Stream, seed: int, seeded: Callable[[int], Random]) -> None:
+        super().__init__(0)
+        self.given: list[int] = []
+        self.count = 0
+        self._words = stream.words
+        self._begin, self._end = stream.own, stream.own + len(stream.words)
+        own = seeded(seed)
+        self._before = own
+        self._behind = own if stream.tail is None and not stream.words else seeded(stream.tail or seed)
+        self._ends = stream.ends
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it has drawn more words than are recorded."""
+        return self.count > RECORDED_MAX
+
+    def getrandbits(self, k: int, /) -> int:
+        """Return the highest bits of the next word, or of several words."""
+        drawn = done = 0
+        while done < k:
+            bits = min(k - done, WORD_BITS)
+            drawn |= self._next_bits(bits) << done
+            done += bits
+        return drawn
+
+    def random(self) -> float:
+        """Return the highest bits of the next word, as a fraction."""
+        source = self._source()
+        if source is None:
+            word = self._word()
+            self._note(word)
+            return (word >> (WORD_BITS - FLOAT_BITS)) * 2.0**-FLOAT_BITS
+        value = source.random()
+        self._note(int(value * 2.0**FLOAT_BITS) << (WORD_BITS - FLOAT_BITS))
+        return value
+
+    def _next_bits(self, bits: int) -> int:
+        source = self._source()
+        if source is None:
+            word = self._word()
+            self._note(word)
+            return word >> (WORD_BITS - bits)
+        value = source.getrandbits(bits)
+        self._note(value << (WORD_BITS - bits))
+        return value
+
+    def _source(self) -> Random | None:
+        """Return the generator of the next draw, or None if the tape's own words (or zeros) are next."""
+        if self.count < self._begin:
+            return self._before
+        if self.count < self._end or self._ends:
+            return None
+        return self._behind
+
+    def _word(self) -> int:
+        return self._words[self.count - self._begin] if self.count < self._end else 0
+
+    def _note(self, word: int) -> None:
+        if self.count < RECORDED_MAX:
+            self.given.append(word)
+        self.count += 1

@@ -1,0 +1,32 @@
+"""Damage to synced data: a flipped bit in a log or a snapshot of a peer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from zabka.ensemble.txnlog.files import LOG_PREFIX, SNAPSHOT_PREFIX, zxid_of
+from zabka.simulation.filesystem.inode import BLOCK_BYTES
+from zabka.simulation.filesystem.volume import Volume
+
+NEWEST = 2
+"""How many files of a kind are candidates: the newer a file is, the sooner a server reads it."""
+
+
+def flip_bit_of_history(volume: Volume, which: Callable[[int], int], where: Callable[[int], int]) -> bool:
+    """Flip a bit of a new log or snapshot, and return whether there was one.
+
+    `which` and `where` draw a number below their argument.
+    """
+    prefix = (LOG_PREFIX, LOG_PREFIX, SNAPSHOT_PREFIX)[which(3)]
+    files = [(path, node) for path, node in volume.files() if Path(path).name.startswith(f"{prefix}.")]
+    files = sorted(files, key=lambda each: zxid_of(Path(each[0]), prefix) or 0)[-NEWEST:]
+    if not files:
+        return False
+    path, node = files[which(len(files))]
+    used = (max(node.platter) + 1) * BLOCK_BYTES if node.platter else 0
+    if not used:
+        return False
+    written = max(1, len(b"".join(node.platter[number] for number in sorted(node.platter)).rstrip(b"\0")))
+    volume.rot(Path(path), where(8 * min(used, written)))
+    return True

@@ -1,0 +1,197 @@
+"""The world of a whole cluster: an ensemble and brokers, each a whole process, with Kafka's checkers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import NamedTuple
+
+from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.ensemble.txn import Txn
+from zabka.journal.events import Entry, InvariantViolated, LogDamageFound, NodeStarted, TopicPartition
+from zabka.journal.message_log import MessageNotes
+from zabka.kafka.client.admin_client import AdminClient
+from zabka.simulation.checkers.audited_broker import replicas_agree
+from zabka.simulation.checkers.minimums import MINIMUM, Minimums
+from zabka.simulation.checkers.producer_states import NAME as PRODUCER_STATES
+from zabka.simulation.checkers.producer_states import differing_producers
+from zabka.simulation.checkers.replication_audit import ReplicationAudit
+from zabka.simulation.checkers.settled import unsettled
+from zabka.simulation.cluster.broker_machine import KAFKA_PORT, BrokerMachine, broker_address
+from zabka.simulation.cluster.client_machine import KafkaProgram, ProgramMachine, tapped_channel
+from zabka.simulation.cluster.ensemble_world import ServingWorld
+from zabka.simulation.cluster.node_names import rack_name
+from zabka.simulation.cluster.server_machine import ServerMachine
+from zabka.simulation.cluster.shape import Shape
+from zabka.simulation.draws import derive_random
+from zabka.simulation.engine.tap import MessageTap
+
+ENSEMBLE_KEYS = {
+    "tickTime": "500",
+    "initLimit": "10",
+    "syncLimit": "5",
+    "snapCount": "200",
+    "commitLogCount": "500",
+    "preAllocSize": "64",
+    "skipACL": "yes",
+    "zabka.journal.level": "full",
+}
+
+
+TAKEN_OFFLINE = "taken offline"
+SEEN_TO_US = 1_000_000
+"""How soon an operator repairs a failed disk."""
+
+
+class ClusterShape(NamedTuple):
+    """The shape of a cluster: its ensemble, and the number, keys and log directories of its brokers."""
+
+    ensemble: Shape
+    brokers: int
+    log_dirs: int
+    keys: dict[str, str]
+    pause_ms: int
+    """How long producers wait between two records."""
+    racks: int = 0
+    """The number of racks, to which brokers are assigned in turn; 0: brokers have no rack."""
+
+
+def draw_cluster_shape(random: Random) -> ClusterShape:
+    """Draw a shape with small segments, so that logs roll, and short timeouts, so that ISRs change."""
+    peers = random.choice((1, 3, 3))
+    ensemble = Shape(
+        peers=peers,
+        observers=0,
+        keys=ENSEMBLE_KEYS,
+        pieces=random.choice((0.0, 0.05, 0.4)),
+        skew_ms_max=random.choice((0, 500, 5_000)),
+        changes_members=False,
+    )
+    keys = {
+        "zookeeper.session.timeout.ms": "6000",
+        "replica.lag.time.max.ms": random.choice(("1500", "1500", "3000")),
+        # Far below Kafka's 30 s, so that requests time out and arrive late within a run.
+        "replica.socket.timeout.ms": "1500",
+        "controller.socket.timeout.ms": "1500",
+        "replica.high.watermark.checkpoint.interval.ms": random.choice(("500", "5000")),
+        "offsets.topic.num.partitions": "2",
+        "offsets.topic.replication.factor": "3",
+        "group.initial.rebalance.delay.ms": "500",
+        "log.segment.bytes": random.choice(("300", "2000", "1073741824")),
+        "zabka.journal.level": "full",
+    }
+    return ClusterShape(ensemble, random.choice((3, 3, 3, 4)), random.choice((1, 1, 2)), keys, random.choice((20, 100)))
+
+
+class ClusterWorld(ServingWorld):
+    """One cluster; `start()` boots it, then let time pass with `run` or `until`."""
+
+    def __init__(self, seed: int, shape: ClusterShape, tap: MessageTap | None = None) -> None:
+        super().__init__(seed, shape.ensemble, tap)
+        keys = {"zookeeper.connect": self.hosts, **shape.keys}
+        skews = derive_random(seed, "skew of brokers")
+        self.brokers: dict[int, BrokerMachine] = {}
+        for broker in range(1, shape.brokers + 1):
+            skew_ms = skews.randrange(-shape.ensemble.skew_ms_max, shape.ensemble.skew_ms_max + 1)
+            place = {"broker.rack": rack_name(broker, shape.racks)} if shape.racks else {}
+            self.brokers[broker] = BrokerMachine(
+                self.ground, self.record, broker, keys={**place, **keys}, log_dirs=shape.log_dirs, skew_ms=skew_ms
+            )
+        self._given_up: dict[str, None] = {}
+        """Brokers that run without one of their log directories."""
+        self._is_watched = False
+        """Whether an operator restarts these brokers."""
+        self.record.listeners.append(self._follow_directories)
+        minimums = Minimums(int(shape.keys.get(MINIMUM, "1")), int(shape.keys["zookeeper.session.timeout.ms"]))
+        self.replication = ReplicationAudit(self.scheduler, self.brokers, self.record.judged, self.emit, minimums)
+        self.record.listeners.append(self.replication.journalled)
+
+    def committed(self, txn: Txn) -> None:
+        """Pass a committed transaction to Kafka's checkers."""
+        self.replication.committed(txn)
+
+    def _follow_directories(self, entry: Entry) -> None:
+        event = entry.event
+        if isinstance(event, LogDamageFound) and event.action == TAKEN_OFFLINE:
+            self._given_up[entry.node] = None
+            if self._is_watched:
+                # A failure from before the repair: a starting broker reports it only once it is in the cluster.
+                self.scheduler.after(SEEN_TO_US, self._restart_given_up)
+        elif isinstance(event, NodeStarted):
+            self._given_up.pop(entry.node, None)
+
+    # -- nodes -------------------------------------------------------------------------------------------------------
+
+    def servers(self) -> list[ServerMachine]:
+        """Return the peers and brokers."""
+        return [*self.peers.values(), *self.brokers.values()]
+
+    def run_kafka_client(self, name: str, program: KafkaProgram) -> None:
+        """Add and start a machine with a client of the brokers."""
+        bootstrap = [(broker_address(broker), KAFKA_PORT) for broker in self.brokers]
+
+        async def work(runtime: AsyncioRuntime, messages: MessageNotes | None) -> None:
+            await program(AdminClient(tapped_channel(name, messages), runtime, bootstrap), runtime)
+
+        machine = ProgramMachine(self.ground, name, self.next_client_address(), work)
+        self.clients[name] = machine
+        machine.start()
+
+    def unsettled(self) -> str | None:
+        """Return the first deviation of the Kafka side from the state with all machines up and all links whole."""
+        return unsettled(self.brokers, self.replication.znodes, self.record.state.controller_id) or self.leftover()
+
+    def leftover(self) -> str | None:
+        """Return a replica on a running broker's disk whose topic does not exist, or None if there is none."""
+        for machine in self.brokers.values():
+            for log_dir in machine.log_dirs if machine.broker is not None else ():
+                for name in machine.partitions(log_dir):
+                    topic, _, number = name.rpartition("-")
+                    if number.isdecimal() and topic not in self.replication.znodes.topics:
+                        return f"{machine.name} still has {log_dir}/{name}"
+        return None
+
+    def check_producers(self) -> None:
+        """Report brokers whose state of idempotent producers differs from their logs."""
+        for each in self.record.state.partitions.values():
+            for replica in each.replicas:
+                self.record.judged.note(PRODUCER_STATES)
+                fault = differing_producers(self.brokers[replica], TopicPartition(each.topic, each.partition))
+                if fault is not None:
+                    self.emit(InvariantViolated(PRODUCER_STATES, fault))
+
+    def replicas_agree(self, topic: str | None = None) -> bool:
+        """Return whether all replicas of every partition, or of those of one topic, hold the same log, byte for
+        byte."""
+        return next(self._differing(topic), None) is None
+
+    def topics_that_differ(self) -> list[str]:
+        """Return the topics with a partition whose replicas hold different logs."""
+        return list(dict.fromkeys(self._differing()))
+
+    def _differing(self, topic: str | None = None) -> Iterator[str]:
+        for each in self.record.state.partitions.values():
+            name = f"{each.topic}-{each.partition}"
+            if topic in (None, each.topic) and not replicas_agree(self.brokers, name, each.replicas):
+                yield each.topic
+
+    def announce_power_loss(self, machine: BrokerMachine) -> None:
+        """Journal a broker's power loss."""
+        self.announce("power_loss", machine.name)
+
+    def mend_directories(self) -> None:
+        """Restart brokers with an offline log directory, as an operator does after repairing the disk.  From now on,
+        also restart brokers that report one later."""
+        self._is_watched = True
+        self._restart_given_up()
+
+    def leave_directories(self) -> None:
+        """Undo `mend_directories`: no longer restart brokers that report an offline log directory."""
+        self._is_watched = False
+
+    def _restart_given_up(self) -> None:
+        for name in list(self._given_up):
+            machine = next(each for each in self.brokers.values() if each.name == name)
+            self.announce("crash", name)
+            machine.kill()
+            machine.switch_on()

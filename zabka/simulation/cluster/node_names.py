@@ -1,0 +1,18 @@
+"""Names of nodes and racks in the simulated network."""
+
+from __future__ import annotations
+
+
+def peer_name(peer_id: int) -> str:
+    """Return the node name of a peer."""
+    return f"peer-{peer_id}"
+
+
+def broker_name(broker_id: int) -> str:
+    """Return the node name of a broker."""
+    return f"broker-{broker_id}"
+
+
+def rack_name(broker_id: int, racks: int) -> str:
+    """Return the rack of a broker: brokers are assigned to that many racks in turn."""
+    return f"rack-{(broker_id - 1) % racks + 1}"

@@ -1,0 +1,175 @@
+"""A machine that runs a server of the cluster, with a supervisor that restarts it when it exits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from zabka.ensemble.runtime.files import Files
+from zabka.ensemble.txnlog.files import replace_file
+from zabka.journal.cause import UNKNOWN, Cause
+from zabka.journal.events import Event, TopicPartition
+from zabka.simulation.engine.loop import ProcessLoop
+from zabka.simulation.engine.machine import Ground, Machine, Main, SimProcess
+from zabka.simulation.record import Record
+
+RESTART_US = 500_000
+"""How soon a supervisor restarts a server that has exited, as the host agent does."""
+
+
+def write_durably(path: Path, text: str, files: Files) -> None:
+    """Write a file so that it survives a power loss."""
+    replace_file(path, text.encode(), path.name + ".tmp", files)
+
+
+class RecordJournal:
+    """A process's journal, which writes to the world's record."""
+
+    def __init__(self, record: Record, node: str, loop: ProcessLoop) -> None:
+        self._record = record
+        self._node = node
+        self._loop = loop
+
+    def write(self, event: Event) -> Cause:
+        """Record an event at once.  There is no buffer to lose with the process: the event has happened in any case."""
+        if self._loop.killed:
+            return UNKNOWN
+        return self._record.write(self._node, self._loop.wall_ns() // 1_000_000, event)
+
+    def flush(self) -> None:
+        """Do nothing, because there is no buffer."""
+
+    def high_watermarks_reached(self) -> dict[TopicPartition, int]:
+        """Return the high watermarks that the record shows the node's replicas to have reached."""
+        return self._record.high_watermarks_reached(self._node)
+
+
+class ProcessLog:
+    """A process's log.  It drops all messages but errors, which it reports."""
+
+    def __init__(self, on_error: Callable[[str, Mapping[str, object]], object]) -> None:
+        self._on_error = on_error
+
+    def info(self, *_: object, **__: object) -> None:
+        """Ignore a message."""
+
+    def warning(self, *_: object, **__: object) -> None:
+        """Ignore a warning, which is about other nodes or the machine."""
+
+    def error(self, said: str, **facts: object) -> None:
+        """Report an error, which is about the process itself."""
+        self._on_error(said, facts)
+
+
+class ServerMachine(Machine):
+    """A computer with a server on it.
+
+    Its program may end with one of `troubles` at any time, with an OSError if its disk has failed, and without an
+    error after SIGTERM.  Any other end is a failure of the run.
+    """
+
+    def __init__(
+        self, ground: Ground, record: Record, name: str, address: str, main: Main, *,
+        skew_ms: int, troubles: tuple[type[BaseException], ...],
+    ) -> None:  # fmt: skip
+        super().__init__(ground, name, address, main, on_exit=self._ended, skew_us=skew_ms * 1000)
+        self.record = record
+        self.gave_up = 0
+        """How often the process exited on its own."""
+        self.told_to_stop = 0
+        """How often the current process, or the last one, received SIGTERM."""
+        self.is_wanted = False
+        """Whether a supervisor restarts a process that ends."""
+        self.on_trouble: Callable[[BaseException], None] = _nobody_hears
+        """Called with the error that ended a process."""
+        self._troubles = troubles
+        self._restart_due = False
+        self._started_on = self.volume, 0
+        """The disk at the start of the process, and the number of disk faults met before that."""
+
+    def start(self) -> None:
+        """Switch the machine on, and run the program unless it is running."""
+        if self.process is None:
+            self._started_on, self.told_to_stop = (self.volume, self.volume.faults_met), 0
+        super().start()
+
+    @property
+    def disk_failed(self) -> bool:
+        """Whether an injected disk fault has hit the current process, or the last one."""
+        volume, before = self._started_on
+        return volume.faults_met > before
+
+    def log_of(self, process: SimProcess) -> Any:
+        """Return the log of a process on this machine."""
+
+        def error(said: str, facts: Mapping[str, object]) -> None:
+            cause = str(facts.get("failure", ""))
+            if not process.loop.killed and not (cause.startswith("OSError: ") and self.disk_failed):
+                self.ground.failures.append(f"{self.name}: {said}: {dict(facts)}")
+
+        return ProcessLog(error)
+
+    def switch_on(self) -> None:
+        """Run the server, and restart it whenever it exits."""
+        self.is_wanted = True
+        self.start()
+
+    def terminate(self) -> None:
+        """SIGTERM; its supervisor starts it again."""
+        if self.process is not None:
+            self.told_to_stop += 1
+            self.process.loop.terminate()
+
+    def stop(self) -> None:
+        """SIGTERM, without a restart."""
+        self.is_wanted = False
+        self.terminate()
+
+    def kill(self) -> None:
+        """SIGKILL, without a restart."""
+        self.is_wanted = False
+        self.note_end()
+        super().kill()
+
+    def lose_power(self) -> None:
+        """Cut the power, without a restart."""
+        self.is_wanted = False
+        self.note_end()
+        super().lose_power()
+
+    def note_end(self) -> None:
+        """Handle the end of the process; called shortly before or after it."""
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        """Handle a process that has exited."""
+        self.note_end()
+        failure = None if task.cancelled() else task.exception()
+        if not self._may_end_with(failure):
+            self.ground.failures.append(f"{self.name}: {failure!r}")
+        self.gave_up += 1
+        if failure is not None:
+            self.on_trouble(failure)
+        self.start_again_soon()
+
+    def _may_end_with(self, failure: BaseException | None) -> bool:
+        """Return whether injected faults explain the failure."""
+        if failure is None:
+            return self.told_to_stop > 0
+        return isinstance(failure, self._troubles) or (isinstance(failure, OSError) and self.disk_failed)
+
+    def start_again_soon(self) -> None:
+        """Restart the server after a delay, as its supervisor does."""
+        if not self._restart_due:
+            self._restart_due = True
+            self.ground.scheduler.after(RESTART_US, self._start_again)
+
+    def _start_again(self) -> None:
+        self._restart_due = False
+        if self.is_wanted and self.process is None:
+            self.start()
+
+
+def _nobody_hears(_: BaseException) -> None:
+    return

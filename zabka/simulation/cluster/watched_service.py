@@ -1,0 +1,26 @@
+"""A peer's service that keeps applied transactions until the peer's journal reports their commits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.tree.service import Service
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.zab.effects import Effect
+
+
+class WatchedService(Service):
+    """The reader of the journal removes a committed transaction from `applied`."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.applied: dict[int, Txn] = {}
+
+    def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
+        """Apply and keep transactions."""
+        applied = self.applied
+        for txn in txns:
+            applied[txn.zxid] = txn
+        return super().apply(now, txns)

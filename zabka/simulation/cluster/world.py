@@ -1,0 +1,240 @@
+"""The world of a user's settings: a whole cluster of production processes in virtual time, from one seed.
+
+Faults and tests name nodes here ("peer-1", "broker-2").  Everything that happens is in `record`, and the invariants
+check it as it happens.  The same seed and settings give the same history, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from zabka.ensemble.client.client import Client
+from zabka.kafka.client.admin_client import AdminClient
+from zabka.simulation.cluster.broker_machine import KAFKA_PORT, broker_address
+from zabka.simulation.cluster.client_machine import SESSION_TIMEOUT_MS, ScriptedMachine
+from zabka.simulation.cluster.cluster_world import ClusterShape, ClusterWorld
+from zabka.simulation.cluster.node_names import broker_name, peer_name
+from zabka.simulation.cluster.peer_machine import CLIENT_PORT, PeerMachine, peer_address
+from zabka.simulation.cluster.server_machine import ServerMachine
+from zabka.simulation.cluster.shape import Shape
+from zabka.simulation.draws import derive_random
+from zabka.simulation.engine.tap import MessageTap
+from zabka.simulation.engine.virtual_time import virtual_time
+from zabka.simulation.settings import WorldSettings
+
+IN_PIECES_EVERY = 10
+"""In one of so many seeds, reads return parts of the received bytes."""
+PIECES = 0.05
+PRODUCER_PAUSE_MS = 100
+LOG_DIRS_MAX = 2
+SHUTDOWN_CHECK_US = 50_000
+
+
+class World(ClusterWorld):
+    """One simulated cluster; `start()` boots every node, then let time pass with `run` or `until`."""
+
+    def __init__(self, seed: int, settings: WorldSettings | None = None, tap: MessageTap | None = None) -> None:
+        self.settings = settings or WorldSettings()
+        super().__init__(seed, cluster_shape(self.settings, seed), tap)
+
+    # -- nodes -------------------------------------------------------------------------------------------------------
+
+    def peer_names(self) -> list[str]:
+        """Return the names of all peers."""
+        return [peer_name(peer) for peer in self.peers]
+
+    def broker_names(self) -> list[str]:
+        """Return the names of all brokers."""
+        return [broker_name(broker) for broker in self.brokers]
+
+    def node_names(self) -> list[str]:
+        """Return the names of all peers and brokers."""
+        return [machine.name for machine in self.servers()]
+
+    def node(self, name: str) -> ServerMachine:
+        """Return the machine of a peer or a broker."""
+        return next(machine for machine in self.servers() if machine.name == name)
+
+    def is_running(self, name: str) -> bool:
+        """Return whether there is a process, possibly paused."""
+        return self.node(name).process is not None
+
+    def is_paused(self, name: str) -> bool:
+        """Return whether there is a process that was stopped by SIGSTOP."""
+        return self.node(name).is_paused
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    def run(self, duration_ms: int) -> None:
+        """Let time pass."""
+        self.run_to(self.scheduler.now_us + duration_ms * 1000)
+
+    def run_to(self, time_us: int) -> None:
+        """Let time pass up to that moment."""
+        with virtual_time(self.ground.turn):
+            self.scheduler.run_until(time_us)
+
+    def until(self, condition: Callable[[], bool], limit_ms: int = 60_000, what: str = "the condition") -> int:
+        """Let time pass until the condition holds, and return how many virtual ms that took.  Raises Deadlock past the
+        limit."""
+        with virtual_time(self.ground.turn):
+            return super().until(condition, limit_ms, what)
+
+    def until_done(self, task: Any, limit_ms: int = 600_000, what: str = "the task") -> Any:
+        """Let time pass until a task is done, and return its result.  Raises Deadlock past the limit."""
+        with virtual_time(self.ground.turn):
+            return super().until_done(task, limit_ms, what)
+
+    # -- processes ---------------------------------------------------------------------------------------------------
+
+    def start(self, name: str | None = None) -> None:
+        """Boot a node, or all that are down."""
+        for machine in [self.node(name)] if name else self.servers():
+            machine.switch_on()
+
+    def kill(self, name: str, power_loss: bool = False) -> None:
+        """SIGKILL a node, or cut its power."""
+        machine = self.node(name)
+        if machine.process is not None:
+            self.announce("power_loss" if power_loss else "crash", name)
+            if power_loss:
+                machine.lose_power()
+            else:
+                machine.kill()
+
+    def stop_broker(self, name: str, back_after_ms: int = 0) -> None:
+        """SIGTERM a broker: a controlled shutdown.  It starts again that long after its end; with 0 it stays down."""
+        machine = self.node(name)
+        if machine.process is None:
+            return
+        self.announce("stop", name)
+        machine.stop()
+
+        def start_after_end() -> None:
+            if machine.process is None:
+                self.scheduler.after(back_after_ms * 1000, machine.switch_on)
+            else:
+                self.scheduler.after(SHUTDOWN_CHECK_US, start_after_end)
+
+        if back_after_ms:
+            start_after_end()
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP."""
+        if self.is_running(name):
+            self.announce("pause", name)
+            self.node(name).pause()
+
+    def resume(self, name: str) -> None:
+        """SIGCONT."""
+        self.node(name).resume()
+
+    # -- clients -----------------------------------------------------------------------------------------------------
+
+    def zookeeper_client(
+        self, name: str, peers: list[int] | None = None, *,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS, read_only: bool = False,
+    ) -> tuple[Client, ScriptedMachine]:  # fmt: skip
+        """Return a client of the ensemble, or of some of its peers, and the machine of that name on which it runs."""
+        machine = self.scripted_client(name)
+        connector = machine.connector()
+        hosts = self.hosts if peers is None else ",".join(f"{peer_address(peer)}:{CLIENT_PORT}" for peer in peers)
+        client = Client(
+            hosts, connector, machine.runtime(), session_timeout_ms=session_timeout_ms, name=name,
+            read_only=read_only, asker=connector if read_only else None,
+        )  # fmt: skip
+        return client, machine
+
+    @property
+    def bootstrap(self) -> list[tuple[str, int]]:
+        """The addresses of all brokers."""
+        return [(broker_address(broker), KAFKA_PORT) for broker in self.brokers]
+
+    def kafka_client(self, name: str) -> tuple[AdminClient, ScriptedMachine]:
+        """Return a client of the brokers, and the machine of that name on which it runs."""
+        machine = self.scripted_client(name)
+        return AdminClient(machine.channel(), machine.runtime(), self.bootstrap), machine
+
+    # -- faults ------------------------------------------------------------------------------------------------------
+
+    def prioritise(self, delays_ms: dict[tuple[str, str], int]) -> Callable[[], None]:
+        """Delay every direction by its own time, and return a function that ends the delays."""
+        fault_id = self.announce("priorities", "*", delay_ms=max(delays_ms.values(), default=0))
+        links = {(self.machine(a).address, self.machine(b).address): each for (a, b), each in delays_ms.items()}
+        for link, delay_ms in links.items():
+            self.ground.network.slow(*link, delay_ms * 1000)
+
+        def end_fault() -> None:
+            for link in links:
+                self.ground.network.slow(*link, 0)
+            self.over(fault_id)
+
+        return end_fault
+
+    def slow_disk(self, name: str, factor: int) -> Callable[[], None]:
+        """Slow down a node's disk by that factor, and return a function that ends it."""
+        fault_id, volume = self.announce("slow_disk", name), self.node(name).volume
+        volume.slow_factor = factor
+
+        def end_fault() -> None:
+            volume.slow_factor = 1
+            self.over(fault_id)
+
+        return end_fault
+
+    def mend_disks(self) -> None:
+        """End all faults of disks, and restart brokers with an offline log directory."""
+        for machine in self.servers():
+            machine.volume.mend()
+        self.mend_directories()
+
+    # -- the present state -------------------------------------------------------------------------------------------
+
+    def zab_leader(self) -> PeerMachine | None:
+        """Return the peer that leads and serves, or None if there is none."""
+        return self.leader()
+
+
+def cluster_shape(settings: WorldSettings, seed: int) -> ClusterShape:
+    """Return the cluster that settings describe.  The seed selects only how coarse the network is and, if disks may
+    fail, the number of log directories."""
+    ensemble_keys = {
+        "tickTime": str(settings.tick_time_ms),
+        "initLimit": str(settings.init_limit),
+        "syncLimit": str(settings.sync_limit),
+        "snapCount": str(settings.snap_count),
+        "preAllocSize": "64",
+        "reconfigEnabled": "true",
+        "skipACL": "yes",
+        "readonlymode.enabled": _flag(settings.read_only_mode),
+        "localSessionsEnabled": _flag(settings.local_sessions),
+        "localSessionsUpgradingEnabled": _flag(settings.local_sessions_upgrading),
+        "zabka.journal.level": "full",
+    }
+    broker_keys = {
+        "zookeeper.session.timeout.ms": str(settings.session_timeout_ms),
+        "replica.lag.time.max.ms": str(settings.replica_lag_time_max_ms),
+        # Far below Kafka's 30 s, so that requests time out and arrive late within a run.
+        "replica.socket.timeout.ms": "1500",
+        "controller.socket.timeout.ms": "1500",
+        "offsets.topic.num.partitions": "3",
+        "offsets.topic.replication.factor": str(min(3, settings.brokers)),
+        "group.initial.rebalance.delay.ms": "500",
+        "zabka.journal.level": "full",
+        **settings.broker_keys,
+    }
+    ensemble = Shape(
+        peers=settings.peers,
+        observers=0,
+        keys=ensemble_keys,
+        pieces=PIECES if seed % IN_PIECES_EVERY == IN_PIECES_EVERY - 1 else 0.0,
+        skew_ms_max=0,
+        changes_members=settings.changes_members,
+    )
+    log_dirs = derive_random(seed, "log directories").randrange(1, LOG_DIRS_MAX + 1) if settings.faulty_disks else 1
+    return ClusterShape(ensemble, settings.brokers, log_dirs, broker_keys, PRODUCER_PAUSE_MS, settings.racks)
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"

@@ -1,6 +1,0 @@
-"""The bare protocol, one step at a time: peers without processes, where every packet and every fsync is a step.
-
-Imports ensemble's zab, `disks`, `network.wire` and `judges.rules`. Scripts over cores and the search may import it.
-States leave out what cannot affect behaviour (`canonical`), results of inputs are cached (`turns`), and states share
-unchanged parts (`cloning`). Start reading at `cores`, then `node`.
-"""

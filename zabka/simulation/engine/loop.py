@@ -1,0 +1,437 @@
+"""An asyncio event loop on the world's scheduler: one process's turns, in virtual time.
+
+A turn runs the handles that were ready when it began, in order, as one iteration of asyncio's own loop does.  It
+begins a moment after a handle became ready.  Time that it spends on its disk delays the next turn.  A killed loop
+takes no more turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import signal
+import socket as real
+from asyncio.events import _set_running_loop
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from functools import partial
+from random import Random
+from typing import Any, Protocol
+
+from zabka.simulation.draws import draw_below
+from zabka.simulation.engine.callbacks import Callback, Timer
+from zabka.simulation.engine.scheduler import Scheduler
+from zabka.simulation.engine.tcp import Kernel
+from zabka.simulation.engine.transports import Closable, SocketServer, SocketTransport
+from zabka.simulation.engine.virtual_time import Turn
+from zabka.simulation.filesystem.volume import PowerLost
+
+TURN_US_MIN = 10
+TURN_US_BITS = 6
+"""A turn begins up to 2^6 µs later."""
+JOB_US_MIN = 50
+JOB_US_SPREAD = 3_000
+WALL_START_US = 1_700_000_000_000_000
+_TASKS_SWEPT_AT = 64
+
+Context_ = dict[str, Any]
+
+
+class Timed(Protocol):
+    """The disk as one process uses it; `took_us` is the time that it took since the value was reset to 0, in µs."""
+
+    took_us: int
+
+
+class ProcessLoop(asyncio.AbstractEventLoop):
+    """One process's event loop.
+
+    `pieces` is the chance that a read returns only a part of the received bytes.  `on_failure(text, exception)`
+    receives exceptions that the process does not catch.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        kernel: Kernel,
+        random: Random,
+        turn: Turn,
+        on_failure: Callable[[str, BaseException | None], None],
+        *,
+        skew_us: int = 0,
+        pieces: float = 0.0,
+    ) -> None:
+        self.scheduler = scheduler
+        self.kernel = kernel
+        self.paused = False
+        self.killed = False
+        self.disk: Timed | None = None
+        """The disk on which the process spends time."""
+        self.signals: dict[int, Callable[[], object]] = {}
+        self._random = random
+        self._turn = turn
+        self._on_failure = on_failure
+        self._wall_us = WALL_START_US + skew_us
+        self._pieces = pieces
+        self._ready: deque[Callback | Timer] = deque()
+        self._turn_due = False
+        self._spent_us = 0
+        self._is_beside = False
+        self._busy_until_us = 0
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._tasks_max = _TASKS_SWEPT_AT
+        self._task_number = 0
+        self._owned: dict[int, Closable] = {}
+        self._held: list[Callable[[], None]] = []
+        self._exception_handler: Callable[[asyncio.AbstractEventLoop, Context_], object] | None = None
+
+    # -- turns -------------------------------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        if self._turn_due or self.paused or self.killed:
+            return
+        self._turn_due = True
+        self.scheduler.post(self._next_turn_us(), self._take_turns)
+
+    def _next_turn_us(self) -> int:
+        begins_us = self.scheduler.now_us + TURN_US_MIN + self._random.getrandbits(TURN_US_BITS)
+        return begins_us if begins_us > self._busy_until_us else self._busy_until_us
+
+    def _take_turns(self) -> None:
+        """Take one turn, and the following ones as long as no other call of the world is due in between."""
+        if self.paused or self.killed:
+            self._turn_due = False
+            return
+        scheduler, ready = self.scheduler, self._ready
+        self._begin_turn()
+        try:
+            while True:
+                for _ in range(len(ready)):
+                    if not ready:
+                        # The process was killed in this turn.
+                        break
+                    handle = ready.popleft()
+                    if not handle._cancelled:
+                        try:
+                            handle._context.run(handle._callback, *handle._args)
+                        except (SystemExit, KeyboardInterrupt):
+                            raise
+                        except BaseException as failed:
+                            self._callback_failed(handle, failed)
+                self._pay()
+                if not ready or self.paused:
+                    self._turn_due = False
+                    return
+                next_us = self._next_turn_us()
+                if not scheduler.continue_at(next_us):
+                    scheduler.post(next_us, self._take_turns)
+                    return
+        finally:
+            self._end_turn()
+
+    def _callback_failed(self, handle: asyncio.Handle, failed: BaseException) -> None:
+        self.call_exception_handler({"message": f"Exception in callback {handle!r}", "exception": failed})
+
+    def _begin_turn(self) -> None:
+        """Make this process the running one."""
+        self._turn.taker = self
+        _set_running_loop(self)
+
+    def _end_turn(self) -> None:
+        """Leave no process running."""
+        _set_running_loop(None)
+        self._turn.taker = None
+
+    def _pay(self) -> None:
+        """Let the next turn begin when this one's disk operations are done."""
+        spent_us = self._spent_us
+        disk = self.disk
+        if disk is not None and disk.took_us:
+            spent_us += disk.took_us
+            disk.took_us = 0
+        if spent_us:
+            self._busy_until_us = self.scheduler.now_us + spent_us
+            self._spent_us = 0
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self.paused = False
+        held, self._held = self._held, []
+        for run in held:
+            self.scheduler.soon(run)
+        if self._ready:
+            self._wake()
+
+    def kill(self) -> list[asyncio.Task[Any]]:
+        """SIGKILL: take no more turns, and close all sockets as the kernel does.
+
+        Return the suspended tasks, so that the caller can keep them: their `finally` must not run.
+        """
+        tasks = self.vanish()
+        owned, self._owned = self._owned, {}
+        for each in owned.values():
+            each.close()
+        return tasks
+
+    def vanish(self) -> list[asyncio.Task[Any]]:
+        """Power loss: take no more turns, and close nothing."""
+        self.killed = True
+        self._ready.clear()
+        self._held.clear()
+        return self._tasks
+
+    def own(self, each: Closable) -> None:
+        """Let the kernel close `each` when this process ends."""
+        self._owned[id(each)] = each
+
+    def disown(self, each: Closable) -> None:
+        """Undo `own`, because `each` is closed."""
+        self._owned.pop(id(each), None)
+
+    def piece_of(self, size: int) -> int:
+        """Return how many of `size` received bytes a read returns."""
+        if size > 1 and self._pieces and self._random.random() < self._pieces:
+            return 1 + draw_below(self._random, size - 1)
+        return size
+
+    def call_beside(self, delay_us: int, callback: Callable[..., None], *args: Any) -> None:
+        """Call after that time, outside the event loop's turns: its disk time does not delay them."""
+
+        def run() -> None:
+            if self.killed:
+                return
+            if self.paused:
+                self._held.append(run)
+                return
+            busy_until_us, self._is_beside = self._busy_until_us, True
+            self._begin_turn()
+            try:
+                callback(*args)
+            except PowerLost:
+                pass
+            finally:
+                self._end_turn()
+                self._pay()
+            self._busy_until_us, self._is_beside = busy_until_us, False
+
+        self.scheduler.post(self.scheduler.now_us + delay_us, run)
+
+    # -- clocks ------------------------------------------------------------------------------------------------------
+
+    def time(self) -> float:
+        """Return the seconds of the monotonic clock."""
+        return self.world_us() / 1e6
+
+    def mono_ns(self) -> int:
+        """Return the nanoseconds of the monotonic clock."""
+        disk = self.disk
+        return (self.scheduler.now_us + self._spent_us + (0 if disk is None else disk.took_us)) * 1000
+
+    def wall_ns(self) -> int:
+        """Return the nanoseconds of this machine's wall clock."""
+        return self._wall_us * 1000 + self.mono_ns()
+
+    def world_us(self) -> int:
+        """Return the world's clock, plus the time that the process has spent in this turn."""
+        return self.scheduler.now_us + self.busy_us()
+
+    def busy_us(self) -> int:
+        """Return how long the process has been busy since its turn began."""
+        return self._spent_us if self.disk is None else self._spent_us + self.disk.took_us
+
+    def spend(self, duration_us: int) -> None:
+        """Make the process busy for that time, within a turn."""
+        self._spent_us += duration_us
+
+    # -- asyncio.AbstractEventLoop -----------------------------------------------------------------------------------
+
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
+        """Call in the next turn."""
+        handle = Callback(callback, args, self, context)
+        if self.killed:
+            return handle
+        if self._is_beside:
+            # A thread calls this after the time that its step has taken so far.
+            self.scheduler.post(self.world_us(), partial(self._due, handle))
+        else:
+            self._ready.append(handle)
+            if not self._turn_due:
+                self._wake()
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Call after that many seconds."""
+        due_us = self.world_us() + max(0, math.ceil(delay * 1e6))
+        return self._call_at(due_us, callback, args, context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Call at that time of this loop's clock."""
+        return self._call_at(math.ceil(when * 1e6 - 1e-3), callback, args, context)
+
+    def _call_at(
+        self, due_us: int, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> asyncio.TimerHandle:
+        handle = Timer(due_us, callback, args, self, context)
+        if not self.killed:
+            self.scheduler.post(due_us, partial(self._due, handle))
+        return handle
+
+    def _due(self, handle: Callback | Timer) -> None:
+        if not handle._cancelled and not self.killed:
+            self._ready.append(handle)
+            if not self._turn_due:
+                self._wake()
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        return
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """Return a future of this loop."""
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[Any]:
+        """Start a task; a task without a name gets a number within its process."""
+        if len(self._tasks) > self._tasks_max:
+            self._tasks = [task for task in self._tasks if not task.done()]
+            self._tasks_max = 2 * len(self._tasks) + _TASKS_SWEPT_AT
+        self._task_number += 1
+        task = asyncio.Task(coro, loop=self, name=name or f"task {self._task_number}", context=context)
+        self._tasks.append(task)
+        return task
+
+    def get_debug(self) -> bool:
+        """Return False: there is no debug mode."""
+        return False
+
+    def is_running(self) -> bool:
+        """Return whether the process is alive."""
+        return not self.killed
+
+    def is_closed(self) -> bool:
+        """Return whether the process was killed; asyncio then does not warn about what remains of it."""
+        return self.killed
+
+    def stop(self) -> None:
+        """Report a failure: a process must not stop its loop."""
+        self._on_failure("the event loop was stopped", None)
+
+    def set_exception_handler(self, handler: Callable[[asyncio.AbstractEventLoop, Context_], object] | None) -> None:
+        """Set the handler of uncaught exceptions."""
+        self._exception_handler = handler
+
+    def get_exception_handler(self) -> Callable[[asyncio.AbstractEventLoop, Context_], object] | None:
+        """Return the handler of uncaught exceptions."""
+        return self._exception_handler
+
+    def call_exception_handler(self, context: Context_) -> None:
+        """Handle the exception of a callback, or of a task whose result is never read."""
+        if self.killed:
+            return
+        if self._exception_handler is not None:
+            self._exception_handler(self, context)
+        else:
+            self._on_failure(str(context.get("message")), context.get("exception"))
+
+    default_exception_handler = call_exception_handler
+
+    def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:  # type: ignore[override]
+        """Set the handler of a signal, which `terminate` calls."""
+        self.signals[sig] = partial(callback, *args)
+
+    def remove_signal_handler(self, sig: int) -> bool:
+        """Remove the handler of a signal."""
+        return self.signals.pop(sig, None) is not None
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        handler = self.signals.get(signal.SIGTERM)
+        if handler is not None:
+            self.call_soon(handler)
+
+    # -- the executor ------------------------------------------------------------------------------------------------
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        """Call the function later, in one step."""
+        future = self.create_future()
+
+        def work() -> None:
+            if self.killed or future.cancelled():
+                return
+            try:
+                result = func(*args)
+            except Exception as failed:
+                future.set_exception(failed)
+            else:
+                future.set_result(result)
+
+        self.call_later((JOB_US_MIN + draw_below(self._random, JOB_US_SPREAD)) / 1e6, work)
+        return future
+
+    # -- the network -------------------------------------------------------------------------------------------------
+
+    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> list[Any]:
+        """Resolve an address to itself: machines have no host names."""
+        return [(real.AF_INET, real.SOCK_STREAM, real.IPPROTO_TCP, "", (host, port))]
+
+    async def create_server(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: Any = None, port: Any = None, **_: Any
+    ) -> SocketServer:
+        """Listen at a port on this machine's only address.  Raises OSError."""
+        return SocketServer(self, port or 0, protocol_factory)
+
+    async def create_connection(  # type: ignore[override]
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: Any = None,
+        port: Any = None,
+        *,
+        ssl: Any = None,
+        **_: Any,
+    ) -> tuple[SocketTransport, asyncio.BaseProtocol]:
+        """Open a connection.  Raises OSError."""
+        assert ssl is None, "there is no TLS between simulated machines"
+        opened: asyncio.Future[None] = self.create_future()
+
+        def done(failure: OSError | None) -> None:
+            self.call_soon(_settle, opened, failure)
+
+        socket = self.kernel.connect(str(host), int(port), done)
+        self.own(socket)
+        try:
+            await opened
+        except BaseException:
+            self.disown(socket)
+            socket.close()
+            raise
+        protocol = protocol_factory()
+        transport = SocketTransport(self, socket, protocol)
+        begun = self.create_future()
+        self.call_soon(_settle, begun, None)
+        try:
+            await begun
+        except BaseException:
+            transport.close()
+            raise
+        return transport, protocol
+
+
+def _settle(future: asyncio.Future[None], failure: OSError | None) -> None:
+    if future.done():
+        return
+    if failure is None:
+        future.set_result(None)
+    else:
+        future.set_exception(failure)

@@ -1,0 +1,214 @@
+"""One computer of the world: its kernel, its network address, and the process that runs on it."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio.events import _get_running_loop, _set_running_loop
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from random import Random
+from typing import Any, NoReturn
+
+from zabka.journal.message_log import MessageNotes
+from zabka.simulation.draws import derive_random
+from zabka.simulation.engine.heard import Heard
+from zabka.simulation.engine.jobs import LoopWorkers
+from zabka.simulation.engine.loop import ProcessLoop
+from zabka.simulation.engine.scheduler import Scheduler
+from zabka.simulation.engine.tap import MessageTap
+from zabka.simulation.engine.tcp import TcpNetwork
+from zabka.simulation.engine.virtual_time import Turn
+from zabka.simulation.filesystem.process_files import ProcessFiles
+from zabka.simulation.filesystem.volume import PowerLost, Volume
+
+Main = Callable[["SimProcess"], Coroutine[Any, Any, Any]]
+
+
+class ProcessExited(BaseException):
+    """A process has called _exit(2); its code must not catch this."""
+
+
+class Ground:
+    """State that all machines of one world share."""
+
+    def __init__(self, seed: int, scheduler: Scheduler, *, pieces: float = 0.0, tap: MessageTap | None = None) -> None:
+        self.seed = seed
+        self.scheduler = scheduler
+        self.network = TcpNetwork(scheduler, derive_random(seed, "segments"))
+        self.turn = Turn()
+        self.pieces = pieces
+        """The chance that a read returns only a part of the received bytes."""
+        self.heard = None if tap is None else Heard(tap)
+        """Reports all messages to a tap, if there is one."""
+        self.failures: list[str] = []
+        """Exceptions that no process caught."""
+        self._dead: list[asyncio.Task[Any]] = []
+
+    def bury(self, tasks: list[asyncio.Task[Any]]) -> None:
+        """Keep the tasks of a killed process: deleting them would run their `finally`."""
+        self._dead += [task for task in tasks if not task.done()]
+
+    def end_world(self) -> None:
+        """Close the tasks of killed processes after the end of the world; their `finally` can no longer affect it."""
+        dead, self._dead = self._dead, []
+        hosts_loop = _get_running_loop()
+        for task in dead:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            coroutine = task.get_coro()
+            # Without a running loop, asyncio's functions in a `finally` would create a real one that is never closed.
+            _set_running_loop(task.get_loop())
+            for _ in range(10):
+                try:
+                    coroutine.close()
+                    break
+                except (Exception, asyncio.CancelledError):
+                    # It awaits something in a `finally`, or uses a closed object.
+                    continue
+        _set_running_loop(hosts_loop)
+        if self.heard is not None:
+            self.heard.stop_hearing()
+
+
+class MachineFiles(ProcessFiles):
+    """A process's view of its machine's disk.  The machine may lose power during an operation."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine.volume)
+        self._machine = machine
+
+    def unlink(self, path: Path, /) -> None:
+        """Remove a file, after notifying `on_unlink`."""
+        self._machine.on_unlink(path)
+        super().unlink(path)
+
+    def _begin(self, operation: str, path: str) -> None:
+        try:
+            super()._begin(operation, path)
+        except PowerLost:
+            self._machine.power_went()
+            raise
+
+
+class SimProcess:
+    """One run of a program on a machine."""
+
+    def __init__(self, machine: Machine, random: Random) -> None:
+        ground = machine.ground
+        self.machine = machine
+        self.random = random
+        self.loop = ProcessLoop(  # type: ignore[abstract]
+            ground.scheduler, machine.kernel, random, ground.turn, self._failed,
+            skew_us=machine.skew_us, pieces=ground.pieces,
+        )  # fmt: skip
+        self.files = self.loop.disk = MachineFiles(machine)
+        self.workers = LoopWorkers(self.loop, random)
+        heard = ground.heard
+        self.messages: MessageNotes | None = None if heard is None else heard.notes(machine.name, self.loop)
+        """Notes all messages to and from the process, if there is a tap."""
+        self.main: asyncio.Task[Any] | None = None
+
+    def _failed(self, text: str, failure: BaseException | None) -> None:
+        self.machine.ground.failures.append(f"{self.machine.name}: {text}: {failure!r}")
+
+
+class Machine:
+    """A computer; `main` is the program that it runs.
+
+    A program that ends by itself is passed, as its task, to `on_exit`.  `volume` outlives programs.
+    """
+
+    def __init__(
+        self, ground: Ground, name: str, address: str, main: Main, *,
+        on_exit: Callable[[asyncio.Task[Any]], None], skew_us: int = 0,
+    ) -> None:  # fmt: skip
+        self.ground = ground
+        self.name = name
+        self.address = address
+        self.kernel = ground.network.attach(address)
+        if ground.heard is not None:
+            ground.heard.machine(name, address)
+        self.process: SimProcess | None = None
+        self.skew_us = skew_us
+        self.on_unlink: Callable[[Path], None] = _nobody
+        self._main = main
+        self._on_exit = on_exit
+        self._starts = 0
+        self._volumes = 0
+        self.volume = self.new_volume()
+
+    def new_volume(self) -> Volume:
+        """Return an empty disk."""
+        self._volumes += 1
+        random = derive_random(self.ground.seed, f"{self.name}/volume {self._volumes}")
+        return Volume(random, lambda: self.ground.scheduler.now_us)
+
+    def start(self) -> None:
+        """Switch the machine on, and run the program unless it is running."""
+        self.kernel.has_power = True
+        if self.process is not None:
+            return
+        self._starts += 1
+        random = derive_random(self.ground.seed, f"{self.name}/{self._starts}")
+        process = self.process = SimProcess(self, random)
+        self.kernel.busy_us = process.loop.busy_us
+        process.loop.call_soon(self._begin, process)
+
+    def _begin(self, process: SimProcess) -> None:
+        task = process.main = process.loop.create_task(self._main(process), name=f"{self.name} main")
+        task.add_done_callback(lambda task: self.ground.scheduler.soon(lambda: self._exited(process, task)))
+
+    def _exited(self, process: SimProcess, task: asyncio.Task[Any]) -> None:
+        if self.process is process:
+            self._drop(process)
+            self._on_exit(task)
+
+    def kill(self) -> None:
+        """SIGKILL: end the process at once; its kernel closes its connections."""
+        if self.process is not None:
+            self._drop(self.process)
+
+    def exit(self, process: SimProcess) -> NoReturn:
+        """_exit(2), called within a turn of that process: has the effect of SIGKILL."""
+        if self.process is process:
+            self._drop(process)
+        raise ProcessExited
+
+    def _drop(self, process: SimProcess) -> None:
+        self.process = None
+        self.ground.bury(process.loop.kill())
+        process.files.kill()
+
+    def lose_power(self) -> None:
+        """Lose the process and all connections at once, without notice to others; stay off until `start`."""
+        process, self.process = self.process, None
+        self.kernel.lose_power()
+        if process is not None:
+            self.ground.bury(process.loop.vanish())
+        self.volume.lose_power()
+
+    def power_went(self) -> None:
+        """Lose power during an operation of the process: it does not continue, and sends nothing more."""
+        process = self.process
+        if process is not None and not process.loop.killed:
+            self.kernel.lose_power()
+            self.ground.bury(process.loop.vanish())
+            self.ground.scheduler.soon(self.lose_power)
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        if self.process is not None:
+            self.process.loop.pause()
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        if self.process is not None and self.process.loop.paused:
+            self.process.loop.resume()
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether there is a process that was stopped by SIGSTOP."""
+        return self.process is not None and self.process.loop.paused
+
+
+def _nobody(_: Path) -> None:
+    return

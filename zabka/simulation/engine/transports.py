@@ -1,0 +1,294 @@
+"""The transports that asyncio's protocols get on a simulated socket, and the servers that accept connections.
+
+They behave like asyncio's selector transports.  Received bytes are read once a turn, in pieces that the seed makes
+as small as TCP allows.  Bytes that the socket does not take wait here; above the high-water mark the protocol is
+paused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket as real
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from zabka.simulation.engine.tcp import Kernel, Listener, Socket
+
+READ_MAX = 256 * 1024
+HIGH_WATER = 64 * 1024
+
+
+class Closable(Protocol):
+    """A kernel resource of a process: a socket or a listening port."""
+
+    def close(self) -> None: ...
+
+
+class Owner(Protocol):
+    """The event loop of the process that owns these sockets."""
+
+    @property
+    def kernel(self) -> Kernel: ...
+    def call_soon(self, callback: Callable[..., object], *args: Any) -> object: ...
+    def create_future(self) -> asyncio.Future[Any]: ...
+    def own(self, each: Closable) -> None:
+        """Let the kernel close `each` when this process ends."""
+        ...
+
+    def disown(self, each: Closable) -> None:
+        """Undo `own`, because `each` is closed."""
+        ...
+
+    def piece_of(self, size: int) -> int:
+        """Return how many of `size` received bytes a read returns."""
+        ...
+
+
+class SocketView:
+    """The socket as a protocol sees it."""
+
+    def __init__(self, address: tuple[str, int], socket: Socket | None) -> None:
+        self._address = address
+        self._socket = socket
+
+    def getsockname(self) -> tuple[str, int]:
+        """Return this end's address and port."""
+        return self._address
+
+    def fileno(self) -> int:
+        """Return -1: simulated machines have no file descriptors to run out of."""
+        return -1
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        """Set SO_KEEPALIVE; ignore all other options."""
+        if self._socket is not None and (level, option) == (real.SOL_SOCKET, real.SO_KEEPALIVE) and value:
+            self._socket.keep_alive()
+
+
+class SocketTransport(asyncio.Transport):
+    """One connection, as its protocol sees it."""
+
+    def __init__(self, loop: Owner, socket: Socket, protocol: asyncio.BaseProtocol) -> None:
+        here = (socket.kernel.address, socket.port)
+        super().__init__(
+            {"peername": (socket.remote, socket.remote_port), "sockname": here, "socket": SocketView(here, socket)}
+        )
+        self._loop = loop
+        self._socket = socket
+        self._protocol: Any = protocol
+        self._waiting = bytearray()
+        self._high, self._low = HIGH_WATER, HIGH_WATER // 4
+        self._asked_to_pause = False
+        self._reads = False
+        self._read_due = False
+        self._closing = False
+        self._ends = False
+        self._lost_due = False
+        self._saw_end = False
+        loop.own(socket)
+        socket.on_readable, socket.on_writable = self._on_readable, self._on_writable
+        loop.call_soon(protocol.connection_made, self)
+        loop.call_soon(self._begin)
+
+    def _begin(self) -> None:
+        if not self._closing:
+            self._reads = True
+            self._on_readable()
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def _on_readable(self) -> None:
+        if self._reads and not self._read_due and not self._closing:
+            socket = self._socket
+            if socket.inbox or socket.failure is not None or (socket.at_end and not self._saw_end):
+                self._read_due = True
+                self._loop.call_soon(self._read)
+
+    def _read(self) -> None:
+        self._read_due = False
+        if self._closing or not self._reads:
+            return
+        socket = self._socket
+        if socket.failure is not None:
+            self._break(socket.failure)
+            return
+        if socket.inbox:
+            self._protocol.data_received(socket.receive_bytes(self._loop.piece_of(min(len(socket.inbox), READ_MAX))))
+        elif socket.at_end and not self._saw_end:
+            self._saw_end = True
+            if not self._protocol.eof_received():
+                self.close()
+        self._on_readable()
+
+    def is_reading(self) -> bool:
+        """Return whether received bytes are passed to the protocol."""
+        return self._reads and not self._closing
+
+    def pause_reading(self) -> None:
+        """Leave received bytes in the socket."""
+        self._reads = False
+
+    def resume_reading(self) -> None:
+        """Pass received bytes to the protocol again."""
+        if not self._closing and not self._reads:
+            self._reads = True
+            self._on_readable()
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send bytes; keep the rest if the socket does not take all of them."""
+        if self._ends:
+            raise RuntimeError("Cannot call write() after write_eof()")
+        if self._lost_due or not data:
+            return
+        if not self._waiting:
+            try:
+                taken = self._socket.send(data)
+            except OSError as broken:
+                self._break(broken)
+                return
+            data = data[taken:]
+            if not data:
+                return
+        self._waiting += data
+        self._watch_water()
+
+    def _on_writable(self) -> None:
+        self._loop.call_soon(self._write)
+
+    def _write(self) -> None:
+        if self._lost_due or not self._waiting:
+            return
+        try:
+            del self._waiting[: self._socket.send(self._waiting)]
+        except OSError as broken:
+            self._break(broken)
+            return
+        self._watch_water()
+        if not self._waiting:
+            if self._closing:
+                self._lose(None)
+            elif self._ends:
+                self._socket.shutdown_write()
+
+    def _watch_water(self) -> None:
+        size = len(self._waiting)
+        if size > self._high and not self._asked_to_pause:
+            self._asked_to_pause = True
+            self._protocol.pause_writing()
+        elif size <= self._low and self._asked_to_pause:
+            self._asked_to_pause = False
+            self._protocol.resume_writing()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Set the sizes at which the protocol is paused and resumed."""
+        if high is None:
+            high = HIGH_WATER if low is None else 4 * low
+        self._high, self._low = high, high // 4 if low is None else low
+        self._watch_water()
+
+    def get_write_buffer_size(self) -> int:
+        """Return the number of bytes that wait here."""
+        return len(self._waiting)
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        """Return the low and high limits."""
+        return self._low, self._high
+
+    def write_eof(self) -> None:
+        """Send FIN after the waiting bytes."""
+        self._ends = True
+        if not self._waiting:
+            self._socket.shutdown_write()
+
+    def can_write_eof(self) -> bool:
+        """Return True."""
+        return True
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def is_closing(self) -> bool:
+        """Return whether it is closed or closing."""
+        return self._closing
+
+    def close(self) -> None:
+        """Close after sending the waiting bytes."""
+        if not self._closing:
+            self._closing = True
+            if not self._waiting:
+                self._lose(None)
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._break(None)
+
+    def _break(self, failure: Exception | None) -> None:
+        self._waiting.clear()
+        self._closing = True
+        self._lose(failure)
+
+    def _lose(self, failure: Exception | None) -> None:
+        if not self._lost_due:
+            self._lost_due = True
+            self._loop.call_soon(self._tell_lost, failure)
+
+    def _tell_lost(self, failure: Exception | None) -> None:
+        try:
+            self._protocol.connection_lost(failure)
+        finally:
+            self._socket.close()
+            self._loop.disown(self._socket)
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Pass the connection to another protocol."""
+        self._protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        """Return the connection's protocol."""
+        protocol: asyncio.BaseProtocol = self._protocol
+        return protocol
+
+
+class SocketServer(asyncio.AbstractServer):
+    """A listening port of a process."""
+
+    def __init__(self, loop: Owner, port: int, factory: Callable[[], asyncio.BaseProtocol]) -> None:
+        self._loop = loop
+        self._factory = factory
+        self._listener: Listener | None = loop.kernel.listen(port, self._on_waiting)
+        self.sockets = (SocketView((loop.kernel.address, self._listener.port), None),)
+        loop.own(self._listener)
+
+    def _on_waiting(self) -> None:
+        self._loop.call_soon(self._accept)
+
+    def _accept(self) -> None:
+        listener = self._listener
+        while listener is not None and listener.waiting:
+            SocketTransport(self._loop, listener.waiting.popleft(), self._factory())
+
+    def close(self) -> None:
+        """Stop listening; accepted connections stay open."""
+        if self._listener is not None:
+            self._listener.close()
+            self._loop.disown(self._listener)
+            self._listener = None
+
+    async def wait_closed(self) -> None:
+        """Return at once, because `close` takes no time."""
+
+    async def start_serving(self) -> None:
+        """Do nothing: the server serves from its creation on."""
+
+    async def serve_forever(self) -> None:
+        """Wait until cancelled."""
+        await self._loop.create_future()
+
+    def is_serving(self) -> bool:
+        """Return whether it listens."""
+        return self._listener is not None
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the process's loop."""
+        return asyncio.get_running_loop()

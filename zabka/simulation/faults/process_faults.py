@@ -1,0 +1,395 @@
+"""Faults of whole processes: failures of machines, links and disks, and administrators at work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from zabka.simulation.choices import STRIKE, WORD_BITS
+from zabka.simulation.cluster.bit_rot import flip_bit_of_history
+from zabka.simulation.cluster.ensemble_world import ServingWorld
+from zabka.simulation.cluster.peer_machine import PeerMachine
+from zabka.simulation.cluster.server_machine import ServerMachine
+from zabka.simulation.draws import derive_random
+
+Undo = Callable[[], None]
+Action = Callable[["ServingNemesis"], None]
+LASTS_MS_MIN, LASTS_MS_MAX = 100, 7_000
+SOON_MS_MAX = 3_000
+NEVER = 1 << 60
+QUIET_MS = 1_500
+"""How long the faults pause before a server is replaced: all committed transactions reach every other disk by then."""
+
+
+class ServingNemesis:
+    """Injects one fault after the other, and undoes each after a while; undoes the remaining ones at the end."""
+
+    def __init__(self, world: ServingWorld, random: Random, kinds: Sequence[Action], gap_ms: int) -> None:
+        self.world = world
+        self.random = random
+        self.active = False
+        self.holds_still = False
+        """Whether an administrator is at work and must not be disturbed by faults."""
+        self.hush: Callable[[bool], None] = _nobody_writes
+        """Stops the clients' writes (True) or resumes them (False)."""
+        self._kinds = kinds
+        self._gap_ms = gap_ms
+        self._undo: dict[int, Undo] = {}
+        self._number = 0
+        self._strikes = 0
+
+    def start(self) -> None:
+        """Start injecting faults."""
+        self.active = True
+        self._schedule()
+
+    def _schedule(self) -> None:
+        """Schedule the next fault.  Each draws from a stream of its own: an omitted fault does not change the
+        others."""
+        self._strikes += 1
+        random = derive_random(self.world.ground.seed, f"{STRIKE}{self._strikes}")
+        self.after(random.randrange(1, 2 * self._gap_ms), lambda: self._strike(random))
+
+    def after(self, delay_ms: int, callback: Undo) -> None:
+        """Call after that time."""
+        self.world.scheduler.after(delay_ms * 1000, callback)
+
+    def _strike(self, random: Random) -> None:
+        if not self.active:
+            return
+        # A seed never draws a zero here; a tape has a zero to omit this fault.
+        if random.getrandbits(WORD_BITS) and not self.holds_still:
+            usual, self.random = self.random, random
+            self._kinds[random.randrange(0, len(self._kinds))](self)
+            self.random = usual
+        self._schedule()
+
+    def heal_all(self) -> None:
+        """Stop, and undo everything."""
+        self.active = False
+        self.finish_all()
+        self.hush(False)
+        for machine in self.world.servers():
+            machine.volume.mend()
+
+    def finish_all(self) -> None:
+        """Undo every active fault."""
+        undo, self._undo = self._undo, {}
+        for each in undo.values():
+            each()
+
+    def until_healed(self, undo: Undo, lasts_ms: int = 0) -> None:
+        """Call `undo` after that time, or after a drawn time if it is 0."""
+        self._number += 1
+        number = self._number
+        self._undo[number] = undo
+
+        def end_fault() -> None:
+            if self._undo.pop(number, None) is not None:
+                undo()
+
+        self.after(lasts_ms or self.random.randrange(LASTS_MS_MIN, LASTS_MS_MAX), end_fault)
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether no fault is active."""
+        return not self._undo
+
+    def struck(self) -> list[ServerMachine]:
+        """Return the machines that faults may affect."""
+        return list(self.world.peers.values())
+
+    def pick(self) -> ServerMachine:
+        """Draw a server's machine."""
+        return self.pick_peer()
+
+    def pick_peer(self) -> PeerMachine:
+        """Draw a peer's machine, with a higher chance for the leader."""
+        leader = self.world.leader()
+        if leader is not None and self.random.random() < 0.3:
+            return leader
+        machines = list(self.world.peers.values())
+        return machines[self.random.randrange(0, len(machines))]
+
+    def again(self, machine: ServerMachine) -> None:
+        """Cut the power of a machine that already has a fault."""
+        if self.active and not self.holds_still:
+            self.down(machine, power=True)
+
+    def down(self, machine: ServerMachine, *, power: bool, lasts_ms: int = 0) -> None:
+        """Kill a server or cut its power, and start it again later."""
+        self.world.announce("power_loss" if power else "crash", machine.name)
+        if power:
+            machine.lose_power()
+        else:
+            machine.kill()
+        self.until_healed(machine.switch_on, lasts_ms)
+
+
+def _nobody_writes(_: bool) -> None:
+    return
+
+
+def kill(nemesis: ServingNemesis) -> None:
+    """SIGKILL a server."""
+    nemesis.down(nemesis.pick(), power=False)
+
+
+def power_loss(nemesis: ServingNemesis) -> None:
+    """Cut a server's power, without notice to others."""
+    nemesis.down(nemesis.pick(), power=True)
+
+
+def power_loss_of_all(nemesis: ServingNemesis) -> None:
+    """Cut the power of all servers at once."""
+    for machine in nemesis.struck():
+        nemesis.down(machine, power=True)
+
+
+def restart_of_all(nemesis: ServingNemesis) -> None:
+    """Stop every server in a controlled way; supervisors start them again."""
+    for machine in nemesis.struck():
+        nemesis.world.announce("stop", machine.name)
+        machine.terminate()
+
+
+def terminate(nemesis: ServingNemesis) -> None:
+    """SIGTERM a server; a supervisor starts it again."""
+    machine = nemesis.pick()
+    nemesis.world.announce("stop", machine.name)
+    machine.terminate()
+
+
+def pause(nemesis: ServingNemesis) -> None:
+    """SIGSTOP a server, and SIGCONT it later."""
+    machine = nemesis.pick()
+    if not machine.is_paused and machine.process is not None:
+        nemesis.world.announce("pause", machine.name)
+        machine.pause()
+        nemesis.until_healed(machine.resume)
+
+
+def slow_disk(nemesis: ServingNemesis) -> None:
+    """Slow down all operations on a disk."""
+    machine = nemesis.pick()
+    fault_id = nemesis.world.announce("slow_disk", machine.name)
+    machine.volume.slow_factor = nemesis.random.randrange(5, 300)
+
+    def end_fault() -> None:
+        machine.volume.slow_factor = 1
+        nemesis.world.over(fault_id)
+
+    nemesis.until_healed(end_fault)
+
+
+def cut(nemesis: ServingNemesis) -> None:
+    """Cut a link between two servers, in one direction or both."""
+    names = [machine.name for machine in nemesis.struck()]
+    source, target = nemesis.random.sample(names, 2)
+    nemesis.until_healed(nemesis.world.cut(source, target, both_ways=nemesis.random.random() < 0.5))
+
+
+def isolate(nemesis: ServingNemesis) -> None:
+    """Cut a server off from all others, but not from its clients."""
+    victim = nemesis.pick()
+    lasts_ms = nemesis.random.randrange(LASTS_MS_MIN, LASTS_MS_MAX)
+    for machine in nemesis.struck():
+        if machine is not victim:
+            nemesis.until_healed(nemesis.world.cut(victim.name, machine.name, both_ways=True), lasts_ms)
+
+
+def split(nemesis: ServingNemesis) -> None:
+    """Partition the servers into two groups."""
+    names = [machine.name for machine in nemesis.struck()]
+    nemesis.random.shuffle(names)
+    size = nemesis.random.randrange(1, len(names))
+    lasts_ms = nemesis.random.randrange(LASTS_MS_MIN, LASTS_MS_MAX)
+    for left in names[:size]:
+        for right in names[size:]:
+            nemesis.until_healed(nemesis.world.cut(left, right, both_ways=True), lasts_ms)
+
+
+def delay(nemesis: ServingNemesis) -> None:
+    """Slow down one direction."""
+    names = [machine.name for machine in nemesis.struck()]
+    source, target = nemesis.random.sample(names, 2)
+    nemesis.until_healed(nemesis.world.delay(source, target, nemesis.random.randrange(5, 600)))
+
+
+def cut_client(nemesis: ServingNemesis) -> None:
+    """Cut a client off from a server."""
+    clients = list(nemesis.world.clients)
+    client = clients[nemesis.random.randrange(0, len(clients))]
+    nemesis.until_healed(nemesis.world.cut(client, nemesis.pick().name, both_ways=nemesis.random.random() < 0.5))
+
+
+def lagging_peer(nemesis: ServingNemesis) -> None:
+    """Stop a peer for longer than the committed log in memory reaches back."""
+    nemesis.down(nemesis.pick(), power=False, lasts_ms=nemesis.random.randrange(4_000, 12_000))
+
+
+def replace(nemesis: ServingNemesis) -> None:
+    """Replace a server by an empty one, as the manual describes.
+
+    All other servers must serve, and no fault may be active: committed transactions are then on all other disks.
+    """
+    world, machine = nemesis.world, nemesis.pick_peer()
+    others = [each for each in world.peers.values() if each is not machine]
+    if not nemesis.is_calm or not world.every_peer_serves():
+        return
+    nemesis.holds_still = True
+    world.announce("replace", machine.name)
+    machine.kill()
+
+    def fill() -> None:
+        nemesis.after(nemesis.random.randrange(100, 3_000), let_go)
+        if all(each.serves for each in others):
+            machine.format()
+        machine.switch_on()
+
+    def let_go() -> None:
+        if machine.serves or not nemesis.active:
+            nemesis.holds_still = False
+        else:
+            nemesis.after(200, let_go)
+
+    nemesis.after(QUIET_MS, fill)
+
+
+def power_loss_in_mid_operation(nemesis: ServingNemesis) -> None:
+    """Cut a server's power between two of its file operations."""
+    machine = nemesis.pick()
+    nemesis.world.announce("power_loss", machine.name)
+    volume = machine.volume
+    volume.lose_power_after(nemesis.random.randrange(1, 40))
+
+    def back() -> None:
+        # If it has not lost power yet, it keeps it.
+        volume.lose_power_after(NEVER)
+        machine.switch_on()
+
+    nemesis.until_healed(back)
+
+
+def fail_sync(nemesis: ServingNemesis) -> None:
+    """Fail a sync, which leaves clean pages.  Often cut the power soon after, so that the content of those pages is
+    lost."""
+    machine = nemesis.pick()
+    nemesis.world.announce("fsync_fails", machine.name)
+    machine.volume.fail_next("sync")
+    if nemesis.random.random() < 0.5:
+        nemesis.after(nemesis.random.randrange(1, SOON_MS_MAX), lambda: nemesis.again(machine))
+
+
+def fail_file(nemesis: ServingNemesis) -> None:
+    """Fail a write, read, rename, unlink or open."""
+    machine = nemesis.pick()
+    nemesis.world.announce("disk_error", machine.name)
+    operation = ("write", "read", "rename", "unlink", "open")[nemesis.random.randrange(0, 5)]
+    machine.volume.fail_next(operation)
+
+
+def fill_disk(nemesis: ServingNemesis) -> None:
+    """Fill the disk, except for at most 40,000 bytes."""
+    machine = nemesis.pick()
+    volume, fault_id = machine.volume, nemesis.world.announce("disk_full", machine.name)
+    volume.room_bytes = nemesis.random.randrange(0, 40_000)
+
+    def make_room() -> None:
+        volume.mend()
+        nemesis.world.over(fault_id)
+
+    nemesis.until_healed(make_room)
+
+
+def stall_disk(nemesis: ServingNemesis) -> None:
+    """Let a sync take up to 6 seconds."""
+    machine = nemesis.pick()
+    nemesis.world.announce("disk_stalls", machine.name)
+    machine.volume.stall_next_sync(nemesis.random.randrange(200, 6_000) * 1000)
+
+
+def depose(nemesis: ServingNemesis) -> None:
+    """Cut the leader off from the other peers, but not from its clients, so that its proposals are on its disk alone.
+    Sometimes also cut its power."""
+    leader = nemesis.world.leader()
+    if leader is None:
+        return
+    lasts_ms = nemesis.random.randrange(1_000, LASTS_MS_MAX)
+    for machine in nemesis.world.peers.values():
+        if machine is not leader:
+            nemesis.until_healed(nemesis.world.cut(leader.name, machine.name, both_ways=True), lasts_ms)
+    if nemesis.random.random() < 0.5:
+        nemesis.after(nemesis.random.randrange(100, 1_000), lambda: nemesis.again(leader))
+
+
+def return_to_a_slow_leader(nemesis: ServingNemesis) -> None:
+    """Stall the leader's disk while the others commit, and restart a follower, which is then ahead of the leader."""
+    leader = nemesis.world.leader()
+    if leader is None:
+        return
+    nemesis.world.announce("disk_stalls", leader.name)
+    leader.volume.stall_next_sync(nemesis.random.randrange(500, 3_000) * 1000)
+    others = [machine for machine in nemesis.world.peers.values() if machine is not leader]
+    other = others[nemesis.random.randrange(0, len(others))]
+    lasts_ms = nemesis.random.randrange(50, 300)
+    nemesis.after(nemesis.random.randrange(100, 400), lambda: nemesis.down(other, power=False, lasts_ms=lasts_ms))
+
+
+def rot(nemesis: ServingNemesis, *, at_once: bool = False) -> None:
+    """Flip a bit in a log or a snapshot.
+
+    Affects only a minority of the voters, so that others have the data.  The server finds the damage when it reads
+    the file.
+    """
+    world, random = nemesis.world, nemesis.random
+    fragile = [world.peers[peer] for peer in range(1, (world.shape.voters - 1) // 2 + 1)]
+    machine = fragile[random.randrange(0, len(fragile))] if fragile else None
+    if machine is None:
+        return
+    if flip_bit_of_history(
+        machine.volume, lambda stop: random.randrange(0, stop), lambda stop: random.randrange(0, stop)
+    ):
+        world.announce("bit_rot", machine.name)
+        if at_once:
+            nemesis.down(machine, power=False, lasts_ms=100)
+        elif random.random() < 0.7:
+            nemesis.after(random.randrange(1, SOON_MS_MAX), lambda: nemesis.again(machine))
+
+
+FAULTS: dict[str, Action] = {
+    "kill": kill,
+    "power_loss": power_loss,
+    "power_loss_of_all": power_loss_of_all,
+    "restart_of_all": restart_of_all,
+    "terminate": terminate,
+    "pause": pause,
+    "slow_disk": slow_disk,
+    "cut": cut,
+    "isolate": isolate,
+    "split": split,
+    "delay": delay,
+    "cut_client": cut_client,
+    "lagging_peer": lagging_peer,
+    "power_loss_in_mid_operation": power_loss_in_mid_operation,
+    "fail_sync": fail_sync,
+    "fail_file": fail_file,
+    "fill_disk": fill_disk,
+    "stall_disk": stall_disk,
+    "depose": depose,
+    "return_to_a_slow_leader": return_to_a_slow_leader,
+    "rot": rot,
+    "replace": replace,
+}
+"""In the order in which they are drawn."""
+
+
+_NEEDS_ALL_VOTERS = ("replace", "rot")
+"""A server that loses its history can recover it only if a quorum of the others has it, which needs fixed voters."""
+
+
+def draw_nemesis(world: ServingWorld, random: Random) -> ServingNemesis:
+    """Return a nemesis with some of these kinds: each seed omits others (swarm testing)."""
+    left_out = _NEEDS_ALL_VOTERS if world.shape.changes_members else ()
+    chosen = [action for name, action in FAULTS.items() if random.random() < 0.4 and name not in left_out]
+    return ServingNemesis(world, random, chosen or [kill], random.randrange(500, 4_000))

@@ -1,0 +1,23 @@
+"""Twelve outages as lessons with a prediction: a question, answers, the script to play, and the decisive moment.
+
+The dashboard shows them, and `docs/lessons/` is generated from them. The right answer is derived from the history of
+the play (`Lesson.right`); the rules are in the journal (`zabka.journal.rules`). `api` and `cli` import this package; it
+refers to scripts by name and plays none. Start reading at `lesson`.
+"""
+
+from __future__ import annotations
+
+from zabka.simulation.scenarios.lessons.controller_lessons import CONTROLLER_LESSONS
+from zabka.simulation.scenarios.lessons.ensemble_lessons import ENSEMBLE_LESSONS
+from zabka.simulation.scenarios.lessons.lesson import Lesson as Lesson
+from zabka.simulation.scenarios.lessons.lesson import NoMoment as NoMoment
+from zabka.simulation.scenarios.lessons.lesson import Scene as Scene
+from zabka.simulation.scenarios.lessons.replication_lessons import REPLICATION_LESSONS
+
+_ORDER = (
+    "controller-killed", "leader-killed", "follower-lags", "last-replica", "zombie-controller", "zab-leader-killed",
+    "quorum-lost", "high-watermark", "preferred-leader", "acks", "cut-one-way", "reassignment-interrupted",
+)  # fmt: skip
+"""From common outages to difficult ones."""
+_BY_NAME = {lesson.name: lesson for lesson in (*CONTROLLER_LESSONS, *ENSEMBLE_LESSONS, *REPLICATION_LESSONS)}
+LESSONS: dict[str, Lesson] = {name: _BY_NAME[name] for name in _ORDER}
