@@ -57,25 +57,56 @@ def test_difference_is_reported_with_both_means_and_its_cost() -> None:
 
 def test_no_difference_is_reported_as_such() -> None:
     decision = answer(found(0, 0))[0]
-    assert decision.startswith("No difference seen in failover of a partition, mean")
-    assert decision.endswith("no other setting could be told from it.")
+    assert decision.startswith("Not enough seeds to tell a difference in failover of a partition, mean")
+    assert decision.endswith("the smallest p is that of 2000, 0 (0 to 0), p = 1.0000.")
+
+
+def test_difference_below_the_given_size_is_not_seen() -> None:
+    # 40 seeds, differences of +2 and -2 in turn, whose t-test shows 0.95 or more.
+    text = TEXT.replace('"1-12"', '"1-40"') + "[stop]\nequal_within = { failover_ms = 0.5, false_expiries = 1 }"
+    seen = found(0, 0, text=text)
+    for run in seen.runs:
+        run.figures["failover_ms"] = 5_000.0 + run.point * (2.0 if run.seed % 2 else -2.0)
+    runs = {(run.point, run.seed): run for run in seen.runs}
+    assert answer(results(seen.campaign, runs, seen.ended))[0].startswith("Not enough seeds to tell")
+    wide = parse_campaign(text.replace("= 0.5", "= 1.5"))
+    assert answer(results(wide, runs, seen.ended))[0].startswith("All settings are as good as equal")
+    # Half a unit more in the mean: within 1.1 with such a spread would have shown, but the interval reaches beyond it.
+    for run in seen.runs:
+        run.figures["failover_ms"] = (run.figures["failover_ms"] or 0.0) + 0.5 * run.point
+    near = parse_campaign(text.replace("= 0.5", "= 1.1"))
+    assert answer(results(near, runs, seen.ended))[0].startswith("No difference seen in failover of a partition")
+
+
+def test_cost_without_power_is_not_called_absent() -> None:
+    seen = found(-4_000, 0)
+    for run in seen.runs:
+        run.figures["false_expiries"] = float(run.point and run.seed in (3, 5, 8))
+    runs = {(run.point, run.seed): run for run in seen.runs}
+    # Three of twelve seeds differ, all the same way: 2 / 2^3.
+    again = results(seen.campaign, runs, seen.ended)
+    assert "not enough seeds to tell in sessions that expired though the broker lived (+0.25" in answer(again)[1]
+    assert "p = 0.2500)" in answer(again)[1]
+    row = re.search(
+        r"<td>2000</td><td>\+0.25 \([^<]*\)</td><td>0.2500</td><td>12</td><td>([^<]*)</td>", report(again, TEXT)
+    )
+    assert row is not None and row[1] == "not enough seeds to tell"
 
 
 def test_too_few_seeds_are_not_reported_as_no_difference() -> None:
     # With five seeds all the same way, the p-value is 2 / 2^5, above 0.05.
     five = TEXT.replace('"1-12"', '"1-5"')
     assert answer(found(-4_000, 2.0, text=five))[0].endswith(
-        "nor could any have been with 5 seeds that have this figure: at least 6 are wanted."
+        "(no interval), p = 0.0625; 5 seeds with this figure cannot show any difference, at least 6 are needed."
     )
     six = TEXT.replace('"1-12"', '"1-6"')
     assert "best is zookeeper.session.timeout.ms=2000" in answer(found(-4_000, 2.0, text=six))[0]
 
 
 def test_figure_of_few_seeds_states_their_number() -> None:
-    seen = found(-4_000, 2.0)
     name = "controller_failover_ms"
-    seen.estimates[name][1] = Estimate(1, 23_854.0, 23_854.0, 23_854.0)
-    seen.campaign.also.append(name)
+    seen = found(-4_000, 2.0, text=TEXT.replace('also = ["', f'also = ["{name}", "'))
+    seen.estimates[name][1] = Estimate(1, 23_854.0, None, None)
     page = report(seen, TEXT)
     assert "<td>23,854<br><span>1 seed</span></td>" in page
     assert page.count("A mark without an interval rests on one seed.") == 1
@@ -84,7 +115,7 @@ def test_figure_of_few_seeds_states_their_number() -> None:
 def test_constant_figure_is_stated_and_not_drawn() -> None:
     # With probability 1 in 20, none of twelve seeds is hit by a fault that hits 22 % of all: 0.78^12 = 0.05.
     zeros = found(-4_000, 0)
-    zeros.estimates["false_expiries"] = [Estimate(12, 0.0, 0.0, 0.0)] * 2
+    zeros.estimates["false_expiries"] = [Estimate(12, 0.0, None, None)] * 2
     page = report(zeros, TEXT)
     part = page.partition("<h2>Sessions that expired though the broker lived</h2>")[2].partition("<h2>")[0]
     assert part.strip() == (
@@ -100,7 +131,7 @@ def test_indistinguishable_settings_are_not_called_equal() -> None:
     for (point, seed), run in zip([(run.point, run.seed) for run in seen.runs], seen.runs, strict=True):
         run.figures["failover_ms"] = 5_000.0 + 100 * seed - (4_000 if point == 3 else 0)
     again = results(seen.campaign, {(run.point, run.seed): run for run in seen.runs}, seen.ended)
-    assert answer(again)[0].endswith("; 6001 and 6002 could not be told from 6000 by these seeds.")
+    assert answer(again)[0].endswith("; there are not enough seeds to tell 6001 and 6002 from 6000.")
 
 
 def test_tiny_p_value_is_not_printed_as_zero() -> None:
@@ -152,14 +183,17 @@ def test_single_setting_is_reported_without_comparison() -> None:
     decision, cost, _ = answer(one)
     assert decision == (
         "One setting was played, zookeeper.session.timeout.ms=6000: failover of a partition, mean "
-        "5,000 ms (5,000 to 5,000)."
+        "5,000 ms (in all 12 seeds)."
     )
     assert cost.startswith("There is nothing to compare it with")
     assert "verdict" not in report(one, TEXT)
 
 
 def test_unchanged_figure_is_not_reported_as_a_cost() -> None:
-    assert "no difference was seen in anything else" in answer(found(-4_000, 0))[1]
+    assert answer(found(-4_000, 0))[1].endswith(
+        "no difference on any of 12 seeds, which are too few for a rare one, in sessions that expired though the "
+        "broker lived (0 (0 to 0), p = 1.0000)."
+    )
 
 
 def test_violated_invariant_is_reported_with_its_command() -> None:

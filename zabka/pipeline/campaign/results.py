@@ -1,8 +1,8 @@
 """The results of a campaign, and the tables that hold them.
 
 runs          one row per run: its setting, verdict, command, every figure, and the measures below them
-estimates     one row per setting and figure: the mean over seeds with its bootstrap interval
-differences   one row per setting and figure: the paired difference from the baseline, with the p-value of "none"
+estimates     one row per setting and figure: the mean over seeds with its interval; of rare events, the share of seeds
+differences   one row per setting and figure: the paired difference from the baseline, its interval and its p-value
 violations    one row per run that broke an invariant, with the command that replays it
 """
 
@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from zabka.pipeline.campaign.definition import Campaign, describe
-from zabka.pipeline.campaign.engine import Ended, by_point, comparisons
+from zabka.pipeline.campaign.engine import Ended, by_point, comparisons, costs
 from zabka.pipeline.campaign.figures import FIGURES
 from zabka.pipeline.campaign.play import Played
-from zabka.pipeline.campaign.statistics import Difference, Estimate, difference, estimate
+from zabka.pipeline.campaign.statistics import Difference, Estimate, Share, difference, estimate
 from zabka.pipeline.campaign.stopping import Comparison, Verdict, rivals
 
 
@@ -35,6 +35,9 @@ class Results(msgspec.Struct):
     differences: dict[str, list[Difference]]
     """For each figure: every point minus point 0, point 0 itself included."""
     comparisons: list[Comparison]
+    """The deciding figure of every other point, compared with point 0."""
+    costs: dict[str, list[Comparison]]
+    """The same for each figure of `also`."""
     best: int
     """The point with the best deciding figure, among the baseline and the points that differ from it."""
     rivals: list[int]
@@ -71,6 +74,7 @@ def results(campaign: Campaign, runs: Mapping[tuple[int, int], Played], ended: E
         estimates=estimates,
         differences=differences,
         comparisons=compared,
+        costs=costs(campaign, runs, ended.seeds),
         best=best,
         rivals=rivals(decides, best, confidence=confidence, looks=looks) if best else [],
     )
@@ -121,11 +125,19 @@ def _rows(found: Results, of: Mapping[str, Sequence[Estimate | Difference]]) -> 
             "setting": describe(point),
             "figure": name,
             "unit": FIGURES[name].unit,
-            **msgspec.to_builtins(of[name][number]),
+            **_numbers(of[name][number]),
         }
         for name in FIGURES
         for number, point in enumerate(found.points)
     ]
+
+
+def _numbers(of: Estimate | Difference) -> dict[str, Any]:
+    plain: dict[str, Any] = {name: getattr(of, name) for name in of.__struct_fields__}
+    rare: Share | None = plain.pop("rare", None)
+    if rare is not None:
+        plain |= {f"rare_{name}": getattr(rare, name) for name in rare.__struct_fields__}
+    return plain
 
 
 _F, _I, _S = pa.float64(), pa.int64(), pa.string()
@@ -156,6 +168,7 @@ RUNS = pa.schema(
     ]
 )  # fmt: skip
 _KEYS = [("point", _I), ("setting", _S), ("figure", _S), ("unit", _S), ("seeds", _I)]
-ESTIMATES = pa.schema([*_KEYS, ("mean", _F), ("low", _F), ("high", _F)])
-DIFFERENCES = pa.schema([*_KEYS, ("mean", _F), ("low", _F), ("high", _F), ("p", _F)])
+_INTERVAL = [("mean", _F), ("low", _F), ("high", _F)]
+ESTIMATES = pa.schema([*_KEYS, *_INTERVAL, ("rare_usual", _F), ("rare_seeds", _I), ("rare_low", _F), ("rare_high", _F)])
+DIFFERENCES = pa.schema([*_KEYS, *_INTERVAL, ("p", _F), ("detectable", _F)])
 VIOLATIONS = pa.schema([("point", _I), ("seed", _I), ("command", _S), ("problems", pa.list_(_S))])
