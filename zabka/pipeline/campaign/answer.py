@@ -160,7 +160,7 @@ def _cost(found: Results) -> str:
     parts = [
         *(_values(found, also, each) for also, each in compared.items() if each.verdict is Verdict.DIFFERENT),
         *(
-            f"{_phrase(each)} in {FIGURES[also].title} ({_tested(each.difference)})"
+            f"{FIGURES[also].title}: {_phrase(each)} ({_tested(each.difference)})"
             for also, each in compared.items()
             if each.verdict is not Verdict.DIFFERENT
         ),
@@ -171,7 +171,7 @@ def _cost(found: Results) -> str:
 def _phrase(compared: Comparison) -> str:
     seen = compared.difference
     if compared.verdict is Verdict.OPEN and seen.seeds and seen.mean == seen.low == seen.high == 0:
-        return f"no difference on any of {seen.seeds} seeds, which are too few for a rare one,"
+        return f"no difference on any of {seen.seeds} seeds, which are too few for a rare one"
     return "as good as equal" if compared.verdict is Verdict.EQUAL else str(compared.verdict)
 
 

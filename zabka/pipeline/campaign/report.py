@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from html import escape
+from itertools import pairwise
 
 from zabka.pipeline.campaign.answer import answer, chance, paired, share, short
 from zabka.pipeline.campaign.charts import Axis, Mark, Series, chart, format_number, number_axis, scatter
 from zabka.pipeline.campaign.figures import FIGURES, Figure
+from zabka.pipeline.campaign.provenance import Provenance
 from zabka.pipeline.campaign.results import Results
 from zabka.pipeline.campaign.statistics import BOOTSTRAP_SEEDS, Estimate, unseen_share
 from zabka.pipeline.campaign.stopping import cost_level, level_of
@@ -32,7 +34,8 @@ svg .name { fill: var(--c); paint-order: stroke; stroke: var(--paper); stroke-wi
 .line { fill: none; stroke-width: 1.5; opacity: .55; } .whisker { stroke-width: 2; }
 .s1 { --c: var(--s1); } .s2 { --c: var(--s2); } .s3 { --c: var(--s3); } .s4 { --c: var(--s4); }
 .s5 { --c: var(--s5); } .s6 { --c: var(--s6); }
-.line, .whisker { stroke: var(--c); } circle { fill: var(--c); }
+.line, .whisker { stroke: var(--c); } circle { fill: var(--c); } .bar { fill: var(--c); opacity: .22; }
+.seed { opacity: .4; }
 ul.legend { list-style: none; display: flex; flex-wrap: wrap; gap: 4px 18px; padding: 0; margin: 4px 0 0;
   font-size: 14px; } ul.legend li::before { content: ""; display: inline-block; width: 10px; height: 10px;
   border-radius: 50%; background: var(--c); margin-right: 6px; }
@@ -46,14 +49,14 @@ code, pre { font: 13px/1.45 ui-monospace, monospace; } pre { overflow-x: auto; p
 """
 
 
-def report(found: Results, definition: str) -> str:
+def report(found: Results, definition: str, made: Provenance) -> str:
     """Return the report's page; `definition` is the campaign's file."""
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{escape(found.campaign.question)}</title><style>{STYLE}</style></head><body>",
-        '<p class="soft">zabka, a campaign of simulated runs</p>',
+        f'<p class="soft">{escape(_origin(found, made))}</p>',
         f"<h1>{escape(found.campaign.question)}</h1>",
         '<ol class="answer">',
         *(f"<li>{escape(sentence)}</li>" for sentence in answer(found)),
@@ -66,6 +69,13 @@ def report(found: Results, definition: str) -> str:
         "</body></html>\n",
     ]
     return "\n".join(parts)
+
+
+def _origin(found: Results, made: Provenance) -> str:
+    seeds = found.ended.seeds
+    used = f"{seeds[0]}-{seeds[-1]}" if len(seeds) > 1 else f"{seeds[0]}"
+    of = "" if len(seeds) == len(found.campaign.seed_numbers()) else f" of {found.campaign.seeds}"
+    return f"A campaign of simulated runs: zabka {made.version}, {made.code}, {made.date}; seeds {used}{of}"
 
 
 def _charts(found: Results) -> Iterator[str]:
@@ -88,20 +98,33 @@ def _response(found: Results, name: str) -> str:
     for number, point in enumerate(found.points):
         seen = found.estimates[name][number]
         if seen.mean is not None:
-            mark = Mark(places[number], *_drawn(seen), short(point))
+            mark = Mark(places[number], *_drawn(seen), short(point), tuple(found.values[name][number].values()))
             series.setdefault(_series_name(point, series_key), []).append(mark)
     in_order = [Series(key, sorted(marks)) for key, marks in sorted(series.items())]
-    values = [value for one in in_order for mark in one.marks for value in (mark.low, mark.high)]
+    values = [value for one in in_order for mark in one.marks for value in (mark.low, mark.high, *mark.seeds)]
     if math.isclose(min(values), max(values)) and all(seen.seeds > 1 for seen in found.estimates[name]):
         return _always(found, name, values[0])
-    y = number_axis("number a run" if figure.unit == "a run" else figure.unit, values, from_zero=figure.unit != "%")
-    drawn = chart(figure.title, x, y, in_order, lines=not x.title.startswith("setting"))
-    caption = f"Mean over seeds and its interval; {'more' if figure.more_is_better else 'less'} is better."
+    from_zero = figure.unit != "%"
+    y = number_axis("number a run" if figure.unit == "a run" else figure.unit, values, from_zero=from_zero)
+    lines = _is_scale([text for _, text in x.ticks])
+    # A bar without its beginning misleads, and most shares lie near 100 %.
+    drawn = chart(figure.title, x, y, in_order, lines=lines, bars=from_zero and not lines)
+    caption = (
+        f"Mean over seeds and its interval, with a small dot for each seed; "
+        f"{'more' if figure.more_is_better else 'less'} is better."
+    )
     if any(seen.seeds == 1 for seen in found.estimates[name]):
         caption += " A mark without an interval rests on one seed."
     if any(seen.rare and seen.rare.seeds for seen in found.estimates[name]):
         caption += " A mean that few seeds make has no interval; the table has the share of these seeds."
     return _figure(_heading(figure), drawn, caption)
+
+
+def _is_scale(values: list[str]) -> bool:
+    """Return whether these are numbers at equal distances, which a line may join."""
+    if len(values) < 2 or not all(value.isdigit() for value in values):
+        return False
+    return len({int(after) - int(before) for before, after in pairwise(values)}) == 1
 
 
 def _drawn(seen: Estimate) -> tuple[float, float, float]:
@@ -185,7 +208,8 @@ def _table(found: Results) -> Iterator[str]:
         yield f"<tr><td>{escape(short(point))}</td>{cells}</tr>"
     yield "</tbody></table></div>"
     yield f"<p class='soft'>Settings: {escape(' / '.join(found.points[0]))}. The first row is the baseline. "
-    yield "Below each mean its interval, and how many seeds have that figure where not all do. "
+    yield "Below each mean its interval, the number of its seeds where not all have that figure (the same seeds for "
+    yield "each setting), and of its failovers. "
     yield "If few seeds differ from the usual value, their share of all seeds has the interval.</p>"
     if found.comparisons:
         yield from _differences(found)
@@ -218,6 +242,8 @@ def _cell(found: Results, name: str, number: int) -> str:
         below.append(f"{format_number(seen.low)} to {format_number(seen.high)}")
     if seen.seeds != len(found.ended.seeds):
         below.append(_counted(seen.seeds, "seed"))
+    if (failovers := found.failovers(name, number)) is not None:
+        below.append(_counted(failovers, "failover"))
     return format_number(seen.mean) + (f"<br><span>{'<br>'.join(below)}</span>" if below else "")
 
 

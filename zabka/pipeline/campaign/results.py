@@ -31,6 +31,8 @@ class Results(msgspec.Struct):
     ended: Ended
     points: list[dict[str, str]]
     runs: list[Played]
+    values: dict[str, list[dict[int, float]]]
+    """For each figure and point, the value of each seed, over the same seeds for each point."""
     estimates: dict[str, list[Estimate]]
     differences: dict[str, list[Difference]]
     """For each figure: every point minus point 0, point 0 itself included."""
@@ -43,6 +45,14 @@ class Results(msgspec.Struct):
     rivals: list[int]
     """Points other than the baseline that cannot be distinguished from the best one."""
 
+    def failovers(self, figure: str, point: int) -> int | None:
+        """Return the number of failovers in a point's values; None if the figure is not made of failovers."""
+        behind = FIGURES[figure].failovers
+        if behind is None:
+            return None
+        seeds = self.values[figure][point]
+        return sum(len(behind(run.measures)) for run in self.runs if run.point == point and run.seed in seeds)
+
     @property
     def violating(self) -> list[Played]:
         """Runs that broke an invariant."""
@@ -52,13 +62,15 @@ class Results(msgspec.Struct):
 def results(campaign: Campaign, runs: Mapping[tuple[int, int], Played], ended: Ended) -> Results:
     """Estimate every figure and every difference from the seeds that were played under all settings."""
     points = campaign.points()
+    seeds: dict[str, list[dict[int, float]]] = {}
     estimates: dict[str, list[Estimate]] = {}
     differences: dict[str, list[Difference]] = {}
     confidence = campaign.stop.confidence
     for name in FIGURES:
         values = by_point(runs, name, ended.seeds)
         of = [values.get(number, {}) for number in range(len(points))]
-        estimates[name] = [estimate(list(each.values()), confidence) for each in of]
+        seeds[name] = same_seeds(of)
+        estimates[name] = [estimate(list(each.values()), confidence) for each in seeds[name]]
         differences[name] = [difference(each, of[0], confidence) for each in of]
     played = [runs[key] for key in sorted(runs) if key[1] in ended.seeds]
     compared = comparisons(campaign, runs, ended.seeds)
@@ -71,6 +83,7 @@ def results(campaign: Campaign, runs: Mapping[tuple[int, int], Played], ended: E
         ended=ended,
         points=points,
         runs=played,
+        values=seeds,
         estimates=estimates,
         differences=differences,
         comparisons=compared,
@@ -78,6 +91,16 @@ def results(campaign: Campaign, runs: Mapping[tuple[int, int], Played], ended: E
         best=best,
         rivals=rivals(decides, best, confidence=confidence, looks=looks) if best else [],
     )
+
+
+def same_seeds(of: Sequence[Mapping[int, float]]) -> list[dict[int, float]]:
+    """Return the values of the seeds that every point has, because means over different seeds cannot be compared.
+
+    Points without any value do not count.  If the others have no seed in common, each keeps its own.
+    """
+    known = [each.keys() for each in of if each]
+    common = set.intersection(*map(set, known)) if known else set()
+    return [{seed: value for seed, value in each.items() if not common or seed in common} for each in of]
 
 
 def best_of(figure: str, estimates: Sequence[Estimate], among: Sequence[int]) -> int:
