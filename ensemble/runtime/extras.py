@@ -12,7 +12,7 @@ from importlib.util import find_spec
 PACKAGES: Mapping[str, tuple[str, ...]] = {
     "cli": ("typer", "rich"),
     "dashboard": ("sse_starlette", "prometheus_client"),
-    "spark": ("pyspark", "pyarrow", "pandas", "numpy"),
+    "spark": ("pyspark", "pyarrow", "pandas", "numpy", "scipy"),
     "tls": ("cryptography",),
     "kazoo": ("kazoo",),
     "uvloop": ("uvloop",),

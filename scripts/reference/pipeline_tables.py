@@ -33,8 +33,16 @@ _CAMPAIGNS = (
         f"| `campaign_{name}` | {row} | {', '.join(f'`{column}`' for column in schema.names)} |\n"
         for name, row, schema in (
             ("runs", "a run: its setting, verdict, command, figures, and the measures below them", RUNS),
-            ("estimates", "a setting and figure: the mean over seeds with its bootstrap interval", ESTIMATES),
-            ("differences", "the same: the paired difference from the baseline, with the p-value of none", DIFFERENCES),
+            (
+                "estimates",
+                "a setting and figure: the mean over seeds with its interval; of rare events, the share of seeds",
+                ESTIMATES,
+            ),
+            (
+                "differences",
+                "the same: the paired difference from the baseline, its interval and its p-value",
+                DIFFERENCES,
+            ),
             ("violations", "a run that broke an invariant", VIOLATIONS),
         )
     )

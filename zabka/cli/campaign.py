@@ -147,6 +147,7 @@ def _played(campaign: Campaign, ledger: Ledger, master: str, target: Path) -> En
 def _written(campaign: Campaign, ledger: Ledger, ended: Ended, target: Path, definition: str) -> Results:
     from zabka.pipeline.campaign import standing
     from zabka.pipeline.campaign.landing import lake_of, land
+    from zabka.pipeline.campaign.provenance import provenance
     from zabka.pipeline.campaign.report import report
     from zabka.pipeline.campaign.results import results, write_tables
 
@@ -155,7 +156,7 @@ def _written(campaign: Campaign, ledger: Ledger, ended: Ended, target: Path, def
     if (lake := lake_of(target)) is not None:
         land(target, lake, list(tables))
     aside = target / ".report.html"
-    aside.write_text(report(found, definition))
+    aside.write_text(report(found, definition, provenance()))
     aside.replace(target / "report.html")
     standing.write(target, standing.ended(found))
     return found

@@ -104,6 +104,7 @@ def test_five_campaigns_are_shipped() -> None:
         (("[settings]", '[stop]\nlooks = [8, 30]\n[settings]'), "there are only 12 seeds"),
         (("[settings]", '[stop]\nequal_within = nan\n[settings]'), "no less than 0"),
         (("[settings]", '[stop]\nequal_within = inf\n[settings]'), "no less than 0"),
+        (("[settings]", '[stop]\nequal_within = { stale_reads = 1 }\n[settings]'), "neither decide nor in also"),
         (("[settings]", '[limits]\nminutes = -1.0\n[settings]'), "limits.minutes = -1.0: a number"),
         (("[settings]", '[limits]\nminutes = nan\n[settings]'), "limits.minutes = nan: a number"),
         (("[settings]", '[latin_hypercube]\npoints = 2\nkeys = { a = [1] }\n[settings]'), "and not both"),

@@ -77,6 +77,39 @@ def test_campaign_without_a_difference_plays_every_seed(campaign: Campaign, tmp_
     assert (ended.reason, len(players.played)) == ("every seed was played", 24)
 
 
+@pytest.mark.parametrize("sizes", ["", "equal_within = { silence_ms = 1.0 }"])
+def test_campaign_goes_on_while_a_cost_lacks_seeds(sizes: str, tmp_path: Path) -> None:
+    # 9 seeds show the difference in failovers, but not whether silence, which Players does not return, differs.
+    text = TEXT.replace("[settings]", 'also = ["silence_ms"]\n[settings]') + sizes
+    with opened(tmp_path, text) as ledger:
+        ended = run_campaign(parse_campaign(text), ledger, Players())
+    assert (len(ended.seeds), ended.reason) == (12, "every seed was played")
+
+
+def test_campaign_ends_when_costs_are_clear_too(tmp_path: Path) -> None:
+    def players(runs: Sequence[Run], keep: Keep) -> None:
+        for run in runs:
+            figures: dict[str, float | None] = {
+                "failover_ms": 100.0 * run.point + run.seed,
+                # With 40 seeds, a difference of 1.0 would have shown in 80 % of cases: the spread is 2.
+                "silence_ms": run.seed + run.point * (2.0 if run.seed % 2 else -2.0),
+            }
+            keep(
+                msgspec.json.encode(
+                    Played(run.point, run.seed, "chaos", {}, run.command, [], figures, NOTHING, 1, 1, 0.1)
+                )
+            )
+
+    def seeds_used(size: float) -> int:
+        text = TEXT.replace("[settings]", 'also = ["silence_ms"]\n[settings]').replace("1-12", "1-80")
+        text = text.replace("[6, 9]", "[10, 60]") + f"equal_within = {{ silence_ms = {size} }}"
+        with opened(tmp_path / f"{size}", text) as ledger:
+            return len(run_campaign(parse_campaign(text), ledger, players).seeds)
+
+    assert seeds_used(1.5) == 60
+    assert seeds_used(0.1) == 80
+
+
 @pytest.mark.parametrize("killed_after", [0, 1, 7, 17])
 def test_stored_run_is_not_played_again(campaign: Campaign, tmp_path: Path, killed_after: int) -> None:
     first, second = Players(killed_after=killed_after), Players()

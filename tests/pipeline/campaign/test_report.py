@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from html.parser import HTMLParser
+from importlib import metadata
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 
 from tests.pipeline.campaign.test_engine import NOTHING
 from zabka.pipeline.campaign.answer import answer
 from zabka.pipeline.campaign.charts import _names, format_number, number_axis
 from zabka.pipeline.campaign.definition import parse_campaign
 from zabka.pipeline.campaign.engine import Ended
+from zabka.pipeline.campaign.failovers import ELECTED, PARTITION, Failover
 from zabka.pipeline.campaign.play import Played
+from zabka.pipeline.campaign.provenance import Provenance, provenance
 from zabka.pipeline.campaign.report import report
 from zabka.pipeline.campaign.results import Results, results, write_tables
 from zabka.pipeline.campaign.statistics import Estimate
-from zabka.pipeline.campaign.stopping import rivals
+from zabka.pipeline.campaign.stopping import Verdict, rivals
 
 TEXT = """
 question = "Which <timeout>?"
@@ -28,6 +33,7 @@ also = ["false_expiries"]
 [grid]
 "zookeeper.session.timeout.ms" = [6000, 2000]
 """
+MADE = Provenance("0.1.0", "commit 0123456789ab", "2026-11-29")
 
 
 def found(shift_ms: float, expiries: float, *, problems: list[str] | None = None, text: str = TEXT) -> Results:
@@ -57,35 +63,68 @@ def test_difference_is_reported_with_both_means_and_its_cost() -> None:
 
 def test_no_difference_is_reported_as_such() -> None:
     decision = answer(found(0, 0))[0]
-    assert decision.startswith("No difference seen in failover of a partition, mean")
-    assert decision.endswith("no other setting could be told from it.")
+    assert decision.startswith("Not enough seeds to tell a difference in failover of a partition, mean")
+    assert decision.endswith("the smallest p is that of 2000, 0 (0 to 0), p = 1.0000.")
+
+
+def test_difference_below_the_given_size_is_not_seen() -> None:
+    # 40 seeds, differences of +2 and -2 in turn, whose t-test shows 0.95 or more.
+    text = TEXT.replace('"1-12"', '"1-40"') + "[stop]\nequal_within = { failover_ms = 0.5, false_expiries = 1 }"
+    seen = found(0, 0, text=text)
+    for run in seen.runs:
+        run.figures["failover_ms"] = 5_000.0 + run.point * (2.0 if run.seed % 2 else -2.0)
+    runs = {(run.point, run.seed): run for run in seen.runs}
+    assert answer(results(seen.campaign, runs, seen.ended))[0].startswith("Not enough seeds to tell")
+    wide = parse_campaign(text.replace("= 0.5", "= 1.5"))
+    assert answer(results(wide, runs, seen.ended))[0].startswith("All settings are as good as equal")
+    # Half a unit more in the mean: within 1.1 with such a spread would have shown, but the interval reaches beyond it.
+    for run in seen.runs:
+        run.figures["failover_ms"] = (run.figures["failover_ms"] or 0.0) + 0.5 * run.point
+    near = parse_campaign(text.replace("= 0.5", "= 1.1"))
+    assert answer(results(near, runs, seen.ended))[0].startswith("No difference seen in failover of a partition")
+
+
+def test_cost_without_power_is_not_called_absent() -> None:
+    seen = found(-4_000, 0)
+    for run in seen.runs:
+        run.figures["false_expiries"] = float(run.point and run.seed in (3, 5, 8))
+    runs = {(run.point, run.seed): run for run in seen.runs}
+    # Three of twelve seeds differ, all the same way: 2 / 2^3.
+    again = results(seen.campaign, runs, seen.ended)
+    assert "sessions that expired though the broker lived: not enough seeds to tell (+0.25" in answer(again)[1]
+    assert "p = 0.2500)" in answer(again)[1]
+    row = re.search(
+        r"<td>2000</td><td>\+0.25 \([^<]*\)</td><td>0.2500</td><td>12</td><td>([^<]*)</td>", report(again, TEXT, MADE)
+    )
+    assert row is not None and row[1] == "not enough seeds to tell"
 
 
 def test_too_few_seeds_are_not_reported_as_no_difference() -> None:
     # With five seeds all the same way, the p-value is 2 / 2^5, above 0.05.
     five = TEXT.replace('"1-12"', '"1-5"')
     assert answer(found(-4_000, 2.0, text=five))[0].endswith(
-        "nor could any have been with 5 seeds that have this figure: at least 6 are wanted."
+        "(no interval), p = 0.0625; 5 seeds with this figure cannot show any difference, at least 6 are needed."
     )
     six = TEXT.replace('"1-12"', '"1-6"')
     assert "best is zookeeper.session.timeout.ms=2000" in answer(found(-4_000, 2.0, text=six))[0]
 
 
 def test_figure_of_few_seeds_states_their_number() -> None:
-    seen = found(-4_000, 2.0)
     name = "controller_failover_ms"
-    seen.estimates[name][1] = Estimate(1, 23_854.0, 23_854.0, 23_854.0)
-    seen.campaign.also.append(name)
-    page = report(seen, TEXT)
-    assert "<td>23,854<br><span>1 seed</span></td>" in page
+    seen = found(-4_000, 2.0, text=TEXT.replace('also = ["', f'also = ["{name}", "'))
+    seen.estimates[name][1] = Estimate(1, 23_854.0, None, None)
+    page = report(seen, TEXT, MADE)
+    assert "<td>23,854<br><span>1 seed<br>0 failovers</span></td>" in page
     assert page.count("A mark without an interval rests on one seed.") == 1
 
 
 def test_constant_figure_is_stated_and_not_drawn() -> None:
     # With probability 1 in 20, none of twelve seeds is hit by a fault that hits 22 % of all: 0.78^12 = 0.05.
-    zeros = found(-4_000, 0)
-    zeros.estimates["false_expiries"] = [Estimate(12, 0.0, 0.0, 0.0)] * 2
-    page = report(zeros, TEXT)
+    seen = found(-4_000, 0)
+    for run in seen.runs:
+        run.figures["false_expiries"] = 0.0
+    zeros = results(seen.campaign, {(run.point, run.seed): run for run in seen.runs}, seen.ended)
+    page = report(zeros, TEXT, MADE)
     part = page.partition("<h2>Sessions that expired though the broker lived</h2>")[2].partition("<h2>")[0]
     assert part.strip() == (
         "<p>0 a run in each of 24 runs, so there is nothing to draw. "
@@ -100,13 +139,13 @@ def test_indistinguishable_settings_are_not_called_equal() -> None:
     for (point, seed), run in zip([(run.point, run.seed) for run in seen.runs], seen.runs, strict=True):
         run.figures["failover_ms"] = 5_000.0 + 100 * seed - (4_000 if point == 3 else 0)
     again = results(seen.campaign, {(run.point, run.seed): run for run in seen.runs}, seen.ended)
-    assert answer(again)[0].endswith("; 6001 and 6002 could not be told from 6000 by these seeds.")
+    assert answer(again)[0].endswith("; there are not enough seeds to tell 6001 and 6002 from 6000.")
 
 
 def test_tiny_p_value_is_not_printed_as_zero() -> None:
     # With 20 differences the same way, two of 2^20 sign patterns are as extreme: 0.000002; with 12, 2 / 2^12.
-    assert "<td>&lt; 0.0001</td>" in report(found(-4_000, 2.0, text=TEXT.replace("1-12", "1-20")), TEXT)
-    assert "<td>0.0005</td>" in report(found(-4_000, 2.0), TEXT)
+    assert "<td>&lt; 0.0001</td>" in report(found(-4_000, 2.0, text=TEXT.replace("1-12", "1-20")), TEXT, MADE)
+    assert "<td>0.0005</td>" in report(found(-4_000, 2.0), TEXT, MADE)
 
 
 def test_best_setting_is_listed_with_its_possible_equals() -> None:
@@ -152,18 +191,105 @@ def test_single_setting_is_reported_without_comparison() -> None:
     decision, cost, _ = answer(one)
     assert decision == (
         "One setting was played, zookeeper.session.timeout.ms=6000: failover of a partition, mean "
-        "5,000 ms (5,000 to 5,000)."
+        "5,000 ms (in all 12 seeds)."
     )
     assert cost.startswith("There is nothing to compare it with")
-    assert "verdict" not in report(one, TEXT)
+    assert "verdict" not in report(one, TEXT, MADE)
+
+
+def test_report_gives_version_commit_date_and_seeds() -> None:
+    seen = found(-4_000, 2.0)
+    page = report(seen, TEXT, MADE)
+    assert "zabka 0.1.0, commit 0123456789ab, 2026-11-29; seeds 1-12<" in page
+    early = results(
+        seen.campaign, {(run.point, run.seed): run for run in seen.runs}, Ended(list(range(1, 8)), 1, 2, "clear")
+    )
+    assert "seeds 1-7 of 1-12<" in report(early, TEXT, MADE)
+
+
+def test_origin_without_a_checkout_is_the_code_digest(tmp_path: Path) -> None:
+    made = provenance(tmp_path)
+    assert re.fullmatch(r"code [0-9a-f]{12}", made.code) and re.fullmatch(r"\d{4}-\d\d-\d\d", made.date)
+    assert made.version == metadata.version("zabka")
+
+
+def test_origin_in_a_checkout_is_its_commit(tmp_path: Path) -> None:
+    def git(*arguments: str) -> str:
+        who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        command = ["git", "-C", str(tmp_path), *who, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    git("init", "-q")
+    (tmp_path / "file").write_text("1")
+    git("add", "file")
+    git("commit", "-q", "-m", "one")
+    commit = git("rev-parse", "--short=12", "HEAD").strip()
+    assert provenance(tmp_path).code == f"commit {commit}"
+    (tmp_path / "file").write_text("2")
+    assert provenance(tmp_path).code == f"commit {commit}, changed since"
+
+
+def test_means_are_over_the_same_seeds_with_their_failovers() -> None:
+    seen = found(-4_000, 2.0)
+    failover = Failover(PARTITION, "orders-0", "broker-1", "crash", 0, total_ms=5.0, ended_by=ELECTED)
+    runs = {}
+    for run in seen.runs:
+        # Setting 0 has no failover on seeds 1 to 4; setting 1 has two on each seed.
+        count = 2 * run.point or int(run.seed > 4)
+        figures = run.figures | ({} if count else {"failover_ms": None})
+        runs[run.point, run.seed] = replace(
+            run, figures=figures, measures=replace(run.measures, failovers=[failover] * count)
+        )
+    again = results(seen.campaign, runs, seen.ended)
+    # 100 x (5 .. 12) + 5,000, and the same less 4,000.
+    assert [each.mean for each in again.estimates["failover_ms"]] == [5_850.0, 1_850.0]
+    assert [again.failovers("failover_ms", point) for point in (0, 1)] == [8, 16]
+    assert "8 seeds<br>16 failovers" in report(again, TEXT, MADE)
+    assert [each.seeds for each in again.estimates["false_expiries"]] == [12, 12]
+
+
+@pytest.mark.parametrize(
+    ("values", "parts"),
+    [("[2000, 4000, 6000]", ("polyline",)), ("[2000, 4000, 9000]", ("rect",)), ("[6000, 2000]", ("polyline",))],
+)
+def test_unequal_distances_are_drawn_as_bars(values: str, parts: tuple[str]) -> None:
+    page = report(found(500, 0, text=TEXT.replace("[6000, 2000]", values)), TEXT, MADE)
+    drawing = page.partition("<svg")[2].partition("</svg>")[0]
+    assert tuple(part for part in ("polyline", "rect") if f"<{part}" in drawing) == parts
+
+
+def test_chart_has_a_dot_for_each_seed() -> None:
+    page = report(found(-4_000, 0), TEXT, MADE)
+    drawing = page.partition("<svg")[2].partition("</svg>")[0]
+    assert len(re.findall(r'<circle class="seed s1" ', drawing)) == 24
+
+
+def test_search_of_all_settings_is_stricter_than_one_cost() -> None:
+    text = TEXT.replace("[6000, 2000]", "[6000, 2000, 4000]")
+    seen = found(0, 0, text=text)
+    for run in seen.runs:
+        run.figures["false_expiries"] = float(run.point == 1 and run.seed <= 6)
+    again = results(seen.campaign, {(run.point, run.seed): run for run in seen.runs}, seen.ended)
+    # Six differences the same way: 2 / 2^6 = 0.031, below 0.05 but not below 0.05 / 2 settings.
+    assert again.costs["false_expiries"][0].verdict is Verdict.DIFFERENT
+    assert answer(again)[1].startswith("Not enough seeds to tell a difference in anything else")
+    seventh = next(run for run in seen.runs if (run.point, run.seed) == (1, 7))
+    seventh.figures["false_expiries"] = 1.0
+    again = results(seen.campaign, {(run.point, run.seed): run for run in seen.runs}, seen.ended)
+    assert answer(again)[1].startswith(
+        "In what else was measured, on the same seeds: with zookeeper.session.timeout.ms="
+    )
 
 
 def test_unchanged_figure_is_not_reported_as_a_cost() -> None:
-    assert "no difference was seen in anything else" in answer(found(-4_000, 0))[1]
+    assert answer(found(-4_000, 0))[1].endswith(
+        "sessions that expired though the broker lived: no difference on any of 12 seeds, which are too few for a rare "
+        "one (0 (0 to 0), p = 1.0000)."
+    )
 
 
 def test_violated_invariant_is_reported_with_its_command() -> None:
-    page = report(found(-4_000, 0, problems=["records: lost <b>"]), TEXT)
+    page = report(found(-4_000, 0, problems=["records: lost <b>"]), TEXT, MADE)
     assert "<code>zabka replay --seed 3</code>" in page and "records: lost &lt;b&gt;" in page
     assert "1 of them broke an invariant" in page
 
@@ -183,7 +309,7 @@ class _Addresses(HTMLParser):
 
 
 def test_report_has_no_script_or_url_and_escapes_the_question() -> None:
-    page = report(found(-4_000, 2.0), TEXT)
+    page = report(found(-4_000, 2.0), TEXT, MADE)
     parser = _Addresses()
     parser.feed(page)
     assert parser.addresses == []
@@ -193,7 +319,7 @@ def test_report_has_no_script_or_url_and_escapes_the_question() -> None:
 
 
 def test_mark_is_drawn_at_its_value() -> None:
-    page = report(found(-4_000, 2.0), TEXT)
+    page = report(found(-4_000, 2.0), TEXT, MADE)
     ticks = {
         text: float(at) - 4
         for at, text in re.findall(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from zabka.pipeline.campaign.statistics import EXACT_SEEDS, FINEST_P, difference, estimate, seeds_to_differ, sign_flip_p
-from zabka.pipeline.campaign.stopping import Verdict, compare, is_clear
+from zabka.pipeline.campaign.stopping import Verdict, compare, is_clear, level_of
 
 
 def test_p_value_is_the_share_of_sign_patterns_as_extreme() -> None:
@@ -46,7 +46,7 @@ def test_sampled_p_value_is_at_least_the_finest_level() -> None:
 
 def test_zero_differences_are_no_evidence() -> None:
     seen = difference({1: 5.0, 2: 6.0}, {1: 5.0, 2: 6.0, 3: 9.0}, 0.95)
-    assert (seen.seeds, seen.mean, seen.low, seen.high, seen.p) == (2, 0.0, 0.0, 0.0, 1.0)
+    assert (seen.seeds, seen.mean, seen.low, seen.high, seen.p) == (2, 0.0, None, None, 1.0)
 
 
 def test_difference_uses_the_seeds_that_both_have() -> None:
@@ -54,29 +54,56 @@ def test_difference_uses_the_seeds_that_both_have() -> None:
     assert difference({4: 100.0}, {1: 4.0}, 0.95).mean is None
 
 
-def test_interval_ends_at_a_small_level_match_the_binomial() -> None:
-    # 100 comparisons at four looks. A resample of equally many zeros and ones has a binomial number of ones.
-    tail = 0.05 / 99 / 4 / 2
-    for count in (40, 60, 80, 100, 120):
-        values = [0.0, 1.0] * (count // 2)
-        below, fewest = 0.0, -1
-        while below < tail:
-            fewest += 1
-            below += comb(count, fewest) / 2**count
-        found = estimate(values, 1 - 2 * tail)
+@pytest.mark.parametrize("count", [7, 12, 25])
+@pytest.mark.parametrize("kind", ["continuous", "integers with ties"])
+def test_interval_excludes_zero_exactly_if_p_is_small(count: int, kind: str) -> None:
+    draw = np.random.default_rng(count)
+    seen = set()
+    for _ in range(60):
+        values = draw.normal(0.8, 1.5, count)
+        if kind != "continuous":
+            values = np.round(values)
+        found = difference(dict(enumerate(values)), dict.fromkeys(range(count), 0.0), 0.95)
         assert found.low is not None and found.high is not None
-        assert (found.low * count, (1 - found.high) * count) == pytest.approx((fewest, fewest), abs=1.1)
+        assert (found.p <= 0.05) == (found.low > 0 or found.high < 0)
+        seen.add(found.p <= 0.05)
+    assert seen == {True, False}
 
 
-def test_bootstrap_interval_has_its_nominal_coverage() -> None:
-    draw = np.random.default_rng(5)
-    inside = 0
-    for _ in range(300):
-        found = estimate(list(draw.normal(10.0, 3.0, 30)), 0.95)
-        assert found.low is not None and found.high is not None
-        inside += found.low <= 10.0 <= found.high
-    # The percentile bootstrap of 30 values is a little too narrow: 93 to 94 % in the literature.
-    assert 0.88 <= inside / 300 <= 0.985
+@pytest.mark.parametrize("count", [9, 11, 13])
+def test_interval_end_is_where_the_shifted_p_value_changes(count: int) -> None:
+    values = np.random.default_rng(count).exponential(5.0, count)
+    found = difference(dict(enumerate(values)), dict.fromkeys(range(count), 0.0), 0.9)
+    assert found.low is not None and found.high is not None
+    for end, inwards in ((found.low, 1e-6), (found.high, -1e-6)):
+        assert sign_flip_p(values - end - inwards) > 0.1 >= sign_flip_p(values - end + inwards)
+
+
+def test_interval_needs_the_seeds_that_p_needs() -> None:
+    # Five differences the same way have p = 2 / 2^5, six have 2 / 2^6.
+    five, six = ({seed: 1.0 + seed for seed in range(count)} for count in (5, 6))
+    assert difference(five, dict.fromkeys(five, 0.0), 0.95).low is None
+    # Two of 64 sign patterns reject nothing, so only the lowest of the group means can be the end: the first value.
+    assert difference(six, dict.fromkeys(six, 0.0), 0.95).low == 1.0
+
+
+def test_rare_value_has_the_interval_of_its_share() -> None:
+    found = estimate([0.0] * 38 + [7.0, 5.0], 0.95)
+    assert (found.mean, found.low, found.high) == (0.3, None, None)
+    # Clopper and Pearson: the ends have binomial tails of 2.5 %.
+    assert found.rare is not None and (found.rare.usual, found.rare.seeds) == (0.0, 2)
+    low, high = found.rare.low, found.rare.high
+    assert 1 - (1 - low) ** 40 - 40 * low * (1 - low) ** 39 == pytest.approx(0.025, abs=1e-6)
+    assert sum(comb(40, k) * high**k * (1 - high) ** (40 - k) for k in range(3)) == pytest.approx(0.025, abs=1e-6)
+
+
+def test_detectable_difference_is_found_in_four_of_five_cases() -> None:
+    draw = np.random.default_rng(4)
+    samples = draw.normal(0.0, 1.0, (400, 16))
+    size = float(np.mean([difference(dict(enumerate(v)), dict.fromkeys(range(16), 0.0), 0.95).detectable
+                          for v in samples]))  # fmt: skip
+    shown = np.mean([sign_flip_p(v + size) <= 0.05 for v in samples])
+    assert 0.74 <= shown <= 0.86
 
 
 def test_repeated_looks_keep_the_false_positive_rate() -> None:
@@ -91,8 +118,7 @@ def test_repeated_looks_keep_the_false_positive_rate() -> None:
             for look in looks
             for each in compare(
                 {point: dict(enumerate(values[point, :look])) for point in range(points)},
-                confidence=0.95,
-                looks=len(looks),
+                level=level_of(0.95, len(looks), points),
                 equal_within=0.0,
             )
         )
@@ -103,7 +129,7 @@ def test_repeated_looks_keep_the_false_positive_rate() -> None:
 def test_pairing_finds_differences_below_the_seed_variance() -> None:
     fortune = np.random.default_rng(2).normal(0.0, 50.0, 12)
     paired = {0: dict(enumerate(fortune)), 1: dict(enumerate(fortune + 1.0 + 0.1 * np.arange(12) / 12))}
-    found = compare(paired, confidence=0.95, looks=1, equal_within=0.0)
+    found = compare(paired, level=0.05, equal_within=0.0)
     assert [each.verdict for each in found] == [Verdict.DIFFERENT]
     assert is_clear(found)
 
@@ -112,8 +138,8 @@ def test_difference_below_the_margin_is_equal_and_clear() -> None:
     fortune = np.random.default_rng(2).normal(0.0, 50.0, 40)
     noise = np.random.default_rng(3).normal(0.0, 0.5, 40)
     paired = {0: dict(enumerate(fortune)), 1: dict(enumerate(fortune + noise))}
-    assert [c.verdict for c in compare(paired, confidence=0.95, looks=1, equal_within=2.0)] == [Verdict.EQUAL]
-    assert [c.verdict for c in compare(paired, confidence=0.95, looks=1, equal_within=0.01)] == [Verdict.OPEN]
+    assert [c.verdict for c in compare(paired, level=0.05, equal_within=2.0)] == [Verdict.EQUAL]
+    assert [c.verdict for c in compare(paired, level=0.05, equal_within=0.01)] == [Verdict.OPEN]
 
 
 def test_rare_loss_not_seen_yet_is_not_called_equal() -> None:
@@ -127,8 +153,7 @@ def test_rare_loss_not_seen_yet_is_not_called_equal() -> None:
             for look in looks
             for each in compare(
                 {0: dict.fromkeys(range(look), 0.0), 1: dict(enumerate(lost[:look]))},
-                confidence=0.95,
-                looks=len(looks),
+                level=level_of(0.95, len(looks), 2),
                 equal_within=5.0,
             )
         )
@@ -136,5 +161,5 @@ def test_rare_loss_not_seen_yet_is_not_called_equal() -> None:
 
 
 def test_missing_comparison_is_not_clear() -> None:
-    assert not is_clear(compare({0: {1: 1.0}}, confidence=0.95, looks=1, equal_within=0.0))
-    assert not is_clear(compare({0: {1: 1.0}, 1: {}}, confidence=0.95, looks=1, equal_within=0.0))
+    assert not is_clear(compare({0: {1: 1.0}}, level=0.05, equal_within=0.0))
+    assert not is_clear(compare({0: {1: 1.0}, 1: {}}, level=0.05, equal_within=0.0))

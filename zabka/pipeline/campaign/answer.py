@@ -6,8 +6,12 @@ from zabka.pipeline.campaign.charts import format_number
 from zabka.pipeline.campaign.engine import seeds_needed
 from zabka.pipeline.campaign.figures import FIGURES
 from zabka.pipeline.campaign.results import Results
-from zabka.pipeline.campaign.statistics import Estimate
-from zabka.pipeline.campaign.stopping import Verdict
+from zabka.pipeline.campaign.statistics import Difference, Estimate, Share
+from zabka.pipeline.campaign.stopping import Comparison, Verdict, cost_level
+
+
+_LACKING = {Verdict.OPEN, Verdict.DIFFERENT}
+"""Verdicts on costs that leave the question open: a difference in one setting is not one among all settings."""
 
 
 def answer(found: Results) -> list[str]:
@@ -26,10 +30,46 @@ def named(found: Results, number: int) -> str:
 
 
 def interval(estimate: Estimate, unit: str) -> str:
-    """Return a mean with its interval and unit."""
-    if estimate.mean is None or estimate.low is None or estimate.high is None:
+    """Return a mean with its unit and interval; of rare events, in how many seeds there were any."""
+    if estimate.mean is None:
         return "not measured"
-    return f"{format_number(estimate.mean)} {unit} ({format_number(estimate.low)} to {format_number(estimate.high)})"
+    mean, rare = f"{format_number(estimate.mean)} {unit}", estimate.rare
+    if rare is not None:
+        if not rare.seeds:
+            return f"{mean} (in all {estimate.seeds} seeds)"
+        return (
+            f"{mean} ({format_number(rare.usual)} in all but {rare.seeds} of {estimate.seeds} seeds, "
+            f"{share(rare)} of all)"
+        )
+    if estimate.low is None or estimate.high is None:
+        return f"{mean} (one seed)"
+    return f"{mean} ({format_number(estimate.low)} to {format_number(estimate.high)})"
+
+
+def share(rare: Share) -> str:
+    """Return the interval of a share of seeds."""
+    return f"{format_number(100 * rare.low)} to {format_number(100 * rare.high)} %"
+
+
+def paired(seen: Difference) -> str:
+    """Return a difference with its interval."""
+    if seen.mean is None:
+        return "not measured"
+    ends = "no interval" if seen.low is None or seen.high is None else f"{_signed(seen.low)} to {_signed(seen.high)}"
+    return f"{_signed(seen.mean)} ({ends})"
+
+
+def chance(p: float) -> str:
+    """Return a p-value; a sampled test never gives 0."""
+    return f"{p:.4f}" if p >= 0.0001 else "< 0.0001"
+
+
+def _signed(value: float) -> str:
+    return f"{'+' if value > 0 else ''}{format_number(value)}"
+
+
+def _tested(seen: Difference) -> str:
+    return f"{paired(seen)}, p {'' if seen.p < 0.0001 else '= '}{chance(seen.p)}"
 
 
 def _decision(found: Results) -> str:
@@ -40,9 +80,11 @@ def _decision(found: Results) -> str:
     different = [each for each in found.comparisons if each.verdict is Verdict.DIFFERENT]
     baseline = f"{named(found, 0)} with {interval(estimates[0], figure.unit)}"
     if not different:
-        equal = all(each.verdict is Verdict.EQUAL for each in found.comparisons)
-        seen = "All settings are as good as equal" if equal else "No difference seen"
-        return f"{seen} in {figure.title}: {baseline}; no other setting could be told from it{_too_few(found)}."
+        nearest = min(found.comparisons, key=lambda each: each.difference.p)
+        return (
+            f"{_undecided(found)} in {figure.title}: {baseline}; the smallest p is that of "
+            f"{short(found.points[nearest.point])}, {_tested(nearest.difference)}{_too_few(found)}."
+        )
     best = found.best
     if best == 0:
         worst = min(
@@ -60,11 +102,18 @@ def _decision(found: Results) -> str:
     )
 
 
+def _undecided(found: Results) -> str:
+    verdicts = {each.verdict for each in found.comparisons}
+    if verdicts == {Verdict.EQUAL}:
+        return "All settings are as good as equal"
+    return "Not enough seeds to tell a difference" if Verdict.OPEN in verdicts else "No difference seen"
+
+
 def _too_few(found: Results) -> str:
     seeds, needed = max(each.difference.seeds for each in found.comparisons), seeds_needed(found.campaign)
     if seeds >= needed:
         return ""
-    return f", nor could any have been with {seeds} seeds that have this figure: at least {needed} are wanted"
+    return f"; {seeds} seeds with this figure cannot show any difference, at least {needed} are needed"
 
 
 def _capital(text: str) -> str:
@@ -85,12 +134,18 @@ def _contested(found: Results) -> str:
 
 
 def _open(found: Results) -> str:
-    rest = [short(found.points[each.point]) for each in found.comparisons if each.verdict is not Verdict.DIFFERENT]
-    if not rest:
-        return ""
     keys = " / ".join(found.points[0])
-    of = f" ({keys})" if len(found.points[0]) > 1 else ""
-    return f"; {_listed(rest)} could not be told from {short(found.points[0])}{of} by these seeds"
+    baseline = short(found.points[0]) + (f" ({keys})" if len(found.points[0]) > 1 else "")
+    endings = {
+        Verdict.OPEN: f"there are not enough seeds to tell {{}} from {baseline}",
+        Verdict.NOT_SEEN: f"no difference seen between {{}} and {baseline}",
+        Verdict.EQUAL: f"{{}} and {baseline} are as good as equal",
+    }
+    rest = {
+        verdict: [short(found.points[each.point]) for each in found.comparisons if each.verdict is verdict]
+        for verdict in endings
+    }
+    return "".join(f"; {endings[verdict].format(_listed(names))}" for verdict, names in rest.items() if names)
 
 
 def _listed(names: list[str]) -> str:
@@ -102,14 +157,26 @@ def _cost(found: Results) -> str:
     other = found.best or (_other_end(found, different) if different else 0)
     if other == 0:
         return _elsewhere(found)
-    moved = [also for also in found.campaign.also if _moved(found, also, other, len(found.campaign.also))]
-    still = [also for also in found.campaign.also if also not in moved]
     pair = f"With {named(found, other)} in place of {named(found, 0)}"
-    if not moved:
-        return f"{pair}, no difference was seen in anything else that was measured."
-    differences = "; ".join(_values(found, also, other) for also in moved)
-    rest = f"; no difference seen in {', '.join(FIGURES[also].title for also in still)}" if still else ""
-    return f"{pair}, on the same seeds: {differences}{rest}."
+    if not found.campaign.also:
+        return f"{pair}: nothing else was asked for."
+    compared = {also: found.costs[also][other - 1] for also in found.campaign.also}
+    parts = [
+        *(_values(found, also, each) for also, each in compared.items() if each.verdict is Verdict.DIFFERENT),
+        *(
+            f"{FIGURES[also].title}: {_phrase(each)} ({_tested(each.difference)})"
+            for also, each in compared.items()
+            if each.verdict is not Verdict.DIFFERENT
+        ),
+    ]
+    return f"{pair}, on the same seeds: {'; '.join(parts)}."
+
+
+def _phrase(compared: Comparison) -> str:
+    seen = compared.difference
+    if compared.verdict is Verdict.OPEN and seen.seeds and seen.mean == seen.low == seen.high == 0:
+        return f"no difference on any of {seen.seeds} seeds, which are too few for a rare one"
+    return "as good as equal" if compared.verdict is Verdict.EQUAL else str(compared.verdict)
 
 
 def _elsewhere(found: Results) -> str:
@@ -118,23 +185,23 @@ def _elsewhere(found: Results) -> str:
         also = [f"{FIGURES[name].title} {interval(found.estimates[name][0], FIGURES[name].unit)}"
                 for name in found.campaign.also]  # fmt: skip
         return f"There is nothing to compare it with{'; besides: ' + '; '.join(also) if also else ''}."
-    others = range(1, len(found.points))
-    tests = len(found.campaign.also) * len(others)
-    moved = [(also, point) for also in found.campaign.also for point in others if _moved(found, also, point, tests)]
+    if not found.costs:
+        return "Nothing else was asked for."
+    # All settings are searched, so each difference is one of as many more.
+    stop, tests = found.campaign.stop, len(found.costs) * len(found.comparisons)
+    level = cost_level(stop.confidence, found.ended.looks, tests)
+    moved = [(also, each) for also, compared in found.costs.items() for each in compared if each.difference.p <= level]
     if not moved:
-        return "No difference was seen in anything else that was measured either."
-    differences = "; ".join(f"with {named(found, point)} {_values(found, also, point)}" for also, point in moved)
+        verdicts = {each.verdict for compared in found.costs.values() for each in compared}
+        seen = "Not enough seeds to tell a difference" if _LACKING & verdicts else "No difference seen"
+        return f"{seen} in anything else that was measured; the table has each with its interval."
+    differences = "; ".join(f"with {named(found, each.point)} {_values(found, also, each)}" for also, each in moved)
     return f"In what else was measured, on the same seeds: {differences}."
 
 
-def _moved(found: Results, figure: str, point: int, tests: int) -> bool:
-    """Return whether the difference from the baseline is significant, as one of `tests` differences."""
-    return found.differences[figure][point].p <= (1 - found.campaign.stop.confidence) / tests
-
-
-def _values(found: Results, figure: str, point: int) -> str:
-    values = f"{_plain(found, figure, point)} against {_plain(found, figure, 0)} {FIGURES[figure].unit}"
-    return f"{FIGURES[figure].title} {values}"
+def _values(found: Results, figure: str, compared: Comparison) -> str:
+    values = f"{_plain(found, figure, compared.point)} against {_plain(found, figure, 0)} {FIGURES[figure].unit}"
+    return f"{FIGURES[figure].title} {values} ({_tested(compared.difference)})"
 
 
 def _other_end(found: Results, numbers: list[int]) -> int:

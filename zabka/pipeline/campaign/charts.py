@@ -9,6 +9,10 @@ from typing import NamedTuple
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 80, 24, 18, 52
+ASIDE, BAR = 12, 40
+"""The distance of series at one place, and the width of a bar that stands alone."""
+SEED, SPREAD = 2.0, 5
+"""A seed's radius, and the number of places next to each other for seeds, which would cover each other."""
 DOT, LETTER_WIDTH, LETTER_HEIGHT = 4.5, 7.0, 13.0
 """A mark's radius, and the approximate size of a letter in the page's 12 px."""
 DIGITS_MAX = 9
@@ -25,6 +29,8 @@ class Mark(NamedTuple):
     low: float
     high: float
     label: str
+    seeds: tuple[float, ...] = ()
+    """The value of each seed."""
 
 
 class Series(NamedTuple):
@@ -85,18 +91,22 @@ def _written(value: float, digits: int) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def chart(title: str, x: Axis, y: Axis, series: Sequence[Series], *, lines: bool) -> str:
-    """Return a chart of marks with whiskers, joined by lines if the first axis is a scale."""
+def chart(title: str, x: Axis, y: Axis, series: Sequence[Series], *, lines: bool, bars: bool) -> str:
+    """Return a chart of marks with whiskers and seeds: joined by lines on a scale, or on bars."""
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
     parts = _frame(title, x, y, right, bottom)
     for number, one in enumerate(series):
         kind = SERIES[number % len(SERIES)]
         # Intervals of several series at one place stand side by side.
-        aside = (number - (len(series) - 1) / 2) * 12
+        aside = (number - (len(series) - 1) / 2) * ASIDE
         places = [(x.place(m.x, LEFT, right) + aside, m) for m in one.marks]
         if lines and len(places) > 1:
             path = " ".join(f"{at:.1f},{y.place(m.y, bottom, TOP):.1f}" for at, m in places)
             parts.append(f'<polyline class="line {kind}" points="{path}"/>')
+        if bars:
+            width = BAR if len(series) == 1 else ASIDE - 2
+            parts += [_bar(at, mark, y, bottom, kind, width) for at, mark in places]
+        parts += [_seeds(at, mark, y, bottom, kind) for at, mark in places]
         parts += [_mark(at, mark, y, bottom, kind) for at, mark in places]
     return "".join([*parts, "</svg>"]) + _legend(series)
 
@@ -123,6 +133,22 @@ def _row(y: Axis, value: float, text: str, right: float, bottom: float) -> str:
 def _tick(x: Axis, value: float, text: str, right: float, bottom: float) -> str:
     at = x.place(value, LEFT, right)
     return f'<text class="tick" x="{at:.1f}" y="{bottom + 18}" text-anchor="middle">{escape(text)}</text>'
+
+
+def _bar(at: float, mark: Mark, y: Axis, bottom: float, kind: str, width: float) -> str:
+    zero, top = y.place(0.0, bottom, TOP), y.place(mark.y, bottom, TOP)
+    return (
+        f'<rect class="bar {kind}" x="{at - width / 2:.1f}" width="{width}" '
+        f'y="{min(zero, top):.1f}" height="{abs(zero - top):.1f}"/>'
+    )
+
+
+def _seeds(at: float, mark: Mark, y: Axis, bottom: float, kind: str) -> str:
+    return "".join(
+        f'<circle class="seed {kind}" cx="{at + 2 * (number % SPREAD - SPREAD // 2):.1f}" '
+        f'cy="{y.place(value, bottom, TOP):.1f}" r="{SEED}"/>'
+        for number, value in enumerate(mark.seeds)
+    )
 
 
 def _mark(at: float, mark: Mark, y: Axis, bottom: float, kind: str) -> str:

@@ -36,9 +36,10 @@ class Hypercube(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Stop(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """When a campaign ends: the sample sizes of its looks, and the difference that counts as none."""
+    """When a campaign ends: the sample sizes of its looks, and the differences that count as none."""
 
-    equal_within: float = 0.0
+    equal_within: float | dict[str, float] = 0.0
+    """The difference that does not matter: of the deciding figure, or of each figure by name."""
     confidence: float = 0.95
     looks: list[int] = []
     """The numbers of seeds after which the figures are looked at; all seeds are always the last look, and the default.
@@ -87,6 +88,13 @@ class Campaign(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     def arguments(self, point: Mapping[str, str]) -> tuple[str, ...]:
         """Return all settings of a point, in the form of `--set`."""
         return tuple(f"{key}={value}" for key, value in {**_texts(self.settings), **point}.items())
+
+    def equal_within(self, figure: str) -> float:
+        """Return the difference in that figure that does not matter; 0 if the file does not give any."""
+        given = self.stop.equal_within
+        if isinstance(given, dict):
+            return given.get(figure, 0.0)
+        return given if figure == self.decide else 0.0
 
     def look_sizes(self) -> list[int]:
         """Return the numbers of seeds after which the figures are looked at."""
@@ -162,8 +170,11 @@ def _check_stop(campaign: Campaign) -> None:
     stop = campaign.stop
     if not 0.5 <= stop.confidence < 1:
         raise BadCampaign(f"stop.confidence = {stop.confidence}: at least 0.5 and less than 1 is wanted")
-    if not 0 <= stop.equal_within < math.inf:
+    sizes = stop.equal_within if isinstance(stop.equal_within, dict) else {campaign.decide: stop.equal_within}
+    if any(not 0 <= size < math.inf for size in sizes.values()):
         raise BadCampaign(f"stop.equal_within = {stop.equal_within}: a number that is no less than 0 is wanted")
+    if other := [name for name in sizes if name not in (campaign.decide, *campaign.also)]:
+        raise BadCampaign(f"stop.equal_within: {other[0]!r} is neither decide nor in also")
     if any(look < 2 for look in stop.looks) or stop.looks != sorted(set(stop.looks)):
         raise BadCampaign(f"stop.looks = {stop.looks}: numbers of seeds that rise are wanted, from 2 on")
     seeds = len(campaign.seed_numbers())

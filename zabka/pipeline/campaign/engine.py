@@ -14,7 +14,7 @@ from zabka.pipeline.campaign.definition import Campaign
 from zabka.pipeline.campaign.ledger import Ledger
 from zabka.pipeline.campaign.play import Played, Run
 from zabka.pipeline.campaign.statistics import seeds_to_differ
-from zabka.pipeline.campaign.stopping import Comparison, compare, is_clear, level_of
+from zabka.pipeline.campaign.stopping import Comparison, compare, cost_level, is_clear, level_of
 
 Keep = Callable[[bytes], object]
 Players = Callable[[Sequence[Run], Keep], None]
@@ -62,11 +62,28 @@ def seeds_needed(campaign: Campaign) -> int:
 
 def comparisons(campaign: Campaign, runs: Mapping[tuple[int, int], Played], seeds: Sequence[int]) -> list[Comparison]:
     """Compare the deciding figure on these seeds."""
-    return compare(
-        by_point(runs, campaign.decide, seeds),
-        confidence=campaign.stop.confidence,
-        looks=len(campaign.look_sizes()),
-        equal_within=campaign.stop.equal_within,
+    level = level_of(campaign.stop.confidence, len(campaign.look_sizes()), len(campaign.points()))
+    return _compared(campaign, runs, seeds, campaign.decide, level)
+
+
+def costs(
+    campaign: Campaign, runs: Mapping[tuple[int, int], Played], seeds: Sequence[int]
+) -> dict[str, list[Comparison]]:
+    """Compare every figure of `also` on these seeds."""
+    level = cost_level(campaign.stop.confidence, len(campaign.look_sizes()), len(campaign.also))
+    return {figure: _compared(campaign, runs, seeds, figure, level) for figure in campaign.also}
+
+
+def _compared(
+    campaign: Campaign, runs: Mapping[tuple[int, int], Played], seeds: Sequence[int], figure: str, level: float
+) -> list[Comparison]:
+    return compare(by_point(runs, figure, seeds), level=level, equal_within=campaign.equal_within(figure))
+
+
+def _is_answered(campaign: Campaign, runs: Mapping[tuple[int, int], Played], seeds: Sequence[int]) -> bool:
+    """Return whether these seeds are enough for every figure that the campaign names."""
+    return is_clear(comparisons(campaign, runs, seeds)) and all(
+        is_clear(compared) for compared in costs(campaign, runs, seeds).values()
     )
 
 
@@ -102,7 +119,7 @@ def run_campaign(
                             f"`{lost[0].command}`; the same command plays them again")  # fmt: skip
         if look == len(looks):
             return Ended(now, look, len(looks), "every seed was played")
-        if is_clear(comparisons(campaign, ledger.runs, now)):
+        if _is_answered(campaign, ledger.runs, now):
             return Ended(now, look, len(looks), "the answer was clear")
         if campaign.limits.minutes and time.monotonic() - begin > 60 * campaign.limits.minutes:
             return Ended(now, look, len(looks), f"the limit of {campaign.limits.minutes:g} minutes was reached")

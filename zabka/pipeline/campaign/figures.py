@@ -17,6 +17,8 @@ class Figure(NamedTuple):
     unit: str
     more_is_better: bool
     of: Callable[[Measures], float | None]
+    failovers: Callable[[Measures], list[float]] | None = None
+    """The failovers of a run that the number is made of."""
 
 
 def _share(measures: Measures, field: str) -> float | None:
@@ -72,6 +74,7 @@ def _silence(measures: Measures) -> float | None:
     return max((view.silence_ms for view in measures.clients or ()), default=None)
 
 
+_PARTITIONS, _CONTROLLERS = _times(PARTITION), _times(CONTROLLER)
 FIGURES: dict[str, Figure] = {
     "client_availability": Figure("time in which clients were served within a second", "%", True, _serving),
     "acknowledged_share": Figure("sends that were acknowledged", "%", True, _answered),
@@ -84,9 +87,11 @@ FIGURES: dict[str, Figure] = {
     "under_min_isr": Figure(
         "time in which an ISR was below min.insync.replicas", "%", False, lambda m: _share(m, "under_min_isr_us")
     ),
-    "failover_ms": Figure("failover of a partition, mean", "ms", False, _mean(_times(PARTITION))),
-    "failover_worst_ms": Figure("failover of a partition, worst", "ms", False, _worst(_times(PARTITION))),
-    "controller_failover_ms": Figure("failover of the controller, median", "ms", False, _p50(_times(CONTROLLER))),
+    "failover_ms": Figure("failover of a partition, mean", "ms", False, _mean(_PARTITIONS), _PARTITIONS),
+    "failover_worst_ms": Figure("failover of a partition, worst", "ms", False, _worst(_PARTITIONS), _PARTITIONS),
+    "controller_failover_ms": Figure(
+        "failover of the controller, median", "ms", False, _p50(_CONTROLLERS), _CONTROLLERS
+    ),
     "lost_records": Figure(
         "acknowledged records that were lost", "records", False, lambda m: float(sum(m.lost_records.values()))
     ),

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from html import escape
+from itertools import pairwise
 
-from zabka.pipeline.campaign.answer import answer, short
+from zabka.pipeline.campaign.answer import answer, chance, paired, share, short
 from zabka.pipeline.campaign.charts import Axis, Mark, Series, chart, format_number, number_axis, scatter
 from zabka.pipeline.campaign.figures import FIGURES, Figure
+from zabka.pipeline.campaign.provenance import Provenance
 from zabka.pipeline.campaign.results import Results
-from zabka.pipeline.campaign.statistics import Difference, unseen_share
+from zabka.pipeline.campaign.statistics import BOOTSTRAP_SEEDS, Estimate, unseen_share
+from zabka.pipeline.campaign.stopping import cost_level, level_of
 
 FAILOVER, FALSE = "failover_ms", "false_expiries"
 AVAILABILITIES = ("client_availability", "availability")
@@ -31,7 +34,8 @@ svg .name { fill: var(--c); paint-order: stroke; stroke: var(--paper); stroke-wi
 .line { fill: none; stroke-width: 1.5; opacity: .55; } .whisker { stroke-width: 2; }
 .s1 { --c: var(--s1); } .s2 { --c: var(--s2); } .s3 { --c: var(--s3); } .s4 { --c: var(--s4); }
 .s5 { --c: var(--s5); } .s6 { --c: var(--s6); }
-.line, .whisker { stroke: var(--c); } circle { fill: var(--c); }
+.line, .whisker { stroke: var(--c); } circle { fill: var(--c); } .bar { fill: var(--c); opacity: .22; }
+.seed { opacity: .4; }
 ul.legend { list-style: none; display: flex; flex-wrap: wrap; gap: 4px 18px; padding: 0; margin: 4px 0 0;
   font-size: 14px; } ul.legend li::before { content: ""; display: inline-block; width: 10px; height: 10px;
   border-radius: 50%; background: var(--c); margin-right: 6px; }
@@ -45,14 +49,14 @@ code, pre { font: 13px/1.45 ui-monospace, monospace; } pre { overflow-x: auto; p
 """
 
 
-def report(found: Results, definition: str) -> str:
+def report(found: Results, definition: str, made: Provenance) -> str:
     """Return the report's page; `definition` is the campaign's file."""
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{escape(found.campaign.question)}</title><style>{STYLE}</style></head><body>",
-        '<p class="soft">zabka, a campaign of simulated runs</p>',
+        f'<p class="soft">{escape(_origin(found, made))}</p>',
         f"<h1>{escape(found.campaign.question)}</h1>",
         '<ol class="answer">',
         *(f"<li>{escape(sentence)}</li>" for sentence in answer(found)),
@@ -65,6 +69,13 @@ def report(found: Results, definition: str) -> str:
         "</body></html>\n",
     ]
     return "\n".join(parts)
+
+
+def _origin(found: Results, made: Provenance) -> str:
+    seeds = found.ended.seeds
+    used = f"{seeds[0]}-{seeds[-1]}" if len(seeds) > 1 else f"{seeds[0]}"
+    of = "" if len(seeds) == len(found.campaign.seed_numbers()) else f" of {found.campaign.seeds}"
+    return f"A campaign of simulated runs: zabka {made.version}, {made.code}, {made.date}; seeds {used}{of}"
 
 
 def _charts(found: Results) -> Iterator[str]:
@@ -86,19 +97,40 @@ def _response(found: Results, name: str) -> str:
     series: dict[str, list[Mark]] = {}
     for number, point in enumerate(found.points):
         seen = found.estimates[name][number]
-        if seen.mean is not None and seen.low is not None and seen.high is not None:
-            mark = Mark(places[number], seen.mean, seen.low, seen.high, short(point))
+        if seen.mean is not None:
+            mark = Mark(places[number], *_drawn(seen), short(point), tuple(found.values[name][number].values()))
             series.setdefault(_series_name(point, series_key), []).append(mark)
     in_order = [Series(key, sorted(marks)) for key, marks in sorted(series.items())]
-    values = [value for one in in_order for mark in one.marks for value in (mark.low, mark.high)]
+    values = [value for one in in_order for mark in one.marks for value in (mark.low, mark.high, *mark.seeds)]
     if math.isclose(min(values), max(values)) and all(seen.seeds > 1 for seen in found.estimates[name]):
         return _always(found, name, values[0])
-    y = number_axis("number a run" if figure.unit == "a run" else figure.unit, values, from_zero=figure.unit != "%")
-    drawn = chart(figure.title, x, y, in_order, lines=not x.title.startswith("setting"))
-    caption = f"Mean over seeds and its interval; {'more' if figure.more_is_better else 'less'} is better."
+    from_zero = figure.unit != "%"
+    y = number_axis("number a run" if figure.unit == "a run" else figure.unit, values, from_zero=from_zero)
+    lines = _is_scale([text for _, text in x.ticks])
+    # A bar without its beginning misleads, and most shares lie near 100 %.
+    drawn = chart(figure.title, x, y, in_order, lines=lines, bars=from_zero and not lines)
+    caption = (
+        f"Mean over seeds and its interval, with a small dot for each seed; "
+        f"{'more' if figure.more_is_better else 'less'} is better."
+    )
     if any(seen.seeds == 1 for seen in found.estimates[name]):
         caption += " A mark without an interval rests on one seed."
+    if any(seen.rare and seen.rare.seeds for seen in found.estimates[name]):
+        caption += " A mean that few seeds make has no interval; the table has the share of these seeds."
     return _figure(_heading(figure), drawn, caption)
+
+
+def _is_scale(values: list[str]) -> bool:
+    """Return whether these are numbers at equal distances, which a line may join."""
+    if len(values) < 2 or not all(value.isdigit() for value in values):
+        return False
+    return len({int(after) - int(before) for before, after in pairwise(values)}) == 1
+
+
+def _drawn(seen: Estimate) -> tuple[float, float, float]:
+    """Return the mean and both ends of its interval; a mean without an interval is a mark alone."""
+    mean = seen.mean or 0.0
+    return mean, mean if seen.low is None else seen.low, mean if seen.high is None else seen.high
 
 
 def _heading(figure: Figure) -> str:
@@ -149,12 +181,12 @@ def _trade_off(found: Results) -> str:
     marks, intervals = [], []
     for number, point in enumerate(found.points):
         x, y = found.estimates[FAILOVER][number], found.estimates[FALSE][number]
-        if None not in (x.mean, x.low, x.high, y.mean, y.low, y.high):
-            marks.append(Mark(x.mean, y.mean, y.low, y.high, short(point)))  # type: ignore[arg-type]
-            intervals.append((x.low, x.high))
-    x_axis = number_axis("failover of a partition, ms", [v for pair in intervals for v in pair], from_zero=True)  # type: ignore[misc]
+        if x.mean is not None and y.mean is not None:
+            marks.append(Mark(x.mean, *_drawn(y), short(point)))
+            intervals.append(_drawn(x)[1:])
+    x_axis = number_axis("failover of a partition, ms", [v for pair in intervals for v in pair], from_zero=True)
     y_axis = number_axis("false expiries a run", [v for m in marks for v in (m.low, m.high)], from_zero=True)
-    drawn = scatter("Failover time against false expiries", x_axis, y_axis, marks, intervals)  # type: ignore[arg-type]
+    drawn = scatter("Failover time against false expiries", x_axis, y_axis, marks, intervals)
     return _figure(
         "Failover time against false expiries",
         drawn,
@@ -176,50 +208,47 @@ def _table(found: Results) -> Iterator[str]:
         yield f"<tr><td>{escape(short(point))}</td>{cells}</tr>"
     yield "</tbody></table></div>"
     yield f"<p class='soft'>Settings: {escape(' / '.join(found.points[0]))}. The first row is the baseline. "
-    yield "Below each mean its interval, and how many seeds have that figure where not all do.</p>"
-    if not found.comparisons:
-        return
+    yield "Below each mean its interval, the number of its seeds where not all have that figure (the same seeds for "
+    yield "each setting), and of its failovers. "
+    yield "If few seeds differ from the usual value, their share of all seeds has the interval.</p>"
+    if found.comparisons:
+        yield from _differences(found)
+
+
+def _differences(found: Results) -> Iterator[str]:
     yield "<h2>Differences from the baseline, on the same seeds</h2>"
     yield "<div class='wide'><table><thead><tr><th>setting</th>"
-    title = FIGURES[found.campaign.decide]
-    yield f"<th>{escape(title.title)}, {escape(title.unit)}</th><th>p</th><th>seeds</th><th>verdict</th></tr></thead>"
-    yield "<tbody>"
-    for each in found.comparisons:
-        seen = each.difference
-        yield (
-            f"<tr><td>{escape(short(found.points[each.point]))}</td><td>{escape(_difference(seen))}</td>"
-            f"<td>{_chance(seen.p)}</td><td>{seen.seeds}</td><td>{each.verdict}</td></tr>"
-        )
+    yield "<th>difference</th><th>p</th><th>seeds</th><th>verdict</th></tr></thead><tbody>"
+    for name, compared in {found.campaign.decide: found.comparisons, **found.costs}.items():
+        yield f"<tr><th colspan='5'>{escape(FIGURES[name].title)}, {escape(FIGURES[name].unit)}</th></tr>"
+        for each in compared:
+            seen = each.difference
+            yield (
+                f"<tr><td>{escape(short(found.points[each.point]))}</td><td>{escape(paired(seen))}</td>"
+                f"<td>{escape(chance(seen.p))}</td><td>{seen.seeds}</td><td>{each.verdict}</td></tr>"
+            )
     yield "</tbody></table></div>"
-
-
-def _chance(p: float) -> str:
-    # A sampled test never gives a p-value of 0.
-    return f"{p:.4f}" if p >= 0.0001 else "&lt; 0.0001"
 
 
 def _cell(found: Results, name: str, number: int) -> str:
     seen = found.estimates[name][number]
-    if seen.mean is None or seen.low is None or seen.high is None:
+    if seen.mean is None:
         return "not measured"
-    below = "" if math.isclose(seen.low, seen.high) else f"{format_number(seen.low)} to {format_number(seen.high)}"
+    below = []
+    if seen.rare is not None and seen.rare.seeds:
+        usual = format_number(seen.rare.usual)
+        below += [f"{usual} in all but {_counted(seen.rare.seeds, 'seed')}", f"({share(seen.rare)} of all seeds)"]
+    elif seen.low is not None and seen.high is not None and not math.isclose(seen.low, seen.high):
+        below.append(f"{format_number(seen.low)} to {format_number(seen.high)}")
     if seen.seeds != len(found.ended.seeds):
-        below += f"{'<br>' if below else ''}{_counted(seen.seeds, 'seed')}"
-    return format_number(seen.mean) + (f"<br><span>{below}</span>" if below else "")
+        below.append(_counted(seen.seeds, "seed"))
+    if (failovers := found.failovers(name, number)) is not None:
+        below.append(_counted(failovers, "failover"))
+    return format_number(seen.mean) + (f"<br><span>{'<br>'.join(below)}</span>" if below else "")
 
 
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def _difference(seen: Difference) -> str:
-    if seen.mean is None or seen.low is None or seen.high is None:
-        return "not measured"
-    return f"{_signed(seen.mean)} ({_signed(seen.low)} to {_signed(seen.high)})"
-
-
-def _signed(value: float) -> str:
-    return f"{'+' if value > 0 else ''}{format_number(value)}"
 
 
 def _violations(found: Results) -> Iterator[str]:
@@ -233,18 +262,22 @@ def _violations(found: Results) -> Iterator[str]:
 
 def _method(found: Results) -> Iterator[str]:
     stop = found.campaign.stop
-    share = format_number(100 * stop.confidence)
-    level = (1 - stop.confidence) / (found.ended.looks * max(1, len(found.points) - 1))
+    percent = format_number(100 * stop.confidence)
+    level = level_of(stop.confidence, found.ended.looks, len(found.points))
+    cost = cost_level(stop.confidence, found.ended.looks, len(found.campaign.also))
     yield "<h2>How it was measured</h2>"
     yield (
         f"<p>Every setting suffers the same faults at the same times, seed by seed; figures are taken while faults are "
         f"done, and records count as lost where they were acknowledged and are in the end not in their log. Means have "
-        f"{share} % percentile bootstrap intervals over seeds. A difference is called one where the paired sign-flip "
-        f"test's p is at most {level:.2g}: {format_number(100 - 100 * stop.confidence)} % shared out among "
-        f"{_counted(found.ended.looks, 'look')} and {_counted(max(1, len(found.points) - 1), 'comparison')}, so that "
-        f"looking early makes "
-        f"no false alarm likelier; what else the answer tells is tested as often as the answer looks. The intervals of "
-        f"differences are at that level too.</p>"
+        f"{percent} % intervals over seeds: bootstrap-t from {BOOTSTRAP_SEEDS} seeds on, and Student's t below that. "
+        f"A difference is called one where the paired sign-flip test's p is at most {level:.2g}: "
+        f"{format_number(100 - 100 * stop.confidence)} % shared out among {_counted(found.ended.looks, 'look')} and "
+        f"{_counted(max(1, len(found.points) - 1), 'comparison')}, so that looking early makes "
+        f"no false alarm likelier; "
+        f"in the other figures, {cost:.2g}, and where the answer searches all settings for other differences, that "
+        f"divided by the number of other settings. The interval of a difference has all differences that the test does not "
+        f"reject at that level: without 0, if and only if p is at most the level. No difference counts as seen to be "
+        f"absent unless the file gives a size (equal_within) that these seeds would have shown in 80 % of cases.</p>"
     )
     yield (
         "<p class='soft'>Not measured: clients that are far away, disks and networks of a real machine, and how often "

@@ -1,8 +1,8 @@
 """The results of a campaign, and the tables that hold them.
 
 runs          one row per run: its setting, verdict, command, every figure, and the measures below them
-estimates     one row per setting and figure: the mean over seeds with its bootstrap interval
-differences   one row per setting and figure: the paired difference from the baseline, with the p-value of "none"
+estimates     one row per setting and figure: the mean over seeds with its interval; of rare events, the share of seeds
+differences   one row per setting and figure: the paired difference from the baseline, its interval and its p-value
 violations    one row per run that broke an invariant, with the command that replays it
 """
 
@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from zabka.pipeline.campaign.definition import Campaign, describe
-from zabka.pipeline.campaign.engine import Ended, by_point, comparisons
+from zabka.pipeline.campaign.engine import Ended, by_point, comparisons, costs
 from zabka.pipeline.campaign.figures import FIGURES
 from zabka.pipeline.campaign.play import Played
-from zabka.pipeline.campaign.statistics import Difference, Estimate, difference, estimate
+from zabka.pipeline.campaign.statistics import Difference, Estimate, Share, difference, estimate
 from zabka.pipeline.campaign.stopping import Comparison, Verdict, rivals
 
 
@@ -31,14 +31,27 @@ class Results(msgspec.Struct):
     ended: Ended
     points: list[dict[str, str]]
     runs: list[Played]
+    values: dict[str, list[dict[int, float]]]
+    """For each figure and point, the value of each seed, over the same seeds for each point."""
     estimates: dict[str, list[Estimate]]
     differences: dict[str, list[Difference]]
     """For each figure: every point minus point 0, point 0 itself included."""
     comparisons: list[Comparison]
+    """The deciding figure of every other point, compared with point 0."""
+    costs: dict[str, list[Comparison]]
+    """The same for each figure of `also`."""
     best: int
     """The point with the best deciding figure, among the baseline and the points that differ from it."""
     rivals: list[int]
     """Points other than the baseline that cannot be distinguished from the best one."""
+
+    def failovers(self, figure: str, point: int) -> int | None:
+        """Return the number of failovers in a point's values; None if the figure is not made of failovers."""
+        behind = FIGURES[figure].failovers
+        if behind is None:
+            return None
+        seeds = self.values[figure][point]
+        return sum(len(behind(run.measures)) for run in self.runs if run.point == point and run.seed in seeds)
 
     @property
     def violating(self) -> list[Played]:
@@ -49,13 +62,15 @@ class Results(msgspec.Struct):
 def results(campaign: Campaign, runs: Mapping[tuple[int, int], Played], ended: Ended) -> Results:
     """Estimate every figure and every difference from the seeds that were played under all settings."""
     points = campaign.points()
+    seeds: dict[str, list[dict[int, float]]] = {}
     estimates: dict[str, list[Estimate]] = {}
     differences: dict[str, list[Difference]] = {}
     confidence = campaign.stop.confidence
     for name in FIGURES:
         values = by_point(runs, name, ended.seeds)
         of = [values.get(number, {}) for number in range(len(points))]
-        estimates[name] = [estimate(list(each.values()), confidence) for each in of]
+        seeds[name] = same_seeds(of)
+        estimates[name] = [estimate(list(each.values()), confidence) for each in seeds[name]]
         differences[name] = [difference(each, of[0], confidence) for each in of]
     played = [runs[key] for key in sorted(runs) if key[1] in ended.seeds]
     compared = comparisons(campaign, runs, ended.seeds)
@@ -68,12 +83,24 @@ def results(campaign: Campaign, runs: Mapping[tuple[int, int], Played], ended: E
         ended=ended,
         points=points,
         runs=played,
+        values=seeds,
         estimates=estimates,
         differences=differences,
         comparisons=compared,
+        costs=costs(campaign, runs, ended.seeds),
         best=best,
         rivals=rivals(decides, best, confidence=confidence, looks=looks) if best else [],
     )
+
+
+def same_seeds(of: Sequence[Mapping[int, float]]) -> list[dict[int, float]]:
+    """Return the values of the seeds that every point has, because means over different seeds cannot be compared.
+
+    Points without any value do not count.  If the others have no seed in common, each keeps its own.
+    """
+    known = [each.keys() for each in of if each]
+    common = set.intersection(*map(set, known)) if known else set()
+    return [{seed: value for seed, value in each.items() if not common or seed in common} for each in of]
 
 
 def best_of(figure: str, estimates: Sequence[Estimate], among: Sequence[int]) -> int:
@@ -121,11 +148,19 @@ def _rows(found: Results, of: Mapping[str, Sequence[Estimate | Difference]]) -> 
             "setting": describe(point),
             "figure": name,
             "unit": FIGURES[name].unit,
-            **msgspec.to_builtins(of[name][number]),
+            **_numbers(of[name][number]),
         }
         for name in FIGURES
         for number, point in enumerate(found.points)
     ]
+
+
+def _numbers(of: Estimate | Difference) -> dict[str, Any]:
+    plain: dict[str, Any] = {name: getattr(of, name) for name in of.__struct_fields__}
+    rare: Share | None = plain.pop("rare", None)
+    if rare is not None:
+        plain |= {f"rare_{name}": getattr(rare, name) for name in rare.__struct_fields__}
+    return plain
 
 
 _F, _I, _S = pa.float64(), pa.int64(), pa.string()
@@ -156,6 +191,7 @@ RUNS = pa.schema(
     ]
 )  # fmt: skip
 _KEYS = [("point", _I), ("setting", _S), ("figure", _S), ("unit", _S), ("seeds", _I)]
-ESTIMATES = pa.schema([*_KEYS, ("mean", _F), ("low", _F), ("high", _F)])
-DIFFERENCES = pa.schema([*_KEYS, ("mean", _F), ("low", _F), ("high", _F), ("p", _F)])
+_INTERVAL = [("mean", _F), ("low", _F), ("high", _F)]
+ESTIMATES = pa.schema([*_KEYS, *_INTERVAL, ("rare_usual", _F), ("rare_seeds", _I), ("rare_low", _F), ("rare_high", _F)])
+DIFFERENCES = pa.schema([*_KEYS, *_INTERVAL, ("p", _F), ("detectable", _F)])
 VIOLATIONS = pa.schema([("point", _I), ("seed", _I), ("command", _S), ("problems", pa.list_(_S))])

@@ -1,54 +1,129 @@
 """Statistics of a figure over some runs: means with intervals, and differences on the same seeds.
 
-Intervals are percentile bootstraps over seeds (Efron): the unit of resampling is a seed, and its runs under all
-settings stay together.  A difference is tested by flipping signs: if a setting made no difference, each seed's
-difference could as well have had the other sign.  The share of all sign patterns whose mean is as far from zero as the
-observed mean is an exact p-value (Fisher's randomisation test).  Beyond EXACT_SEEDS seeds it is sampled, and sampled
-again, more finely, while no sample is as far from zero.
+The unit of all of them is a seed.
+
+A difference is tested by flipping signs: if a setting made no difference, each seed's difference could as well have
+had the other sign.  The share of all sign patterns whose mean is as far from zero as the observed mean is an exact
+p-value (Fisher's randomisation test).  Its interval has all differences that the same test does not reject, so p and
+interval agree.  A sign pattern splits the seeds into two groups, and does not reject a difference that lies between
+the means of these groups (Hartigan, "Using subsample values as typical values", 1969).  So the ends of the interval
+are quantiles of group means.  Beyond EXACT_SEEDS seeds the patterns are sampled.
+
+A mean has an interval by bootstrap-t (Efron) from BOOTSTRAP_SEEDS seeds on, and by Student's t below that: percentile
+bootstraps of skewed figures cover the true mean too rarely.  If most seeds have one and the same value, and few have
+another one, no interval of the mean is reliable: then the share of these few seeds has an interval (Clopper and
+Pearson, 1934).
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 import msgspec
 import numpy as np
+from scipy import stats
 
 RESAMPLES, RESAMPLES_MAX = 2_000, 200_000
 IN_A_TAIL = 10
-"""The number of means beyond each end of an interval: with fewer, the end would be too near the middle."""
+"""The number of samples beyond each end of an interval: with fewer, the end would be too near the middle."""
+BOOTSTRAP_SEEDS = 20
+RARE_SEEDS = 10
+"""With fewer seeds off the usual value than this, a mean has no interval."""
 FLIPS, ROUNDS_MAX = 9_999, 11
 FINEST_P = 1 / (1 + FLIPS * ROUNDS_MAX)
 """The smallest p-value that sampling can give."""
 EXACT_SEEDS = 13
+POWER = 0.8
+"""The probability with which a difference of the detectable size is found."""
+
+
+class Share(msgspec.Struct, frozen=True):
+    """The seeds that do not have the usual value: their number, and the interval of their share."""
+
+    usual: float
+    seeds: int
+    low: float
+    high: float
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """A mean over seeds with its interval; all None if no run had the figure."""
+    """A mean over seeds with its interval; all None if no run had the figure.
+
+    The interval is None for one seed, and if few seeds or none differ from the usual value: `rare` has their share.
+    """
 
     seeds: int
     mean: float | None
     low: float | None
     high: float | None
+    rare: Share | None = None
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A setting's figure minus the baseline's, on the seeds that have both."""
+    """A setting's figure minus the baseline's, on the seeds that have both.
+
+    The interval is None with fewer seeds than any p-value at its level needs.
+    """
 
     seeds: int
     mean: float | None
     low: float | None
     high: float | None
     p: float
+    detectable: float = math.inf
+    """The smallest difference that so many seeds, with such a spread, show with a probability of 80 % (POWER)."""
 
 
 def estimate(values: Sequence[float], confidence: float) -> Estimate:
-    """Return the mean of one value per seed, with its bootstrap interval."""
-    if not values:
+    """Return the mean of one value per seed, with its interval."""
+    count = len(values)
+    if not count:
         return Estimate(0, None, None, None)
-    low, high = _interval(np.asarray(values, float), confidence)
-    return Estimate(len(values), float(np.mean(values)), low, high)
+    mean = float(np.mean(values))
+    usual, as_usual = Counter(values).most_common(1)[0]
+    if count == 1:
+        return Estimate(1, mean, None, None)
+    if as_usual > count / 2 and count - as_usual < RARE_SEEDS:
+        low, high = share_interval(count - as_usual, count, confidence)
+        return Estimate(count, mean, None, None, Share(usual, count - as_usual, low, high))
+    interval = bootstrap_t if count >= BOOTSTRAP_SEEDS else student_t
+    return Estimate(count, mean, *interval(np.asarray(values, float), confidence))
+
+
+def share_interval(seeds: int, of: int, confidence: float) -> tuple[float, float]:
+    """Return the interval of a share of seeds (Clopper and Pearson)."""
+    found = stats.binomtest(seeds, of).proportion_ci(confidence, method="exact")
+    return float(found.low), float(found.high)
+
+
+def student_t(values: np.ndarray, confidence: float) -> tuple[float, float]:
+    """Return the interval of a mean by Student's t."""
+    half = stats.t.ppf((1 + confidence) / 2, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values))
+    return float(values.mean() - half), float(values.mean() + half)
+
+
+def bootstrap_t(values: np.ndarray, confidence: float) -> tuple[float, float]:
+    """Return the interval of a mean by bootstrap-t: the distribution of t is that of resamples."""
+    tail = (1 - confidence) / 2
+    draw, count = np.random.default_rng(len(values)), len(values)
+    rounds = math.ceil(min(max(RESAMPLES, IN_A_TAIL / tail), RESAMPLES_MAX) / RESAMPLES)
+    centred = values - values.mean()
+    found = [_ts(centred[draw.integers(0, count, (RESAMPLES, count))]) for _ in range(rounds)]
+    low, high = np.quantile(np.concatenate(found), [tail, 1 - tail])
+    error = values.std(ddof=1) / math.sqrt(count)
+    return float(values.mean() - high * error), float(values.mean() - low * error)
+
+
+def _ts(samples: np.ndarray) -> np.ndarray:
+    means, squares = samples.mean(axis=1), (samples**2).mean(axis=1)
+    variances = (squares - means**2) / (samples.shape[1] - 1)
+    # A resample of one value only has no t.  The rule for rare events makes these too few to count.
+    kept = variances > 1e-12 * squares
+    found: np.ndarray = means[kept] / np.sqrt(variances[kept])
+    return found
 
 
 def difference(of: Mapping[int, float], baseline: Mapping[int, float], confidence: float) -> Difference:
@@ -56,8 +131,12 @@ def difference(of: Mapping[int, float], baseline: Mapping[int, float], confidenc
     values = _paired(of, baseline)
     if not len(values):
         return Difference(0, None, None, None, 1.0)
-    low, high = _interval(values, confidence)
-    return Difference(len(values), float(values.mean()), low, high, sign_flip_p(values))
+    p, low, high = _sign_flips(values, 1 - confidence)
+    bounded = math.isfinite(low)
+    return Difference(
+        len(values), float(values.mean()), low if bounded else None, high if bounded else None, p,
+        _detectable(values, 1 - confidence),
+    )  # fmt: skip
 
 
 def paired_p(of: Mapping[int, float], other: Mapping[int, float]) -> float:
@@ -69,32 +148,65 @@ def _paired(of: Mapping[int, float], other: Mapping[int, float]) -> np.ndarray:
     return np.asarray([of[seed] - other[seed] for seed in of if seed in other], float)
 
 
-def _interval(values: np.ndarray, confidence: float) -> tuple[float, float]:
-    tail = (1 - confidence) / 2
-    draw, count = np.random.default_rng(len(values)), len(values)
-    rounds = math.ceil(min(max(RESAMPLES, IN_A_TAIL / tail), RESAMPLES_MAX) / RESAMPLES)
-    means = [values[draw.integers(0, count, (RESAMPLES, count))].mean(axis=1) for _ in range(rounds)]
-    low, high = np.quantile(np.concatenate(means), [tail, 1 - tail])
-    return float(low), float(high)
-
-
 def sign_flip_p(values: np.ndarray) -> float:
     """Return the two-sided p-value of "no difference" for paired differences."""
-    values = values[values != 0]
+    return _sign_flips(values, 1.0)[0] if len(values) else 1.0
+
+
+def _sign_flips(values: np.ndarray, level: float) -> tuple[float, float, float]:
+    """Return the p-value, and both ends of the interval of all differences whose p-value is above the level."""
+    if values.mean() < 0:
+        p, low, high = _sign_flips(-values, level)
+        return p, -high, -low
+    # Two means that are equal but for rounding are equal.
+    near = 1e-12 * np.abs(values).max()
+    lows, highs = _ends(values, level, near)
+    p = float(np.mean(lows <= near))
+    rejected = int(level * len(lows) * (1 + 1e-12))
+    if rejected >= len(lows):
+        return p, float(values.mean()), float(values.mean())
+    low = float(np.partition(lows, rejected)[rejected])
+    high = -float(np.partition(-highs, rejected)[rejected])
+    return p, 0.0 if abs(low) <= near else low, high
+
+
+def _ends(values: np.ndarray, level: float, near: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the smaller and the larger mean of the two groups of seeds, for every sign pattern or for many."""
     count = len(values)
-    if count == 0:
-        return 1.0
-    seen = abs(values.sum()) * (1 - 1e-12)
     if count <= EXACT_SEEDS:
-        patterns = (np.arange(2**count)[:, None] >> np.arange(count)) & 1
-        return float(np.mean(np.abs((2 * patterns - 1) @ values) >= seen))
+        return _group_means(values, _patterns(count))
     draw = np.random.default_rng(count)
-    as_far, flips = 0, 0
-    while not as_far and flips < FLIPS * ROUNDS_MAX:
-        signs = draw.integers(0, 2, (FLIPS, count)) * 2 - 1
-        as_far += int(np.count_nonzero(np.abs(signs @ values) >= seen))
-        flips += FLIPS
-    return (1 + as_far) / (1 + flips)
+    # The observed signs are a pattern too, so that no p-value is 0.
+    found = [_group_means(values, np.ones((1, count)))]
+    rounds = min(math.ceil(IN_A_TAIL / level / FLIPS), ROUNDS_MAX)
+    while len(found) <= rounds or (len(found) <= ROUNDS_MAX and not any((each[0] <= near).any() for each in found[1:])):
+        found.append(_group_means(values, draw.integers(0, 2, (FLIPS, count), np.int8).astype(float)))
+    return np.concatenate([low for low, _ in found]), np.concatenate([high for _, high in found])
+
+
+@cache
+def _patterns(count: int) -> np.ndarray:
+    return ((np.arange(2**count)[:, None] >> np.arange(count)) & 1).astype(float)
+
+
+def _group_means(values: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    sizes, sums = chosen.sum(axis=1), chosen @ values
+    one_group = (sizes == 0) | (sizes == len(values))
+    # All seeds in one group: that pattern rejects no difference at all.
+    of, others = np.where(one_group, 1, sizes), np.where(one_group, 1, len(values) - sizes)
+    first, second = sums / of, (values.sum() - sums) / others
+    low, high = np.minimum(first, second), np.maximum(first, second)
+    return np.where(one_group, -np.inf, low), np.where(one_group, np.inf, high)
+
+
+def _detectable(values: np.ndarray, level: float) -> float:
+    """Return the difference that a paired t-test at that level finds with a probability of POWER."""
+    count = len(values)
+    if count < max(2, seeds_to_differ(level)):
+        return math.inf
+    freedom = count - 1
+    reach = stats.t.ppf(1 - level / 2, freedom) + stats.t.ppf(POWER, freedom)
+    return float(reach * values.std(ddof=1) / math.sqrt(count))
 
 
 def seeds_to_differ(level: float) -> int:

@@ -4,11 +4,17 @@ At every look each setting is compared with the baseline.  It is *different* if 
 at most (1 - confidence) / (looks x comparisons).  By Bonferroni's inequality the chance of a false "different", in any
 comparison and at any look, stays below 1 - confidence.
 
-It is *equal* if the whole interval of the difference, at that same level, lies within `equal_within`, and there were
-enough seeds to see an effect on one in ten of them.  An interval does not cover unseen cases: if all differences in
-eight seeds are 0, its width is 0.
+A setting's cost in each figure of `also` is tested in the same way.  The answer reports the costs of one setting, so
+their level is (1 - confidence) / (looks x figures).
 
-When each comparison is different or equal, further seeds cannot change the answer, and the campaign ends.
+A setting is *equal* if the whole interval of the difference, at that same level, lies within `equal_within`, and there
+were enough seeds to see an effect on one in ten of them.  An interval does not cover unseen cases: if all differences
+in eight seeds are 0, its width is 0.
+
+There is *no difference seen* if these seeds would have shown one of the size `equal_within` with a probability of
+80 %, and did not.  Without such a size no number of seeds has that power: then there are *not enough seeds to tell*.
+
+When no comparison of any named figure lacks seeds, the campaign ends.
 """
 
 from __future__ import annotations
@@ -30,11 +36,12 @@ class Verdict(StrEnum):
 
     DIFFERENT = "different"
     EQUAL = "equal"
-    OPEN = "not told apart"
+    NOT_SEEN = "no difference seen"
+    OPEN = "not enough seeds to tell"
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """One setting compared with the baseline, at the level of the rule."""
+    """One setting compared with the baseline, with the interval at the level of the rule."""
 
     point: int
     difference: Difference
@@ -46,11 +53,13 @@ def level_of(confidence: float, looks: int, points: int) -> float:
     return (1 - confidence) / (looks * max(1, points - 1))
 
 
-def compare(
-    by_point: Mapping[int, Mapping[int, float]], *, confidence: float, looks: int, equal_within: float
-) -> list[Comparison]:
+def cost_level(confidence: float, looks: int, figures: int) -> float:
+    """Return the p-value at which a setting's cost in one of so many figures is called different, at so many looks."""
+    return (1 - confidence) / (looks * max(1, figures))
+
+
+def compare(by_point: Mapping[int, Mapping[int, float]], *, level: float, equal_within: float) -> list[Comparison]:
     """Compare every point with point 0; the values of each are by seed."""
-    level = level_of(confidence, looks, len(by_point))
     found = []
     for point, values in by_point.items():
         if point == 0:
@@ -77,10 +86,11 @@ def _verdict(seen: Difference, level: float, equal_within: float) -> Verdict:
         return Verdict.OPEN
     if seen.p <= level:
         return Verdict.DIFFERENT
-    is_within = -equal_within <= seen.low and seen.high <= equal_within and equal_within > 0
-    if is_within and seen.seeds >= seeds_to_be_equal(level, AFFECTED):
+    if not equal_within or seen.seeds < seeds_to_be_equal(level, AFFECTED):
+        return Verdict.OPEN
+    if -equal_within <= seen.low and seen.high <= equal_within:
         return Verdict.EQUAL
-    return Verdict.OPEN
+    return Verdict.NOT_SEEN if seen.detectable <= equal_within else Verdict.OPEN
 
 
 def is_clear(comparisons: list[Comparison]) -> bool:
