@@ -47,6 +47,8 @@ from zabka.broker_sim.replication.environment import BrokerIdentity, ReplicaPort
 from zabka.broker_sim.replication.replica_manager import ReplicaManager
 from zabka.broker_sim.replication.zookeeper_isr import isr_writer
 from zabka.broker_sim.request_context import Handler, RequestContext, RequestRefused
+from zabka.broker_sim.transactions.config import TRANSACTION_STATE, transaction_config
+from zabka.broker_sim.transactions.coordinator import TransactionCoordinator
 from zabka.controller.config import ControllerConfig
 from zabka.controller.controller import KafkaController
 from zabka.controller.historical import Historical
@@ -131,10 +133,25 @@ class Broker:
             config, ports, self.coordination, self.metadata, lambda: self.controller.broker_epoch
         )
         self.groups = GroupCoordinator(group_config(config), self.replicas, runtime, emit)
+        self.transactions = TransactionCoordinator(
+            transaction_config(config),
+            self.replicas,
+            self.metadata,
+            ports.channel,
+            ProducerIds(self._zk, runtime, config.broker_id),
+            runtime,
+            emit,
+        )
         self._admin = ZkAdminManager(self._zk, runtime, config, self.metadata, ports.emit, self._own_writer)
         anywhere = ZkAdminManager(self._zk, runtime, config, self.metadata, ports.emit, self._present_writer)
         self._topic_creation = AutoTopicCreation(
-            config, self.groups.config, runtime, self.metadata, anywhere, self.quotas.mutations
+            config,
+            self.groups.config,
+            self.transactions.config,
+            runtime,
+            self.metadata,
+            anywhere,
+            self.quotas.mutations,
         )
         self._handlers = self._routes()
 
@@ -163,16 +180,13 @@ class Broker:
         )
 
     def _routes(self) -> dict[ApiKey, Handler]:
-        producer_ids = ProducerIds(self._zk, self._runtime, self.config.broker_id)
         config_admin = ConfigAdmin(self._zk, self.config, self.configs, self.metadata, self.loggers, self._log_line)
         entity_znodes = EntityZnodes(self._zk)
         quotas = ClientQuotas(entity_znodes, self._resolve)
         describer = ConfigDescriber(self._zk, self.config, self.metadata, self.configs, self.loggers)
         return {
             **DataHandlers(self.config, self.metadata, self.replicas, self._runtime, self.quotas).table(),
-            **MetadataHandlers(
-                self.metadata, producer_ids, self._topic_creation.create, lambda: self.cluster_id
-            ).table(),
+            **MetadataHandlers(self.metadata, self._topic_creation.create, lambda: self.cluster_id).table(),
             **AdminHandlers(
                 admin=self._admin,
                 describer=describer,
@@ -188,20 +202,21 @@ class Broker:
                 self.configs,
                 self.controller,
                 self.groups,
+                self.transactions,
                 self._controller_request_accepted,
             ).table(),
             **UserHandlers(quotas, ScramCredentials(entity_znodes), lambda: self.controller.is_active).table(),
             **LogHandlers(self.config.log_dirs, self.replicas, self.metadata).table(),
             **AbsentHandlers(lambda: self.controller.is_active).table(),
-            **TransactionHandlers(self.metadata).table(),
+            **TransactionHandlers(self.transactions, self.groups, self.metadata).table(),
             **GroupHandlers(self.groups).table(),
             **OffsetHandlers(
                 self.groups,
+                self.transactions,
                 self.metadata,
                 self._zk,
                 self._runtime,
                 self._topic_creation.create,
-                self.config.broker_id,
             ).table(),
         }
 
@@ -268,13 +283,14 @@ class Broker:
             self._logs_open = True
             self.replicas.start()
             self._log_intact = self._intact_since >= 0
-        self.groups.start(await self._consumer_offsets_partitions())
+        self.groups.start(await self._partition_count(CONSUMER_OFFSETS))
+        self.transactions.start(await self._partition_count(TRANSACTION_STATE))
         self.state = "registering"
         await self._register()
 
-    async def _consumer_offsets_partitions(self) -> int | None:
-        """Return the number of partitions of `__consumer_offsets`, or None if it does not exist yet."""
-        outcome = await self._zk.attempt(lambda: self.coordination.get(znodes.topic_path(CONSUMER_OFFSETS)))
+    async def _partition_count(self, internal_topic: str) -> int | None:
+        """Return the number of partitions of an internal topic, or None if it does not exist yet."""
+        outcome = await self._zk.attempt(lambda: self.coordination.get(znodes.topic_path(internal_topic)))
         topic = None if outcome.value is None else znodes.decode_topic(outcome.value[0])
         return len(topic.partitions) if topic is not None and topic.partitions else None
 
@@ -311,6 +327,7 @@ class Broker:
             task.cancel()
         self._tasks.clear()
         self.groups.close()
+        self.transactions.close()
         # The controller may send requests until the session ends. By then these logs are closed, and a replica that is
         # missing would be created again.
         self.state = "stopped"
@@ -389,6 +406,7 @@ class Broker:
 
     def _log_dir_failed(self) -> None:
         self.groups.roles_changed()
+        self.transactions.roles_changed()
         if self.replicas.has_storage:
             self._log_line("a log directory has failed and is offline")
             self._runtime.spawn(self._notify_failed_log_dir(), f"log_dir_event of broker {self.config.broker_id}")

@@ -10,11 +10,11 @@ from zabka.broker_sim.groups.records import (
     GroupKey,
     OffsetKey,
     StoredGroup,
-    UnreadableRecord,
     read_group,
     read_key,
     read_offset,
 )
+from zabka.broker_sim.record_reader import UnreadableRecord
 from zabka.broker_sim.replication.progress import HostedLog
 from zabka.broker_sim.slices import SLICE_RECORDS, in_slices
 from zabka.ensemble.ports import Runtime

@@ -149,40 +149,6 @@ def test_envelope_closes_the_connection(cluster: Cluster) -> None:
     assert cluster.on(cluster.controller, refused()) == "forwarding is not enabled"
 
 
-@pytest.mark.parametrize("version", range(6))
-def test_add_partitions_gets_unsupported_version_per_partition(cluster: Cluster, version: int) -> None:
-    answer = asked(
-        cluster,
-        request(
-            ApiKey.ADD_PARTITIONS_TO_TXN, version, v3_and_below_topics=[TOPIC], transactions=[TRANSACTION],
-        ),
-    )  # fmt: skip
-    topics = answer.results_by_topic_v3_and_below if version < 4 else answer.results_by_transaction[0].topic_results
-    assert [(row.partition_index, row.partition_error_code) for row in topics[0].results_by_partition] == [
-        (0, ErrorCode.unsupported_version),
-        (1, ErrorCode.unsupported_version),
-    ]
-
-
-def test_other_requests_of_a_transaction_get_unsupported_version(cluster: Cluster) -> None:
-    assert one(cluster, ApiKey.ADD_OFFSETS_TO_TXN).error_code is ErrorCode.unsupported_version
-    assert one(cluster, ApiKey.END_TXN).error_code is ErrorCode.unsupported_version
-    (committed,) = one(cluster, ApiKey.TXN_OFFSET_COMMIT).topics[0].partitions
-    assert committed.error_code is ErrorCode.unsupported_version
-    (marked,) = one(cluster, ApiKey.WRITE_TXN_MARKERS).markers
-    assert [row.error_code for row in marked.topics[0].partitions] == [
-        ErrorCode.unsupported_version,
-        ErrorCode.unknown_topic_or_partition,
-    ]
-
-
-def test_transaction_requests_return_no_transactions(cluster: Cluster) -> None:
-    described = one(cluster, ApiKey.DESCRIBE_TRANSACTIONS).transaction_states[0]
-    assert described.error_code is ErrorCode.transactional_id_not_found
-    listed = one(cluster, ApiKey.LIST_TRANSACTIONS)
-    assert (listed.transaction_states, listed.unknown_state_filters) == ((), ("Odd",))
-
-
 def test_describe_log_dirs_returns_the_size_of_every_replica(cluster: Cluster) -> None:
     cluster.run(cluster.client.produce(TopicPartition("orders", 0), [Record(b"k", b"v")]))
     directory = one(cluster, ApiKey.DESCRIBE_LOG_DIRS).results[0]
