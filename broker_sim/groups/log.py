@@ -20,6 +20,7 @@ from zabka.broker_sim.slices import SLICE_RECORDS, in_slices
 from zabka.ensemble.ports import Runtime
 from zabka.journal.events import TopicPartition
 from zabka.kafka.record_batch import (
+    CONTROL,
     MAGIC,
     BatchHeader,
     BatchUnreadable,
@@ -28,8 +29,6 @@ from zabka.kafka.record_batch import (
     iter_batch,
     read_header,
 )
-
-_CONTROL_BIT = 0x20
 
 
 class GroupLog:
@@ -50,7 +49,7 @@ class GroupLog:
         seen = 0
         for position, header in _batches(data):
             records: list[Record] = []
-            if not header.attributes & _CONTROL_BIT:
+            if not header.attributes & CONTROL:
                 try:
                     for record in iter_batch(data, position, header):
                         records.append(record)

@@ -35,6 +35,7 @@ from zabka.kafka.wire.data_messages import (
     MAX_BYTES_UNASKED,
     NO_WORD_OF_LEADER,
     NOT_DIVERGING,
+    AbortedTransaction,
     BatchIndexAndErrorMessage,
     EpochEndOffset,
     FetchableTopicResponse,
@@ -61,7 +62,7 @@ from zabka.kafka.wire.kafka_schema import (
 )
 
 _ACKS = (-1, 0, 1)
-_ISOLATION_LEVELS = (0, 1)
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 ADMIN_CLIENT_ID = "__admin_client"
 """AdminUtils.ADMIN_CLIENT_ID."""
 FETCH_SESSION_EVICTION_MS = 120_000
@@ -186,7 +187,7 @@ class DataHandlers:
         """Return the error of a partition before any append. Raises ProduceRefused for an error of the request."""
         error = ErrorCode.none
         try:
-            check_request(records or b"", version)
+            check_request(records or b"", version, getattr(request, "transactional_id", None) is not None)
         except RecordsRefused as refused:
             error = error_code(refused.error)
         if acks not in _ACKS:
@@ -266,6 +267,7 @@ class DataHandlers:
                 max_bytes=max_bytes,
                 reader=Reader(str(request.rack_id), context.listener) if version >= _FETCH_BY_READER else None,
                 replica_epoch=replica_epoch,
+                read_committed=getattr(request, "isolation_level", READ_UNCOMMITTED) == READ_COMMITTED,
             )
             fetched = await self._replicas.fetch(params, list(requested.values()))
             rows.update(zip(requested, fetched, strict=True))
@@ -404,6 +406,7 @@ class DataHandlers:
             int(getattr(partition, "current_leader_epoch", -1)),
             request.replica_id != _CONSUMER,
             request.replica_id != _DEBUGGING,
+            getattr(request, "isolation_level", READ_UNCOMMITTED) == READ_COMMITTED,
         )
         if found[0] == ErrorCode.offset_not_available and version < _OFFSETS_KNOW_NOT_AVAILABLE:
             return ErrorCode.leader_not_available, *found[1:]
@@ -456,7 +459,7 @@ _LEADER_IS_ELSEWHERE = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leade
 
 def _is_isolated_in_a_known_way(request: KafkaMessage) -> bool:
     """Return whether the isolation level is valid; Kafka has an error for others (IsolationLevel.forId)."""
-    return getattr(request, "isolation_level", 0) in _ISOLATION_LEVELS
+    return getattr(request, "isolation_level", READ_UNCOMMITTED) in (READ_UNCOMMITTED, READ_COMMITTED)
 
 
 def _fetching_replica(request: KafkaMessage, version: int) -> tuple[int, int]:
@@ -528,11 +531,13 @@ def _fetched_row(row: FetchedPartition, version: int, leader: LeaderIdAndEpoch) 
         row.topic_partition.partition,
         error_code(error),
         row.high_watermark,
-        # Without transactions every record below the high watermark is stable.
-        row.high_watermark,
+        row.last_stable_offset,
         row.log_start_offset,
         row.records,
         diverging_epoch=NOT_DIVERGING if row.diverging is None else EpochEndOffset(*row.diverging),
         current_leader=leader,
         preferred_read_replica=row.preferred_read_replica,
+        aborted_transactions=None
+        if row.aborted is None
+        else [AbortedTransaction(each[0], each[1]) for each in row.aborted],
     )

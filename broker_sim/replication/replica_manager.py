@@ -16,6 +16,7 @@ from zabka.broker_sim.logs.guarded_directory import LogDirFailed
 from zabka.broker_sim.logs.housekeeping import LogHousekeeping
 from zabka.broker_sim.logs.log_manager import LogManager
 from zabka.broker_sim.logs.newest_record import newest_record
+from zabka.broker_sim.logs.producer_state import AppendOrigin
 from zabka.broker_sim.logs.time_search import offset_for_timestamp
 from zabka.broker_sim.ports import (
     Deleted,
@@ -43,6 +44,7 @@ from zabka.broker_sim.replication.replica_selector import replica_selector
 from zabka.broker_sim.slices import in_slices
 from zabka.ensemble.ports import Future, Timer
 from zabka.journal.events import TopicPartition
+from zabka.kafka.end_transaction_marker import EndTransactionMarker
 from zabka.kafka.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
 
 LATEST = -1
@@ -291,6 +293,23 @@ class ReplicaManager:
         """Append records as described at `Producing.produce`."""
         return self._producing.produce(batches, acks, timeout_ms)
 
+    def append_as_coordinator(
+        self, batches: Sequence[tuple[TopicPartition, bytes]], acks: int, timeout_ms: int
+    ) -> Awaitable[list[ProducedPartition]]:
+        """Append a coordinator's records: the sequence numbers of their producers are not checked."""
+        return self._producing.produce(batches, acks, timeout_ms, AppendOrigin.COORDINATOR)
+
+    def append_markers(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        marker: EndTransactionMarker,
+        partitions: Sequence[TopicPartition],
+        timeout_ms: int,
+    ) -> Awaitable[list[ProducedPartition]]:
+        """End a producer's transaction as described at `Producing.append_markers`."""
+        return self._producing.append_markers(producer_id, producer_epoch, marker, partitions, timeout_ms)
+
     # ---- fetch -------------------------------------------------------------------------------------------------
 
     def fetch(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> Awaitable[list[FetchedPartition]]:
@@ -424,6 +443,7 @@ class ReplicaManager:
         current_leader_epoch: int,
         from_follower: bool,
         leader_only: bool = True,
+        read_committed: bool = False,
     ) -> tuple[int, int, int, int]:
         """Return (error, timestamp, offset, leader epoch); the offset is -1 if there is none.
 
@@ -434,7 +454,7 @@ class ReplicaManager:
         if partition is None or error:
             return int(error), -1, -1, -1
         try:
-            return await in_slices(list_offset(partition, timestamp, from_follower), self._runtime)
+            return await in_slices(list_offset(partition, timestamp, from_follower, read_committed), self._runtime)
         except LogDirFailed:
             return ErrorCode.kafka_storage_error, -1, -1, -1
 
@@ -481,10 +501,10 @@ class ReplicaManager:
 
 
 def list_offset(
-    partition: Partition, timestamp: int, from_follower: bool
+    partition: Partition, timestamp: int, from_follower: bool, read_committed: bool = False
 ) -> Generator[None, None, tuple[int, int, int, int]]:
     """Return the same as `ReplicaManager.list_offset`, in slices."""
-    error, last = partition.last_readable(from_follower)
+    error, last = partition.last_readable(from_follower, read_committed)
     log = partition.log
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return 0, -1, log.start_offset, log.epochs.epoch_for_offset(log.start_offset)
@@ -499,7 +519,7 @@ def list_offset(
         # It was closed during a pause: it has moved to another log directory, or is no longer served.
         if partition.log is log:
             return int(ErrorCode.not_leader_or_follower), -1, -1, -1
-        return (yield from list_offset(partition, timestamp, from_follower))
+        return (yield from list_offset(partition, timestamp, from_follower, read_committed))
     if found is None or found[1] >= last:
         return int(error), -1, -1, -1
     return 0, found[0], found[1], log.epochs.epoch_for_offset(found[1])
