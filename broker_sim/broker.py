@@ -35,6 +35,7 @@ from zabka.broker_sim.handlers.logs import LogHandlers
 from zabka.broker_sim.handlers.metadata import MetadataHandlers
 from zabka.broker_sim.handlers.offsets import OffsetHandlers
 from zabka.broker_sim.handlers.transactions import TransactionHandlers
+from zabka.broker_sim.handlers.txn_markers import TxnMarkerHandlers
 from zabka.broker_sim.handlers.users import UserHandlers
 from zabka.broker_sim.loggers import LoggerLevels
 from zabka.broker_sim.metadata_cache import MetadataCache
@@ -193,7 +194,8 @@ class Broker:
             **UserHandlers(quotas, ScramCredentials(entity_znodes), lambda: self.controller.is_active).table(),
             **LogHandlers(self.config.log_dirs, self.replicas, self.metadata).table(),
             **AbsentHandlers(lambda: self.controller.is_active).table(),
-            **TransactionHandlers(self.metadata).table(),
+            **TransactionHandlers().table(),
+            **TxnMarkerHandlers(self.replicas, self.groups, self.config.number("request.timeout.ms")).table(),
             **GroupHandlers(self.groups).table(),
             **OffsetHandlers(
                 self.groups,

@@ -20,9 +20,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from zabka.broker_sim.metadata_cache import MetadataCache
 from zabka.broker_sim.request_context import Handler, RequestContext
-from zabka.journal.events import TopicPartition
 from zabka.kafka.ports import KafkaMessage
 from zabka.kafka.wire.kafka_schema import ApiKey, respond, version_of
 
@@ -55,17 +53,12 @@ def coordinator_error(find_coordinator_version: int, context: RequestContext) ->
 class TransactionHandlers:
     """Answers the requests of transactions with UNSUPPORTED_VERSION, and lists none."""
 
-    def __init__(self, metadata: MetadataCache) -> None:
-        self._metadata = metadata
-
     def table(self) -> Mapping[ApiKey, Handler]:
         """The requests served here."""
         return {
             ApiKey.ADD_PARTITIONS_TO_TXN: self.add_partitions,
             ApiKey.ADD_OFFSETS_TO_TXN: self.refuse_end,
             ApiKey.END_TXN: self.refuse_end,
-            ApiKey.WRITE_TXN_MARKERS: self.write_markers,
-            ApiKey.TXN_OFFSET_COMMIT: self.commit_offsets,
             ApiKey.DESCRIBE_TRANSACTIONS: self.describe_transactions,
             ApiKey.LIST_TRANSACTIONS: self.list_transactions,
         }
@@ -83,35 +76,6 @@ class TransactionHandlers:
     async def refuse_end(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer EndTxn and AddOffsetsToTxn."""
         return respond(request, error_code=NOT_SUPPORTED)
-
-    async def write_markers(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer WriteTxnMarkers: no log here accepts markers."""
-        rows = [
-            {"producer_id": marker.producer_id, "topics": [self._marked(topic) for topic in marker.topics]}
-            for marker in request.markers
-        ]
-        return respond(request, markers=rows)
-
-    def _marked(self, topic: KafkaMessage) -> dict[str, Any]:
-        rows = []
-        for number in topic.partition_indexes:
-            known = self._metadata.partition(TopicPartition(str(topic.name), int(number))) is not None
-            error = NOT_SUPPORTED if known else ErrorCode.unknown_topic_or_partition
-            rows.append({"partition_index": number, "error_code": error})
-        return {"name": topic.name, "partitions": rows}
-
-    async def commit_offsets(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer TxnOffsetCommit."""
-        topics = [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {"partition_index": each.partition_index, "error_code": NOT_SUPPORTED} for each in topic.partitions
-                ],
-            }
-            for topic in request.topics
-        ]
-        return respond(request, topics=topics)
 
     async def describe_transactions(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer DescribeTransactions: no transactional id is known."""

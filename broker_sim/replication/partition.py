@@ -337,7 +337,7 @@ class Partition:
                 # It paused: it has more records than its header states.
                 cost = SLICE_RECORDS
         except StopIteration as done:
-            return self._append(*done.value, origin)
+            return self._append_valid(done.value, origin)
         except RecordsRefused as refused:
             return self.refused(refused)
         return work
@@ -349,7 +349,10 @@ class Partition:
         error = self._append_error(acks)
         if error:
             return Appended(error)
-        return self.refused(outcome) if isinstance(outcome, RecordsRefused) else self._append(*outcome, origin)
+        return self.refused(outcome) if isinstance(outcome, RecordsRefused) else self._append_valid(outcome, origin)
+
+    def _append_valid(self, validated: Validated, origin: AppendOrigin) -> Appended:
+        return self._append(validated.data, validated.headers, validated.log_append_time_ms, origin)
 
     def append_marker(self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker) -> Appended:
         """Append the end of a producer's transaction as leader, for acks=all.

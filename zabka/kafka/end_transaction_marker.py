@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from zabka.kafka.compression import Data
 from zabka.kafka.record_batch import (
     CONTROL,
     TRANSACTIONAL,
@@ -44,10 +45,10 @@ def marker_batch(producer_id: int, producer_epoch: int, marker: EndTransactionMa
     )
 
 
-def read_marker(data: bytes | memoryview, position: int, header: BatchHeader) -> EndTransactionMarker | None:
+def read_marker(data: Data, position: int, header: BatchHeader) -> EndTransactionMarker | None:
     """Return the marker in a control batch; None if compaction has emptied it, or if it is of another type."""
     try:
-        record = next(iter_batch(data, position, header), None)
+        record = next(iter_batch(memoryview(data), position, header), None)
     except BatchUnreadable:
         return None
     if record is None or len(record.key or b"") < _KEY.size or len(record.value or b"") < _VALUE.size:
