@@ -26,6 +26,7 @@ from zabka.broker_sim.controlled_shutdown import ControlledShutdown
 from zabka.broker_sim.controller_gate import ControllerGateway
 from zabka.broker_sim.groups.config import CONSUMER_OFFSETS, group_config
 from zabka.broker_sim.groups.coordinator import GroupCoordinator
+from zabka.broker_sim.groups.store import java_hash
 from zabka.broker_sim.handlers.absent import AbsentHandlers
 from zabka.broker_sim.handlers.admin import AdminHandlers
 from zabka.broker_sim.handlers.control import ControlHandlers
@@ -55,8 +56,9 @@ from zabka.controller.topic_configs import UNCLEAN
 from zabka.ensemble.client.service import SessionState
 from zabka.ensemble.errors import SessionExpired, ZooKeeperError
 from zabka.ensemble.ports import Task
-from zabka.journal.events import BrokerSessionChanged, NodeStarted, NodeStopped
-from zabka.kafka.ports import KafkaMessage
+from zabka.journal.events import BrokerSessionChanged, NodeStarted, NodeStopped, TopicPartition
+from zabka.kafka.ports import Endpoint, KafkaMessage
+from zabka.kafka.topic_names import TRANSACTION_STATE
 from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of
 from zabka.kafka.zk import znodes
 from zabka.kafka.zk.coordination import FencedWriter, Zk
@@ -153,6 +155,7 @@ class Broker:
                 controller=ControllerGateway(ports.runtime, self.metadata, ports.channel),
                 metadata=self.metadata,
                 emit=ports.emit,
+                transaction_coordinator=self._transaction_coordinator,
             ),
             storage=ReplicaStorage(
                 log_directories=ports.log_directories,
@@ -162,6 +165,14 @@ class Broker:
             topic_configs=self.configs.topic_overrides,
             isr_writer=isr_writer(self.config, self._zk, ports.runtime, ports.emit),
         )
+
+    def _transaction_coordinator(self, transactional_id: str) -> Endpoint | None:
+        """Return the leader of the partition of `__transaction_state` for a transactional id, if it is known."""
+        count = len(self.metadata.partitions(TRANSACTION_STATE))
+        if not count:
+            return None
+        partition = self.metadata.partition(TopicPartition(TRANSACTION_STATE, java_hash(transactional_id) % count))
+        return None if partition is None else self.metadata.endpoint(partition.leader)
 
     def _routes(self) -> dict[ApiKey, Handler]:
         producer_ids = ProducerIds(self._zk, self._runtime, self.config.broker_id)

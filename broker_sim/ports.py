@@ -231,6 +231,14 @@ class ReplicaService(Protocol):
     def produce(
         self, batches: Sequence[tuple[TopicPartition, bytes]], acks: int, timeout_ms: int
     ) -> Awaitable[list[ProducedPartition]]: ...
+    def produce_in_transaction(
+        self,
+        batches: Sequence[tuple[TopicPartition, bytes]],
+        acks: int,
+        timeout_ms: int,
+        transactional_id: str,
+        knows_abortable: bool,
+    ) -> Awaitable[list[ProducedPartition]]: ...
     def fetch(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> Awaitable[list[FetchedPartition]]: ...
     async def list_offset(
         self,

@@ -146,6 +146,7 @@ replication.quota.window.size.seconds How long such a sample is.
 request.timeout.ms How long a broker waits for another one's answer, other than a leader's or controller's.
 reserved.broker.max.id Generated ids begin above it.
 socket.request.max.bytes The largest request that is read.
+transaction.partition.verification.enable Whether a leader verifies a transaction before it appends its first record.
 unclean.leader.election.enable Default of a topic's `unclean.leader.election.enable`.
 zabka.control.socket Where the host agent asks for the broker's status and sets its link faults.
 zabka.historical Kafka's old bugs to bring back, by name: see below.

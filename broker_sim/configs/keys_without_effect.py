@@ -154,7 +154,6 @@ group.share.session.timeout.ms The session timeout of share groups.
     "there are no transactions": """
 transaction.abort.timed.out.transaction.cleanup.interval.ms How often transactions that took too long are aborted.
 transaction.max.timeout.ms The longest time-out that a transaction may ask for.
-transaction.partition.verification.enable Whether a partition asks whether it is part of a transaction.
 transaction.remove.expired.transaction.cleanup.interval.ms How often forgotten transactional ids are removed.
 transaction.state.log.load.buffer.size Bytes that are read at a time while transactions load.
 transaction.state.log.min.isr In-sync replicas that `__transaction_state` needs.

@@ -44,6 +44,8 @@ class CommittingInTransaction(NamedTuple):
     transactional_id: str
     producer_id: int
     producer_epoch: int
+    knows_abortable: bool
+    """Whether the client knows TRANSACTION_ABORTABLE."""
 
 
 class CommittedOffset(NamedTuple):
@@ -229,11 +231,17 @@ class GroupCoordinator:
         commit = asked.commit
         refusal = self._refusal(commit.group_id)
         if refusal is ErrorCode.none:
-            group = self.store.get_or_create(commit.group_id)
-            refusal = self._commit_refusal(group, commit, in_transaction=True)
+            refusal, guard = await self.store.verify_transaction(
+                commit.group_id, asked.transactional_id, asked.producer_id, asked.producer_epoch, asked.knows_abortable
+            )
+            # The partition of the group may have moved during the verification.
+            refusal = self._refusal(commit.group_id) if refusal is ErrorCode.none else refusal
+            if refusal is ErrorCode.none:
+                group = self.store.get_or_create(commit.group_id)
+                refusal = self._commit_refusal(group, commit, in_transaction=True)
             if refusal is ErrorCode.none:
                 return await self.store.store_transactional_offsets(
-                    group, asked.producer_id, asked.producer_epoch, commit.offsets
+                    group, asked.producer_id, asked.producer_epoch, commit.offsets, guard
                 )
         return dict.fromkeys(commit.offsets, refusal)
 

@@ -17,6 +17,7 @@ from zabka.broker_sim.groups.metadata import Group, GroupState
 from zabka.broker_sim.groups.offsets import StoredOffset
 from zabka.broker_sim.groups.records import OffsetAndMetadata, group_key, group_value, offset_key, offset_value
 from zabka.broker_sim.logs.guarded_directory import LogDirFailed
+from zabka.broker_sim.logs.verification_state import Guard
 from zabka.broker_sim.ports import ProducedPartition
 from zabka.broker_sim.replication.partition import Partition
 from zabka.broker_sim.replication.replica_manager import ReplicaManager
@@ -70,6 +71,9 @@ def group_error(error: int) -> ErrorCode:
 
 def commit_error(error: int) -> ErrorCode:
     """Return the error of OffsetCommit if offsets could not be stored."""
+    if error == ErrorCode.network_exception:
+        # The transaction's coordinator was not reached: clients retry without looking for this one again.
+        return ErrorCode.coordinator_load_in_progress
     if error in _NOT_AVAILABLE:
         return ErrorCode.coordinator_not_available
     if error in _NOT_HERE:
@@ -293,27 +297,35 @@ class GroupStore:
 
     # ---- transactions ------------------------------------------------------------------------------------------
 
+    async def verify_transaction(
+        self, group_id: str, transactional_id: str, producer_id: int, producer_epoch: int, knows_abortable: bool
+    ) -> tuple[ErrorCode, Guard]:
+        """Return the error of a commit in a transaction that its coordinator does not confirm, or the guard for it."""
+        error, guard = await self._replicas.verify_transaction(
+            self._partition_of(group_id), transactional_id, producer_id, producer_epoch, knows_abortable
+        )
+        return commit_error(error), guard
+
     def store_transactional_offsets(
-        self, group: Group, producer_id: int, producer_epoch: int, offsets: OffsetsByPartition
+        self, group: Group, producer_id: int, producer_epoch: int, offsets: OffsetsByPartition, guard: Guard
     ) -> Awaitable[Mapping[TopicPartition, ErrorCode]]:
         """Append a commit in a transaction now; return each partition's result once the ISR has it.
 
-        It is pending until `end_transaction`.
+        It is pending until `end_transaction`. `guard` is the result of `verify_transaction`.
         """
         fitting = self._fitting(offsets)
         appended = None
         if fitting:
             self._in_transactions.setdefault(producer_id, {})[group.group_id] = None
             group.offsets.prepare_in_transaction(producer_id, fitting)
+            data = self._transactional_batch(group, producer_id, producer_epoch, fitting)
+            config = self._config
             appended = self._replicas.append_as_coordinator(
-                [
-                    (
-                        self._partition_of(group.group_id),
-                        self._transactional_batch(group, producer_id, producer_epoch, fitting),
-                    )
-                ],
-                self._config.offsets_commit_required_acks,
-                self._config.offsets_commit_timeout_ms,
+                self._partition_of(group.group_id),
+                data,
+                config.offsets_commit_required_acks,
+                config.offsets_commit_timeout_ms,
+                guard,
             )
         return self._stored_in_transaction(group, producer_id, offsets, fitting, appended)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -73,6 +73,7 @@ _FETCH_BY_REPLICA_STATE = 15
 _FETCH_BY_READER = 11
 _FETCH_SAYS_LEADER = 16
 _PRODUCE_SAYS_LEADER = 10
+_PRODUCE_KNOWS_ABORTABLE = 11
 _OFFSETS_KNOW_NOT_AVAILABLE = 5
 _TIMESTAMPS_SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9}
 """Special timestamps, by the first ListOffsets version with them."""
@@ -160,7 +161,7 @@ class DataHandlers:
             batches.clear()
             rows = _all_refused(request, all_refused)
         if batches:
-            for produced in await self._replicas.produce(list(batches.items()), acks, milliseconds(request.timeout)):
+            for produced in await self._append(request, version, acks, list(batches.items())):
                 rows.setdefault(produced.topic_partition, produced)
         quota = self._quotas.produce
         throttle_ms = quota.note(context.client_id, _produce_size(request, context)) if quota.is_used else 0
@@ -174,6 +175,16 @@ class DataHandlers:
             throttle_ms = max(throttle_ms, self._quotas.request.note(context))
         context.muted_ms = throttle_ms
         return self._produce_answer(request, context, rows, throttle_ms)
+
+    def _append(
+        self, request: KafkaMessage, version: int, acks: int, batches: Sequence[tuple[TopicPartition, bytes]]
+    ) -> Awaitable[list[ProducedPartition]]:
+        timeout_ms = milliseconds(request.timeout)
+        transactional_id = getattr(request, "transactional_id", None)
+        if transactional_id is None:
+            return self._replicas.produce(batches, acks, timeout_ms)
+        knows_abortable = version >= _PRODUCE_KNOWS_ABORTABLE
+        return self._replicas.produce_in_transaction(batches, acks, timeout_ms, transactional_id, knows_abortable)
 
     def _produce_error(
         self,

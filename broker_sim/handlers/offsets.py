@@ -34,6 +34,7 @@ _KEYS_IN_BATCHES_FROM = 4
 _GROUPS_IN_BATCHES_FROM = 8
 _ERROR_OF_THE_WHOLE_FROM = 2
 _LOADING_KNOWN_FROM = 2
+_ABORTABLE_KNOWN_FROM = 4
 _NO_ENDPOINT = Endpoint(-1, "", -1)
 _MESSAGES = {
     ErrorCode.none: "NONE",
@@ -186,7 +187,11 @@ class OffsetHandlers:
             )
             committed = await self._groups.commit_in_transaction(
                 CommittingInTransaction(
-                    commit, request.transactional_id, int(request.producer_id), int(request.producer_epoch)
+                    commit,
+                    request.transactional_id,
+                    int(request.producer_id),
+                    int(request.producer_epoch),
+                    version_of(request) >= _ABORTABLE_KNOWN_FROM,
                 )
             )
             errors += committed.items()

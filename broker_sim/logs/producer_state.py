@@ -16,6 +16,13 @@ from typing import NamedTuple
 
 from zabka.broker_sim.logs.producer_snapshots import NO_COORDINATOR, NO_OFFSET, ProducerEntry
 from zabka.broker_sim.logs.transaction_index import CompletedTransaction
+from zabka.broker_sim.logs.verification_state import (
+    IN_TRANSACTION,
+    NOT_REQUIRED,
+    Guard,
+    Unverified,
+    VerificationState,
+)
 from zabka.kafka.end_transaction_marker import EndTransactionMarker
 from zabka.kafka.record_batch import TRANSACTIONAL, BatchHeader
 
@@ -130,7 +137,7 @@ def _restored(entry: ProducerEntry, known: _Producer | None) -> _Producer:
 class ProducerStates:
     """The producers of one partition by id, and its undecided transactions by their first offsets."""
 
-    __slots__ = ("_ongoing", "_producers", "_unreplicated")
+    __slots__ = ("_ongoing", "_producers", "_unreplicated", "_verifications")
 
     def __init__(self) -> None:
         self._producers: dict[int, _Producer] = {}
@@ -138,6 +145,7 @@ class ProducerStates:
         """The producers of open transactions by their first offsets, in ascending order."""
         self._unreplicated: dict[int, int] = {}
         """The markers' offsets of transactions whose marker the high watermark may not have passed."""
+        self._verifications: dict[int, VerificationState] = {}
 
     # ---- transactions ------------------------------------------------------------------------------------------
 
@@ -182,6 +190,7 @@ class ProducerStates:
         producer = self._producers.pop(header.producer_id, None) or _Producer(header.producer_epoch)
         self._keep(header.producer_id, producer)
         producer.enter_epoch(header.producer_epoch)
+        self._verifications.pop(header.producer_id, None)
         first, producer.txn_first_offset = producer.txn_first_offset, NO_OFFSET
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp = header.max_timestamp
@@ -199,33 +208,64 @@ class ProducerStates:
         self._ongoing.pop(completed.first_offset, None)
         self._unreplicated[completed.first_offset] = completed.last_offset
 
+    def begin_verification(self, producer_id: int, sequence: int, epoch: int, wall_ms: int) -> Guard:
+        """Return the guard for a batch, which must be verified unless the producer is in a transaction here.
+
+        Source: UnifiedLog.maybeStartTransactionVerification.
+        """
+        if self.is_in_transaction(producer_id):
+            return IN_TRANSACTION
+        state = self._verifications.get(producer_id)
+        if state is None:
+            state = self._verifications[producer_id] = VerificationState(wall_ms, sequence, epoch)
+        else:
+            state.note(sequence, epoch)
+        return state
+
     # ---- batches -----------------------------------------------------------------------------------------------
 
-    def check(self, header: BatchHeader, origin: AppendOrigin = AppendOrigin.CLIENT) -> ProducerBatch | int:
-        """Check whether a leader may append this batch.
+    def check(
+        self, header: BatchHeader, origin: AppendOrigin = AppendOrigin.CLIENT, guard: Guard = NOT_REQUIRED
+    ) -> ProducerBatch | int:
+        """Check whether a leader may append this batch; `guard` is that of its transaction's verification.
 
         Returns 0 if it may, an error code if not, and the remembered batch if this one is a client's duplicate of it.
         """
         if header.producer_id < 0:
             return 0
         producer = self._producers.get(header.producer_id)
+        is_clients = origin is AppendOrigin.CLIENT
+        if is_clients and producer is not None and producer.epoch == header.producer_epoch:
+            last = _last_sequence(header)
+            for batch in producer.batches:
+                if batch.first_sequence == header.base_sequence and batch.last_sequence == last:
+                    return batch
+        if header.attributes & TRANSACTIONAL:
+            error = self._verification_error(header, is_clients, guard)
+            if error:
+                return error
         if producer is None:
             return 0
         if header.producer_epoch < producer.epoch:
             return INVALID_PRODUCER_EPOCH
-        if origin is AppendOrigin.CLIENT:
-            if header.producer_epoch > producer.epoch:
-                if header.base_sequence:
-                    return OUT_OF_ORDER_SEQUENCE_NUMBER
-            else:
-                last = _last_sequence(header)
-                for batch in producer.batches:
-                    if batch.first_sequence == header.base_sequence and batch.last_sequence == last:
-                        return batch
-                if (producer.last_sequence + 1) % _SEQUENCES != header.base_sequence:
-                    return OUT_OF_ORDER_SEQUENCE_NUMBER
+        if is_clients:
+            known = producer.last_sequence if header.producer_epoch == producer.epoch else NO_SEQUENCE
+            if (known + 1) % _SEQUENCES != header.base_sequence:
+                return OUT_OF_ORDER_SEQUENCE_NUMBER
         if producer.txn_first_offset != NO_OFFSET and not header.attributes & TRANSACTIONAL:
             return INVALID_TXN_STATE
+        return 0
+
+    def _verification_error(self, header: BatchHeader, is_clients: bool, guard: Guard) -> int:
+        if self.is_in_transaction(header.producer_id):
+            return 0
+        state = self._verifications.get(header.producer_id)
+        is_verified = guard.may_begin if isinstance(guard, Unverified) else guard is state
+        if not is_verified:
+            return INVALID_TXN_STATE
+        # A batch that was verified and not appended comes first.
+        if is_clients and state is not None and header.base_sequence > state.lowest_sequence:
+            return OUT_OF_ORDER_SEQUENCE_NUMBER
         return 0
 
     def update(self, header: BatchHeader) -> None:
@@ -252,6 +292,7 @@ class ProducerStates:
         )
         del producer.batches[:-BATCHES_KEPT]
         if header.attributes & TRANSACTIONAL and producer.txn_first_offset == NO_OFFSET:
+            self._verifications.pop(header.producer_id, None)
             producer.txn_first_offset = header.base_offset
             self._ongoing[header.base_offset] = header.producer_id
 
@@ -339,6 +380,9 @@ class ProducerStates:
         for producer_id, producer in list(self._producers.items()):
             if producer.last_timestamp <= before_wall_ms and producer.txn_first_offset == NO_OFFSET:
                 del self._producers[producer_id]
+        for producer_id, state in list(self._verifications.items()):
+            if state.timestamp_ms <= before_wall_ms:
+                del self._verifications[producer_id]
 
     def clear(self) -> None:
         """Forget all producers and transactions."""

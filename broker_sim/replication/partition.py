@@ -89,18 +89,21 @@ from kio.schema.errors import ErrorCode
 
 from zabka.broker_sim.configs.replica_config import PartitionConfig, lists
 from zabka.broker_sim.logs.partition_log import PartitionLog
-from zabka.broker_sim.logs.producer_state import UNKNOWN_CHECKSUM, AppendOrigin, ProducerBatch
+from zabka.broker_sim.logs.producer_state import UNKNOWN_CHECKSUM, ProducerBatch
+from zabka.broker_sim.logs.verification_state import Guard
 from zabka.broker_sim.ports import FetchParams, FetchPartition
 from zabka.broker_sim.replication.follower_state import FollowerState
 from zabka.broker_sim.replication.isr import RECOVERED, Committed, IsrState, Pending, PendingExpand, PendingShrink
 from zabka.broker_sim.replication.isr_rules import begin_leader_epoch, note_fetch
 from zabka.broker_sim.replication.partition_host import (
+    CLIENT,
     NO_EPOCH,
     Appended,
     IsrAnswer,
     IsrProposal,
     LeaderAndIsrPartitionState,
     PartitionHost,
+    Sender,
 )
 from zabka.broker_sim.replication.validation_scheduler import AtOnce, cost_of
 from zabka.journal.cause import UNKNOWN, election_cause, request_cause, timer_cause
@@ -311,9 +314,7 @@ class Partition:
 
     # ---- leader: records ---------------------------------------------------------------------------------------
 
-    def append(
-        self, data: bytes, acks: int, at_once: AtOnce, origin: AppendOrigin = AppendOrigin.CLIENT
-    ) -> Appended | Validation:
+    def append(self, data: bytes, acks: int, at_once: AtOnce, sender: Sender = CLIENT) -> Appended | Validation:
         """Append a producer's records as leader; return the validation if it takes too long to do at once.
 
         The caller completes such a validation and passes its result to `append_validated`.
@@ -328,7 +329,7 @@ class Partition:
         if settings.asks_nothing_of_records:
             header = plain_batch(data, settings.records.max_message_bytes)
             if header is not None:
-                return self._append(data, [header], -1, origin)
+                return self._append(data, [header], -1, sender)
         work = validate(data, Append(settings.records, self.topic_partition, self.host.runtime.now().wall_ms))
         cost = cost_of(data)
         try:
@@ -337,22 +338,24 @@ class Partition:
                 # It paused: it has more records than its header states.
                 cost = SLICE_RECORDS
         except StopIteration as done:
-            return self._append_valid(done.value, origin)
+            return self._append_valid(done.value, sender)
         except RecordsRefused as refused:
             return self.refused(refused)
         return work
 
-    def append_validated(
-        self, outcome: Validated | RecordsRefused, acks: int, origin: AppendOrigin = AppendOrigin.CLIENT
-    ) -> Appended:
+    def append_validated(self, outcome: Validated | RecordsRefused, acks: int, sender: Sender = CLIENT) -> Appended:
         """Finish a long append. The partition may have another leader by now."""
         error = self._append_error(acks)
         if error:
             return Appended(error)
-        return self.refused(outcome) if isinstance(outcome, RecordsRefused) else self._append_valid(outcome, origin)
+        return self.refused(outcome) if isinstance(outcome, RecordsRefused) else self._append_valid(outcome, sender)
 
-    def _append_valid(self, validated: Validated, origin: AppendOrigin) -> Appended:
-        return self._append(validated.data, validated.headers, validated.log_append_time_ms, origin)
+    def _append_valid(self, validated: Validated, sender: Sender) -> Appended:
+        return self._append(validated.data, validated.headers, validated.log_append_time_ms, sender)
+
+    def begin_verification(self, producer_id: int, sequence: int, epoch: int) -> Guard:
+        """Return the guard for a leader's append: a batch that begins a transaction must be verified first."""
+        return self.log.producers.begin_verification(producer_id, sequence, epoch, self.host.runtime.now().wall_ms)
 
     def append_marker(self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker) -> Appended:
         """Append the end of a producer's transaction as leader, for acks=all.
@@ -380,12 +383,12 @@ class Partition:
             return ErrorCode.not_enough_replicas
         return 0
 
-    def _append(self, data: Data, headers: list[BatchHeader], append_time_ms: int, origin: AppendOrigin) -> Appended:
+    def _append(self, data: Data, headers: list[BatchHeader], append_time_ms: int, sender: Sender) -> Appended:
         if not headers:
             return Appended(0, required_offset=0)
         if len(data) > self.settings.segment_bytes:
             return Appended(ErrorCode.record_list_too_large)
-        refusal = self._check_producer(headers, origin)
+        refusal = self._check_producer(headers, sender)
         return self._write(data, headers, append_time_ms) if refusal is None else refusal
 
     def _write(self, data: Data, headers: list[BatchHeader], append_time_ms: int) -> Appended:
@@ -410,10 +413,10 @@ class Partition:
         stored = tuple(patched)
         return Appended(0, patched[0].base_offset, last_offset, last_offset + 1, stored, append_time_ms)
 
-    def _check_producer(self, headers: list[BatchHeader], origin: AppendOrigin) -> Appended | None:
+    def _check_producer(self, headers: list[BatchHeader], sender: Sender) -> Appended | None:
         if headers[0].producer_id < 0:
             return None
-        known = self.log.producers.check(headers[0], origin)
+        known = self.log.producers.check(headers[0], sender.origin, sender.guard)
         if isinstance(known, ProducerBatch):
             header = headers[0]._replace(base_offset=known.base_offset)
             if known.crc != UNKNOWN_CHECKSUM:

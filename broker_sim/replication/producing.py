@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from zabka.broker_sim.logs.guarded_directory import LogDirFailed
 from zabka.broker_sim.logs.producer_state import AppendOrigin
+from zabka.broker_sim.logs.verification_state import IN_TRANSACTION, NOT_REQUIRED, Guard
 from zabka.broker_sim.ports import ProducedPartition
 from zabka.broker_sim.replication.hosted_partitions import HostedPartitions
 from zabka.broker_sim.replication.partition import ALL, Partition
-from zabka.broker_sim.replication.partition_host import Appended
+from zabka.broker_sim.replication.partition_host import CLIENT, Appended, Sender
 from zabka.broker_sim.replication.purgatory import DelayedProduce, ProduceRow, Purgatory
 from zabka.broker_sim.replication.validation_scheduler import AtOnce, ValidationScheduler, cost_of
 from zabka.ensemble.ports import Future, Runtime
@@ -35,13 +36,19 @@ def _not_produced(row: ProduceRow, error: int) -> ProducedPartition:
     )
 
 
+def _sender(key: TopicPartition, origin: AppendOrigin, guards: Mapping[TopicPartition, Guard] | None) -> Sender:
+    if guards is None:
+        return CLIENT if origin is AppendOrigin.CLIENT else Sender(origin, NOT_REQUIRED)
+    return Sender(origin, guards.get(key, IN_TRANSACTION))
+
+
 class _LongAppend(NamedTuple):
     """An append whose records are being validated."""
 
     topic_partition: TopicPartition
     partition: Partition
     outcome: Future[Validated | RecordsRefused]
-    origin: AppendOrigin
+    sender: Sender
 
 
 class Producing:
@@ -67,16 +74,19 @@ class Producing:
         acks: int,
         timeout_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        guards: Mapping[TopicPartition, Guard] | None = None,
     ) -> Awaitable[list[ProducedPartition]]:
         """Append at once, except batches whose validation takes long.
 
         With acks=all the result is complete when every partition's ISR has the records, or with REQUEST_TIMED_OUT. The
-        result keeps the order of `batches`.
+        result keeps the order of `batches`. `guards` are those of verified transactions.
         """
         answer: Future[list[ProducedPartition]] = self._runtime.future()
         with self._purgatory:
             at_once = AtOnce()
-            begun = [self._begin_append(key, data, acks, at_once, origin) for key, data in batches]
+            begun = [
+                self._begin_append(key, data, acks, at_once, _sender(key, origin, guards)) for key, data in batches
+            ]
         rows = [each for each in begun if isinstance(each, ProduceRow)]
         if len(rows) == len(begun):
             self._await_replicas(rows, acks, timeout_ms, answer)
@@ -125,7 +135,7 @@ class Producing:
                 continue
             with self._purgatory:
                 try:
-                    appended = each.partition.append_validated(outcome, acks, each.origin)
+                    appended = each.partition.append_validated(outcome, acks, each.sender)
                 except LogDirFailed:
                     appended = Appended(ErrorCode.kafka_storage_error)
             rows.append(ProduceRow(each.topic_partition, each.partition, appended))
@@ -152,7 +162,7 @@ class Producing:
             finish(rows)
 
     def _begin_append(
-        self, topic_partition: TopicPartition, data: bytes, acks: int, at_once: AtOnce, origin: AppendOrigin
+        self, topic_partition: TopicPartition, data: bytes, acks: int, at_once: AtOnce, sender: Sender
     ) -> ProduceRow | _LongAppend:
         partition = self._hosted.partitions.get(topic_partition)
         if acks not in _ACKS:
@@ -161,7 +171,7 @@ class Producing:
             appended = Appended(self._hosted.absence(topic_partition))
         else:
             try:
-                appended = partition.append(data, acks, at_once, origin)
+                appended = partition.append(data, acks, at_once, sender)
             except LogDirFailed:
                 appended = Appended(ErrorCode.kafka_storage_error)
         if isinstance(appended, Appended):
@@ -169,7 +179,7 @@ class Producing:
         assert partition is not None
         outcome: Future[Validated | RecordsRefused] = self._runtime.future()
         self._validations.add(appended, outcome.set_result, cost_of(data))
-        return _LongAppend(topic_partition, partition, outcome, origin)
+        return _LongAppend(topic_partition, partition, outcome, sender)
 
     def _produced(self, row: ProduceRow, acks: int) -> ProducedPartition:
         error = row.error or 0

@@ -16,8 +16,9 @@ from zabka.broker_sim.logs.guarded_directory import LogDirFailed
 from zabka.broker_sim.logs.housekeeping import LogHousekeeping
 from zabka.broker_sim.logs.log_manager import LogManager
 from zabka.broker_sim.logs.newest_record import newest_record
-from zabka.broker_sim.logs.producer_state import AppendOrigin
+from zabka.broker_sim.logs.producer_state import NO_SEQUENCE, AppendOrigin
 from zabka.broker_sim.logs.time_search import offset_for_timestamp
+from zabka.broker_sim.logs.verification_state import IN_TRANSACTION, Guard
 from zabka.broker_sim.ports import (
     Deleted,
     FetchedPartition,
@@ -41,6 +42,8 @@ from zabka.broker_sim.replication.producing import Producing
 from zabka.broker_sim.replication.progress import HostedLog, ProgressReports
 from zabka.broker_sim.replication.purgatory import DelayedFetch, Purgatory, reads_older_segment
 from zabka.broker_sim.replication.replica_selector import replica_selector
+from zabka.broker_sim.replication.transaction_verifier import TransactionVerifier
+from zabka.broker_sim.replication.transactional_producing import TransactionalProducing
 from zabka.broker_sim.slices import in_slices
 from zabka.ensemble.ports import Future, Timer
 from zabka.journal.events import TopicPartition
@@ -128,6 +131,12 @@ class ReplicaManager:
             host, self._logs, self._fetchers, self._moves, identity.broker_epoch, identity.controller_epoch_seen
         )
         self._producing = Producing(broker_id, runtime, self._purgatory, self._hosted, ports.emit)
+        self._in_transactions = TransactionalProducing(
+            self._producing,
+            self._hosted,
+            TransactionVerifier(runtime, ports.channel, ports.transaction_coordinator, config.request_timeout_ms),
+            config.transaction_partition_verification_enable,
+        )
 
     # ---- lifecycle ---------------------------------------------------------------------------------------------
 
@@ -254,9 +263,10 @@ class ReplicaManager:
         self._hosted.leave_strays(request)
 
     def configure_housekeeping(self, config: ReplicaConfig) -> None:
-        """Apply new settings of compaction and producer expiry; topics must be reconfigured separately."""
+        """Apply new settings of compaction, producers and transactions; topics must be reconfigured separately."""
         self._logs.configure(config)
         self._housekeeping.configure(config)
+        self._in_transactions.is_enabled = config.transaction_partition_verification_enable
 
     def topic_configs_changed(self, topics: Iterable[str]) -> None:
         """Apply the configuration of these topics in one pass, because there may be thousands."""
@@ -293,11 +303,38 @@ class ReplicaManager:
         """Append records as described at `Producing.produce`."""
         return self._producing.produce(batches, acks, timeout_ms)
 
-    def append_as_coordinator(
-        self, batches: Sequence[tuple[TopicPartition, bytes]], acks: int, timeout_ms: int
+    def produce_in_transaction(
+        self,
+        batches: Sequence[tuple[TopicPartition, bytes]],
+        acks: int,
+        timeout_ms: int,
+        transactional_id: str,
+        knows_abortable: bool,
     ) -> Awaitable[list[ProducedPartition]]:
-        """Append a coordinator's records: the sequence numbers of their producers are not checked."""
-        return self._producing.produce(batches, acks, timeout_ms, AppendOrigin.COORDINATOR)
+        """Append a transactional producer's records as described at `TransactionalProducing.produce`."""
+        return self._in_transactions.produce(batches, acks, timeout_ms, transactional_id, knows_abortable)
+
+    async def verify_transaction(
+        self,
+        topic_partition: TopicPartition,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        knows_abortable: bool,
+    ) -> tuple[ErrorCode, Guard]:
+        """Return the error of a coordinator's append in a transaction, or the guard to append with."""
+        errors, guards = await self._in_transactions.verify(
+            transactional_id, producer_id, producer_epoch, {topic_partition: NO_SEQUENCE}, knows_abortable
+        )
+        return errors.get(topic_partition, ErrorCode.none), guards.get(topic_partition, IN_TRANSACTION)
+
+    def append_as_coordinator(
+        self, topic_partition: TopicPartition, data: bytes, acks: int, timeout_ms: int, guard: Guard
+    ) -> Awaitable[list[ProducedPartition]]:
+        """Append a coordinator's records in a transaction: the producer's sequence numbers are not checked."""
+        return self._producing.produce(
+            [(topic_partition, data)], acks, timeout_ms, AppendOrigin.COORDINATOR, {topic_partition: guard}
+        )
 
     def append_markers(
         self,
