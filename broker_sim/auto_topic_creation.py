@@ -9,9 +9,9 @@ from zabka.broker_sim.configs.broker_config import KafkaConfig
 from zabka.broker_sim.groups.config import CONSUMER_OFFSETS, GroupConfig
 from zabka.broker_sim.metadata_cache import MetadataCache
 from zabka.broker_sim.quotas.controller_mutations import MutationQuota
-from zabka.broker_sim.transactions.config import TRANSACTION_STATE, TransactionConfig
+from zabka.broker_sim.transactions.config import TransactionConfig
 from zabka.ensemble.ports import Runtime
-from zabka.kafka.topic_names import INTERNAL_TOPICS
+from zabka.kafka.topic_names import INTERNAL_TOPICS, TRANSACTION_STATE
 
 CREATING_MAX = 100
 """Most automatic creations at a time."""

@@ -35,6 +35,7 @@ from zabka.broker_sim.handlers.logs import LogHandlers
 from zabka.broker_sim.handlers.metadata import MetadataHandlers
 from zabka.broker_sim.handlers.offsets import OffsetHandlers
 from zabka.broker_sim.handlers.transactions import TransactionHandlers
+from zabka.broker_sim.handlers.txn_markers import TxnMarkerHandlers
 from zabka.broker_sim.handlers.users import UserHandlers
 from zabka.broker_sim.loggers import LoggerLevels
 from zabka.broker_sim.metadata_cache import MetadataCache
@@ -47,7 +48,7 @@ from zabka.broker_sim.replication.environment import BrokerIdentity, ReplicaPort
 from zabka.broker_sim.replication.replica_manager import ReplicaManager
 from zabka.broker_sim.replication.zookeeper_isr import isr_writer
 from zabka.broker_sim.request_context import Handler, RequestContext, RequestRefused
-from zabka.broker_sim.transactions.config import TRANSACTION_STATE, transaction_config
+from zabka.broker_sim.transactions.config import transaction_config
 from zabka.broker_sim.transactions.coordinator import TransactionCoordinator
 from zabka.controller.config import ControllerConfig
 from zabka.controller.controller import KafkaController
@@ -56,8 +57,9 @@ from zabka.controller.topic_configs import UNCLEAN
 from zabka.ensemble.client.service import SessionState
 from zabka.ensemble.errors import SessionExpired, ZooKeeperError
 from zabka.ensemble.ports import Task
-from zabka.journal.events import BrokerSessionChanged, NodeStarted, NodeStopped
-from zabka.kafka.ports import KafkaMessage
+from zabka.journal.events import BrokerSessionChanged, NodeStarted, NodeStopped, TopicPartition
+from zabka.kafka.ports import Endpoint, KafkaMessage
+from zabka.kafka.topic_names import TRANSACTION_STATE
 from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of
 from zabka.kafka.zk import znodes
 from zabka.kafka.zk.coordination import FencedWriter, Zk
@@ -169,6 +171,7 @@ class Broker:
                 controller=ControllerGateway(ports.runtime, self.metadata, ports.channel),
                 metadata=self.metadata,
                 emit=ports.emit,
+                transaction_coordinator=self._transaction_coordinator,
             ),
             storage=ReplicaStorage(
                 log_directories=ports.log_directories,
@@ -178,6 +181,12 @@ class Broker:
             topic_configs=self.configs.topic_overrides,
             isr_writer=isr_writer(self.config, self._zk, ports.runtime, ports.emit),
         )
+
+    def _transaction_coordinator(self, transactional_id: str) -> Endpoint | None:
+        """Return the leader of the partition of `__transaction_state` for a transactional id, if it is known."""
+        number = self.transactions.store.partition_for(transactional_id)
+        partition = self.metadata.partition(TopicPartition(TRANSACTION_STATE, number))
+        return None if partition is None else self.metadata.endpoint(partition.leader)
 
     def _routes(self) -> dict[ApiKey, Handler]:
         config_admin = ConfigAdmin(self._zk, self.config, self.configs, self.metadata, self.loggers, self._log_line)
@@ -209,6 +218,7 @@ class Broker:
             **LogHandlers(self.config.log_dirs, self.replicas, self.metadata).table(),
             **AbsentHandlers(lambda: self.controller.is_active).table(),
             **TransactionHandlers(self.transactions, self.groups, self.metadata).table(),
+            **TxnMarkerHandlers(self.replicas, self.groups, self.config.number("request.timeout.ms")).table(),
             **GroupHandlers(self.groups).table(),
             **OffsetHandlers(
                 self.groups,

@@ -33,8 +33,8 @@ COSTLESS = Costless()
 class RequestContext:
     """The client of a request: its client id, its listener, and its address as Kafka's tools show it.
 
-    `connection` is the number of its connection in the order of acceptance; 0 if there is none. `muted_ms` is set if the
-    client is throttled: after its response, its connection is not read for so long.
+    `connection` is the number of its connection in the order of acceptance; 0 if there is none. `muted_ms` is set if
+    the client is throttled: after its response, its connection is not read for so long.
     """
 
     __slots__ = ("client_host", "client_id", "clock", "connection", "listener", "muted_ms")

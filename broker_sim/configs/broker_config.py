@@ -107,6 +107,7 @@ _OWN_KEYS = (
     ConfigKey("max.incremental.fetch.session.cache.slots", _I, 1_000, at_least(0)),
     ConfigKey("producer.id.expiration.check.interval.ms", _I, 600_000, at_least(1)),
     ConfigKey("producer.id.expiration.ms", _I, 86_400_000, at_least(1)),
+    ConfigKey("transaction.partition.verification.enable", _B, True),
     ConfigKey("node.id", _I, -1),
     ConfigKey("num.partitions", _I, 1, at_least(1)),
     ConfigKey("num.replica.fetchers", _I, 1, at_least(1)),
@@ -185,8 +186,9 @@ HOUSEKEEPING_KEYS = (
     "log.cleaner.io.buffer.load.factor",
     "log.cleaner.threads",
     "producer.id.expiration.ms",
+    "transaction.partition.verification.enable",
 )
-"""Keys of compaction and of producer expiry (LogCleaner, DynamicProducerStateManagerConfig)."""
+"""Keys of compaction, of producer expiry and of verification (LogCleaner, DynamicProducerStateManagerConfig)."""
 
 DYNAMIC_KEYS: tuple[str, ...] = tuple(
     sorted(

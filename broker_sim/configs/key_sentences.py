@@ -148,6 +148,7 @@ reserved.broker.max.id Generated ids begin above it.
 socket.request.max.bytes The largest request that is read.
 transaction.abort.timed.out.transaction.cleanup.interval.ms How often transactions that took too long are aborted.
 transaction.max.timeout.ms The longest timeout that a producer may request for its transactions.
+transaction.partition.verification.enable Whether a leader verifies a transaction before it appends its first record.
 transaction.remove.expired.transaction.cleanup.interval.ms How often unused transactional ids are removed.
 transaction.state.log.load.buffer.size Bytes that are read at a time while transactional ids load.
 transaction.state.log.min.isr The `min.insync.replicas` of a new `__transaction_state`.

@@ -151,9 +151,6 @@ group.share.partition.max.record.locks How many records of a partition a share g
 group.share.record.lock.duration.ms How long a member of a share group may work on a record.
 group.share.session.timeout.ms The session timeout of share groups.
 """,
-    "partitions do not verify transactions": """
-transaction.partition.verification.enable Whether a partition asks whether it is part of a transaction.
-""",
     "logs are not tiered": """
 log.local.retention.bytes Default of a topic's `local.retention.bytes`.
 log.local.retention.ms Default of a topic's `local.retention.ms`.

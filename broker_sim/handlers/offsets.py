@@ -11,18 +11,18 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from zabka.broker_sim.groups.config import CONSUMER_OFFSETS
-from zabka.broker_sim.groups.coordinator import CommittedOffset, Committing, GroupCoordinator
+from zabka.broker_sim.groups.coordinator import CommittedOffset, Committing, CommittingInTransaction, GroupCoordinator
 from zabka.broker_sim.groups.records import NO_LEADER_EPOCH, NO_TIME, OffsetAndMetadata
 from zabka.broker_sim.groups.store import java_length
 from zabka.broker_sim.metadata_cache import MetadataCache
 from zabka.broker_sim.request_context import Handler, RequestContext
-from zabka.broker_sim.transactions.config import TRANSACTION_STATE
 from zabka.broker_sim.transactions.coordinator import TransactionCoordinator
 from zabka.ensemble.errors import SessionExpired, ZooKeeperError
 from zabka.ensemble.ports import Runtime
 from zabka.journal.events import TopicPartition
 from zabka.kafka.client.consumer_protocol import NO_GENERATION, NO_MEMBER
 from zabka.kafka.ports import Endpoint, KafkaMessage
+from zabka.kafka.topic_names import TRANSACTION_STATE
 from zabka.kafka.wire.kafka_schema import ApiKey, milliseconds, respond, version_of
 from zabka.kafka.zk import consumer_znodes
 from zabka.kafka.zk.coordination import Zk
@@ -34,6 +34,8 @@ _SHARE_GROUPS, _SHARE_GROUPS_FROM = 2, 6
 _KEYS_IN_BATCHES_FROM = 4
 _GROUPS_IN_BATCHES_FROM = 8
 _ERROR_OF_THE_WHOLE_FROM = 2
+_LOADING_KNOWN_FROM = 2
+_ABORTABLE_KNOWN_FROM = 4
 _NO_ENDPOINT = Endpoint(-1, "", -1)
 _MESSAGES = {
     ErrorCode.none: "NONE",
@@ -72,6 +74,7 @@ class OffsetHandlers:
         return {
             ApiKey.FIND_COORDINATOR: self.find_coordinator,
             ApiKey.OFFSET_COMMIT: self.offset_commit,
+            ApiKey.TXN_OFFSET_COMMIT: self.txn_offset_commit,
             ApiKey.OFFSET_FETCH: self.offset_fetch,
             ApiKey.OFFSET_DELETE: self.offset_delete,
         }
@@ -149,6 +152,44 @@ class OffsetHandlers:
                 )
             )
             errors += committed.items()
+        return respond(request, topics=_by_topic(errors, _error_row))
+
+    async def txn_offset_commit(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer TxnOffsetCommit; reject offsets of partitions that do not exist one by one.
+
+        Producers before version 2 of it do not know that a coordinator may be loading (KAFKA-7296).
+        """
+        errors: list[tuple[TopicPartition, ErrorCode]] = []
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        now_ms = self._runtime.now().wall_ms
+        for topic in request.topics:
+            for row in topic.partitions:
+                topic_partition = TopicPartition(str(topic.name), int(row.partition_index))
+                if self._metadata.partition(topic_partition) is None:
+                    errors.append((topic_partition, ErrorCode.unknown_topic_or_partition))
+                else:
+                    offsets[topic_partition] = _offset(row, now_ms, None)
+        if offsets:
+            commit = Committing(
+                group_id=request.group_id,
+                member_id=getattr(request, "member_id", NO_MEMBER),
+                group_instance_id=getattr(request, "group_instance_id", None),
+                generation_id=int(getattr(request, "generation_id", NO_GENERATION)),
+                offsets=offsets,
+            )
+            committed = await self._groups.commit_in_transaction(
+                CommittingInTransaction(
+                    commit,
+                    request.transactional_id,
+                    int(request.producer_id),
+                    int(request.producer_epoch),
+                    version_of(request) >= _ABORTABLE_KNOWN_FROM,
+                )
+            )
+            errors += committed.items()
+        if version_of(request) < _LOADING_KNOWN_FROM:
+            loading, unavailable = ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available
+            errors = [(each, unavailable if error is loading else error) for each, error in errors]
         return respond(request, topics=_by_topic(errors, _error_row))
 
     async def _write_to_zookeeper(

@@ -21,7 +21,6 @@ from zabka.journal.events import TopicPartition
 from zabka.kafka.ports import KafkaMessage
 from zabka.kafka.wire.kafka_schema import ApiKey, milliseconds, respond, version_of, wall_time
 
-_NOT_SUPPORTED = ErrorCode.unsupported_version
 _ADD_PARTITIONS_IN_BATCHES_FROM = 4
 _FENCED_FROM, _INIT_FENCED_FROM = 2, 4
 """The first versions whose clients know PRODUCER_FENCED."""
@@ -44,8 +43,6 @@ class TransactionHandlers:
             ApiKey.ADD_PARTITIONS_TO_TXN: self.add_partitions,
             ApiKey.ADD_OFFSETS_TO_TXN: self.add_offsets,
             ApiKey.END_TXN: self.end,
-            ApiKey.WRITE_TXN_MARKERS: self.write_markers,
-            ApiKey.TXN_OFFSET_COMMIT: self.commit_offsets,
             ApiKey.DESCRIBE_TRANSACTIONS: self.describe_transactions,
             ApiKey.LIST_TRANSACTIONS: self.list_transactions,
         }
@@ -119,39 +116,6 @@ class TransactionHandlers:
         producer = ProducerIdAndEpoch(int(request.producer_id), int(request.producer_epoch))
         error = await self._transactions.end(request.transactional_id, producer, bool(request.committed))
         return respond(request, error_code=_known_to(request, error, _FENCED_FROM))
-
-    # ---- partitions and groups --------------------------------------------------------------------------------
-
-    async def write_markers(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer WriteTxnMarkers: no log here accepts markers."""
-        rows = [
-            {"producer_id": marker.producer_id, "topics": [self._marked(topic) for topic in marker.topics]}
-            for marker in request.markers
-        ]
-        return respond(request, markers=rows)
-
-    def _marked(self, topic: KafkaMessage) -> dict[str, Any]:
-        rows = []
-        for number in topic.partition_indexes:
-            known = self._metadata.partition(TopicPartition(str(topic.name), int(number))) is not None
-            error = _NOT_SUPPORTED if known else ErrorCode.unknown_topic_or_partition
-            rows.append({"partition_index": number, "error_code": error})
-        return {"name": topic.name, "partitions": rows}
-
-    async def commit_offsets(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer TxnOffsetCommit."""
-        topics = [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {"partition_index": each.partition_index, "error_code": _NOT_SUPPORTED} for each in topic.partitions
-                ],
-            }
-            for topic in request.topics
-        ]
-        return respond(request, topics=topics)
-
-    # ---- administration ---------------------------------------------------------------------------------------
 
     async def describe_transactions(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer DescribeTransactions."""

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from zabka.broker_sim.configs.broker_config import KafkaConfig
 
-TRANSACTION_STATE = "__transaction_state"
-
 
 @dataclass(frozen=True, slots=True)
 class TransactionConfig:

@@ -18,7 +18,7 @@ from zabka.broker_sim.groups.store import java_hash
 from zabka.broker_sim.logs.guarded_directory import LogDirFailed
 from zabka.broker_sim.ports import ProducedPartition
 from zabka.broker_sim.replication.replica_manager import ReplicaManager
-from zabka.broker_sim.transactions.config import TRANSACTION_STATE, TransactionConfig
+from zabka.broker_sim.transactions.config import TransactionConfig
 from zabka.broker_sim.transactions.log import read_transaction_log
 from zabka.broker_sim.transactions.metadata import TransactionMetadata, TransactionState, Transition
 from zabka.broker_sim.transactions.records import transaction_key, transaction_value
@@ -26,6 +26,7 @@ from zabka.ensemble.ports import Runtime, Task
 from zabka.journal.events import LogDamageFound, TopicPartition
 from zabka.kafka.ports import Emit
 from zabka.kafka.record_batch import HEADER_SIZE, Record, build_batch
+from zabka.kafka.topic_names import TRANSACTION_STATE
 
 _ALL = -1
 _TOMBSTONE_BYTES = 19

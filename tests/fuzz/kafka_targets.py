@@ -164,7 +164,7 @@ def produced_records(data: bytes) -> None:
     """Records that are appended can be read by every client; others are rejected."""
     for records in (data, _with_checksum(data)):
         with suppress(RecordsRefused, ProduceRefused):
-            check_request(records, 9)
+            check_request(records, 9, is_transactional=False)
         for rules in _RULES:
             with suppress(RecordsRefused):
                 valid = whole(validate(records, Append(rules, "t-0", 7)))

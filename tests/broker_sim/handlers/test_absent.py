@@ -34,7 +34,7 @@ def asked(cluster: Cluster, message: Any) -> Any:
 ACL = {"resource_type": 2, "resource_name": "t", "principal": "User:a", "host": "*", "operation": 3}
 TOPIC = {"name": "orders", "partitions": [0, 1]}
 TRANSACTION = {"transactional_id": "t", "topics": [TOPIC]}
-MARKER = {"producer_id": 7, "topics": [{"name": "orders", "partition_indexes": [0, 9]}]}
+MARKER = {"producer_id": 7, "topics": [{"name": "orders", "partition_indexes": [9]}]}
 OFFSETS = {"name": "orders", "partitions": [{"partition_index": 0, "committed_offset": 1}]}
 REQUESTS: list[tuple[ApiKey, dict[str, Any]]] = [
     (ApiKey.SASL_HANDSHAKE, {"mechanism": "PLAIN"}),
