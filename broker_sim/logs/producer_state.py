@@ -24,7 +24,7 @@ from zabka.broker_sim.logs.verification_state import (
     VerificationState,
 )
 from zabka.kafka.end_transaction_marker import EndTransactionMarker
-from zabka.kafka.record_batch import TRANSACTIONAL, BatchHeader
+from zabka.kafka.record_batch import NO_PRODUCER, TRANSACTIONAL, BatchHeader
 
 BATCHES_KEPT = 5
 """As many batches as a producer may have in flight, so a resend of any of them is recognised."""
@@ -143,8 +143,8 @@ class ProducerStates:
         self._producers: dict[int, _Producer] = {}
         self._ongoing: dict[int, int] = {}
         """The producers of open transactions by their first offsets, in ascending order."""
-        self._unreplicated: dict[int, int] = {}
-        """The markers' offsets of transactions whose marker the high watermark may not have passed."""
+        self._unreplicated: dict[int, CompletedTransaction] = {}
+        """Transactions whose marker the high watermark may not have passed, by their first offsets."""
         self._verifications: dict[int, VerificationState] = {}
 
     # ---- transactions ------------------------------------------------------------------------------------------
@@ -165,13 +165,23 @@ class ProducerStates:
 
     def forget_replicated(self, high_watermark: int) -> None:
         """Forget completed transactions whose markers the high watermark has passed (onHighWatermarkUpdated)."""
-        for first in [first for first, last in self._unreplicated.items() if last < high_watermark]:
+        for first in [first for first, each in self._unreplicated.items() if each.last_offset < high_watermark]:
             del self._unreplicated[first]
 
     def is_in_transaction(self, producer_id: int) -> bool:
         """Return whether the producer has an open transaction here (UnifiedLog.hasOngoingTransaction)."""
+        return self.txn_first_offset(producer_id) != NO_OFFSET
+
+    def txn_first_offset(self, producer_id: int) -> int:
+        """Return where the producer's open transaction begins here, or -1."""
         producer = self._producers.get(producer_id)
-        return producer is not None and producer.txn_first_offset != NO_OFFSET
+        return NO_OFFSET if producer is None else producer.txn_first_offset
+
+    @property
+    def first_unstable_producer(self) -> int:
+        """The producer of the first transaction that holds the last stable offset back, or -1."""
+        firsts = {**{first: each.producer_id for first, each in self._unreplicated.items()}, **self._ongoing}
+        return firsts[min(firsts)] if firsts else NO_PRODUCER
 
     def check_marker(self, header: BatchHeader, marker: EndTransactionMarker) -> int:
         """Check whether a leader may append this marker; return 0 or an error code."""
@@ -206,7 +216,7 @@ class ProducerStates:
     def complete(self, completed: CompletedTransaction) -> None:
         """Note that the transaction is no longer ongoing; it holds the last stable offset until it is replicated."""
         self._ongoing.pop(completed.first_offset, None)
-        self._unreplicated[completed.first_offset] = completed.last_offset
+        self._unreplicated[completed.first_offset] = completed
 
     def begin_verification(self, producer_id: int, sequence: int, epoch: int, wall_ms: int) -> Guard:
         """Return the guard for a batch, which must be verified unless the producer is in a transaction here.

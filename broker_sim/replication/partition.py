@@ -89,6 +89,7 @@ from kio.schema.errors import ErrorCode
 
 from zabka.broker_sim.configs.replica_config import PartitionConfig, lists
 from zabka.broker_sim.logs.partition_log import PartitionLog
+from zabka.broker_sim.logs.producer_snapshots import NO_OFFSET
 from zabka.broker_sim.logs.producer_state import UNKNOWN_CHECKSUM, ProducerBatch
 from zabka.broker_sim.logs.verification_state import Guard
 from zabka.broker_sim.ports import FetchParams, FetchPartition
@@ -106,12 +107,14 @@ from zabka.broker_sim.replication.partition_host import (
     Sender,
 )
 from zabka.broker_sim.replication.validation_scheduler import AtOnce, cost_of
-from zabka.journal.cause import UNKNOWN, election_cause, request_cause, timer_cause
+from zabka.journal.cause import UNKNOWN, Cause, election_cause, request_cause, timer_cause
 from zabka.journal.events import (
     FollowershipTaken,
     HighWatermarkMoved,
     IsrProposed,
+    LastStableOffsetMoved,
     LeadershipTaken,
+    MarkerWritten,
     RecordsAppended,
     ReplicaStanding,
     TopicPartition,
@@ -119,7 +122,7 @@ from zabka.journal.events import (
 from zabka.kafka.compression import Data
 from zabka.kafka.end_transaction_marker import EndTransactionMarker, marker_batch
 from zabka.kafka.plain_batch import plain_batch
-from zabka.kafka.record_batch import BatchHeader, split_batches
+from zabka.kafka.record_batch import NO_PRODUCER, BatchHeader, split_batches
 from zabka.kafka.record_refusals import RecordsRefused
 from zabka.kafka.record_rules import Append
 from zabka.kafka.record_validation import SLICE_RECORDS, Validated, Validation, validate
@@ -147,6 +150,7 @@ class Partition:
     """A hosted partition. No method waits: everything that has to wait is passed to the host."""
 
     __slots__ = (
+        "_marker",
         "adding_replicas",
         "controller_epoch",
         "followed_because",
@@ -189,6 +193,8 @@ class Partition:
         self.isr_state: IsrState = Committed(())
         self.followed_because = UNKNOWN
         """The cause of this follower's truncations: the event that set its leader."""
+        self._marker = (NO_OFFSET, UNKNOWN)
+        """The offset of the last marker that this leader has appended, and its event."""
         self.host = host
 
     @property
@@ -370,7 +376,30 @@ class Partition:
         headers = split_batches(data, checked=False)
         assert headers is not None
         error = self.log.producers.check_marker(headers[0], marker)
-        return Appended(error) if error else self._write(data, headers, -1)
+        if error:
+            return Appended(error)
+        first_offset = self.log.producers.txn_first_offset(producer_id)
+        patched = self._store(data, headers)
+        offset = patched[0].base_offset
+        self._marker = (
+            offset,
+            self.host.emit(
+                MarkerWritten(
+                    broker_id=self.host.broker_id,
+                    topic=self.topic_partition.topic,
+                    partition=self.topic_partition.partition,
+                    leader_epoch=self.leader_epoch,
+                    offset=offset,
+                    producer_id=producer_id,
+                    producer_epoch=producer_epoch,
+                    is_commit=marker.is_commit,
+                    coordinator_epoch=marker.coordinator_epoch,
+                    first_offset=first_offset,
+                    caused_by=request_cause("WriteTxnMarkers"),
+                )
+            ),
+        )
+        return self._stored(patched, -1)
 
     def refused(self, refused: RecordsRefused) -> Appended:
         """Return the result for records that are not appended."""
@@ -389,9 +418,9 @@ class Partition:
         if len(data) > self.settings.segment_bytes:
             return Appended(ErrorCode.record_list_too_large)
         refusal = self._check_producer(headers, sender)
-        return self._write(data, headers, append_time_ms) if refusal is None else refusal
+        return self._stored(self._store(data, headers), append_time_ms) if refusal is None else refusal
 
-    def _write(self, data: Data, headers: list[BatchHeader], append_time_ms: int) -> Appended:
+    def _store(self, data: Data, headers: list[BatchHeader]) -> list[BatchHeader]:
         patched = self.log.append_as_leader(data, headers, self.leader_epoch)
         topic, partition = self.topic_partition
         for header in patched:
@@ -406,6 +435,9 @@ class Partition:
                     checksum=header.crc,
                 )
             )
+        return patched
+
+    def _stored(self, patched: list[BatchHeader], append_time_ms: int) -> Appended:
         self.host.moved(self)
         if not self.maybe_advance_high_watermark():
             self.host.wake(self.topic_partition)
@@ -522,8 +554,9 @@ class Partition:
 
     def set_high_watermark(self, offset: int) -> None:
         """Set the high watermark, and journal it."""
+        stable, before = self.stable_offset_if_held_back(), self.log.high_watermark
         self.log.high_watermark = offset
-        self.host.emit(
+        moved = self.host.emit(
             HighWatermarkMoved(
                 broker_id=self.host.broker_id,
                 topic=self.topic_partition.topic,
@@ -533,7 +566,34 @@ class Partition:
                 is_leader=self.is_leader,
             )
         )
+        if stable is not None:
+            marker_offset, written = self._marker
+            self.journal_stable_offset(stable, written if before <= marker_offset < offset else moved)
         self.host.moved(self)
+
+    def stable_offset_if_held_back(self) -> int | None:
+        """Return the last stable offset if transactions may hold it back."""
+        return self.log.last_stable_offset if self.log.producers.has_undecided else None
+
+    def journal_stable_offset(self, before: int, cause: Cause) -> None:
+        """Journal the last stable offset if it is no longer `before`."""
+        stable = self.log.last_stable_offset
+        if stable == before:
+            return
+        producers = self.log.producers
+        self.host.emit(
+            LastStableOffsetMoved(
+                broker_id=self.host.broker_id,
+                topic=self.topic_partition.topic,
+                partition=self.topic_partition.partition,
+                leader_epoch=self.leader_epoch,
+                last_stable_offset=stable,
+                high_watermark=self.log.high_watermark,
+                held_by=producers.first_unstable_producer if stable < self.log.high_watermark else NO_PRODUCER,
+                is_leader=self.is_leader,
+                caused_by=cause,
+            )
+        )
 
     def maybe_expand_isr(self, follower: FollowerState) -> None:
         """Propose a follower that may join."""

@@ -8,6 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from tests.broker_sim.replication.replication_cluster import TP, Cluster, batch
 from zabka.broker_sim.ports import ProducedPartition
+from zabka.journal.events import LastStableOffsetMoved, MarkerWritten
 from zabka.kafka.end_transaction_marker import EndTransactionMarker
 from zabka.kafka.record_batch import TRANSACTIONAL, decode_records
 
@@ -189,3 +190,38 @@ def test_deleted_open_transaction_moves_the_last_stable_offset() -> None:
     assert (row.last_stable_offset, row.log_start_offset) == (1, 1)
     assert end(cluster, 1, False) == 0
     assert values(cluster.fetch(1, 1, read_committed=True).records) == ["plain"]
+
+
+def test_marker_and_moved_stable_offset_are_journalled() -> None:
+    cluster = a_cluster(1)
+    cluster.produce(1, "before")
+    write(cluster, 1, 0, "open", epoch=2)
+    cluster.produce(1, "after")
+    end(cluster, 1, False, epoch=2, coordinator_epoch=5)
+    (written,) = cluster.events(MarkerWritten)
+    assert written == MarkerWritten(
+        1, TP.topic, 0, 0, 3, PRODUCER, 2, False, 5, first_offset=1, caused_by="request WriteTxnMarkers"
+    )
+    (moved,) = cluster.events(LastStableOffsetMoved)
+    assert (moved.last_stable_offset, moved.high_watermark, moved.held_by) == (4, 4, -1)
+    order = [type(event) for _, event in cluster.journal]
+    assert order.index(MarkerWritten) < order.index(LastStableOffsetMoved)
+
+
+def test_stable_offset_names_the_producer_that_holds_it_back() -> None:
+    cluster = a_cluster(1)
+    write(cluster, 1, 0, "open")
+    other = batch("open too", producer_id=8, producer_epoch=0, base_sequence=0, attributes=TRANSACTIONAL)
+    cluster.until(cluster.produce_later(1, other).done)
+    end(cluster, 1, True)
+    (moved,) = cluster.events(LastStableOffsetMoved)
+    assert (moved.last_stable_offset, moved.high_watermark, moved.held_by) == (1, 3, 8)
+
+
+def test_deletion_that_moves_the_stable_offset_is_journalled() -> None:
+    cluster = a_cluster(1)
+    write(cluster, 1, 0, "open")
+    cluster.produce(1, "plain")
+    cluster.wait_for(cluster[1].manager.delete_records({TP: 1}, 5_000))
+    (moved,) = cluster.events(LastStableOffsetMoved)
+    assert (moved.last_stable_offset, moved.held_by, moved.caused_by) == (1, PRODUCER, "request DeleteRecords")
