@@ -30,7 +30,7 @@ from zabka.broker_sim.transactions.store import Coordinated, TransactionRefused,
 from zabka.controller.producer_id_blocks import ProducerIdsUnavailable
 from zabka.ensemble.errors import ZooKeeperError
 from zabka.ensemble.ports import Future, Runtime, Timer
-from zabka.journal.events import TopicPartition
+from zabka.journal.events import TopicPartition, TransactionChanged
 from zabka.kafka.ports import BrokerChannel, Emit
 
 _NONE = ErrorCode.none
@@ -77,6 +77,8 @@ class TransactionCoordinator:
         emit: Emit,
     ) -> None:
         self.config = config
+        self._broker_id = replicas.broker_id
+        self._emit = emit
         self._runtime = runtime
         self._producer_ids = producer_ids
         self.store = TransactionStore(
@@ -127,7 +129,17 @@ class TransactionCoordinator:
         self._markers.drop(number)
 
     def _journal(self, metadata: TransactionMetadata, why: str) -> None:
-        """Journal a completed transition."""
+        self._emit(
+            TransactionChanged(
+                self._broker_id,
+                metadata.transactional_id,
+                str(metadata.state),
+                metadata.producer_id,
+                metadata.producer_epoch,
+                [str(each) for each in metadata.partitions],
+                why,
+            )
+        )
 
     # ---- InitProducerId ---------------------------------------------------------------------------------------
 

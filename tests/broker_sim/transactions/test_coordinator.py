@@ -20,7 +20,7 @@ from tests.broker_sim.transactions.transaction_driver import (
     find,
 )
 from zabka.broker_sim.transactions.metadata import TransactionMetadata, TransactionState
-from zabka.journal.events import TopicPartition
+from zabka.journal.events import TopicPartition, TransactionChanged
 from zabka.kafka.wire.kafka_schema import ApiKey, milliseconds
 
 NONE = ErrorCode.none
@@ -206,6 +206,20 @@ def test_ended_transaction_completes_and_can_be_ended_again(
 
 def test_empty_transaction_cannot_be_ended(transactions: Transactions) -> None:
     assert transactions.end(transactions.init()) is ErrorCode.invalid_txn_state
+
+
+def test_journal_has_every_state_and_what_led_to_it(transactions: Transactions) -> None:
+    producer = transactions.init()
+    transactions.add(producer, P0)
+    transactions.end(producer)
+    transactions.cluster.wait(500)
+    events = transactions.coordinator.of(TransactionChanged)
+    assert [(event.state, event.partitions, event.after) for event in events] == [
+        ("Empty", [], "producer started"),
+        ("Ongoing", ["orders-0"], "partitions added"),
+        ("PrepareCommit", ["orders-0"], "ended by its producer"),
+        ("CompleteCommit", [], "markers written"),
+    ]
 
 
 # ---- administration -------------------------------------------------------------------------------------------
