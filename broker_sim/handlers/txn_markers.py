@@ -20,7 +20,7 @@ _Errors = dict[TopicPartition, int]
 
 
 class TxnMarkerHandlers:
-    """Appends the markers of transaction coordinators, and tells the group coordinator of its own partitions' ones."""
+    """Appends the markers of transaction coordinators; the group coordinator then completes commits of offsets."""
 
     def __init__(self, replicas: ReplicaManager, groups: GroupCoordinator, request_timeout_ms: int) -> None:
         self._replicas = replicas

@@ -387,16 +387,15 @@ class PartitionLog:
             active = self.roll()
         active.append(data, headers)
         self.end_offset = active.end_offset
-        position = 0
-        for header in headers:
+        for number, header in enumerate(headers):
             if header.attributes & CONTROL:
+                position = sum(earlier.size for earlier in headers[:number])
                 entry = self._end_transaction(header, data, position)
                 if entry is not None:
                     self._transactions.append(active.base_offset, entry)
                 self.producers.forget_replicated(self.high_watermark)
             else:
                 self.producers.update(header)
-            position += header.size
 
     def _end_transaction(self, header: BatchHeader, data: Data, position: int) -> AbortedTransaction | None:
         """Note the marker in a control batch; return the entry of the transaction index that it makes, if any."""

@@ -55,7 +55,7 @@ class ProducerBatch(NamedTuple):
 
 
 class AppendOrigin(Enum):
-    """Who appends as leader; only a client's sequence numbers are checked."""
+    """The origin of an append; only the sequence numbers of clients are checked."""
 
     CLIENT = auto()
     COORDINATOR = auto()
@@ -195,10 +195,12 @@ class ProducerStates:
     def end_transaction(self, header: BatchHeader, marker: EndTransactionMarker) -> CompletedTransaction | None:
         """Note a marker that was appended; return the transaction that it ends, if there is one.
 
-        The caller then writes the transaction index, for which it needs `last_stable_offset`, and calls `complete`.
+        The caller reads `last_stable_offset` for the transaction index, and then calls `complete`.
         """
         producer = self._producers.pop(header.producer_id, None) or _Producer(header.producer_epoch)
-        self._keep(header.producer_id, producer)
+        self._producers[header.producer_id] = producer
+        if len(self._producers) > PRODUCERS_MAX:
+            self._drop_one(header.producer_id)
         producer.enter_epoch(header.producer_epoch)
         self._verifications.pop(header.producer_id, None)
         first, producer.txn_first_offset = producer.txn_first_offset, NO_OFFSET
@@ -287,7 +289,9 @@ class ProducerStates:
             producer = _Producer(header.producer_epoch)
         elif producer.epoch != header.producer_epoch:
             producer.enter_epoch(header.producer_epoch)
-        self._keep(header.producer_id, producer)
+        self._producers[header.producer_id] = producer
+        if len(self._producers) > PRODUCERS_MAX:
+            self._drop_one(header.producer_id)
         producer.last_timestamp = header.max_timestamp
         last_offset = header.base_offset + header.last_offset_delta
         producer.batches.append(
@@ -306,14 +310,12 @@ class ProducerStates:
             producer.txn_first_offset = header.base_offset
             self._ongoing[header.base_offset] = header.producer_id
 
-    def _keep(self, producer_id: int, producer: _Producer) -> None:
-        """Add a producer that was removed or is new, as the last one; forget the first one without a transaction."""
-        self._producers[producer_id] = producer
-        if len(self._producers) > PRODUCERS_MAX:
-            idle = (each for each, known in self._producers.items() if known.txn_first_offset == NO_OFFSET)
-            dropped = next(idle, producer_id)
-            if dropped != producer_id:
-                del self._producers[dropped]
+    def _drop_one(self, kept_id: int) -> None:
+        """Forget the first producer without a transaction, unless that is `kept_id`."""
+        idle = (each for each, known in self._producers.items() if known.txn_first_offset == NO_OFFSET)
+        dropped = next(idle, kept_id)
+        if dropped != kept_id:
+            del self._producers[dropped]
 
     # ---- snapshots and truncation ------------------------------------------------------------------------------
 
@@ -324,14 +326,14 @@ class ProducerStates:
             last = producer.batches[-1] if producer.batches else None
             rows.append(
                 ProducerEntry(
-                    producer_id,
-                    producer.epoch,
-                    producer.last_sequence,
-                    producer.last_offset,
-                    0 if last is None else last.last_offset - last.base_offset,
-                    producer.last_timestamp,
-                    producer.coordinator_epoch,
-                    producer.txn_first_offset,
+                    producer_id=producer_id,
+                    epoch=producer.epoch,
+                    last_sequence=producer.last_sequence,
+                    last_offset=producer.last_offset,
+                    offset_delta=0 if last is None else last.last_offset - last.base_offset,
+                    timestamp_ms=producer.last_timestamp,
+                    coordinator_epoch=producer.coordinator_epoch,
+                    txn_first_offset=producer.txn_first_offset,
                 )
             )
         return rows

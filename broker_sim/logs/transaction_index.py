@@ -37,16 +37,6 @@ def encode(entries: Sequence[AbortedTransaction]) -> bytes:
     return b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)
 
 
-def decode(data: bytes) -> list[AbortedTransaction]:
-    """Return the whole entries of a file; stop at an entry of a later version."""
-    entries = []
-    for version, *fields in _ENTRY.iter_unpack(data[: len(data) // _ENTRY.size * _ENTRY.size]):
-        if version > _VERSION:
-            break
-        entries.append(AbortedTransaction(*fields))
-    return entries
-
-
 class TransactionIndex:
     """The entries of one segment, in memory and in their file."""
 
@@ -160,7 +150,7 @@ class TransactionIndexes:
     def collect(self, bases: Sequence[int], start: int, end: int) -> list[AbortedTransaction]:
         """Return the aborted transactions with records from `start` to before `end` (collectAbortedTxns).
 
-        `bases` are the base offsets of the segments from the one that holds `start` on.
+        `bases` are the base offsets of all segments from the segment with `start` on.
         """
         found: list[AbortedTransaction] = []
         for base in bases:

@@ -15,7 +15,7 @@ def _seen_nothing() -> int:
     return 0
 
 
-def _nobody(_: str) -> None:
+def _no_coordinator(_: str) -> None:
     return None
 
 
@@ -43,7 +43,7 @@ class ReplicaPorts:
     controller: ControllerGate
     metadata: MetadataView
     emit: Emit
-    transaction_coordinator: CoordinatorOf = _nobody
+    transaction_coordinator: CoordinatorOf = _no_coordinator
     """Returns the coordinator of a transactional id."""
 
 

@@ -1,6 +1,6 @@
 """Asks transaction coordinators whether a partition is part of a transaction (Kafka's AddPartitionsToTxnManager).
 
-Without them a produce that arrives late, after its transaction was aborted, would begin a transaction that nobody ends
+Otherwise a produce that arrives late, after its transaction was aborted, would begin a transaction that never ends
 (KIP-890). One request to a coordinator is in flight at a time; the questions that come meanwhile share the next one.
 """
 
@@ -155,5 +155,5 @@ class TransactionVerifier:
                 if question is not None:
                     question.resolve(row)
         for question in questions.values():
-            # A coordinator answers all questions; one that it left out was not verified.
+            # A transaction that the response lacks was not verified.
             question.fail(ErrorCode.network_exception if error is ErrorCode.none else error)

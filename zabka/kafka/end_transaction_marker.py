@@ -46,7 +46,7 @@ def marker_batch(producer_id: int, producer_epoch: int, marker: EndTransactionMa
 
 
 def read_marker(data: Data, position: int, header: BatchHeader) -> EndTransactionMarker | None:
-    """Return the marker in a control batch; None if compaction has emptied it, or if it is of another type."""
+    """Return the marker in a control batch, or None for an emptied batch, another type, or damage."""
     try:
         record = next(iter_batch(memoryview(data), position, header), None)
     except BatchUnreadable:

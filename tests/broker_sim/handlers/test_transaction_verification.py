@@ -129,7 +129,7 @@ def test_transaction_that_ends_during_the_verification_is_refused(cluster: Clust
     assert produce(cluster, P0, 0).error_code is NONE
 
 
-def test_later_batch_waits_for_the_one_that_was_not_verified(cluster: Cluster, coordinator: Coordinator) -> None:
+def test_later_batch_waits_for_the_unverified_batch(cluster: Cluster, coordinator: Coordinator) -> None:
     coordinator.error = ErrorCode.not_coordinator
     produce(cluster, P0, 0)
     coordinator.error = NONE

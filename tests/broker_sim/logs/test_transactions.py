@@ -135,7 +135,7 @@ def test_deleted_records_of_an_open_transaction_raise_the_lso() -> None:
     assert log.last_stable_offset == log.high_watermark == 4
 
 
-def test_aborted_transactions_of_a_range_are_those_that_overlap_it() -> None:
+def test_range_has_the_aborted_transactions_that_overlap_it() -> None:
     log = a_log(LARGE)
     write(log, A, 0)  # 0
     end(log, A, False)  # 1

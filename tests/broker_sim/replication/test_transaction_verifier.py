@@ -83,7 +83,7 @@ def test_questions_that_wait_share_the_next_request(world: World) -> None:
     assert third.result() == {P1: ErrorCode.invalid_txn_state}
 
 
-def test_repeated_question_replaces_the_one_that_waits(world: World) -> None:
+def test_repeated_question_replaces_the_waiting_question(world: World) -> None:
     world.verify("other", P0)
     first, again = world.verify("a", P0), world.verify("a", P0)
     assert first.result() == {P0: ErrorCode.network_exception}
