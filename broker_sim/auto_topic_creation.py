@@ -9,7 +9,9 @@ from zabka.broker_sim.configs.broker_config import KafkaConfig
 from zabka.broker_sim.groups.config import CONSUMER_OFFSETS, GroupConfig
 from zabka.broker_sim.metadata_cache import MetadataCache
 from zabka.broker_sim.quotas.controller_mutations import MutationQuota
+from zabka.broker_sim.transactions.config import TransactionConfig
 from zabka.ensemble.ports import Runtime
+from zabka.kafka.topic_names import INTERNAL_TOPICS, TRANSACTION_STATE
 
 CREATING_MAX = 100
 """Most automatic creations at a time."""
@@ -22,6 +24,7 @@ class AutoTopicCreation:
         self,
         config: KafkaConfig,
         group_config: GroupConfig,
+        transaction_config: TransactionConfig,
         runtime: Runtime,
         metadata: MetadataCache,
         admin: ZkAdminManager,
@@ -29,6 +32,7 @@ class AutoTopicCreation:
     ) -> None:
         self._config = config
         self._group_config = group_config
+        self._transaction_config = transaction_config
         self._runtime = runtime
         self._metadata = metadata
         self._admin = admin
@@ -38,7 +42,7 @@ class AutoTopicCreation:
     def create(self, topic: str, client_id: str) -> ErrorCode:
         """Begin to create a topic that a client requested; return the error to answer meanwhile, or the refusal."""
         new_topic = self._new_topic(topic)
-        if topic != CONSUMER_OFFSETS and not self._config.flag("auto.create.topics.enable"):
+        if topic not in INTERNAL_TOPICS and not self._config.flag("auto.create.topics.enable"):
             return ErrorCode.unknown_topic_or_partition
         if new_topic.replication_factor > len(self._metadata.brokers()):
             return ErrorCode.invalid_replication_factor
@@ -48,11 +52,15 @@ class AutoTopicCreation:
         return ErrorCode.leader_not_available
 
     def _new_topic(self, topic: str) -> NewTopic:
-        """Return a topic for automatic creation: `__consumer_offsets` with its own settings, which are mandatory."""
+        """Return a topic for automatic creation: internal topics with their own settings, which are mandatory."""
         if topic == CONSUMER_OFFSETS:
             config = self._group_config
             count, factor = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
             return NewTopic(topic, count, factor, {}, config.offsets_topic_configs)
+        if topic == TRANSACTION_STATE:
+            of = self._transaction_config
+            count, factor = of.transaction_state_log_num_partitions, of.transaction_state_log_replication_factor
+            return NewTopic(topic, count, factor, {}, of.topic_configs)
         config_default = self._config.number("default.replication.factor")
         return NewTopic(topic, -1, config_default, {}, {})
 

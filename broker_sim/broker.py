@@ -35,6 +35,7 @@ from zabka.broker_sim.handlers.logs import LogHandlers
 from zabka.broker_sim.handlers.metadata import MetadataHandlers
 from zabka.broker_sim.handlers.offsets import OffsetHandlers
 from zabka.broker_sim.handlers.transactions import TransactionHandlers
+from zabka.broker_sim.handlers.txn_markers import TxnMarkerHandlers
 from zabka.broker_sim.handlers.users import UserHandlers
 from zabka.broker_sim.loggers import LoggerLevels
 from zabka.broker_sim.metadata_cache import MetadataCache
@@ -47,6 +48,8 @@ from zabka.broker_sim.replication.environment import BrokerIdentity, ReplicaPort
 from zabka.broker_sim.replication.replica_manager import ReplicaManager
 from zabka.broker_sim.replication.zookeeper_isr import isr_writer
 from zabka.broker_sim.request_context import Handler, RequestContext, RequestRefused
+from zabka.broker_sim.transactions.config import transaction_config
+from zabka.broker_sim.transactions.coordinator import TransactionCoordinator
 from zabka.controller.config import ControllerConfig
 from zabka.controller.controller import KafkaController
 from zabka.controller.historical import Historical
@@ -54,8 +57,9 @@ from zabka.controller.topic_configs import UNCLEAN
 from zabka.ensemble.client.service import SessionState
 from zabka.ensemble.errors import SessionExpired, ZooKeeperError
 from zabka.ensemble.ports import Task
-from zabka.journal.events import BrokerSessionChanged, NodeStarted, NodeStopped
-from zabka.kafka.ports import KafkaMessage
+from zabka.journal.events import BrokerSessionChanged, NodeStarted, NodeStopped, TopicPartition
+from zabka.kafka.ports import Endpoint, KafkaMessage
+from zabka.kafka.topic_names import TRANSACTION_STATE
 from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of
 from zabka.kafka.zk import znodes
 from zabka.kafka.zk.coordination import FencedWriter, Zk
@@ -131,10 +135,25 @@ class Broker:
             config, ports, self.coordination, self.metadata, lambda: self.controller.broker_epoch
         )
         self.groups = GroupCoordinator(group_config(config), self.replicas, runtime, emit)
+        self.transactions = TransactionCoordinator(
+            transaction_config(config),
+            self.replicas,
+            self.metadata,
+            ports.channel,
+            ProducerIds(self._zk, runtime, config.broker_id),
+            runtime,
+            emit,
+        )
         self._admin = ZkAdminManager(self._zk, runtime, config, self.metadata, ports.emit, self._own_writer)
         anywhere = ZkAdminManager(self._zk, runtime, config, self.metadata, ports.emit, self._present_writer)
         self._topic_creation = AutoTopicCreation(
-            config, self.groups.config, runtime, self.metadata, anywhere, self.quotas.mutations
+            config,
+            self.groups.config,
+            self.transactions.config,
+            runtime,
+            self.metadata,
+            anywhere,
+            self.quotas.mutations,
         )
         self._handlers = self._routes()
 
@@ -152,6 +171,7 @@ class Broker:
                 controller=ControllerGateway(ports.runtime, self.metadata, ports.channel),
                 metadata=self.metadata,
                 emit=ports.emit,
+                transaction_coordinator=self._transaction_coordinator,
             ),
             storage=ReplicaStorage(
                 log_directories=ports.log_directories,
@@ -162,17 +182,20 @@ class Broker:
             isr_writer=isr_writer(self.config, self._zk, ports.runtime, ports.emit),
         )
 
+    def _transaction_coordinator(self, transactional_id: str) -> Endpoint | None:
+        """Return the leader of the partition of `__transaction_state` for a transactional id, if it is known."""
+        number = self.transactions.store.partition_for(transactional_id)
+        partition = self.metadata.partition(TopicPartition(TRANSACTION_STATE, number))
+        return None if partition is None else self.metadata.endpoint(partition.leader)
+
     def _routes(self) -> dict[ApiKey, Handler]:
-        producer_ids = ProducerIds(self._zk, self._runtime, self.config.broker_id)
         config_admin = ConfigAdmin(self._zk, self.config, self.configs, self.metadata, self.loggers, self._log_line)
         entity_znodes = EntityZnodes(self._zk)
         quotas = ClientQuotas(entity_znodes, self._resolve)
         describer = ConfigDescriber(self._zk, self.config, self.metadata, self.configs, self.loggers)
         return {
             **DataHandlers(self.config, self.metadata, self.replicas, self._runtime, self.quotas).table(),
-            **MetadataHandlers(
-                self.metadata, producer_ids, self._topic_creation.create, lambda: self.cluster_id
-            ).table(),
+            **MetadataHandlers(self.metadata, self._topic_creation.create, lambda: self.cluster_id).table(),
             **AdminHandlers(
                 admin=self._admin,
                 describer=describer,
@@ -188,20 +211,22 @@ class Broker:
                 self.configs,
                 self.controller,
                 self.groups,
+                self.transactions,
                 self._controller_request_accepted,
             ).table(),
             **UserHandlers(quotas, ScramCredentials(entity_znodes), lambda: self.controller.is_active).table(),
             **LogHandlers(self.config.log_dirs, self.replicas, self.metadata).table(),
             **AbsentHandlers(lambda: self.controller.is_active).table(),
-            **TransactionHandlers(self.metadata).table(),
+            **TransactionHandlers(self.transactions, self.groups, self.metadata).table(),
+            **TxnMarkerHandlers(self.replicas, self.groups, self.config.number("request.timeout.ms")).table(),
             **GroupHandlers(self.groups).table(),
             **OffsetHandlers(
                 self.groups,
+                self.transactions,
                 self.metadata,
                 self._zk,
                 self._runtime,
                 self._topic_creation.create,
-                self.config.broker_id,
             ).table(),
         }
 
@@ -268,13 +293,14 @@ class Broker:
             self._logs_open = True
             self.replicas.start()
             self._log_intact = self._intact_since >= 0
-        self.groups.start(await self._consumer_offsets_partitions())
+        self.groups.start(await self._partition_count(CONSUMER_OFFSETS))
+        self.transactions.start(await self._partition_count(TRANSACTION_STATE))
         self.state = "registering"
         await self._register()
 
-    async def _consumer_offsets_partitions(self) -> int | None:
-        """Return the number of partitions of `__consumer_offsets`, or None if it does not exist yet."""
-        outcome = await self._zk.attempt(lambda: self.coordination.get(znodes.topic_path(CONSUMER_OFFSETS)))
+    async def _partition_count(self, internal_topic: str) -> int | None:
+        """Return the number of partitions of an internal topic, or None if it does not exist yet."""
+        outcome = await self._zk.attempt(lambda: self.coordination.get(znodes.topic_path(internal_topic)))
         topic = None if outcome.value is None else znodes.decode_topic(outcome.value[0])
         return len(topic.partitions) if topic is not None and topic.partitions else None
 
@@ -311,6 +337,7 @@ class Broker:
             task.cancel()
         self._tasks.clear()
         self.groups.close()
+        self.transactions.close()
         # The controller may send requests until the session ends. By then these logs are closed, and a replica that is
         # missing would be created again.
         self.state = "stopped"
@@ -389,6 +416,7 @@ class Broker:
 
     def _log_dir_failed(self) -> None:
         self.groups.roles_changed()
+        self.transactions.roles_changed()
         if self.replicas.has_storage:
             self._log_line("a log directory has failed and is offline")
             self._runtime.spawn(self._notify_failed_log_dir(), f"log_dir_event of broker {self.config.broker_id}")

@@ -29,7 +29,7 @@ from zabka.kafka.wire.frames import (
     decode_request,
     takes_long,
 )
-from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of
+from zabka.kafka.wire.kafka_schema import ApiKey
 from zabka.kafka.wire.primitives import WireError
 
 Handle = Callable[[KafkaMessage, RequestContext], Coroutine[Any, Any, KafkaMessage | None]]
@@ -193,7 +193,6 @@ class _Connection(asyncio.Protocol):
         self.address = ""
         self._remote = "?"
         self._client_host = ""
-        self._client_software = ""
         self._line: ServerLine | None = None
         self._transport: asyncio.Transport | None = None
         # The event loop itself keeps only a weak reference to a task.
@@ -325,15 +324,12 @@ class _Connection(asyncio.Protocol):
         port = self._port
         client_id = request.client_id or ""
         measured = COSTLESS if clock is None else clock
-        if api_key_of(request.payload) == ApiKey.API_VERSIONS:
-            self._client_software = getattr(request.payload, "client_software_name", "")
         context = RequestContext(
             client_id,
             port.listener,
             self._client_host,
             measured,
             connection=self.number,
-            client_software=self._client_software,
         )
         try:
             work = port.handle(request.payload, context)

@@ -134,6 +134,18 @@ class ControllerGate(Protocol):
         ...
 
 
+class AbortedTransaction(NamedTuple):
+    """An aborted transaction.
+
+    When its marker was appended, all transactions before `last_stable_offset` were decided.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
 class FetchPartition(msgspec.Struct, frozen=True, gc=False):
     """One partition of a fetch. `current_leader_epoch` and `last_fetched_epoch` are -1 if not given."""
 
@@ -159,6 +171,8 @@ class FetchParams(msgspec.Struct, frozen=True, gc=False):
     """A consumer that may be served by a follower (Fetch 11, KIP-392)."""
     replica_epoch: int = -1
     """The fetching follower's broker epoch, or -1 if it is unknown (KIP-903)."""
+    read_committed: bool = False
+    """Whether a consumer reads only up to the last stable offset (isolation level READ_COMMITTED)."""
 
     @property
     def leader_only(self) -> bool:
@@ -184,6 +198,9 @@ class FetchedPartition(msgspec.Struct, frozen=True, gc=False):
     diverging: tuple[int, int] | None = None
     preferred_read_replica: int = -1
     """The preferred read replica of the consumer (KIP-392)."""
+    last_stable_offset: int = -1
+    aborted: Sequence[AbortedTransaction] | None = None
+    """Aborted transactions with records in the response, for a consumer that reads committed records."""
 
 
 class ProducedPartition(NamedTuple):
@@ -214,6 +231,14 @@ class ReplicaService(Protocol):
     def produce(
         self, batches: Sequence[tuple[TopicPartition, bytes]], acks: int, timeout_ms: int
     ) -> Awaitable[list[ProducedPartition]]: ...
+    def produce_in_transaction(
+        self,
+        batches: Sequence[tuple[TopicPartition, bytes]],
+        acks: int,
+        timeout_ms: int,
+        transactional_id: str,
+        knows_abortable: bool,
+    ) -> Awaitable[list[ProducedPartition]]: ...
     def fetch(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> Awaitable[list[FetchedPartition]]: ...
     async def list_offset(
         self,
@@ -222,6 +247,7 @@ class ReplicaService(Protocol):
         current_leader_epoch: int,
         from_follower: bool,
         leader_only: bool = True,
+        read_committed: bool = False,
     ) -> tuple[int, int, int, int]:
         """Return (error, timestamp, offset, leader epoch); timestamp -1 latest, -2 earliest."""
         ...

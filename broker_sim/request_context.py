@@ -33,12 +33,11 @@ COSTLESS = Costless()
 class RequestContext:
     """The client of a request: its client id, its listener, and its address as Kafka's tools show it.
 
-    `connection` is the number of its connection in the order of acceptance; 0 if there is none. `client_software` is
-    the name of the client library, if ApiVersions 3 or later has given one on this connection (KIP-511). `muted_ms` is
-    set if the client is throttled: after its response, its connection is not read for so long.
+    `connection` is the number of its connection in the order of acceptance; 0 if there is none. `muted_ms` is set if
+    the client is throttled: after its response, its connection is not read for so long.
     """
 
-    __slots__ = ("client_host", "client_id", "client_software", "clock", "connection", "listener", "muted_ms")
+    __slots__ = ("client_host", "client_id", "clock", "connection", "listener", "muted_ms")
 
     def __init__(
         self,
@@ -47,14 +46,12 @@ class RequestContext:
         client_host: str = "",
         clock: RequestClock = COSTLESS,
         connection: int = 0,
-        client_software: str = "",
     ) -> None:
         self.client_id = client_id
         self.listener = listener
         self.client_host = client_host
         self.clock = clock
         self.connection = connection
-        self.client_software = client_software
         self.muted_ms = 0
 
 

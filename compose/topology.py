@@ -22,7 +22,8 @@ from zabka.ensemble.properties import property_line
 TOPOLOGY_FILE = "topology.json"
 LAYOUT_VERSION = 1
 NODES_MAX = 255
-OFFSETS_REPLICAS_MAX = 3
+INTERNAL_REPLICAS_MAX = 3
+INTERNAL_MIN_ISR_MAX = 2
 PRIVATE = 0o600
 """The mode of files that may contain passwords: only their user can read them."""
 
@@ -256,8 +257,10 @@ def server_properties(topology: Topology, broker: BrokerSpec, data: Path) -> str
         **PROFILES[topology.profile][1],
         # All nodes start together, and a broker that starts without a quorum waits for one.
         "zookeeper.connection.timeout.ms": str(2**31 - 1),
-        # Kafka's default of three could not be met by fewer brokers, and no group could begin.
-        "offsets.topic.replication.factor": str(min(OFFSETS_REPLICAS_MAX, len(topology.brokers))),
+        # Kafka's default of three could not be met by fewer brokers, and no group or transaction could begin.
+        "offsets.topic.replication.factor": str(min(INTERNAL_REPLICAS_MAX, len(topology.brokers))),
+        "transaction.state.log.replication.factor": str(min(INTERNAL_REPLICAS_MAX, len(topology.brokers))),
+        "transaction.state.log.min.isr": str(min(INTERNAL_MIN_ISR_MAX, len(topology.brokers))),
         **topology.kafka,
         "zabka.node.name": broker.name,
         **_own_keys(broker.name, data, topology.kafka),

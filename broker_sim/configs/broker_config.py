@@ -107,6 +107,7 @@ _OWN_KEYS = (
     ConfigKey("max.incremental.fetch.session.cache.slots", _I, 1_000, at_least(0)),
     ConfigKey("producer.id.expiration.check.interval.ms", _I, 600_000, at_least(1)),
     ConfigKey("producer.id.expiration.ms", _I, 86_400_000, at_least(1)),
+    ConfigKey("transaction.partition.verification.enable", _B, True),
     ConfigKey("node.id", _I, -1),
     ConfigKey("num.partitions", _I, 1, at_least(1)),
     ConfigKey("num.replica.fetchers", _I, 1, at_least(1)),
@@ -135,6 +136,15 @@ _OWN_KEYS = (
     ConfigKey("request.timeout.ms", _I, 30_000, at_least(1)),
     ConfigKey("reserved.broker.max.id", _I, 1_000, at_least(0)),
     ConfigKey("socket.request.max.bytes", _I, 104_857_600, at_least(1)),
+    ConfigKey("transaction.abort.timed.out.transaction.cleanup.interval.ms", _I, 10_000, at_least(1)),
+    ConfigKey("transaction.max.timeout.ms", _I, 900_000, at_least(1)),
+    ConfigKey("transaction.remove.expired.transaction.cleanup.interval.ms", _I, 3_600_000, at_least(1)),
+    ConfigKey("transaction.state.log.load.buffer.size", _I, 5_242_880, at_least(1)),
+    ConfigKey("transaction.state.log.min.isr", _I, 2, at_least(1)),
+    ConfigKey("transaction.state.log.num.partitions", _I, 50, at_least(1)),
+    ConfigKey("transaction.state.log.replication.factor", _SHORT, 3, at_least(1)),
+    ConfigKey("transaction.state.log.segment.bytes", _I, 104_857_600, at_least(1)),
+    ConfigKey("transactional.id.expiration.ms", _I, 604_800_000, at_least(1)),
     ConfigKey("unclean.leader.election.enable", _B, False),
     ConfigKey("zookeeper.connect", _S, ""),
     ConfigKey("zookeeper.connection.timeout.ms", _I, -1),
@@ -176,8 +186,9 @@ HOUSEKEEPING_KEYS = (
     "log.cleaner.io.buffer.load.factor",
     "log.cleaner.threads",
     "producer.id.expiration.ms",
+    "transaction.partition.verification.enable",
 )
-"""Keys of compaction and of producer expiry (LogCleaner, DynamicProducerStateManagerConfig)."""
+"""Keys of compaction, of producer expiry and of verification (LogCleaner, DynamicProducerStateManagerConfig)."""
 
 DYNAMIC_KEYS: tuple[str, ...] = tuple(
     sorted(

@@ -146,6 +146,16 @@ replication.quota.window.size.seconds How long such a sample is.
 request.timeout.ms How long a broker waits for another one's answer, other than a leader's or controller's.
 reserved.broker.max.id Generated ids begin above it.
 socket.request.max.bytes The largest request that is read.
+transaction.abort.timed.out.transaction.cleanup.interval.ms How often transactions that took too long are aborted.
+transaction.max.timeout.ms The longest timeout that a producer may request for its transactions.
+transaction.partition.verification.enable Whether a leader verifies a transaction before it appends its first record.
+transaction.remove.expired.transaction.cleanup.interval.ms How often unused transactional ids are removed.
+transaction.state.log.load.buffer.size Bytes that are read at a time while transactional ids load.
+transaction.state.log.min.isr The `min.insync.replicas` of a new `__transaction_state`.
+transaction.state.log.num.partitions Partitions of `__transaction_state`.
+transaction.state.log.replication.factor Replicas of `__transaction_state`.
+transaction.state.log.segment.bytes Segment size of `__transaction_state`.
+transactional.id.expiration.ms After how long without use a transactional id is forgotten.
 unclean.leader.election.enable Default of a topic's `unclean.leader.election.enable`.
 zabka.control.socket Where the host agent asks for the broker's status and sets its link faults.
 zabka.historical Kafka's old bugs to bring back, by name: see below.

@@ -151,18 +151,6 @@ group.share.partition.max.record.locks How many records of a partition a share g
 group.share.record.lock.duration.ms How long a member of a share group may work on a record.
 group.share.session.timeout.ms The session timeout of share groups.
 """,
-    "there are no transactions": """
-transaction.abort.timed.out.transaction.cleanup.interval.ms How often transactions that took too long are aborted.
-transaction.max.timeout.ms The longest time-out that a transaction may ask for.
-transaction.partition.verification.enable Whether a partition asks whether it is part of a transaction.
-transaction.remove.expired.transaction.cleanup.interval.ms How often forgotten transactional ids are removed.
-transaction.state.log.load.buffer.size Bytes that are read at a time while transactions load.
-transaction.state.log.min.isr In-sync replicas that `__transaction_state` needs.
-transaction.state.log.num.partitions Partitions of `__transaction_state`.
-transaction.state.log.replication.factor Replicas of `__transaction_state`.
-transaction.state.log.segment.bytes Segment size of `__transaction_state`.
-transactional.id.expiration.ms After how long without use a transactional id is forgotten.
-""",
     "logs are not tiered": """
 log.local.retention.bytes Default of a topic's `local.retention.bytes`.
 log.local.retention.ms Default of a topic's `local.retention.ms`.

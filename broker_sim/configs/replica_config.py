@@ -65,6 +65,8 @@ class ReplicaConfig:
     log_cleaner_delete_retention_ms: int = 86_400_000
     producer_id_expiration_ms: int = 86_400_000
     producer_id_expiration_check_interval_ms: int = 600_000
+    transaction_partition_verification_enable: bool = True
+    request_timeout_ms: int = 30_000
     replication_quota_window_num: int = 11
     replication_quota_window_size_seconds: int = 1
     alter_log_dirs_replication_quota_window_num: int = 11
@@ -115,6 +117,8 @@ def replica_config(config: KafkaConfig) -> ReplicaConfig:
         log_cleaner_delete_retention_ms=config.number("log.cleaner.delete.retention.ms"),
         producer_id_expiration_ms=config.number("producer.id.expiration.ms"),
         producer_id_expiration_check_interval_ms=config.number("producer.id.expiration.check.interval.ms"),
+        transaction_partition_verification_enable=config.flag("transaction.partition.verification.enable"),
+        request_timeout_ms=config.number("request.timeout.ms"),
         replication_quota_window_num=config.number("replication.quota.window.num"),
         replication_quota_window_size_seconds=config.number("replication.quota.window.size.seconds"),
         alter_log_dirs_replication_quota_window_num=config.number("alter.log.dirs.replication.quota.window.num"),

@@ -37,6 +37,17 @@ class Committing(NamedTuple):
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
 
 
+class CommittingInTransaction(NamedTuple):
+    """A TxnOffsetCommit request: a commit, and the producer whose transaction it is part of."""
+
+    commit: Committing
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    knows_abortable: bool
+    """Whether the client knows TRANSACTION_ABORTABLE."""
+
+
 class CommittedOffset(NamedTuple):
     """Response of OffsetFetch for one partition; offset -1 if none was committed."""
 
@@ -212,8 +223,34 @@ class GroupCoordinator:
             self._membership.sessions.renew(group, member)
         return await self.store.store_offsets(group, committing.offsets)
 
+    async def commit_in_transaction(self, asked: CommittingInTransaction) -> Mapping[TopicPartition, ErrorCode]:
+        """Answer TxnOffsetCommit, once the ISR has the offsets; they are pending until the transaction ends.
+
+        Since version 3 the generation, member and instance of the consumer are checked (KIP-447).
+        """
+        commit = asked.commit
+        refusal = self._refusal(commit.group_id)
+        if refusal is ErrorCode.none:
+            refusal, guard = await self.store.verify_transaction(
+                commit.group_id, asked.transactional_id, asked.producer_id, asked.producer_epoch, asked.knows_abortable
+            )
+            # The partition of the group may have moved during the verification.
+            refusal = self._refusal(commit.group_id) if refusal is ErrorCode.none else refusal
+            if refusal is ErrorCode.none:
+                group = self.store.get_or_create(commit.group_id)
+                refusal = self._commit_refusal(group, commit, in_transaction=True)
+            if refusal is ErrorCode.none:
+                return await self.store.store_transactional_offsets(
+                    group, asked.producer_id, asked.producer_epoch, commit.offsets, guard
+                )
+        return dict.fromkeys(commit.offsets, refusal)
+
+    def transaction_completed(self, producer_id: int, numbers: Iterable[int], is_commit: bool) -> None:
+        """Note that a transaction's markers were written to these partitions of `__consumer_offsets`."""
+        self.store.end_transaction(producer_id, numbers, is_commit)
+
     @staticmethod
-    def _commit_refusal(group: Group, committing: Committing) -> ErrorCode:
+    def _commit_refusal(group: Group, committing: Committing, in_transaction: bool = False) -> ErrorCode:
         _, member_id, instance_id, generation_id, _ = committing
         if group.state is GroupState.DEAD:
             return ErrorCode.coordinator_not_available
@@ -221,13 +258,14 @@ class GroupCoordinator:
             # An administrator, or a consumer that only stores its offsets here.
             return ErrorCode.none
         if generation_id < 0 and member_id == NO_MEMBER and instance_id is None:
-            return ErrorCode.unknown_member_id
+            # Old producers do not name the member that commits.
+            return ErrorCode.none if in_transaction else ErrorCode.unknown_member_id
         error = current_member_error(group, member_id, instance_id)
         if error is not ErrorCode.none:
             return error
         if generation_id != group.generation_id:
             return ErrorCode.illegal_generation
-        completing = group.state is GroupState.COMPLETING_REBALANCE
+        completing = group.state is GroupState.COMPLETING_REBALANCE and not in_transaction
         return ErrorCode.rebalance_in_progress if completing else ErrorCode.none
 
     def fetch_offsets(

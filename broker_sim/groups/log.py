@@ -10,26 +10,27 @@ from zabka.broker_sim.groups.records import (
     GroupKey,
     OffsetKey,
     StoredGroup,
-    UnreadableRecord,
     read_group,
     read_key,
     read_offset,
 )
+from zabka.broker_sim.record_reader import UnreadableRecord
 from zabka.broker_sim.replication.progress import HostedLog
 from zabka.broker_sim.slices import SLICE_RECORDS, in_slices
 from zabka.ensemble.ports import Runtime
 from zabka.journal.events import TopicPartition
+from zabka.kafka.end_transaction_marker import read_marker
 from zabka.kafka.record_batch import (
+    CONTROL,
     MAGIC,
     BatchHeader,
     BatchUnreadable,
     Record,
     header_is_sane,
+    is_transactional,
     iter_batch,
     read_header,
 )
-
-_CONTROL_BIT = 0x20
 
 
 class GroupLog:
@@ -40,6 +41,8 @@ class GroupLog:
         """Skipped records: damaged, or of a kind that newer brokers write."""
         self._groups: dict[str, StoredGroup] = {}
         self._offsets: dict[str, dict[TopicPartition, StoredOffset]] = {}
+        self._pending: dict[int, dict[OffsetKey, StoredOffset | None]] = {}
+        """The commits of open transactions, by producer; None for a removed offset."""
 
     def load_batches(self, data: bytes) -> Generator[None, None, int | None]:
         """Load whole batches of the log, with a pause after every so many records.
@@ -50,7 +53,11 @@ class GroupLog:
         seen = 0
         for position, header in _batches(data):
             records: list[Record] = []
-            if not header.attributes & _CONTROL_BIT:
+            if header.attributes & CONTROL:
+                marker = read_marker(data, position, header)
+                if marker is not None:
+                    self._end_transaction(header.producer_id, marker.is_commit)
+            else:
                 try:
                     for record in iter_batch(data, position, header):
                         records.append(record)
@@ -62,18 +69,29 @@ class GroupLog:
                     self.unreadable += 1
                     records.clear()
             for record in records:
-                self._take_record(record, records[0].offset)
+                self._take_record(record, records[0].offset, header.producer_id if is_transactional(header) else None)
                 seen += 1
                 if not seen % SLICE_RECORDS:
                     yield
             next_offset = header.next_offset
         return next_offset
 
-    def _take_record(self, record: Record, batch_offset: int) -> None:
+    def _end_transaction(self, producer_id: int, is_commit: bool) -> None:
+        for (group_id, topic_partition), stored in self._pending.pop(producer_id, {}).items():
+            of_group = self._offsets.setdefault(group_id, {})
+            known = of_group.get(topic_partition)
+            if is_commit and stored is not None and (known is None or known.record_offset < stored.record_offset):
+                of_group[topic_partition] = stored
+
+    def _take_record(self, record: Record, batch_offset: int, producer_id: int | None) -> None:
         try:
             key = read_key(record.key or b"")
             if isinstance(key, OffsetKey):
-                self._take_offset(key, record.value, batch_offset)
+                stored = None if record.value is None else StoredOffset(batch_offset, read_offset(record.value))
+                if producer_id is None:
+                    self._take_offset(key, stored)
+                else:
+                    self._pending.setdefault(producer_id, {})[key] = stored
             elif isinstance(key, GroupKey):
                 if record.value is None:
                     self._groups.pop(key.group_id, None)
@@ -84,23 +102,29 @@ class GroupLog:
         except UnreadableRecord:
             self.unreadable += 1
 
-    def _take_offset(self, key: OffsetKey, value: bytes | None, batch_offset: int) -> None:
+    def _take_offset(self, key: OffsetKey, stored: StoredOffset | None) -> None:
         of_group = self._offsets.setdefault(key.group_id, {})
-        if value is None:
+        if stored is None:
             of_group.pop(key.topic_partition, None)
         else:
-            of_group[key.topic_partition] = StoredOffset(batch_offset, read_offset(value))
+            of_group[key.topic_partition] = stored
 
     def groups(self, now_ms: int) -> Iterator[Group]:
         """Yield every remaining group with its offsets; a group that only stores offsets has no record of its own."""
-        for group_id, stored in self._groups.items():
-            group = group_from_stored(group_id, stored, now_ms)
-            group.offsets = GroupOffsets(self._offsets.get(group_id))
+        pending: dict[str, dict[int, dict[TopicPartition, StoredOffset]]] = {}
+        for producer_id, commits in self._pending.items():
+            for (group_id, topic_partition), stored in commits.items():
+                if stored is not None:
+                    pending.setdefault(group_id, {}).setdefault(producer_id, {})[topic_partition] = stored
+        for group_id, stored_group in self._groups.items():
+            group = group_from_stored(group_id, stored_group, now_ms)
+            group.offsets = GroupOffsets(self._offsets.get(group_id), pending.get(group_id))
             yield group
-        for group_id, offsets in self._offsets.items():
-            if offsets and group_id not in self._groups:
+        for group_id in dict.fromkeys((*self._offsets, *pending)):
+            offsets, in_transactions = self._offsets.get(group_id), pending.get(group_id)
+            if (offsets or in_transactions) and group_id not in self._groups:
                 group = Group(group_id, now_ms)
-                group.offsets = GroupOffsets(offsets)
+                group.offsets = GroupOffsets(offsets, in_transactions)
                 yield group
 
 

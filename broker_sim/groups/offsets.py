@@ -8,9 +8,11 @@ from typing import NamedTuple
 from zabka.broker_sim.groups.records import OffsetAndMetadata
 from zabka.journal.events import TopicPartition
 
+NOT_STORED = -1
+
 
 class StoredOffset(NamedTuple):
-    """A committed offset, and the log offset of the batch that holds its record."""
+    """A committed offset, and the log offset of the batch that holds its record (NOT_STORED: not known yet)."""
 
     record_offset: int
     committed: OffsetAndMetadata
@@ -21,17 +23,26 @@ BaseTimestamp = Callable[[OffsetAndMetadata], int]
 
 
 class GroupOffsets:
-    """Committed offsets by partition. A commit is pending from its append until the ISR has it."""
+    """Committed offsets by partition. A commit is pending from its append until the ISR has it.
 
-    __slots__ = ("_pending", "_stored")
+    A commit in a transaction is pending until the transaction's marker is written.
+    """
 
-    def __init__(self, stored: Mapping[TopicPartition, StoredOffset] | None = None) -> None:
+    __slots__ = ("_pending", "_stored", "_transactional")
+
+    def __init__(
+        self,
+        stored: Mapping[TopicPartition, StoredOffset] | None = None,
+        transactional: Mapping[int, Mapping[TopicPartition, StoredOffset]] | None = None,
+    ) -> None:
         self._stored: dict[TopicPartition, StoredOffset] = dict(stored or {})
         self._pending: dict[TopicPartition, list[OffsetAndMetadata]] = {}
         """All pending commits of each partition: a later one may fail while an earlier one still waits.
 
         Kafka remembers only the last one, and so forgets a commit that succeeds.
         """
+        self._transactional = {producer_id: dict(offsets) for producer_id, offsets in (transactional or {}).items()}
+        """The commits of open transactions, by producer."""
 
     def __len__(self) -> int:
         return len(self._stored)
@@ -39,7 +50,7 @@ class GroupOffsets:
     @property
     def is_empty(self) -> bool:
         """Whether there is neither a committed nor a pending offset."""
-        return not self._stored and not self._pending
+        return not self._stored and not self._pending and not self._transactional
 
     def partitions(self) -> list[TopicPartition]:
         """Partitions with a committed offset."""
@@ -52,7 +63,9 @@ class GroupOffsets:
 
     def is_pending(self, topic_partition: TopicPartition) -> bool:
         """Return whether a commit for it is pending."""
-        return topic_partition in self._pending
+        return topic_partition in self._pending or any(
+            topic_partition in offsets for offsets in self._transactional.values()
+        )
 
     def prepare(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Note a commit that is being appended."""
@@ -84,6 +97,47 @@ class GroupOffsets:
             del self._pending[topic_partition]
         return True
 
+    # ---- transactions ------------------------------------------------------------------------------------------
+
+    @property
+    def producers(self) -> list[int]:
+        """The producers whose transactions have pending commits here."""
+        return list(self._transactional)
+
+    def prepare_in_transaction(self, producer_id: int, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Note a commit in a transaction that is being appended (prepareTxnOffsetCommit)."""
+        pending = self._transactional.setdefault(producer_id, {})
+        for topic_partition, offset in offsets.items():
+            pending[topic_partition] = StoredOffset(NOT_STORED, offset)
+
+    def stored_in_transaction(self, producer_id: int, topic_partition: TopicPartition, stored: StoredOffset) -> None:
+        """Note that the ISR has a commit in a transaction (onTxnOffsetCommitAppend)."""
+        pending = self._transactional.get(producer_id, {})
+        known = pending.get(topic_partition)
+        if known is not None and known.committed == stored.committed:
+            pending[topic_partition] = stored
+
+    def fail_in_transaction(self, producer_id: int, topic_partition: TopicPartition) -> None:
+        """Forget a commit in a transaction that was not stored (failPendingTxnOffsetCommit)."""
+        pending = self._transactional.get(producer_id)
+        if pending is not None:
+            pending.pop(topic_partition, None)
+            if not pending:
+                del self._transactional[producer_id]
+
+    def end_transaction(self, producer_id: int, is_commit: bool) -> None:
+        """Make the commits of a transaction visible, or drop them (completePendingTxnOffsetCommit)."""
+        for topic_partition, stored in self._transactional.pop(producer_id, {}).items():
+            known = self._stored.get(topic_partition)
+            if (
+                is_commit
+                and stored.record_offset != NOT_STORED
+                and (known is None or known.record_offset < stored.record_offset)
+            ):
+                self._stored[topic_partition] = stored
+
+    # ---- forgetting --------------------------------------------------------------------------------------------
+
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Forget these partitions; return those with an offset in the log, committed or pending.
 
@@ -92,6 +146,8 @@ class GroupOffsets:
         removed = []
         for topic_partition in partitions:
             under_way = self._pending.pop(topic_partition, None)
+            for producer_id in self.producers:
+                self.fail_in_transaction(producer_id, topic_partition)
             stored = self._stored.pop(topic_partition, None)
             if under_way is not None or stored is not None:
                 removed.append(topic_partition)
@@ -104,11 +160,15 @@ class GroupOffsets:
         """
         if len(deleted) <= len(self._stored) + len(self._pending):
             return self.remove(deleted)
-        return self.remove([each for each in dict.fromkeys((*self._stored, *self._pending)) if each in deleted])
+        return self.remove([each for each in self._all() if each in deleted])
+
+    def _all(self) -> dict[TopicPartition, None]:
+        in_transactions = (each for offsets in self._transactional.values() for each in offsets)
+        return dict.fromkeys((*self._stored, *self._pending, *in_transactions))
 
     def remove_all(self) -> list[TopicPartition]:
         """Forget all offsets; return the same as `remove`."""
-        return self.remove([*self._stored, *self._pending])
+        return self.remove(self._all())
 
     def remove_expired(
         self, now_ms: int, retention_ms: int, base_timestamp: BaseTimestamp, subscribed: Sequence[str]

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from zabka.broker_sim.record_reader import RecordReader, UnreadableRecord
 from zabka.journal.events import TopicPartition
 
 _SHORT, _INT, _LONG = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
@@ -75,89 +76,12 @@ class StoredGroup(NamedTuple):
     members: tuple[StoredMember, ...]
 
 
-class UnreadableRecord(Exception):
-    """A key or value that is truncated, or of an unknown version."""
-
-
 # ---- reading -----------------------------------------------------------------------------------------------------
-
-
-class _Reader:
-    """Reads Kafka's primitive types, one after the other."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-        self.flexible = False
-
-    def _number(self, form: struct.Struct) -> int:
-        if self._at + form.size > len(self._data):
-            raise UnreadableRecord("a record is cut short")
-        (number,) = form.unpack_from(self._data, self._at)
-        self._at += form.size
-        return int(number)
-
-    def int16(self) -> int:
-        return self._number(_SHORT)
-
-    def int32(self) -> int:
-        return self._number(_INT)
-
-    def int64(self) -> int:
-        return self._number(_LONG)
-
-    def _unsigned_varint(self) -> int:
-        value = shift = 0
-        while True:
-            (byte,) = self._take(1)
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-            if shift > 28:
-                raise UnreadableRecord("a length runs past its end")
-
-    def _take(self, size: int) -> bytes:
-        if size < 0 or self._at + size > len(self._data):
-            raise UnreadableRecord("a record is cut short")
-        taken = self._data[self._at : self._at + size]
-        self._at += size
-        return taken
-
-    def nullable_string(self) -> str | None:
-        size = self._unsigned_varint() - 1 if self.flexible else self.int16()
-        if size < 0:
-            return None
-        try:
-            return self._take(size).decode()
-        except UnicodeDecodeError:
-            raise UnreadableRecord("a text is not UTF-8") from None
-
-    def string(self) -> str:
-        text = self.nullable_string()
-        if text is None:
-            raise UnreadableRecord("a text is missing")
-        return text
-
-    def data(self) -> bytes:
-        return self._take(self._unsigned_varint() - 1 if self.flexible else self.int32())
-
-    def count(self) -> int:
-        count = self._unsigned_varint() - 1 if self.flexible else self.int32()
-        if not 0 <= count <= len(self._data):
-            raise UnreadableRecord(f"{count} members")
-        return count
-
-    def skip_tagged_fields(self) -> None:
-        if self.flexible:
-            for _ in range(self._unsigned_varint()):
-                self._unsigned_varint()
-                self._take(self._unsigned_varint())
 
 
 def read_key(data: bytes) -> OffsetKey | GroupKey | None:
     """Return the key of a record, or None for kinds that newer brokers write. Raises UnreadableRecord."""
-    reader = _Reader(data)
+    reader = RecordReader(data)
     version = reader.int16()
     if version in (0, _OFFSET_KEY):
         return OffsetKey(reader.string(), TopicPartition(reader.string(), reader.int32()))
@@ -166,8 +90,8 @@ def read_key(data: bytes) -> OffsetKey | GroupKey | None:
     return None
 
 
-def _versioned(data: bytes) -> tuple[_Reader, int]:
-    reader = _Reader(data)
+def _versioned(data: bytes) -> tuple[RecordReader, int]:
+    reader = RecordReader(data)
     version = reader.int16()
     if not 0 <= version <= _NEWEST:
         raise UnreadableRecord(f"a value of version {version}")
@@ -214,7 +138,7 @@ def _check_members(leader_id: str | None, members: Sequence[StoredMember]) -> No
         raise UnreadableRecord("a leader that is no member")
 
 
-def _read_member(reader: _Reader, version: int) -> StoredMember:
+def _read_member(reader: RecordReader, version: int) -> StoredMember:
     member_id = reader.string()
     instance_id = reader.nullable_string() if version >= 3 else None
     client_id, client_host = reader.string(), reader.string()

@@ -17,13 +17,14 @@ from zabka.broker_sim.groups.metadata import Group, GroupState
 from zabka.broker_sim.groups.offsets import StoredOffset
 from zabka.broker_sim.groups.records import OffsetAndMetadata, group_key, group_value, offset_key, offset_value
 from zabka.broker_sim.logs.guarded_directory import LogDirFailed
+from zabka.broker_sim.logs.verification_state import Guard
 from zabka.broker_sim.ports import ProducedPartition
 from zabka.broker_sim.replication.partition import Partition
 from zabka.broker_sim.replication.replica_manager import ReplicaManager
 from zabka.ensemble.ports import Runtime, Task
 from zabka.journal.events import LogDamageFound, TopicPartition
 from zabka.kafka.ports import Emit
-from zabka.kafka.record_batch import HEADER_SIZE, Record, build_batch
+from zabka.kafka.record_batch import HEADER_SIZE, TRANSACTIONAL, Record, build_batch
 
 SLICE_GROUPS = 50
 """Groups of a log that are added without a pause: about a millisecond."""
@@ -70,6 +71,9 @@ def group_error(error: int) -> ErrorCode:
 
 def commit_error(error: int) -> ErrorCode:
     """Return the error of OffsetCommit if offsets could not be stored."""
+    if error == ErrorCode.network_exception:
+        # The transaction's coordinator was not reached: clients retry without looking for this one again.
+        return ErrorCode.coordinator_load_in_progress
     if error in _NOT_AVAILABLE:
         return ErrorCode.coordinator_not_available
     if error in _NOT_HERE:
@@ -77,6 +81,13 @@ def commit_error(error: int) -> ErrorCode:
     if error in _TOO_LARGE:
         return ErrorCode.invalid_commit_offset_size
     return ErrorCode(error)
+
+
+def _commit_errors(
+    offsets: OffsetsByPartition, fitting: OffsetsByPartition, error: ErrorCode
+) -> Mapping[TopicPartition, ErrorCode]:
+    too_large = ErrorCode.offset_metadata_too_large
+    return {topic_partition: error if topic_partition in fitting else too_large for topic_partition in offsets}
 
 
 class GroupStore:
@@ -110,6 +121,10 @@ class GroupStore:
         self._loading: dict[int, Task | None] = {}
         self._deleted_meanwhile: dict[int, dict[TopicPartition, None]] = {}
         """By the partition being read: partitions of topics deleted since the read began."""
+        self._ended_meanwhile: dict[int, list[tuple[int, bool]]] = {}
+        """By the partition being read: transactions that have ended since the read began, and whether they commit."""
+        self._in_transactions: dict[int, dict[str, None]] = {}
+        """By producer: the groups with pending commits of its transaction (openGroupsForProducer)."""
 
     # ---- ownership ---------------------------------------------------------------------------------------------
 
@@ -154,6 +169,7 @@ class GroupStore:
             elif number not in self._owned and number not in self._loading:
                 self._loading[number] = None
                 self._deleted_meanwhile[number] = {}
+                self._ended_meanwhile[number] = []
                 self._loading[number] = self._runtime.spawn(self._load(number), f"load {partition.topic_partition}")
         self._give_up(not_led)
 
@@ -178,6 +194,8 @@ class GroupStore:
             # takes these for the groups themselves.
             if group.group_id not in self.groups and self.partition_for(group.group_id) == number:
                 self.groups[group.group_id] = group
+                for producer_id in group.offsets.producers:
+                    self._in_transactions.setdefault(producer_id, {})[group.group_id] = None
                 self._loaded(group)
             if not taken % SLICE_GROUPS:
                 await self._runtime.sleep(0)
@@ -187,6 +205,8 @@ class GroupStore:
             self.clean_up(read_here, lambda group: group.offsets.remove_deleted(deleted))
         self._owned[number] = None
         del self._loading[number]
+        for producer_id, is_commit in self._ended_meanwhile.pop(number, []):
+            self.end_transaction(producer_id, [number], is_commit)
 
     def _give_up(self, numbers: Iterable[int]) -> None:
         """Unload the groups of these partitions, all in one pass, because hashing every group's id takes time."""
@@ -194,6 +214,7 @@ class GroupStore:
         for number in numbers:
             task = self._loading.pop(number, None)
             self._deleted_meanwhile.pop(number, None)
+            self._ended_meanwhile.pop(number, None)
             if task is not None:
                 # Some of its groups may be loaded already.
                 task.cancel()
@@ -202,6 +223,8 @@ class GroupStore:
         if gone:
             for group in [group for group in self.groups.values() if self.partition_for(group.group_id) in gone]:
                 del self.groups[group.group_id]
+                for producer_id in group.offsets.producers:
+                    self._leave_transaction(producer_id, group.group_id)
                 self._unloaded(group)
 
     def close(self) -> None:
@@ -242,14 +265,17 @@ class GroupStore:
 
         Metadata longer than offset.metadata.max.bytes (counted in Java's characters) is rejected.
         """
-        size_max = self._config.offset_metadata_max_bytes
-        fitting = {tp: offset for tp, offset in offsets.items() if java_length(offset.metadata) <= size_max}
+        fitting = self._fitting(offsets)
         appended = None
         if fitting:
             group.offsets.prepare(fitting)
             records = [(offset_key(group.group_id, tp), offset_value(offset)) for tp, offset in fitting.items()]
             appended = self._append(group.group_id, list(records))
         return self._offsets_stored(group, offsets, fitting, appended)
+
+    def _fitting(self, offsets: OffsetsByPartition) -> OffsetsByPartition:
+        size_max = self._config.offset_metadata_max_bytes
+        return {tp: offset for tp, offset in offsets.items() if java_length(offset.metadata) <= size_max}
 
     async def _offsets_stored(
         self,
@@ -267,8 +293,94 @@ class GroupStore:
                     group.offsets.complete(topic_partition, StoredOffset(row.base_offset, offset))
                 else:
                     group.offsets.fail(topic_partition, offset)
-        too_large = ErrorCode.offset_metadata_too_large
-        return {topic_partition: error if topic_partition in fitting else too_large for topic_partition in offsets}
+        return _commit_errors(offsets, fitting, error)
+
+    # ---- transactions ------------------------------------------------------------------------------------------
+
+    async def verify_transaction(
+        self, group_id: str, transactional_id: str, producer_id: int, producer_epoch: int, knows_abortable: bool
+    ) -> tuple[ErrorCode, Guard]:
+        """Return the error of a commit in a transaction that its coordinator does not confirm, or the guard for it."""
+        error, guard = await self._replicas.verify_transaction(
+            self._partition_of(group_id), transactional_id, producer_id, producer_epoch, knows_abortable
+        )
+        return commit_error(error), guard
+
+    def store_transactional_offsets(
+        self, group: Group, producer_id: int, producer_epoch: int, offsets: OffsetsByPartition, guard: Guard
+    ) -> Awaitable[Mapping[TopicPartition, ErrorCode]]:
+        """Append a commit in a transaction now; return each partition's result once the ISR has it.
+
+        It is pending until `end_transaction`. `guard` is the result of `verify_transaction`.
+        """
+        fitting = self._fitting(offsets)
+        appended = None
+        if fitting:
+            self._in_transactions.setdefault(producer_id, {})[group.group_id] = None
+            group.offsets.prepare_in_transaction(producer_id, fitting)
+            data = self._transactional_batch(group, producer_id, producer_epoch, fitting)
+            config = self._config
+            appended = self._replicas.append_as_coordinator(
+                self._partition_of(group.group_id),
+                data,
+                config.offsets_commit_required_acks,
+                config.offsets_commit_timeout_ms,
+                guard,
+            )
+        return self._stored_in_transaction(group, producer_id, offsets, fitting, appended)
+
+    def _transactional_batch(
+        self, group: Group, producer_id: int, producer_epoch: int, offsets: OffsetsByPartition
+    ) -> bytes:
+        now_ms = self._runtime.now().wall_ms
+        rows = [Record(offset_key(group.group_id, tp), offset_value(offset), now_ms) for tp, offset in offsets.items()]
+        return build_batch(
+            rows, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=0, attributes=TRANSACTIONAL
+        )
+
+    async def _stored_in_transaction(
+        self,
+        group: Group,
+        producer_id: int,
+        offsets: OffsetsByPartition,
+        fitting: OffsetsByPartition,
+        appended: Awaitable[list[ProducedPartition]] | None,
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        error = ErrorCode.none
+        if appended is not None:
+            (row,) = await appended
+            error = commit_error(row.error)
+            for topic_partition, offset in fitting.items():
+                if error is ErrorCode.none:
+                    stored = StoredOffset(row.base_offset, offset)
+                    group.offsets.stored_in_transaction(producer_id, topic_partition, stored)
+                else:
+                    group.offsets.fail_in_transaction(producer_id, topic_partition)
+            if producer_id not in group.offsets.producers:
+                self._leave_transaction(producer_id, group.group_id)
+        return _commit_errors(offsets, fitting, error)
+
+    def end_transaction(self, producer_id: int, numbers: Iterable[int], is_commit: bool) -> None:
+        """Make the commits of a transaction visible or drop them, after its markers in these partitions are written.
+
+        A partition that is being read may have passed the place of the marker already.
+        """
+        ended = list(numbers)
+        for number in ended:
+            if number in self._ended_meanwhile:
+                self._ended_meanwhile[number].append((producer_id, is_commit))
+        for group_id in list(self._in_transactions.get(producer_id, ())):
+            if self.partition_for(group_id) in ended:
+                group = self.groups.get(group_id)
+                if group is not None:
+                    group.offsets.end_transaction(producer_id, is_commit)
+                self._leave_transaction(producer_id, group_id)
+
+    def _leave_transaction(self, producer_id: int, group_id: str) -> None:
+        groups = self._in_transactions.get(producer_id, {})
+        groups.pop(group_id, None)
+        if not groups:
+            self._in_transactions.pop(producer_id, None)
 
     # ---- cleaning up -------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from zabka.broker_sim.groups.coordinator import GroupCoordinator
 from zabka.broker_sim.metadata_cache import MetadataCache
 from zabka.broker_sim.replication.replica_manager import ReplicaManager
 from zabka.broker_sim.request_context import Handler, RequestContext, RequestRefused
+from zabka.broker_sim.transactions.coordinator import TransactionCoordinator
 from zabka.controller.controller import KafkaController
 from zabka.kafka.ports import KafkaMessage
 from zabka.kafka.wire.kafka_schema import ApiKey, respond, version_of
@@ -34,6 +35,7 @@ class ControlHandlers:
         configs: EntityConfigs,
         controller: KafkaController,
         groups: GroupCoordinator,
+        transactions: TransactionCoordinator,
         on_controller_request: OnControllerRequest,
     ) -> None:
         self._replicas = replicas
@@ -41,6 +43,7 @@ class ControlHandlers:
         self._configs = configs
         self._controller = controller
         self._groups = groups
+        self._transactions = transactions
         self._on_controller_request = on_controller_request
         self._last_accepted = (-1, 0)
         """The controller epoch of the last accepted request, and the number of its connection."""
@@ -67,14 +70,14 @@ class ControlHandlers:
         await self._configs.read_ahead(list(dict.fromkeys(str(state.topic_name) for state in states)))
         self._check_connection(request, context)
         response = self._replicas.become_leader_or_follower(request)
-        self._groups.roles_changed()
+        self._roles_changed()
         return self._accepted(request, context, await self._replicas.when_stored(request, response))
 
     async def stop_replica(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer StopReplica."""
         self._check_connection(request, context)
         response = self._replicas.stop_replica(request)
-        self._groups.roles_changed()
+        self._roles_changed()
         return self._accepted(request, context, response)
 
     async def update_metadata(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
@@ -84,12 +87,16 @@ class ControlHandlers:
         if error == ErrorCode.none:
             deleted_partitions = self._metadata.apply(request)
             self._replicas.leave_strays(request)
-            self._groups.roles_changed()
+            self._roles_changed()
             self._groups.partitions_deleted(deleted_partitions)
             for topic in dict.fromkeys(deleted.topic for deleted in deleted_partitions):
                 if topic not in self._metadata:
                     self._configs.forget_topic(topic)
         return self._accepted(request, context, respond(request, error_code=error))
+
+    def _roles_changed(self) -> None:
+        self._groups.roles_changed()
+        self._transactions.roles_changed()
 
     def _check_connection(self, request: KafkaMessage, context: RequestContext) -> None:
         """Reject a request on a connection that the controller has replaced. Raises RequestRefused.

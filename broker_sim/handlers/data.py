@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -35,6 +35,7 @@ from zabka.kafka.wire.data_messages import (
     MAX_BYTES_UNASKED,
     NO_WORD_OF_LEADER,
     NOT_DIVERGING,
+    AbortedTransaction,
     BatchIndexAndErrorMessage,
     EpochEndOffset,
     FetchableTopicResponse,
@@ -61,7 +62,7 @@ from zabka.kafka.wire.kafka_schema import (
 )
 
 _ACKS = (-1, 0, 1)
-_ISOLATION_LEVELS = (0, 1)
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 ADMIN_CLIENT_ID = "__admin_client"
 """AdminUtils.ADMIN_CLIENT_ID."""
 FETCH_SESSION_EVICTION_MS = 120_000
@@ -72,6 +73,7 @@ _FETCH_BY_REPLICA_STATE = 15
 _FETCH_BY_READER = 11
 _FETCH_SAYS_LEADER = 16
 _PRODUCE_SAYS_LEADER = 10
+_PRODUCE_KNOWS_ABORTABLE = 11
 _OFFSETS_KNOW_NOT_AVAILABLE = 5
 _TIMESTAMPS_SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9}
 """Special timestamps, by the first ListOffsets version with them."""
@@ -159,7 +161,7 @@ class DataHandlers:
             batches.clear()
             rows = _all_refused(request, all_refused)
         if batches:
-            for produced in await self._replicas.produce(list(batches.items()), acks, milliseconds(request.timeout)):
+            for produced in await self._append(request, version, acks, list(batches.items())):
                 rows.setdefault(produced.topic_partition, produced)
         quota = self._quotas.produce
         throttle_ms = quota.note(context.client_id, _produce_size(request, context)) if quota.is_used else 0
@@ -174,6 +176,16 @@ class DataHandlers:
         context.muted_ms = throttle_ms
         return self._produce_answer(request, context, rows, throttle_ms)
 
+    def _append(
+        self, request: KafkaMessage, version: int, acks: int, batches: Sequence[tuple[TopicPartition, bytes]]
+    ) -> Awaitable[list[ProducedPartition]]:
+        timeout_ms = milliseconds(request.timeout)
+        transactional_id = getattr(request, "transactional_id", None)
+        if transactional_id is None:
+            return self._replicas.produce(batches, acks, timeout_ms)
+        knows_abortable = version >= _PRODUCE_KNOWS_ABORTABLE
+        return self._replicas.produce_in_transaction(batches, acks, timeout_ms, transactional_id, knows_abortable)
+
     def _produce_error(
         self,
         request: KafkaMessage,
@@ -186,7 +198,7 @@ class DataHandlers:
         """Return the error of a partition before any append. Raises ProduceRefused for an error of the request."""
         error = ErrorCode.none
         try:
-            check_request(records or b"", version)
+            check_request(records or b"", version, getattr(request, "transactional_id", None) is not None)
         except RecordsRefused as refused:
             error = error_code(refused.error)
         if acks not in _ACKS:
@@ -266,6 +278,7 @@ class DataHandlers:
                 max_bytes=max_bytes,
                 reader=Reader(str(request.rack_id), context.listener) if version >= _FETCH_BY_READER else None,
                 replica_epoch=replica_epoch,
+                read_committed=getattr(request, "isolation_level", READ_UNCOMMITTED) == READ_COMMITTED,
             )
             fetched = await self._replicas.fetch(params, list(requested.values()))
             rows.update(zip(requested, fetched, strict=True))
@@ -404,6 +417,7 @@ class DataHandlers:
             int(getattr(partition, "current_leader_epoch", -1)),
             request.replica_id != _CONSUMER,
             request.replica_id != _DEBUGGING,
+            getattr(request, "isolation_level", READ_UNCOMMITTED) == READ_COMMITTED,
         )
         if found[0] == ErrorCode.offset_not_available and version < _OFFSETS_KNOW_NOT_AVAILABLE:
             return ErrorCode.leader_not_available, *found[1:]
@@ -456,7 +470,7 @@ _LEADER_IS_ELSEWHERE = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leade
 
 def _is_isolated_in_a_known_way(request: KafkaMessage) -> bool:
     """Return whether the isolation level is valid; Kafka has an error for others (IsolationLevel.forId)."""
-    return getattr(request, "isolation_level", 0) in _ISOLATION_LEVELS
+    return getattr(request, "isolation_level", READ_UNCOMMITTED) in (READ_UNCOMMITTED, READ_COMMITTED)
 
 
 def _fetching_replica(request: KafkaMessage, version: int) -> tuple[int, int]:
@@ -528,11 +542,13 @@ def _fetched_row(row: FetchedPartition, version: int, leader: LeaderIdAndEpoch) 
         row.topic_partition.partition,
         error_code(error),
         row.high_watermark,
-        # Without transactions every record below the high watermark is stable.
-        row.high_watermark,
+        row.last_stable_offset,
         row.log_start_offset,
         row.records,
         diverging_epoch=NOT_DIVERGING if row.diverging is None else EpochEndOffset(*row.diverging),
         current_leader=leader,
         preferred_read_replica=row.preferred_read_replica,
+        aborted_transactions=None
+        if row.aborted is None
+        else [AbortedTransaction(each[0], each[1]) for each in row.aborted],
     )

@@ -19,7 +19,6 @@ from zabka.kafka.ports import KafkaMessage
 from zabka.kafka.topic_names import invalid_name
 from zabka.kafka.wire.kafka_schema import ApiKey, respond
 
-NO_TRANSACTION = -1
 UNKNOWN_LAG = -1
 """Lag of a replica that has no role on this broker yet."""
 
@@ -102,7 +101,7 @@ class LogHandlers:
         return error
 
     async def describe_producers(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer DescribeProducers: idempotent producers in this replica's log."""
+        """Answer DescribeProducers: the producers in this replica's log and their open transactions (KIP-664)."""
         rows = []
         for topic in request.topics:
             name = str(topic.name)
@@ -129,8 +128,8 @@ class LogHandlers:
                 "producer_epoch": producer.epoch,
                 "last_sequence": producer.last_sequence,
                 "last_timestamp": producer.last_timestamp_ms,
-                "coordinator_epoch": -1,
-                "current_txn_start_offset": NO_TRANSACTION,
+                "coordinator_epoch": producer.coordinator_epoch,
+                "current_txn_start_offset": producer.txn_first_offset,
             }
             for producer in partition.log.producers.active()
         ]

@@ -1,4 +1,4 @@
-"""ApiVersions, Metadata, DescribeCluster, InitProducerId: the first requests of clients."""
+"""ApiVersions, Metadata, DescribeCluster: the first requests of clients."""
 
 from __future__ import annotations
 
@@ -11,12 +11,8 @@ from kio.static.constants import uuid_zero
 from msgspec.structs import replace
 
 from zabka.broker_sim.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPERATIONS
-from zabka.broker_sim.handlers.transactions import NOT_SUPPORTED
 from zabka.broker_sim.metadata_cache import MetadataCache, PartitionMetadata
-from zabka.broker_sim.producer_ids import ProducerIds
 from zabka.broker_sim.request_context import Handler, RequestContext
-from zabka.controller.producer_id_blocks import ProducerIdsUnavailable
-from zabka.ensemble.errors import ZooKeeperError
 from zabka.kafka.ports import KafkaMessage
 from zabka.kafka.topic_names import INTERNAL_TOPICS, invalid_name
 from zabka.kafka.wire import api_versions
@@ -47,12 +43,10 @@ class MetadataHandlers:
     def __init__(
         self,
         metadata: MetadataCache,
-        producer_ids: ProducerIds,
         create_missing: CreateMissing,
         cluster_id: Callable[[], str],
     ) -> None:
         self._metadata = metadata
-        self._producer_ids = producer_ids
         self._create_missing = create_missing
         self._cluster_id = cluster_id
         self._answers: dict[tuple[object, ...], KafkaMessage] = {}
@@ -68,7 +62,6 @@ class MetadataHandlers:
             ApiKey.API_VERSIONS: self.api_versions,
             ApiKey.METADATA: self.metadata,
             ApiKey.DESCRIBE_CLUSTER: self.describe_cluster,
-            ApiKey.INIT_PRODUCER_ID: self.init_producer_id,
         }
 
     async def api_versions(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
@@ -235,21 +228,6 @@ class MetadataHandlers:
             controller_id=self._metadata.live_controller(),
             brokers=self._brokers("broker_id", context.listener),
         )
-
-    async def init_producer_id(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer InitProducerId: a new id for an idempotent producer; transactions have no coordinator here."""
-        has_id, has_epoch = (getattr(request, name, -1) != -1 for name in ("producer_id", "producer_epoch"))
-        if has_id != has_epoch or request.transactional_id == "":
-            return respond(request, error_code=ErrorCode.invalid_request, producer_id=-1, producer_epoch=-1)
-        if request.transactional_id is not None:
-            return respond(request, error_code=NOT_SUPPORTED, producer_id=-1, producer_epoch=-1)
-        try:
-            producer_id = await self._producer_ids.next()
-        except ZooKeeperError:
-            return respond(request, error_code=ErrorCode.coordinator_load_in_progress, producer_epoch=-1)
-        except ProducerIdsUnavailable:
-            return respond(request, error_code=ErrorCode.unknown_server_error, producer_epoch=-1)
-        return respond(request, producer_id=producer_id, producer_epoch=0)
 
 
 def _operations(request: KafkaMessage) -> tuple[int, int]:

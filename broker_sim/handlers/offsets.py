@@ -11,17 +11,18 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from zabka.broker_sim.groups.config import CONSUMER_OFFSETS
-from zabka.broker_sim.groups.coordinator import CommittedOffset, Committing, GroupCoordinator
+from zabka.broker_sim.groups.coordinator import CommittedOffset, Committing, CommittingInTransaction, GroupCoordinator
 from zabka.broker_sim.groups.records import NO_LEADER_EPOCH, NO_TIME, OffsetAndMetadata
 from zabka.broker_sim.groups.store import java_length
-from zabka.broker_sim.handlers.transactions import NOT_SUPPORTED, NOT_SUPPORTED_MESSAGE, coordinator_error
 from zabka.broker_sim.metadata_cache import MetadataCache
 from zabka.broker_sim.request_context import Handler, RequestContext
+from zabka.broker_sim.transactions.coordinator import TransactionCoordinator
 from zabka.ensemble.errors import SessionExpired, ZooKeeperError
 from zabka.ensemble.ports import Runtime
 from zabka.journal.events import TopicPartition
 from zabka.kafka.client.consumer_protocol import NO_GENERATION, NO_MEMBER
 from zabka.kafka.ports import Endpoint, KafkaMessage
+from zabka.kafka.topic_names import TRANSACTION_STATE
 from zabka.kafka.wire.kafka_schema import ApiKey, milliseconds, respond, version_of
 from zabka.kafka.zk import consumer_znodes
 from zabka.kafka.zk.coordination import Zk
@@ -33,14 +34,14 @@ _SHARE_GROUPS, _SHARE_GROUPS_FROM = 2, 6
 _KEYS_IN_BATCHES_FROM = 4
 _GROUPS_IN_BATCHES_FROM = 8
 _ERROR_OF_THE_WHOLE_FROM = 2
+_LOADING_KNOWN_FROM = 2
+_ABORTABLE_KNOWN_FROM = 4
 _NO_ENDPOINT = Endpoint(-1, "", -1)
 _MESSAGES = {
     ErrorCode.none: "NONE",
     ErrorCode.invalid_request: "This most likely occurs because of a request being malformed by the "
     "client library or the message was sent to an incompatible broker. See the broker logs "
     "for more details.",
-    ErrorCode.transactional_id_authorization_failed: NOT_SUPPORTED_MESSAGE,
-    NOT_SUPPORTED: NOT_SUPPORTED_MESSAGE,
 }
 _NOT_AVAILABLE_MESSAGE = "The coordinator is not available."
 
@@ -55,24 +56,25 @@ class OffsetHandlers:
     def __init__(
         self,
         groups: GroupCoordinator,
+        transactions: TransactionCoordinator,
         metadata: MetadataCache,
         zk: Zk,
         runtime: Runtime,
         create_missing: CreateMissing,
-        broker_id: int,
     ) -> None:
         self._groups = groups
+        self._transactions = transactions
         self._metadata = metadata
         self._zk = zk
         self._runtime = runtime
         self._create_missing = create_missing
-        self._broker_id = broker_id
 
     def table(self) -> Mapping[ApiKey, Handler]:
         """The requests served here."""
         return {
             ApiKey.FIND_COORDINATOR: self.find_coordinator,
             ApiKey.OFFSET_COMMIT: self.offset_commit,
+            ApiKey.TXN_OFFSET_COMMIT: self.txn_offset_commit,
             ApiKey.OFFSET_FETCH: self.offset_fetch,
             ApiKey.OFFSET_DELETE: self.offset_delete,
         }
@@ -80,10 +82,9 @@ class OffsetHandlers:
     # ---- FindCoordinator --------------------------------------------------------------------------------------
 
     async def find_coordinator(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer FindCoordinator; create `__consumer_offsets` at the first request for a group.
+        """Answer FindCoordinator; create the internal topic of that kind of coordinator at the first request.
 
-        Transactions and share groups have no coordinators here. `zabka.broker_sim.handlers.transactions` describes how
-        each client learns that transactions are not supported.
+        Share groups have no coordinators here.
         """
         version = version_of(request)
         kind = int(getattr(request, "key_type", _GROUPS))
@@ -100,28 +101,22 @@ class OffsetHandlers:
         return respond(request, coordinators=rows)
 
     def _coordinator(self, key: str, kind: int, version: int, context: RequestContext) -> tuple[ErrorCode, Endpoint]:
-        if kind == _TRANSACTIONS:
-            return self._transaction_coordinator(version, context)
         if kind == _SHARE_GROUPS and version >= _SHARE_GROUPS_FROM:
             return ErrorCode.coordinator_not_available, _NO_ENDPOINT
-        if kind != _GROUPS:
+        if kind == _GROUPS:
+            topic, number = CONSUMER_OFFSETS, self._groups.store.partition_for(key)
+        elif kind == _TRANSACTIONS:
+            topic, number = TRANSACTION_STATE, self._transactions.store.partition_for(key)
+        else:
             return ErrorCode.invalid_request, _NO_ENDPOINT
-        if CONSUMER_OFFSETS not in self._metadata:
-            self._create_missing(CONSUMER_OFFSETS, context.client_id)
+        if topic not in self._metadata:
+            self._create_missing(topic, context.client_id)
             return ErrorCode.coordinator_not_available, _NO_ENDPOINT
-        number = self._groups.store.partition_for(key)
-        partition = self._metadata.partition(TopicPartition(CONSUMER_OFFSETS, number))
+        partition = self._metadata.partition(TopicPartition(topic, number))
         endpoint = None if partition is None else self._metadata.endpoint(partition.leader, context.listener)
         if endpoint is None:
             return ErrorCode.coordinator_not_available, _NO_ENDPOINT
         return ErrorCode.none, endpoint
-
-    def _transaction_coordinator(self, version: int, context: RequestContext) -> tuple[ErrorCode, Endpoint]:
-        error = coordinator_error(version, context)
-        endpoint = self._metadata.endpoint(self._broker_id, context.listener)
-        if error is ErrorCode.none and endpoint is None:
-            error = ErrorCode.coordinator_not_available
-        return error, _NO_ENDPOINT if endpoint is None or error is not ErrorCode.none else endpoint
 
     # ---- OffsetCommit -----------------------------------------------------------------------------------------
 
@@ -157,6 +152,44 @@ class OffsetHandlers:
                 )
             )
             errors += committed.items()
+        return respond(request, topics=_by_topic(errors, _error_row))
+
+    async def txn_offset_commit(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer TxnOffsetCommit; reject offsets of partitions that do not exist one by one.
+
+        Producers before version 2 of it do not know that a coordinator may be loading (KAFKA-7296).
+        """
+        errors: list[tuple[TopicPartition, ErrorCode]] = []
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        now_ms = self._runtime.now().wall_ms
+        for topic in request.topics:
+            for row in topic.partitions:
+                topic_partition = TopicPartition(str(topic.name), int(row.partition_index))
+                if self._metadata.partition(topic_partition) is None:
+                    errors.append((topic_partition, ErrorCode.unknown_topic_or_partition))
+                else:
+                    offsets[topic_partition] = _offset(row, now_ms, None)
+        if offsets:
+            commit = Committing(
+                group_id=request.group_id,
+                member_id=getattr(request, "member_id", NO_MEMBER),
+                group_instance_id=getattr(request, "group_instance_id", None),
+                generation_id=int(getattr(request, "generation_id", NO_GENERATION)),
+                offsets=offsets,
+            )
+            committed = await self._groups.commit_in_transaction(
+                CommittingInTransaction(
+                    commit,
+                    request.transactional_id,
+                    int(request.producer_id),
+                    int(request.producer_epoch),
+                    version_of(request) >= _ABORTABLE_KNOWN_FROM,
+                )
+            )
+            errors += committed.items()
+        if version_of(request) < _LOADING_KNOWN_FROM:
+            loading, unavailable = ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available
+            errors = [(each, unavailable if error is loading else error) for each, error in errors]
         return respond(request, topics=_by_topic(errors, _error_row))
 
     async def _write_to_zookeeper(

@@ -1,16 +1,7 @@
-"""Requests of transactional producers: brokers here do not support transactions, and report that at once.
+"""InitProducerId, the requests of transactions, and those of administrators about them.
 
-A producer with a transactional id first requests its coordinator (FindCoordinator), then a producer id
-(InitProducerId). Each client displays one of the two errors, and retries some errors:
-
-| client | FindCoordinator | displays |
-|---|---|---|
-| Java since 2.4, kafka-python 3 | 3 and later | UNSUPPORTED_VERSION with our message |
-| librdkafka | 2, after ApiVersions 3 | an authorization error with our message; it retries all other errors |
-| kafkajs, old clients | 1 or 2, after ApiVersions 0 to 2 | the error of InitProducerId, not of FindCoordinator |
-
-So a client of the last kind gets this broker as its coordinator, and UNSUPPORTED_VERSION from InitProducerId. All other
-requests of a transaction can come only from a client that ignored these errors.
+They are converted to calls of the transaction coordinator and back. Clients before some version do not know
+PRODUCER_FENCED, and get INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
@@ -20,123 +11,171 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from zabka.broker_sim.groups.config import CONSUMER_OFFSETS
+from zabka.broker_sim.groups.coordinator import GroupCoordinator
 from zabka.broker_sim.metadata_cache import MetadataCache
 from zabka.broker_sim.request_context import Handler, RequestContext
+from zabka.broker_sim.transactions.coordinator import ProducerIdAndEpoch, TransactionCoordinator
+from zabka.broker_sim.transactions.metadata import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TransactionMetadata
 from zabka.journal.events import TopicPartition
 from zabka.kafka.ports import KafkaMessage
-from zabka.kafka.wire.kafka_schema import ApiKey, respond, version_of
+from zabka.kafka.wire.kafka_schema import ApiKey, milliseconds, respond, version_of, wall_time
 
-NOT_SUPPORTED = ErrorCode.unsupported_version
-NOT_SUPPORTED_MESSAGE = "Transactions are not supported by this broker."
-_FLEXIBLE_FIND_COORDINATOR = 3
 _ADD_PARTITIONS_IN_BATCHES_FROM = 4
-_STATES = frozenset(
-    {
-        "Empty",
-        "Ongoing",
-        "PrepareCommit",
-        "PrepareAbort",
-        "CompleteCommit",
-        "CompleteAbort",
-        "Dead",
-        "PrepareEpochFence",
-    }
-)
-"""org.apache.kafka.clients.admin.TransactionState, as ListTransactions names them."""
+_FENCED_FROM, _INIT_FENCED_FROM = 2, 4
+"""The first versions whose clients know PRODUCER_FENCED."""
 
-
-def coordinator_error(find_coordinator_version: int, context: RequestContext) -> ErrorCode:
-    """Return the error of FindCoordinator for a transactional id; none for a client that hides it."""
-    if find_coordinator_version >= _FLEXIBLE_FIND_COORDINATOR:
-        return NOT_SUPPORTED
-    return ErrorCode.transactional_id_authorization_failed if context.client_software else ErrorCode.none
+PartitionErrors = Mapping[TopicPartition, ErrorCode]
 
 
 class TransactionHandlers:
-    """Answers the requests of transactions with UNSUPPORTED_VERSION, and lists none."""
+    """Serves producers and administrators of transactions, and brokers that verify them."""
 
-    def __init__(self, metadata: MetadataCache) -> None:
+    def __init__(self, transactions: TransactionCoordinator, groups: GroupCoordinator, metadata: MetadataCache) -> None:
+        self._transactions = transactions
+        self._groups = groups
         self._metadata = metadata
 
     def table(self) -> Mapping[ApiKey, Handler]:
         """The requests served here."""
         return {
+            ApiKey.INIT_PRODUCER_ID: self.init_producer_id,
             ApiKey.ADD_PARTITIONS_TO_TXN: self.add_partitions,
-            ApiKey.ADD_OFFSETS_TO_TXN: self.refuse_end,
-            ApiKey.END_TXN: self.refuse_end,
-            ApiKey.WRITE_TXN_MARKERS: self.write_markers,
-            ApiKey.TXN_OFFSET_COMMIT: self.commit_offsets,
+            ApiKey.ADD_OFFSETS_TO_TXN: self.add_offsets,
+            ApiKey.END_TXN: self.end,
             ApiKey.DESCRIBE_TRANSACTIONS: self.describe_transactions,
             ApiKey.LIST_TRANSACTIONS: self.list_transactions,
         }
 
+    # ---- producers --------------------------------------------------------------------------------------------
+
+    async def init_producer_id(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer InitProducerId, also for producers without a transactional id."""
+        had = ProducerIdAndEpoch(
+            int(getattr(request, "producer_id", NO_PRODUCER_ID)),
+            int(getattr(request, "producer_epoch", NO_PRODUCER_EPOCH)),
+        )
+        if (had.producer_id == NO_PRODUCER_ID) != (had.producer_epoch == NO_PRODUCER_EPOCH):
+            return respond(request, error_code=ErrorCode.invalid_request, producer_id=-1, producer_epoch=-1)
+        expected = None if had.producer_id == NO_PRODUCER_ID else had
+        timeout_ms = milliseconds(request.transaction_timeout)
+        result = await self._transactions.init_producer_id(request.transactional_id, timeout_ms, expected)
+        return respond(
+            request,
+            error_code=_known_to(request, result.error, _INIT_FENCED_FROM),
+            producer_id=result.producer_id,
+            producer_epoch=result.producer_epoch,
+        )
+
     async def add_partitions(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer AddPartitionsToTxn; from version 4 on brokers send it for several transactions at once."""
         if version_of(request) < _ADD_PARTITIONS_IN_BATCHES_FROM:
-            return respond(request, results_by_topic_v3_and_below=_added(request.v3_and_below_topics))
-        rows = [
-            {"transactional_id": each.transactional_id, "topic_results": _added(each.topics)}
-            for each in request.transactions
-        ]
+            producer = ProducerIdAndEpoch(
+                int(request.v3_and_below_producer_id), int(request.v3_and_below_producer_epoch)
+            )
+            partitions = _partitions(request.v3_and_below_topics)
+            errors = await self._added(request, request.v3_and_below_transactional_id, producer, partitions)
+            return respond(request, results_by_topic_v3_and_below=_rows(errors))
+        rows = []
+        for each in request.transactions:
+            producer = ProducerIdAndEpoch(int(each.producer_id), int(each.producer_epoch))
+            errors = await self._added(
+                request, each.transactional_id, producer, _partitions(each.topics), each.verify_only
+            )
+            rows.append({"transactional_id": each.transactional_id, "topic_results": _rows(errors)})
         return respond(request, results_by_transaction=rows)
 
-    async def refuse_end(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer EndTxn and AddOffsetsToTxn."""
-        return respond(request, error_code=NOT_SUPPORTED)
+    async def _added(
+        self,
+        request: KafkaMessage,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: list[TopicPartition],
+        verify_only: bool = False,
+    ) -> PartitionErrors:
+        missing = [each for each in partitions if self._metadata.partition(each) is None]
+        if missing:
+            errors = dict.fromkeys(partitions, ErrorCode.operation_not_attempted)
+            return errors | dict.fromkeys(missing, ErrorCode.unknown_topic_or_partition)
+        if verify_only:
+            return self._transactions.verify_partitions(transactional_id, producer, partitions)
+        error = await self._transactions.add_partitions(transactional_id, producer, partitions)
+        return dict.fromkeys(partitions, _known_to(request, error, _FENCED_FROM))
 
-    async def write_markers(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer WriteTxnMarkers: no log here accepts markers."""
-        rows = [
-            {"producer_id": marker.producer_id, "topics": [self._marked(topic) for topic in marker.topics]}
-            for marker in request.markers
-        ]
-        return respond(request, markers=rows)
+    async def add_offsets(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer AddOffsetsToTxn: add the partition of `__consumer_offsets` that the group's offsets are in."""
+        number = self._groups.store.partition_for(request.group_id)
+        producer = ProducerIdAndEpoch(int(request.producer_id), int(request.producer_epoch))
+        error = await self._transactions.add_partitions(
+            request.transactional_id, producer, [TopicPartition(CONSUMER_OFFSETS, number)]
+        )
+        return respond(request, error_code=_known_to(request, error, _FENCED_FROM))
 
-    def _marked(self, topic: KafkaMessage) -> dict[str, Any]:
-        rows = []
-        for number in topic.partition_indexes:
-            known = self._metadata.partition(TopicPartition(str(topic.name), int(number))) is not None
-            error = NOT_SUPPORTED if known else ErrorCode.unknown_topic_or_partition
-            rows.append({"partition_index": number, "error_code": error})
-        return {"name": topic.name, "partitions": rows}
-
-    async def commit_offsets(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer TxnOffsetCommit."""
-        topics = [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {"partition_index": each.partition_index, "error_code": NOT_SUPPORTED} for each in topic.partitions
-                ],
-            }
-            for topic in request.topics
-        ]
-        return respond(request, topics=topics)
+    async def end(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer EndTxn."""
+        producer = ProducerIdAndEpoch(int(request.producer_id), int(request.producer_epoch))
+        error = await self._transactions.end(request.transactional_id, producer, bool(request.committed))
+        return respond(request, error_code=_known_to(request, error, _FENCED_FROM))
 
     async def describe_transactions(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer DescribeTransactions: no transactional id is known."""
-        rows = [
-            {
-                "transactional_id": each,
-                "error_code": ErrorCode.transactional_id_not_found if each else ErrorCode.invalid_request,
-            }
-            for each in request.transactional_ids
-        ]
+        """Answer DescribeTransactions."""
+        rows = []
+        for transactional_id in request.transactional_ids:
+            error, found = self._transactions.describe(transactional_id)
+            row = {"transactional_id": transactional_id, "error_code": error}
+            rows.append(row if found is None else row | _description(found))
         return respond(request, transaction_states=rows)
 
     async def list_transactions(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer ListTransactions: there are none."""
-        unknown = [state for state in request.state_filters if state not in _STATES]
-        return respond(request, unknown_state_filters=unknown)
+        """Answer ListTransactions; the filter of durations is there from version 1 on."""
+        listed = self._transactions.list(
+            frozenset(map(int, request.producer_id_filters)),
+            list(request.state_filters),
+            int(getattr(request, "duration_filter", -1)),
+        )
+        rows = [
+            {
+                "transactional_id": each.transactional_id,
+                "producer_id": each.producer_id,
+                "transaction_state": str(each.state),
+            }
+            for each in listed.transactions
+        ]
+        return respond(
+            request,
+            error_code=listed.error,
+            unknown_state_filters=listed.unknown_states,
+            transaction_states=rows,
+        )
 
 
-def _added(topics: Iterable[KafkaMessage]) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": topic.name,
-            "results_by_partition": [
-                {"partition_index": number, "partition_error_code": NOT_SUPPORTED} for number in topic.partitions
-            ],
-        }
-        for topic in topics
-    ]
+def _known_to(request: KafkaMessage, error: ErrorCode, fenced_from: int) -> ErrorCode:
+    """Return an error as clients of that version know it."""
+    is_old = version_of(request) < fenced_from
+    return ErrorCode.invalid_producer_epoch if is_old and error is ErrorCode.producer_fenced else error
+
+
+def _partitions(topics: Iterable[KafkaMessage]) -> list[TopicPartition]:
+    rows = (TopicPartition(str(topic.name), int(number)) for topic in topics for number in topic.partitions)
+    return list(dict.fromkeys(rows))
+
+
+def _rows(errors: PartitionErrors) -> list[dict[str, Any]]:
+    by_topic: dict[str, list[dict[str, Any]]] = {}
+    for (topic, number), error in errors.items():
+        by_topic.setdefault(topic, []).append({"partition_index": number, "partition_error_code": error})
+    return [{"name": topic, "results_by_partition": rows} for topic, rows in by_topic.items()]
+
+
+def _description(found: TransactionMetadata) -> dict[str, Any]:
+    topics: dict[str, list[int]] = {}
+    for topic, number in found.partitions:
+        topics.setdefault(topic, []).append(number)
+    return {
+        "transaction_state": str(found.state),
+        "transaction_timeout": found.timeout_ms,
+        "transaction_start_time": wall_time(found.start_ms),
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "topics": [{"topic": topic, "partitions": numbers} for topic, numbers in topics.items()],
+    }

@@ -2,20 +2,25 @@
 
 The keys of new records are noted in a map of bounded size; keys that do not fit are left for the next compaction. Each
 segment is cleaned into a new file that then replaces it. Batches keep their offsets, so a compacted log has gaps. Only
-whole committed segments that are not active are compacted.
+whole segments before the last stable offset that are not active are compacted: their transactions are decided. Records
+of aborted transactions are removed at once. The marker of a transaction is removed after all its batches, as late as a
+tombstone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from zabka.broker_sim.configs.replica_config import CompactionSettings
+from zabka.broker_sim.logs.cleaned_transactions import CleanedTransactions
 from zabka.broker_sim.logs.key_offsets import KeyOffsets
 from zabka.broker_sim.logs.partition_log import PartitionLog
+from zabka.broker_sim.logs.producer_snapshots import NO_OFFSET
+from zabka.broker_sim.logs.producer_state import LastRecord
 from zabka.broker_sim.logs.segment import Segment
-from zabka.broker_sim.ports import LogFile
+from zabka.broker_sim.ports import AbortedTransaction, LogFile
 from zabka.broker_sim.slices import SLICE_RECORDS, Slices, in_slices
 from zabka.ensemble.ports import Runtime
 from zabka.kafka.record_batch import (
@@ -59,8 +64,9 @@ class _Section(NamedTuple):
 
 def _section(log: PartitionLog, settings: CompactionSettings, wall_ms: int) -> _Section:
     cleanable: list[Segment] = []
+    stable = log.last_stable_offset
     for segment, following in zip(log.segments, log.segments[1:], strict=False):
-        if following.base_offset > log.high_watermark:
+        if following.base_offset > stable:
             break
         if settings.lag_min_ms > 0 and wall_ms - segment.max_timestamp < settings.lag_min_ms:
             break
@@ -90,26 +96,31 @@ async def compact(
     is_gone = partial(_is_gone, log, compactions_ended)
     expected = await in_slices(_count_records(section.dirty, is_gone), runtime)
     keys = KeyOffsets(settings.key_bytes, settings.key_load, expected)
+    stable = section.segments[-1].end_offset if section.segments else 0
+    passed = CleanedTransactions(log.aborted_transactions(dirty_from, stable))
     reached_end = True
     for segment in section.dirty:
         if is_gone(segment):
             return
-        reached_end = await in_slices(_note_keys(segment, keys, dirty_from, is_gone), runtime)
+        reached_end = await in_slices(_note_keys(segment, keys, dirty_from, passed, is_gone), runtime)
         if not reached_end:
             break
         await runtime.sleep(0)
     end = keys.latest_offset + 1
     if reached_end and section.segments:
         end = section.segments[-1].end_offset
-    what = _Pass(keys, end, wall_ms, settings.tombstone_ms, log.producers.last_offsets())
+    what = _Pass(keys, end, wall_ms, settings.tombstone_ms, log.producers.last_records())
+    transactions = CleanedTransactions()
     for segment in section.segments:
         if segment.base_offset >= end:
             break
         if is_gone(segment):
             return
-        cleaned = await in_slices(_clean(log, segment, what, is_gone), runtime)
+        transactions.expect(log.aborted_transactions(segment.base_offset, segment.end_offset))
+        transactions.kept = []
+        cleaned = await in_slices(_clean(log, segment, what, transactions, is_gone), runtime)
         if cleaned is not None:
-            await _put_in_place(log, segment, cleaned, is_gone, before_replacing)
+            await _put_in_place(log, segment, cleaned, transactions.kept, is_gone, before_replacing)
         await runtime.sleep(0)
     if log.is_closed or log.compactions_ended != compactions_ended:
         return
@@ -126,16 +137,23 @@ class _Pass(NamedTuple):
     """The keys of records from here on did not fit into the map: all these records stay."""
     wall_ms: int
     tombstone_ms: int
-    last_batches: frozenset[int]
+    last_records: Mapping[int, LastRecord]
 
-    def rule_for(self, header: BatchHeader) -> Callable[[Record], bool]:
+    def rule_for(self, header: BatchHeader, is_removable: bool) -> Callable[[Record], bool]:
         """Return a function that decides whether a record of that batch is kept.
+
+        `is_removable` is whether the batch belongs to an aborted transaction, or is the marker of one without batches.
 
         A tombstone is kept for delete.retention.ms after the first compaction that found no older record of its key
         (KIP-534). During that time, a consumer or an absent replica that has such an older record can learn that the
         key was deleted.
         """
         horizon_ms = delete_horizon_ms(header)
+        if is_control(header):
+            stays = not is_removable or horizon_ms is None or self.wall_ms < horizon_ms
+            return lambda record: stays
+        if is_removable:
+            return lambda record: False
         return partial(self._stays, horizon_ms is None or self.wall_ms < horizon_ms)
 
     def _stays(self, tombstones_stay: bool, record: Record) -> bool:
@@ -148,9 +166,18 @@ class _Pass(NamedTuple):
     def left_of(self, data: bytes, header: BatchHeader) -> bytes:
         """Return a filtered batch, or no bytes if it has no record.
 
-        A producer's last batch stays even if it is empty, so that its sequence numbers remain known.
+        A producer's last batch stays even if it is empty, so that its sequence numbers remain known; if there is no
+        such batch, its last marker stays, because its epoch fences older ones.
         """
-        return data if header.record_count or header.last_offset in self.last_batches else b""
+        return data if header.record_count or self._is_last(header) else b""
+
+    def _is_last(self, header: BatchHeader) -> bool:
+        last = self.last_records.get(header.producer_id)
+        if last is None:
+            return False
+        if last.last_offset != NO_OFFSET:
+            return header.last_offset == last.last_offset
+        return is_control(header) and header.producer_epoch == last.epoch
 
     def horizon_for(self, header: BatchHeader) -> int | None:
         """Return the time until which tombstones stay that this compaction finds for the first time."""
@@ -183,15 +210,25 @@ def _is_gone(log: PartitionLog, compactions_ended: int, segment: Segment) -> boo
     return log.is_closed or log.compactions_ended != compactions_ended or not log.has(segment)
 
 
-def _note_keys(segment: Segment, keys: KeyOffsets, dirty_from: int, is_gone: IsGone) -> Generator[None, None, bool]:
-    """Note the keys of a segment's records from `dirty_from` on; return False if they do not all fit into the map."""
+def _note_keys(
+    segment: Segment, keys: KeyOffsets, dirty_from: int, transactions: CleanedTransactions, is_gone: IsGone
+) -> Generator[None, None, bool]:
+    """Note the keys of a segment's records from `dirty_from` on; return False if they do not all fit into the map.
+
+    The keys of aborted records are left out: they replace no other record.
+    """
     slices = Slices()
     for position, header in segment.headers():
         if slices.is_full(header.record_count % SLICE_RECORDS):
             yield
             if is_gone(segment):
                 return True
-        if is_control(header) or header.last_offset < dirty_from:
+        if header.last_offset < dirty_from:
+            continue
+        if is_control(header):
+            transactions.pass_marker(header, segment.file.read(position, header.size))
+            continue
+        if transactions.pass_batch(header):
             continue
         try:
             for number, record in enumerate(iter_batch(segment.file.read(position, header.size), 0, header), 1):
@@ -206,7 +243,9 @@ def _note_keys(segment: Segment, keys: KeyOffsets, dirty_from: int, is_gone: IsG
     return True
 
 
-def _clean(log: PartitionLog, segment: Segment, what: _Pass, is_gone: IsGone) -> Generator[None, None, LogFile | None]:
+def _clean(
+    log: PartitionLog, segment: Segment, what: _Pass, transactions: CleanedTransactions, is_gone: IsGone
+) -> Generator[None, None, LogFile | None]:
     """Return the replacement of a segment, or None if it stays unchanged or was removed."""
     cleaned = log.begin_cleaned(segment)
     changed = False
@@ -218,11 +257,12 @@ def _clean(log: PartitionLog, segment: Segment, what: _Pass, is_gone: IsGone) ->
                 cleaned.close()
                 return None
         data = segment.file.read(position, header.size)
-        filtered = yield from _filtered(data, header, what)
+        is_removable = transactions.pass_marker(header, data) if is_control(header) else transactions.pass_batch(header)
+        filtered = yield from _filtered(data, header, what, is_removable)
         if is_gone(segment):
             cleaned.close()
             return None
-        rest = data if filtered is None else what.left_of(*filtered)
+        rest = what.left_of(*(filtered or (data, header)))
         changed = changed or rest != data
         if rest:
             cleaned.append(rest)
@@ -234,7 +274,12 @@ def _clean(log: PartitionLog, segment: Segment, what: _Pass, is_gone: IsGone) ->
 
 
 async def _put_in_place(
-    log: PartitionLog, segment: Segment, cleaned: LogFile, is_gone: IsGone, before_replacing: BeforeReplacing
+    log: PartitionLog,
+    segment: Segment,
+    cleaned: LogFile,
+    aborted: Sequence[AbortedTransaction],
+    is_gone: IsGone,
+    before_replacing: BeforeReplacing,
 ) -> None:
     """Replace a segment, and wait until a power loss cannot undo that.
 
@@ -246,15 +291,17 @@ async def _put_in_place(
         cleaned.close()
         return
     before_replacing(segment, cleaned.size())
-    log.replace_segment(segment, cleaned)
+    log.replace_segment(segment, cleaned, aborted)
     await log.sync_replaced(segment)
 
 
-def _filtered(data: bytes, header: BatchHeader, what: _Pass) -> Generator[None, None, tuple[bytes, BatchHeader] | None]:
+def _filtered(
+    data: bytes, header: BatchHeader, what: _Pass, is_removable: bool
+) -> Generator[None, None, tuple[bytes, BatchHeader] | None]:
     """Return the batch without removed records, or None if it is unchanged or unreadable for compaction."""
-    if is_control(header):
-        return None
+    rule, horizon_ms = what.rule_for(header, is_removable), what.horizon_for(header)
+    is_marker = is_removable and is_control(header)
     try:
-        return (yield from filter_batch(data, header, what.rule_for(header), SLICE_RECORDS, what.horizon_for(header)))
+        return (yield from filter_batch(data, header, rule, SLICE_RECORDS, horizon_ms, is_marker))
     except BatchUnreadable:
         return None

@@ -17,6 +17,8 @@ The others are closed: only truncation, compaction and retention change them.
     append_as_follower           following, log_dir_moves      write batches as the leader stored them, or refuse all
     roll                         a full or old segment         flush; snapshot the producers; begin a segment
     read                         fetches, log_dir_moves        whole batches of one segment, below `up_to`
+    last_stable_offset           fetches, compaction           the end of the decided transactions
+    aborted_transactions         fetches, compaction           those with records in a range of offsets
     truncate_to                  a follower whose log differs  drop from an offset on, with the batch that holds it
     truncate_fully_and_start_at  the leader starts later       drop everything; begin at an offset
     advance_start                DeleteRecords, retention      raise start_offset; the bytes stay
@@ -44,8 +46,9 @@ Invariants
 5. Leader epochs never fall in a log.  `append_as_follower` notes each epoch's first offset, a leader notes its own in
    `Partition.make_leader`, and truncation drops the entries that begin at the new end or later.  After an unclean stop
    a batch of an earlier epoch is damage: a power loss brought back what had been truncated.
-6. `producers` is derived from the batch headers and the producer snapshots.  Every append updates it, and a truncation
-   that removes batches rebuilds it (`_rebuild_producers`) if forgetting them is not enough.
+6. `producers` is derived from the batch headers, the markers of transactions and the producer snapshots.  Every append
+   updates it, and a truncation that removes batches rebuilds it (`_rebuild_producers`) if forgetting them is not
+   enough.  The transaction index of each segment is derived from the markers alone: opening rebuilds it.
 7. partition.metadata is on disk before the first record (`PartitionMetadataFile.maybe_flush`; KAFKA-13092).
 8. Writes reach the operating system at once, and the disk when a segment rolls and at a clean stop.  A killed process
    loses nothing; a power loss can take the end of the log, which replication restores.
@@ -88,10 +91,20 @@ from zabka.broker_sim.logs import checkpoints, producer_snapshots
 from zabka.broker_sim.logs.epoch_cache import UNDEFINED_EPOCH, EpochCache
 from zabka.broker_sim.logs.producer_state import ProducerStates
 from zabka.broker_sim.logs.segment import Damage, Segment, base_offset_of, file_name
-from zabka.broker_sim.ports import LogDirectory, LogFile
+from zabka.broker_sim.logs.transaction_index import TransactionIndexes
+from zabka.broker_sim.ports import AbortedTransaction, LogDirectory, LogFile
 from zabka.journal.events import TopicPartition
 from zabka.kafka.compression import Data
-from zabka.kafka.record_batch import NO_PRODUCER, BatchHeader, empty_batch, offset_after, patch_batches
+from zabka.kafka.end_transaction_marker import read_marker
+from zabka.kafka.record_batch import (
+    CONTROL,
+    NO_PRODUCER,
+    BatchHeader,
+    empty_batch,
+    is_control,
+    offset_after,
+    patch_batches,
+)
 
 CLEANED_SUFFIX = ".cleaned"
 """Suffix of a segment's file while compaction writes it."""
@@ -164,6 +177,7 @@ class PartitionLog:
         "_index_interval_bytes",
         "_segments",
         "_starts",
+        "_transactions",
         "compactions_ended",
         "damage",
         "end_offset",
@@ -228,6 +242,7 @@ class PartitionLog:
         self._index_interval_bytes = index_interval_bytes
         self._segments: list[Segment] = []
         self._starts: list[int] = []
+        self._transactions = TransactionIndexes(directory, self.name)
         directory.create_partition(self.name)
         saved = checkpoints.read_leader_epochs(directory, self.name)
         self.epochs = EpochCache(saved or [], self._save_epochs)
@@ -240,8 +255,16 @@ class PartitionLog:
         written: list[tuple[int, int]] = []
         last_of: dict[int, int] = {}
 
-        def see(header: BatchHeader) -> None:
-            self.producers.update(header)
+        aborted: dict[int, list[AbortedTransaction]] = {}
+
+        def see(header: BatchHeader, position: int) -> None:
+            if is_control(header):
+                segment = self._segments[-1]
+                entry = self._end_transaction(header, segment.file.read(position, header.size), 0)
+                if entry is not None:
+                    aborted.setdefault(segment.base_offset, []).append(entry)
+            else:
+                self.producers.update(header)
             if header.leader_epoch >= 0:
                 last_of[header.leader_epoch] = header.base_offset
                 if not written or header.leader_epoch > written[-1][0]:
@@ -274,6 +297,7 @@ class PartitionLog:
             self._add_segment(0)
         self.start_offset = self._starts[0]
         self.end_offset = self._segments[-1].end_offset
+        self._transactions.restore(files, aborted)
         producer_snapshots.keep(self._directory, self.name, self._starts)
         if self._starts[-1] < snapshot_at:
             self._rebuild_producers()
@@ -286,6 +310,25 @@ class PartitionLog:
         self._segments.append(segment)
         self._starts.append(base_offset)
         return segment
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The end of the offsets whose transactions are decided, at most the high watermark (LSO)."""
+        if self.producers.has_undecided:
+            unstable = self.producers.first_unstable_offset(self.high_watermark)
+            if unstable is not None and unstable < self.high_watermark:
+                return max(unstable, self.start_offset)
+        return self.high_watermark
+
+    @property
+    def has_aborted_transactions(self) -> bool:
+        """Whether some segment has the marker of an aborted transaction."""
+        return bool(self._transactions)
+
+    def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions with records from `start` to before `end` (collectAbortedTransactions)."""
+        at = max(0, bisect_right(self._starts, start) - 1)
+        return self._transactions.collect(self._starts[at:], start, end)
 
     @property
     def segments(self) -> Sequence[Segment]:
@@ -344,13 +387,34 @@ class PartitionLog:
             active = self.roll()
         active.append(data, headers)
         self.end_offset = active.end_offset
-        for header in headers:
-            self.producers.update(header)
+        for number, header in enumerate(headers):
+            if header.attributes & CONTROL:
+                position = sum(earlier.size for earlier in headers[:number])
+                entry = self._end_transaction(header, data, position)
+                if entry is not None:
+                    self._transactions.append(active.base_offset, entry)
+                self.producers.forget_replicated(self.high_watermark)
+            else:
+                self.producers.update(header)
+
+    def _end_transaction(self, header: BatchHeader, data: Data, position: int) -> AbortedTransaction | None:
+        """Note the marker in a control batch; return the entry of the transaction index that it makes, if any."""
+        marker = read_marker(data, position, header)
+        # An empty control batch: the whole transaction was removed by compaction.
+        completed = None if marker is None else self.producers.end_transaction(header, marker)
+        if completed is None:
+            return None
+        stable = self.producers.last_stable_offset(completed)
+        self.producers.complete(completed)
+        if not completed.is_aborted:
+            return None
+        return AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
 
     def roll(self) -> Segment:
         """Begin a new segment; sync the previous one and its producer snapshot to disk."""
         active = self._segments[-1]
         active.file.flush()
+        self._transactions.flush(active.base_offset)
         self._snapshot_producers(active.end_offset)
         return self._add_segment(active.end_offset)
 
@@ -458,6 +522,7 @@ class PartitionLog:
                 self._directory.sync_names(self.name)
             last = self._segments[-1]
             last.truncate_to(offset)
+            self._transactions.truncate_to(last.base_offset, last.end_offset)
             self.end_offset = last.end_offset
             self.high_watermark = min(self.high_watermark, self.end_offset)
             producer_snapshots.keep(self._directory, self.name, self._starts)
@@ -509,6 +574,7 @@ class PartitionLog:
         segment.file.close()
         self._directory.remove(self.name, segment.name)
         self._directory.remove(self.name, producer_snapshots.file_name(segment.base_offset))
+        self._transactions.remove(segment.base_offset)
 
     def _rebuild_producers(self) -> None:
         """Rebuild from the latest snapshot, which also has producers removed by compaction (reloadFromSnapshot)."""
@@ -517,8 +583,12 @@ class PartitionLog:
         self.producers.replace(entries)
         for segment in self._segments:
             if segment.end_offset > start:
-                for _, header in segment.headers(segment.position_of(start)):
-                    self.producers.update(header)
+                for position, header in segment.headers(segment.position_of(start)):
+                    if is_control(header):
+                        # The transaction index has its entry.
+                        self._end_transaction(header, segment.file.read(position, header.size), 0)
+                    else:
+                        self.producers.update(header)
 
     # ---- delete from the start ---------------------------------------------------------------------------------
 
@@ -571,15 +641,19 @@ class PartitionLog:
         """Sync a segment's replacement, so that it survives a power loss."""
         await self._directory.sync_in_background([(self.name, segment.name)])
 
-    def replace_segment(self, segment: Segment, cleaned: LogFile) -> None:
-        """Replace a segment by its cleaned and synced file, with one rename, so that a crash leaves either of them."""
+    def replace_segment(self, segment: Segment, cleaned: LogFile, aborted: Sequence[AbortedTransaction] = ()) -> None:
+        """Replace a segment by its cleaned and synced file, with one rename, so that a crash leaves either of them.
+
+        `aborted` are the aborted transactions with a marker in it of which compaction has kept a batch.
+        """
         at = self._segments.index(segment)
         cleaned.close()
         segment.file.close()
         self._directory.replace(self.name, segment.name, segment.name + CLEANED_SUFFIX)
         fresh = Segment(segment.base_offset, self._directory.open(self.name, segment.name), self._index_interval_bytes)
-        fresh.recover(False, lambda header: None)
+        fresh.recover(False, lambda header, position: None)
         self._segments[at] = fresh
+        self._transactions.replace(segment.base_offset, aborted)
 
     def end_compaction(self) -> None:
         """Stop a compaction in progress."""
@@ -594,13 +668,15 @@ class PartitionLog:
         self.high_watermark = current.high_watermark
         # An epoch without records is in no batch.
         self.epochs.replace(current.epochs.entries)
+        # It knows producers whose batches were deleted before they were copied.
+        self.producers = current.producers
         self.flush()
 
     def rename(self, name: str) -> None:
         """Rename its directory."""
         self.metadata_file.maybe_flush(self.name)
         self._directory.rename_partition(self.name, name)
-        self.name = name
+        self.name = self._transactions.name = name
 
     # ---- end of life -------------------------------------------------------------------------------------------
 
@@ -608,12 +684,14 @@ class PartitionLog:
         """Make everything that was appended survive a power loss."""
         self.metadata_file.maybe_flush(self.name)
         self._segments[-1].file.flush()
+        self._transactions.flush(self._starts[-1])
 
     def close(self) -> None:
         """Close the files; flush before if the end of the log matters."""
         self.is_closed = True
         for segment in self._segments:
             segment.file.close()
+        self._transactions.close()
 
     def delete(self) -> None:
         """Close and delete everything."""

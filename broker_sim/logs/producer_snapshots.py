@@ -1,7 +1,7 @@
-"""Snapshots of a log's idempotent producers, as files next to its segments (Kafka's ProducerStateManager).
+"""Snapshots of a log's producers, as files next to its segments (Kafka's ProducerStateManager).
 
-OFFSET.snapshot holds the state before OFFSET: the last batch of each producer. One is written with every new segment,
-so producers whose segments have been deleted are still known when the log is opened again.
+OFFSET.snapshot holds the state before OFFSET: the last batch and the open transaction of each producer. One is written
+with every new segment, so producers whose segments have been deleted are still known when the log is opened again.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from zabka.broker_sim.ports import LogDirectory
 
 SUFFIX = ".snapshot"
 NO_OFFSET = -1
+NO_COORDINATOR = -1
 _VERSION = 1
 _HEAD = Struct(">hI")
 _COUNT = Struct(">i")
 _ENTRY = Struct(">qhiqiqiq")
-_NO_COORDINATOR = -1
-_NO_TRANSACTION = -1
 
 
 class BadSnapshot(Exception):
@@ -37,11 +36,15 @@ class ProducerEntry(NamedTuple):
     last_offset: int
     offset_delta: int
     timestamp_ms: int
+    coordinator_epoch: int = NO_COORDINATOR
+    """That of its last transaction marker."""
+    txn_first_offset: int = NO_OFFSET
+    """Where its open transaction begins."""
 
 
 def encode(entries: Iterable[ProducerEntry]) -> bytes:
     """Return a snapshot's bytes."""
-    rows = [_ENTRY.pack(*entry, _NO_COORDINATOR, _NO_TRANSACTION) for entry in entries]
+    rows = [_ENTRY.pack(*entry) for entry in entries]
     body = _COUNT.pack(len(rows)) + b"".join(rows)
     return _HEAD.pack(_VERSION, crc32c(body)) + body
 
@@ -60,7 +63,7 @@ def decode(data: bytes) -> list[ProducerEntry]:
     if count < 0 or len(body) < _COUNT.size + count * _ENTRY.size:
         raise BadSnapshot(f"it holds no {count} producers")
     rows = (_ENTRY.unpack_from(body, _COUNT.size + at * _ENTRY.size) for at in range(count))
-    return [ProducerEntry(*row[:6]) for row in rows]
+    return [ProducerEntry(*row) for row in rows]
 
 
 def file_name(offset: int) -> str:

@@ -117,8 +117,10 @@ class Segment:
             self._note(position, header)
             position += header.size
 
-    def recover(self, check: bool, see: Callable[[BatchHeader], None], epoch: int = UNDEFINED_EPOCH) -> Damage | None:
-        """Read the file at open: build the index, pass each header to `see`, and truncate damage at the end.
+    def recover(
+        self, check: bool, see: Callable[[BatchHeader, int], None], epoch: int = UNDEFINED_EPOCH
+    ) -> Damage | None:
+        """Read the file at open: build the index, pass headers with positions to `see`, truncate damage at the end.
 
         `check` is needed if the broker did not stop cleanly. It computes every batch's CRC, and treats a batch of an
         earlier leader epoch than the one before it, or than `epoch`, as damage. Epochs never fall in a log
@@ -152,7 +154,7 @@ class Segment:
                     break
                 epoch = max(epoch, header.leader_epoch)
             self._note(position, header)
-            see(header)
+            see(header, position)
             position += header.size
         if not reason:
             return None

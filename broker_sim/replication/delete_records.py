@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 from zabka.broker_sim.logs.guarded_directory import LogDirFailed
 from zabka.broker_sim.ports import Deleted
 from zabka.broker_sim.replication.partition import Partition
+from zabka.journal.cause import request_cause
 from zabka.journal.events import TopicPartition
 
 TO_HIGH_WATERMARK = -1
@@ -47,11 +48,15 @@ class DeletionRow:
         if not 0 <= self.offset <= log.high_watermark:
             self.deleted = Deleted(ErrorCode.offset_out_of_range)
             return
+        stable = partition.stable_offset_if_held_back()
         try:
             log.advance_start(self.offset)
         except LogDirFailed:
             # The start counts only once it is on disk; the other partitions of the request continue.
             self.deleted = Deleted(ErrorCode.kafka_storage_error)
+            return
+        if stable is not None:
+            partition.journal_stable_offset(stable, request_cause("DeleteRecords"))
 
     def decide(self) -> bool:
         """Return whether the result is known."""

@@ -6,12 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from zabka.broker_sim.ports import ControllerGate, LogDirectory, MetadataView, ReachedMarks
+from zabka.broker_sim.replication.transaction_verifier import CoordinatorOf
 from zabka.ensemble.ports import Runtime
 from zabka.kafka.ports import BrokerChannel, Emit
 
 
 def _seen_nothing() -> int:
     return 0
+
+
+def _no_coordinator(_: str) -> None:
+    return None
 
 
 def _do_nothing() -> None:
@@ -38,6 +43,8 @@ class ReplicaPorts:
     controller: ControllerGate
     metadata: MetadataView
     emit: Emit
+    transaction_coordinator: CoordinatorOf = _no_coordinator
+    """Returns the coordinator of a transactional id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,13 +6,17 @@ replicas of KIP-392.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kio.schema.errors import ErrorCode
 
-from zabka.broker_sim.ports import FetchedPartition, FetchParams, FetchPartition
+from zabka.broker_sim.logs.partition_log import PartitionLog
+from zabka.broker_sim.ports import AbortedTransaction, FetchedPartition, FetchParams, FetchPartition
 from zabka.broker_sim.replication.isr_rules import note_still_level
 from zabka.broker_sim.replication.partition import Partition
 from zabka.broker_sim.replication.partition_host import NO_EPOCH
 from zabka.broker_sim.replication.replica_selector import ReplicaView
+from zabka.kafka.record_batch import offset_after
 
 
 def read(
@@ -42,6 +46,7 @@ def read(
             log.start_offset,
             b"",
             preferred_read_replica=preferred,
+            last_stable_offset=log.last_stable_offset,
         )
     error, diverging = _diverging(partition, requested)
     if not error and diverging is None:
@@ -51,19 +56,34 @@ def read(
         return _refused(partition, error)
     records = b""
     if diverging is None:
-        end = partition.readable_end(is_follower)
+        end = partition.readable_end(params)
         if is_follower and partition.settings.leader_throttled and partition.is_held_back(params.replica_id):
             end = requested.fetch_offset
         records = partition.log.read(requested.fetch_offset, min(requested.max_bytes, max_bytes), end, at_least_one)
         if is_follower and note_fetch:
             partition.follower_fetched(partition.followers[params.replica_id], requested, params.replica_epoch)
+    log = partition.log
     row = FetchedPartition(
-        partition.topic_partition, 0, partition.log.high_watermark, partition.log.start_offset, records, diverging
+        partition.topic_partition,
+        0,
+        log.high_watermark,
+        log.start_offset,
+        records,
+        diverging,
+        last_stable_offset=log.last_stable_offset,
+        aborted=_aborted(log, requested.fetch_offset, records) if params.read_committed and not is_follower else None,
     )
     if is_follower and not records and diverging is None:
         follower = partition.followers[params.replica_id]
         follower.last_request, follower.response, follower.response_epoch = requested, row, partition.leader_epoch
     return row
+
+
+def _aborted(log: PartitionLog, fetch_offset: int, records: bytes) -> Sequence[AbortedTransaction]:
+    """Return the aborted transactions with records in this response (LocalLog.addAbortedTransactions)."""
+    if not records or not log.has_aborted_transactions:
+        return ()
+    return log.aborted_transactions(fetch_offset, offset_after(records, fetch_offset))
 
 
 def unchanged_response(

@@ -45,7 +45,7 @@ Invariants
 5. A produce with acks=all succeeds only if the high watermark has reached its end in an unbroken leadership
    (`acks_all_state`).  If another broker led meanwhile (`led_since`), the records may have been truncated, and the
    reply is NOT_LEADER_OR_FOLLOWER.  If the ISR is too small by then, it is NOT_ENOUGH_REPLICAS_AFTER_APPEND.
-6. Consumers read below the high watermark, followers to the log end (`readable_end`).
+6. Consumers read below the high watermark, or the last stable offset, followers to the log end (`readable_end`).
 7. Replicas that are no longer assigned count for the high watermark until they are out of the ISR (`make_leader`;
    KAFKA-9672).
 8. Changes of role, log end and high watermark are journalled here or in `zabka.broker_sim.replication.following`, which
@@ -83,37 +83,46 @@ handleAlterPartitionUpdate) and Replica.scala.  KIP-497 (AlterPartition), KIP-70
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kio.schema.errors import ErrorCode
 
 from zabka.broker_sim.configs.replica_config import PartitionConfig, lists
 from zabka.broker_sim.logs.partition_log import PartitionLog
+from zabka.broker_sim.logs.producer_snapshots import NO_OFFSET
 from zabka.broker_sim.logs.producer_state import UNKNOWN_CHECKSUM, ProducerBatch
-from zabka.broker_sim.ports import FetchPartition
+from zabka.broker_sim.logs.verification_state import Guard
+from zabka.broker_sim.ports import FetchParams, FetchPartition
 from zabka.broker_sim.replication.follower_state import FollowerState
 from zabka.broker_sim.replication.isr import RECOVERED, Committed, IsrState, Pending, PendingExpand, PendingShrink
 from zabka.broker_sim.replication.isr_rules import begin_leader_epoch, note_fetch
 from zabka.broker_sim.replication.partition_host import (
+    CLIENT,
     NO_EPOCH,
     Appended,
     IsrAnswer,
     IsrProposal,
     LeaderAndIsrPartitionState,
     PartitionHost,
+    Sender,
 )
 from zabka.broker_sim.replication.validation_scheduler import AtOnce, cost_of
-from zabka.journal.cause import UNKNOWN, election_cause, request_cause, timer_cause
+from zabka.journal.cause import UNKNOWN, Cause, election_cause, request_cause, timer_cause
 from zabka.journal.events import (
     FollowershipTaken,
     HighWatermarkMoved,
     IsrProposed,
+    LastStableOffsetMoved,
     LeadershipTaken,
+    MarkerWritten,
     RecordsAppended,
     ReplicaStanding,
     TopicPartition,
 )
 from zabka.kafka.compression import Data
+from zabka.kafka.end_transaction_marker import EndTransactionMarker, marker_batch
 from zabka.kafka.plain_batch import plain_batch
-from zabka.kafka.record_batch import BatchHeader
+from zabka.kafka.record_batch import NO_PRODUCER, BatchHeader, split_batches
 from zabka.kafka.record_refusals import RecordsRefused
 from zabka.kafka.record_rules import Append
 from zabka.kafka.record_validation import SLICE_RECORDS, Validated, Validation, validate
@@ -121,6 +130,11 @@ from zabka.kafka.record_validation import SLICE_RECORDS, Validated, Validation, 
 ALL = -1
 """acks=all."""
 
+_PRODUCER_REFUSALS: Mapping[int, str] = {
+    ErrorCode.out_of_order_sequence_number: "out of its producer's order",
+    ErrorCode.invalid_producer_epoch: "of an earlier epoch of its producer",
+    ErrorCode.invalid_txn_state: "outside the transaction that its producer has begun",
+}
 _REVERT = (ErrorCode.operation_not_attempted, ErrorCode.ineligible_replica)
 _WAIT = (
     ErrorCode.unknown_topic_or_partition,
@@ -136,6 +150,7 @@ class Partition:
     """A hosted partition. No method waits: everything that has to wait is passed to the host."""
 
     __slots__ = (
+        "_marker",
         "adding_replicas",
         "controller_epoch",
         "followed_because",
@@ -178,6 +193,8 @@ class Partition:
         self.isr_state: IsrState = Committed(())
         self.followed_because = UNKNOWN
         """The cause of this follower's truncations: the event that set its leader."""
+        self._marker = (NO_OFFSET, UNKNOWN)
+        """The offset of the last marker that this leader has appended, and its event."""
         self.host = host
 
     @property
@@ -303,7 +320,7 @@ class Partition:
 
     # ---- leader: records ---------------------------------------------------------------------------------------
 
-    def append(self, data: bytes, acks: int, at_once: AtOnce) -> Appended | Validation:
+    def append(self, data: bytes, acks: int, at_once: AtOnce, sender: Sender = CLIENT) -> Appended | Validation:
         """Append a producer's records as leader; return the validation if it takes too long to do at once.
 
         The caller completes such a validation and passes its result to `append_validated`.
@@ -318,7 +335,7 @@ class Partition:
         if settings.asks_nothing_of_records:
             header = plain_batch(data, settings.records.max_message_bytes)
             if header is not None:
-                return self._append(data, [header], -1)
+                return self._append(data, [header], -1, sender)
         work = validate(data, Append(settings.records, self.topic_partition, self.host.runtime.now().wall_ms))
         cost = cost_of(data)
         try:
@@ -327,17 +344,62 @@ class Partition:
                 # It paused: it has more records than its header states.
                 cost = SLICE_RECORDS
         except StopIteration as done:
-            return self._append(*done.value)
+            return self._append_valid(done.value, sender)
         except RecordsRefused as refused:
             return self.refused(refused)
         return work
 
-    def append_validated(self, outcome: Validated | RecordsRefused, acks: int) -> Appended:
+    def append_validated(self, outcome: Validated | RecordsRefused, acks: int, sender: Sender = CLIENT) -> Appended:
         """Finish a long append. The partition may have another leader by now."""
         error = self._append_error(acks)
         if error:
             return Appended(error)
-        return self.refused(outcome) if isinstance(outcome, RecordsRefused) else self._append(*outcome)
+        return self.refused(outcome) if isinstance(outcome, RecordsRefused) else self._append_valid(outcome, sender)
+
+    def _append_valid(self, validated: Validated, sender: Sender) -> Appended:
+        return self._append(validated.data, validated.headers, validated.log_append_time_ms, sender)
+
+    def begin_verification(self, producer_id: int, sequence: int, epoch: int) -> Guard:
+        """Return the guard for a leader's append: a batch that begins a transaction must be verified first."""
+        return self.log.producers.begin_verification(producer_id, sequence, epoch, self.host.runtime.now().wall_ms)
+
+    def append_marker(self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker) -> Appended:
+        """Append the end of a producer's transaction as leader, for acks=all.
+
+        Errors: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, INVALID_PRODUCER_EPOCH if the producer has a later epoch,
+        and TRANSACTION_COORDINATOR_FENCED if a later coordinator has ended a transaction of it (KIP-98).
+        """
+        error = self._append_error(ALL)
+        if error:
+            return Appended(error)
+        data = marker_batch(producer_id, producer_epoch, marker, self.host.runtime.now().wall_ms)
+        headers = split_batches(data, checked=False)
+        assert headers is not None
+        error = self.log.producers.check_marker(headers[0], marker)
+        if error:
+            return Appended(error)
+        first_offset = self.log.producers.txn_first_offset(producer_id)
+        patched = self._store(data, headers)
+        offset = patched[0].base_offset
+        self._marker = (
+            offset,
+            self.host.emit(
+                MarkerWritten(
+                    broker_id=self.host.broker_id,
+                    topic=self.topic_partition.topic,
+                    partition=self.topic_partition.partition,
+                    leader_epoch=self.leader_epoch,
+                    offset=offset,
+                    producer_id=producer_id,
+                    producer_epoch=producer_epoch,
+                    is_commit=marker.is_commit,
+                    coordinator_epoch=marker.coordinator_epoch,
+                    first_offset=first_offset,
+                    caused_by=request_cause("WriteTxnMarkers"),
+                )
+            ),
+        )
+        return self._stored(patched, -1)
 
     def refused(self, refused: RecordsRefused) -> Appended:
         """Return the result for records that are not appended."""
@@ -350,14 +412,15 @@ class Partition:
             return ErrorCode.not_enough_replicas
         return 0
 
-    def _append(self, data: Data, headers: list[BatchHeader], append_time_ms: int) -> Appended:
+    def _append(self, data: Data, headers: list[BatchHeader], append_time_ms: int, sender: Sender) -> Appended:
         if not headers:
             return Appended(0, required_offset=0)
         if len(data) > self.settings.segment_bytes:
             return Appended(ErrorCode.record_list_too_large)
-        refusal = self._check_producer(headers)
-        if refusal is not None:
-            return refusal
+        refusal = self._check_producer(headers, sender)
+        return self._stored(self._store(data, headers), append_time_ms) if refusal is None else refusal
+
+    def _store(self, data: Data, headers: list[BatchHeader]) -> list[BatchHeader]:
         patched = self.log.append_as_leader(data, headers, self.leader_epoch)
         topic, partition = self.topic_partition
         for header in patched:
@@ -372,6 +435,9 @@ class Partition:
                     checksum=header.crc,
                 )
             )
+        return patched
+
+    def _stored(self, patched: list[BatchHeader], append_time_ms: int) -> Appended:
         self.host.moved(self)
         if not self.maybe_advance_high_watermark():
             self.host.wake(self.topic_partition)
@@ -379,10 +445,10 @@ class Partition:
         stored = tuple(patched)
         return Appended(0, patched[0].base_offset, last_offset, last_offset + 1, stored, append_time_ms)
 
-    def _check_producer(self, headers: list[BatchHeader]) -> Appended | None:
+    def _check_producer(self, headers: list[BatchHeader], sender: Sender) -> Appended | None:
         if headers[0].producer_id < 0:
             return None
-        known = self.log.producers.check(headers[0])
+        known = self.log.producers.check(headers[0], sender.origin, sender.guard)
         if isinstance(known, ProducerBatch):
             header = headers[0]._replace(base_offset=known.base_offset)
             if known.crc != UNKNOWN_CHECKSUM:
@@ -390,7 +456,7 @@ class Partition:
             # Like Kafka, return the latest record's time for a duplicate batch.
             last_offset, time_ms = known.last_offset, known.timestamp_ms
             return Appended(0, known.base_offset, last_offset, last_offset + 1, (header,), time_ms)
-        return self.refused(RecordsRefused(known, "out of its producer's order")) if known else None
+        return self.refused(RecordsRefused(known, _PRODUCER_REFUSALS[known])) if known else None
 
     def acks_all_state(self, required_offset: int, leader_epoch: int) -> int | None:
         """Return the result of acks=all: None while the high watermark is too low, else the error code.
@@ -418,9 +484,15 @@ class Partition:
             return error
         return 0 if self.is_leader or not leader_only else ErrorCode.not_leader_or_follower
 
-    def readable_end(self, is_follower: bool) -> int:
-        """Return the end of the readable records: the log end for followers, the committed records for consumers."""
-        return self.log.end_offset if is_follower else self.log.high_watermark
+    def readable_end(self, params: FetchParams) -> int:
+        """Return the end of the readable records.
+
+        That is the log end for followers, the high watermark for consumers, and the last stable offset for those that
+        read only records of committed transactions (FetchIsolation).
+        """
+        if params.replica_id >= 0:
+            return self.log.end_offset
+        return self.log.last_stable_offset if params.read_committed else self.log.high_watermark
 
     @property
     def is_throttled_leader(self) -> bool:
@@ -449,7 +521,7 @@ class Partition:
         if follower.end_offset != before:
             self.maybe_advance_high_watermark()
 
-    def last_readable(self, from_follower: bool) -> tuple[int, int]:
+    def last_readable(self, from_follower: bool, read_committed: bool) -> tuple[int, int]:
         """Return an error code and the end of the offsets that can be listed (ListOffsets).
 
         The code is OFFSET_NOT_AVAILABLE for clients while the high watermark has not reached this leader epoch
@@ -458,7 +530,8 @@ class Partition:
         if from_follower:
             return 0, self.log.end_offset
         is_too_low = self.leader_epoch_start is not None and self.leader_epoch_start > self.log.high_watermark
-        return ErrorCode.offset_not_available if is_too_low else 0, self.log.high_watermark
+        last = self.log.last_stable_offset if read_committed else self.log.high_watermark
+        return ErrorCode.offset_not_available if is_too_low else 0, last
 
     # ---- leader: high watermark and ISR ------------------------------------------------------------------------
 
@@ -481,8 +554,9 @@ class Partition:
 
     def set_high_watermark(self, offset: int) -> None:
         """Set the high watermark, and journal it."""
+        stable, before = self.stable_offset_if_held_back(), self.log.high_watermark
         self.log.high_watermark = offset
-        self.host.emit(
+        moved = self.host.emit(
             HighWatermarkMoved(
                 broker_id=self.host.broker_id,
                 topic=self.topic_partition.topic,
@@ -492,7 +566,34 @@ class Partition:
                 is_leader=self.is_leader,
             )
         )
+        if stable is not None:
+            marker_offset, written = self._marker
+            self.journal_stable_offset(stable, written if before <= marker_offset < offset else moved)
         self.host.moved(self)
+
+    def stable_offset_if_held_back(self) -> int | None:
+        """Return the last stable offset if transactions may hold it back."""
+        return self.log.last_stable_offset if self.log.producers.has_undecided else None
+
+    def journal_stable_offset(self, before: int, cause: Cause) -> None:
+        """Journal the last stable offset if it is no longer `before`."""
+        stable = self.log.last_stable_offset
+        if stable == before:
+            return
+        producers = self.log.producers
+        self.host.emit(
+            LastStableOffsetMoved(
+                broker_id=self.host.broker_id,
+                topic=self.topic_partition.topic,
+                partition=self.topic_partition.partition,
+                leader_epoch=self.leader_epoch,
+                last_stable_offset=stable,
+                high_watermark=self.log.high_watermark,
+                held_by=producers.first_unstable_producer if stable < self.log.high_watermark else NO_PRODUCER,
+                is_leader=self.is_leader,
+                caused_by=cause,
+            )
+        )
 
     def maybe_expand_isr(self, follower: FollowerState) -> None:
         """Propose a follower that may join."""

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from zabka.broker_sim.logs.producer_state import AppendOrigin
+from zabka.broker_sim.logs.verification_state import NOT_REQUIRED, Guard
 from zabka.broker_sim.ports import MetadataView
 from zabka.broker_sim.quotas.replication_throttles import ReplicationQuota
 from zabka.broker_sim.replication.fencing import Fences
@@ -72,6 +74,16 @@ class IsrWriter(Protocol):
     def close(self) -> None:
         """Stop accepting proposals."""
         ...
+
+
+class Sender(NamedTuple):
+    """Who appends, and the guard of the verification of a transactional batch."""
+
+    origin: AppendOrigin
+    guard: Guard
+
+
+CLIENT = Sender(AppendOrigin.CLIENT, NOT_REQUIRED)
 
 
 class Appended(NamedTuple):

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from zabka.broker_sim.logs.guarded_directory import LogDirFailed
+from zabka.broker_sim.logs.producer_state import AppendOrigin
+from zabka.broker_sim.logs.verification_state import IN_TRANSACTION, NOT_REQUIRED, Guard
 from zabka.broker_sim.ports import ProducedPartition
 from zabka.broker_sim.replication.hosted_partitions import HostedPartitions
 from zabka.broker_sim.replication.partition import ALL, Partition
-from zabka.broker_sim.replication.partition_host import Appended
+from zabka.broker_sim.replication.partition_host import CLIENT, Appended, Sender
 from zabka.broker_sim.replication.purgatory import DelayedProduce, ProduceRow, Purgatory
 from zabka.broker_sim.replication.validation_scheduler import AtOnce, ValidationScheduler, cost_of
 from zabka.ensemble.ports import Future, Runtime
 from zabka.journal.events import RecordsAcknowledged, TopicPartition
+from zabka.kafka.end_transaction_marker import EndTransactionMarker
 from zabka.kafka.ports import Emit
 from zabka.kafka.record_refusals import RecordsRefused
 from zabka.kafka.record_validation import Validated, Validation
@@ -33,12 +36,19 @@ def _not_produced(row: ProduceRow, error: int) -> ProducedPartition:
     )
 
 
+def _sender(key: TopicPartition, origin: AppendOrigin, guards: Mapping[TopicPartition, Guard] | None) -> Sender:
+    if guards is None:
+        return CLIENT if origin is AppendOrigin.CLIENT else Sender(origin, NOT_REQUIRED)
+    return Sender(origin, guards.get(key, IN_TRANSACTION))
+
+
 class _LongAppend(NamedTuple):
     """An append whose records are being validated."""
 
     topic_partition: TopicPartition
     partition: Partition
     outcome: Future[Validated | RecordsRefused]
+    sender: Sender
 
 
 class Producing:
@@ -59,22 +69,54 @@ class Producing:
         self._validations.close()
 
     def produce(
-        self, batches: Sequence[tuple[TopicPartition, bytes]], acks: int, timeout_ms: int
+        self,
+        batches: Sequence[tuple[TopicPartition, bytes]],
+        acks: int,
+        timeout_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        guards: Mapping[TopicPartition, Guard] | None = None,
     ) -> Awaitable[list[ProducedPartition]]:
         """Append at once, except batches whose validation takes long.
 
         With acks=all the result is complete when every partition's ISR has the records, or with REQUEST_TIMED_OUT. The
-        result keeps the order of `batches`.
+        result keeps the order of `batches`. `guards` are those of verified transactions.
         """
         answer: Future[list[ProducedPartition]] = self._runtime.future()
         with self._purgatory:
             at_once = AtOnce()
-            begun = [self._begin_append(topic_partition, data, acks, at_once) for topic_partition, data in batches]
+            begun = [
+                self._begin_append(key, data, acks, at_once, _sender(key, origin, guards)) for key, data in batches
+            ]
         rows = [each for each in begun if isinstance(each, ProduceRow)]
         if len(rows) == len(begun):
             self._await_replicas(rows, acks, timeout_ms, answer)
         else:
             self._runtime.spawn(self._finish_appends(begun, acks, timeout_ms, answer), "long-validation")
+        return answer
+
+    def append_markers(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        marker: EndTransactionMarker,
+        partitions: Sequence[TopicPartition],
+        timeout_ms: int,
+    ) -> Awaitable[list[ProducedPartition]]:
+        """End a producer's transaction in these partitions; the result is complete when their ISRs have the markers."""
+        answer: Future[list[ProducedPartition]] = self._runtime.future()
+        rows = []
+        with self._purgatory:
+            for topic_partition in partitions:
+                partition = self._hosted.partitions.get(topic_partition)
+                if partition is None:
+                    appended = Appended(self._hosted.absence(topic_partition))
+                else:
+                    try:
+                        appended = partition.append_marker(producer_id, producer_epoch, marker)
+                    except LogDirFailed:
+                        appended = Appended(ErrorCode.kafka_storage_error)
+                rows.append(ProduceRow(topic_partition, partition, appended))
+        self._await_replicas(rows, ALL, timeout_ms, answer)
         return answer
 
     async def _finish_appends(
@@ -93,7 +135,7 @@ class Producing:
                 continue
             with self._purgatory:
                 try:
-                    appended = each.partition.append_validated(outcome, acks)
+                    appended = each.partition.append_validated(outcome, acks, each.sender)
                 except LogDirFailed:
                     appended = Appended(ErrorCode.kafka_storage_error)
             rows.append(ProduceRow(each.topic_partition, each.partition, appended))
@@ -120,7 +162,7 @@ class Producing:
             finish(rows)
 
     def _begin_append(
-        self, topic_partition: TopicPartition, data: bytes, acks: int, at_once: AtOnce
+        self, topic_partition: TopicPartition, data: bytes, acks: int, at_once: AtOnce, sender: Sender
     ) -> ProduceRow | _LongAppend:
         partition = self._hosted.partitions.get(topic_partition)
         if acks not in _ACKS:
@@ -129,7 +171,7 @@ class Producing:
             appended = Appended(self._hosted.absence(topic_partition))
         else:
             try:
-                appended = partition.append(data, acks, at_once)
+                appended = partition.append(data, acks, at_once, sender)
             except LogDirFailed:
                 appended = Appended(ErrorCode.kafka_storage_error)
         if isinstance(appended, Appended):
@@ -137,7 +179,7 @@ class Producing:
         assert partition is not None
         outcome: Future[Validated | RecordsRefused] = self._runtime.future()
         self._validations.add(appended, outcome.set_result, cost_of(data))
-        return _LongAppend(topic_partition, partition, outcome)
+        return _LongAppend(topic_partition, partition, outcome, sender)
 
     def _produced(self, row: ProduceRow, acks: int) -> ProducedPartition:
         error = row.error or 0

@@ -170,7 +170,7 @@ def reads_older_segment(partition: Partition, requested: FetchPartition, params:
     A read returns bytes of one segment only, and an older segment does not grow. So the fetch is answered at once with
     the present data (DelayedFetch, case F).
     """
-    end = partition.readable_end(params.replica_id >= 0)
+    end = partition.readable_end(params)
     return end > requested.fetch_offset and partition.log.lies_in_older_segment(requested.fetch_offset, end)
 
 
@@ -208,8 +208,7 @@ class DelayedFetch:
             return True
         if partition.log.end_offset < requested.fetch_offset:
             return True
-        is_follower = self._params.replica_id >= 0
-        if partition.readable_end(is_follower) <= requested.fetch_offset or self._is_held_back(partition):
+        if partition.readable_end(self._params) <= requested.fetch_offset or self._is_held_back(partition):
             # There may have been data: a follower's high watermark falls, and throttles come and go.
             self._bytes -= self._bytes_of.pop(key, 0)
             return False
@@ -232,7 +231,7 @@ class DelayedFetch:
 
     def _available(self, requested: FetchPartition) -> int:
         partition = self._find(requested.topic_partition)
-        end = -1 if partition is None else partition.readable_end(self._params.replica_id >= 0)
+        end = -1 if partition is None else partition.readable_end(self._params)
         if partition is None or end <= requested.fetch_offset or self._is_held_back(partition):
             return 0
         return min(requested.max_bytes, partition.log.bytes_between(requested.fetch_offset, end))

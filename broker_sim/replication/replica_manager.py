@@ -16,7 +16,9 @@ from zabka.broker_sim.logs.guarded_directory import LogDirFailed
 from zabka.broker_sim.logs.housekeeping import LogHousekeeping
 from zabka.broker_sim.logs.log_manager import LogManager
 from zabka.broker_sim.logs.newest_record import newest_record
+from zabka.broker_sim.logs.producer_state import NO_SEQUENCE, AppendOrigin
 from zabka.broker_sim.logs.time_search import offset_for_timestamp
+from zabka.broker_sim.logs.verification_state import IN_TRANSACTION, Guard
 from zabka.broker_sim.ports import (
     Deleted,
     FetchedPartition,
@@ -40,9 +42,12 @@ from zabka.broker_sim.replication.producing import Producing
 from zabka.broker_sim.replication.progress import HostedLog, ProgressReports
 from zabka.broker_sim.replication.purgatory import DelayedFetch, Purgatory, reads_older_segment
 from zabka.broker_sim.replication.replica_selector import replica_selector
+from zabka.broker_sim.replication.transaction_verifier import TransactionVerifier
+from zabka.broker_sim.replication.transactional_producing import TransactionalProducing
 from zabka.broker_sim.slices import in_slices
 from zabka.ensemble.ports import Future, Timer
 from zabka.journal.events import TopicPartition
+from zabka.kafka.end_transaction_marker import EndTransactionMarker
 from zabka.kafka.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
 
 LATEST = -1
@@ -126,6 +131,12 @@ class ReplicaManager:
             host, self._logs, self._fetchers, self._moves, identity.broker_epoch, identity.controller_epoch_seen
         )
         self._producing = Producing(broker_id, runtime, self._purgatory, self._hosted, ports.emit)
+        self._in_transactions = TransactionalProducing(
+            self._producing,
+            self._hosted,
+            TransactionVerifier(runtime, ports.channel, ports.transaction_coordinator, config.request_timeout_ms),
+            config.transaction_partition_verification_enable,
+        )
 
     # ---- lifecycle ---------------------------------------------------------------------------------------------
 
@@ -252,9 +263,10 @@ class ReplicaManager:
         self._hosted.leave_strays(request)
 
     def configure_housekeeping(self, config: ReplicaConfig) -> None:
-        """Apply new settings of compaction and producer expiry; topics must be reconfigured separately."""
+        """Apply new settings of compaction, producers and transactions; topics must be reconfigured separately."""
         self._logs.configure(config)
         self._housekeeping.configure(config)
+        self._in_transactions.is_enabled = config.transaction_partition_verification_enable
 
     def topic_configs_changed(self, topics: Iterable[str]) -> None:
         """Apply the configuration of these topics in one pass, because there may be thousands."""
@@ -290,6 +302,50 @@ class ReplicaManager:
     ) -> Awaitable[list[ProducedPartition]]:
         """Append records as described at `Producing.produce`."""
         return self._producing.produce(batches, acks, timeout_ms)
+
+    def produce_in_transaction(
+        self,
+        batches: Sequence[tuple[TopicPartition, bytes]],
+        acks: int,
+        timeout_ms: int,
+        transactional_id: str,
+        knows_abortable: bool,
+    ) -> Awaitable[list[ProducedPartition]]:
+        """Append a transactional producer's records as described at `TransactionalProducing.produce`."""
+        return self._in_transactions.produce(batches, acks, timeout_ms, transactional_id, knows_abortable)
+
+    async def verify_transaction(
+        self,
+        topic_partition: TopicPartition,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        knows_abortable: bool,
+    ) -> tuple[ErrorCode, Guard]:
+        """Return the error of a coordinator's append in a transaction, or the guard to append with."""
+        errors, guards = await self._in_transactions.verify(
+            transactional_id, producer_id, producer_epoch, {topic_partition: NO_SEQUENCE}, knows_abortable
+        )
+        return errors.get(topic_partition, ErrorCode.none), guards.get(topic_partition, IN_TRANSACTION)
+
+    def append_as_coordinator(
+        self, topic_partition: TopicPartition, data: bytes, acks: int, timeout_ms: int, guard: Guard
+    ) -> Awaitable[list[ProducedPartition]]:
+        """Append a coordinator's records in a transaction: the producer's sequence numbers are not checked."""
+        return self._producing.produce(
+            [(topic_partition, data)], acks, timeout_ms, AppendOrigin.COORDINATOR, {topic_partition: guard}
+        )
+
+    def append_markers(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        marker: EndTransactionMarker,
+        partitions: Sequence[TopicPartition],
+        timeout_ms: int,
+    ) -> Awaitable[list[ProducedPartition]]:
+        """End a producer's transaction as described at `Producing.append_markers`."""
+        return self._producing.append_markers(producer_id, producer_epoch, marker, partitions, timeout_ms)
 
     # ---- fetch -------------------------------------------------------------------------------------------------
 
@@ -424,6 +480,7 @@ class ReplicaManager:
         current_leader_epoch: int,
         from_follower: bool,
         leader_only: bool = True,
+        read_committed: bool = False,
     ) -> tuple[int, int, int, int]:
         """Return (error, timestamp, offset, leader epoch); the offset is -1 if there is none.
 
@@ -434,7 +491,7 @@ class ReplicaManager:
         if partition is None or error:
             return int(error), -1, -1, -1
         try:
-            return await in_slices(list_offset(partition, timestamp, from_follower), self._runtime)
+            return await in_slices(list_offset(partition, timestamp, from_follower, read_committed), self._runtime)
         except LogDirFailed:
             return ErrorCode.kafka_storage_error, -1, -1, -1
 
@@ -481,10 +538,10 @@ class ReplicaManager:
 
 
 def list_offset(
-    partition: Partition, timestamp: int, from_follower: bool
+    partition: Partition, timestamp: int, from_follower: bool, read_committed: bool = False
 ) -> Generator[None, None, tuple[int, int, int, int]]:
     """Return the same as `ReplicaManager.list_offset`, in slices."""
-    error, last = partition.last_readable(from_follower)
+    error, last = partition.last_readable(from_follower, read_committed)
     log = partition.log
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return 0, -1, log.start_offset, log.epochs.epoch_for_offset(log.start_offset)
@@ -499,7 +556,7 @@ def list_offset(
         # It was closed during a pause: it has moved to another log directory, or is no longer served.
         if partition.log is log:
             return int(ErrorCode.not_leader_or_follower), -1, -1, -1
-        return (yield from list_offset(partition, timestamp, from_follower))
+        return (yield from list_offset(partition, timestamp, from_follower, read_committed))
     if found is None or found[1] >= last:
         return int(error), -1, -1, -1
     return 0, found[0], found[1], log.epochs.epoch_for_offset(found[1])

@@ -27,6 +27,7 @@ from zabka.broker_sim.request_context import RequestRefused
 from zabka.controller.features import decode_features
 from zabka.journal.events import TopicPartition
 from zabka.kafka.compression import Codec, CompressionError, pack, unpack
+from zabka.kafka.end_transaction_marker import EndTransactionMarker, marker_batch, read_marker
 from zabka.kafka.message_set import CannotConvert, Message, convert_down, write_message
 from zabka.kafka.record_batch import (
     BatchUnreadable,
@@ -139,7 +140,8 @@ def _batches() -> list[bytes]:
     records = [Record(b"k", b"v", 5), Record(None, b"", 6, headers=(("h", b"x"),)), Record(b"", None, 7)]
     one = build_batch(records)
     packed = [build_batch(records, codec=codec) for codec in Codec]
-    return [*packed, build_batch(records[:1]), one + one]
+    marker = marker_batch(7, 1, EndTransactionMarker(True, 3), 5)
+    return [*packed, build_batch(records[:1]), one + one, one + marker]
 
 
 def _message_sets() -> list[bytes]:
@@ -164,7 +166,7 @@ def produced_records(data: bytes) -> None:
     """Records that are appended can be read by every client; others are rejected."""
     for records in (data, _with_checksum(data)):
         with suppress(RecordsRefused, ProduceRefused):
-            check_request(records, 9)
+            check_request(records, 9, is_transactional=False)
         for rules in _RULES:
             with suppress(RecordsRefused):
                 valid = whole(validate(records, Append(rules, "t-0", 7)))
@@ -189,6 +191,10 @@ def record_batches(data: bytes) -> None:
         split_batches(data, checked)
     with suppress(BatchUnreadable):
         decode_records(data)
+    position = 0
+    for header in split_batches(data, False) or ():
+        read_marker(data, position, header)
+        position += header.size
 
 
 def _snapshots() -> list[bytes]:

@@ -54,8 +54,10 @@ RARE = (
     e.QuotaExceeded("/a", 5, 4, 0, -1),
     e.LogDamageFound("log.100000001", 16, "a bad checksum", "cut off"),
     e.SnapshotTaken(9, 1000, 3),
+    e.MarkerWritten(1, "orders", 0, 2, 9, 7, 0, True, 0, 4, "request WriteTxnMarkers"),
+    e.LastStableOffsetMoved(1, "orders", 0, 2, 10, 10, -1, True, "broker-1#9"),
 )
-"""Decisions that need a failing disk, a membership change, or hours of run time."""
+"""Decisions that need transactions, a failing disk, a membership change, or hours of run time."""
 
 
 def played() -> list[Event]:

@@ -14,6 +14,7 @@ from zabka.broker_sim.broker import Broker
 from zabka.broker_sim.configs.broker_config import Listener
 from zabka.broker_sim.configs.replica_config import PartitionConfig, ReplicaConfig
 from zabka.broker_sim.groups.log import GroupLog
+from zabka.broker_sim.groups.offsets import StoredOffset
 from zabka.broker_sim.groups.records import OffsetKey
 from zabka.broker_sim.groups.store import GroupStore
 from zabka.broker_sim.handlers.offsets import OffsetHandlers
@@ -71,9 +72,9 @@ def the_first_commit_counts() -> Iterator[None]:
     """A coordinator that loads its log uses the first offset of a partition, not the last."""
     take_offset = GroupLog._take_offset
 
-    def first(self: GroupLog, key: OffsetKey, value: bytes | None, batch_offset: int) -> None:
+    def first(self: GroupLog, key: OffsetKey, stored: StoredOffset | None) -> None:
         if key.topic_partition not in self._offsets.get(key.group_id, {}):
-            take_offset(self, key, value, batch_offset)
+            take_offset(self, key, stored)
 
     with broken(GroupLog, _take_offset=first):
         yield

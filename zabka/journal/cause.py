@@ -90,6 +90,7 @@ REQUESTS = frozenset(
         "closeSession", "Fetch", "AlterConfigs", "AlterPartition", "AllocateProducerIds", "ListPartitionReassignments",
         "ControlledShutdown", "ReplicaLeaderElection", "ApiPartitionReassignment",
         "reconfig", "FOLLOWERINFO", "LEADERINFO", "ACKEPOCH", "TRUNC", "PROPOSAL", "of a broken protocol",
+        "WriteTxnMarkers", "DeleteRecords",
         "LeaderAndIsr", "StopReplica", "of a later controller", "shutdown", "of whoever took the registration away",
     }
 )  # fmt: skip

@@ -8,7 +8,15 @@ from __future__ import annotations
 from crc32c import crc32c
 
 from zabka.kafka.compression import Data
-from zabka.kafka.record_batch import CHECKED_FROM, HEADER, HEADER_SIZE, MAGIC, SIZE_OVERHEAD, BatchHeader
+from zabka.kafka.record_batch import (
+    CHECKED_FROM,
+    HEADER,
+    HEADER_SIZE,
+    MAGIC,
+    SIZE_OVERHEAD,
+    TRANSACTIONAL,
+    BatchHeader,
+)
 
 PLAIN_RECORDS_MAX = 2_000
 """Batches with more records are checked in slices."""
@@ -28,7 +36,7 @@ def plain_batch(data: Data, max_message_bytes: int) -> BatchHeader | None:
         header.length != size - SIZE_OVERHEAD
         or header.magic != MAGIC
         or header.base_offset
-        or header.attributes
+        or header.attributes & ~TRANSACTIONAL
         or not 0 < count <= PLAIN_RECORDS_MAX
         or header.last_offset_delta != count - 1
         or (header.producer_id >= 0 and header.base_sequence < 0)

@@ -32,7 +32,10 @@ MAGIC = 2
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
 """The attribute of a batch whose records all have the time of its append, which is its highest timestamp."""
-_CONTROL_BIT = 0x20
+TRANSACTIONAL = 0x10
+"""The attribute of a batch that is part of a transaction."""
+CONTROL = 0x20
+"""The attribute of a batch that holds no records of users, but the end of a transaction."""
 DELETE_HORIZON = 0x40
 """The attribute of a batch whose base timestamp is the time from which its tombstones can be removed (KIP-534)."""
 _VARINT_BYTES_MAX = 10
@@ -209,8 +212,12 @@ def build_batch(
     producer_epoch: int = -1,
     base_sequence: int = -1,
     codec: Codec = Codec.NONE,
+    attributes: int = 0,
 ) -> bytes:
-    """Encode records (at least one) as one batch; timestamps are the records' own (CreateTime)."""
+    """Encode records (at least one) as one batch; timestamps are the records' own (CreateTime).
+
+    `attributes` are set besides the codec: TRANSACTIONAL, CONTROL.
+    """
     assert records, "a batch holds at least one record"
     base_timestamp = records[0].timestamp_ms
     body = bytearray()
@@ -233,7 +240,7 @@ def build_batch(
         leader_epoch=leader_epoch,
         magic=MAGIC,
         crc=0,
-        attributes=codec,
+        attributes=codec | attributes,
         last_offset_delta=len(records) - 1,
         base_timestamp=base_timestamp,
         max_timestamp=max(record.timestamp_ms for record in records),
@@ -334,7 +341,12 @@ def _cut(data: memoryview, count: int) -> Generator[Cut, None, tuple[int, tuple[
 
 def is_control(header: BatchHeader) -> bool:
     """Return whether the batch is a transaction marker, and holds no records of users."""
-    return bool(header.attributes & _CONTROL_BIT)
+    return bool(header.attributes & CONTROL)
+
+
+def is_transactional(header: BatchHeader) -> bool:
+    """Return whether the batch is part of a transaction."""
+    return bool(header.attributes & TRANSACTIONAL)
 
 
 def is_compacted(header: BatchHeader) -> bool:
@@ -357,18 +369,20 @@ def filter_batch(
     stays: Callable[[Record], bool],
     slice_records: int,
     horizon_ms: int | None = None,
+    is_removable_marker: bool = False,
 ) -> Generator[None, None, tuple[bytes, BatchHeader] | None]:
     """Rebuild a batch without the records that do not stay; return None if it is unchanged.
 
     Pauses after `slice_records`.
 
     Offsets, times, the codec and the producer's numbers do not change; the batch may be left without any record. If it
-    keeps tombstones without a horizon, `horizon_ms` becomes theirs.  Raises BatchUnreadable.
+    keeps tombstones without a horizon, or is the marker of a transaction without batches (`is_removable_marker`),
+    `horizon_ms` becomes theirs.  Raises BatchUnreadable.
     """
     kept = bytearray()
     kept_count = 0
     newest = -1
-    has_tombstones = False
+    has_tombstones = is_removable_marker
     for number, (body, start, fields_at, end) in enumerate(cut_records(data, 0, header), 1):
         record = _decode_one(body, fields_at, end, header)
         if stays(record):
@@ -493,7 +507,7 @@ def decode_records(data: bytes, from_offset: int = 0) -> list[Record]:
     records: list[Record] = []
     position = 0
     for header in headers:
-        if not header.attributes & _CONTROL_BIT and header.last_offset >= from_offset:
+        if not header.attributes & CONTROL and header.last_offset >= from_offset:
             records += [r for r in decode_batch(data, position, header) if r.offset >= from_offset]
         position += header.size
     return records

@@ -11,6 +11,7 @@ from zabka.kafka.record_batch import (
     MAGIC,
     NO_PRODUCER,
     SIZE_OVERHEAD,
+    TRANSACTIONAL,
     BatchHeader,
     with_checksum,
     write_varint,
@@ -28,9 +29,6 @@ class Producer(NamedTuple):
     epoch: int = -1
     base_sequence: int = -1
     is_transactional: bool = False
-
-
-_TRANSACTIONAL_BIT = 0x10
 
 
 class BatchBuilder:
@@ -100,7 +98,7 @@ class BatchBuilder:
             crc=0,
             attributes=self._codec
             | (LOG_APPEND_TIME if stamps else 0)
-            | (_TRANSACTIONAL_BIT if producer.is_transactional else 0),
+            | (TRANSACTIONAL if producer.is_transactional else 0),
             last_offset_delta=count - 1,
             base_timestamp=base_timestamp,
             max_timestamp=self._append.now_ms if stamps else max_timestamp,

@@ -19,6 +19,7 @@ from zabka.kafka.record_batch import (
     LOG_APPEND_TIME,
     MAGIC,
     SIZE_OVERHEAD,
+    TRANSACTIONAL,
     BatchHeader,
     checksum_holds,
     cut_records,
@@ -50,7 +51,6 @@ _HEAD = Struct(">qiibIh")
 _ATTRIBUTES = Struct(">h")
 _ATTRIBUTES_AT = 21
 _PRODUCER_ID_ENDS = 51
-_TRANSACTIONAL_BIT = 0x10
 _KNOWN_BITS = 0x7F
 _ONE_BATCH_SINCE = 3
 _ZSTD_SINCE = 7
@@ -112,19 +112,20 @@ class ProduceRefused(Exception):
         self.message = message
 
 
-def check_request(data: Data, version: int) -> None:
+def check_request(data: Data, version: int, is_transactional: bool) -> None:
     """Check that a Produce request of that version may carry this for a partition (ProduceRequest.validateRecords).
 
     Raises RecordsRefused, whose response has neither a message nor the log start offset.  Raises ProduceRefused if the
-    request as a whole fails: for batches of transactions, and for data that cannot be parsed.
+    request as a whole fails: for batches of transactions in a request without a transactional id (unless it
+    `is_transactional`), and for data that cannot be parsed.
     """
     if len(data) >= HEADER_SIZE:
         _, length, _, magic, _, attributes = _HEAD.unpack_from(data)
         is_sole = magic == MAGIC and length == len(data) - SIZE_OVERHEAD
-        if is_sole and version >= _ZSTD_SINCE and not attributes & _TRANSACTIONAL_BIT:
+        if is_sole and version >= _ZSTD_SINCE and (is_transactional or not attributes & TRANSACTIONAL):
             return
     try:
-        _check_transactional(data)
+        _check_transactional(data, is_transactional)
     except RecordsRefused as refused:
         message = str(refused) if refused.error == CORRUPT_MESSAGE else None
         raise ProduceRefused(refused.error, message) from None
@@ -136,13 +137,13 @@ def check_request(data: Data, version: int) -> None:
         raise
 
 
-def _check_transactional(data: Data) -> None:
+def _check_transactional(data: Data, is_transactional: bool) -> None:
     first = next(shallow_batches(data), None)
     if first is None or first.magic != MAGIC:
         return
     if first.end - first.start < _PRODUCER_ID_ENDS:
         raise unexpected("a batch that ends before its producer's id")
-    if _ATTRIBUTES.unpack_from(data, first.start + _ATTRIBUTES_AT)[0] & _TRANSACTIONAL_BIT:
+    if not is_transactional and _ATTRIBUTES.unpack_from(data, first.start + _ATTRIBUTES_AT)[0] & TRANSACTIONAL:
         raise ProduceRefused(TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
 
@@ -280,7 +281,7 @@ def _recompress(
     """Recompress the batch in the topic's own codec (LogValidator.buildRecordsAndAssignOffsets)."""
     target = append.rules.codec
     assert target is not None
-    transactional = bool(header.attributes & _TRANSACTIONAL_BIT)
+    transactional = bool(header.attributes & TRANSACTIONAL)
     producer = Producer(header.producer_id, header.producer_epoch, header.base_sequence, transactional)
     if producer.producer_id >= 0 and producer.epoch < 0:
         raise unexpected("Invalid negative producer epoch")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 NAME_LENGTH_MAX = 249
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+TRANSACTION_STATE = "__transaction_state"
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", TRANSACTION_STATE})
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 

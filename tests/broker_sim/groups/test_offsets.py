@@ -12,7 +12,6 @@ from kio.schema.errors import ErrorCode
 from tests.broker_sim.broker_world import Cluster
 from tests.broker_sim.groups.group_driver import OFFSETS_PARTITIONS, P0, Members, a_cluster, find
 from zabka.broker_sim.groups.store import java_hash
-from zabka.broker_sim.request_context import RequestContext
 from zabka.journal.events import TopicPartition
 from zabka.kafka.record_batch import Record, build_batch
 from zabka.kafka.wire.kafka_schema import ApiKey, request
@@ -279,34 +278,13 @@ def test_coordinator_is_the_leader_of_the_groups_partition(members: Members) -> 
     assert (old.node_id, old.error_message) == (node.broker_id, "NONE")
 
 
-def coordinator_of(members: Members, version: int, kind: int, software: str = "") -> tuple[ErrorCode, str | None, int]:
+def coordinator_of(members: Members, version: int, kind: int) -> tuple[ErrorCode, str | None, int]:
     """Return the error, message and broker id for a key of that kind."""
     node = members.coordinator
     asked = request(ApiKey.FIND_COORDINATOR, version, key="t", key_type=kind, coordinator_keys=["t"])
-    context = RequestContext("client", "PLAINTEXT", client_software=software)
-    answer = members.cluster.on(node, node.broker.serve(asked, context))
+    answer = members.cluster.on(node, node.broker.handle(asked))
     row = answer.coordinators[0] if version >= 4 else answer
     return ErrorCode(row.error_code), getattr(row, "error_message", None), row.node_id
-
-
-NOT_SUPPORTED = "Transactions are not supported by this broker."
-
-
-@pytest.mark.parametrize("version", [3, 4, 5, 6])
-def test_transactional_id_gets_unsupported_version_and_reason(members: Members, version: int) -> None:
-    assert coordinator_of(members, version, 1) == (ErrorCode.unsupported_version, NOT_SUPPORTED, -1)
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_named_client_of_an_old_version_gets_a_fatal_error(members: Members, version: int) -> None:
-    found = coordinator_of(members, version, 1, software="librdkafka")
-    assert found == (ErrorCode.transactional_id_authorization_failed, NOT_SUPPORTED, -1)
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_unnamed_client_gets_the_error_from_init_producer_id(members: Members, version: int) -> None:
-    """kafkajs does not display the error of FindCoordinator."""
-    assert coordinator_of(members, version, 1) == (ErrorCode.none, "NONE", members.coordinator.broker_id)
 
 
 def test_share_groups_and_unknown_key_types_have_no_coordinator(members: Members) -> None:
@@ -315,15 +293,6 @@ def test_share_groups_and_unknown_key_types_have_no_coordinator(members: Members
     assert coordinator_of(members, 6, 7) == malformed
     assert coordinator_of(members, 6, 2) == (ErrorCode.coordinator_not_available, "", -1)
     assert coordinator_of(members, 5, 2) == (ErrorCode.invalid_request, "", -1)
-
-
-def test_transactional_producer_gets_no_producer_id(members: Members) -> None:
-    node = members.coordinator
-    for version in range(6):
-        asked = request(ApiKey.INIT_PRODUCER_ID, version, transactional_id="t", transaction_timeout=60_000)
-        answer = members.cluster.on(node, node.broker.handle(asked))
-        assert answer.error_code is ErrorCode.unsupported_version
-        assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
 
 
 def test_offsets_topic_is_created_on_demand_with_enough_brokers() -> None:

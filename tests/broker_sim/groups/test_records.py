@@ -10,7 +10,6 @@ from zabka.broker_sim.groups.records import (
     OffsetKey,
     StoredGroup,
     StoredMember,
-    UnreadableRecord,
     group_key,
     group_value,
     offset_key,
@@ -19,6 +18,7 @@ from zabka.broker_sim.groups.records import (
     read_key,
     read_offset,
 )
+from zabka.broker_sim.record_reader import UnreadableRecord
 from zabka.journal.events import TopicPartition
 
 OFFSET_KEY = bytes.fromhex("000100016700017400000003")

@@ -34,7 +34,7 @@ def asked(cluster: Cluster, message: Any) -> Any:
 ACL = {"resource_type": 2, "resource_name": "t", "principal": "User:a", "host": "*", "operation": 3}
 TOPIC = {"name": "orders", "partitions": [0, 1]}
 TRANSACTION = {"transactional_id": "t", "topics": [TOPIC]}
-MARKER = {"producer_id": 7, "topics": [{"name": "orders", "partition_indexes": [0, 9]}]}
+MARKER = {"producer_id": 7, "topics": [{"name": "orders", "partition_indexes": [9]}]}
 OFFSETS = {"name": "orders", "partitions": [{"partition_index": 0, "committed_offset": 1}]}
 REQUESTS: list[tuple[ApiKey, dict[str, Any]]] = [
     (ApiKey.SASL_HANDSHAKE, {"mechanism": "PLAIN"}),
@@ -147,40 +147,6 @@ def test_envelope_closes_the_connection(cluster: Cluster) -> None:
         return ""
 
     assert cluster.on(cluster.controller, refused()) == "forwarding is not enabled"
-
-
-@pytest.mark.parametrize("version", range(6))
-def test_add_partitions_gets_unsupported_version_per_partition(cluster: Cluster, version: int) -> None:
-    answer = asked(
-        cluster,
-        request(
-            ApiKey.ADD_PARTITIONS_TO_TXN, version, v3_and_below_topics=[TOPIC], transactions=[TRANSACTION],
-        ),
-    )  # fmt: skip
-    topics = answer.results_by_topic_v3_and_below if version < 4 else answer.results_by_transaction[0].topic_results
-    assert [(row.partition_index, row.partition_error_code) for row in topics[0].results_by_partition] == [
-        (0, ErrorCode.unsupported_version),
-        (1, ErrorCode.unsupported_version),
-    ]
-
-
-def test_other_requests_of_a_transaction_get_unsupported_version(cluster: Cluster) -> None:
-    assert one(cluster, ApiKey.ADD_OFFSETS_TO_TXN).error_code is ErrorCode.unsupported_version
-    assert one(cluster, ApiKey.END_TXN).error_code is ErrorCode.unsupported_version
-    (committed,) = one(cluster, ApiKey.TXN_OFFSET_COMMIT).topics[0].partitions
-    assert committed.error_code is ErrorCode.unsupported_version
-    (marked,) = one(cluster, ApiKey.WRITE_TXN_MARKERS).markers
-    assert [row.error_code for row in marked.topics[0].partitions] == [
-        ErrorCode.unsupported_version,
-        ErrorCode.unknown_topic_or_partition,
-    ]
-
-
-def test_transaction_requests_return_no_transactions(cluster: Cluster) -> None:
-    described = one(cluster, ApiKey.DESCRIBE_TRANSACTIONS).transaction_states[0]
-    assert described.error_code is ErrorCode.transactional_id_not_found
-    listed = one(cluster, ApiKey.LIST_TRANSACTIONS)
-    assert (listed.transaction_states, listed.unknown_state_filters) == ((), ("Odd",))
 
 
 def test_describe_log_dirs_returns_the_size_of_every_replica(cluster: Cluster) -> None:

@@ -34,7 +34,7 @@ def update(number: int, leader: int) -> Any:
 
 def test_metadata_rows_are_released_with_their_topics() -> None:
     cache = MetadataCache(SimRuntime(Scheduler(), Random(1)), "PLAINTEXT")
-    handlers = MetadataHandlers(cache, cast(Any, None), cast(Any, None), lambda: "cluster")
+    handlers = MetadataHandlers(cache, cast(Any, None), lambda: "cluster")
     everything = request(ApiKey.METADATA, 12, topics=None)
     for number in range(1, 11):
         cache.apply(update(number, 1))

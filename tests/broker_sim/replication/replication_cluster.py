@@ -466,7 +466,8 @@ class Cluster:
         requested = FetchPartition(
             TP, offset, more.get("epoch", -1), more.get("last_epoch", -1), more.get("max_bytes", 1 << 20)
         )
-        params = FetchParams(replica_id, max_wait_ms, more.get("min_bytes", 1), 1 << 20)
+        committed = more.get("read_committed", False)
+        params = FetchParams(replica_id, max_wait_ms, more.get("min_bytes", 1), 1 << 20, read_committed=committed)
         return self[broker_id].manager.fetch(params, [requested])
 
     def fetch(self, broker_id: int, offset: int, **more: Any) -> FetchedPartition:

@@ -32,9 +32,11 @@ from zabka.journal.events.broker import FollowershipTaken as FollowershipTaken
 from zabka.journal.events.broker import HighWatermarkMoved as HighWatermarkMoved
 from zabka.journal.events.broker import IsrChanged as IsrChanged
 from zabka.journal.events.broker import IsrProposed as IsrProposed
+from zabka.journal.events.broker import LastStableOffsetMoved as LastStableOffsetMoved
 from zabka.journal.events.broker import LeadershipTaken as LeadershipTaken
 from zabka.journal.events.broker import LogCompacted as LogCompacted
 from zabka.journal.events.broker import LogTruncated as LogTruncated
+from zabka.journal.events.broker import MarkerWritten as MarkerWritten
 from zabka.journal.events.broker import RecordsAcknowledged as RecordsAcknowledged
 from zabka.journal.events.broker import RecordsAppended as RecordsAppended
 from zabka.journal.events.broker import RecordsLost as RecordsLost
@@ -47,6 +49,7 @@ from zabka.journal.events.clients import AdminRequested as AdminRequested
 from zabka.journal.events.clients import ConsumerProgressed as ConsumerProgressed
 from zabka.journal.events.clients import GroupChanged as GroupChanged
 from zabka.journal.events.clients import LossesAcknowledged as LossesAcknowledged
+from zabka.journal.events.clients import TransactionChanged as TransactionChanged
 from zabka.journal.events.clients import WorkloadProgressed as WorkloadProgressed
 from zabka.journal.events.controller import AssignmentChanged as AssignmentChanged
 from zabka.journal.events.controller import BrokerLivenessChanged as BrokerLivenessChanged
@@ -155,8 +158,11 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     RecordsReplicated,
     RecordsAcknowledged,
     HighWatermarkMoved,
+    MarkerWritten,
+    LastStableOffsetMoved,
     # zabka/journal/events/clients.py
     GroupChanged,
+    TransactionChanged,
     WorkloadProgressed,
     ConsumerProgressed,
     AdminRequested,

@@ -265,3 +265,42 @@ class HighWatermarkMoved(Event):
     leader_epoch: int
     high_watermark: int
     is_leader: bool
+
+
+class MarkerWritten(Event):
+    """A leader appended the end of a producer's transaction at `offset`.
+
+    `first_offset` is where the transaction begins in this partition; -1 if it has no record here.
+    """
+
+    level: ClassVar[Level] = Level.FULL
+    broker_id: int
+    topic: str
+    partition: int
+    leader_epoch: int
+    offset: int
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+    first_offset: int
+    caused_by: str = ""
+
+
+class LastStableOffsetMoved(Event):
+    """A replica's last stable offset: all transactions before it are decided, and their markers are committed.
+
+    Written if transactions hold it back, or did before; otherwise it is the high watermark. `held_by` is the producer
+    of the first transaction that holds it back now; -1 if there is none.
+    """
+
+    level: ClassVar[Level] = Level.FULL
+    broker_id: int
+    topic: str
+    partition: int
+    leader_epoch: int
+    last_stable_offset: int
+    high_watermark: int
+    held_by: int
+    is_leader: bool
+    caused_by: str = ""

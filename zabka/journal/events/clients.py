@@ -16,6 +16,22 @@ class GroupChanged(Event):
     members: list[str]
 
 
+class TransactionChanged(Event):
+    """The state of a transactional id, as its coordinator stored it; `state` is named as in Kafka's tools.
+
+    `partitions` are those that still need a marker. `after` is what led to it: "producer started", "partitions added",
+    "ended by its producer", "fenced", "timed out", "markers written" or "expired".
+    """
+
+    broker_id: int
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    partitions: list[str]
+    after: str
+
+
 class WorkloadProgressed(Event):
     """The counts of a workload."""
 

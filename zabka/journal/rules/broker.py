@@ -136,6 +136,22 @@ FOLLOWERS_HIGH_WATERMARK = Rule(
     kafka("ReplicaFetcherThread.processPartitionData", "server/ReplicaFetcherThread.scala"),
     references("KIP-101"),
 )
+MARKER = Rule(
+    "a marker ends a transaction in each of its partitions",
+    "The transaction coordinator has a marker appended to every partition of a decided transaction. A leader refuses "
+    "markers of earlier producer epochs and of earlier coordinators.",
+    source("broker_sim/replication/partition.py:Partition.append_marker"),
+    kafka("UnifiedLog.appendAsLeader", "log/UnifiedLog.scala"),
+    references("KIP-98"),
+)
+LAST_STABLE_OFFSET = Rule(
+    "a consumer of committed records waits for open transactions",
+    "The last stable offset is the first offset of all transactions whose markers are missing or not committed, at "
+    "most the high watermark.",
+    source("broker_sim/logs/partition_log.py:PartitionLog.last_stable_offset"),
+    kafka("UnifiedLog.lastStableOffset", "log/UnifiedLog.scala"),
+    references("KIP-98"),
+)
 ACKS_ALL = Rule(
     "acks=all waits for the ISR",
     "With acks=all a record is acknowledged once the high watermark has passed it, which means that every replica of "
@@ -205,6 +221,8 @@ BROKER_RULES: Mapping[type[e.Event], tuple[tuple[str, Rule], ...]] = {
     e.LogTruncated: (*_CUTS[:-1], ("", DIVERGENCE)),
     e.RecordsLost: (*_CUTS, ("", DIVERGENCE)),
     e.HighWatermarkMoved: (("is_leader", HIGH_WATERMARK), ("", FOLLOWERS_HIGH_WATERMARK)),
+    e.MarkerWritten: (("", MARKER),),
+    e.LastStableOffsetMoved: (("", LAST_STABLE_OFFSET),),
     e.RecordsAcknowledged: (("acks=-1", ACKS_ALL), ("acks=1", ACKS_ONE)),
     e.RequestFenced: (
         ("reason=STALE_CONTROLLER_EPOCH", STALE_CONTROLLER),

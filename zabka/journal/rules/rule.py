@@ -14,6 +14,7 @@ _ISSUES = "https://issues.apache.org/jira/browse/"
 _WIKI = "https://cwiki.apache.org/confluence/display/KAFKA/"
 _KIPS = {
     16: "+-+Automated+Replica+Lag+Tuning",
+    98: "+-+Exactly+Once+Delivery+and+Transactional+Messaging",
     101: "+-+Alter+Replication+Protocol+to+use+Leader+Epoch+rather+than+High+Watermark+for+Truncation",
     279: "%3A+Fix+log+divergence+between+leader+and+follower+after+fast+leader+fail+over",
     320: "%3A+Allow+fetchers+to+detect+and+handle+log+truncation",

@@ -2,7 +2,7 @@
 
 A connection carries its requests in order, and the server answers each only after the one before.  So kinds of requests
 that would block each other have connections of their own, as in Kafka (fetchers, the controller's control requests,
-producers, members of a group that join, all others).
+producers, members of a group that join, markers of transactions, their verifications, all others).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from zabka.kafka.ports import KafkaMessage
 from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of
 
-_FETCHES, _CONTROL, _PRODUCES, _GROUPS, _OTHER = range(5)
+_FETCHES, _CONTROL, _PRODUCES, _GROUPS, _MARKERS, _VERIFICATIONS, _OTHER = range(7)
 _LANES: dict[int, int] = {
     ApiKey.FETCH: _FETCHES,
     ApiKey.LEADER_AND_ISR: _CONTROL,
@@ -19,6 +19,8 @@ _LANES: dict[int, int] = {
     ApiKey.PRODUCE: _PRODUCES,
     ApiKey.JOIN_GROUP: _GROUPS,
     ApiKey.SYNC_GROUP: _GROUPS,
+    ApiKey.WRITE_TXN_MARKERS: _MARKERS,
+    ApiKey.ADD_PARTITIONS_TO_TXN: _VERIFICATIONS,
 }
 
 

@@ -1,0 +1,40 @@
+"""Producers whose transactions a partition's leader is verifying (Kafka's VerificationStateEntry, KIP-890)."""
+
+from __future__ import annotations
+
+
+class VerificationState:
+    """A producer whose next transaction is being verified. The object itself is the guard of that verification.
+
+    If the transaction ends before the coordinator's answer comes, the object is forgotten, and an append with it is
+    refused: the answer may be about an earlier transaction.
+    """
+
+    __slots__ = ("epoch", "lowest_sequence", "timestamp_ms")
+
+    def __init__(self, timestamp_ms: int, sequence: int, epoch: int) -> None:
+        self.timestamp_ms = timestamp_ms
+        self.lowest_sequence = sequence
+        self.epoch = epoch
+
+    def note(self, sequence: int, epoch: int) -> None:
+        """Note another batch: none after the lowest one of its epoch may be appended before that one."""
+        if epoch > self.epoch:
+            self.epoch, self.lowest_sequence = epoch, sequence
+        elif epoch == self.epoch:
+            self.lowest_sequence = min(self.lowest_sequence, sequence)
+
+
+class Unverified:
+    """The guard of an append that was not verified, either because its transaction was open or without any need."""
+
+    __slots__ = ("may_begin",)
+
+    def __init__(self, may_begin: bool) -> None:
+        self.may_begin = may_begin
+        """Whether the append may begin a transaction all the same."""
+
+
+NOT_REQUIRED, IN_TRANSACTION = Unverified(may_begin=True), Unverified(may_begin=False)
+"""Verification is off; the transaction was open when the request came (VerificationGuard.SENTINEL)."""
+Guard = VerificationState | Unverified

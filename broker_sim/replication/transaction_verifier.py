@@ -1,0 +1,159 @@
+"""Asks transaction coordinators whether a partition is part of a transaction (Kafka's AddPartitionsToTxnManager).
+
+Otherwise a produce that arrives late, after its transaction was aborted, would begin a transaction that never ends
+(KIP-890). One request to a coordinator is in flight at a time; the questions that come meanwhile share the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from kio.schema.errors import ErrorCode
+
+from zabka.ensemble.ports import Future, Runtime
+from zabka.journal.events import TopicPartition
+from zabka.kafka.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
+from zabka.kafka.wire.kafka_schema import ApiKey, request
+
+_VERSION = 5
+"""The newest version of AddPartitionsToTxn; brokers verify since 4."""
+
+CoordinatorOf = Callable[[str], Endpoint | None]
+"""Returns the coordinator of a transactional id, if one is known and alive."""
+Errors = Mapping[TopicPartition, ErrorCode]
+
+
+class Question:
+    """One transaction to verify, and the partitions that must be part of it."""
+
+    __slots__ = ("answer", "knows_abortable", "partitions", "producer_epoch", "producer_id", "transactional_id")
+
+    def __init__(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        knows_abortable: bool,
+        answer: Future[Errors],
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.partitions = partitions
+        self.knows_abortable = knows_abortable
+        """Whether the client knows TRANSACTION_ABORTABLE."""
+        self.answer = answer
+
+    def fail(self, error: ErrorCode) -> None:
+        """Answer with one error for all partitions."""
+        if not self.answer.done():
+            self.answer.set_result(dict.fromkeys(self.partitions, error))
+
+    def resolve(self, row: KafkaMessage) -> None:
+        """Answer with the errors in the coordinator's row."""
+        found: dict[TopicPartition, ErrorCode] = {}
+        for topic in row.topic_results:
+            for each in topic.results_by_partition:
+                error = ErrorCode(each.partition_error_code)
+                if error is not ErrorCode.none:
+                    found[TopicPartition(str(topic.name), int(each.partition_index))] = self._for_client(error)
+        if not self.answer.done():
+            self.answer.set_result(found)
+
+    def _for_client(self, error: ErrorCode) -> ErrorCode:
+        if error is ErrorCode.producer_fenced:
+            return ErrorCode.invalid_producer_epoch
+        if error is ErrorCode.transaction_abortable and not self.knows_abortable:
+            return ErrorCode.invalid_txn_state
+        return error
+
+    def as_row(self) -> dict[str, object]:
+        """Return its row of the request."""
+        topics: dict[str, list[int]] = {}
+        for topic, number in self.partitions:
+            topics.setdefault(topic, []).append(number)
+        return {
+            "transactional_id": self.transactional_id,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.producer_epoch,
+            "verify_only": True,
+            "topics": [{"name": topic, "partitions": numbers} for topic, numbers in topics.items()],
+        }
+
+
+class TransactionVerifier:
+    """Asks coordinators, several questions at a time."""
+
+    def __init__(
+        self, runtime: Runtime, channel: BrokerChannel, coordinator_of: CoordinatorOf, request_timeout_ms: int
+    ) -> None:
+        self._runtime = runtime
+        self._channel = channel
+        self._coordinator_of = coordinator_of
+        self._timeout_ms = request_timeout_ms
+        self._waiting: dict[Endpoint, dict[str, Question]] = {}
+        """Questions that are not sent yet, by coordinator and transactional id."""
+        self._asking: dict[Endpoint, None] = {}
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        knows_abortable: bool,
+    ) -> Awaitable[Errors]:
+        """Return the errors of the partitions that are not part of the producer's transaction."""
+        answer: Future[Errors] = self._runtime.future()
+        question = Question(transactional_id, producer_id, producer_epoch, partitions, knows_abortable, answer)
+        coordinator = self._coordinator_of(transactional_id)
+        if coordinator is None:
+            question.fail(ErrorCode.coordinator_not_available)
+        elif self._supersedes(coordinator, question):
+            self._waiting.setdefault(coordinator, {})[transactional_id] = question
+            if coordinator not in self._asking:
+                self._asking[coordinator] = None
+                self._runtime.spawn(self._ask(coordinator), f"verify-transactions-{coordinator.broker_id}")
+        return answer
+
+    def _supersedes(self, coordinator: Endpoint, question: Question) -> bool:
+        """Answer the earlier one of two waiting questions about a transaction; return whether the new one stays."""
+        earlier = self._waiting.get(coordinator, {}).get(question.transactional_id)
+        if earlier is None:
+            return True
+        if earlier.producer_epoch > question.producer_epoch:
+            question.fail(ErrorCode.invalid_producer_epoch)
+            return False
+        # With the same epoch the client has sent its request again; it may do so once more.
+        is_older = earlier.producer_epoch < question.producer_epoch
+        earlier.fail(ErrorCode.invalid_producer_epoch if is_older else ErrorCode.network_exception)
+        return True
+
+    async def _ask(self, coordinator: Endpoint) -> None:
+        try:
+            while questions := self._waiting.pop(coordinator, None):
+                await self._send(coordinator, questions)
+        finally:
+            del self._asking[coordinator]
+
+    async def _send(self, coordinator: Endpoint, questions: Mapping[str, Question]) -> None:
+        rows = [question.as_row() for question in questions.values()]
+        message = request(ApiKey.ADD_PARTITIONS_TO_TXN, _VERSION, transactions=rows)
+        error = ErrorCode.network_exception
+        try:
+            response = await self._channel.call(coordinator, message, self._timeout_ms)
+        except ChannelBroken:
+            pass
+        else:
+            error = ErrorCode(response.error_code)
+            if error is ErrorCode.cluster_authorization_failed:
+                # The client must not see it: it is this broker that lacks a permission.
+                error = ErrorCode.invalid_txn_state
+            for row in response.results_by_transaction if error is ErrorCode.none else ():
+                question = questions.get(str(row.transactional_id))
+                if question is not None:
+                    question.resolve(row)
+        for question in questions.values():
+            # A transaction that the response lacks was not verified.
+            question.fail(ErrorCode.network_exception if error is ErrorCode.none else error)

@@ -1,0 +1,304 @@
+"""The transactional ids of a coordinator, and their log (kafka.coordinator.transaction.TransactionStateManager).
+
+A broker coordinates the ids whose partition of `__transaction_state` it leads. The leader epoch in which it began to
+lead that partition is its coordinator epoch: markers carry it, and partitions refuse markers of an older one. A
+transition is appended with acks=all, and assigned once every in-sync replica has it; if the leadership changed
+meanwhile, the new coordinator has read it from the log, or it was truncated, and the answer is NOT_COORDINATOR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from zabka.broker_sim.groups.store import java_hash
+from zabka.broker_sim.logs.guarded_directory import LogDirFailed
+from zabka.broker_sim.ports import ProducedPartition
+from zabka.broker_sim.replication.replica_manager import ReplicaManager
+from zabka.broker_sim.transactions.config import TransactionConfig
+from zabka.broker_sim.transactions.log import read_transaction_log
+from zabka.broker_sim.transactions.metadata import TransactionMetadata, TransactionState, Transition
+from zabka.broker_sim.transactions.records import transaction_key, transaction_value
+from zabka.ensemble.ports import Runtime, Task
+from zabka.journal.events import LogDamageFound, TopicPartition
+from zabka.kafka.ports import Emit
+from zabka.kafka.record_batch import HEADER_SIZE, Record, build_batch
+from zabka.kafka.topic_names import TRANSACTION_STATE
+
+_ALL = -1
+_TOMBSTONE_BYTES = 19
+"""Size of a tombstone without its key, at most."""
+_TOMBSTONE_BATCH_BYTES = 16_384
+"""Most bytes of a batch of tombstones; Kafka's buffer for them."""
+_NOT_AVAILABLE = (
+    ErrorCode.unknown_topic_or_partition,
+    ErrorCode.not_enough_replicas,
+    ErrorCode.not_enough_replicas_after_append,
+    ErrorCode.request_timed_out,
+)
+_NOT_HERE = (ErrorCode.not_leader_or_follower, ErrorCode.kafka_storage_error)
+_TOO_LARGE = (ErrorCode.message_too_large, ErrorCode.record_list_too_large)
+
+Appended = Callable[[ErrorCode], None]
+"""Receives the outcome of an append."""
+
+
+class TransactionRefused(Exception):
+    """A request about a transactional id is answered with this error."""
+
+    def __init__(self, error: ErrorCode) -> None:
+        super().__init__(error.name)
+        self.error = error
+
+
+class Coordinated(NamedTuple):
+    """A transactional id with the epoch of its coordinator."""
+
+    coordinator_epoch: int
+    metadata: TransactionMetadata
+
+
+class LoadedPartition(NamedTuple):
+    """The ids of one partition of `__transaction_state`, read in that coordinator epoch."""
+
+    coordinator_epoch: int
+    transactions: dict[str, TransactionMetadata]
+
+
+class _Loading(NamedTuple):
+    coordinator_epoch: int
+    task: Task
+
+
+def append_error(error: int) -> ErrorCode:
+    """Return the coordinator's error if a transition could not be stored."""
+    if error in _NOT_AVAILABLE:
+        return ErrorCode.coordinator_not_available
+    if error in _NOT_HERE:
+        return ErrorCode.not_coordinator
+    if error in _TOO_LARGE:
+        return ErrorCode.unknown_server_error
+    return ErrorCode(error)
+
+
+class TransactionStore:
+    """Transactional ids, of the partitions that this broker leads.
+
+    `loaded` is called with every id of a partition that has been read, `unloaded` with the number of every partition
+    that this broker leads no longer or is about to read again, and `changed` with every completed transition.
+    """
+
+    def __init__(
+        self,
+        config: TransactionConfig,
+        replicas: ReplicaManager,
+        runtime: Runtime,
+        emit: Emit,
+        *,
+        loaded: Callable[[Coordinated], None],
+        unloaded: Callable[[int], None],
+        changed: Callable[[TransactionMetadata, str], None],
+    ) -> None:
+        self.partition_count = config.transaction_state_log_num_partitions
+        """Number of partitions of `__transaction_state`; read from ZooKeeper when the broker starts."""
+        self._config = config
+        self._replicas = replicas
+        self._runtime = runtime
+        self._emit = emit
+        self._loaded = loaded
+        self._unloaded = unloaded
+        self._changed = changed
+        self._partitions: dict[int, LoadedPartition] = {}
+        self._loading: dict[int, _Loading] = {}
+
+    # ---- finding ----------------------------------------------------------------------------------------------
+
+    def partition_for(self, transactional_id: str) -> int:
+        """Return the partition of `__transaction_state` for an id."""
+        return java_hash(transactional_id) % self.partition_count
+
+    def find(self, transactional_id: str) -> Coordinated | None:
+        """Return an id, or None if there is no such id. Raises TransactionRefused if it is not coordinated here now."""
+        partition = self._partition(transactional_id)
+        metadata = partition.transactions.get(transactional_id)
+        return None if metadata is None else Coordinated(partition.coordinator_epoch, metadata)
+
+    def add(self, metadata: TransactionMetadata) -> Coordinated:
+        """Return the id of that name, which is the given one unless there is one already. Raises TransactionRefused."""
+        partition = self._partition(metadata.transactional_id)
+        known = partition.transactions.setdefault(metadata.transactional_id, metadata)
+        return Coordinated(partition.coordinator_epoch, known)
+
+    def is_current(self, coordinated: Coordinated) -> bool:
+        """Return whether this broker still coordinates the id, without having given it up in between."""
+        partition = self._partitions.get(self.partition_for(coordinated.metadata.transactional_id))
+        return partition is not None and partition.coordinator_epoch == coordinated.coordinator_epoch
+
+    def _partition(self, transactional_id: str) -> LoadedPartition:
+        number = self.partition_for(transactional_id)
+        if number in self._loading:
+            raise TransactionRefused(ErrorCode.coordinator_load_in_progress)
+        partition = self._partitions.get(number)
+        if partition is None:
+            raise TransactionRefused(ErrorCode.not_coordinator)
+        return partition
+
+    @property
+    def is_loading_any(self) -> bool:
+        """Whether some partition is being read."""
+        return bool(self._loading)
+
+    def all(self) -> Iterator[Coordinated]:
+        """Yield every id that is coordinated here."""
+        for epoch, transactions in list(self._partitions.values()):
+            for metadata in list(transactions.values()):
+                yield Coordinated(epoch, metadata)
+
+    # ---- taking over and giving up ----------------------------------------------------------------------------
+
+    def roles_changed(self) -> None:
+        """Load the partitions of `__transaction_state` that this broker now leads, and unload the others."""
+        for number in range(self.partition_count):
+            partition = self._replicas.partitions.get(TopicPartition(TRANSACTION_STATE, number))
+            epoch = partition.led_since if partition is not None and partition.is_leader else None
+            if epoch != self._epoch_of(number):
+                self._give_up(number)
+                if epoch is not None:
+                    task = self._runtime.spawn(self._load(number, epoch), f"load {TRANSACTION_STATE}-{number}")
+                    self._loading[number] = _Loading(epoch, task)
+
+    def _epoch_of(self, number: int) -> int | None:
+        owned = self._loading.get(number) or self._partitions.get(number)
+        return None if owned is None else owned.coordinator_epoch
+
+    def _give_up(self, number: int) -> None:
+        loading = self._loading.pop(number, None)
+        if loading is not None:
+            loading.task.cancel()
+        self._partitions.pop(number, None)
+        self._unloaded(number)
+
+    async def _load(self, number: int, epoch: int) -> None:
+        partition = self._replicas.partitions.get(TopicPartition(TRANSACTION_STATE, number))
+        if partition is None or not self._is_loading(number, epoch):
+            return
+        size = self._config.transaction_state_log_load_buffer_size
+        read = None
+        with suppress(LogDirFailed):
+            # Another broker will lead then, and read it from another disk; until then it counts as being loaded.
+            read = await read_transaction_log(partition, size, self._runtime, lambda: self._is_loading(number, epoch))
+        if read is None:
+            return
+        if read.unreadable:
+            name = str(partition.topic_partition)
+            self._emit(LogDamageFound(name, 0, f"{read.unreadable} records are not transactions", "passed over"))
+        del self._loading[number]
+        self._partitions[number] = LoadedPartition(epoch, read.transactions)
+        for metadata in list(read.transactions.values()):
+            self._loaded(Coordinated(epoch, metadata))
+
+    def _is_loading(self, number: int, epoch: int) -> bool:
+        loading = self._loading.get(number)
+        return loading is not None and loading.coordinator_epoch == epoch
+
+    def close(self) -> None:
+        """Stop coordinating."""
+        for number in [*self._loading, *self._partitions]:
+            self._give_up(number)
+
+    # ---- records ----------------------------------------------------------------------------------------------
+
+    def append(
+        self, coordinated: Coordinated, to: Transition, why: str, done: Appended, keeps_pending: bool = False
+    ) -> None:
+        """Append a prepared transition now; assign it once the ISR has it, and call `done`.
+
+        If the append fails, the transition is no longer pending, unless `keeps_pending` and COORDINATOR_NOT_AVAILABLE.
+        """
+        if not self.is_current(coordinated):
+            done(ErrorCode.not_coordinator)
+            return
+        transactional_id = coordinated.metadata.transactional_id
+        records: list[tuple[bytes, bytes | None]] = [(transaction_key(transactional_id), transaction_value(to))]
+        appended = self._produce(self.partition_for(transactional_id), records, to.timeout_ms)
+        # The outcome counts even if the client has gone.
+        self._runtime.spawn(
+            self._appended(coordinated, to, why, appended, done, keeps_pending), f"store {transactional_id}"
+        )
+
+    async def _appended(
+        self,
+        coordinated: Coordinated,
+        to: Transition,
+        why: str,
+        appended: Awaitable[list[ProducedPartition]],
+        done: Appended,
+        keeps_pending: bool,
+    ) -> None:
+        (row,) = await appended
+        error = append_error(row.error)
+        metadata = coordinated.metadata
+        if error is ErrorCode.none:
+            if self.is_current(coordinated):
+                metadata.complete(to)
+                self._changed(metadata, why)
+            else:
+                error = ErrorCode.not_coordinator
+        elif not (keeps_pending and error is ErrorCode.coordinator_not_available):
+            metadata.pending_state = None
+        done(error)
+
+    def _produce(
+        self, number: int, records: list[tuple[bytes, bytes | None]], timeout_ms: int
+    ) -> Awaitable[list[ProducedPartition]]:
+        now_ms = self._runtime.now().wall_ms
+        batch = build_batch([Record(key, value, now_ms) for key, value in records])
+        return self._replicas.produce([(TopicPartition(TRANSACTION_STATE, number), batch)], _ALL, timeout_ms)
+
+    # ---- expiry -----------------------------------------------------------------------------------------------
+
+    def expire(self) -> None:
+        """Write tombstones for the ids that have not been used for too long, and forget them."""
+        now_ms = self._runtime.now().wall_ms
+        for number, (epoch, transactions) in list(self._partitions.items()):
+            batch: list[Coordinated] = []
+            size, size_max = 0, self._tombstone_bytes_max(number)
+            for metadata in transactions.values():
+                if not metadata.is_expired(now_ms, self._config.transactional_id_expiration_ms):
+                    continue
+                record_size = len(transaction_key(metadata.transactional_id)) + _TOMBSTONE_BYTES
+                if batch and size + record_size > size_max:
+                    self._forget(number, batch)
+                    batch, size = [], 0
+                metadata.prepare_dead()
+                batch.append(Coordinated(epoch, metadata))
+                size += record_size
+            if batch:
+                self._forget(number, batch)
+
+    def _tombstone_bytes_max(self, number: int) -> int:
+        settings = self._replicas.settings(TopicPartition(TRANSACTION_STATE, number))
+        allowed = _TOMBSTONE_BATCH_BYTES if settings is None else settings.records.max_message_bytes
+        return min(_TOMBSTONE_BATCH_BYTES, allowed) - HEADER_SIZE
+
+    def _forget(self, number: int, expired: list[Coordinated]) -> None:
+        records: list[tuple[bytes, bytes | None]] = [
+            (transaction_key(each.metadata.transactional_id), None) for each in expired
+        ]
+        appended = self._produce(number, records, self._config.request_timeout_ms)
+        self._runtime.spawn(self._forgotten(expired, appended), f"expire ids of {TRANSACTION_STATE}-{number}")
+
+    async def _forgotten(self, expired: list[Coordinated], appended: Awaitable[list[ProducedPartition]]) -> None:
+        (row,) = await appended
+        for coordinated in expired:
+            metadata = coordinated.metadata
+            if row.error != ErrorCode.none or not self.is_current(coordinated):
+                metadata.pending_state = None
+                continue
+            partition = self._partition(metadata.transactional_id)
+            del partition.transactions[metadata.transactional_id]
+            metadata.state = TransactionState.DEAD
+            self._changed(metadata, "expired")
