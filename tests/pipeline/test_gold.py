@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from tests.pipeline.in_order import rows_of
 from zabka.journal import events as e
 from zabka.pipeline import jobs
+from zabka.pipeline.availability import client_availability
 from zabka.pipeline.ensembles import elections, sessions
 from zabka.pipeline.gold import TABLES
 from zabka.pipeline.reigns import controller_reigns, failovers
@@ -82,6 +83,14 @@ def test_committed_records_of_several_losses_count_once(spark: SparkSession, his
         history.write(f"broker-{broker}", event)
     (row,) = rows_of(jobs.read_journal(spark, history.directory), records_lost)
     assert (row["count"], row["committed_at_least"], row["below_high_watermark"]) == (21, 13, 13)
+
+
+def test_lost_records_of_a_workload_are_those_at_its_end(spark: SparkSession, history: Any) -> None:
+    for workload, counts in (("w1", (0, 61, 0, 148, 0)), ("w2", (0, 5, 3))):
+        for sent, lost in enumerate(counts, start=200):
+            history.write("api-1", e.WorkloadProgressed(workload, "t", sent, sent, 0, lost))
+    found = rows_of(jobs.read_journal(spark, history.directory), client_availability)
+    assert [(row["workload_id"], row["acknowledged"], row["lost"]) for row in found] == [("w1", 204, 0), ("w2", 202, 3)]
 
 
 def test_losses_of_a_recreated_topic_are_kept_separate(spark: SparkSession, history: Any) -> None:
