@@ -132,6 +132,27 @@ def test_sessions_elections_and_faults_are_spans(spark: SparkSession, history: A
     assert [(row["fault_id"], row["duration_ms"]) for row in rows_of(journal, faults)] == [("f1", 2_000), ("f1", None)]
 
 
+def test_kills_stops_and_pauses_are_faults(spark: SparkSession, history: Any) -> None:
+    """An exit of its own, a start and a resume are none; a pause lasts until the kill, and the kill until the start."""
+    changes = (
+        ("broker-1", "running", "start"), ("broker-1", "paused", "pause"), ("broker-1", "down", "kill"),
+        ("peer-1", "paused", "pause"), ("broker-1", "running", "start"), ("peer-1", "running", "resume"),
+        ("broker-1", "down", "exited"), ("peer-1", "down", "stop"),
+    )  # fmt: skip
+    for target, process, action in changes:
+        history.write("host-1", e.ProcessChanged(target, process, None, action))
+    history.write("host-1", e.FaultInjected("f1", "cut", "broker-1", "peer-1", True))
+    history.write("host-1", e.FaultRemoved("f1"))
+    found = rows_of(jobs.read_journal(spark, history.directory), faults, "kind", "source", "target", "duration_ms")
+    assert [row[1:] for row in found] == [
+        ("pause", "broker-1", "broker-1", 1_000),
+        ("kill", "broker-1", "broker-1", 2_000),
+        ("pause", "peer-1", "peer-1", 2_000),
+        ("stop", "peer-1", "peer-1", None),
+        ("cut", "broker-1", "peer-1", 1_000),
+    ]
+
+
 def test_unmet_expectation_is_reported(spark: SparkSession, history: Any, tmp_path: Path) -> None:
     history.write("api-1", e.WorkloadProgressed("w1", "t", 5, 4, 2, 0))
     history.write("api-1", e.WorkloadProgressed("w2", "t", 5, 4, 1, 0))
