@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from tests.pipeline.in_order import rows_of
@@ -13,7 +14,9 @@ from zabka.pipeline import jobs
 from zabka.pipeline.availability import client_availability
 from zabka.pipeline.ensembles import elections, sessions
 from zabka.pipeline.gold import TABLES
+from zabka.pipeline.ranges import SCHEMA, FileRange, read_range
 from zabka.pipeline.reigns import controller_reigns, failovers
+from zabka.pipeline.rows import Journal
 from zabka.pipeline.tables import faults, records_lost
 
 
@@ -160,3 +163,19 @@ def test_unmet_expectation_is_reported(spark: SparkSession, history: Any, tmp_pa
     written = jobs.write_tables(jobs.read_journal(spark, history.directory), tmp_path / "out", wanted=clients)
     assert written.rows == {"client_availability": 2}
     assert written.broken == {"client_availability": {"no more is answered than was sent": 1}}
+
+
+def test_unreadable_journal_is_named(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    unreadable = tmp_path / "peer-1.000000000001.jsonl"
+    with monkeypatch.context() as patched:
+        # root can read every file, so the file system's error is raised here.
+        patched.setattr(Path, "open", refuse)
+        lines = list(read_range(FileRange(".", str(unreadable), 0, 3)))
+    bad_lines = [table for table in TABLES if table.name == "bad_lines"]
+    lines += [(".", None, None, None, None, None, "{", "seed-1.jsonl", 0, "no entry")]
+    written = jobs.write_tables(Journal(spark.createDataFrame(lines, SCHEMA)), tmp_path / "out", wanted=bad_lines)
+    assert written.rows == {"bad_lines": 2}
+    assert written.unreadable == [f"the file cannot be read: {unreadable}: Permission denied"]
