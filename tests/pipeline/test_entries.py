@@ -126,7 +126,7 @@ def test_deleted_file_has_no_rows_and_unreadable_one_a_reason(tmp_path: Path, mo
 
     monkeypatch.setattr(Path, "open", refuse)
     (row,) = read_range(FileRange(".", str(path), 0, 3))
-    assert (row[7], row[8], row[9]) == (path.name, 0, "the file cannot be read: Permission denied")
+    assert (row[7], row[8], row[9]) == (path.name, 0, f"the file cannot be read: {path}: Permission denied")
 
 
 def test_directory_without_journals_has_no_rows(spark: SparkSession, tmp_path: Path) -> None:

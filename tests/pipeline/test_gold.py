@@ -5,14 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from tests.pipeline.in_order import rows_of
 from zabka.journal import events as e
 from zabka.pipeline import jobs
+from zabka.pipeline.availability import client_availability
 from zabka.pipeline.ensembles import elections, sessions
 from zabka.pipeline.gold import TABLES
+from zabka.pipeline.ranges import SCHEMA, FileRange, read_range
 from zabka.pipeline.reigns import controller_reigns, failovers
+from zabka.pipeline.rows import Journal
 from zabka.pipeline.tables import faults, records_lost
 
 
@@ -84,6 +88,14 @@ def test_committed_records_of_several_losses_count_once(spark: SparkSession, his
     assert (row["count"], row["committed_at_least"], row["below_high_watermark"]) == (21, 13, 13)
 
 
+def test_lost_records_of_a_workload_are_those_at_its_end(spark: SparkSession, history: Any) -> None:
+    for workload, counts in (("w1", (0, 61, 0, 148, 0)), ("w2", (0, 5, 3))):
+        for sent, lost in enumerate(counts, start=200):
+            history.write("api-1", e.WorkloadProgressed(workload, "t", sent, sent, 0, lost))
+    found = rows_of(jobs.read_journal(spark, history.directory), client_availability)
+    assert [(row["workload_id"], row["acknowledged"], row["lost"]) for row in found] == [("w1", 204, 0), ("w2", 202, 3)]
+
+
 def test_losses_of_a_recreated_topic_are_kept_separate(spark: SparkSession, history: Any) -> None:
     reported = ((1, 10, 19, "old"), (2, 15, 24, "old"), (1, 15, 30, "new"), (2, 25, 26, ""))
     for broker, first, last, topic_id in reported:
@@ -123,6 +135,27 @@ def test_sessions_elections_and_faults_are_spans(spark: SparkSession, history: A
     assert [(row["fault_id"], row["duration_ms"]) for row in rows_of(journal, faults)] == [("f1", 2_000), ("f1", None)]
 
 
+def test_kills_stops_and_pauses_are_faults(spark: SparkSession, history: Any) -> None:
+    """An exit of its own, a start and a resume are none; a pause lasts until the kill, and the kill until the start."""
+    changes = (
+        ("broker-1", "running", "start"), ("broker-1", "paused", "pause"), ("broker-1", "down", "kill"),
+        ("peer-1", "paused", "pause"), ("broker-1", "running", "start"), ("peer-1", "running", "resume"),
+        ("broker-1", "down", "exited"), ("peer-1", "down", "stop"),
+    )  # fmt: skip
+    for target, process, action in changes:
+        history.write("host-1", e.ProcessChanged(target, process, None, action))
+    history.write("host-1", e.FaultInjected("f1", "cut", "broker-1", "peer-1", True))
+    history.write("host-1", e.FaultRemoved("f1"))
+    found = rows_of(jobs.read_journal(spark, history.directory), faults, "kind", "source", "target", "duration_ms")
+    assert [row[1:] for row in found] == [
+        ("pause", "broker-1", "broker-1", 1_000),
+        ("kill", "broker-1", "broker-1", 2_000),
+        ("pause", "peer-1", "peer-1", 2_000),
+        ("stop", "peer-1", "peer-1", None),
+        ("cut", "broker-1", "peer-1", 1_000),
+    ]
+
+
 def test_unmet_expectation_is_reported(spark: SparkSession, history: Any, tmp_path: Path) -> None:
     history.write("api-1", e.WorkloadProgressed("w1", "t", 5, 4, 2, 0))
     history.write("api-1", e.WorkloadProgressed("w2", "t", 5, 4, 1, 0))
@@ -130,3 +163,19 @@ def test_unmet_expectation_is_reported(spark: SparkSession, history: Any, tmp_pa
     written = jobs.write_tables(jobs.read_journal(spark, history.directory), tmp_path / "out", wanted=clients)
     assert written.rows == {"client_availability": 2}
     assert written.broken == {"client_availability": {"no more is answered than was sent": 1}}
+
+
+def test_unreadable_journal_is_named(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    unreadable = tmp_path / "peer-1.000000000001.jsonl"
+    with monkeypatch.context() as patched:
+        # root can read every file, so the file system's error is raised here.
+        patched.setattr(Path, "open", refuse)
+        lines = list(read_range(FileRange(".", str(unreadable), 0, 3)))
+    bad_lines = [table for table in TABLES if table.name == "bad_lines"]
+    lines += [(".", None, None, None, None, None, "{", "seed-1.jsonl", 0, "no entry")]
+    written = jobs.write_tables(Journal(spark.createDataFrame(lines, SCHEMA)), tmp_path / "out", wanted=bad_lines)
+    assert written.rows == {"bad_lines": 2}
+    assert written.unreadable == [f"the file cannot be read: {unreadable}: Permission denied"]

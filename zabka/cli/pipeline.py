@@ -126,10 +126,18 @@ def _answered() -> Iterator[None]:
 
 
 @jobs_of_spark.command()
-def tables(data: Journals = ".zabka", out: Out = None, master: Master = "local[2]", ui: Ui = 0) -> None:
+def tables(
+    data: Journals = ".zabka",
+    out: Out = None,
+    master: Master = "local[2]",
+    ui: Ui = 0,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Exit with 0 although journals could not be read.")
+    ] = False,
+) -> None:
     """Read every journal and write the tables: controller terms, failovers, leaderships, ISRs, losses and more.
 
-    Exit code 1 if a table violates a rule.
+    Exit code 1 if a table violates a rule, or if a journal cannot be read.
     """
     from zabka.pipeline import jobs
     from zabka.pipeline.runs import journal_files
@@ -157,9 +165,11 @@ def tables(data: Journals = ".zabka", out: Out = None, master: Master = "local[2
     print_table(("table", "rows"), ((name, f"{count:,}") for name, count in written.rows.items()), HEAVY_HEAD)
     if aside := written.rows["bad_lines"]:
         _err.print(f"{aside:,} lines were skipped; {target / 'bad_lines'} lists them with the reason")
+    for reason in written.unreadable:
+        _err.print(f"A journal is missing in the tables: {reason}", markup=False)
     _print_broken(written.broken)
     _err.print(f"{time.monotonic() - begin:.1f} s")
-    if written.broken:
+    if written.broken or (written.unreadable and not allow_missing):
         raise typer.Exit(1)
 
 

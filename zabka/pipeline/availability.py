@@ -170,7 +170,8 @@ def _with_stops(spans: DataFrame, journal: Journal) -> DataFrame:
 def client_availability(journal: Journal) -> DataFrame:
     """The results of workloads' writes.
 
-    run, workload_id, topic, from_us, to_us, sent, acknowledged, failed, lost, share. `share` is acknowledged divided by
+    run, workload_id, topic, from_us, to_us, sent, acknowledged, failed, lost, share. lost is how many acknowledged
+    records were missing at the last report; earlier reports may have had more.  `share` is acknowledged divided by
     answered (acknowledged and failed), 0 to 1; null before the first answer.
     """
     reported = bodies(
@@ -184,7 +185,8 @@ def client_availability(journal: Journal) -> DataFrame:
         .agg(
             f.min("at_us").alias("from_us"),
             f.max("at_us").alias("to_us"),
-            *(f.max(name).alias(name) for name in ("sent", "acknowledged", "failed", "lost")),
+            *(f.max(name).alias(name) for name in ("sent", "acknowledged", "failed")),
+            f.max_by("lost", "node_seq").alias("lost"),
         )
         .withColumn("share", f.when(answered > 0, f.round(f.col("acknowledged") / answered, 6)))
     )

@@ -139,7 +139,8 @@ TABLES = (
         (never("no phase is negative", "least(election_ms, discovery_ms, synchronization_ms) < 0"),),
     ),
     Table(
-        "faults", faults, ("run", "node", "node_seq"), ("run", "node", "node_seq"), ("fault_injected", "fault_removed"),
+        "faults", faults, ("run", "node", "node_seq"), ("run", "node", "node_seq"),
+        ("fault_injected", "fault_removed", "process_changed"),
     ),
     Table("bad_lines", bad_lines, ("run", "file", "position"), ("run", "file", "position"), ()),
 )  # fmt: skip

@@ -8,12 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from zabka.pipeline import places, versions
 from zabka.pipeline.gold import TABLES, TYPES, Table, observed
 from zabka.pipeline.lake import commits
 from zabka.pipeline.places import Place
+from zabka.pipeline.ranges import UNREADABLE
 from zabka.pipeline.rows import Journal
 
 STAGE = "_stage"
@@ -58,10 +60,13 @@ def make_tables(journal: Journal, directory: Path, wanted: Sequence[Table]) -> I
 
 
 class Written(NamedTuple):
-    """The result of a job: the rows of each table, and the expectations of each table that were not met."""
+    """The result of a job: the rows of each table, the expectations of each table that were not met, and why journals
+    could not be read.
+    """
 
     rows: dict[str, int]
     broken: dict[str, dict[str, int]]
+    unreadable: list[str]
 
 
 def write_tables(
@@ -78,12 +83,20 @@ def write_tables(
     with versions.locked(out):
         number, directory = versions.new_version(out)
         journal.stage = directory / STAGE
-        written = Written({}, {})
+        written = Written({}, {}, [])
         for name, rows, broken in make_tables(journal, directory, wanted):
             written.rows[name] = rows
             if broken:
                 written.broken[name] = broken
             progress(name, rows)
+        if "bad_lines" in written.rows:
+            written.unreadable.extend(_unreadable(directory / "bad_lines"))
         shutil.rmtree(journal.stage, ignore_errors=True)
         versions.publish(out, number)
     return written
+
+
+def _unreadable(bad_lines: Path) -> list[str]:
+    """Return the reasons, each with its file, why journals could not be read."""
+    problems = pq.read_table(bad_lines, columns=["problem"])["problem"].to_pylist()
+    return sorted({problem for problem in problems if problem.startswith(UNREADABLE)})

@@ -38,6 +38,8 @@ ARROW_SCHEMA = pa.schema([(name, pa.int64() if name in _LONGS else pa.string()) 
 BLOCK_BYTES = LINE_BYTES_MAX
 """A line that does not end within a block is longer than any that a node writes."""
 SHARE_BYTES = 16 * 1024 * 1024
+UNREADABLE = "the file cannot be read"
+"""How the problem of a file begins that has no rows for this reason."""
 BATCH_ROWS = 20_000
 BATCH_BYTES = 16 * 1024 * 1024
 _FAULT, _START = ENTRIES["fault_injected"], ENTRIES["node_started"]
@@ -194,7 +196,7 @@ def read_range(part: FileRange, types: frozenset[str] | None = None) -> Iterator
     except FileNotFoundError:
         return
     except OSError as reason:
-        yield _aside(part.run, b"", name, part.begin, f"the file cannot be read: {reason.strerror}")
+        yield _aside(part.run, b"", name, part.begin, f"{UNREADABLE}: {part.path}: {reason.strerror}")
 
 
 def read_file(

@@ -20,6 +20,8 @@ from zabka.pipeline.rows import Journal
 PARTITION = ["run", "topic", "partition"]
 LIFE = [*PARTITION, "life"]
 _LOG = ["run", "topic", "partition", "topic_id"]
+_ACTIONS = ("kill", "stop", "restart", "pause")
+"""The actions of a host agent that are faults."""
 
 
 def leader_writes(journal: Journal) -> DataFrame:
@@ -196,19 +198,27 @@ def bad_lines(journal: Journal) -> DataFrame:
 def faults(journal: Journal) -> DataFrame:
     """Every fault: run, fault_id, kind, source, target, both_ways, delay_ms, from_us, to_us, duration_ms.
 
-    to_us and duration_ms are null while it holds.  The node that injects a fault removes it, so both readings are of
-    one clock.
+    A kill, stop, restart or pause of a process through its host agent is a fault of that kind (also the stop of a whole
+    cluster), without a fault_id: its source and target are the process, and it lasts until the next change of that
+    process.  to_us and duration_ms are null while it holds.  The node that injects a fault removes it, so both readings
+    are of one clock.
     """
     reported = bodies(
-        journal.rows, ["fault_injected", "fault_removed"],
+        journal.rows, ["fault_injected", "fault_removed", "process_changed"],
         fault_id=StringType(), kind=StringType(), source=StringType(), target=StringType(), both_ways=BooleanType(),
-        delay_ms=LongType(),
+        delay_ms=LongType(), process=StringType(), action=StringType(),
     )  # fmt: skip
-    in_order = Window.partitionBy("run", "node", "fault_id").orderBy("node_seq")
-    removed = f.when(f.lead("type").over(in_order) == "fault_removed", f.lead("at_us").over(in_order))
+    of_process = f.col("type") == "process_changed"
+    stopped = of_process & (f.col("process") != "running") & f.col("action").isin(*_ACTIONS)
+    what = f.when(of_process, f.col("target")).otherwise(f.col("fault_id"))
+    in_order = Window.partitionBy("run", "node", of_process, what).orderBy("node_seq")
+    following = f.lead("type").over(in_order)
+    removed = f.when(following.isin("fault_removed", "process_changed"), f.lead("at_us").over(in_order))
     return (
         reported.withColumn("to_us", removed)
-        .where("type = 'fault_injected'")
+        .where((f.col("type") == "fault_injected") | stopped)
+        .withColumn("kind", f.coalesce("kind", "action"))
+        .withColumn("source", f.coalesce("source", "target"))
         .withColumn("duration_ms", milliseconds(f.col("to_us") - f.col("at_us")))
         .select(
             "run", "node", "fault_id", "kind", "source", "target", "both_ways", "delay_ms",
