@@ -13,8 +13,8 @@ from zabka.broker_sim.replication.transaction_verifier import TransactionVerifie
 from zabka.journal.events import TopicPartition
 from zabka.kafka.ports import ChannelBroken, Endpoint
 from zabka.kafka.wire.kafka_schema import respond
-from zabka.simulation.kernel.runtime import SimRuntime
-from zabka.simulation.kernel.scheduler import Scheduler
+from zabka.simulation.engine.runtime import SimRuntime
+from zabka.simulation.engine.scheduler import Scheduler
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 COORDINATOR = Endpoint(3, "sim", 9092)

@@ -9,7 +9,6 @@ from zabka.pipeline.campaign.results import Results
 from zabka.pipeline.campaign.statistics import Difference, Estimate, Share
 from zabka.pipeline.campaign.stopping import Comparison, Verdict, cost_level
 
-
 _LACKING = {Verdict.OPEN, Verdict.DIFFERENT}
 """Verdicts on costs that leave the question open: a difference in one setting is not one among all settings."""
 
