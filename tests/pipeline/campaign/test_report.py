@@ -23,7 +23,7 @@ from zabka.pipeline.campaign.provenance import Provenance, provenance
 from zabka.pipeline.campaign.report import report
 from zabka.pipeline.campaign.results import Results, results, write_tables
 from zabka.pipeline.campaign.statistics import Estimate
-from zabka.pipeline.campaign.stopping import rivals
+from zabka.pipeline.campaign.stopping import Verdict, rivals
 
 TEXT = """
 question = "Which <timeout>?"
@@ -262,6 +262,23 @@ def test_chart_has_a_dot_for_each_seed() -> None:
     page = report(found(-4_000, 0), TEXT, MADE)
     drawing = page.partition("<svg")[2].partition("</svg>")[0]
     assert len(re.findall(r'<circle class="seed s1" ', drawing)) == 24
+
+
+def test_search_of_all_settings_is_stricter_than_one_cost() -> None:
+    text = TEXT.replace("[6000, 2000]", "[6000, 2000, 4000]")
+    seen = found(0, 0, text=text)
+    for run in seen.runs:
+        run.figures["false_expiries"] = float(run.point == 1 and run.seed <= 6)
+    again = results(seen.campaign, {(run.point, run.seed): run for run in seen.runs}, seen.ended)
+    # Six differences the same way: 2 / 2^6 = 0.031, below 0.05 but not below 0.05 / 2 settings.
+    assert again.costs["false_expiries"][0].verdict is Verdict.DIFFERENT
+    assert answer(again)[1].startswith("Not enough seeds to tell a difference in anything else")
+    seventh = next(run for run in seen.runs if (run.point, run.seed) == (1, 7))
+    seventh.figures["false_expiries"] = 1.0
+    again = results(seen.campaign, {(run.point, run.seed): run for run in seen.runs}, seen.ended)
+    assert answer(again)[1].startswith(
+        "In what else was measured, on the same seeds: with zookeeper.session.timeout.ms="
+    )
 
 
 def test_unchanged_figure_is_not_reported_as_a_cost() -> None:

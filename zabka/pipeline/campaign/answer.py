@@ -9,6 +9,9 @@ from zabka.pipeline.campaign.results import Results
 from zabka.pipeline.campaign.statistics import Difference, Estimate, Share
 from zabka.pipeline.campaign.stopping import Comparison, Verdict, cost_level
 
+_LACKING = {Verdict.OPEN, Verdict.DIFFERENT}
+"""Verdicts on costs that leave the question open: a difference in one setting is not one among all settings."""
+
 
 def answer(found: Results) -> list[str]:
     """Return the decision, its cost, and its evidence, a sentence each."""
@@ -181,19 +184,18 @@ def _elsewhere(found: Results) -> str:
         also = [f"{FIGURES[name].title} {interval(found.estimates[name][0], FIGURES[name].unit)}"
                 for name in found.campaign.also]  # fmt: skip
         return f"There is nothing to compare it with{'; besides: ' + '; '.join(also) if also else ''}."
+    if not found.costs:
+        return "Nothing else was asked for."
     # All settings are searched, so each difference is one of as many more.
-    stop, tests = found.campaign.stop, len(found.campaign.also) * len(found.comparisons)
+    stop, tests = found.campaign.stop, len(found.costs) * len(found.comparisons)
     level = cost_level(stop.confidence, found.ended.looks, tests)
     moved = [(also, each) for also, compared in found.costs.items() for each in compared if each.difference.p <= level]
     if not moved:
-        seeds = "nor were there enough seeds to tell" if _lacks_seeds(found) else "with enough seeds to see one"
-        return f"No difference was seen in anything else that was measured, {seeds}; the table has each."
+        verdicts = {each.verdict for compared in found.costs.values() for each in compared}
+        seen = "Not enough seeds to tell a difference" if _LACKING & verdicts else "No difference seen"
+        return f"{seen} in anything else that was measured; the table has each with its interval."
     differences = "; ".join(f"with {named(found, each.point)} {_values(found, also, each)}" for also, each in moved)
     return f"In what else was measured, on the same seeds: {differences}."
-
-
-def _lacks_seeds(found: Results) -> bool:
-    return any(each.verdict is Verdict.OPEN for compared in found.costs.values() for each in compared)
 
 
 def _values(found: Results, figure: str, compared: Comparison) -> str:

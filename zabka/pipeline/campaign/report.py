@@ -274,9 +274,10 @@ def _method(found: Results) -> Iterator[str]:
         f"{format_number(100 - 100 * stop.confidence)} % shared out among {_counted(found.ended.looks, 'look')} and "
         f"{_counted(max(1, len(found.points) - 1), 'comparison')}, so that looking early makes "
         f"no false alarm likelier; "
-        f"in the other figures, {cost:.2g}. The interval of a difference has all differences that the test does not "
-        f"reject at that level: without 0, if and only if p is at most the level. No difference counts as seen to be "
-        f"absent unless the file gives a size (equal_within) that these seeds would have shown in 80 % of cases.</p>"
+        f"in the other figures, {cost:.2g}, and where the answer searches all settings for other differences, that "
+        f"divided by the number of other settings. The interval of a difference has all differences that the test does "
+        f"not reject at that level: without 0, if and only if p is at most the level. No difference counts as absent "
+        f"unless the file gives a size (equal_within) that these seeds would have shown in 80 % of cases.</p>"
     )
     yield (
         "<p class='soft'>Not measured: clients that are far away, disks and networks of a real machine, and how often "
