@@ -276,8 +276,8 @@ def _method(found: Results) -> Iterator[str]:
         f"no false alarm likelier; "
         f"in the other figures, {cost:.2g}, and where the answer searches all settings for other differences, that "
         f"divided by the number of other settings. The interval of a difference has all differences that the test does "
-        f"not reject at that level: without 0, if and only if p is at most the level. No difference counts as seen to "
-        f"be absent unless the file gives a size (equal_within) that these seeds would have shown in 80 % of cases.</p>"
+        f"not reject at that level: without 0, if and only if p is at most the level. No difference counts as absent "
+        f"unless the file gives a size (equal_within) that these seeds would have shown in 80 % of cases.</p>"
     )
     yield (
         "<p class='soft'>Not measured: clients that are far away, disks and networks of a real machine, and how often "
