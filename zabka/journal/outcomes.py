@@ -40,6 +40,7 @@ _PROGRESS = (
 
 
 _SOON_US = 1_000_000
+CONTROLLER, RESIGNATION = "controller", "resignation of a controller"
 
 
 class _Side(NamedTuple):
@@ -120,6 +121,9 @@ def _outcomes(side: _Side, other: _Side, ends: tuple[ClusterState, ClusterState]
             decision = entry
             for subject in _subjects(entry.event):
                 last[subject] = entry
+    if CONTROLLER in subjects:
+        # An election and the resignation that follows it are one outcome; either can be logged last.
+        subjects.append(RESIGNATION)
     for subject in subjects:
         if subject in last:
             yield last[subject]
@@ -130,8 +134,10 @@ def _subjects(event: Any) -> Iterable[str]:
         return (f"{event.topic}-{event.partition}",)
     if isinstance(event, e.BrokerRegistered):
         return (f"broker {event.broker_id}",)
-    if isinstance(event, e.ControllerElected | e.ControllerResigned):
-        return ("controller",)
+    if isinstance(event, e.ControllerElected):
+        return (CONTROLLER,)
+    if isinstance(event, e.ControllerResigned):
+        return (RESIGNATION,)
     return ()
 
 
@@ -143,7 +149,7 @@ def _different(one: ClusterState, other: ClusterState) -> list[str]:
         if one.broker(number).registered != other.broker(number).registered
     ]
     here, there = (one.controller_id < 0, one.controller_epoch), (other.controller_id < 0, other.controller_epoch)
-    return [*found, "controller"] if here != there else found
+    return [*found, CONTROLLER] if here != there else found
 
 
 def _standing(state: ClusterState, name: str) -> Any:
