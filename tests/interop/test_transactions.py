@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -187,3 +190,37 @@ def test_next_coordinator_completes_what_was_decided(cluster: BrokerCluster, top
     assert read(cluster, topic, "read_committed", 3) == [b"a", b"b", b"c"]
     cluster.brokers[coordinator].start()
     cluster.await_ready()
+
+
+def zabka(cluster: BrokerCluster, verb: str, *arguments: str, lines: str = "") -> list[str]:
+    """Run a command against the cluster; return the lines of its output."""
+    command = [Path(sys.executable).with_name("zabka"), verb, "--bootstrap-server", cluster.bootstrap, *arguments]
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, check=False, timeout=WAIT_S)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_command_line_produces_lists_and_aborts_transactions(cluster: BrokerCluster, topic: str) -> None:
+    zabka(cluster, "produce", "--topic", topic, "--transactional-id", "of-the-command", lines="a\nb\n")
+    committed = ("--topic", topic, "--from-beginning", "--timeout-ms", "1000", "--isolation-level", "read_committed")
+    assert sorted(zabka(cluster, "consume", *committed)) == ["a", "b"]
+    (row,) = [line.split() for line in zabka(cluster, "transactions", "list") if line.startswith("of-the-command")]
+    assert row[3] == "CompleteCommit"
+
+    open_producer = a_producer(cluster, "left-open")
+    open_producer.begin_transaction()
+    open_producer.produce(topic, b"open", partition=0)
+    open_producer.flush(WAIT_S)
+    here = ("--topic", topic, "--partition", "0")
+    begun = [line.split() for line in zabka(cluster, "transactions", "describe-producers", *here)[1:]]
+    (start,) = [row[5] for row in begun if row[5] != "None"]
+    described = zabka(cluster, "transactions", "describe", "--transactional-id", "left-open")[1].split()
+    assert (described[4], described[-1]) == ("Ongoing", f"{topic}-0")
+    # The coordinator still knows this transaction, so it is not hanging.
+    assert zabka(cluster, "transactions", "find-hanging", "--topic", topic, "--max-transaction-timeout", "0")[1:] == []
+
+    zabka(cluster, "transactions", "abort", *here, "--start-offset", start)
+
+    left = [line.split()[5] for line in zabka(cluster, "transactions", "describe-producers", *here)[1:]]
+    assert set(left) == {"None"}
+    assert sorted(zabka(cluster, "consume", *committed)) == ["a", "b"]

@@ -16,7 +16,7 @@ from zabka.cli.java_numbers import java_int, java_long
 from zabka.cli.kafka_command import CommandFailed, asyncio_runtime, parser, run
 from zabka.journal.events import TopicPartition
 from zabka.kafka.client.admin_client import AdminClient
-from zabka.kafka.client.client import RETRIED, Fetched
+from zabka.kafka.client.client import RETRIED, Fetched, Isolation
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from zabka.kafka.client.group_admin import GroupAdmin
 from zabka.kafka.record_batch import BatchUnreadable, Record
@@ -74,6 +74,12 @@ def main(arguments: list[str]) -> int:
     made.add_argument("--timeout-ms", type=int, default=-1, help="exit if no record arrives for that long")
     made.add_argument("--group", help="commit offsets for this group, and start at its committed offsets")
     made.add_argument(
+        "--isolation-level",
+        choices=("read_committed", "read_uncommitted"),
+        default="read_uncommitted",
+        help="read_committed leaves out the records of aborted and of open transactions",
+    )
+    made.add_argument(
         "--property",
         action="append",
         default=[],
@@ -105,6 +111,7 @@ async def _consume(client: AdminClient, options: argparse.Namespace) -> None:
         headers_separator=properties.get("headers.separator", ",").encode(),
         null=properties.get("null.literal", "null").encode(),
     )
+    isolation = Isolation[options.isolation_level.upper()]
     numbers = await partitions_of(client, options.topic)
     if options.partition is not None:
         if options.partition not in numbers:
@@ -114,10 +121,12 @@ async def _consume(client: AdminClient, options: argparse.Namespace) -> None:
     # With --partition the consumer starts at --offset, also in a group (ConsoleConsumer.ConsumerWrapper.seek).
     committed = {} if groups is None or options.partition is not None else await groups.offsets(options.group)
     positions = {
-        partition: committed[partition] if partition in committed else await _begin(client, partition, options)
+        partition: committed[partition]
+        if partition in committed
+        else await _begin(client, partition, options, isolation)
         for partition in (TopicPartition(options.topic, number) for number in numbers)
     }
-    reader = _Reader(client, positions, EARLIEST if options.from_beginning else LATEST)
+    reader = _Reader(client, positions, EARLIEST if options.from_beginning else LATEST, isolation)
     try:
         await reader.read(shown, options.max_messages, options.timeout_ms)
     finally:
@@ -126,16 +135,18 @@ async def _consume(client: AdminClient, options: argparse.Namespace) -> None:
             await groups.commit(options.group, positions)
 
 
-async def _begin(client: AdminClient, partition: TopicPartition, options: argparse.Namespace) -> int:
+async def _begin(
+    client: AdminClient, partition: TopicPartition, options: argparse.Namespace, isolation: Isolation
+) -> int:
     # As in ConsoleConsumerOptions.parseOffset, --offset has precedence over --from-beginning.
     start = options.offset or ("earliest" if options.from_beginning else "latest")
     if start.lower() in NAMED:
-        return await client.list_offset(partition, NAMED[start.lower()])
+        return await client.list_offset(partition, NAMED[start.lower()], isolation=isolation)
     try:
         offset = java_long(start)
     except argparse.ArgumentTypeError:
         raise CommandFailed(f"The provided offset value '{options.offset}' is incorrect.") from None
-    return offset if offset >= 0 else max(0, await client.list_offset(partition, LATEST) + offset)
+    return offset if offset >= 0 else max(0, await client.list_offset(partition, LATEST, isolation=isolation) + offset)
 
 
 class _Reader:
@@ -145,8 +156,11 @@ class _Reader:
     is out of range (records were deleted, or lost with a leader) it continues at `reset`, the latest or the earliest.
     """
 
-    def __init__(self, client: AdminClient, positions: dict[TopicPartition, int], reset: int) -> None:
+    def __init__(
+        self, client: AdminClient, positions: dict[TopicPartition, int], reset: int, isolation: Isolation
+    ) -> None:
         self._client = client
+        self._isolation = isolation
         self._positions = positions
         self._reset = reset
         self._silent: set[TopicPartition] = set()
@@ -182,7 +196,9 @@ class _Reader:
         """Return the next records; none if there are none yet, or if no broker serves the partition."""
         position = self._positions[partition]
         try:
-            found = await self._client.fetch(partition, position, max_wait_ms=max_wait_ms, timeout_ms=PATIENCE_MS)
+            found = await self._client.fetch(
+                partition, position, max_wait_ms=max_wait_ms, timeout_ms=PATIENCE_MS, isolation=self._isolation
+            )
             self._silent.discard(partition)
             return found
         except BatchUnreadable as damaged:
@@ -191,7 +207,9 @@ class _Reader:
         except (KafkaUnavailable, KafkaRequestFailed) as reason:
             error = reason.error if isinstance(reason, KafkaRequestFailed) else None
             if error is ErrorCode.offset_out_of_range:
-                self._positions[partition] = there = await self._client.list_offset(partition, self._reset)
+                self._positions[partition] = there = await self._client.list_offset(
+                    partition, self._reset, isolation=self._isolation
+                )
                 _warn(f"{partition}: offset {position} is out of range; continuing at {there}")
             elif error is not None and error not in RETRIED:
                 raise

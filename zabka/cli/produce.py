@@ -8,19 +8,21 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import BinaryIO
 
 from zabka.cli.console import partitions_of, properties_of
 from zabka.cli.java_numbers import java_int
-from zabka.cli.kafka_command import API_TIMEOUT_MS, CommandFailed, parser, run
+from zabka.cli.kafka_command import API_TIMEOUT_MS, CommandFailed, asyncio_runtime, parser, run
 from zabka.journal.events import TopicPartition
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.partitioner import partition_for
+from zabka.kafka.client.transactional_producer import TransactionalProducer
 from zabka.kafka.record_batch import Record
 
 BATCH_RECORDS_MAX = 500
 READ_BYTES = 64 * 1024
+Append = Callable[[TopicPartition, Sequence[Record]], Awaitable[object]]
 
 
 def main(arguments: list[str]) -> int:
@@ -30,6 +32,9 @@ def main(arguments: list[str]) -> int:
     made.add_argument("--property", action="append", default=[], metavar="parse.key=true|key.separator=:")
     made.add_argument("--request-required-acks", "--acks", dest="acks", choices=("all", "-1", "0", "1"), default="-1")
     made.add_argument("--timeout", type=java_int, default=API_TIMEOUT_MS, help="milliseconds")
+    made.add_argument(
+        "--transactional-id", help="produce the input as one transaction: committed at its end, aborted on an error"
+    )
     options = made.parse_args(arguments)
     if options.timeout < 1:
         made.error(f"--timeout must be at least 1, not {options.timeout}")
@@ -42,17 +47,34 @@ async def _produce(client: AdminClient, options: argparse.Namespace) -> None:
     separator = properties.get("key.separator", "\t").encode() if keyed else None
     numbers = await partitions_of(client, options.topic)
     acks = -1 if options.acks == "all" else int(options.acks)
+
+    async def append(partition: TopicPartition, records: Sequence[Record]) -> None:
+        await client.produce(partition, records, acks=acks, timeout_ms=options.timeout)
+
+    if options.transactional_id is None:
+        await _produce_lines(options.topic, len(numbers), separator, append)
+        return
+    producer = TransactionalProducer(client, asyncio_runtime(), options.transactional_id)
+    await producer.begin()
+    try:
+        await _produce_lines(options.topic, len(numbers), separator, producer.send)
+    except BaseException:
+        await producer.end(commit=False)
+        raise
+    await producer.end(commit=True)
+
+
+async def _produce_lines(topic: str, partitions: int, separator: bytes | None, append: Append) -> None:
     lines = turn = 0
     async for batch in _batches(getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)):
         records, wrong = _records(batch, separator, lines)
         lines += len(batch)
         shares: dict[int, list[Record]] = {}
         for record in records:
-            shares.setdefault(partition_for(record.key, len(numbers), turn), []).append(record)
+            shares.setdefault(partition_for(record.key, partitions, turn), []).append(record)
         turn += 1
         for number, share in shares.items():
-            partition = TopicPartition(options.topic, number)
-            await client.produce(partition, share, acks=acks, timeout_ms=options.timeout)
+            await append(TopicPartition(topic, number), share)
         if wrong is not None:
             raise wrong
 

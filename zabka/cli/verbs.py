@@ -30,6 +30,7 @@ VERBS = {
     "delete-records": "Delete records, as kafka-delete-records.sh does.",
     "produce": "Produce lines of standard input, as kafka-console-producer.sh does.",
     "consume": "Print the records of a topic, as kafka-console-consumer.sh does.",
+    "transactions": "List, describe or abort transactions, as kafka-transactions.sh does.",
     "broker-api-versions": "Print the requests that brokers serve, as kafka-broker-api-versions.sh does.",
     "log-dirs": "Print log directories, as kafka-log-dirs.sh does.",
     "simulate": "Run seeds in the simulated world; exit code 1 if an invariant was violated.",
@@ -44,7 +45,7 @@ VERBS = {
 """Every verb in the order of `zabka --help`, and its purpose."""
 WITHOUT_TYPER = frozenset({
     "peer", "broker", "topics", "elect", "configs", "reassign", "consumer-groups", "get-offsets", "delete-records",
-    "produce", "consume", "broker-api-versions", "log-dirs",
+    "produce", "consume", "transactions", "broker-api-versions", "log-dirs",
 })  # fmt: skip
 """The verbs that need no extra."""
 

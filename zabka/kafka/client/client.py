@@ -7,6 +7,7 @@ retries with refreshed metadata if they have moved, until a request times out.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
 from kio.schema.errors import ErrorCode
@@ -15,7 +16,15 @@ from zabka.ensemble.ports import Future, Runtime
 from zabka.journal.events import TopicPartition
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from zabka.kafka.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
-from zabka.kafka.record_batch import Record, build_batch, decode_records, offset_after, stamped_offsets
+from zabka.kafka.read_committed import committed_records
+from zabka.kafka.record_batch import (
+    TRANSACTIONAL,
+    Record,
+    build_batch,
+    decode_records,
+    offset_after,
+    stamped_offsets,
+)
 from zabka.kafka.topic_ids import topic_id_from_kafka
 from zabka.kafka.wire.data_messages import (
     FetchPartition,
@@ -89,6 +98,13 @@ class ClusterInfo(NamedTuple):
     topics: Mapping[str, TopicInfo]
     racks: Mapping[int, str | None] = {}
     """The rack of each broker."""
+
+
+class Isolation(IntEnum):
+    """isolation.level of a consumer."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
 
 
 class Fetched(NamedTuple):
@@ -262,15 +278,21 @@ class KafkaClient:
         acks: int = -1,
         timeout_ms: int = REQUEST_TIMEOUT_MS,
         producer: tuple[int, int, int] | None = None,
+        transactional_id: str | None = None,
     ) -> int:
         """Append records as one batch; return the offset of the first, -1 with acks=0.
 
         `producer` is (id, epoch, sequence of the first record): with it brokers recognise a repeat after a lost answer.
+        With a transactional id the batch is part of that producer's open transaction.
         """
         producer_id, producer_epoch, sequence = producer or (-1, -1, -1)
-        batch = build_batch(records, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=sequence)
+        batch = build_batch(
+            records, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=sequence,
+            attributes=0 if transactional_id is None else TRANSACTIONAL,
+        )  # fmt: skip
         rows = [TopicProduceData(topic_partition.topic, [PartitionProduceData(topic_partition.partition, batch)])]
-        message = ProduceRequest(PRODUCE_VERSION, acks, as_time(min(timeout_ms, ATTEMPT_MS_MAX)), rows)
+        wait = as_time(min(timeout_ms, ATTEMPT_MS_MAX))
+        message = ProduceRequest(PRODUCE_VERSION, acks, wait, rows, transactional_id)
 
         def read(response: KafkaMessage | None) -> tuple[ErrorCode, int]:
             if response is None:
@@ -290,8 +312,11 @@ class KafkaClient:
         max_wait_ms: int = 500,
         max_bytes: int = FETCH_BYTES_MAX,
         timeout_ms: int = REQUEST_TIMEOUT_MS,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Fetched:
-        """Return committed records from an offset on; an empty list if there are none after `max_wait_ms`.
+        """Return replicated records from an offset on; an empty list if there are none after `max_wait_ms`.
+
+        With READ_COMMITTED they end at the last stable offset, and those of aborted transactions are left out.
 
         The request names the leader epoch, as the Java consumer does (KIP-320).  Otherwise a former leader, which as a
         follower serves consumers too (KIP-392), would answer from its own log: for example OFFSET_OUT_OF_RANGE, if it
@@ -301,7 +326,8 @@ class KafkaClient:
         def ask(leader_epoch: int) -> KafkaMessage:
             row = FetchPartition(topic_partition.partition, offset, max_bytes, leader_epoch)
             topics = [FetchTopic([row], topic_partition.topic)]
-            return FetchRequest(FETCH_VERSION, as_time(max_wait_ms), 1, topics, max_bytes=max_bytes)
+            wait = as_time(max_wait_ms)
+            return FetchRequest(FETCH_VERSION, wait, 1, topics, max_bytes=max_bytes, isolation_level=int(isolation))
 
         def read(response: KafkaMessage) -> tuple[ErrorCode, Fetched]:
             if response.error_code != ErrorCode.none:
@@ -311,21 +337,29 @@ class KafkaClient:
                 return error_code(got.error_code), Fetched([], -1, -1)
             data = bytes(got.records or b"")
             marks = int(got.high_watermark), int(got.log_start_offset)
-            found = decode_records(data, offset)
+            if isolation is Isolation.READ_COMMITTED:
+                found = committed_records(data, offset, got.aborted_transactions or ())
+            else:
+                found = decode_records(data, offset)
             return ErrorCode.none, Fetched(found, *marks, offset_after(data, offset), stamped_offsets(data))
 
         return await self.at_leader(topic_partition, ask, read, timeout_ms)
 
     async def list_offset(
-        self, topic_partition: TopicPartition, timestamp: int = -1, *, timeout_ms: int = REQUEST_TIMEOUT_MS
+        self,
+        topic_partition: TopicPartition,
+        timestamp: int = -1,
+        *,
+        timeout_ms: int = REQUEST_TIMEOUT_MS,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> int:
-        """Return the offset at a timestamp: -1 for the end of the committed records, -2 for the beginning."""
+        """Return the offset at a timestamp: -1 for the end of the readable records, -2 for the beginning."""
         number = topic_partition.partition
 
         def ask(leader_epoch: int) -> KafkaMessage:
             row = {"partition_index": number, "current_leader_epoch": leader_epoch, "timestamp": timestamp}
             topic = {"name": topic_partition.topic, "partitions": [row]}
-            return request(ApiKey.LIST_OFFSETS, 7, replica_id=-1, topics=[topic])
+            return request(ApiKey.LIST_OFFSETS, 7, replica_id=-1, isolation_level=int(isolation), topics=[topic])
 
         def read(response: KafkaMessage) -> tuple[ErrorCode, int]:
             got = response.topics[0].partitions[0]

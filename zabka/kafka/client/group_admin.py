@@ -9,18 +9,12 @@ from kio.schema.errors import ErrorCode
 
 from zabka.ensemble.ports import Runtime
 from zabka.journal.events import TopicPartition
-from zabka.kafka.client.client import ATTEMPT_MS_MAX, REQUEST_TIMEOUT_MS, RETRY_BACKOFF_MS, KafkaClient
+from zabka.kafka.client.client import ATTEMPT_MS_MAX, REQUEST_TIMEOUT_MS, KafkaClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from zabka.kafka.client.consumer_protocol import BadConsumerProtocol, decode_assignment
+from zabka.kafka.client.coordinators import KeyType, find_coordinator
 from zabka.kafka.ports import ChannelBroken, Endpoint, KafkaMessage
 from zabka.kafka.wire.kafka_schema import ApiKey, request
-
-_GROUP = 0
-_LATER = (
-    ErrorCode.coordinator_not_available,
-    ErrorCode.not_coordinator,
-    ErrorCode.coordinator_load_in_progress,
-)
 
 
 class GroupListing(NamedTuple):
@@ -61,15 +55,7 @@ class GroupAdmin:
 
     async def coordinator(self, group_id: str, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Endpoint:
         """Return the coordinator of a group."""
-        deadline_ms = self._runtime.now().mono_ms + timeout_ms
-        while True:
-            asked = request(ApiKey.FIND_COORDINATOR, 4, key_type=_GROUP, coordinator_keys=[group_id])
-            (row,) = (await self._client.any_broker(asked, timeout_ms)).coordinators
-            if row.error_code == ErrorCode.none:
-                return Endpoint(int(row.node_id), str(row.host), int(row.port))
-            if row.error_code not in _LATER or self._runtime.now().mono_ms >= deadline_ms:
-                raise KafkaRequestFailed(ErrorCode(row.error_code), row.error_message)
-            await self._runtime.sleep(RETRY_BACKOFF_MS)
+        return await find_coordinator(self._client, self._runtime, KeyType.GROUP, group_id, timeout_ms)
 
     async def _ask(self, group_id: str, message: KafkaMessage) -> KafkaMessage:
         try:

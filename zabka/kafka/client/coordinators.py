@@ -1,0 +1,42 @@
+"""The search for the coordinator of a group or of a transactional id (FindCoordinator, KIP-699)."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from kio.schema.errors import ErrorCode
+
+from zabka.ensemble.ports import Runtime
+from zabka.kafka.client.client import REQUEST_TIMEOUT_MS, RETRY_BACKOFF_MS, KafkaClient
+from zabka.kafka.client.client_errors import KafkaRequestFailed
+from zabka.kafka.ports import Endpoint
+from zabka.kafka.wire.kafka_schema import ApiKey, request
+
+LATER = (
+    ErrorCode.coordinator_not_available,
+    ErrorCode.not_coordinator,
+    ErrorCode.coordinator_load_in_progress,
+)
+"""Errors that pass: the coordinator is not elected yet, has moved, or reads its log."""
+
+
+class KeyType(IntEnum):
+    """What a coordinator is searched for."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+async def find_coordinator(
+    client: KafkaClient, runtime: Runtime, key_type: KeyType, key: str, timeout_ms: int = REQUEST_TIMEOUT_MS
+) -> Endpoint:
+    """Return the coordinator of a group or a transactional id.  Raises KafkaRequestFailed, KafkaUnavailable."""
+    deadline_ms = runtime.now().mono_ms + timeout_ms
+    while True:
+        asked = request(ApiKey.FIND_COORDINATOR, 4, key_type=int(key_type), coordinator_keys=[key])
+        (row,) = (await client.any_broker(asked, timeout_ms)).coordinators
+        if row.error_code == ErrorCode.none:
+            return Endpoint(int(row.node_id), str(row.host), int(row.port))
+        if row.error_code not in LATER or runtime.now().mono_ms >= deadline_ms:
+            raise KafkaRequestFailed(ErrorCode(row.error_code), row.error_message)
+        await runtime.sleep(RETRY_BACKOFF_MS)

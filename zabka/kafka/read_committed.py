@@ -1,0 +1,50 @@
+"""The records that a consumer with isolation.level=read_committed gets (KIP-98, CompletedFetch)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from zabka.kafka.record_batch import (
+    BatchUnreadable,
+    Record,
+    decode_batch,
+    is_control,
+    is_transactional,
+    split_batches,
+)
+
+
+class Aborted(Protocol):
+    """An aborted transaction: its producer, and its first offset in the partition."""
+
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def first_offset(self) -> int: ...
+
+
+def committed_records(data: bytes, from_offset: int, aborted: Iterable[Aborted]) -> list[Record]:
+    """Return the records of a fetch response from `from_offset` on, without those of aborted transactions.
+
+    A producer's batches are skipped from the first offset of an aborted transaction up to its marker.  Raises
+    BatchUnreadable.
+    """
+    headers = split_batches(data)
+    if headers is None:
+        raise BatchUnreadable("a batch is damaged")
+    waiting: Sequence[Aborted] = sorted(aborted, key=lambda each: each.first_offset)
+    begun, position = 0, 0
+    aborting: set[int] = set()
+    records: list[Record] = []
+    for header in headers:
+        while begun < len(waiting) and waiting[begun].first_offset <= header.last_offset:
+            aborting.add(waiting[begun].producer_id)
+            begun += 1
+        if is_control(header):
+            # Either the abort marker of that transaction, or a commit marker of a producer that aborts none here.
+            aborting.discard(header.producer_id)
+        elif not (is_transactional(header) and header.producer_id in aborting) and header.last_offset >= from_offset:
+            records += [record for record in decode_batch(data, position, header) if record.offset >= from_offset]
+        position += header.size
+    return records
