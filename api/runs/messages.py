@@ -26,13 +26,13 @@ from zabka.api.runs.kept import MESSAGES
 from zabka.journal.messages import Message, read_message
 from zabka.journal.reader import split_lines
 from zabka.journal.sightings import Matcher, read_sighting
-from zabka.simulation.engine.runtime import SimRuntime
+from zabka.simulation.engine.loop import WALL_START_US
 
 CHUNKS_MAX = 64
 """How often an agent is asked for more within one request. The rest comes with the next request."""
 OPEN_MAX = 4
 """Number of stored runs whose messages are in memory."""
-WORLD_BEGINS_US = SimRuntime.WALL_START_MS * 1000
+WORLD_BEGINS_US = WALL_START_US
 """The wall clock at the start of a simulated world."""
 LONGEST_US = 60 * 1_000_000
 """A message that takes longer than this is only shown at its sending time, not at its arrival."""

@@ -9,18 +9,18 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from tests.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from tests.controller.fake_ensemble import FakeEnsemble, FakeSession
+from tests.virtual_time.runtime import SimRuntime, run_task
 from zabka.broker_sim.broker import Broker
 from zabka.broker_sim.broker_ports import BrokerPorts
 from zabka.broker_sim.configs.broker_config import KafkaConfig, config_from
-from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from zabka.broker_sim.request_context import RequestRefused
 from zabka.journal.events import Event
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed
 from zabka.kafka.ports import ChannelBroken, Endpoint, KafkaMessage
 from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of
-from zabka.simulation.engine.runtime import SimRuntime, run_task
 from zabka.simulation.engine.scheduler import Call, Scheduler
 
 LATENCY_MS = 1

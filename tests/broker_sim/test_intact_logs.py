@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.broker_sim.broker_world import Cluster, Node
+from tests.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from zabka.broker_sim.logs.checkpoints import alive, broker_epoch_alive, broker_epoch_of, clean_shutdown
 from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
-from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from zabka.kafka.zk import znodes
 
 MARK = ".kafka_cleanshutdown"

@@ -7,10 +7,10 @@ from uuid import UUID
 
 import pytest
 
+from tests.virtual_time.runtime import SimRuntime
 from zabka.broker_sim.metadata_cache import MetadataCache
 from zabka.journal.events import TopicPartition
 from zabka.kafka.wire.kafka_schema import ApiKey, KafkaMessage, request
-from zabka.simulation.engine.runtime import SimRuntime
 from zabka.simulation.engine.scheduler import Scheduler
 
 P0 = TopicPartition("orders", 0)

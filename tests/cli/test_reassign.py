@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.broker_sim import broker_world
-from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from tests.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from zabka.cli import reassign
 from zabka.cli.kafka_command import CommandFailed, TerseFailure, hash_order
 from zabka.cli.log_dir_moves import Place, begin_moves, find_places, is_under_way, status

@@ -20,6 +20,7 @@ from kio.schema.stop_replica.v4.response import StopReplicaPartitionError, StopR
 from kio.schema.update_metadata.v8.response import UpdateMetadataResponse
 
 from tests.controller.fake_ensemble import LATENCY_US, FakeEnsemble, FakeSession
+from tests.virtual_time.runtime import SimRuntime, run_task
 from zabka.controller.config import ControllerConfig
 from zabka.controller.controller import KafkaController
 from zabka.ensemble.client.service import (
@@ -34,7 +35,6 @@ from zabka.kafka.ports import ChannelBroken, Endpoint, KafkaMessage
 from zabka.kafka.topic_ids import random_topic_id
 from zabka.kafka.zk import znodes
 from zabka.kafka.zk.znodes import BrokerEndpoint, BrokerInfo, LeaderAndIsr, ReplicaAssignment, TopicAssignment
-from zabka.simulation.engine.runtime import SimRuntime, run_task
 from zabka.simulation.engine.scheduler import Deadlock, Scheduler
 
 

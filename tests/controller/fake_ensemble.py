@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
 from typing import Any
 
+from tests.virtual_time.runtime import SimRuntime
 from zabka.ensemble.client.service import (
     Check,
     Create,
@@ -24,7 +25,6 @@ from zabka.ensemble.client.service import (
 from zabka.ensemble.errors import ConnectionLoss, ErrorCode, NoNode, SessionExpired, ZooKeeperError, error_for
 from zabka.ensemble.ids import SessionId
 from zabka.ensemble.records import EventType, Stat
-from zabka.simulation.engine.runtime import SimRuntime
 
 LATENCY_US = 1_000
 

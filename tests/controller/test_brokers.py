@@ -35,7 +35,7 @@ INFO = BrokerInfo(5, (BrokerEndpoint("PLAINTEXT", "h", 9092),))
 def session(world: World) -> tuple[FakeSession, Zk]:
     from random import Random
 
-    from zabka.simulation.engine.runtime import SimRuntime
+    from tests.virtual_time.runtime import SimRuntime
 
     runtime = SimRuntime(world.scheduler, Random(0))
     opened = FakeSession(world.ensemble, runtime)

@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
+from tests.virtual_time.runtime import SimRuntime, run_task
 from zabka.controller.events import ControllerEvent, EventQueue
 from zabka.journal.cause import UNKNOWN
-from zabka.simulation.engine.runtime import SimRuntime, run_task
 from zabka.simulation.engine.scheduler import Scheduler
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.controller.controller_world import World
 from tests.controller.fake_ensemble import FakeSession
+from tests.virtual_time.runtime import SimRuntime
 from zabka.controller.causes import CurrentCauses
 from zabka.controller.context import ControllerContext
 from zabka.controller.eligibility import NoEligibleReplicas
@@ -19,7 +20,6 @@ from zabka.kafka.zk import znodes
 from zabka.kafka.zk.coordination import ControllerMoved, FencedWriter, Zk
 from zabka.kafka.zk.registration import next_broker_id, register_controller
 from zabka.kafka.zk.znodes import LeaderAndIsr
-from zabka.simulation.engine.runtime import SimRuntime
 
 GOOD, STALE, MISSING = (TopicPartition("t", n) for n in range(3))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from zabka.journal.cause import UNKNOWN, Cause, event_cause
+from zabka.journal.cause import Cause, event_cause
 from zabka.journal.cluster_state import ClusterState
 from zabka.journal.events import Entry, Event, TopicPartition, TxnCommitted
 from zabka.journal.fold import apply
@@ -13,7 +13,6 @@ from zabka.journal.judges.invariants import Violation, Watchdog, default_checker
 from zabka.journal.judges.judged import Judged
 from zabka.journal.judges.zab_invariants import zab_checkers
 from zabka.journal.writer import encode_line
-from zabka.simulation.engine.runtime import SimRuntime
 from zabka.simulation.engine.scheduler import Scheduler
 
 
@@ -68,23 +67,3 @@ class Record:
     def high_watermarks_reached(self, node: str) -> dict[TopicPartition, int]:
         """Return the high watermarks that a broker's events show its replicas to have reached."""
         return high_watermarks_reached(entry.event for entry in self.entries if entry.node == node)
-
-    def emitter(self, node: str, runtime: SimRuntime) -> Emitter:
-        """Return the object that a process of that node writes its events with."""
-        return Emitter(self, node, runtime)
-
-
-class Emitter:
-    """Writes one process's events; ignores those of a dead process."""
-
-    __slots__ = ("_node", "_record", "_runtime")
-
-    def __init__(self, record: Record, node: str, runtime: SimRuntime) -> None:
-        self._record = record
-        self._node = node
-        self._runtime = runtime
-
-    def __call__(self, event: Event) -> Cause:
-        if self._runtime.stopped:
-            return UNKNOWN
-        return self._record.write(self._node, self._runtime.now().wall_ms, event)

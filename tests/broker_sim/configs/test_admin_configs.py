@@ -8,6 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from tests.broker_sim.broker_world import Cluster
 from tests.broker_sim.logs.small_log import append, read_all
+from tests.virtual_time.runtime import SimRuntime
 from zabka.broker_sim.configs.broker_config import config_from
 from zabka.broker_sim.configs.broker_keys import KAFKA_KEYS
 from zabka.broker_sim.configs.config_resources import Operation, Source
@@ -16,7 +17,6 @@ from zabka.journal.events import ConfigChanged
 from zabka.kafka.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigEntry
 from zabka.kafka.wire.kafka_schema import ApiKey, request
 from zabka.kafka.zk import znodes
-from zabka.simulation.engine.runtime import SimRuntime
 
 
 @pytest.fixture

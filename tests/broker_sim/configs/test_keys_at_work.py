@@ -13,6 +13,7 @@ import pytest
 import structlog
 
 from tests.broker_sim import broker_world
+from tests.virtual_time.runtime import SimRuntime
 from zabka.broker_sim.broker_process import BrokerProcess, host_environment
 from zabka.broker_sim.configs.broker_config import KafkaConfig, config_from
 from zabka.broker_sim.configs.replica_config import replica_config
@@ -22,7 +23,6 @@ from zabka.broker_sim.quotas.connection_limits import connection_quotas
 from zabka.broker_sim.quotas.connection_quotas import ConnectionLimits
 from zabka.broker_sim.quotas.replication_throttles import ReplicationThrottles
 from zabka.kafka.wire.kafka_schema import ApiKey, request
-from zabka.simulation.engine.runtime import SimRuntime
 from zabka.simulation.engine.scheduler import Scheduler
 
 

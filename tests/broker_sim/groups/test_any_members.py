@@ -10,13 +10,13 @@ from typing import Any, cast
 import pytest
 from kio.schema.errors import ErrorCode
 
+from tests.virtual_time.runtime import SimRuntime
 from zabka.broker_sim.groups.config import GroupConfig
 from zabka.broker_sim.groups.membership import GroupMembership
 from zabka.broker_sim.groups.metadata import Group, GroupState, JoinResult, SyncResult
 from zabka.broker_sim.groups.requests import Joining, Leaving, Syncing
 from zabka.broker_sim.groups.store import GroupStore
 from zabka.ensemble.ports import Future
-from zabka.simulation.engine.runtime import SimRuntime
 from zabka.simulation.engine.scheduler import Scheduler
 
 STEPS = 150

@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 from tests.broker_sim.broker_world import Channel, Cluster
 from tests.broker_sim.groups.group_driver import a_cluster
 from tests.kafka.produced import headers_of
+from tests.virtual_time.runtime import SimRuntime
 from zabka.journal.events import TopicPartition
 from zabka.kafka.client.client import KafkaClient
 from zabka.kafka.client.consumer_protocol import (
@@ -25,7 +26,6 @@ from zabka.kafka.client.group_consumer import GroupConsumer
 from zabka.kafka.ports import ChannelBroken, Endpoint, KafkaMessage
 from zabka.kafka.record_batch import HEADER, Record, build_batch, with_checksum
 from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of
-from zabka.simulation.engine.runtime import SimRuntime
 
 GROUP_REQUESTS = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH)
 CONTROL = 0x20

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+from tests.virtual_time.runtime import SimRuntime, run_task
 from zabka.broker_sim.groups.log import read_group_log
 from zabka.broker_sim.groups.records import OffsetAndMetadata, offset_key, offset_value
 from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
@@ -12,7 +13,6 @@ from zabka.broker_sim.logs.guarded_directory import GuardedDirectory
 from zabka.broker_sim.logs.partition_log import PartitionLog
 from zabka.journal.events import TopicPartition
 from zabka.kafka.record_batch import Record, build_batch, split_batches
-from zabka.simulation.engine.runtime import SimRuntime, run_task
 from zabka.simulation.engine.scheduler import Scheduler
 
 OFFSETS = TopicPartition("__consumer_offsets", 0)

@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from tests.broker_sim.broker_world import Cluster
 from tests.broker_sim.groups.group_driver import INITIAL_DELAY_MS, P0, REBALANCE_MS, SESSION_MS, Members, a_cluster
+from tests.virtual_time.runtime import SimRuntime
 from zabka.broker_sim.groups.config import GroupConfig
 from zabka.broker_sim.groups.membership import GroupMembership
 from zabka.broker_sim.groups.metadata import Group, JoinResult
@@ -19,7 +20,6 @@ from zabka.journal.events import GroupChanged, TopicPartition
 from zabka.kafka.client.consumer_protocol import decode_assignment, encode_subscription
 from zabka.kafka.wire.frames import ResponseEncoder
 from zabka.kafka.wire.kafka_schema import ApiKey
-from zabka.simulation.engine.runtime import SimRuntime
 from zabka.simulation.engine.scheduler import Scheduler
 
 NONE = ErrorCode.none

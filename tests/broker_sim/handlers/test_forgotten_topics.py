@@ -7,12 +7,12 @@ from typing import Any, cast
 from uuid import UUID
 
 from tests.broker_sim.replication.replication_cluster import TP, Cluster, at_once
+from tests.virtual_time.runtime import SimRuntime
 from zabka.broker_sim.handlers.metadata import MetadataHandlers
 from zabka.broker_sim.metadata_cache import LEADER_DURING_DELETE, MetadataCache
 from zabka.broker_sim.request_context import RequestContext
 from zabka.journal.events import TopicPartition
 from zabka.kafka.wire.kafka_schema import ApiKey, request
-from zabka.simulation.engine.runtime import SimRuntime
 from zabka.simulation.engine.scheduler import Scheduler
 
 

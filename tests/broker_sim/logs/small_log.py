@@ -7,16 +7,16 @@ from contextlib import contextmanager
 from random import Random
 from typing import Any
 
+from tests.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from tests.broker_sim.replication.replication_cluster import TP
 from tests.kafka.produced import headers_of
+from tests.virtual_time.runtime import SimRuntime, run_task
 from zabka.broker_sim.configs.replica_config import CompactionSettings
 from zabka.broker_sim.logs.cleaner import compact
-from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from zabka.broker_sim.logs.partition_log import PartitionLog
 from zabka.broker_sim.logs.segment import Segment
 from zabka.broker_sim.ports import LogDirectory
 from zabka.kafka.record_batch import Record, build_batch, decode_records, split_batches
-from zabka.simulation.engine.runtime import SimRuntime, run_task
 from zabka.simulation.engine.scheduler import Scheduler
 
 NO_LAG = CompactionSettings(dirty_ratio_min=0.0, lag_min_ms=0, lag_max_ms=1 << 60, tombstone_ms=1_000)

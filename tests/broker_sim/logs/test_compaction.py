@@ -10,6 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.broker_sim.logs.at_once import AT_ONCE
+from tests.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from tests.broker_sim.logs.small_log import (
     NO_LAG,
     a_log,
@@ -21,12 +22,12 @@ from tests.broker_sim.logs.small_log import (
 )
 from tests.broker_sim.replication.replication_cluster import Cluster, batch
 from tests.kafka.produced import headers_of, validated
+from tests.virtual_time.runtime import SimRuntime
 from zabka.broker_sim.configs.replica_config import ReplicaConfig, partition_config
 from zabka.broker_sim.logs.cleaner import compact, is_filthy
 from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
 from zabka.broker_sim.logs.guarded_directory import GuardedDirectory
 from zabka.broker_sim.logs.key_offsets import ENTRY_BYTES
-from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from zabka.broker_sim.logs.partition_log import PartitionLog
 from zabka.broker_sim.slices import SLICE_RECORDS
 from zabka.kafka.compression import Codec
@@ -39,7 +40,6 @@ from zabka.kafka.record_batch import (
     split_batches,
     with_checksum,
 )
-from zabka.simulation.engine.runtime import SimRuntime
 from zabka.simulation.engine.scheduler import Scheduler
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from tests.broker_sim.logs.small_log import a_log, append, paused_compaction, read_all
 from tests.broker_sim.replication.replication_cluster import Cluster
-from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from zabka.broker_sim.logs.partition_log import PartitionLog
 
 KEYS = 100

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from tests.broker_sim.replication.replication_cluster import TP, Cluster, batch
-from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from zabka.broker_sim.logs.partition_log import PartitionLog
 from zabka.kafka.record_batch import split_batches
 

@@ -10,8 +10,8 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from tests.broker_sim.broker_world import Cluster
+from tests.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
-from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from zabka.broker_sim.ports import DiskSpace, LogDirectory
 from zabka.ensemble.txnlog.files import write_bytes
 from zabka.kafka.wire.kafka_schema import ApiKey, request

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from tests.broker_sim.replication.replication_cluster import TP, batch
 from zabka.broker_sim.logs.epoch_cache import EpochCache
 from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
-from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from zabka.broker_sim.logs.partition_log import PartitionLog
 from zabka.ensemble.runtime.files import HOST
 from zabka.kafka.record_batch import split_batches

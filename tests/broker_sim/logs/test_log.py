@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from tests.broker_sim.replication.replication_cluster import TP, batch
 from tests.kafka.produced import error_of, headers_of, validated
 from zabka.broker_sim.logs import checkpoints
 from zabka.broker_sim.logs.epoch_cache import EpochCache
 from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
 from zabka.broker_sim.logs.log_manager import partition_of
-from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from zabka.broker_sim.logs.partition_log import PartitionLog
 from zabka.broker_sim.ports import LogDirectory
 from zabka.journal.events import TopicPartition

@@ -13,10 +13,10 @@ from kio.schema.errors import ErrorCode
 
 from tests.broker_sim import broker_world
 from tests.broker_sim.groups.group_driver import GROUP, find
+from tests.broker_sim.logs.memory_log_directory import MemoryLogDirectory, MemoryLogFile
 from tests.broker_sim.replication.replication_cluster import at_once, batch
 from zabka.broker_sim.broker_process import main
 from zabka.broker_sim.groups.config import CONSUMER_OFFSETS
-from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory, MemoryLogFile
 from zabka.broker_sim.ports import FetchParams, FetchPartition
 from zabka.ensemble.runtime.files import HOST
 from zabka.journal import events as e

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from tests.broker_sim.logs.small_log import a_log, append, run_compaction
 from zabka.broker_sim.logs import producer_snapshots
-from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from zabka.broker_sim.logs.partition_log import PartitionLog
 from zabka.broker_sim.logs.producer_snapshots import ProducerEntry
 from zabka.broker_sim.logs.producer_state import ProducerBatch

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from tests.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from tests.broker_sim.logs.small_log import a_log, append, read_all
 from tests.broker_sim.replication.replication_cluster import TP, Cluster, at_once, batch
 from tests.kafka.produced import error_of, headers_of
 from zabka.broker_sim.logs import producer_snapshots, retention
-from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from zabka.broker_sim.logs.partition_log import PartitionLog
 from zabka.broker_sim.logs.producer_snapshots import ProducerEntry
 from zabka.broker_sim.logs.producer_state import ProducerBatch

@@ -7,11 +7,11 @@ import struct
 import pytest
 from kio.schema.errors import ErrorCode
 
+from tests.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from tests.broker_sim.logs.small_log import a_log, append, read_all, run_compaction
 from tests.broker_sim.logs.transactional_log import A, B, end, write
 from tests.kafka.produced import headers_of
 from zabka.broker_sim.logs import producer_snapshots
-from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from zabka.broker_sim.logs.partition_log import PartitionLog
 from zabka.broker_sim.logs.producer_snapshots import ProducerEntry
 from zabka.broker_sim.logs.producer_state import AppendOrigin

@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from tests.broker_sim import broker_world
 from tests.broker_sim.replication.replication_cluster import batch
+from tests.virtual_time.runtime import SimRuntime
 from zabka.broker_sim.quotas.client_meters import METERS_MAX
 from zabka.broker_sim.quotas.client_throttling import (
     CONSUMER_RATE,
@@ -27,7 +28,6 @@ from zabka.journal import events as e
 from zabka.kafka.wire.data_messages import FetchResponse, ProduceResponse
 from zabka.kafka.wire.kafka_schema import ApiKey, as_time, milliseconds, request
 from zabka.kafka.zk import znodes
-from zabka.simulation.engine.runtime import SimRuntime
 from zabka.simulation.engine.scheduler import Scheduler
 
 KILOBYTE = 1_000

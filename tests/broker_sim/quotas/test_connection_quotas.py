@@ -9,6 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.broker_sim import broker_world
+from tests.virtual_time.runtime import SimRuntime
 from zabka.broker_sim.configs.broker_config import config_from
 from zabka.broker_sim.configs.config_def import ConfigError
 from zabka.broker_sim.quotas.connection_quotas import (
@@ -19,7 +20,6 @@ from zabka.broker_sim.quotas.connection_quotas import (
     TooManyConnections,
 )
 from zabka.kafka.wire.kafka_schema import ApiKey, request
-from zabka.simulation.engine.runtime import SimRuntime
 from zabka.simulation.engine.scheduler import Scheduler
 
 INNER, OUTER = "INNER", "OUTER"

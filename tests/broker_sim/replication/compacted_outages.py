@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, NamedTuple
 
+from tests.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from tests.broker_sim.logs.test_time_index import outcome
 from tests.broker_sim.replication.replication_cluster import TP, Broker, Cluster
+from tests.virtual_time.runtime import SimRuntime
 from zabka.broker_sim.logs.key_offsets import ENTRY_BYTES
-from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from zabka.broker_sim.logs.newest_record import newest_record
 from zabka.broker_sim.logs.partition_log import PartitionLog
 from zabka.broker_sim.logs.time_search import offset_for_timestamp
@@ -22,7 +23,6 @@ from zabka.journal import events as e
 from zabka.journal.judges.invariants import check
 from zabka.kafka.compression import Codec
 from zabka.kafka.record_batch import NO_PRODUCER, Record, build_batch, decode_records, split_batches
-from zabka.simulation.engine.runtime import SimRuntime
 
 BROKERS = (1, 2, 3)
 KEYS = "abcde"

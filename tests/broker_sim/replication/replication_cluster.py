@@ -10,10 +10,11 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from tests.broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from tests.virtual_time.runtime import SimRuntime, run_task
 from zabka.broker_sim.configs.broker_config import parse_config
 from zabka.broker_sim.configs.replica_config import ReplicaConfig
 from zabka.broker_sim.handlers.data import DataHandlers
-from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from zabka.broker_sim.ports import FetchedPartition, FetchParams, FetchPartition, ProducedPartition
 from zabka.broker_sim.replication.environment import BrokerIdentity, ReplicaPorts, ReplicaStorage
 from zabka.broker_sim.replication.partition import Partition
@@ -25,7 +26,6 @@ from zabka.journal.judges.record_invariants import CommittedRecordsSurvive
 from zabka.kafka.ports import ChannelBroken, Endpoint
 from zabka.kafka.record_batch import Record, build_batch, decode_records
 from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of, request, respond
-from zabka.simulation.engine.runtime import SimRuntime, run_task
 from zabka.simulation.engine.scheduler import Scheduler
 
 T = TypeVar("T")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from tests.broker_sim.replication.compacted_outages import SlowDisk, read
 from tests.broker_sim.replication.replication_cluster import TP, Cluster
-from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from zabka.broker_sim.logs.partition_log import CLEANED_SUFFIX
 from zabka.journal import events as e
 from zabka.journal.judges.invariants import check

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from tests.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from zabka.broker_sim.logs.partition_log import PartitionLog
 from zabka.broker_sim.replication.log_dir_moves import _append, _make_agree
 from zabka.journal.events import TopicPartition

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
+from tests.virtual_time.runtime import SimRuntime
 from zabka.broker_sim.replication.fetch_questions import FetchQuestions
 from zabka.broker_sim.replication.purgatory import Purgatory
 from zabka.journal.events import TopicPartition
 from zabka.kafka.wire.data_messages import FetchPartition, FetchResponse
 from zabka.simulation.draws import derive_random
-from zabka.simulation.engine.runtime import SimRuntime
 from zabka.simulation.engine.scheduler import Scheduler
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -11,17 +11,17 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.broker_sim import broker_world
+from tests.broker_sim.logs.memory_log_directory import MemoryLogDirectory, MemoryLogFile
 from tests.broker_sim.replication.replication_cluster import batch
+from tests.virtual_time.futures import SimFuture
 from zabka.broker_sim.broker import Broker
 from zabka.broker_sim.logs.log_manager import DuplicateReplicas
-from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory, MemoryLogFile
 from zabka.broker_sim.replication.partition import Partition
 from zabka.broker_sim.replication.replica_manager import MAX_TIMESTAMP, list_offset
 from zabka.journal import events as e
 from zabka.journal.events import TopicPartition
 from zabka.kafka.record_batch import Record, build_batch, decode_records, split_batches
 from zabka.kafka.wire.kafka_schema import ApiKey, request
-from zabka.simulation.engine.futures import SimFuture
 
 ORDERS = TopicPartition("orders", 0)
 LEFT, RIGHT = "/left", "/right"

@@ -10,6 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.broker_sim.replication.replication_cluster import TP, Cluster, at_once, batch
+from tests.virtual_time.runtime import SimRuntime
 from zabka.broker_sim.replication.validation_scheduler import (
     BEGUN_MAX,
     COST_MIN,
@@ -24,7 +25,6 @@ from zabka.kafka.record_batch import Record, build_batch
 from zabka.kafka.record_refusals import RecordsRefused
 from zabka.kafka.record_rules import Append, TopicRules
 from zabka.kafka.record_validation import SLICE_RECORDS, validate
-from zabka.simulation.engine.runtime import SimRuntime
 from zabka.simulation.engine.scheduler import Scheduler
 
 MANY = 40 * SLICE_RECORDS

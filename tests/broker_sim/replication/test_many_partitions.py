@@ -10,11 +10,11 @@ from kio.schema.errors import ErrorCode
 
 from tests.broker_sim.broker_world import Cluster
 from tests.broker_sim.replication.replication_cluster import batch
+from tests.virtual_time.futures import SimFuture
 from zabka.broker_sim.ports import FetchParams, FetchPartition
 from zabka.broker_sim.replication.follower_state import FollowerState
 from zabka.broker_sim.replication.replica_manager import ReplicaManager
 from zabka.journal.events import TopicPartition
-from zabka.simulation.engine.futures import SimFuture
 
 PARTITIONS = [TopicPartition("orders", number) for number in range(1_500)]
 ONE = batch("v" * 100)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from tests.virtual_time.runtime import SimRuntime
 from zabka.broker_sim.replication.transaction_verifier import TransactionVerifier
 from zabka.journal.events import TopicPartition
 from zabka.kafka.ports import ChannelBroken, Endpoint
 from zabka.kafka.wire.kafka_schema import respond
-from zabka.simulation.engine.runtime import SimRuntime
 from zabka.simulation.engine.scheduler import Scheduler
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from random import Random
 
 from tests.controller.fake_ensemble import FakeEnsemble, FakeSession
+from tests.virtual_time.runtime import SimRuntime
 from zabka.broker_sim.replication.partition_host import IsrAnswer, IsrProposal
 from zabka.broker_sim.replication.zookeeper_isr import ZooKeeperIsrWriter
 from zabka.journal.events import TopicPartition
 from zabka.kafka.zk import znodes
 from zabka.kafka.zk.coordination import Zk
 from zabka.kafka.zk.znodes import LeaderAndIsr
-from zabka.simulation.engine.runtime import SimRuntime
 from zabka.simulation.engine.scheduler import Scheduler
 
 TP = TopicPartition("orders", 0)

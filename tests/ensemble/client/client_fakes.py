@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from tests.virtual_time.runtime import SimRuntime, run_task
 from zabka.ensemble.client.client import Client
 from zabka.ensemble.client.service import Receiver, SessionState, WatchEvent
 from zabka.ensemble.records import (
@@ -26,7 +27,6 @@ from zabka.ensemble.records import (
     StatResponse,
     SyncResponse,
 )
-from zabka.simulation.engine.runtime import SimRuntime, run_task
 from zabka.simulation.engine.scheduler import Scheduler
 
 STAT = Stat(1, 2, 3, 4, 5, 6, 7, 0, 8, 9, 10)

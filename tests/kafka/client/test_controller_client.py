@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from tests.virtual_time.runtime import SimRuntime, run_task
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client_errors import KafkaFateUnknown, KafkaRequestFailed, KafkaUnavailable
 from zabka.kafka.ports import ChannelBroken, Endpoint, KafkaMessage, NeverSent
 from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of, respond
-from zabka.simulation.engine.runtime import SimRuntime, run_task
 from zabka.simulation.engine.scheduler import Scheduler
 
 FAILOVER_MS = 6_000

@@ -10,11 +10,11 @@ import pytest
 from tests.broker_sim.broker_world import Channel, Cluster
 from tests.broker_sim.groups.group_driver import a_cluster
 from tests.controller.fake_ensemble import FakeSession
+from tests.virtual_time.runtime import SimRuntime
 from zabka.journal.events import TopicPartition
 from zabka.kafka.client.zookeeper_consumer import ZookeeperConsumer
 from zabka.kafka.record_batch import Record
 from zabka.kafka.zk.consumer_znodes import decode_member, decode_offset, encode_member
-from zabka.simulation.engine.runtime import SimRuntime
 
 PARTITIONS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 

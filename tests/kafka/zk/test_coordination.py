@@ -9,6 +9,7 @@ import pytest
 
 from tests.controller.controller_world import World
 from tests.controller.fake_ensemble import FakeSession
+from tests.virtual_time.runtime import SimRuntime
 from zabka.controller import channel_manager
 from zabka.controller.channel_manager import ControllerChannelManager, QueueFull
 from zabka.controller.config import ControllerConfig
@@ -20,7 +21,6 @@ from zabka.journal.events import ControllerPropagated, ControllerReady, Event, W
 from zabka.kafka.zk import znodes
 from zabka.kafka.zk.coordination import ControllerMoved, FencedWriter, Zk
 from zabka.kafka.zk.znodes import BrokerEndpoint, BrokerInfo
-from zabka.simulation.engine.runtime import SimRuntime
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from tests.simulation import planted
-from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from zabka.ensemble.errors import ErrorCode
 from zabka.ensemble.ids import SessionId, Zxid
 from zabka.ensemble.records import OPEN_ACL, OpCode

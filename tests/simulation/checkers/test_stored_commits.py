@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from tests.broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from zabka.journal.events import InvariantViolated, TopicPartition
 from zabka.journal.judges.judged import Judged
 from zabka.kafka.record_batch import Record, build_batch

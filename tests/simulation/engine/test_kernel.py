@@ -8,9 +8,9 @@ from contextlib import suppress
 
 import pytest
 
+from tests.virtual_time.futures import SimFuture
+from tests.virtual_time.runtime import SimRuntime, run_task
 from zabka.simulation.draws import derive_random, draw_below
-from zabka.simulation.engine.futures import SimFuture
-from zabka.simulation.engine.runtime import SimRuntime, run_task
 from zabka.simulation.engine.scheduler import Deadlock, Scheduler
 
 

@@ -9,9 +9,9 @@ from random import Random
 import pytest
 
 from tests.simulation.filesystem.workers import STARTS_US_MAX, SimWorkers
+from tests.virtual_time.runtime import SimRuntime
 from zabka.ensemble.runtime.workers import GO_ON, WAIT, Job, Pause
 from zabka.ensemble.txnlog.files import exists, read_bytes, sync_file, write_bytes
-from zabka.simulation.engine.runtime import SimRuntime
 from zabka.simulation.engine.scheduler import Scheduler
 from zabka.simulation.filesystem.process_files import ProcessFiles
 from zabka.simulation.filesystem.volume import Volume

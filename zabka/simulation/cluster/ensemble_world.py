@@ -9,7 +9,8 @@ from typing import Any
 from zabka.ensemble.server.operator.running_peer import RunningPeer
 from zabka.ensemble.txn import Txn
 from zabka.ensemble.zab.messages import PeerState
-from zabka.journal.events import Entry, FaultInjected, FaultRemoved, TxnCommitted
+from zabka.journal.cause import Cause
+from zabka.journal.events import Entry, Event, FaultInjected, FaultRemoved, TxnCommitted
 from zabka.simulation.checkers.platters import DurableReports, PeerDisks, Platters
 from zabka.simulation.cluster.client_machine import ClientMachine, ProgramMachine, ScriptedMachine, Work
 from zabka.simulation.cluster.peer_machine import CLIENT_PORT, ELECTION_PORT, QUORUM_PORT, PeerMachine, peer_address
@@ -17,8 +18,8 @@ from zabka.simulation.cluster.reached import Reached
 from zabka.simulation.cluster.server_machine import ServerMachine
 from zabka.simulation.cluster.shape import Shape
 from zabka.simulation.draws import derive_random
+from zabka.simulation.engine.loop import WALL_START_US
 from zabka.simulation.engine.machine import Ground, Machine
-from zabka.simulation.engine.runtime import SimRuntime
 from zabka.simulation.engine.scheduler import Deadlock, Scheduler
 from zabka.simulation.engine.tap import MessageTap
 from zabka.simulation.record import Record
@@ -33,9 +34,6 @@ class ServingWorld:
         self.scheduler = Scheduler()
         self.record = Record(self.scheduler)
         self.ground = Ground(seed, self.scheduler, pieces=shape.pieces, tap=tap)
-        self._observer = SimRuntime(self.scheduler, derive_random(seed, "observer"))
-        self.emit = self.record.emitter("world", self._observer)
-        """Writes the events of the world itself."""
         self._fault_number = 0
         self.reached = Reached()
         self.record.listeners.append(self.reached.see)
@@ -196,6 +194,10 @@ class ServingWorld:
             machine.kill()
         self.scheduler.cancel_all()
         self.ground.end_world()
+
+    def emit(self, event: Event) -> Cause:
+        """Write an event of the world itself."""
+        return self.record.write("world", WALL_START_US // 1000 + self.now_ms, event)
 
     # -- faults ------------------------------------------------------------------------------------------------------
 

@@ -11,8 +11,8 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from tests.virtual_time.futures import SimFuture
 from zabka.ensemble.ports import Instant
-from zabka.simulation.engine.futures import SimFuture
 from zabka.simulation.engine.scheduler import Call, Deadlock, Scheduler, Suspended
 
 _TASKS_SWEPT_AT = 64
