@@ -135,27 +135,30 @@ class Broker:
             config, ports, self.coordination, self.metadata, lambda: self.controller.broker_epoch
         )
         self.groups = GroupCoordinator(group_config(config), self.replicas, runtime, emit)
-        self.transactions = TransactionCoordinator(
-            transaction_config(config),
-            self.replicas,
-            self.metadata,
-            ports.channel,
-            ProducerIds(self._zk, runtime, config.broker_id),
-            runtime,
-            emit,
-        )
+        self.transactions = self._make_transactions(ports)
         self._admin = ZkAdminManager(self._zk, runtime, config, self.metadata, ports.emit, self._own_writer)
         anywhere = ZkAdminManager(self._zk, runtime, config, self.metadata, ports.emit, self._present_writer)
         self._topic_creation = AutoTopicCreation(
-            config,
-            self.groups.config,
-            self.transactions.config,
-            runtime,
-            self.metadata,
-            anywhere,
-            self.quotas.mutations,
+            config=config,
+            group_config=self.groups.config,
+            transaction_config=self.transactions.config,
+            runtime=runtime,
+            metadata=self.metadata,
+            admin=anywhere,
+            mutations=self.quotas.mutations,
         )
         self._handlers = self._routes()
+
+    def _make_transactions(self, ports: BrokerPorts) -> TransactionCoordinator:
+        return TransactionCoordinator(
+            transaction_config(self.config),
+            replicas=self.replicas,
+            metadata=self.metadata,
+            channel=ports.channel,
+            producer_ids=ProducerIds(self._zk, ports.runtime, self.config.broker_id),
+            runtime=ports.runtime,
+            emit=ports.emit,
+        )
 
     def _make_replicas(self, ports: BrokerPorts) -> ReplicaManager:
         return ReplicaManager(
@@ -206,13 +209,13 @@ class Broker:
                 runtime=self._runtime,
             ).table(),
             **ControlHandlers(
-                self.replicas,
-                self.metadata,
-                self.configs,
-                self.controller,
-                self.groups,
-                self.transactions,
-                self._controller_request_accepted,
+                replicas=self.replicas,
+                metadata=self.metadata,
+                configs=self.configs,
+                controller=self.controller,
+                groups=self.groups,
+                transactions=self.transactions,
+                on_controller_request=self._controller_request_accepted,
             ).table(),
             **UserHandlers(quotas, ScramCredentials(entity_znodes), lambda: self.controller.is_active).table(),
             **LogHandlers(self.config.log_dirs, self.replicas, self.metadata).table(),

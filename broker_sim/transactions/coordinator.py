@@ -131,13 +131,13 @@ class TransactionCoordinator:
     def _journal(self, metadata: TransactionMetadata, why: str) -> None:
         self._emit(
             TransactionChanged(
-                self._broker_id,
-                metadata.transactional_id,
-                str(metadata.state),
-                metadata.producer_id,
-                metadata.producer_epoch,
-                [str(each) for each in metadata.partitions],
-                why,
+                broker_id=self._broker_id,
+                transactional_id=metadata.transactional_id,
+                state=str(metadata.state),
+                producer_id=metadata.producer_id,
+                producer_epoch=metadata.producer_epoch,
+                partitions=[str(each) for each in metadata.partitions],
+                after=why,
             )
         )
 

@@ -172,7 +172,7 @@ PAIRS = (
     # -- the controller
     Pair("controller-killed", "a new controller takes leaders for alive", "not led by second"),
     Pair("leader-killed", "deaths are noted alone", "not led by third"),
-    Pair("kafka-session-flapping", "who lost its session stands no more", "no broker but 2 became controller"),
+    Pair("kafka-session-flapping", "who lost its session stands no more", "no broker but 1 became controller"),
     Pair("late-isr-change", "ISR change without the version check", "StrongIsr: orders-0"),
     Pair("kafka-6082", "no epoch check on controller writes", "controller epochs rise and fence"),
     # -- everyday faults

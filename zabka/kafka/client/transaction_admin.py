@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -14,7 +13,7 @@ from zabka.kafka.client.client import ATTEMPT_MS_MAX, REQUEST_TIMEOUT_MS, KafkaC
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from zabka.kafka.client.coordinators import KeyType, find_coordinator
 from zabka.kafka.ports import ChannelBroken, Endpoint, KafkaMessage
-from zabka.kafka.wire.kafka_schema import ApiKey, request
+from zabka.kafka.wire.kafka_schema import ApiKey, milliseconds, request
 
 NONE = -1
 """The number of something that is not there: an offset, a time, or an epoch."""
@@ -84,13 +83,13 @@ class TransactionAdmin:
         (row,) = (await self._call(coordinator, asked)).transaction_states
         _check(row.error_code)
         return Described(
-            coordinator.broker_id,
-            int(row.producer_id),
-            int(row.producer_epoch),
-            str(row.transaction_state),
-            _ms(row.transaction_timeout),
-            _ms(row.transaction_start_time),
-            tuple(TopicPartition(str(t.topic), int(number)) for t in row.topics for number in t.partitions),
+            coordinator=coordinator.broker_id,
+            producer_id=int(row.producer_id),
+            producer_epoch=int(row.producer_epoch),
+            state=str(row.transaction_state),
+            timeout_ms=milliseconds(row.transaction_timeout),
+            started_ms=_wall_ms(row.transaction_start_time),
+            partitions=tuple(TopicPartition(str(t.topic), int(number)) for t in row.topics for number in t.partitions),
         )
 
     async def producers(self, partition: TopicPartition, broker: Endpoint | None = None) -> list[ProducerInfo]:
@@ -102,11 +101,15 @@ class TransactionAdmin:
             row = answer.topics[0].partitions[0]
             found = [
                 ProducerInfo(
-                    int(each.producer_id), int(each.producer_epoch), int(each.coordinator_epoch),
-                    int(each.last_sequence), int(each.last_timestamp), int(each.current_txn_start_offset),
+                    producer_id=int(each.producer_id),
+                    producer_epoch=int(each.producer_epoch),
+                    coordinator_epoch=int(each.coordinator_epoch),
+                    last_sequence=int(each.last_sequence),
+                    last_timestamp_ms=int(each.last_timestamp),
+                    transaction_start=int(each.current_txn_start_offset),
                 )
                 for each in row.active_producers
-            ]  # fmt: skip
+            ]
             return ErrorCode(row.error_code), found
 
         if broker is None:
@@ -148,10 +151,7 @@ def _check(error: int) -> None:
         raise KafkaRequestFailed(ErrorCode(error))
 
 
-def _ms(value: object) -> int:
-    """Return milliseconds of a number, or of the library's duration or time."""
-    if isinstance(value, timedelta):
-        return int(value / timedelta(milliseconds=1))
-    if isinstance(value, datetime):
-        return int(value.timestamp() * 1000)
-    return NONE if value is None else int(str(value))
+def _wall_ms(time: Any) -> int:
+    """Return the milliseconds of a response's time."""
+    seconds: float = time.timestamp()
+    return round(seconds * 1000)
