@@ -31,7 +31,7 @@ from zabka.cli.kafka_command import CommandFailed
 from zabka.journal.events import TopicPartition
 from zabka.kafka import record_batch
 from zabka.kafka.client.admin_client import ConfigEntry
-from zabka.kafka.client.client import Fetched, PartitionInfo, TopicInfo
+from zabka.kafka.client.client import Fetched, Isolation, PartitionInfo, TopicInfo
 from zabka.kafka.client.group_admin import GroupInfo, MemberInfo
 from zabka.kafka.client.partitioner import murmur2, partition_for
 from zabka.kafka.client.reassignment_client import Ongoing
@@ -279,7 +279,7 @@ def read(*answers: Fetched | BatchUnreadable) -> tuple[dict[TopicPartition, int]
     client = mock.Mock(fetch=mock.AsyncMock(side_effect=[*answers, CommandFailed("enough")]))
     positions, out = {TopicPartition("t", 0): 0}, io.TextIOWrapper(io.BytesIO(), write_through=True)
     with redirect_stdout(out), suppress(CommandFailed):
-        asyncio.run(consume._Reader(client, positions, consume.LATEST).read(SHOWN, -1, -1))
+        asyncio.run(consume._Reader(client, positions, consume.LATEST, Isolation.READ_UNCOMMITTED).read(SHOWN, -1, -1))
     assert isinstance(out.buffer, io.BytesIO)
     return positions, out.buffer.getvalue().decode()
 
@@ -305,7 +305,7 @@ def test_consumer_continues_after_compacted_records() -> None:
 
 def test_unreadable_records_are_reported_in_one_line() -> None:
     client = mock.Mock(fetch=mock.AsyncMock(side_effect=BatchUnreadable("a batch is damaged")))
-    reader = consume._Reader(client, {TopicPartition("t", 0): 3}, consume.LATEST)
+    reader = consume._Reader(client, {TopicPartition("t", 0): 3}, consume.LATEST, Isolation.READ_UNCOMMITTED)
     with pytest.raises(CommandFailed, match="t-0: records from offset 3 cannot be read: a batch is damaged"):
         asyncio.run(reader.read(SHOWN, -1, -1))
 
