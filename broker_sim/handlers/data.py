@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -146,13 +146,16 @@ class DataHandlers:
         handler keeps maps by partition.
         """
         acks, version = int(request.acks), version_of(request)
+        transactional_id = getattr(request, "transactional_id", None)
         rows: dict[TopicPartition, ProducedPartition] = {}
         batches: dict[TopicPartition, bytes] = {}
         try:
             for topic in request.topic_data:
                 for partition in topic.partition_data:
                     topic_partition = TopicPartition(str(topic.name), int(partition.index))
-                    refused = self._produce_error(request, version, acks, context, topic_partition, partition.records)
+                    refused = self._produce_error(
+                        partition.records, version, acks, context, topic_partition, transactional_id is not None
+                    )
                     if refused is not ErrorCode.none:
                         rows[topic_partition] = ProducedPartition(topic_partition, refused, -1, -1, -1)
                     else:
@@ -161,7 +164,15 @@ class DataHandlers:
             batches.clear()
             rows = _all_refused(request, all_refused)
         if batches:
-            for produced in await self._append(request, version, acks, list(batches.items())):
+            timeout_ms = milliseconds(request.timeout)
+            appended = (
+                self._replicas.produce(list(batches.items()), acks, timeout_ms)
+                if transactional_id is None
+                else self._replicas.produce_in_transaction(
+                    list(batches.items()), acks, timeout_ms, transactional_id, version >= _PRODUCE_KNOWS_ABORTABLE
+                )
+            )
+            for produced in await appended:
                 rows.setdefault(produced.topic_partition, produced)
         quota = self._quotas.produce
         throttle_ms = quota.note(context.client_id, _produce_size(request, context)) if quota.is_used else 0
@@ -176,29 +187,19 @@ class DataHandlers:
         context.muted_ms = throttle_ms
         return self._produce_answer(request, context, rows, throttle_ms)
 
-    def _append(
-        self, request: KafkaMessage, version: int, acks: int, batches: Sequence[tuple[TopicPartition, bytes]]
-    ) -> Awaitable[list[ProducedPartition]]:
-        timeout_ms = milliseconds(request.timeout)
-        transactional_id = getattr(request, "transactional_id", None)
-        if transactional_id is None:
-            return self._replicas.produce(batches, acks, timeout_ms)
-        knows_abortable = version >= _PRODUCE_KNOWS_ABORTABLE
-        return self._replicas.produce_in_transaction(batches, acks, timeout_ms, transactional_id, knows_abortable)
-
     def _produce_error(
         self,
-        request: KafkaMessage,
+        records: bytes | None,
         version: int,
         acks: int,
         context: RequestContext,
         topic_partition: TopicPartition,
-        records: bytes | None,
+        is_transactional: bool,
     ) -> ErrorCode:
         """Return the error of a partition before any append. Raises ProduceRefused for an error of the request."""
         error = ErrorCode.none
         try:
-            check_request(records or b"", version, getattr(request, "transactional_id", None) is not None)
+            check_request(records or b"", version, is_transactional)
         except RecordsRefused as refused:
             error = error_code(refused.error)
         if acks not in _ACKS:

@@ -387,9 +387,9 @@ class PartitionLog:
             active = self.roll()
         active.append(data, headers)
         self.end_offset = active.end_offset
-        for number, header in enumerate(headers):
+        for header in headers:
             if header.attributes & CONTROL:
-                position = sum(earlier.size for earlier in headers[:number])
+                position = sum(earlier.size for earlier in headers[: headers.index(header)])
                 entry = self._end_transaction(header, data, position)
                 if entry is not None:
                     self._transactions.append(active.base_offset, entry)

@@ -83,7 +83,7 @@ handleAlterPartitionUpdate) and Replica.scala.  KIP-497 (AlterPartition), KIP-70
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from kio.schema.errors import ErrorCode
 
@@ -379,27 +379,24 @@ class Partition:
         if error:
             return Appended(error)
         first_offset = self.log.producers.txn_first_offset(producer_id)
-        patched = self._store(data, headers)
-        offset = patched[0].base_offset
-        self._marker = (
-            offset,
-            self.host.emit(
-                MarkerWritten(
-                    broker_id=self.host.broker_id,
-                    topic=self.topic_partition.topic,
-                    partition=self.topic_partition.partition,
-                    leader_epoch=self.leader_epoch,
-                    offset=offset,
-                    producer_id=producer_id,
-                    producer_epoch=producer_epoch,
-                    is_commit=marker.is_commit,
-                    coordinator_epoch=marker.coordinator_epoch,
-                    first_offset=first_offset,
-                    caused_by=request_cause("WriteTxnMarkers"),
-                )
-            ),
-        )
-        return self._stored(patched, -1)
+
+        def journal(offset: int) -> None:
+            written = MarkerWritten(
+                broker_id=self.host.broker_id,
+                topic=self.topic_partition.topic,
+                partition=self.topic_partition.partition,
+                leader_epoch=self.leader_epoch,
+                offset=offset,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                is_commit=marker.is_commit,
+                coordinator_epoch=marker.coordinator_epoch,
+                first_offset=first_offset,
+                caused_by=request_cause("WriteTxnMarkers"),
+            )
+            self._marker = (offset, self.host.emit(written))
+
+        return self._store(data, headers, -1, journal)
 
     def refused(self, refused: RecordsRefused) -> Appended:
         """Return the result for records that are not appended."""
@@ -417,10 +414,19 @@ class Partition:
             return Appended(0, required_offset=0)
         if len(data) > self.settings.segment_bytes:
             return Appended(ErrorCode.record_list_too_large)
-        refusal = self._check_producer(headers, sender)
-        return self._stored(self._store(data, headers), append_time_ms) if refusal is None else refusal
+        if headers[0].producer_id >= 0:
+            refusal = self._check_producer(headers[0], sender)
+            if refusal is not None:
+                return refusal
+        return self._store(data, headers, append_time_ms)
 
-    def _store(self, data: Data, headers: list[BatchHeader]) -> list[BatchHeader]:
+    def _store(
+        self,
+        data: Data,
+        headers: list[BatchHeader],
+        append_time_ms: int,
+        journal_marker: Callable[[int], None] | None = None,
+    ) -> Appended:
         patched = self.log.append_as_leader(data, headers, self.leader_epoch)
         topic, partition = self.topic_partition
         for header in patched:
@@ -435,9 +441,8 @@ class Partition:
                     checksum=header.crc,
                 )
             )
-        return patched
-
-    def _stored(self, patched: list[BatchHeader], append_time_ms: int) -> Appended:
+        if journal_marker is not None:
+            journal_marker(patched[0].base_offset)
         self.host.moved(self)
         if not self.maybe_advance_high_watermark():
             self.host.wake(self.topic_partition)
@@ -445,12 +450,10 @@ class Partition:
         stored = tuple(patched)
         return Appended(0, patched[0].base_offset, last_offset, last_offset + 1, stored, append_time_ms)
 
-    def _check_producer(self, headers: list[BatchHeader], sender: Sender) -> Appended | None:
-        if headers[0].producer_id < 0:
-            return None
-        known = self.log.producers.check(headers[0], sender.origin, sender.guard)
+    def _check_producer(self, header: BatchHeader, sender: Sender) -> Appended | None:
+        known = self.log.producers.check(header, sender.origin, sender.guard)
         if isinstance(known, ProducerBatch):
-            header = headers[0]._replace(base_offset=known.base_offset)
+            header = header._replace(base_offset=known.base_offset)
             if known.crc != UNKNOWN_CHECKSUM:
                 header = header._replace(crc=known.crc)
             # Like Kafka, return the latest record's time for a duplicate batch.
@@ -554,8 +557,10 @@ class Partition:
 
     def set_high_watermark(self, offset: int) -> None:
         """Set the high watermark, and journal it."""
-        stable, before = self.stable_offset_if_held_back(), self.log.high_watermark
-        self.log.high_watermark = offset
+        log = self.log
+        before = log.high_watermark
+        stable = log.last_stable_offset if log.producers.has_undecided else None
+        log.high_watermark = offset
         moved = self.host.emit(
             HighWatermarkMoved(
                 broker_id=self.host.broker_id,

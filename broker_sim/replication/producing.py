@@ -37,9 +37,7 @@ def _not_produced(row: ProduceRow, error: int) -> ProducedPartition:
 
 
 def _sender(key: TopicPartition, origin: AppendOrigin, guards: Mapping[TopicPartition, Guard] | None) -> Sender:
-    if guards is None:
-        return CLIENT if origin is AppendOrigin.CLIENT else Sender(origin, NOT_REQUIRED)
-    return Sender(origin, guards.get(key, IN_TRANSACTION))
+    return Sender(origin, NOT_REQUIRED if guards is None else guards.get(key, IN_TRANSACTION))
 
 
 class _LongAppend(NamedTuple):
@@ -84,9 +82,12 @@ class Producing:
         answer: Future[list[ProducedPartition]] = self._runtime.future()
         with self._purgatory:
             at_once = AtOnce()
-            begun = [
-                self._begin_append(key, data, acks, at_once, _sender(key, origin, guards)) for key, data in batches
-            ]
+            if guards is None and origin is AppendOrigin.CLIENT:
+                begun = [self._begin_append(key, data, acks, at_once, CLIENT) for key, data in batches]
+            else:
+                begun = [
+                    self._begin_append(key, data, acks, at_once, _sender(key, origin, guards)) for key, data in batches
+                ]
         rows = [each for each in begun if isinstance(each, ProduceRow)]
         if len(rows) == len(begun):
             self._await_replicas(rows, acks, timeout_ms, answer)
