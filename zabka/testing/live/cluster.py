@@ -23,6 +23,7 @@ from zabka.kafka.record_batch import Record
 from zabka.testing.cluster import READY_TIMEOUT_S, ClusterFailed, Happening, read_all
 from zabka.testing.live.faults import Faults
 from zabka.testing.live.http_api import HttpApi
+from zabka.testing.live.isolation import remove_groups, reset_znodes
 from zabka.testing.live.nodes import Broker, Peer
 from zabka.testing.live.topics import Topics
 from zabka.testing.live.workloads import Consumer, Workload
@@ -101,6 +102,12 @@ class LiveCluster(HttpApi):
     def replay(self, test: str) -> str:
         """Return the command to inspect a failed test: its history, which no seed repeats."""
         return f"zabka why EVENT --data {self.data}   (EVENT is such as broker-1#12; the page was {self.url})"
+
+    @property
+    def began_us(self) -> int:
+        """The moment of `now_us` at which this test began; -1 before the first test."""
+        seq, mono_us = self._began
+        return mono_us if seq >= 0 else -1
 
     @property
     def seq(self) -> int:
@@ -190,12 +197,23 @@ class LiveCluster(HttpApi):
         self.until_ready(HEAL_TIMEOUT_S)
 
     def start_test(self) -> None:
-        """Begin a test: repair the cluster, delete every topic but Kafka's own, and let `events` start here."""
+        """Begin a test: repair the cluster, remove the state of earlier tests, and let `events` start here.
+
+        That state is every topic but Kafka's own, all consumer groups, the dynamic configurations of brokers, the
+        quotas of clients, and the znodes of clients.
+        """
         self.heal()
         for name in self.topics.names():
             self.topics[name].delete()
         self.until(lambda: not self.topics.names(), HEAL_TIMEOUT_S, "the deletion of every topic")
+        self._reset()
         self.begin_here()
+
+    def _reset(self) -> None:
+        journals = [self.data / broker.name / "journal" for broker in self.brokers.values()]
+        asyncio.run(reset_znodes(self.zookeeper_connect, journals))
+        if journals:
+            self.until(lambda: self._ask(remove_groups) or True, HEAL_TIMEOUT_S, "the removal of consumer groups")
 
     def begin_here(self) -> None:
         """Let `events` start at the present moment."""

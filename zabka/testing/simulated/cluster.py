@@ -74,6 +74,11 @@ class SimulatedCluster(SimHost):
         found = (entry.to_dict() for entry in self.world.record.entries if entry.mono_us > since_us)
         return [event for event in found if not types or event["type"] in types]
 
+    @property
+    def began_us(self) -> int:
+        """The moment of `now_us` after which this test's events begin: the whole world is this test's."""
+        return -1
+
     def journal(self) -> list[Entry]:
         """The whole journal, in order."""
         return list(self.world.record.entries)
