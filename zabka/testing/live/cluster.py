@@ -15,23 +15,24 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from zabka.api.kafka.kafka_client import make_client
-from zabka.journal.events import Entry, TopicPartition
+from zabka.journal.events import Entry
 from zabka.journal.reader import merge, read_directory
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
-from zabka.kafka.record_batch import Record
-from zabka.testing.cluster import READY_TIMEOUT_S, ClusterFailed, Happening, read_all
+from zabka.testing.cluster import READY_TIMEOUT_S, ClusterFailed, Happening
+from zabka.testing.conditions import Wait
+from zabka.testing.live.aio import POLL_S, AsyncCalls
 from zabka.testing.live.faults import Faults
 from zabka.testing.live.http_api import HttpApi
 from zabka.testing.live.isolation import remove_groups, reset_znodes
 from zabka.testing.live.nodes import Broker, Peer
 from zabka.testing.live.topics import Topics
 from zabka.testing.live.workloads import Consumer, Workload
+from zabka.testing.records import IsolationLevel, Payload, Record, read_records, write_records
 
 T = TypeVar("T")
 
 HEAL_TIMEOUT_S = 60.0
-_POLL_S = 0.05
 
 
 class LiveCluster(HttpApi):
@@ -50,6 +51,7 @@ class LiveCluster(HttpApi):
         addresses = self.get("/api/v1/cluster")["settings"]
         self.zookeeper_connect: str = addresses["zookeeper_connect"]
         self.bootstrap: str = addresses["bootstrap"]
+        self.aio = AsyncCalls(self)
         self._began = (-1, 0)
 
     # ---- queries -----------------------------------------------------------------------------------------------------
@@ -123,17 +125,37 @@ class LiveCluster(HttpApi):
         return error
 
     def produce(
-        self, topic: str, values: Sequence[str], partition: int = 0, *, acks: int = -1, timeout_s: float = 10.0
+        self,
+        topic: str,
+        values: Sequence[Payload | Record],
+        partition: int = 0,
+        *,
+        acks: int = -1,
+        timeout_s: float = 10.0,
     ) -> int:
-        """Write values in one batch, and return the first offset."""
+        """Write values or records, in one batch for each partition, and return the first record's offset."""
         now_ms = time.time_ns() // 1_000_000
-        records = [Record(key=None, value=value.encode(), timestamp_ms=now_ms) for value in values]
-        name = TopicPartition(topic, partition)
-        return self._ask(lambda client: client.produce(name, records, acks=acks, timeout_ms=int(timeout_s * 1000)))
+        return self._ask(
+            lambda client: write_records(
+                client, topic, values, partition, now_ms=now_ms, acks=acks, timeout_s=timeout_s
+            )
+        )
 
     def consume(self, topic: str, partition: int = 0, *, timeout_s: float = 10.0) -> list[str]:
-        """Return every committed value of a partition, in order."""
-        return self._ask(lambda client: read_all(client, TopicPartition(topic, partition), timeout_s))
+        """Return every committed value of a partition as a string, in order."""
+        return [record.text for record in self.records(topic, partition, timeout_s=timeout_s)]
+
+    def records(
+        self,
+        topic: str,
+        partition: int | None = None,
+        *,
+        isolation_level: IsolationLevel = "read_uncommitted",
+        timeout_s: float = 10.0,
+    ) -> list[Record]:
+        """Return every committed record of a partition, or of all partitions in their order."""
+        numbers = [each.partition for each in self.topics[topic].partitions] if partition is None else [partition]
+        return self._ask(lambda client: read_records(client, topic, numbers, isolation_level, timeout_s))
 
     def _ask(self, work: Callable[[AdminClient], Awaitable[T]]) -> T:
         async def ask() -> T:
@@ -145,6 +167,14 @@ class LiveCluster(HttpApi):
                 # The transports close on the loop's next iterations.
                 await asyncio.sleep(0.01)
 
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            raise ClusterFailed(
+                "this call blocks, and an event loop runs in this thread: await the call of `cluster.aio`"
+            )
         try:
             return asyncio.run(ask())
         except (KafkaRequestFailed, KafkaUnavailable) as refused:
@@ -162,17 +192,13 @@ class LiveCluster(HttpApi):
 
     def until(self, condition: Callable[[], T | Literal[False] | None], timeout_s: float = 30.0, what: str = "") -> T:
         """Poll until the condition returns a true value, and return that.  Raises ClusterFailed after `timeout_s`."""
+        wait = Wait[T](condition, timeout_s, what)
         deadline = time.monotonic() + timeout_s
-        seen: object = None
         while time.monotonic() < deadline:
-            try:
-                seen = found = condition()
-                if found:
-                    return found
-            except (ClusterFailed, KeyError, IndexError) as reason:
-                seen = reason
-            time.sleep(_POLL_S)
-        raise ClusterFailed(f"{what or 'the condition'} did not come true within {timeout_s} s; seen last: {seen!r}")
+            if found := wait.holds():
+                return found
+            time.sleep(POLL_S)
+        raise ClusterFailed(wait.failure())
 
     def let_pass(self, seconds: float) -> None:
         """Let time pass."""

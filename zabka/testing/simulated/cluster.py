@@ -13,10 +13,10 @@ from typing import Literal
 from zabka.journal.events import Entry, TopicPartition
 from zabka.kafka.client.admin_client import PREFERRED, UNCLEAN
 from zabka.kafka.client.consumer_workload import GroupProgress
-from zabka.kafka.record_batch import Record
 from zabka.simulation.cluster.world import World
 from zabka.simulation.settings import BadSetting, world_settings
-from zabka.testing.cluster import READY_TIMEOUT_S, ClusterFailed, Happening, read_all
+from zabka.testing.cluster import READY_TIMEOUT_S, ClusterFailed, Happening
+from zabka.testing.records import IsolationLevel, Payload, Record, read_records, write_records
 from zabka.testing.simulated.faults import SimFaults
 from zabka.testing.simulated.host import SimHost
 from zabka.testing.simulated.nodes import SimBroker, SimPeer
@@ -101,17 +101,35 @@ class SimulatedCluster(SimHost):
         return None if error == 0 else error.name.upper()
 
     def produce(
-        self, topic: str, values: Sequence[str], partition: int = 0, *, acks: int = -1, timeout_s: float = 10.0
+        self,
+        topic: str,
+        values: Sequence[Payload | Record],
+        partition: int = 0,
+        *,
+        acks: int = -1,
+        timeout_s: float = 10.0,
     ) -> int:
-        """Write values in one batch, and return the first offset."""
+        """Write values or records, in one batch for each partition, and return the first record's offset."""
         now_ms = self.runtime.now().wall_ms
-        records = [Record(key=None, value=value.encode(), timestamp_ms=now_ms) for value in values]
-        name = TopicPartition(topic, partition)
-        return self.ask(self.admin.produce(name, records, acks=acks, timeout_ms=int(timeout_s * 1000)))
+        return self.ask(
+            write_records(self.admin, topic, values, partition, now_ms=now_ms, acks=acks, timeout_s=timeout_s)
+        )
 
     def consume(self, topic: str, partition: int = 0, *, timeout_s: float = 10.0) -> list[str]:
-        """Return every committed value of a partition, in order."""
-        return self.ask(read_all(self.admin, TopicPartition(topic, partition), timeout_s))
+        """Return every committed value of a partition as a string, in order."""
+        return [record.text for record in self.records(topic, partition, timeout_s=timeout_s)]
+
+    def records(
+        self,
+        topic: str,
+        partition: int | None = None,
+        *,
+        isolation_level: IsolationLevel = "read_uncommitted",
+        timeout_s: float = 10.0,
+    ) -> list[Record]:
+        """Return every committed record of a partition, or of all partitions in their order."""
+        numbers = [each.partition for each in self.topics[topic].partitions] if partition is None else [partition]
+        return self.ask(read_records(self.admin, topic, numbers, isolation_level, timeout_s))
 
     def workload(self, topic: str, *, acks: str = "all", records_per_s: float = 50) -> SimWorkload:
         """Start a workload on all partitions of a topic."""
