@@ -19,6 +19,9 @@ T = TypeVar("T")
 Happening = dict[str, Any]
 """One journal event as JSON: envelope (node, mono_us, …), type, and the type's own fields (`zabka.journal.events`)."""
 
+ClientLibrary = Literal["confluent", "aiokafka", "kafka-python", "java"]
+"""The clients whose configuration a live cluster returns; confluent means all clients of librdkafka."""
+
 READY_TIMEOUT_S = 90.0
 
 

@@ -12,14 +12,14 @@ import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from zabka.api.kafka.kafka_client import make_client
 from zabka.journal.events import Entry
 from zabka.journal.reader import merge, read_directory
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
-from zabka.testing.cluster import READY_TIMEOUT_S, ClusterFailed, Happening
+from zabka.testing.cluster import READY_TIMEOUT_S, ClientLibrary, ClusterFailed, Happening
 from zabka.testing.conditions import Wait
 from zabka.testing.live.aio import POLL_S, AsyncCalls
 from zabka.testing.live.faults import Faults
@@ -115,6 +115,19 @@ class LiveCluster(HttpApi):
     def seq(self) -> int:
         """The journal's last number."""
         return int(self.get("/api/v1/cluster")["seq"])
+
+    def client_config(self, library: ClientLibrary) -> dict[str, Any]:
+        """Return the configuration with which a client of that library connects, under the library's own keys.
+
+        Raises ValueError for another library.
+        """
+        if library in ("confluent", "java"):
+            return {"bootstrap.servers": self.bootstrap}
+        if library == "aiokafka":
+            return {"bootstrap_servers": self.bootstrap}
+        if library == "kafka-python":
+            return {"bootstrap_servers": self.bootstrap.split(",")}
+        raise ValueError(f"{library!r} is not one of {', '.join(get_args(ClientLibrary))}")
 
     # ---- actions -----------------------------------------------------------------------------------------------------
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, NoReturn
 
 from zabka.journal.events import Entry, TopicPartition
 from zabka.kafka.client.admin_client import PREFERRED, UNCLEAN
 from zabka.kafka.client.consumer_workload import GroupProgress
 from zabka.simulation.cluster.world import World
 from zabka.simulation.settings import BadSetting, world_settings
-from zabka.testing.cluster import READY_TIMEOUT_S, ClusterFailed, Happening
+from zabka.testing.cluster import READY_TIMEOUT_S, ClientLibrary, ClusterFailed, Happening
 from zabka.testing.records import IsolationLevel, Payload, Record, read_records, write_records
 from zabka.testing.simulated.faults import SimFaults
 from zabka.testing.simulated.host import SimHost
@@ -23,6 +23,10 @@ from zabka.testing.simulated.nodes import SimBroker, SimPeer
 from zabka.testing.simulated.topics import SimTopics
 from zabka.testing.simulated.workloads import SimConsumer, SimWorkload
 
+NO_ADDRESSES = (
+    "a simulated world has no network that this program's clients could connect to: use the fixture zabka_cluster (or "
+    "running_cluster) for them, or the world's own produce, consume, records, workload and consumer"
+)
 NODES = 3
 """The default number of peers, and of brokers."""
 
@@ -58,6 +62,20 @@ class SimulatedCluster(SimHost):
         """The peer that leads the ensemble and serves."""
         node = self.world.zab_leader()
         return None if node is None else self.peers[node.peer_id]
+
+    @property
+    def bootstrap(self) -> NoReturn:
+        """Raise ClusterFailed: clients outside a world cannot connect to it."""
+        raise ClusterFailed(NO_ADDRESSES)
+
+    @property
+    def zookeeper_connect(self) -> NoReturn:
+        """Raise ClusterFailed: clients outside a world cannot connect to it."""
+        raise ClusterFailed(NO_ADDRESSES)
+
+    def client_config(self, library: ClientLibrary) -> NoReturn:
+        """Raise ClusterFailed: clients outside a world cannot connect to it."""
+        raise ClusterFailed(NO_ADDRESSES)
 
     @property
     def violations(self) -> list[str]:

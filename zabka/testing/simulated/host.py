@@ -24,7 +24,6 @@ class SimHost:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.bootstrap = world.bootstrap
         self.admin, self.machine = world.kafka_client(HOST)
         self.runtime = self.machine.runtime()
 
