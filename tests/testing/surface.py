@@ -6,7 +6,9 @@ version.
 
 from __future__ import annotations
 
+import ast
 import inspect
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -62,8 +64,14 @@ def _options() -> list[str]:
 
 
 def _class(made: type[Any]) -> Iterator[str]:
-    for name in sorted(dir(made)):
-        if name.startswith("_") or name in vars(object) or not _is_ours(made, name):
+    attributes = _attributes(made)
+    for name in sorted({*dir(made), *attributes}):
+        if name.startswith("_") or name in vars(object):
+            continue
+        if name in attributes:
+            yield f"zabka.testing.{made.__name__}.{name}"
+            continue
+        if not _is_ours(made, name):
             continue
         member = inspect.getattr_static(made, name)
         where = f"zabka.testing.{made.__name__}.{name}"
@@ -74,6 +82,24 @@ def _class(made: type[Any]) -> Iterator[str]:
             yield f"{where}{inspect.signature(member)}"
         else:
             yield where
+
+
+def _attributes(made: type[Any]) -> set[str]:
+    """Return the attributes that the constructors of a class and of its bases assign."""
+    found: set[str] = set()
+    for base in made.__mro__:
+        if base.__module__.startswith("zabka.testing."):
+            tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
+            for node in ast.walk(tree):
+                if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+                    found |= {
+                        target.attr
+                        for statement in ast.walk(node)
+                        if isinstance(statement, ast.Assign | ast.AnnAssign)
+                        for target in (statement.targets if isinstance(statement, ast.Assign) else [statement.target])
+                        if isinstance(target, ast.Attribute)
+                    }
+    return found
 
 
 def _is_ours(made: type[Any], name: str) -> bool:

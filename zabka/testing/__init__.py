@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from zabka.testing.container import ZabkaContainer as ZabkaContainer
     from zabka.testing.live.cluster import LiveCluster as LiveCluster
     from zabka.testing.live.start import running_cluster as running_cluster
+    from zabka.testing.records import Record as Record
     from zabka.testing.simulated.cluster import SimulatedCluster as SimulatedCluster
     from zabka.testing.simulated.cluster import running_world as running_world
 
@@ -25,6 +26,7 @@ _HOMES = {
     "Cluster": "cluster",
     "ClusterFailed": "cluster",
     "LiveCluster": "live.cluster",
+    "Record": "records",
     "SimulatedCluster": "simulated.cluster",
     "ZabkaContainer": "container",
     "running_cluster": "live.start",
@@ -34,6 +36,7 @@ __all__ = [
     "Cluster",
     "ClusterFailed",
     "LiveCluster",
+    "Record",
     "SimulatedCluster",
     "ZabkaContainer",
     "running_cluster",

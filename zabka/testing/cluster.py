@@ -8,22 +8,21 @@ failure is a `ClusterFailed`: the cluster refused a request, or a condition did 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
-if TYPE_CHECKING:
-    # A live cluster is started before the clients for it are imported.
-    from zabka.journal.events import TopicPartition
-    from zabka.kafka.client.client import KafkaClient
+from zabka.testing.records import IsolationLevel, Payload, Record
 
 T = TypeVar("T")
 
 Happening = dict[str, Any]
 """One journal event as JSON: envelope (node, mono_us, …), type, and the type's own fields (`zabka.journal.events`)."""
 
+ClientLibrary = Literal["confluent", "aiokafka", "kafka-python", "java"]
+"""The clients whose configuration a live cluster returns; confluent means all clients of librdkafka."""
+
 READY_TIMEOUT_S = 90.0
-_FETCH_WAIT_MS = 100
 
 
 class ClusterFailed(AssertionError):
@@ -324,20 +323,37 @@ class Cluster(Protocol):
     def produce(
         self,
         topic: str,
-        values: Sequence[str],
+        values: Sequence[Payload | Record],
         partition: int = 0,
         *,
         acks: int = -1,
         timeout_s: float = 10.0,
     ) -> int:
-        """Write values in one batch, and return the first offset.
+        """Write values or whole records, in one batch for each partition, and return the first record's offset.
 
         Raises ClusterFailed if they are not acknowledged.
         """
         ...
 
     def consume(self, topic: str, partition: int = 0, *, timeout_s: float = 10.0) -> list[str]:
-        """Return every committed value of a partition, in order.  Raises ClusterFailed if no broker serves it."""
+        """Return every committed value of a partition as a string, in order.
+
+        Raises ClusterFailed if no broker serves it.
+        """
+        ...
+
+    def records(
+        self,
+        topic: str,
+        partition: int | None = None,
+        *,
+        isolation_level: IsolationLevel = "read_uncommitted",
+        timeout_s: float = 10.0,
+    ) -> list[Record]:
+        """Return every committed record of a partition, or of all partitions in their order.
+
+        Raises ClusterFailed if no broker serves them.
+        """
         ...
 
     def workload(self, topic: str, *, acks: str = "all", records_per_s: float = 50) -> Workload:
@@ -349,7 +365,11 @@ class Cluster(Protocol):
         ...
 
     def until(self, condition: Callable[[], T | Literal[False] | None], timeout_s: float = 30.0, what: str = "") -> T:
-        """Poll until the condition returns a true value, and return that.  Raises ClusterFailed after `timeout_s`."""
+        """Poll until the condition returns a true value, and return that.
+
+        The condition may raise assertions and errors of clients (`zabka.testing.conditions`) until then.  Raises
+        ClusterFailed after `timeout_s`, with the condition's source and its last value or exception.
+        """
         ...
 
     def until_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
@@ -359,19 +379,6 @@ class Cluster(Protocol):
     def let_pass(self, seconds: float) -> None:
         """Let time pass, for example to check that something does not happen."""
         ...
-
-
-async def read_all(client: KafkaClient, name: TopicPartition, timeout_s: float) -> list[str]:
-    """Return every committed value of a partition from its beginning, read through a client."""
-    timeout_ms = int(timeout_s * 1000)
-    offset = await client.list_offset(name, -2, timeout_ms=timeout_ms)
-    values: list[str] = []
-    while True:
-        fetched = await client.fetch(name, offset, max_wait_ms=_FETCH_WAIT_MS, timeout_ms=timeout_ms)
-        values += [(record.value or b"").decode() for record in fetched.records]
-        offset = fetched.next_offset
-        if offset >= fetched.high_watermark:
-            return values
 
 
 def only(events: Sequence[Happening], **fields: object) -> list[Happening]:

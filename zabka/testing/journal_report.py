@@ -6,25 +6,31 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from zabka.journal.causes import Causes, Chain
-from zabka.journal.events import Entry, type_name
+from zabka.journal.events import Entry, Event, ReplicaProgressed, type_name
 from zabka.journal.rules import Rule, rule_of
 from zabka.journal.rules.source_lines import place_of
 from zabka.journal.sentence_file import read_sentences
 from zabka.journal.sentences import Sentences
+from zabka.kafka.topic_names import INTERNAL_TOPICS
 
 LAST_EVENTS = 20
 _DECISIONS = ("records_lost", "leader_elected", "controller_elected", "isr_changed", "session_expired")
 """The event to explain: the newest event of the first of these types that the journal has."""
 
 
-def report(entries: Sequence[Entry]) -> str:
-    """Return the last events, and the causes of the newest event of the most important type."""
-    if not entries:
-        return "the journal is empty"
+def report(entries: Sequence[Entry], since_us: int = -1) -> str:
+    """Return the last events, and the causes of the newest event of the most important type.
+
+    Only events after `since_us` (of their `mono_us`) are listed or explained, and none of internal topics.  Causes can
+    be earlier events, and events of internal topics.
+    """
+    shown = [entry for entry in entries if entry.mono_us > since_us and not _is_internal(entry.event)]
+    if not shown:
+        return "the journal is empty" if not entries else "the journal has no event since this test began"
     sentences = read_sentences()
-    lines = [f"the last {min(LAST_EVENTS, len(entries))} of {len(entries)} events:"]
-    lines += [f"  {line(entry, sentences)}" for entry in entries[-LAST_EVENTS:]]
-    newest = {type_name(entry.event): entry for entry in entries}
+    lines = [f"the last {min(LAST_EVENTS, len(shown))} of {len(shown)} events:"]
+    lines += [f"  {line(entry, sentences)}" for entry in shown[-LAST_EVENTS:]]
+    newest = {type_name(entry.event): entry for entry in shown}
     decision = next((name for name in _DECISIONS if name in newest), None)
     if decision is not None:
         causes = Causes()
@@ -34,6 +40,13 @@ def report(entries: Sequence[Entry]) -> str:
         lines += [f"causes of the newest {decision}:"]
         lines += [f"  {step}" for step in story(causes.chain(newest[decision]), sentences)]
     return "\n".join(lines)
+
+
+def _is_internal(event: Event) -> bool:
+    """Return whether an event is about Kafka's internal topics only."""
+    if isinstance(event, ReplicaProgressed):
+        return all(topic in INTERNAL_TOPICS for topic, *_ in event.replicas)
+    return getattr(event, "topic", None) in INTERNAL_TOPICS
 
 
 def line(entry: Entry, sentences: Sentences) -> str:

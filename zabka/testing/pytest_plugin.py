@@ -94,9 +94,9 @@ def _journal_of(cluster: LiveCluster | SimulatedCluster) -> str:
     from zabka.testing.journal_report import report
 
     try:
-        return report(cluster.journal())
+        return report(cluster.journal(), cluster.began_us)
     except (OSError, ValueError, LookupError) as reason:
-        return f"the journal cannot be told: {reason!r}"
+        return f"the journal cannot be read: {reason!r}"
 
 
 @pytest.fixture(scope="session")

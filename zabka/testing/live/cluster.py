@@ -12,25 +12,27 @@ import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from zabka.api.kafka.kafka_client import make_client
-from zabka.journal.events import Entry, TopicPartition
+from zabka.journal.events import Entry
 from zabka.journal.reader import merge, read_directory
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
-from zabka.kafka.record_batch import Record
-from zabka.testing.cluster import READY_TIMEOUT_S, ClusterFailed, Happening, read_all
+from zabka.testing.cluster import READY_TIMEOUT_S, ClientLibrary, ClusterFailed, Happening
+from zabka.testing.conditions import Wait
+from zabka.testing.live.aio import POLL_S, AsyncCalls
 from zabka.testing.live.faults import Faults
 from zabka.testing.live.http_api import HttpApi
+from zabka.testing.live.isolation import remove_groups, reset_znodes
 from zabka.testing.live.nodes import Broker, Peer
 from zabka.testing.live.topics import Topics
 from zabka.testing.live.workloads import Consumer, Workload
+from zabka.testing.records import IsolationLevel, Payload, Record, read_records, write_records
 
 T = TypeVar("T")
 
 HEAL_TIMEOUT_S = 60.0
-_POLL_S = 0.05
 
 
 class LiveCluster(HttpApi):
@@ -49,6 +51,7 @@ class LiveCluster(HttpApi):
         addresses = self.get("/api/v1/cluster")["settings"]
         self.zookeeper_connect: str = addresses["zookeeper_connect"]
         self.bootstrap: str = addresses["bootstrap"]
+        self.aio = AsyncCalls(self)
         self._began = (-1, 0)
 
     # ---- queries -----------------------------------------------------------------------------------------------------
@@ -103,9 +106,28 @@ class LiveCluster(HttpApi):
         return f"zabka why EVENT --data {self.data}   (EVENT is such as broker-1#12; the page was {self.url})"
 
     @property
+    def began_us(self) -> int:
+        """The moment of `now_us` at which this test began; -1 before the first test."""
+        seq, mono_us = self._began
+        return mono_us if seq >= 0 else -1
+
+    @property
     def seq(self) -> int:
         """The journal's last number."""
         return int(self.get("/api/v1/cluster")["seq"])
+
+    def client_config(self, library: ClientLibrary) -> dict[str, Any]:
+        """Return the configuration with which a client of that library connects, under the library's own keys.
+
+        Raises ValueError for another library.
+        """
+        if library in ("confluent", "java"):
+            return {"bootstrap.servers": self.bootstrap}
+        if library == "aiokafka":
+            return {"bootstrap_servers": self.bootstrap}
+        if library == "kafka-python":
+            return {"bootstrap_servers": self.bootstrap.split(",")}
+        raise ValueError(f"{library!r} is not one of {', '.join(get_args(ClientLibrary))}")
 
     # ---- actions -----------------------------------------------------------------------------------------------------
 
@@ -116,17 +138,37 @@ class LiveCluster(HttpApi):
         return error
 
     def produce(
-        self, topic: str, values: Sequence[str], partition: int = 0, *, acks: int = -1, timeout_s: float = 10.0
+        self,
+        topic: str,
+        values: Sequence[Payload | Record],
+        partition: int = 0,
+        *,
+        acks: int = -1,
+        timeout_s: float = 10.0,
     ) -> int:
-        """Write values in one batch, and return the first offset."""
+        """Write values or records, in one batch for each partition, and return the first record's offset."""
         now_ms = time.time_ns() // 1_000_000
-        records = [Record(key=None, value=value.encode(), timestamp_ms=now_ms) for value in values]
-        name = TopicPartition(topic, partition)
-        return self._ask(lambda client: client.produce(name, records, acks=acks, timeout_ms=int(timeout_s * 1000)))
+        return self._ask(
+            lambda client: write_records(
+                client, topic, values, partition, now_ms=now_ms, acks=acks, timeout_s=timeout_s
+            )
+        )
 
     def consume(self, topic: str, partition: int = 0, *, timeout_s: float = 10.0) -> list[str]:
-        """Return every committed value of a partition, in order."""
-        return self._ask(lambda client: read_all(client, TopicPartition(topic, partition), timeout_s))
+        """Return every committed value of a partition as a string, in order."""
+        return [record.text for record in self.records(topic, partition, timeout_s=timeout_s)]
+
+    def records(
+        self,
+        topic: str,
+        partition: int | None = None,
+        *,
+        isolation_level: IsolationLevel = "read_uncommitted",
+        timeout_s: float = 10.0,
+    ) -> list[Record]:
+        """Return every committed record of a partition, or of all partitions in their order."""
+        numbers = [each.partition for each in self.topics[topic].partitions] if partition is None else [partition]
+        return self._ask(lambda client: read_records(client, topic, numbers, isolation_level, timeout_s))
 
     def _ask(self, work: Callable[[AdminClient], Awaitable[T]]) -> T:
         async def ask() -> T:
@@ -138,6 +180,14 @@ class LiveCluster(HttpApi):
                 # The transports close on the loop's next iterations.
                 await asyncio.sleep(0.01)
 
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            raise ClusterFailed(
+                "this call blocks, and an event loop runs in this thread: await the call of `cluster.aio`"
+            )
         try:
             return asyncio.run(ask())
         except (KafkaRequestFailed, KafkaUnavailable) as refused:
@@ -155,17 +205,13 @@ class LiveCluster(HttpApi):
 
     def until(self, condition: Callable[[], T | Literal[False] | None], timeout_s: float = 30.0, what: str = "") -> T:
         """Poll until the condition returns a true value, and return that.  Raises ClusterFailed after `timeout_s`."""
+        wait = Wait[T](condition, timeout_s, what)
         deadline = time.monotonic() + timeout_s
-        seen: object = None
         while time.monotonic() < deadline:
-            try:
-                seen = found = condition()
-                if found:
-                    return found
-            except (ClusterFailed, KeyError, IndexError) as reason:
-                seen = reason
-            time.sleep(_POLL_S)
-        raise ClusterFailed(f"{what or 'the condition'} did not come true within {timeout_s} s; seen last: {seen!r}")
+            if found := wait.holds():
+                return found
+            time.sleep(POLL_S)
+        raise ClusterFailed(wait.failure())
 
     def let_pass(self, seconds: float) -> None:
         """Let time pass."""
@@ -190,12 +236,23 @@ class LiveCluster(HttpApi):
         self.until_ready(HEAL_TIMEOUT_S)
 
     def start_test(self) -> None:
-        """Begin a test: repair the cluster, delete every topic but Kafka's own, and let `events` start here."""
+        """Begin a test: repair the cluster, remove the state of earlier tests, and let `events` start here.
+
+        That state is every topic but Kafka's own, all consumer groups, the dynamic configurations of brokers, the
+        quotas of clients, and the znodes of clients.
+        """
         self.heal()
         for name in self.topics.names():
             self.topics[name].delete()
         self.until(lambda: not self.topics.names(), HEAL_TIMEOUT_S, "the deletion of every topic")
+        self._reset()
         self.begin_here()
+
+    def _reset(self) -> None:
+        journals = [self.data / broker.name / "journal" for broker in self.brokers.values()]
+        asyncio.run(reset_znodes(self.zookeeper_connect, journals))
+        if journals:
+            self.until(lambda: self._ask(remove_groups) or True, HEAL_TIMEOUT_S, "the removal of consumer groups")
 
     def begin_here(self) -> None:
         """Let `events` start at the present moment."""

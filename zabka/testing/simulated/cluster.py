@@ -8,21 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, NoReturn
 
 from zabka.journal.events import Entry, TopicPartition
 from zabka.kafka.client.admin_client import PREFERRED, UNCLEAN
 from zabka.kafka.client.consumer_workload import GroupProgress
-from zabka.kafka.record_batch import Record
 from zabka.simulation.cluster.world import World
 from zabka.simulation.settings import BadSetting, world_settings
-from zabka.testing.cluster import READY_TIMEOUT_S, ClusterFailed, Happening, read_all
+from zabka.testing.cluster import READY_TIMEOUT_S, ClientLibrary, ClusterFailed, Happening
+from zabka.testing.records import IsolationLevel, Payload, Record, read_records, write_records
 from zabka.testing.simulated.faults import SimFaults
 from zabka.testing.simulated.host import SimHost
 from zabka.testing.simulated.nodes import SimBroker, SimPeer
 from zabka.testing.simulated.topics import SimTopics
 from zabka.testing.simulated.workloads import SimConsumer, SimWorkload
 
+NO_ADDRESSES = (
+    "a simulated world has no network that this program's clients could connect to: use the fixture zabka_cluster (or "
+    "running_cluster) for them, or the world's own produce, consume, records, workload and consumer"
+)
 NODES = 3
 """The default number of peers, and of brokers."""
 
@@ -60,6 +64,20 @@ class SimulatedCluster(SimHost):
         return None if node is None else self.peers[node.peer_id]
 
     @property
+    def bootstrap(self) -> NoReturn:
+        """Raise ClusterFailed: clients outside a world cannot connect to it."""
+        raise ClusterFailed(NO_ADDRESSES)
+
+    @property
+    def zookeeper_connect(self) -> NoReturn:
+        """Raise ClusterFailed: clients outside a world cannot connect to it."""
+        raise ClusterFailed(NO_ADDRESSES)
+
+    def client_config(self, library: ClientLibrary) -> NoReturn:
+        """Raise ClusterFailed: clients outside a world cannot connect to it."""
+        raise ClusterFailed(NO_ADDRESSES)
+
+    @property
     def violations(self) -> list[str]:
         """Every violation of the project's invariants so far."""
         return [f"{v.invariant}: {v.detail} (at {v.mono_us / 1e6:.3f} s)" for v in self.world.record.violations]
@@ -73,6 +91,11 @@ class SimulatedCluster(SimHost):
         since_us = -1 if after_us is None else after_us
         found = (entry.to_dict() for entry in self.world.record.entries if entry.mono_us > since_us)
         return [event for event in found if not types or event["type"] in types]
+
+    @property
+    def began_us(self) -> int:
+        """The moment of `now_us` after which this test's events begin: the whole world is this test's."""
+        return -1
 
     def journal(self) -> list[Entry]:
         """The whole journal, in order."""
@@ -96,17 +119,35 @@ class SimulatedCluster(SimHost):
         return None if error == 0 else error.name.upper()
 
     def produce(
-        self, topic: str, values: Sequence[str], partition: int = 0, *, acks: int = -1, timeout_s: float = 10.0
+        self,
+        topic: str,
+        values: Sequence[Payload | Record],
+        partition: int = 0,
+        *,
+        acks: int = -1,
+        timeout_s: float = 10.0,
     ) -> int:
-        """Write values in one batch, and return the first offset."""
+        """Write values or records, in one batch for each partition, and return the first record's offset."""
         now_ms = self.runtime.now().wall_ms
-        records = [Record(key=None, value=value.encode(), timestamp_ms=now_ms) for value in values]
-        name = TopicPartition(topic, partition)
-        return self.ask(self.admin.produce(name, records, acks=acks, timeout_ms=int(timeout_s * 1000)))
+        return self.ask(
+            write_records(self.admin, topic, values, partition, now_ms=now_ms, acks=acks, timeout_s=timeout_s)
+        )
 
     def consume(self, topic: str, partition: int = 0, *, timeout_s: float = 10.0) -> list[str]:
-        """Return every committed value of a partition, in order."""
-        return self.ask(read_all(self.admin, TopicPartition(topic, partition), timeout_s))
+        """Return every committed value of a partition as a string, in order."""
+        return [record.text for record in self.records(topic, partition, timeout_s=timeout_s)]
+
+    def records(
+        self,
+        topic: str,
+        partition: int | None = None,
+        *,
+        isolation_level: IsolationLevel = "read_uncommitted",
+        timeout_s: float = 10.0,
+    ) -> list[Record]:
+        """Return every committed record of a partition, or of all partitions in their order."""
+        numbers = [each.partition for each in self.topics[topic].partitions] if partition is None else [partition]
+        return self.ask(read_records(self.admin, topic, numbers, isolation_level, timeout_s))
 
     def workload(self, topic: str, *, acks: str = "all", records_per_s: float = 50) -> SimWorkload:
         """Start a workload on all partitions of a topic."""

@@ -11,6 +11,7 @@ from zabka.simulation.cluster.client_machine import ScriptedMachine
 from zabka.simulation.cluster.world import World
 from zabka.simulation.engine.scheduler import Deadlock
 from zabka.testing.cluster import ClusterFailed
+from zabka.testing.conditions import Wait
 
 T = TypeVar("T")
 
@@ -23,7 +24,6 @@ class SimHost:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.bootstrap = world.bootstrap
         self.admin, self.machine = world.kafka_client(HOST)
         self.runtime = self.machine.runtime()
 
@@ -62,23 +62,18 @@ class SimHost:
 
     def until(self, condition: Callable[[], T | Literal[False] | None], timeout_s: float = 30.0, what: str = "") -> T:
         """Let time pass until the condition returns a true value, and return that."""
+        wait = Wait[T](condition, timeout_s, what)
         scheduler = self.world.scheduler
         deadline_us = scheduler.now_us + int(timeout_s * 1_000_000)
-        seen: object = None
         while True:
-            try:
-                seen = found = condition()
-                if found:
-                    return found
-            except (ClusterFailed, KeyError, IndexError) as reason:
-                seen = reason
+            if found := wait.holds():
+                return found
             # The condition is evaluated once for all events within one virtual millisecond.
             due = scheduler.next_time_us()
             if due is None or due > deadline_us:
                 break
             self.world.run_to(due // 1000 * 1000 + 999)
-        failed = f"{what or 'the condition'} did not come true within {timeout_s} s; seen last: {seen!r}"
-        raise ClusterFailed(f"{self}: {failed}")
+        raise ClusterFailed(f"{self}: {wait.failure()}")
 
     def __repr__(self) -> str:
         return f"the world of seed {self.world.seed} at {self.now_us / 1e6:.3f} s"

@@ -77,7 +77,7 @@ class SimConsumer:
 
         def make(take: TakeRecords) -> GroupConsumer | ZookeeperConsumer:
             if offsets == "kafka":
-                client = KafkaClient(channel, runtime, test.bootstrap)
+                client = KafkaClient(channel, runtime, world.bootstrap)
                 return GroupConsumer(client, runtime, GroupSettings(group, (topic,)), take)
             session, _ = world.zookeeper_client(name, session_timeout_ms=world.settings.session_timeout_ms)
             return ZookeeperConsumer(

@@ -1,0 +1,114 @@
+"""A live cluster between two tests: nothing of the first test changes the second test, or its report."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from zabka.ensemble.client.aio import connect
+from zabka.journal.events import TopicPartition
+from zabka.kafka.client.admin_client import BROKER_RESOURCE, AdminClient
+from zabka.kafka.client.group_admin import GroupAdmin
+from zabka.kafka.wire.kafka_schema import ApiKey, request
+from zabka.testing import LiveCluster
+from zabka.testing.journal_report import report
+
+DYNAMIC = (2, 3)
+"""The sources of a broker's own and the default dynamic value in DescribeConfigs."""
+
+
+def overrides(cluster: LiveCluster) -> dict[str, dict[str, str | None]]:
+    """Return every broker's dynamic values, as that broker applies them."""
+
+    async def ask(client: AdminClient) -> dict[str, dict[str, str | None]]:
+        return {
+            str(broker): {
+                entry.name: entry.value
+                for entry in await client.describe_configs(BROKER_RESOURCE, str(broker))
+                if entry.source in DYNAMIC
+            }
+            for broker in cluster.brokers
+        }
+
+    return cluster._ask(ask)
+
+
+def set_broker_config(cluster: LiveCluster, broker: str, values: Mapping[str, str]) -> None:
+    cluster._ask(lambda client: client.alter_configs(BROKER_RESOURCE, broker, values))
+
+
+def quotas(cluster: LiveCluster) -> list[Any]:
+    async def ask(client: AdminClient) -> list[Any]:
+        answer = await client.any_broker(request(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, components=[], strict=False), 5_000)
+        return list(answer.entries)
+
+    return cluster._ask(ask)
+
+
+def set_quota(cluster: LiveCluster, entity: Mapping[str, str]) -> None:
+    rows = [{"entity_type": kind, "entity_name": name} for kind, name in entity.items()]
+    entry = {"entity": rows, "ops": [{"key": "producer_byte_rate", "value": 1000.0, "remove": False}]}
+    asked = request(ApiKey.ALTER_CLIENT_QUOTAS, 1, entries=[entry], validate_only=False)
+    (row,) = cluster._ask(lambda client: client.any_broker(asked, 5_000)).entries
+    assert row.error_code == 0, row
+
+
+def test_dynamic_broker_configs_are_reset(zabka_cluster: LiveCluster) -> None:
+    set_broker_config(zabka_cluster, "", {"message.max.bytes": "1000"})
+    set_broker_config(zabka_cluster, "2", {"log.cleaner.threads": "2"})
+    zabka_cluster.start_test()
+    assert overrides(zabka_cluster) == {"1": {}, "2": {}, "3": {}}
+    zabka_cluster.topics.create("orders")
+    zabka_cluster.produce("orders", ["a" * 2_000])
+
+
+def test_quotas_of_users_and_clients_are_reset(zabka_cluster: LiveCluster) -> None:
+    for entity in ({"client-id": "shop"}, {"user": "ada"}, {"user": "ada", "client-id": "shop"}):
+        set_quota(zabka_cluster, entity)
+    zabka_cluster.until(lambda: len(quotas(zabka_cluster)) == 3)
+    zabka_cluster.start_test()
+    assert quotas(zabka_cluster) == []
+
+
+def test_znodes_of_clients_are_deleted(zabka_cluster: LiveCluster) -> None:
+    async def write_and_read(write: bool) -> tuple[list[str], list[str]]:
+        async with connect(zabka_cluster.zookeeper_connect) as client:
+            if write:
+                for path in ("/shop", "/shop/leader", "/shop/leader/a", "/consumers/old", "/consumers/old/ids"):
+                    await client.create(path)
+            return sorted(await client.get_children("/")), await client.get_children("/consumers")
+
+    root, _ = asyncio.run(write_and_read(True))
+    zabka_cluster.start_test()
+    assert asyncio.run(write_and_read(False)) == ([name for name in root if name != "shop"], [])
+    assert zabka_cluster.controller is not None
+
+
+def test_groups_of_earlier_tests_are_deleted(zabka_cluster: LiveCluster) -> None:
+    zabka_cluster.topics.create("orders")
+    offsets = {TopicPartition("orders", 0): 0}
+
+    def groups(client: AdminClient) -> GroupAdmin:
+        return GroupAdmin(client, client._runtime)
+
+    zabka_cluster._ask(lambda client: groups(client).commit("billing", offsets))
+    zabka_cluster.start_test()
+    assert zabka_cluster._ask(lambda client: groups(client).listed()) == []
+
+
+def test_report_begins_at_the_test_without_internal_topics(zabka_cluster: LiveCluster) -> None:
+    zabka_cluster.topics.create("orders")
+    zabka_cluster.topics["orders"].delete()
+    zabka_cluster.topics.create("payments")
+    consumer = zabka_cluster.consumer("payments", "billing")
+    zabka_cluster.until(lambda: consumer.counts.partitions)
+    text = report(zabka_cluster.journal(), zabka_cluster.began_us)
+    assert "orders" in text
+    consumer.stop()
+    zabka_cluster.start_test()
+    zabka_cluster.topics.create("refunds")
+    zabka_cluster.until(lambda: zabka_cluster.events("leader_elected"))
+    text = report(zabka_cluster.journal(), zabka_cluster.began_us)
+    assert "refunds" in text and "causes of the newest leader_elected:" in text
+    assert not {"orders", "payments", "__consumer_offsets"} & set(text.replace("-", " ").split())

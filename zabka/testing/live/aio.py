@@ -1,0 +1,89 @@
+"""Asynchronous twins of the blocking calls of a live cluster, for tests whose clients need a running event loop.
+
+A client of aiokafka sends its heartbeats from the test's event loop, and leaves its group if a call blocks that loop.
+The other blocking calls, such as `cluster.brokers[1].kill()`, run in a thread by `await asyncio.to_thread(...)`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal, TypeVar, overload
+
+from zabka.testing.cluster import Cluster, ClusterFailed
+from zabka.testing.conditions import Wait
+from zabka.testing.records import IsolationLevel, Payload, Record
+
+T = TypeVar("T")
+
+POLL_S = 0.05
+
+
+class AsyncCalls:
+    """The asynchronous calls of a cluster; each of them leaves the event loop free while it waits."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def produce(
+        self,
+        topic: str,
+        values: Sequence[Payload | Record],
+        partition: int = 0,
+        *,
+        acks: int = -1,
+        timeout_s: float = 10.0,
+    ) -> int:
+        """Write values or records, in one batch for each partition, and return the first record's offset."""
+        return await asyncio.to_thread(self._cluster.produce, topic, values, partition, acks=acks, timeout_s=timeout_s)
+
+    async def consume(self, topic: str, partition: int = 0, *, timeout_s: float = 10.0) -> list[str]:
+        """Return every committed value of a partition as a string, in order."""
+        return await asyncio.to_thread(self._cluster.consume, topic, partition, timeout_s=timeout_s)
+
+    async def records(
+        self,
+        topic: str,
+        partition: int | None = None,
+        *,
+        isolation_level: IsolationLevel = "read_uncommitted",
+        timeout_s: float = 10.0,
+    ) -> list[Record]:
+        """Return every committed record of a partition, or of all partitions in their order."""
+        return await asyncio.to_thread(
+            self._cluster.records, topic, partition, isolation_level=isolation_level, timeout_s=timeout_s
+        )
+
+    @overload
+    async def until(
+        self, condition: Callable[[], Awaitable[T | Literal[False] | None]], timeout_s: float = ..., what: str = ...
+    ) -> T: ...
+
+    @overload
+    async def until(
+        self, condition: Callable[[], T | Literal[False] | None], timeout_s: float = ..., what: str = ...
+    ) -> T: ...
+
+    async def until(self, condition: Callable[[], Any], timeout_s: float = 30.0, what: str = "") -> Any:
+        """Poll until the condition returns a true value, and return that.
+
+        A coroutine function runs on the event loop; any other condition runs in a thread, because it may block.
+        Raises ClusterFailed after `timeout_s`, as `Cluster.until` does.
+        """
+        wait = Wait[Any](condition, timeout_s, what)
+        deadline = time.monotonic() + timeout_s
+        while (left_s := deadline - time.monotonic()) > 0:
+            with wait.evaluation() as found:
+                async with asyncio.timeout(left_s):
+                    found.append(await _evaluate(condition))
+            if found:
+                return found[0]
+            await asyncio.sleep(POLL_S)
+        raise ClusterFailed(wait.failure())
+
+
+async def _evaluate(condition: Callable[[], object]) -> object:
+    value = condition() if inspect.iscoroutinefunction(condition) else await asyncio.to_thread(condition)
+    return await value if inspect.isawaitable(value) else value

@@ -1,0 +1,150 @@
+"""The state of a cluster that outlives its topics, and its removal before the next test.
+
+These are znodes of clients, dynamic configurations of brokers, quotas of clients, and consumer groups.  Nodes, faults,
+workloads and topics are reset through the HTTP API by `LiveCluster`; this module uses clients of the ensemble and of
+the brokers, because the API does not change what it does not show.
+
+A broker applies a changed configuration a moment after the znode changes, and it applies changes in their order.  So
+the last change is to an entity of no client, MARKER, and the reset waits until the journals of all brokers contain it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from zabka.ensemble.client.aio import connect
+from zabka.ensemble.client.client import Client
+from zabka.ensemble.errors import NoAuth, NodeExists, NoNode, NotEmpty, ZooKeeperError
+from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.journal.reader import node_files
+from zabka.kafka.client.admin_client import AdminClient
+from zabka.kafka.client.client import ATTEMPT_MS_MAX
+from zabka.kafka.client.group_admin import GroupAdmin
+from zabka.kafka.ports import ChannelBroken
+from zabka.kafka.wire.kafka_schema import ApiKey, request
+from zabka.kafka.zk import znodes
+from zabka.testing.cluster import ClusterFailed
+
+MARKER = "clients/zabka-test-reset"
+RESET_TIMEOUT_S = 30.0
+_POLL_S = 0.01
+_CHANGE_PREFIX = "config_change_"
+_ENTITY_KINDS = ("brokers", "clients", "users", "ips")
+_ENSEMBLE = "zookeeper"
+_QUOTAS = "/zookeeper/quota"
+_KAFKA = frozenset(
+    {
+        *(path.split("/")[1] for path in znodes.PERSISTENT_PATHS),
+        *("cluster", "controller", "controller_epoch", "delegation_token", "feature", "migration"),
+        *("kafka-acl", "kafka-acl-changes", "kafka-acl-extended", "kafka-acl-extended-changes"),
+    }
+)
+"""Names in the root that belong to brokers (kafka.zk.ZkData); all others but /zookeeper belong to clients."""
+
+
+async def reset_znodes(connect_string: str, journals: Sequence[Path]) -> None:
+    """Delete the znodes of clients, and reset dynamic configurations; return once all brokers apply that.
+
+    `journals` are the brokers' directories; without brokers, all znodes outside /zookeeper belong to clients.  Raises
+    ClusterFailed.
+    """
+    try:
+        async with asyncio.timeout(RESET_TIMEOUT_S), connect(connect_string, name="zabka-test-reset") as client:
+            kept = _KAFKA if journals else frozenset[str]()
+            for name in await client.get_children("/"):
+                if name != _ENSEMBLE and name not in kept:
+                    await _delete(client, f"/{name}")
+            for parent in (_QUOTAS, *(("/consumers",) if journals else ())):
+                for name in await _children(client, parent):
+                    await _delete(client, f"{parent}/{name}")
+            if journals:
+                await _reset_configs(client, journals)
+    except (ZooKeeperError, TimeoutError) as reason:
+        raise ClusterFailed(f"the znodes cannot be reset: {type(reason).__name__} {reason}") from None
+
+
+async def _children(client: Client, path: str) -> list[str]:
+    try:
+        found: list[str] = await client.get_children(path)
+    except NoNode:
+        return []
+    return found
+
+
+async def _delete(client: Client, path: str) -> None:
+    """Delete a znode and its descendants, also if a client that still runs creates more of them meanwhile."""
+    while True:
+        for child in await _children(client, path):
+            await _delete(client, f"{path}/{child}")
+        try:
+            await client.delete(path)
+        except NotEmpty:
+            continue
+        except NoNode:
+            pass
+        except NoAuth:
+            raise ClusterFailed(
+                f"{path} cannot be deleted before the next test, because its parent's ACL does not allow that: give "
+                "a test that sets ACLs a cluster of its own with @pytest.mark.zabka(...)"
+            ) from None
+        return
+
+
+async def _reset_configs(client: Client, journals: Sequence[Path]) -> None:
+    changed = [entity for entity in await _entities(client) if await _config(client, entity)]
+    if not changed:
+        return
+    for entity in changed:
+        await _set_config(client, entity, {})
+    marker, value = f"/config/{MARKER}", str(time.monotonic_ns())
+    with suppress(NodeExists):
+        await client.create(marker)
+    await _set_config(client, MARKER, {"consumer_byte_rate": value})
+    while not all(_is_journalled(value, directory) for directory in journals):  # noqa: ASYNC110 (files, not events)
+        await asyncio.sleep(_POLL_S)
+    await client.delete(marker)
+
+
+async def _entities(client: Client) -> list[str]:
+    """Return all entities with a configuration except topics, which are deleted with their configuration."""
+    found = [f"{kind}/{name}" for kind in _ENTITY_KINDS for name in await _children(client, f"/config/{kind}")]
+    users = [entity for entity in found if entity.startswith("users/")]
+    for user in users:
+        found += [f"{user}/clients/{name}" for name in await _children(client, f"/config/{user}/clients")]
+    return found
+
+
+async def _config(client: Client, entity: str) -> dict[str, str]:
+    data, _ = await client.get(f"/config/{entity}")
+    return znodes.decode_config(data) or {}
+
+
+async def _set_config(client: Client, entity: str, config: dict[str, str]) -> None:
+    await client.set(f"/config/{entity}", znodes.encode_config(config))
+    notice = znodes.encode_config_change(entity)
+    await client.create(f"{znodes.CONFIG_CHANGES}/{_CHANGE_PREFIX}", notice, sequential=True)
+
+
+def _is_journalled(text: str, journal: Path) -> bool:
+    """Return whether one of the two newest files of a journal contains a text: the newest one may have just begun."""
+    return any(text.encode() in path.read_bytes() for path in node_files(journal)[-2:])
+
+
+async def remove_groups(client: AdminClient) -> None:
+    """Remove all members of all groups, and delete the groups.  Raises KafkaRequestFailed, KafkaUnavailable.
+
+    A member whose client still runs joins again, and its group stays.
+    """
+    groups = GroupAdmin(client, AsyncioRuntime(asyncio.get_running_loop(), owns_loop=False))
+    for listing in await groups.listed():
+        group = await groups.described(listing.group_id)
+        if group.members:
+            members = [{"member_id": member.member_id} for member in group.members]
+            leave = request(ApiKey.LEAVE_GROUP, 4, group_id=group.group_id, members=members)
+            with suppress(ChannelBroken):
+                await client.call(group.coordinator, leave, ATTEMPT_MS_MAX)
+        await groups.delete(listing.group_id)
