@@ -139,10 +139,12 @@ def tables(
 ) -> None:
     """Read every journal and write the tables: controller terms, failovers, leaderships, ISRs, losses and more.
 
+    The output ends with a summary: the ends of controller terms, failovers, downtime by partition, and lost records.
     Exit code 1 if a table violates a rule, or if a journal cannot be read.
     """
     from zabka.pipeline import jobs
     from zabka.pipeline.session import stop
+    from zabka.pipeline.summary import summary_of
 
     place = _place(data)
     with _answered():
@@ -160,6 +162,8 @@ def tables(
         stop(spark)
     _out.print(f"written to {target}")
     print_table(("table", "rows"), ((name, f"{count:,}") for name, count in written.rows.items()), HEAVY_HEAD)
+    for line in summary_of(target):
+        _out.print(line, markup=False, highlight=False)
     if aside := written.rows["bad_lines"]:
         _err.print(f"{aside:,} lines were skipped; {target / 'bad_lines'} lists them with the reason")
     _print_unreadable(written.unreadable)
