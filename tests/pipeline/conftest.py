@@ -39,12 +39,17 @@ class History:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.now_us = 0
+        self.full = False
+        """Whether journals that begin from now on also have the events of the full level."""
         self._writers: dict[str, JournalWriter] = {}
 
     def write(self, node: str, event: Event) -> None:
         if node not in self._writers:
             self._writers[node] = JournalWriter(
-                self.directory / node / "journal", node, clocks=lambda: (self.now_us, self.now_us)
+                self.directory / node / "journal",
+                node,
+                full=self.full,
+                clocks=lambda: (self.now_us, self.now_us),
             )
         self.now_us += 1_000_000
         self._writers[node].write(event)

@@ -88,7 +88,7 @@ def test_damaged_commit_is_reported_in_one_sentence(tmp_path: Path) -> None:
     assert "is no commit of a lake" in " ".join(answer.output.split())
 
 
-@pytest.mark.parametrize("verb", ["tables", "stream", "status", "vacuum", "audit"])
+@pytest.mark.parametrize("verb", ["tables", "show", "stream", "status", "vacuum", "audit"])
 def test_unreadable_directory_is_reported_in_one_sentence(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,7 +98,8 @@ def test_unreadable_directory_is_reported_in_one_sentence(
     # root can read every directory, so the file system's error is raised here.
     for asked in ("is_dir", "is_file", "exists", "is_symlink"):
         monkeypatch.setattr(Path, asked, refuse)
-    arguments = [str(tmp_path)] if verb == "audit" else ["--data", str(tmp_path)]
+    of_verb = {"audit": [str(tmp_path)], "show": ["faults", "--data", str(tmp_path)]}
+    arguments = of_verb.get(verb, ["--data", str(tmp_path)])
     answer = CliRunner().invoke(jobs_of_spark, [verb, *arguments])
     assert answer.exit_code == 2, answer.exception
     assert "Permission denied" in answer.output

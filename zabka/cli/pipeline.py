@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,9 +20,11 @@ from rich.console import Console
 from zabka.cli.command_group import PipedGroup
 from zabka.cli.piped_console import PipedConsole, print_table
 from zabka.cli.spark_connect import no_connect
+from zabka.cli.table_formats import Format, print_rows
 from zabka.ensemble.runtime.extras import Lacking, require
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from zabka.pipeline.places import Place
@@ -51,6 +54,7 @@ Out = Annotated[
 ]
 Ui = Annotated[int, typer.Option(min=0, max=65535, help="A port for Spark's own page; 0 for none.")]
 Master = Annotated[str, typer.Option(help="Any Spark master, such as local[2] or spark://host:7077.")]
+AllowMissing = Annotated[bool, typer.Option("--allow-missing", help="Exit with 0 although journals could not be read.")]
 
 
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/")
@@ -131,26 +135,21 @@ def tables(
     out: Out = None,
     master: Master = "local[2]",
     ui: Ui = 0,
-    allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="Exit with 0 although journals could not be read.")
-    ] = False,
+    allow_missing: AllowMissing = False,
 ) -> None:
     """Read every journal and write the tables: controller terms, failovers, leaderships, ISRs, losses and more.
 
+    The output ends with a summary: the ends of controller terms, failovers, downtime by partition, and lost records.
     Exit code 1 if a table violates a rule, or if a journal cannot be read.
     """
     from zabka.pipeline import jobs
-    from zabka.pipeline.runs import journal_files
     from zabka.pipeline.session import stop
+    from zabka.pipeline.summary import summary_of
 
     place = _place(data)
     with _answered():
         target = _target(out, place, "analytics")
-        none = isinstance(place, Path) and not journal_files(place)
-    if none:
-        raise _refused(
-            f"No journals in {place}: start a cluster with `zabka up --data {place}`, or name another --data."
-        )
+    _check_journals(place)
     begin = time.monotonic()
     with _err.status("starting Spark"):
         spark = _session(master, ui, target)
@@ -163,14 +162,113 @@ def tables(
         stop(spark)
     _out.print(f"written to {target}")
     print_table(("table", "rows"), ((name, f"{count:,}") for name, count in written.rows.items()), HEAVY_HEAD)
+    for line in summary_of(target):
+        _out.print(line, markup=False, highlight=False)
     if aside := written.rows["bad_lines"]:
         _err.print(f"{aside:,} lines were skipped; {target / 'bad_lines'} lists them with the reason")
-    for reason in written.unreadable:
-        _err.print(f"A journal is missing in the tables: {reason}", markup=False)
+    _print_unreadable(written.unreadable)
     _print_broken(written.broken)
     _err.print(f"{time.monotonic() - begin:.1f} s")
     if written.broken or (written.unreadable and not allow_missing):
         raise typer.Exit(1)
+
+
+def _check_journals(place: Place) -> None:
+    """End the command if a directory of this machine has no journals."""
+    from zabka.pipeline.runs import journal_files
+
+    with _answered():
+        none = isinstance(place, Path) and not journal_files(place)
+    if none:
+        raise _refused(
+            f"No journals in {place}: start a cluster with `zabka up --data {place}`, or name another --data."
+        )
+
+
+def _print_unreadable(reasons: list[str]) -> None:
+    for reason in reasons:
+        _err.print(f"A journal is missing in the tables: {reason}", markup=False)
+
+
+@jobs_of_spark.command()
+def show(
+    table: Annotated[str, typer.Argument(help="Name of the table, such as failovers.")],
+    data: Journals = ".zabka",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Directory with the tables of an earlier run; by default DATA/analytics, if it has any."),
+    ] = None,
+    where: Annotated[str | None, typer.Option(help='SQL condition on the columns: "total_ms > 1000".')] = None,
+    form: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.TEXT,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Read the journals again, although an earlier run wrote tables.")
+    ] = False,
+    master: Master = "local[2]",
+    allow_missing: AllowMissing = False,
+) -> None:
+    """Print a table, of an earlier run of `tables` or `stream`, or built from the journals of --data.
+
+    Rows of an earlier run are printed without starting Spark, unless --where is given. Exit code 1 if a journal cannot
+    be read.
+    """
+    place = _place(data)
+    if fresh and out is not None:
+        raise _refused("--fresh reads the journals, and --out names tables of an earlier run: leave one of them out.")
+    with _answered():
+        stored = None if fresh else _stored(table, place, out)
+        rows, unreadable = (
+            _built_rows(table, place, where, master)
+            if stored is None
+            else (_stored_rows(table, stored, where, master), [])
+        )
+    print_rows(rows.column_names, rows.to_pylist(), form)
+    _print_unreadable(unreadable)
+    if unreadable and not allow_missing:
+        raise typer.Exit(1)
+
+
+def _stored(table: str, place: Place, out: Path | None) -> Path | None:
+    """Return the directory with the table of an earlier run; None if journals are to be read."""
+    from zabka.pipeline.selected import stored_tables
+
+    if out is not None:
+        return _local("--out", out)
+    if not isinstance(place, Path) or not place.is_dir() or table not in stored_tables(place / "analytics"):
+        return None
+    age_s = time.time() - (place / "analytics" / table).stat().st_mtime
+    _err.print(f"{place / 'analytics' / table}, {age_s:.0f} s old; --fresh reads the journals again")
+    return place / "analytics"
+
+
+def _stored_rows(table: str, out: Path, where: str | None, master: str) -> pa.Table:
+    from zabka.pipeline.selected import stored_rows, stored_rows_where
+    from zabka.pipeline.session import stop
+
+    if where is None:
+        return stored_rows(out, table)
+    with _err.status("starting Spark"):
+        spark = _session(master, 0, out)
+    try:
+        return stored_rows_where(spark, out, table, where)
+    finally:
+        stop(spark)
+
+
+def _built_rows(table: str, place: Place, where: str | None, master: str) -> tuple[pa.Table, list[str]]:
+    """Return the rows of a table built from journals, and why journals could not be read."""
+    from zabka.pipeline.jobs import read_journal
+    from zabka.pipeline.selected import built_rows, check_name, unreadable_journals
+    from zabka.pipeline.session import stop
+
+    check_name(table)
+    _check_journals(place)
+    with _err.status("starting Spark"), TemporaryDirectory(prefix="zabka-") as directory:
+        spark = _session(master, 0, Path(directory))
+        try:
+            journal = read_journal(spark, place)
+            return built_rows(journal, table, where), unreadable_journals(journal)
+        finally:
+            stop(spark)
 
 
 @jobs_of_spark.command()

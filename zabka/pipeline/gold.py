@@ -25,6 +25,7 @@ from zabka.pipeline.tables import (
     partition_leaderships,
     records_lost,
 )
+from zabka.pipeline.transactions import transactions
 
 
 class Expectation(NamedTuple):
@@ -127,6 +128,11 @@ TABLES = (
     Table(
         "records_lost", records_lost, (*_LOG, "first_offset"), (*_LOG, "first_offset"), ("records_lost",),
         (apart("first_offset", "last_offset", _LOG, ("first_offset",)),),
+    ),
+    Table(
+        "transactions", transactions, ("run", "transactional_id", "number"), ("run", "transactional_id", "number"),
+        ("transaction_changed", "marker_written"),
+        (never("only an aborted transaction has a reason", "outcome <> 'aborted' AND abort_reason IS NOT NULL"),),
     ),
     Table(
         "sessions", sessions, ("run", "session_id"), ("run", "created_zxid", "session_id"),

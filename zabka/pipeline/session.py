@@ -115,7 +115,9 @@ def _session(
     for name, value in settings.items():
         builder = builder.config(name, value)
     # Failures of a call to Java are raised; py4j also logs them on standard error, with all their stacks.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    # So does PySpark with those of an SQL condition.
+    for name in ("py4j", "SQLQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_is_no_interruption)
     interrupted = signal.getsignal(signal.SIGINT)
     with interpreters(builder, master, directory or Path(tempfile.gettempdir()), needs) as ready:
@@ -166,4 +168,4 @@ def first_line(reason: Exception) -> str:
             f"the jar of {lacking['name']} is not among Spark's: spark.jars or spark.jars.packages in Spark's "
             "spark-defaults.conf name it (docs/how-to/read-journals-elsewhere.md)"
         )
-    return next(iter(message.splitlines()), type(reason).__name__)
+    return next((line for line in message.splitlines() if line), type(reason).__name__)

@@ -1,0 +1,92 @@
+"""The table `transactions`: one row per transaction of a transactional id; expected values are computed by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tests.pipeline.in_order import rows_of
+from zabka.journal import events as e
+from zabka.pipeline import jobs
+from zabka.pipeline.transactions import transactions
+
+SECOND_US = 1_000_000
+
+
+class Coordinator:
+    """Writes the events of one transactional id, one second apart."""
+
+    def __init__(self, history: Any, transactional_id: str, producer_id: int) -> None:
+        self._history = history
+        self._id, self._producer_id = transactional_id, producer_id
+
+    def changed(self, broker: int, state: str, epoch: int, partitions: list[str], after: str) -> None:
+        event = e.TransactionChanged(broker, self._id, state, self._producer_id, epoch, partitions, after)
+        self._history.write(f"broker-{broker}", event)
+
+    def marker(self, broker: int, partition: int, epoch: int, is_commit: bool) -> None:
+        written = e.MarkerWritten(broker, "a", partition, 0, 9, self._producer_id, epoch, is_commit, 0, 3, "")
+        self._history.write(f"broker-{broker}", written)
+
+
+def found(spark: SparkSession, history: Any) -> list[dict[str, Any]]:
+    rows = rows_of(jobs.read_journal(spark, history.directory), transactions)
+    return sorted((row.asDict() for row in rows), key=lambda row: (row["transactional_id"], row["number"]))
+
+
+def test_committed_transaction_has_its_partitions_and_moments(spark: SparkSession, history: Any) -> None:
+    """Begun in second 2, decided in second 4, completed in second 7."""
+    history.full = True
+    pay = Coordinator(history, "pay", 7)
+    pay.changed(1, "Empty", 0, [], "producer started")
+    pay.changed(1, "Ongoing", 0, ["a-1"], "partitions added")
+    pay.changed(1, "Ongoing", 0, ["a-1", "a-0"], "partitions added")
+    pay.changed(1, "PrepareCommit", 0, ["a-1", "a-0"], "ended by its producer")
+    pay.marker(2, 0, 0, True)
+    pay.marker(3, 1, 0, True)
+    pay.changed(1, "CompleteCommit", 0, [], "markers written")
+    assert found(spark, history) == [
+        {
+            "run": ".", "transactional_id": "pay", "number": 1, "producer_id": 7, "producer_epoch": 0,
+            "from_us": 2 * SECOND_US, "decided_us": 4 * SECOND_US, "to_us": 7 * SECOND_US,
+            "outcome": "committed", "abort_reason": None, "partitions": ["a-0", "a-1"], "markers": 2,
+            "duration_ms": 5_000, "decision_ms": 2_000,
+        }
+    ]  # fmt: skip
+
+
+def test_abort_by_another_coordinator_keeps_the_producers_epoch(spark: SparkSession, history: Any) -> None:
+    """The second transaction times out under the next coordinator; it has its own partitions and markers."""
+    history.full = True
+    pay = Coordinator(history, "pay", 7)
+    pay.changed(1, "Ongoing", 4, ["a-0", "a-1"], "partitions added")
+    pay.changed(1, "PrepareCommit", 4, ["a-0", "a-1"], "ended by its producer")
+    pay.changed(1, "CompleteCommit", 4, [], "markers written")
+    pay.changed(1, "Ongoing", 4, ["a-1"], "partitions added")
+    pay.changed(2, "PrepareAbort", 5, ["a-1"], "timed out")
+    pay.marker(2, 1, 5, False)
+    pay.changed(2, "CompleteAbort", 5, [], "markers written")
+    pay.changed(2, "Dead", 5, [], "expired")
+    first, second = found(spark, history)
+    assert (first["number"], first["outcome"], first["markers"]) == (1, "committed", 0)
+    assert (second["number"], second["producer_epoch"], second["partitions"]) == (2, 4, ["a-1"])
+    assert (second["outcome"], second["abort_reason"], second["markers"]) == ("aborted", "timed out", 1)
+    assert (second["from_us"], second["decided_us"], second["to_us"]) == (4_000_000, 5_000_000, 7_000_000)
+    assert (second["duration_ms"], second["decision_ms"]) == (3_000, 1_000)
+
+
+def test_transaction_without_its_beginning_or_end_has_nulls(spark: SparkSession, history: Any) -> None:
+    """The journal begins with the abort of a fenced producer, and ends during the transaction of the next one."""
+    pay, ship = Coordinator(history, "pay", 7), Coordinator(history, "ship", 8)
+    pay.changed(1, "PrepareAbort", 1, ["a-0"], "fenced")
+    ship.changed(1, "Ongoing", 0, ["b-0"], "partitions added")
+    pay.changed(1, "CompleteAbort", 1, [], "markers written")
+    pay.changed(1, "Empty", 2, [], "producer started")
+    pay.changed(1, "Ongoing", 2, ["a-2"], "partitions added")
+    fenced, ongoing, other = found(spark, history)
+    assert (fenced["from_us"], fenced["to_us"], fenced["duration_ms"]) == (None, 3_000_000, None)
+    assert (fenced["outcome"], fenced["abort_reason"], fenced["partitions"]) == ("aborted", "fenced", ["a-0"])
+    assert (ongoing["from_us"], ongoing["outcome"], ongoing["to_us"]) == (5_000_000, None, None)
+    assert (other["transactional_id"], other["number"], other["partitions"]) == ("ship", 1, ["b-0"])
+    assert {row["markers"] for row in (fenced, ongoing, other)} == {None}, "no journal has markers"

@@ -1,0 +1,74 @@
+"""Rows of a table as text, CSV or JSON."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+from rich.box import HEAVY_HEAD
+from rich.console import Console
+from rich.markup import escape
+
+from zabka.cli.piped_console import PipedConsole, print_table
+
+_BORDER = 3
+"""The width of the border between two columns, with its spaces."""
+
+
+class Format(StrEnum):
+    """A form of the printed table."""
+
+    TEXT = "text"
+    CSV = "csv"
+    JSON = "json"
+
+
+def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], form: Format) -> None:
+    """Print rows on standard output.
+
+    Text is one line per row; on a terminal that is too narrow for it, each value gets its own line.  CSV begins with
+    the names of the columns.  JSON is an array with one object per line.  Missing values are empty, and null in JSON.
+    """
+    if form is Format.CSV:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([[_cell(row[name]) for name in columns] for row in rows])
+    elif form is Format.JSON:
+        lines = ",\n".join(msgspec.json.encode(dict(row)).decode() for row in rows)
+        sys.stdout.write(f"[\n{lines}\n]\n" if rows else "[]\n")
+    else:
+        _print_text(columns, [[_printable(_cell(row[name])) for name in columns] for row in rows])
+    sys.stdout.flush()
+
+
+def _cell(value: Any) -> str:
+    """Return a value as one cell: lists and structures as JSON, a missing value as an empty text."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return msgspec.json.encode(value).decode()
+
+
+def _printable(text: str) -> str:
+    """Escape characters that a terminal would interpret; a journal may contain any."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def _print_text(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, each)) for each in zip(columns, *rows, strict=True)]
+    if not sys.stdout.isatty() or sum(widths) + _BORDER * len(widths) < Console().width:
+        print_table(columns, [[escape(cell) for cell in row] for row in rows], HEAVY_HEAD)
+        return
+    console, width = PipedConsole(highlight=False, soft_wrap=True), max(map(len, columns))
+    for number, row in enumerate(rows, start=1):
+        console.print(f"row {number}", style="bold")
+        for name, cell in zip(columns, row, strict=True):
+            console.print(f"  {name:{width}}  {cell}", markup=False)

@@ -1,0 +1,94 @@
+"""The summary of the tables: controller terms, failovers, downtime by partition, and lost records, as sentences."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from zabka.pipeline.selected import stored_rows
+
+SHOWN_MAX = 10
+"""The most partitions that are listed."""
+Rows = Sequence[dict[str, Any]]
+_LACKS = {
+    "offline_ms": "without a leader", "leader_down_ms": "with its leader down", "under_min_isr_ms": "under min ISR",
+}  # fmt: skip
+"""The parts of a partition's downtime, by their columns in `availability`."""
+
+
+def summary_of(out: Path) -> list[str]:
+    """Return the summary of the tables that a run wrote below a directory.  Raises OSError."""
+    names = ("controller_reigns", "failovers", "availability", "records_lost")
+    terms, failovers, partitions, losses = (stored_rows(out, name).to_pylist() for name in names)
+    return summary(terms, failovers, partitions, losses)
+
+
+def summary(terms: Rows, failovers: Rows, partitions: Rows, losses: Rows) -> list[str]:
+    """Return one or more lines about each of the tables; indented lines belong to the line before."""
+    several = len({row["run"] for row in (*terms, *partitions, *losses)}) > 1
+    return [_of_terms(terms), _of_failovers(failovers, several), *_of_partitions(partitions, several),
+            *_of_losses(losses, several)]  # fmt: skip
+
+
+def _of_terms(terms: Rows) -> str:
+    if not terms:
+        return "controller terms: none"
+    ends = Counter(row["ended_by"] or "not ended" for row in terms)
+    return f"controller terms: {len(terms):,} ({', '.join(f'{count:,} {end}' for end, count in ends.most_common())})"
+
+
+def _of_failovers(failovers: Rows, several: bool) -> str:
+    known = [row for row in failovers if row["total_ms"] is not None]
+    unknown = len(failovers) - len(known)
+    if not failovers:
+        return "failovers: none"
+    if not known:
+        return f"failovers: {len(failovers):,}, all of unknown duration"
+    worst = max(known, key=lambda row: row["total_ms"])
+    return (
+        f"failovers: {len(failovers):,}; p50 {median(row['total_ms'] for row in known):,.0f} ms, worst "
+        f"{worst['total_ms']:,} ms (controller epoch {worst['controller_epoch']}{_run(worst, several)}: broker "
+        f"{worst['previous_broker_id']} to {worst['broker_id']} after {worst['cause']})"
+        + (f"; {unknown:,} of unknown duration" if unknown else "")
+    )
+
+
+def _of_partitions(partitions: Rows, several: bool) -> list[str]:
+    down = [row for row in partitions if row["observed_ms"] > row["available_ms"]]
+    down.sort(key=lambda row: (row["available_ms"] - row["observed_ms"], row["topic"], row["partition"]))
+    if not down:
+        return [f"downtime: none of {len(partitions):,} partitions"]
+    lines = [f"downtime: {len(down):,} of {len(partitions):,} partitions, worst first"]
+    lines += [f"  {_of_partition(row, several)}" for row in down[:SHOWN_MAX]]
+    return [*lines, f"  and {len(down) - SHOWN_MAX:,} more partitions"] if len(down) > SHOWN_MAX else lines
+
+
+def _of_partition(row: dict[str, Any], several: bool) -> str:
+    parts = [f"{row[name]:,} ms {what}" for name, what in _LACKS.items() if row[name]]
+    lacking = row["observed_ms"] - row["available_ms"]
+    share = 100 * lacking / row["observed_ms"]
+    return f"{_name(row, several)}: {lacking:,} ms of {row['observed_ms']:,} ms ({share:.1f} %): {', '.join(parts)}"
+
+
+def _of_losses(losses: Rows, several: bool) -> list[str]:
+    if not losses:
+        return ["records lost: none reported"]
+    counts: Counter[str] = Counter()
+    for row in losses:
+        counts[_name(row, several)] += row["count"]
+    committed = sum(row["committed_at_least"] for row in losses)
+    lines = [f"records lost: {counts.total():,}, of which at least {committed:,} were committed"]
+    lines += [f"  {name}: {count:,}" for name, count in counts.most_common(SHOWN_MAX)]
+    return [*lines, f"  and {len(counts) - SHOWN_MAX:,} more partitions"] if len(counts) > SHOWN_MAX else lines
+
+
+def _name(row: dict[str, Any], several: bool) -> str:
+    return f"{row['topic']}-{row['partition']}{_run(row, several)}"
+
+
+def _run(row: dict[str, Any], several: bool) -> str:
+    """Return the row's run if the tables hold several runs."""
+    return f" of run {row['run']}" if several else ""

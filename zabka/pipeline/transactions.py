@@ -1,0 +1,101 @@
+"""The transactions of producers, as their coordinators stored them."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
+from pyspark.sql.types import LongType, StringType
+
+from zabka.pipeline.bodies import STRINGS, milliseconds
+from zabka.pipeline.clocks import timed
+from zabka.pipeline.rows import Journal
+
+_ID = ["run", "transactional_id"]
+_COMMITTED, _ABORTED = "committed", "aborted"
+_OUTCOMES = {
+    "PrepareCommit": _COMMITTED, "CompleteCommit": _COMMITTED, "PrepareAbort": _ABORTED, "CompleteAbort": _ABORTED,
+}  # fmt: skip
+"""The outcome that each state of a transactional id means (kafka.coordinator.transaction.TransactionState)."""
+
+
+def transactions(journal: Journal) -> DataFrame:
+    """The transactions of each transactional id, one row for each, numbered from 1.
+
+    Columns: run, transactional_id, number, producer_id, producer_epoch, from_us, decided_us, to_us, outcome,
+    abort_reason, partitions, markers, duration_ms, decision_ms.  from_us is when the coordinator stored the first
+    partition, decided_us when it stored the outcome, and to_us when it stored that all markers are written.  They are
+    readings of the coordinator's clock.  A moment that no journal reports is null.
+
+    outcome is committed or aborted, and null before the decision.  abort_reason is why it was aborted: ended by its
+    producer, fenced (a new producer started under the same id), or timed out.  partitions are those of the transaction,
+    and markers is how many of them have an end marker (null unless journals are full).  duration_ms lasts from the
+    first partition to the last marker, and decision_ms to the decision.  producer_epoch is the epoch of the producer;
+    a transaction that is fenced or timed out is aborted under a higher one.
+    """
+    steps = _steps(journal)
+    found = steps.groupBy(*_ID, "number").agg(
+        f.min_by("producer_id", "step").alias("producer_id"),
+        f.min_by("producer_epoch", "step").alias("producer_epoch"),
+        *_moment("Ongoing", "from"),
+        *_moment("Prepare%", "decided"),
+        *_moment("Complete%", "to"),
+        f.max("outcome").alias("outcome"),
+        f.min_by("after", f.when(f.col("state") == "PrepareAbort", f.col("step"))).alias("abort_reason"),
+        f.sort_array(f.array_distinct(f.flatten(f.collect_list("partitions")))).alias("partitions"),
+        f.countDistinct("marked").alias("markers"),
+    )
+    with_markers = steps.where(f.col("marked").isNotNull()).select("run", f.lit(True).alias("is_full")).distinct()
+    return found.join(with_markers, "run", "left").select(
+        *_ID, "number", "producer_id", "producer_epoch", "from_us", "decided_us", "to_us", "outcome",
+        f.when(f.col("outcome") == _ABORTED, f.col("abort_reason")).alias("abort_reason"), "partitions",
+        f.when(f.col("is_full"), f.col("markers")).alias("markers"),
+        milliseconds(f.col("to_run_us") - f.col("from_run_us")).alias("duration_ms"),
+        milliseconds(f.col("decided_run_us") - f.col("from_run_us")).alias("decision_ms"),
+    )  # fmt: skip
+
+
+def _moment(state: str, name: str) -> tuple[Column, Column]:
+    """Return the first moment of a state, on its coordinator's clock and on the run's."""
+    first = f.when(f.col("state").like(state), f.col("step"))
+    return f.min_by("at_us", first).alias(f"{name}_us"), f.min_by("run_us", first).alias(f"{name}_run_us")
+
+
+def _steps(journal: Journal) -> DataFrame:
+    """The events of each transactional id, with the number of the transaction that they belong to.
+
+    A transaction begins when the state becomes Ongoing.  If no journal reports that, it begins with its outcome.
+    """
+    reported = timed(
+        journal, ["transaction_changed"],
+        transactional_id=StringType(), state=StringType(), producer_id=LongType(), producer_epoch=LongType(),
+        partitions=STRINGS, after=StringType(),
+    )  # fmt: skip
+    outcome = f.coalesce(*(f.when(f.col("state") == state, f.lit(end)) for state, end in _OUTCOMES.items()))
+    steps = reported.withColumn("outcome", outcome).unionByName(_markers(journal, reported), allowMissingColumns=True)
+    in_order = Window.partitionBy(*_ID).orderBy("run_us", "node", "node_seq")
+    before = f.last("state", ignorenulls=True).over(in_order.rowsBetween(Window.unboundedPreceding, -1))
+    is_open = f.coalesce(before.like("Prepare%") | (before == "Ongoing"), f.lit(False))
+    begins = f.when(f.col("state") == "Ongoing", ~f.coalesce(before == "Ongoing", f.lit(False))).otherwise(
+        f.col("outcome").isNotNull() & ~is_open
+    )
+    return (
+        steps.withColumn("begins", f.coalesce(begins, f.lit(False)).cast(LongType()))
+        .withColumn("number", f.sum("begins").over(in_order))
+        .withColumn("step", f.struct("run_us", "node", "node_seq"))
+        .where("number > 0 AND (outcome IS NOT NULL OR marked IS NOT NULL OR state = 'Ongoing')")
+    )
+
+
+def _markers(journal: Journal, reported: DataFrame) -> DataFrame:
+    """The end markers in partitions: run, transactional_id, marked, and the envelope.
+
+    The coordinator sends them after the decision and waits for them, so their time shows the transaction.
+    """
+    ids = reported.select("run", "producer_id", "transactional_id").distinct()
+    written = timed(
+        journal, ["marker_written"],
+        topic=StringType(), partition=LongType(), producer_id=LongType(),
+    )  # fmt: skip
+    return written.join(ids, ["run", "producer_id"]).select(
+        *_ID, "node", "node_seq", "run_us", f.format_string("%s-%d", "topic", "partition").alias("marked")
+    )
