@@ -2,6 +2,8 @@
 // histories check that both compute the same states. Events are facts, so each handler assigns and none re-implements a
 // protocol.
 
+import { noteReached, noteReport } from "./losses.js";
+
 /**
  * @typedef {string | number} Id64  An integer; a decimal string where a JavaScript number would not hold it exactly.
  * @typedef {{id: number, state: string, phase: string, leader_id: number, round: number, accepted_epoch: number,
@@ -16,7 +18,10 @@
  * @typedef {{topic: string, partition: number, replicas: number[], leader: number, leader_epoch: number,
  *   isr: number[], partition_epoch: number, unclean: boolean, eligible: number[],
  *   high_watermarks: Record<string, number>,
- *   log_end_offsets: Record<string, number>}} PartitionView
+ *   log_end_offsets: Record<string, number>, roles: Record<string, RoleView>, reached: Record<string, number>}} PartitionView
+ *   `reached` is the highest high watermark that a replica reported in each leader epoch.
+ * @typedef {{leader_epoch: number, is_leader: boolean, high_watermark: number | null}} RoleView  The role that a broker
+ *   took for a partition, and the high watermark that it last reported in this role.
  * @typedef {{fault_id: string, kind: string, source: string, target: string, both_ways: boolean,
  *   delay_ms: number}} FaultView
  * @typedef {{at_us: number, broker_id: number, topic: string, partition: number, first_offset: number,
@@ -24,7 +29,7 @@
  *   topic_id: string}} Loss
  *   At least the first `committed_at_least` of the records were committed.
  * @typedef {{type: string, workload_id: string, topic: string, sent: number, acknowledged: number, failed: number,
- *   lost: number}} WorkloadView
+ *   lost: number, acks: string, missing: {partition: number, first_offset: number, last_offset: number, count: number}[]}} WorkloadView
  * @typedef {{type: string, workload_id: string, topic: string, group_id: string, consumed: number, duplicates: number,
  *   out_of_order: number, lag: number, partitions: number[]}} ConsumerView
  * @typedef {{type: string, broker_id: number, group_id: string, state: string, generation_id: number,
@@ -79,7 +84,7 @@ export function newBroker(id) {
 export function newPartition(topic, partition) {
   return {
     topic, partition, replicas: [], leader: -1, leader_epoch: 0, isr: [], partition_epoch: 0, unclean: false,
-    eligible: [], high_watermarks: {}, log_end_offsets: {},
+    eligible: [], high_watermarks: {}, log_end_offsets: {}, roles: {}, reached: {},
   };
 }
 
@@ -338,9 +343,20 @@ const HANDLERS = {
     const { isr, leader, leader_epoch, partition_epoch, eligible } = e;
     Object.assign(found, { isr, leader, leader_epoch, partition_epoch, eligible: eligible ?? [] });
   },
+  leadership_taken(state, e) {
+    const found = partition(state, e.topic, e.partition);
+    found.roles[e.broker_id] = { leader_epoch: e.leader_epoch, is_leader: true, high_watermark: e.high_watermark };
+    noteReached(found, e.leader_epoch, e.high_watermark);
+  },
+  followership_taken(state, e) {
+    const { roles } = partition(state, e.topic, e.partition);
+    roles[e.broker_id] = { leader_epoch: e.leader_epoch, is_leader: false, high_watermark: null };
+  },
   replica_progressed(state, e) {
     for (const [topic, number, highWatermark, logEndOffset] of e.replicas) {
       const found = partition(state, topic, number);
+      const role = found.roles[e.broker_id];
+      if (role) noteReport(found, role, highWatermark);
       found.high_watermarks[e.broker_id] = highWatermark;
       found.log_end_offsets[e.broker_id] = logEndOffset;
     }
@@ -356,7 +372,9 @@ const HANDLERS = {
   records_lost(state, e) {
     const { wall_us: at_us, broker_id, topic, partition: number, first_offset, last_offset, count } = e;
     const { below_high_watermark, cause } = e;
-    const committed_at_least = Math.max(e.committed_at_least ?? -1, below_high_watermark);
+    const reached = state.partitions[`${topic}-${number}`]?.reached[e.leader_epoch ?? -1];
+    const committed_at_least = Math.max(e.committed_at_least ?? -1, below_high_watermark,
+      reached === undefined ? -1 : Math.min(count, reached - first_offset));
     state.losses.push({
       at_us, broker_id, topic, partition: number, first_offset, last_offset, count, below_high_watermark, cause, seq: e.seq,
       committed_at_least, topic_id: e.topic_id ?? "",
@@ -377,8 +395,8 @@ const HANDLERS = {
     delete state.faults[e.fault_id];
   },
   workload_progressed(state, e) {
-    const { type, workload_id, topic, sent, acknowledged, failed, lost } = e;
-    state.workloads[workload_id] = { type, workload_id, topic, sent, acknowledged, failed, lost };
+    const { type, workload_id, topic, sent, acknowledged, failed, lost, acks = "", missing = [] } = e;
+    state.workloads[workload_id] = { type, workload_id, topic, sent, acknowledged, failed, lost, acks, missing };
   },
   consumer_progressed(state, e) {
     const { type, workload_id, topic, group_id, consumed, duplicates, out_of_order, lag, partitions } = e;

@@ -4,12 +4,39 @@
 
 /**
  * @typedef {import("./fold.js").Loss} Loss
+ * @typedef {import("./fold.js").PartitionView} PartitionView
+ * @typedef {import("./fold.js").RoleView} RoleView
  * @typedef {{gone: number, gone_committed: number, gone_open: number}} Lost  Records that a replica has lost, how many of them
  *   were committed at least, and how many of these are in losses that no user has acknowledged.
  */
 
 /** @type {Lost} */
 export const NOTHING_LOST = { gone: 0, gone_committed: 0, gone_open: 0 };
+
+/** The number of leader epochs of a partition whose highest high watermark is kept. */
+const EPOCHS_MAX = 100;
+
+/**
+ * Note the high watermark that a replica reported in its role. A follower keeps the high watermark of an earlier leader
+ * epoch until it rises: only a rise proves that these records were committed in this epoch.
+ * @param {PartitionView} partition @param {RoleView} role @param {number} highWatermark
+ */
+export function noteReport(partition, role, highWatermark) {
+  const before = role.high_watermark;
+  role.high_watermark = highWatermark;
+  if (role.is_leader || (before !== null && highWatermark > before)) noteReached(partition, role.leader_epoch, highWatermark);
+}
+
+/**
+ * Note that a replica's high watermark reached this offset in that leader epoch.
+ * @param {PartitionView} partition @param {number} leaderEpoch @param {number} highWatermark
+ */
+export function noteReached(partition, leaderEpoch, highWatermark) {
+  const { reached } = partition;
+  reached[leaderEpoch] = Math.max(highWatermark, reached[leaderEpoch] ?? 0);
+  const epochs = Object.keys(reached);
+  if (epochs.length > EPOCHS_MAX) delete reached[Math.min(...epochs.map(Number))];
+}
 
 /**
  * The lost records of each partition that has any, by its name.

@@ -72,11 +72,12 @@ def truncate(partition: Partition, offset: int, cause: str) -> None:
     before, mark = partition.log.end_offset, partition.log.high_watermark
     # A replica that truncates to its own high watermark fetches the committed records again.
     reached = mark if cause == TO_HIGH_WATERMARK else max(mark, partition.log.reached)
+    epoch = partition.log.epochs.epoch_for_offset(before - 1)
     first = partition.log.truncate_to(offset)
     partition.log.reached = min(partition.log.reached, first)
     if first < before:
         cut = _journal_truncation(partition, first, before, cause)
-        _journal_loss(partition, first, before, reached, cause, cut)
+        _journal_loss(partition, first, before, reached=reached, leader_epoch=epoch, cause=cause, cut=cut)
     _truncated(partition, mark)
 
 
@@ -112,7 +113,9 @@ def _journal_truncation(partition: Partition, first: int, before: int, cause: st
     )
 
 
-def _journal_loss(partition: Partition, first: int, before: int, reached: int, cause: str, cut: Cause) -> None:
+def _journal_loss(
+    partition: Partition, first: int, before: int, *, reached: int, leader_epoch: int, cause: str, cut: Cause
+) -> None:
     broker_id = partition.host.broker_id
     committed = max(0, min(reached, before) - first)
     topic, number = partition.topic_partition
@@ -129,5 +132,6 @@ def _journal_loss(partition: Partition, first: int, before: int, reached: int, c
             cause=cause,
             caused_by=cut,
             topic_id=partition.topic_id or "",
+            leader_epoch=leader_epoch,
         )
     )

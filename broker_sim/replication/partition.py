@@ -279,6 +279,7 @@ class Partition:
                 high_watermark=self.log.high_watermark,
                 log_start_offset=self.log.start_offset,
                 caused_by=election_cause(self.topic_partition, self.leader_epoch),
+                topic_id=self.topic_id or "",
             )
         )
         self.host.moved(self)
@@ -309,6 +310,7 @@ class Partition:
                     leader_epoch=self.leader_epoch,
                     log_end_offset=self.log.end_offset,
                     caused_by=election_cause(self.topic_partition, self.leader_epoch),
+                    topic_id=self.topic_id or "",
                 )
             )
             self.host.moved(self)

@@ -37,3 +37,26 @@ def test_losses_of_a_deleted_topic_do_not_count_for_a_new_one() -> None:
     assert lost_by_partition(losses, {"t": "new"}) == {"t-0": LostRecords(5, 3)}
     assert lost_by_partition(losses, {"t": "newest"}) == {}
     assert committed_records_lost(losses) == 13
+
+
+def test_loss_is_committed_below_any_replicas_high_watermark() -> None:
+    """Leader 1 reported 18 in leader epoch 3, so eight of the lost offsets 10 to 19 were committed.
+
+    Follower 2 knew of five. The high watermarks of leader epoch 4, and of the follower before it rose, are of other
+    logs.
+    """
+
+    def progressed(broker: int, high_watermark: int) -> Entry:
+        return Entry(f"broker-{broker}", 1, 1, 1, e.ReplicaProgressed(broker, [("t", 0, high_watermark, 90)]))
+
+    history = [
+        Entry("broker-1", 1, 1, 1, e.LeadershipTaken(1, "t", 0, leader_epoch=3, log_end_offset=10, high_watermark=8)),
+        Entry("broker-2", 1, 1, 1, e.FollowershipTaken(2, "t", 0, leader=1, leader_epoch=3, log_end_offset=10)),
+        *(progressed(*report) for report in ((2, 40), (2, 9), (2, 15), (1, 18))),
+        Entry("broker-3", 1, 1, 1, e.LeadershipTaken(3, "t", 0, leader_epoch=4, log_end_offset=10, high_watermark=8)),
+        progressed(3, 30),
+        lost(2, 0, 10, 19, 5),
+    ]
+    history[-1].event.leader_epoch = 3  # type: ignore[attr-defined]
+    (loss,) = fold(history).losses
+    assert (loss.below_high_watermark, loss.committed_at_least) == (5, 8)

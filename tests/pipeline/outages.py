@@ -116,3 +116,39 @@ def lost_offsets(path: Path) -> dict[tuple[str, int, str], list[int]]:
             offsets = range(loss.first_offset, loss.last_offset + 1)
             found[loss.topic, loss.partition, loss.topic_id].update(offsets)
     return {name: sorted(offsets) for name, offsets in sorted(found.items())}
+
+
+def committed_offsets(path: Path) -> dict[tuple[str, int, str], int]:
+    """Return for each partition and topic id how many lost offsets are known to have been committed.
+
+    An offset is committed if its replica reported that, or if it is below a high watermark that any replica reported in
+    the leader epoch of the last lost record: a leader at any time, and a follower when its high watermark rose.
+    """
+    marks: dict[tuple[str, int, str, int], int] = {}
+    roles: dict[tuple[str, str, int], tuple[tuple[str, int, str, int], int]] = {}
+    """By broker and partition: the role's key in `marks`, and its last report; a leader's counts as the lowest."""
+    losses: list[e.RecordsLost] = []
+    for entry in read_file(path):
+        match entry.event:
+            case e.LeadershipTaken() as taken:
+                key = (taken.topic, taken.partition, taken.topic_id, taken.leader_epoch)
+                marks[key] = max(marks.get(key, 0), taken.high_watermark)
+                roles[entry.node, taken.topic, taken.partition] = key, -1
+            case e.FollowershipTaken() as taken:
+                key = (taken.topic, taken.partition, taken.topic_id, taken.leader_epoch)
+                roles[entry.node, taken.topic, taken.partition] = key, 1 << 62
+            case e.ReplicaProgressed(replicas=replicas):
+                for topic, partition, mark, _ in replicas:
+                    if (role := roles.get((entry.node, topic, partition))) is not None:
+                        key, before = role
+                        if mark > before:
+                            marks[key] = max(marks.get(key, 0), mark)
+                        roles[entry.node, topic, partition] = key, mark
+            case e.RecordsLost() as loss:
+                losses.append(loss)
+    found: dict[tuple[str, int, str], set[int]] = defaultdict(set)
+    for loss in losses:
+        mark = marks.get((loss.topic, loss.partition, loss.topic_id, loss.leader_epoch), 0)
+        end = max(loss.first_offset + loss.committed_at_least, min(mark, loss.last_offset + 1))
+        found[loss.topic, loss.partition, loss.topic_id].update(range(loss.first_offset, end))
+    return {name: len(offsets) for name, offsets in sorted(found.items())}

@@ -16,9 +16,9 @@ from tests.pipeline.folded import Folded, folded, play
 from tests.pipeline.in_order import rows_of
 from zabka.pipeline import jobs, tables
 from zabka.pipeline.availability import availability
+from zabka.pipeline.losses import records_lost
 from zabka.pipeline.reigns import CLOSED, controller_reigns
 from zabka.pipeline.rows import Journal
-from zabka.pipeline.tables import records_lost
 
 CLOSE_MS = 100
 """The nodes' clocks are up to 500 ms apart. A session's creation may reach its broker a little after it reached the
@@ -26,6 +26,8 @@ peers.
 """
 ROUNDED_MS = 10
 """Each part of a partition's time is rounded separately, and its median clock by microseconds."""
+
+_LOSS = ("first_offset", "last_offset", "count", "committed_at_least")
 
 LEADERSHIPS = """
 SELECT filename, topic, "partition", leader, leader_epoch, partition_epoch, isr, unclean
@@ -105,17 +107,20 @@ class Seeds:
     def compare_outages(self) -> None:
         """Compare availability up to rounding, and lost records exactly."""
         spent = self.rows(availability, "topic", "partition", *(f"{s}_ms" for s in outages.STATES))
-        lost = self.rows(records_lost, "topic", "partition", "topic_id", "first_offset", "last_offset", "count")
+        lost = self.rows(records_lost, "topic", "partition", "topic_id", *_LOSS)
         for run in self.expected:
             expected = outages.availability(self.directory / run)
             assert [row[:2] for row in spent[run]] == list(expected), run
             for row, states in zip(spent[run], expected.values(), strict=True):
                 assert row[2:] == pytest.approx(tuple(states.values()), abs=ROUNDED_MS), (run, row)
             offsets: dict[tuple[str, int, str], list[int]] = defaultdict(list)
-            for topic, partition, topic_id, first, last, count in lost[run]:
+            committed: dict[tuple[str, int, str], int] = defaultdict(int)
+            for topic, partition, topic_id, first, last, count, committed_at_least in lost[run]:
                 offsets[topic, partition, topic_id] += range(first, last + 1)
+                committed[topic, partition, topic_id] += committed_at_least
                 assert count == last + 1 - first
             assert offsets == outages.lost_offsets(self.directory / run)
+            assert committed == outages.committed_offsets(self.directory / run)
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,11 @@ from zabka.pipeline import jobs
 from zabka.pipeline.availability import client_availability
 from zabka.pipeline.ensembles import elections, sessions
 from zabka.pipeline.gold import TABLES
+from zabka.pipeline.losses import records_lost
 from zabka.pipeline.ranges import SCHEMA, FileRange, read_range
 from zabka.pipeline.reigns import controller_reigns, failovers
 from zabka.pipeline.rows import Journal
-from zabka.pipeline.tables import faults, records_lost
+from zabka.pipeline.tables import faults
 
 
 def test_failover_is_measured_by_phase(spark: SparkSession, history: Any) -> None:
@@ -86,6 +87,60 @@ def test_committed_records_of_several_losses_count_once(spark: SparkSession, his
         history.write(f"broker-{broker}", event)
     (row,) = rows_of(jobs.read_journal(spark, history.directory), records_lost)
     assert (row["count"], row["committed_at_least"], row["below_high_watermark"]) == (21, 13, 13)
+
+
+def test_loss_is_committed_below_any_replicas_high_watermark(spark: SparkSession, history: Any) -> None:
+    """Of the lost offsets 10 to 19 of leader epoch 3, the replica knew five to be committed, and its leader eight.
+
+    The high watermarks of another leader epoch, of another topic of the name, and of the follower before it rose, are
+    of other logs.
+    """
+    write = history.write
+
+    def role(broker: int, epoch: int, topic_id: str) -> e.LeadershipTaken:
+        return e.LeadershipTaken(
+            broker, "t", 0, leader_epoch=epoch, log_end_offset=10, high_watermark=8, topic_id=topic_id
+        )
+
+    def progressed(broker: int, *high_watermarks: int) -> None:
+        for high_watermark in high_watermarks:
+            write(f"broker-{broker}", e.ReplicaProgressed(broker, [("u", 0, 99, 99), ("t", 0, high_watermark, 99)]))
+
+    write("broker-1", role(1, 3, "old"))
+    progressed(1, 50)
+    write("broker-1", role(1, 3, "new"))
+    write("broker-2", e.FollowershipTaken(2, "t", 0, 1, leader_epoch=3, log_end_offset=10, topic_id="new"))
+    progressed(2, 40, 9, 15)
+    write("broker-3", role(3, 4, "new"))
+    progressed(3, 30)
+    lost = e.RecordsLost(2, "t", 0, 10, 19, 10, 5, "x", topic_id="new", committed_at_least=5, leader_epoch=3)
+    write("broker-2", lost)
+    # The leader's line arrives late: leader epochs decide, not clocks.
+    progressed(1, 18)
+    write("broker-2", e.RecordsLost(2, "t", 0, 25, 26, 2, 0, "x", topic_id="new", leader_epoch=4))
+    rows = rows_of(jobs.read_journal(spark, history.directory), records_lost)
+    assert [(row["first_offset"], row["count"], row["committed_at_least"]) for row in rows] == [(10, 10, 8), (25, 2, 2)]
+
+
+def test_acknowledged_losses_are_those_of_last_reports(spark: SparkSession, history: Any) -> None:
+    """Offsets 10 to 19 and 30 to 39 are lost; w1 misses 15 to 20 and five of 28 to 99, w2 misses 11."""
+
+    def progress(workload: str, acks: str, *missing: tuple[int, int, int, int]) -> None:
+        spans = [e.LostSpan(*span) for span in missing]
+        event = e.WorkloadProgressed(workload, "t", 90, 90, 0, sum(span.count for span in spans), acks, spans)
+        history.write("api-1", event)
+
+    for topic, first in (("t", 10), ("t", 30), ("u", 0), ("v", 0)):
+        history.write("broker-1", e.RecordsLost(1, topic, 0, first, first + 9, 10, 0, "x"))
+    progress("w1", "1", (0, 30, 39, 10))
+    progress("w1", "1", (0, 15, 20, 6), (0, 28, 99, 5), (1, 10, 19, 10))
+    progress("w2", "all", (0, 11, 11, 1))
+    history.write("api-1", e.WorkloadProgressed("w3", "u", 9, 9, 0, 0, "all"))
+    history.write("api-1", e.WorkloadProgressed("w4", "v", 9, 0, 0, 0, "0"))
+    rows = rows_of(jobs.read_journal(spark, history.directory), records_lost)
+    assert [(row["topic"], row["first_offset"], row["acknowledged"]) for row in rows] == [
+        ("t", 10, 6), ("t", 30, 5), ("u", 0, 0), ("v", 0, None),
+    ]  # fmt: skip
 
 
 def test_lost_records_of_a_workload_are_those_at_its_end(spark: SparkSession, history: Any) -> None:

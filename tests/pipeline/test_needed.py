@@ -86,3 +86,26 @@ def test_old_pauses_do_not_slow_down_later_batches(tmp_path: Path) -> None:
     needed.add_commit(committed(tmp_path, 1, **others))
     # A search for each pause in each file took twenty seconds.
     assert time.process_time() - begin < 4
+
+
+def test_reports_of_replicas_keep_the_highest_and_every_rise(tmp_path: Path) -> None:
+    """Of a role's reports that do not fall, the first and the last are kept; the state follows all batches."""
+
+    def report(at: int, *rows: tuple[str, int]) -> dict[str, Any]:
+        event = e.ReplicaProgressed(1, [(topic, 0, mark, 99) for topic, mark in rows])
+        return line("r", "broker-1", at, encode_line("broker-1", at, at, at, event).decode())
+
+    taken = e.FollowershipTaken(1, "t", 0, leader=2, leader_epoch=7, log_end_offset=9)
+    role = line("r", "broker-1", 8, encode_line("broker-1", 8, 8, 8, taken).decode())
+    needed = Needed(tmp_path, ["replica_progressed", "followership_taken"])
+    reports = [report(1, ("t", 40)), report(2, ("t", 9)), report(3, ("t", 9)), report(4, ("t", 15), ("u", 1))]
+    needed.add_commit(committed(tmp_path, 0, replica_progressed=reports))
+    more = [report(5, ("t", 15)), report(6, ("t", 17)), report(7, ("u", 2)), report(9, ("t", 3))]
+    needed.add_commit(committed(tmp_path, 1, replica_progressed=more, followership_taken=[role]))
+    rows = needed.rows().to_pylist()
+    assert [row["node_seq"] for row in rows if row["type"] == "replica_progressed"] == [1, 2, 4, 6, 7, 9]
+    # They also show how long the history goes on.
+    assert [row["wall_us"] for row in rows if row["type"] == "latest"] == [9, 9]
+    again = Needed(tmp_path, ["replica_progressed", "followership_taken"])
+    again.load_lake(needed.rows())
+    assert sorted(map(str, again.rows().to_pylist())) == sorted(map(str, rows))

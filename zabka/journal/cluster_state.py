@@ -71,8 +71,19 @@ class ControllerTermView(msgspec.Struct):
     ready_us: int | None = None
 
 
+class RoleView(msgspec.Struct):
+    """The role that a broker took for a partition, and the high watermark that it last reported in this role."""
+
+    leader_epoch: int
+    is_leader: bool
+    high_watermark: int | None = None
+
+
 class PartitionView(msgspec.Struct):
-    """A partition as the controller last wrote it, and the offsets of its replicas."""
+    """A partition as the controller last wrote it, and the offsets of its replicas.
+
+    `reached` is the highest high watermark that a replica reported in each leader epoch.
+    """
 
     topic: str
     partition: int
@@ -85,6 +96,8 @@ class PartitionView(msgspec.Struct):
     eligible: list[int] = []
     high_watermarks: dict[int, int] = {}
     log_end_offsets: dict[int, int] = {}
+    roles: dict[int, RoleView] = {}
+    reached: dict[int, int] = {}
 
     @property
     def high_watermark(self) -> int | None:
@@ -107,7 +120,8 @@ class FaultView(msgspec.Struct):
 class Loss(msgspec.Struct):
     """Records that a replica has lost. At least the first `committed_at_least` of them were committed.
 
-    `below_high_watermark` is the same number under its older name. `topic_id` is empty if the broker does not know it.
+    They are below the highest high watermark that any replica reported. `below_high_watermark` is the number that the
+    replica itself reported. `topic_id` is empty if the broker does not know it.
     """
 
     at_us: int

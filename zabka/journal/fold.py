@@ -12,8 +12,17 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from zabka.journal import events as e
-from zabka.journal.cluster_state import BrokerView, ClusterState, ControllerTermView, FaultView, Loss, PeerView
+from zabka.journal.cluster_state import (
+    BrokerView,
+    ClusterState,
+    ControllerTermView,
+    FaultView,
+    Loss,
+    PeerView,
+    RoleView,
+)
 from zabka.journal.events import Entry, Event
+from zabka.journal.losses import note_reached, note_report
 
 REIGNS_MAX = 1000
 LOSSES_MAX = 1000
@@ -324,10 +333,25 @@ def _isr_changed(state: ClusterState, entry: Entry, event: e.IsrChanged) -> None
     partition.partition_epoch, partition.eligible = event.partition_epoch, event.eligible
 
 
+@_on(e.LeadershipTaken)
+def _leadership_taken(state: ClusterState, entry: Entry, event: e.LeadershipTaken) -> None:
+    partition = state.partition(event.topic, event.partition)
+    partition.roles[event.broker_id] = RoleView(event.leader_epoch, True, event.high_watermark)
+    note_reached(partition, event.leader_epoch, event.high_watermark)
+
+
+@_on(e.FollowershipTaken)
+def _followership_taken(state: ClusterState, entry: Entry, event: e.FollowershipTaken) -> None:
+    roles = state.partition(event.topic, event.partition).roles
+    roles[event.broker_id] = RoleView(event.leader_epoch, False)
+
+
 @_on(e.ReplicaProgressed)
 def _replica_progressed(state: ClusterState, entry: Entry, event: e.ReplicaProgressed) -> None:
     for topic, number, high_watermark, log_end_offset in event.replicas:
         partition = state.partition(topic, number)
+        if (role := partition.roles.get(event.broker_id)) is not None:
+            note_report(partition, role, high_watermark)
         partition.high_watermarks[event.broker_id] = high_watermark
         partition.log_end_offsets[event.broker_id] = log_end_offset
 
@@ -346,6 +370,10 @@ def _log_truncated(state: ClusterState, entry: Entry, event: e.LogTruncated) -> 
 
 @_on(e.RecordsLost)
 def _records_lost(state: ClusterState, entry: Entry, event: e.RecordsLost) -> None:
+    committed = max(event.committed_at_least, event.below_high_watermark)
+    partition = state.partitions.get(f"{event.topic}-{event.partition}")
+    if partition is not None and event.leader_epoch in partition.reached:
+        committed = max(committed, min(event.count, partition.reached[event.leader_epoch] - event.first_offset))
     state.losses.append(
         Loss(
             at_us=entry.wall_us,
@@ -357,7 +385,7 @@ def _records_lost(state: ClusterState, entry: Entry, event: e.RecordsLost) -> No
             count=event.count,
             below_high_watermark=event.below_high_watermark,
             cause=event.cause,
-            committed_at_least=max(event.committed_at_least, event.below_high_watermark),
+            committed_at_least=committed,
             seq=entry.seq,
             topic_id=event.topic_id,
         )

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from zabka.journal.cluster_state import Loss
+from zabka.journal.cluster_state import Loss, PartitionView, RoleView
+
+EPOCHS_MAX = 100
+"""The number of leader epochs of a partition whose highest high watermark is kept."""
 
 
 class LostRecords(NamedTuple):
@@ -17,6 +20,25 @@ class LostRecords(NamedTuple):
 
     records: int = 0
     committed_at_least: int = 0
+
+
+def note_report(partition: PartitionView, role: RoleView, high_watermark: int) -> None:
+    """Note the high watermark that a replica reported in its role.
+
+    A follower keeps the high watermark of an earlier leader epoch until it rises: only its leader's log makes it rise,
+    so only a rise proves that these records were committed in this epoch.
+    """
+    before, role.high_watermark = role.high_watermark, high_watermark
+    if role.is_leader or (before is not None and high_watermark > before):
+        note_reached(partition, role.leader_epoch, high_watermark)
+
+
+def note_reached(partition: PartitionView, leader_epoch: int, high_watermark: int) -> None:
+    """Note that a replica's high watermark reached this offset in that leader epoch."""
+    reached = partition.reached
+    reached[leader_epoch] = max(high_watermark, reached.get(leader_epoch, 0))
+    if len(reached) > EPOCHS_MAX:
+        del reached[min(reached)]
 
 
 def lost_by_partition(losses: Iterable[Loss], topic_ids: Mapping[str, str]) -> dict[str, LostRecords]:

@@ -1,6 +1,6 @@
 """The data pipeline: Spark turns journals into tables.
 
-`gold` lists the tables: each is a function of a `Journal` (`rows`), in `tables`, `reigns`, `availability` and
+`gold` lists the tables: each is a function of a `Journal` (`rows`), in `tables`, `losses`, `reigns`, `availability` and
 `ensembles`.  `source` is a Spark data source that reads journal files, as a batch or as a stream.  `entries` decides
 which line is an entry, `ranges` reads lines, `runs` maps a file to its history, and `positions` and `held` keep how far
 a stream has read and what it still needs.  `jobs` makes the tables once, and `stream` keeps a lake (`lake`) and the

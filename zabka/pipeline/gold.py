@@ -7,6 +7,7 @@ function, whose docstring defines a row, and add it here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Observation, Window
@@ -15,6 +16,7 @@ from pyspark.sql.types import LongType
 
 from zabka.pipeline.availability import availability, client_availability
 from zabka.pipeline.ensembles import elections, sessions
+from zabka.pipeline.losses import records_lost
 from zabka.pipeline.reigns import controller_reigns, failovers
 from zabka.pipeline.rows import Journal
 from zabka.pipeline.tables import (
@@ -23,7 +25,6 @@ from zabka.pipeline.tables import (
     isr_changes,
     isr_membership,
     partition_leaderships,
-    records_lost,
 )
 from zabka.pipeline.transactions import transactions
 
@@ -36,7 +37,10 @@ class Expectation(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A gold table: `key` identifies a row, rows are written in `order`, `sources` are the event types it needs."""
+    """A gold table: `key` identifies a row, rows are written in `order`, `sources` are the event types it needs.
+
+    `rows_of` is the event type without which the table has no row; the other types only add to its rows.
+    """
 
     name: str
     build: Callable[[Journal], DataFrame]
@@ -44,6 +48,11 @@ class Table(NamedTuple):
     order: tuple[str, ...]
     sources: tuple[str, ...]
     rules: tuple[Expectation, ...] = ()
+    rows_of: str | None = None
+
+    def depends_on(self, new: AbstractSet[str], seen: AbstractSet[str]) -> bool:
+        """Return whether new events of these types change the table; `seen` are the types of all events so far."""
+        return not new.isdisjoint(self.sources) and (self.rows_of is None or self.rows_of in seen)
 
     @property
     def expectations(self) -> tuple[Expectation, ...]:
@@ -88,6 +97,10 @@ _TERM_EVENTS = (
     "controller_ready", "process_changed", "node_started", "node_stopped", "fault_injected", "fault_removed",
 )  # fmt: skip
 
+_LOSSES = (
+    "records_lost", "leadership_taken", "followership_taken", "replica_progressed", "workload_progressed",
+)  # fmt: skip
+
 TABLES = (
     Table(
         "controller_reigns", controller_reigns, ("run", "controller_epoch"), ("run", "controller_epoch"), _TERM_EVENTS,
@@ -126,8 +139,12 @@ TABLES = (
         (never("no more is answered than was sent", "try_add(acknowledged, failed) > sent"),),
     ),
     Table(
-        "records_lost", records_lost, (*_LOG, "first_offset"), (*_LOG, "first_offset"), ("records_lost",),
-        (apart("first_offset", "last_offset", _LOG, ("first_offset",)),),
+        "records_lost", records_lost, (*_LOG, "first_offset"), (*_LOG, "first_offset"), _LOSSES,
+        (
+            apart("first_offset", "last_offset", _LOG, ("first_offset",)),
+            never("no more is committed than lost", "committed_at_least > count"),
+        ),
+        rows_of="records_lost",
     ),
     Table(
         "transactions", transactions, ("run", "transactional_id", "number"), ("run", "transactional_id", "number"),

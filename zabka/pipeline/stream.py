@@ -24,6 +24,7 @@ from zabka.pipeline.gold import TABLES, TYPES, Table
 from zabka.pipeline.lake import commits
 from zabka.pipeline.lake.commits import Commit
 from zabka.pipeline.lake.needed import BODIES, LATEST, SIGN_OF_LIFE, Needed
+from zabka.pipeline.lake.reports import REPORTS
 from zabka.pipeline.lake.writer import write_batch
 from zabka.pipeline.prepared import Prepared
 from zabka.pipeline.ranges import SCHEMA
@@ -102,20 +103,18 @@ def read_lake(spark: SparkSession, lake: Path, kinds: tuple[str, ...] = TYPES) -
     """Return the rows of a lake that the tables need, in the columns of the journal's source.
 
     These are the lines of some types, the lines that were set aside, the latest entries of every run by either clock,
-    and the lines that show that a node ran.
+    and the lines that show that a node ran.  Reports of replicas, of which few are kept, count among the latter too.
     """
     bronze = spark.read.schema(_BRONZE).parquet(str(lake / "bronze"))
     chosen = bronze.where(f.col("type").isin(*kinds) | f.col("type").isNull())
-    ends = bronze.where(f.col("type").isNotNull() & ~f.col("type").isin(*kinds)).groupBy("run")
+    kept = tuple(kind for kind in kinds if kind != REPORTS)
+    ends = bronze.where(f.col("type").isNotNull() & ~f.col("type").isin(*kept)).groupBy("run")
     moment = f.struct("wall_us", "mono_us")
     latest = ends.agg(f.max_by(moment, "wall_us").alias("by wall"), f.max_by(moment, "mono_us").alias("by mono"))
     # Their bodies are different, so that they do not count as one entry.
     shown = [latest.select("run", f"`{body}`.*", f.lit(body).alias("body")) for body in BODIES]
     others = (
-        shown[0]
-        .unionByName(shown[1])
-        .withColumn("type", f.lit(LATEST))
-        .unionByName(_signs_of_life(bronze, kinds), True)
+        shown[0].unionByName(shown[1]).withColumn("type", f.lit(LATEST)).unionByName(_signs_of_life(bronze, kept), True)
     )
     return chosen.unionByName(others, allowMissingColumns=True)
 
@@ -176,6 +175,7 @@ class _Trailing:
             broken={},
         )
         self._due = {table.name for table in wanted}
+        self._types = {kind for commit in known for kind in commit.types}
         self._needed = Needed(lake, TYPES)
         if (lake / "bronze").is_dir():
             self._needed.load_lake(read_lake(spark, lake).toArrow())
@@ -200,7 +200,8 @@ class _Trailing:
             self._status.set_aside += commit.set_aside
             self._needed.add_commit(commit)
         self._status.latest_us = max(self._status.latest_us, commit.latest_us)
-        self._due |= {table.name for table in self._wanted if commit.types.intersection(table.sources)}
+        self._types |= commit.types
+        self._due |= {table.name for table in self._wanted if table.depends_on(commit.types, self._types)}
         if commit.set_aside:
             self._due.add("bad_lines")
         if time.monotonic() - self._availability_s > AVAILABILITY_EVERY_S:

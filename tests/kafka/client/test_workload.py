@@ -68,6 +68,18 @@ def test_lost_record_that_returns_is_not_lost_any_longer() -> None:
     assert ledger.lost == 0
 
 
+def test_missing_spans_count_lost_records_by_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offsets 1 and 2 are lost, 1 twice; of 5, 7 and 9, the last span has the rest."""
+    monkeypatch.setattr("zabka.kafka.client.ledger.SPANS_MAX", 3)
+    ledger = PartitionLedger()
+    ledger.acknowledge(0, range(10, 20))
+    ledger.acknowledge(1, [30])
+    found = [(0, 10), (3, 13), (4, 14), (6, 16), (8, 18)]
+    ledger.read_back(found, 10)
+    assert ledger.missing == [(1, 2, 3), (5, 5, 1), (7, 9, 2)]
+    assert ledger.lost == 6
+
+
 def test_records_that_retention_removed_are_not_lost() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(0, [10, 11, 12])

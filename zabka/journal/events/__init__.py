@@ -49,6 +49,7 @@ from zabka.journal.events.clients import AdminRequested as AdminRequested
 from zabka.journal.events.clients import ConsumerProgressed as ConsumerProgressed
 from zabka.journal.events.clients import GroupChanged as GroupChanged
 from zabka.journal.events.clients import LossesAcknowledged as LossesAcknowledged
+from zabka.journal.events.clients import LostSpan as LostSpan
 from zabka.journal.events.clients import TransactionChanged as TransactionChanged
 from zabka.journal.events.clients import WorkloadProgressed as WorkloadProgressed
 from zabka.journal.events.controller import AssignmentChanged as AssignmentChanged

@@ -113,6 +113,7 @@ class LeadershipTaken(Event):
     high_watermark: int
     log_start_offset: int = 0
     caused_by: str = ""
+    topic_id: str = ""
 
 
 class FollowershipTaken(Event):
@@ -125,6 +126,7 @@ class FollowershipTaken(Event):
     leader_epoch: int
     log_end_offset: int
     caused_by: str = ""
+    topic_id: str = ""
 
 
 class ReplicaProgressed(Event):
@@ -178,7 +180,8 @@ class RecordsLost(Event):
     according to the broker's checkpoint or to its journal, which is newer after a crash. `committed_at_least` is -1 in
     journals of versions that wrote only its older name, `below_high_watermark`, which is the same number. `topic_id`
     distinguishes topics of the same name, since a topic that is deleted and created again has the same offsets again.
-    It is empty if the broker does not know it.
+    It is empty if the broker does not know it. `leader_epoch` is that of the last lost record (-1 if unknown): other
+    replicas may have reported a higher high watermark in it, and the state of the cluster and the tables count that.
     """
 
     broker_id: int
@@ -192,6 +195,7 @@ class RecordsLost(Event):
     caused_by: str = ""
     topic_id: str = ""
     committed_at_least: int = -1
+    leader_epoch: int = -1
 
 
 class RecordsAppended(Event):

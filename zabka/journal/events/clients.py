@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from zabka.journal.event import Event
 
 
@@ -32,8 +34,21 @@ class TransactionChanged(Event):
     after: str
 
 
+class LostSpan(msgspec.Struct, frozen=True, gc=False):
+    """Acknowledged records that are lost: `count` of those from `first_offset` to `last_offset` of a partition."""
+
+    partition: int
+    first_offset: int
+    last_offset: int
+    count: int
+
+
 class WorkloadProgressed(Event):
-    """The counts of a workload."""
+    """The counts of a workload.
+
+    `acks` is all, 1 or 0, and empty in journals of older versions. `missing` are the offsets of the `lost` records: at
+    most 20 spans of each partition, the last of which covers the rest.
+    """
 
     workload_id: str
     topic: str
@@ -41,6 +56,8 @@ class WorkloadProgressed(Event):
     acknowledged: int
     failed: int
     lost: int
+    acks: str = ""
+    missing: list[LostSpan] = []
 
 
 class ConsumerProgressed(Event):

@@ -7,11 +7,23 @@ One `PartitionLedger` keeps the acknowledged records of one partition by their o
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 ENTRIES_MAX = 200_000
 """The number of acknowledged records kept; the oldest verified ones are dropped first."""
 
+SPANS_MAX = 20
+"""The most spans of lost records that are reported of one partition."""
+
 _UNKNOWN = 1 << 63
+
+
+class Missing(NamedTuple):
+    """Lost records: `records` of those from `first_offset` to `last_offset`."""
+
+    first_offset: int
+    last_offset: int
+    records: int
 
 
 class PartitionLedger:
@@ -32,6 +44,18 @@ class PartitionLedger:
     def lost(self) -> int:
         """The number of acknowledged records that the current leader's log does not hold."""
         return len(self._missing) + len(self._beyond)
+
+    @property
+    def missing(self) -> list[Missing]:
+        """The offsets of the lost records: at most SPANS_MAX spans, the last of which covers the rest."""
+        spans: list[Missing] = []
+        for offset in sorted([*(offset for offset, _ in self._missing), *self._beyond]):
+            last = spans[-1] if spans else None
+            if last is not None and (offset <= last.last_offset + 1 or len(spans) == SPANS_MAX):
+                spans[-1] = Missing(last.first_offset, offset, last.records + 1)
+            else:
+                spans.append(Missing(offset, offset, 1))
+        return spans
 
     @property
     def highest(self) -> int:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kio.schema.errors import ErrorCode
 
 from zabka.ensemble.ports import Future, Runtime, Task
-from zabka.journal.events import TopicPartition, WorkloadProgressed
+from zabka.journal.events import LostSpan, TopicPartition, WorkloadProgressed
 from zabka.kafka.client.client import KafkaClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from zabka.kafka.client.ledger import PartitionLedger
@@ -130,7 +130,13 @@ class Workload:
         status = self.status()
         if status != self._reported:
             self._reported = status
-            self._emit(WorkloadProgressed(self.workload_id, self.topic, *status[:4]))
+            self._emit(self._progress(status))
+
+    def _progress(self, status: WorkloadStatus) -> WorkloadProgressed:
+        missing = [LostSpan(number, *span) for number, ledger in self._ledgers.items() for span in ledger.missing]
+        return WorkloadProgressed(
+            self.workload_id, self.topic, *status[:4], acks="all" if self.acks < 0 else str(self.acks), missing=missing
+        )
 
     # ---- producing --------------------------------------------------------------------------------------------
 

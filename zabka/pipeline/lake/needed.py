@@ -2,7 +2,8 @@
 
 Lines of types that no table needs show how long a history goes on: the latest entry of each run by either clock stands
 for all of them.  They also show that a process ran: for each node its first line after a simulated pause is kept, and
-its last line before it starts.
+its last line before it starts.  Frequent reports of replicas count as such lines too, and few of them are kept as they
+are (`reports`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 
 from zabka.pipeline.entries import check_line
 from zabka.pipeline.lake.commits import Commit
+from zabka.pipeline.lake.reports import REPORTS, Reports
 from zabka.pipeline.lake.writer import SET_ASIDE
 from zabka.pipeline.ranges import ARROW_SCHEMA, is_pause
 
@@ -47,6 +49,7 @@ class Needed:
         self._lake = lake
         self._kinds = frozenset(kinds)
         self._chosen = ARROW_SCHEMA.empty_table()
+        self._reports = Reports()
         self._latest: dict[str, tuple[Moment, Moment]] = {}
         self._pauses = _PAUSE.empty_table()
         """The starts of nodes' pauses after which no line of the node is known yet."""
@@ -56,7 +59,9 @@ class Needed:
     def load_lake(self, entries: pa.Table) -> None:
         """Load the rows of an existing lake (`zabka.pipeline.stream.read_lake`)."""
         stands = _is(entries, LATEST)
-        self._chosen = entries.select(ARROW_SCHEMA.names).filter(pc.invert(stands)).cast(ARROW_SCHEMA)
+        chosen = entries.select(ARROW_SCHEMA.names).filter(pc.invert(stands)).cast(ARROW_SCHEMA)
+        self._reports.add(chosen)
+        self._chosen = chosen.filter(pc.invert(_is(chosen, REPORTS)))
         self._note(entries.filter(stands))
         self._last = self._chosen.filter(_is(self._chosen, SIGN_OF_LIFE)).select(_ENTRY)
         self._note_pauses(self._chosen)
@@ -73,10 +78,12 @@ class Needed:
                     rows = file.read()
                     kinds = pa.array([None if kind == SET_ASIDE else kind] * rows.num_rows, pa.string())
                     brought.append(rows.append_column("type", kinds).select(ARROW_SCHEMA.names).cast(ARROW_SCHEMA))
-                else:
+                if kind == REPORTS or not (kind in self._kinds or kind == SET_ASIDE):
                     others.append(file.read(_ENTRY).cast(self._last.schema))
                     self._note(others[-1])
         chosen = pa.concat_tables(brought)
+        self._reports.add(chosen)
+        chosen = chosen.filter(pc.invert(_is(chosen, REPORTS)))
         self._note_pauses(chosen)
         signs = self._signs_of_life(pa.concat_tables(others), chosen.filter(_is(chosen, "node_started")))
         # Combined, because thousands of batches would otherwise leave thousands of chunks.
@@ -89,7 +96,7 @@ class Needed:
             for run, moments in self._latest.items()
             for moment, body in zip(moments, BODIES, strict=True)
         ]
-        return pa.concat_tables([self._chosen, pa.Table.from_pylist(latest, schema=ARROW_SCHEMA)])
+        return pa.concat_tables([self._chosen, self._reports.rows(), pa.Table.from_pylist(latest, schema=ARROW_SCHEMA)])
 
     def _note(self, entries: pa.Table) -> None:
         for run, moment in _moments(entries):
