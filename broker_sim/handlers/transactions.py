@@ -17,6 +17,7 @@ from zabka.broker_sim.metadata_cache import MetadataCache
 from zabka.broker_sim.request_context import Handler, RequestContext
 from zabka.broker_sim.transactions.coordinator import ProducerIdAndEpoch, TransactionCoordinator
 from zabka.broker_sim.transactions.metadata import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TransactionMetadata
+from zabka.broker_sim.transactions.reasons import ADDED_OFFSETS
 from zabka.journal.events import TopicPartition
 from zabka.kafka.ports import KafkaMessage
 from zabka.kafka.wire.kafka_schema import ApiKey, milliseconds, respond, version_of, wall_time
@@ -59,7 +60,9 @@ class TransactionHandlers:
             return respond(request, error_code=ErrorCode.invalid_request, producer_id=-1, producer_epoch=-1)
         expected = None if had.producer_id == NO_PRODUCER_ID else had
         timeout_ms = milliseconds(request.transaction_timeout)
-        result = await self._transactions.init_producer_id(request.transactional_id, timeout_ms, expected)
+        result = await self._transactions.init_producer_id(
+            request.transactional_id, timeout_ms, expected, context.client_id
+        )
         return respond(
             request,
             error_code=_known_to(request, result.error, _INIT_FENCED_FROM),
@@ -74,13 +77,18 @@ class TransactionHandlers:
                 int(request.v3_and_below_producer_id), int(request.v3_and_below_producer_epoch)
             )
             partitions = _partitions(request.v3_and_below_topics)
-            errors = await self._added(request, request.v3_and_below_transactional_id, producer, partitions)
+            errors = await self._added(request, context, request.v3_and_below_transactional_id, producer, partitions)
             return respond(request, results_by_topic_v3_and_below=_rows(errors))
         rows = []
         for each in request.transactions:
             producer = ProducerIdAndEpoch(int(each.producer_id), int(each.producer_epoch))
             errors = await self._added(
-                request, each.transactional_id, producer, _partitions(each.topics), each.verify_only
+                request,
+                context,
+                each.transactional_id,
+                producer,
+                _partitions(each.topics),
+                verify_only=each.verify_only,
             )
             rows.append({"transactional_id": each.transactional_id, "topic_results": _rows(errors)})
         return respond(request, results_by_transaction=rows)
@@ -88,9 +96,11 @@ class TransactionHandlers:
     async def _added(
         self,
         request: KafkaMessage,
+        context: RequestContext,
         transactional_id: str,
         producer: ProducerIdAndEpoch,
         partitions: list[TopicPartition],
+        *,
         verify_only: bool = False,
     ) -> PartitionErrors:
         missing = [each for each in partitions if self._metadata.partition(each) is None]
@@ -99,15 +109,16 @@ class TransactionHandlers:
             return errors | dict.fromkeys(missing, ErrorCode.unknown_topic_or_partition)
         if verify_only:
             return self._transactions.verify_partitions(transactional_id, producer, partitions)
-        error = await self._transactions.add_partitions(transactional_id, producer, partitions)
+        error = await self._transactions.add_partitions(transactional_id, producer, partitions, context.client_id)
         return dict.fromkeys(partitions, _known_to(request, error, _FENCED_FROM))
 
     async def add_offsets(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer AddOffsetsToTxn: add the partition of `__consumer_offsets` that the group's offsets are in."""
         number = self._groups.store.partition_for(request.group_id)
         producer = ProducerIdAndEpoch(int(request.producer_id), int(request.producer_epoch))
+        offsets = [TopicPartition(CONSUMER_OFFSETS, number)]
         error = await self._transactions.add_partitions(
-            request.transactional_id, producer, [TopicPartition(CONSUMER_OFFSETS, number)]
+            request.transactional_id, producer, offsets, context.client_id, ADDED_OFFSETS
         )
         return respond(request, error_code=_known_to(request, error, _FENCED_FROM))
 

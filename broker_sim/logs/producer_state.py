@@ -177,6 +177,11 @@ class ProducerStates:
         producer = self._producers.get(producer_id)
         return NO_OFFSET if producer is None else producer.txn_first_offset
 
+    def epoch_of(self, producer_id: int) -> int:
+        """Return the producer's epoch here, or -1 if it is unknown."""
+        producer = self._producers.get(producer_id)
+        return -1 if producer is None else producer.epoch
+
     @property
     def first_unstable_producer(self) -> int:
         """The producer of the first transaction that holds the last stable offset back, or -1."""

@@ -84,6 +84,8 @@ handleAlterPartitionUpdate) and Replica.scala.  KIP-497 (AlterPartition), KIP-70
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -91,7 +93,7 @@ from zabka.broker_sim.configs.replica_config import PartitionConfig, lists
 from zabka.broker_sim.logs.partition_log import PartitionLog
 from zabka.broker_sim.logs.producer_snapshots import NO_OFFSET
 from zabka.broker_sim.logs.producer_state import UNKNOWN_CHECKSUM, ProducerBatch
-from zabka.broker_sim.logs.verification_state import Guard
+from zabka.broker_sim.logs.verification_state import Guard, VerificationState
 from zabka.broker_sim.ports import FetchParams, FetchPartition
 from zabka.broker_sim.replication.follower_state import FollowerState
 from zabka.broker_sim.replication.isr import RECOVERED, Committed, IsrState, Pending, PendingExpand, PendingShrink
@@ -107,22 +109,33 @@ from zabka.broker_sim.replication.partition_host import (
     Sender,
 )
 from zabka.broker_sim.replication.validation_scheduler import AtOnce, cost_of
-from zabka.journal.cause import UNKNOWN, Cause, election_cause, request_cause, timer_cause
+from zabka.journal.cause import (
+    UNKNOWN,
+    Cause,
+    decision_cause,
+    election_cause,
+    open_transaction_cause,
+    producer_cause,
+    request_cause,
+    timer_cause,
+)
 from zabka.journal.events import (
     FollowershipTaken,
     HighWatermarkMoved,
     IsrProposed,
+    LastStableOffsetHeld,
     LastStableOffsetMoved,
     LeadershipTaken,
     MarkerWritten,
     RecordsAppended,
     ReplicaStanding,
     TopicPartition,
+    TransactionBegun,
 )
 from zabka.kafka.compression import Data
 from zabka.kafka.end_transaction_marker import EndTransactionMarker, marker_batch
 from zabka.kafka.plain_batch import plain_batch
-from zabka.kafka.record_batch import NO_PRODUCER, BatchHeader, split_batches
+from zabka.kafka.record_batch import NO_PRODUCER, BatchHeader, is_transactional, split_batches
 from zabka.kafka.record_refusals import RecordsRefused
 from zabka.kafka.record_rules import Append
 from zabka.kafka.record_validation import SLICE_RECORDS, Validated, Validation, validate
@@ -130,6 +143,9 @@ from zabka.kafka.record_validation import SLICE_RECORDS, Validated, Validation, 
 ALL = -1
 """acks=all."""
 
+HELD_MS = 10_000
+"""Time for which a transaction holds the last stable offset back before it is journalled."""
+_FETCH = request_cause("Fetch")
 _PRODUCER_REFUSALS: Mapping[int, str] = {
     ErrorCode.out_of_order_sequence_number: "out of its producer's order",
     ErrorCode.invalid_producer_epoch: "of an earlier epoch of its producer",
@@ -146,10 +162,22 @@ _WAIT = (
 )
 
 
+class HeldOffset(NamedTuple):
+    """A last stable offset that an open transaction holds back, as the periodic check found it first."""
+
+    producer_id: int
+    offset: int
+    leader_epoch: int
+    """The first one of the leadership."""
+    since_ms: int
+    is_journalled: bool = False
+
+
 class Partition:
     """A hosted partition. No method waits: everything that has to wait is passed to the host."""
 
     __slots__ = (
+        "_held",
         "_marker",
         "adding_replicas",
         "controller_epoch",
@@ -195,6 +223,7 @@ class Partition:
         """The cause of this follower's truncations: the event that set its leader."""
         self._marker = (NO_OFFSET, UNKNOWN)
         """The offset of the last marker that this leader has appended, and its event."""
+        self._held: HeldOffset | None = None
         self.host = host
 
     @property
@@ -382,21 +411,21 @@ class Partition:
             return Appended(error)
         first_offset = self.log.producers.txn_first_offset(producer_id)
 
-        def journal(offset: int) -> None:
+        def journal(stored: BatchHeader) -> None:
             written = MarkerWritten(
                 broker_id=self.host.broker_id,
                 topic=self.topic_partition.topic,
                 partition=self.topic_partition.partition,
                 leader_epoch=self.leader_epoch,
-                offset=offset,
+                offset=stored.base_offset,
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,
                 is_commit=marker.is_commit,
                 coordinator_epoch=marker.coordinator_epoch,
                 first_offset=first_offset,
-                caused_by=request_cause("WriteTxnMarkers"),
+                caused_by=decision_cause(producer_id, producer_epoch),
             )
-            self._marker = (offset, self.host.emit(written))
+            self._marker = (stored.base_offset, self.host.emit(written))
 
         return self._store(data, headers, -1, journal)
 
@@ -416,18 +445,39 @@ class Partition:
             return Appended(0, required_offset=0)
         if len(data) > self.settings.segment_bytes:
             return Appended(ErrorCode.record_list_too_large)
-        if headers[0].producer_id >= 0:
-            refusal = self._check_producer(headers[0], sender)
-            if refusal is not None:
-                return refusal
-        return self._store(data, headers, append_time_ms)
+        header = headers[0]
+        if header.producer_id < 0:
+            return self._store(data, headers, append_time_ms)
+        refusal = self._check_producer(header, sender)
+        if refusal is not None:
+            return refusal
+        journal = partial(self._journal_beginning, sender.guard) if is_transactional(header) else None
+        return self._store(data, headers, append_time_ms, journal)
+
+    def _journal_beginning(self, guard: Guard, header: BatchHeader) -> None:
+        """Journal the batch if it has begun a transaction."""
+        if self.log.producers.txn_first_offset(header.producer_id) != header.base_offset:
+            return
+        self.host.emit(
+            TransactionBegun(
+                broker_id=self.host.broker_id,
+                topic=self.topic_partition.topic,
+                partition=self.topic_partition.partition,
+                leader_epoch=self.leader_epoch,
+                first_offset=header.base_offset,
+                producer_id=header.producer_id,
+                producer_epoch=header.producer_epoch,
+                is_verified=isinstance(guard, VerificationState),
+                caused_by=producer_cause(header.producer_id),
+            )
+        )
 
     def _store(
         self,
         data: Data,
         headers: list[BatchHeader],
         append_time_ms: int,
-        journal_marker: Callable[[int], None] | None = None,
+        journal: Callable[[BatchHeader], None] | None = None,
     ) -> Appended:
         patched = self.log.append_as_leader(data, headers, self.leader_epoch)
         topic, partition = self.topic_partition
@@ -443,8 +493,8 @@ class Partition:
                     checksum=header.crc,
                 )
             )
-        if journal_marker is not None:
-            journal_marker(patched[0].base_offset)
+        if journal is not None:
+            journal(patched[0])
         self.host.moved(self)
         if not self.maybe_advance_high_watermark():
             self.host.wake(self.topic_partition)
@@ -575,7 +625,8 @@ class Partition:
         )
         if stable is not None:
             marker_offset, written = self._marker
-            self.journal_stable_offset(stable, written if before <= marker_offset < offset else moved)
+            passed = before <= marker_offset < offset
+            self.journal_stable_offset(stable, written if passed else moved if self.is_leader else _FETCH)
         self.host.moved(self)
 
     def stable_offset_if_held_back(self) -> int | None:
@@ -601,6 +652,33 @@ class Partition:
                 caused_by=cause,
             )
         )
+
+    def check_held_stable_offset(self) -> None:
+        """Journal a transaction that has held the last stable offset back for HELD_MS: the periodic check."""
+        producers, stable = self.log.producers, self.stable_offset_if_held_back()
+        if not self.is_leader or stable is None or stable == self.log.high_watermark:
+            self._held = None
+            return
+        now_ms, producer_id = self.now_ms(), producers.first_unstable_producer
+        held = self._held
+        if held is None or (held.producer_id, held.offset, held.leader_epoch) != (producer_id, stable, self.led_since):
+            self._held = HeldOffset(producer_id, stable, self.led_since, now_ms)
+        elif not held.is_journalled and now_ms - held.since_ms >= HELD_MS:
+            self._held = held._replace(is_journalled=True)
+            self.host.emit(
+                LastStableOffsetHeld(
+                    broker_id=self.host.broker_id,
+                    topic=self.topic_partition.topic,
+                    partition=self.topic_partition.partition,
+                    leader_epoch=self.leader_epoch,
+                    last_stable_offset=stable,
+                    high_watermark=self.log.high_watermark,
+                    producer_id=producer_id,
+                    producer_epoch=producers.epoch_of(producer_id),
+                    held_ms=now_ms - held.since_ms,
+                    caused_by=open_transaction_cause(producer_id, self.topic_partition, stable),
+                )
+            )
 
     def maybe_expand_isr(self, follower: FollowerState) -> None:
         """Propose a follower that may join."""
@@ -639,7 +717,7 @@ class Partition:
                     upon=self.partition_epoch,
                     cause="lag" if shrinks else "caught_up",
                     moved=list(moved),
-                    caused_by=timer_cause("isr-expiration") if shrinks else request_cause("Fetch"),
+                    caused_by=timer_cause("isr-expiration") if shrinks else _FETCH,
                 )
             )
 

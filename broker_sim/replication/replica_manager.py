@@ -149,7 +149,7 @@ class ReplicaManager:
         self._logs.open_all()
         checkpoint_ms = self.config.replica_high_watermark_checkpoint_interval_ms
         self._every("checkpoint", checkpoint_ms, self._logs.checkpoint_high_watermarks)
-        self._every("isr-expiration", max(1, self.config.replica_lag_time_max_ms // 2), self._shrink_isrs)
+        self._every("isr-expiration", max(1, self.config.replica_lag_time_max_ms // 2), self._check_partitions)
         self._housekeeping.start(self._every)
 
     @property
@@ -214,9 +214,10 @@ class ReplicaManager:
         """Why no log directory is online, as text for the operator."""
         return self._logs.complaint
 
-    def _shrink_isrs(self) -> None:
+    def _check_partitions(self) -> None:
         for partition in list(self._hosted.partitions.values()):
             partition.maybe_shrink_isr()
+            partition.check_held_stable_offset()
 
     def metrics(self) -> dict[str, int]:
         """Return the gauges and totals of Kafka's kafka.server:type=ReplicaManager, under its names."""

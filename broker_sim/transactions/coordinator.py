@@ -26,12 +26,14 @@ from zabka.broker_sim.transactions.metadata import (
     Transition,
     is_epoch_exhausted,
 )
+from zabka.broker_sim.transactions.reasons import ADDED, ENDED, FENCED, STARTED, TIMED_OUT, Reason, loaded
 from zabka.broker_sim.transactions.store import Coordinated, TransactionRefused, TransactionStore
 from zabka.controller.producer_id_blocks import ProducerIdsUnavailable
 from zabka.ensemble.errors import ZooKeeperError
 from zabka.ensemble.ports import Future, Runtime, Timer
 from zabka.journal.events import TopicPartition, TransactionChanged
 from zabka.kafka.ports import BrokerChannel, Emit
+from zabka.kafka.topic_names import TRANSACTION_STATE
 
 _NONE = ErrorCode.none
 
@@ -120,16 +122,19 @@ class TransactionCoordinator:
             self.store.roles_changed()
 
     def _loaded(self, coordinated: Coordinated) -> None:
-        """Complete a transaction that was decided by an earlier coordinator."""
-        metadata = coordinated.metadata
+        """Journal an unfinished transaction of an earlier coordinator, and complete it if it is decided."""
+        epoch, metadata = coordinated
+        if metadata.state is TransactionState.ONGOING or metadata.state in PREPARED:
+            number = self.store.partition_for(metadata.transactional_id)
+            self._journal(metadata, loaded(TopicPartition(TRANSACTION_STATE, number), epoch))
         if metadata.state in PREPARED:
             self._send_markers(coordinated)
 
     def _unloaded(self, number: int) -> None:
         self._markers.drop(number)
 
-    def _journal(self, metadata: TransactionMetadata, why: str) -> None:
-        self._emit(
+    def _journal(self, metadata: TransactionMetadata, why: Reason) -> None:
+        metadata.journalled = self._emit(
             TransactionChanged(
                 broker_id=self._broker_id,
                 transactional_id=metadata.transactional_id,
@@ -137,14 +142,18 @@ class TransactionCoordinator:
                 producer_id=metadata.producer_id,
                 producer_epoch=metadata.producer_epoch,
                 partitions=[str(each) for each in metadata.partitions],
-                after=why,
+                after=why.after,
+                client_id=metadata.client_id,
+                started_ms=metadata.start_ms,
+                timeout_ms=metadata.timeout_ms,
+                caused_by=why.caused_by,
             )
         )
 
     # ---- InitProducerId ---------------------------------------------------------------------------------------
 
     async def init_producer_id(
-        self, transactional_id: str | None, timeout_ms: int, expected: ProducerIdAndEpoch | None
+        self, transactional_id: str | None, timeout_ms: int, expected: ProducerIdAndEpoch | None, client_id: str
     ) -> InitializedProducer:
         """Answer InitProducerId; `expected` is what a producer that continues after an error says it has (KIP-360)."""
         try:
@@ -154,12 +163,12 @@ class TransactionCoordinator:
                 return InitializedProducer(ErrorCode.invalid_request)
             if not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
                 return InitializedProducer(ErrorCode.invalid_transaction_timeout)
-            return await self._init_transactional(transactional_id, timeout_ms, expected)
+            return await self._init_transactional(transactional_id, timeout_ms, expected, client_id)
         except TransactionRefused as refused:
             return InitializedProducer(refused.error)
 
     async def _init_transactional(
-        self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None
+        self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None, client_id: str
     ) -> InitializedProducer:
         spare: int | None = None
         # Another request may change everything while a new producer id is awaited, so all is checked again after it.
@@ -174,10 +183,11 @@ class TransactionCoordinator:
                 if to is not None:
                     break
             spare = await self._new_producer_id()
+        coordinated.metadata.client_id = client_id
         if to.state is TransactionState.PREPARE_EPOCH_FENCE:
-            error = await self._abort_under(coordinated, to, "fenced")
+            error = await self._abort_under(coordinated, to, FENCED)
             return InitializedProducer(ErrorCode.concurrent_transactions if error is _NONE else error)
-        error = await self._append(coordinated, to, "producer started")
+        error = await self._append(coordinated, to, STARTED)
         if error is not _NONE:
             return InitializedProducer(error)
         return InitializedProducer(_NONE, to.producer_id, to.producer_epoch)
@@ -216,12 +226,18 @@ class TransactionCoordinator:
     # ---- AddPartitionsToTxn -----------------------------------------------------------------------------------
 
     async def add_partitions(
-        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Collection[TopicPartition],
+        client_id: str,
+        why: Reason = ADDED,
     ) -> ErrorCode:
         """Answer AddPartitionsToTxn and AddOffsetsToTxn, once the ISR has the partitions."""
         try:
             coordinated = self._of_producer(transactional_id, producer)
             metadata = coordinated.metadata
+            metadata.client_id = client_id
             if metadata.pending_state is not None or metadata.state in PREPARED:
                 return ErrorCode.concurrent_transactions
             if metadata.state is TransactionState.ONGOING and metadata.partitions.keys() >= set(partitions):
@@ -229,7 +245,7 @@ class TransactionCoordinator:
             to = metadata.prepare_add(partitions, self._runtime.now().wall_ms)
         except TransactionRefused as refused:
             return refused.error
-        return await self._append(coordinated, to, "partitions added")
+        return await self._append(coordinated, to, why)
 
     def verify_partitions(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
@@ -267,16 +283,18 @@ class TransactionCoordinator:
             to = metadata.prepare_end(commits, self._runtime.now().wall_ms)
         except TransactionRefused as refused:
             return refused.error
-        error: ErrorCode = await self._decide(coordinated, to, "ended by its producer")
+        error: ErrorCode = await self._decide(coordinated, to, ENDED)
         return error
 
-    def _abort_under(self, coordinated: Coordinated, fence: Transition, why: str) -> Future[ErrorCode]:
+    def _abort_under(self, coordinated: Coordinated, fence: Transition, why: Reason) -> Future[ErrorCode]:
         """Abort the transaction under the raised epoch of a prepared fence."""
         coordinated.metadata.fence_now(fence.producer_epoch)
         to = coordinated.metadata.prepare_end(False, self._runtime.now().wall_ms)
         return self._decide(coordinated, to, why, fences=True)
 
-    def _decide(self, coordinated: Coordinated, to: Transition, why: str, *, fences: bool = False) -> Future[ErrorCode]:
+    def _decide(
+        self, coordinated: Coordinated, to: Transition, why: Reason, *, fences: bool = False
+    ) -> Future[ErrorCode]:
         """Append the outcome, then send the markers; the producer is answered before they are written."""
         answer: Future[ErrorCode] = self._runtime.future()
 
@@ -296,7 +314,7 @@ class TransactionCoordinator:
         to = metadata.prepare_complete(self._runtime.now().wall_ms)
         self._markers.send(PendingCompletion(coordinated, to, commits))
 
-    async def _append(self, coordinated: Coordinated, to: Transition, why: str) -> ErrorCode:
+    async def _append(self, coordinated: Coordinated, to: Transition, why: Reason) -> ErrorCode:
         answer: Future[ErrorCode] = self._runtime.future()
         self.store.append(coordinated, to, why, lambda error: _answer(answer, error))
         error: ErrorCode = await answer
@@ -314,7 +332,7 @@ class TransactionCoordinator:
         for coordinated in self.store.all():
             metadata = coordinated.metadata
             if metadata.has_timed_out(now_ms):
-                self._abort_under(coordinated, metadata.prepare_fence(), "timed out")
+                self._abort_under(coordinated, metadata.prepare_fence(), TIMED_OUT)
 
     def _expire_later(self) -> None:
         interval_ms = self.config.transaction_remove_expired_transaction_cleanup_interval_ms

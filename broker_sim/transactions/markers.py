@@ -31,6 +31,7 @@ from kio.schema.errors import ErrorCode
 
 from zabka.broker_sim.metadata_cache import MetadataCache
 from zabka.broker_sim.transactions.metadata import Transition
+from zabka.broker_sim.transactions.reasons import markers_written
 from zabka.broker_sim.transactions.store import Coordinated, TransactionStore
 from zabka.ensemble.ports import Runtime, Timer
 from zabka.journal.events import TopicPartition
@@ -225,7 +226,8 @@ class MarkerSender:
                 self._appends.append(pending)
                 self._retry_later()
 
-        self._store.append(pending.coordinated, pending.to, "markers written", done, keeps_pending=True)
+        why = markers_written(pending.coordinated.metadata.journalled)
+        self._store.append(pending.coordinated, pending.to, why, done, keeps_pending=True)
 
 
 def _row(marker: _Marker) -> dict[str, Any]:

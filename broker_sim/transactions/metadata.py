@@ -37,6 +37,7 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
+from zabka.journal.cause import UNKNOWN
 from zabka.journal.events import TopicPartition
 
 NO_PRODUCER_ID = -1
@@ -133,6 +134,10 @@ class TransactionMetadata:
         self.start_ms = start_ms
         self.update_ms = update_ms
         self.has_failed_epoch_fence = False
+        self.client_id = ""
+        """The client id of the producer's last request; no record has it, so a new coordinator does not know it."""
+        self.journalled = UNKNOWN
+        """The journal event of the last change."""
 
     # ---- preparing --------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from zabka.broker_sim.replication.replica_manager import ReplicaManager
 from zabka.broker_sim.transactions.config import TransactionConfig
 from zabka.broker_sim.transactions.log import read_transaction_log
 from zabka.broker_sim.transactions.metadata import TransactionMetadata, TransactionState, Transition
+from zabka.broker_sim.transactions.reasons import EXPIRED, Reason
 from zabka.broker_sim.transactions.records import transaction_key, transaction_value
 from zabka.ensemble.ports import Runtime, Task
 from zabka.journal.events import LogDamageFound, TopicPartition
@@ -100,7 +101,7 @@ class TransactionStore:
         *,
         loaded: Callable[[Coordinated], None],
         unloaded: Callable[[int], None],
-        changed: Callable[[TransactionMetadata, str], None],
+        changed: Callable[[TransactionMetadata, Reason], None],
     ) -> None:
         self.partition_count = config.transaction_state_log_num_partitions
         """Number of partitions of `__transaction_state`; read from ZooKeeper when the broker starts."""
@@ -212,7 +213,7 @@ class TransactionStore:
     # ---- records ----------------------------------------------------------------------------------------------
 
     def append(
-        self, coordinated: Coordinated, to: Transition, why: str, done: Appended, keeps_pending: bool = False
+        self, coordinated: Coordinated, to: Transition, why: Reason, done: Appended, keeps_pending: bool = False
     ) -> None:
         """Append a prepared transition now; assign it once the ISR has it, and call `done`.
 
@@ -233,7 +234,7 @@ class TransactionStore:
         self,
         coordinated: Coordinated,
         to: Transition,
-        why: str,
+        why: Reason,
         appended: Awaitable[list[ProducedPartition]],
         done: Appended,
         keeps_pending: bool,
@@ -301,4 +302,4 @@ class TransactionStore:
             partition = self._partition(metadata.transactional_id)
             del partition.transactions[metadata.transactional_id]
             metadata.state = TransactionState.DEAD
-            self._changed(metadata, "expired")
+            self._changed(metadata, EXPIRED)

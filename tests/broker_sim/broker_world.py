@@ -16,6 +16,7 @@ from zabka.broker_sim.broker import Broker
 from zabka.broker_sim.broker_ports import BrokerPorts
 from zabka.broker_sim.configs.broker_config import KafkaConfig, config_from
 from zabka.broker_sim.request_context import RequestRefused
+from zabka.journal.cause import Cause, event_cause
 from zabka.journal.events import Event
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed
@@ -64,11 +65,15 @@ class Node:
             "coordination": lambda: self.session,
             "channel": Channel(self.cluster, self.runtime),
             "log_directories": [self.directory],
-            "emit": self.events.append,
+            "emit": self._emit,
             "log_line": self.logged.append,
         }
         self.broker = Broker(self.config(), BrokerPorts(**ports | self.more_ports))
         return self.broker
+
+    def _emit(self, event: Event) -> Cause:
+        self.events.append(event)
+        return event_cause(f"broker-{self.broker_id}", len(self.events))
 
     def kill(self) -> None:
         """Kill the process (SIGKILL); its session stays until it expires."""

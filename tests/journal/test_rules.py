@@ -29,7 +29,7 @@ EVERY_RULE = [rule for pairs in RULES.values() for _, rule in pairs]
 BY_NAME = {rule.name: rule for rule in EVERY_RULE}
 EVERY_LINK = {link for rule in EVERY_RULE for link in (rule.theirs, *rule.references)}
 JAVA = re.compile(r"(server|client)/[\w/]+\.java")
-SCALA = re.compile(r"(cluster|controller|log|server|zk|zookeeper)/\w+\.scala")
+SCALA = re.compile(r"(cluster|controller|coordinator/transaction|log|server|zk|zookeeper)/\w+\.scala")
 
 
 PLAYED = (
@@ -54,8 +54,24 @@ RARE = (
     e.QuotaExceeded("/a", 5, 4, 0, -1),
     e.LogDamageFound("log.100000001", 16, "a bad checksum", "cut off"),
     e.SnapshotTaken(9, 1000, 3),
-    e.MarkerWritten(1, "orders", 0, 2, 9, 7, 0, True, 0, 4, "request WriteTxnMarkers"),
+    e.TransactionBegun(1, "orders", 0, 2, 4, 7, 0, True, "producer 7"),
+    e.TransactionBegun(1, "orders", 0, 2, 4, 7, 0, False, "producer 7"),
+    e.MarkerWritten(1, "orders", 0, 2, 9, 7, 0, True, 0, 4, "decision 7@0"),
     e.LastStableOffsetMoved(1, "orders", 0, 2, 10, 10, -1, True, "broker-1#9"),
+    e.LastStableOffsetHeld(1, "orders", 0, 2, 4, 10, 7, 0, 12_000, "open 7 orders-0@4"),
+    *(
+        e.TransactionChanged(1, "payments", "", 7, 0, [], after)
+        for after in (
+            "producer started",
+            "partitions added",
+            "ended by its producer",
+            "fenced",
+            "timed out",
+            "loaded",
+            "markers written",
+            "expired",
+        )
+    ),
 )
 """Decisions that need transactions, a failing disk, a membership change, or hours of run time."""
 

@@ -19,6 +19,7 @@ UNKNOWN = Cause("")
 START = Cause("start")
 """The start of the node itself."""
 LINK, SILENCE, LOOKING = "link", "silence", "looking"
+PRODUCER, DECISION, OPEN = "producer", "decision", "open"
 
 
 def event_cause(node: str, node_seq: int) -> Cause:
@@ -84,13 +85,36 @@ def topic_cause(topic_id: str) -> Cause:
     return Cause(f"topic {topic_id}")
 
 
-TIMERS = frozenset({"session-expiry", "isr-expiration", "auto-leader-rebalance", "initLimit"})
+def producer_cause(producer_id: int) -> Cause:
+    """Refer to the newest state of a producer's transactional id: `producer 7`."""
+    return Cause(f"{PRODUCER} {producer_id}")
+
+
+def decision_cause(producer_id: int, producer_epoch: int) -> Cause:
+    """Refer to the decision about a producer's transaction, of which a marker is the result: `decision 7@1`.
+
+    Only the producer's id and epoch reach the partition.
+    """
+    return Cause(f"{DECISION} {producer_id}@{producer_epoch}")
+
+
+def open_transaction_cause(producer_id: int, partition: TopicPartition, first_offset: int) -> Cause:
+    """Refer to a producer's open transaction, which begins at that offset of the partition: `open 7 orders-0@12`."""
+    return Cause(f"{OPEN} {producer_id} {partition}@{first_offset}")
+
+
+TIMERS = frozenset(
+    {
+        "session-expiry", "isr-expiration", "auto-leader-rebalance", "initLimit", "transaction-abort",
+        "transactionalId-expiration",
+    }
+)  # fmt: skip
 REQUESTS = frozenset(
     {
         "closeSession", "Fetch", "AlterConfigs", "AlterPartition", "AllocateProducerIds", "ListPartitionReassignments",
         "ControlledShutdown", "ReplicaLeaderElection", "ApiPartitionReassignment",
         "reconfig", "FOLLOWERINFO", "LEADERINFO", "ACKEPOCH", "TRUNC", "PROPOSAL", "of a broken protocol",
-        "WriteTxnMarkers", "DeleteRecords",
+        "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "DeleteRecords",
         "LeaderAndIsr", "StopReplica", "of a later controller", "shutdown", "of whoever took the registration away",
     }
 )  # fmt: skip

@@ -13,8 +13,10 @@ from enum import StrEnum
 from typing import NamedTuple, TypeGuard
 
 from zabka.journal.cause import (
+    DECISION,
     LINK,
     LOOKING,
+    PRODUCER,
     SILENCE,
     START,
     UNKNOWN,
@@ -35,7 +37,9 @@ from zabka.journal.events import (
     EphemeralCreated,
     Event,
     FaultInjected,
+    HighWatermarkMoved,
     IsrProposed,
+    LastStableOffsetHeld,
     LeaderElected,
     NodeStarted,
     NodeStopped,
@@ -45,6 +49,7 @@ from zabka.journal.events import (
     SessionExpired,
 )
 from zabka.journal.silences import Silences
+from zabka.journal.transactions import REFERENCES, Transactions
 
 STEPS_MAX = 64
 """No decision is further from its first cause; a longer chain is a cycle."""
@@ -78,9 +83,14 @@ _ROOTS: dict[type[Event], End] = {
     ProcessChanged: End.FAULT,
     NodeStarted: End.START,
     NodeStopped: End.REQUEST,
+    # A fetch of the last follower, or the produce itself, moves it.
+    HighWatermarkMoved: End.REQUEST,
 }
 _WORDS = {"timer": End.TIMER, "request": End.REQUEST, "start": End.START}
-_UNLOGGED = {"topic": End.REQUEST, "owner": End.REQUEST, LINK: End.FAULT, SILENCE: End.TIMER}
+_UNLOGGED = {
+    "topic": End.REQUEST, "owner": End.REQUEST, LINK: End.FAULT, SILENCE: End.TIMER,
+    PRODUCER: End.REQUEST, DECISION: End.REQUEST,
+}  # fmt: skip
 """The kind of first cause that a reference means if no journal contains its event."""
 _STOPS_PROCESS = frozenset({"crash", "power_loss"})
 _DIGITS_MAX = 10
@@ -99,6 +109,7 @@ class Causes:
         self._places: dict[tuple[str, int], int] = {}
         self._linked: dict[str, list[int]] = {}
         self._silences = Silences()
+        self._transactions = Transactions(self.place)
 
     def see(self, entry: Entry) -> None:
         """Add the next entry."""
@@ -113,6 +124,7 @@ class Causes:
             self._record(reference, entry)
         self._see_links(entry)
         self._silences.see(entry)
+        self._transactions.see(entry)
         if isinstance(event, NodeStarted):
             self._record(Cause(f"{START} {entry.node}"), entry)
         elif isinstance(event, BrokerRegistered):
@@ -154,8 +166,12 @@ class Causes:
     def find_cause(self, cause: str, effect: Entry) -> Entry | None:
         """Return the event that an effect's reference means, or None if no journal contains it."""
         if cause.startswith("timer "):
-            return self._silences.find_cause(effect)
+            return self._silences.find_cause(effect) or self._transactions.producer_stopped(
+                effect, self._place_of(effect)
+            )
         word, _, rest = cause.partition(" ")
+        if word in REFERENCES:
+            return self._transactions.find_cause(cause, self._place_of(effect))
         match word:
             case "registration":
                 return self._end_of_session(self._session_of.get(cause), effect)
@@ -164,7 +180,7 @@ class Causes:
             case "absence":
                 if not rest.isdecimal() or len(rest) > _DIGITS_MAX:
                     return None
-                place, broker_id = self._places.get((effect.node, effect.node_seq), len(self._places)), int(rest)
+                place, broker_id = self._place_of(effect), int(rest)
                 ended = [
                     closed
                     for at, session_id in self._registrations.get(broker_id, ())
@@ -172,7 +188,7 @@ class Causes:
                 ]
                 return ended[-1] if ended else None
         recorded = self._by_reference.get(f"{START} {effect.node}" if cause == START else cause, [])
-        place = self._places.get((effect.node, effect.node_seq), len(self._places))
+        place = self._place_of(effect)
         earlier = [entry for at, entry in recorded if at < place]
         if earlier and word == LINK and any(self.place(earlier[-1]) < at < place for at in self._linked.get(rest, ())):
             # That peer has come back since, so the earlier end of its connections is not the cause.
@@ -188,7 +204,11 @@ class Causes:
         return closed if closed is not None and self._is_before(closed, effect) else None
 
     def _is_before(self, entry: Entry, effect: Entry) -> bool:
-        return self.place(entry) < self._places.get((effect.node, effect.node_seq), len(self._places))
+        return self.place(entry) < self._place_of(effect)
+
+    def _place_of(self, effect: Entry) -> int:
+        """Return an effect's position; an effect that was not passed to `see` comes last."""
+        return self._places.get((effect.node, effect.node_seq), len(self._places))
 
     def place(self, entry: Entry) -> int:
         """Return an entry's position in the history."""
@@ -203,11 +223,20 @@ class Causes:
             if root is not None:
                 return Chain(tuple(steps), root, "")
             cause = getattr(here, "caused_by", UNKNOWN)
-            found = self.find_cause(cause, steps[-1])
+            found = self._left_open(steps) or self.find_cause(cause, steps[-1])
             if found is None or found is steps[-1]:
                 return Chain(tuple(steps), _end_of(cause), cause)
             steps.append(found)
         return Chain(tuple(steps), End.UNKNOWN, "a circle")
+
+    def _left_open(self, steps: list[Entry]) -> Entry | None:
+        """Return why the transaction of the last step is still open, if the step before it is an offset that it holds.
+
+        That happened after the transaction's own change, whose cause does not explain it.
+        """
+        if len(steps) < 2 or not isinstance(steps[-2].event, LastStableOffsetHeld):
+            return None
+        return self._transactions.left_open_by(steps[-1], self._place_of(steps[-2]))
 
 
 def _stops_process(event: Event) -> TypeGuard[ProcessChanged | FaultInjected]:

@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from tests.broker_sim.replication.replication_cluster import TP, Cluster, batch
 from zabka.broker_sim.ports import ProducedPartition
-from zabka.journal.events import LastStableOffsetMoved, MarkerWritten
+from zabka.journal.events import LastStableOffsetHeld, LastStableOffsetMoved, MarkerWritten, TransactionBegun
 from zabka.kafka.end_transaction_marker import EndTransactionMarker
 from zabka.kafka.record_batch import TRANSACTIONAL, decode_records
 
@@ -200,7 +200,7 @@ def test_marker_and_moved_stable_offset_are_journalled() -> None:
     end(cluster, 1, False, epoch=2, coordinator_epoch=5)
     (written,) = cluster.events(MarkerWritten)
     assert written == MarkerWritten(
-        1, TP.topic, 0, 0, 3, PRODUCER, 2, False, 5, first_offset=1, caused_by="request WriteTxnMarkers"
+        1, TP.topic, 0, 0, 3, PRODUCER, 2, False, 5, first_offset=1, caused_by="decision 7@2"
     )
     (moved,) = cluster.events(LastStableOffsetMoved)
     assert (moved.last_stable_offset, moved.high_watermark, moved.held_by) == (4, 4, -1)
@@ -225,3 +225,57 @@ def test_deletion_that_moves_the_stable_offset_is_journalled() -> None:
     cluster.wait_for(cluster[1].manager.delete_records({TP: 1}, 5_000))
     (moved,) = cluster.events(LastStableOffsetMoved)
     assert (moved.last_stable_offset, moved.held_by, moved.caused_by) == (1, PRODUCER, "request DeleteRecords")
+
+
+def test_first_batch_of_a_transaction_is_journalled() -> None:
+    cluster = a_cluster(1)
+    cluster.produce(1, "before")
+    write(cluster, 1, 0, "open", epoch=2)
+    write(cluster, 1, 1, "open too", epoch=2)
+    assert cluster.events(TransactionBegun) == [
+        TransactionBegun(1, TP.topic, 0, 0, 1, PRODUCER, 2, is_verified=False, caused_by="producer 7")
+    ]
+
+
+def test_offset_that_is_held_for_long_is_journalled_once() -> None:
+    cluster = a_cluster()
+    cluster.produce(1, "before")
+    write(cluster, 1, 0, "open", epoch=2)
+    cluster.produce(1, "after")
+    cluster.run(9_000)
+    assert cluster.events(LastStableOffsetHeld) == []
+    cluster.run(60_000)
+    (held,) = cluster.events(LastStableOffsetHeld)
+    assert held.held_ms >= 10_000
+    assert held == LastStableOffsetHeld(
+        1, TP.topic, 0, 0, last_stable_offset=1, high_watermark=3, producer_id=PRODUCER, producer_epoch=2,
+        held_ms=held.held_ms, caused_by="open 7 orders-0@1",
+    )  # fmt: skip
+
+
+def test_next_leader_journals_a_held_offset_again() -> None:
+    cluster = a_cluster()
+    write(cluster, 1, 0, "open")
+    cluster.run(60_000)
+    cluster.kill(1)
+    cluster.elect(2, [2, 3])
+    cluster.run(60_000)
+    assert [event.broker_id for event in cluster.events(LastStableOffsetHeld)] == [1, 2]
+
+
+def test_short_transactions_hold_no_offset_for_long() -> None:
+    cluster = a_cluster(1)
+    for number in range(8):
+        write(cluster, 1, number, "open")
+        cluster.run(4_000)
+        end(cluster, 1, True)
+    assert cluster.events(LastStableOffsetHeld) == []
+
+
+def test_followers_stable_offset_is_moved_by_a_fetch() -> None:
+    cluster = a_cluster()
+    write(cluster, 1, 0, "open")
+    end(cluster, 1, True)
+    cluster.settle()
+    moved = {event.broker_id: event.caused_by for event in cluster.events(LastStableOffsetMoved)}
+    assert moved[2] == moved[3] == "request Fetch" != moved[1]

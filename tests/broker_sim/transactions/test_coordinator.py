@@ -222,6 +222,37 @@ def test_journal_has_every_state_and_what_led_to_it(transactions: Transactions) 
     ]
 
 
+def test_change_names_its_request_its_client_and_its_times(transactions: Transactions) -> None:
+    producer = transactions.init()
+    transactions.add(producer, P0)
+    transactions.end(producer)
+    transactions.cluster.wait(500)
+    events = transactions.coordinator.of(TransactionChanged)
+    assert [str(event.caused_by) for event in events[:3]] == [
+        "request InitProducerId", "request AddPartitionsToTxn", "request EndTxn",
+    ]  # fmt: skip
+    assert events[3].caused_by.startswith("broker-1#"), "the decision that the markers carried out"
+    assert {event.client_id for event in events} == {"tester"}
+    assert events[0].started_ms == -1 < events[1].started_ms == events[3].started_ms
+    assert events[1].timeout_ms == TIMEOUT_MS
+
+
+def test_offsets_in_a_transaction_name_their_own_request(transactions: Transactions) -> None:
+    transactions.add_offsets(transactions.init(), "group")
+    assert transactions.coordinator.of(TransactionChanged)[-1].caused_by == "request AddOffsetsToTxn"
+
+
+def test_abort_without_its_producer_names_its_cause(transactions: Transactions) -> None:
+    transactions.add(transactions.init(timeout_ms=1_000), P0)
+    transactions.cluster.wait(12_000)
+    transactions.add(transactions.init(), P0)
+    transactions.init()
+    aborted = [event for event in transactions.coordinator.of(TransactionChanged) if event.state == "PrepareAbort"]
+    assert [(event.after, event.caused_by) for event in aborted] == [
+        ("timed out", "timer transaction-abort"), ("fenced", "request InitProducerId"),
+    ]  # fmt: skip
+
+
 # ---- administration -------------------------------------------------------------------------------------------
 
 

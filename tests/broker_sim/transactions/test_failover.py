@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from tests.broker_sim.broker_world import Cluster, Node
 from tests.broker_sim.transactions.transaction_driver import ID, P0, P1, Given, Transactions, a_cluster
 from zabka.broker_sim.transactions.metadata import TransactionState
-from zabka.journal.events import TopicPartition
+from zabka.journal.events import TopicPartition, TransactionChanged
 from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of, respond
 
 NONE = ErrorCode.none
@@ -87,6 +87,15 @@ def test_open_transaction_survives_its_coordinator(transactions: Transactions) -
     assert transactions.end(producer) is NONE
     transactions.cluster.wait(1_000)
     assert transactions.state.state is S.COMPLETE_COMMIT
+
+
+def test_next_coordinator_journals_an_unfinished_transaction(transactions: Transactions) -> None:
+    producer = open_transaction(transactions)
+    (loaded,) = fail_over(transactions).of(TransactionChanged)
+    partition = transactions.partition
+    epoch = transactions.coordinator.broker.replicas.partitions[partition].leader_epoch
+    assert (loaded.after, loaded.state, loaded.producer_id) == ("loaded", "Ongoing", producer.producer_id)
+    assert loaded.caused_by == f"election {partition}@{epoch}"
 
 
 @pytest.mark.parametrize(("committed", "outcome"), [(True, S.COMPLETE_COMMIT), (False, S.COMPLETE_ABORT)])

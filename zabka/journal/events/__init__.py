@@ -32,6 +32,7 @@ from zabka.journal.events.broker import FollowershipTaken as FollowershipTaken
 from zabka.journal.events.broker import HighWatermarkMoved as HighWatermarkMoved
 from zabka.journal.events.broker import IsrChanged as IsrChanged
 from zabka.journal.events.broker import IsrProposed as IsrProposed
+from zabka.journal.events.broker import LastStableOffsetHeld as LastStableOffsetHeld
 from zabka.journal.events.broker import LastStableOffsetMoved as LastStableOffsetMoved
 from zabka.journal.events.broker import LeadershipTaken as LeadershipTaken
 from zabka.journal.events.broker import LogCompacted as LogCompacted
@@ -45,6 +46,7 @@ from zabka.journal.events.broker import ReplicaLoaded as ReplicaLoaded
 from zabka.journal.events.broker import ReplicaProgressed as ReplicaProgressed
 from zabka.journal.events.broker import ReplicaStanding as ReplicaStanding
 from zabka.journal.events.broker import RequestFenced as RequestFenced
+from zabka.journal.events.broker import TransactionBegun as TransactionBegun
 from zabka.journal.events.clients import AdminRequested as AdminRequested
 from zabka.journal.events.clients import ConsumerProgressed as ConsumerProgressed
 from zabka.journal.events.clients import GroupChanged as GroupChanged
@@ -159,8 +161,10 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     RecordsReplicated,
     RecordsAcknowledged,
     HighWatermarkMoved,
+    TransactionBegun,
     MarkerWritten,
     LastStableOffsetMoved,
+    LastStableOffsetHeld,
     # zabka/journal/events/clients.py
     GroupChanged,
     TransactionChanged,

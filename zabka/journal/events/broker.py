@@ -271,6 +271,24 @@ class HighWatermarkMoved(Event):
     is_leader: bool
 
 
+class TransactionBegun(Event):
+    """A leader appended the first batch of a producer's transaction to the partition, at `first_offset`.
+
+    `is_verified` is whether the coordinator confirmed before that the partition is part of the transaction (KIP-890).
+    """
+
+    level: ClassVar[Level] = Level.FULL
+    broker_id: int
+    topic: str
+    partition: int
+    leader_epoch: int
+    first_offset: int
+    producer_id: int
+    producer_epoch: int
+    is_verified: bool
+    caused_by: str = ""
+
+
 class MarkerWritten(Event):
     """A leader appended the end of a producer's transaction at `offset`.
 
@@ -307,4 +325,23 @@ class LastStableOffsetMoved(Event):
     high_watermark: int
     held_by: int
     is_leader: bool
+    caused_by: str = ""
+
+
+class LastStableOffsetHeld(Event):
+    """Consumers of committed records wait: an open transaction has held a leader's last stable offset for `held_ms`.
+
+    `producer_id` and `producer_epoch` are those of the transaction, `last_stable_offset` is where it begins, and
+    `held_ms` counts from the leader's first check that found it. Written once per transaction and leadership.
+    """
+
+    broker_id: int
+    topic: str
+    partition: int
+    leader_epoch: int
+    last_stable_offset: int
+    high_watermark: int
+    producer_id: int
+    producer_epoch: int
+    held_ms: int
     caused_by: str = ""

@@ -22,7 +22,9 @@ class TransactionChanged(Event):
     """The state of a transactional id, as its coordinator stored it; `state` is named as in Kafka's tools.
 
     `partitions` are those that still need a marker. `after` is what led to it: "producer started", "partitions added",
-    "ended by its producer", "fenced", "timed out", "markers written" or "expired".
+    "ended by its producer", "fenced", "timed out", "markers written", "expired", or "loaded" if a broker became the
+    coordinator of an unfinished transaction. `client_id` is that of the producer's last request to this coordinator.
+    `started_ms` is when the transaction began, in milliseconds of the coordinator's wall clock; -1 if none began.
     """
 
     broker_id: int
@@ -32,6 +34,10 @@ class TransactionChanged(Event):
     producer_epoch: int
     partitions: list[str]
     after: str
+    client_id: str = ""
+    started_ms: int = -1
+    timeout_ms: int = 0
+    caused_by: str = ""
 
 
 class LostSpan(msgspec.Struct, frozen=True, gc=False):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from zabka.journal.cause import LINK, REQUESTS, SILENCE, TIMERS
+from zabka.journal.cause import DECISION, LINK, REQUESTS, SILENCE, TIMERS
 from zabka.journal.causes import Causes, Chain, End
 from zabka.journal.events import (
     BrokerRegistered,
@@ -24,9 +24,11 @@ from zabka.journal.events import (
     LeaderElected,
     LeaderEstablished,
     LogTruncated,
+    MarkerWritten,
     RecordsLost,
     SessionClosed,
     SessionExpired,
+    TransactionChanged,
     TxnCommitted,
     type_name,
 )
@@ -35,7 +37,7 @@ from zabka.journal.judges.invariants import Violation
 NAME = "every decision has a beginning"
 JUDGED = (
     SessionClosed, ControllerElected, ControllerResigned, LeaderElected, LeaderEstablished, IsrChanged, LogTruncated,
-    RecordsLost,
+    RecordsLost, TransactionChanged, MarkerWritten,
 )  # fmt: skip
 """The decisions that are checked."""
 
@@ -86,6 +88,7 @@ def _end_fault(chain: Chain, committed: set[int]) -> str:
         LINK: True,
         SILENCE: True,
         "topic": True,
+        DECISION: True,
         "start": True,
         "": chain.end is not End.UNKNOWN,
     }

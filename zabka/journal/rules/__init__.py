@@ -16,11 +16,14 @@ import msgspec
 from zabka.journal.events import Event
 from zabka.journal.rules.broker import BROKER_RULES
 from zabka.journal.rules.controller import CONTROLLER_RULES
+from zabka.journal.rules.coordinators import COORDINATOR_RULES
 from zabka.journal.rules.ensemble import ENSEMBLE_RULES
 from zabka.journal.rules.rule import Rule as Rule
 from zabka.journal.sentences import holds
 
-RULES: Mapping[type[Event], tuple[tuple[str, Rule], ...]] = {**CONTROLLER_RULES, **BROKER_RULES, **ENSEMBLE_RULES}
+RULES: Mapping[type[Event], tuple[tuple[str, Rule], ...]] = {
+    **CONTROLLER_RULES, **BROKER_RULES, **COORDINATOR_RULES, **ENSEMBLE_RULES,
+}  # fmt: skip
 """By type of event: pairs of a condition and a rule. The first pair with a true condition applies."""
 
 

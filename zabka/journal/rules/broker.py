@@ -144,6 +144,31 @@ MARKER = Rule(
     kafka("UnifiedLog.appendAsLeader", "log/UnifiedLog.scala"),
     references("KIP-98"),
 )
+BEGINNING = Rule(
+    "a transaction begins only if its coordinator knows it",
+    "The first batch of a transaction begins it in its partition. Before that, the leader asks the coordinator whether "
+    "the partition is part of the transaction; otherwise a late batch begins one that no marker ends.",
+    source("broker_sim/replication/transactional_producing.py:TransactionalProducing.verify"),
+    kafka("ReplicaManager.maybeStartTransactionVerificationForPartitions", _REPLICA_MANAGER),
+    references("KIP-890"),
+)
+UNVERIFIED_BEGINNING = Rule(
+    "a transaction begins without its coordinator",
+    "With transaction.partition.verification.enable=false the first batch begins a transaction, even if it arrives "
+    "after the end of its transaction. No marker ends it then: it hangs, and only an administrator can abort it.",
+    source("broker_sim/replication/transactional_producing.py:TransactionalProducing.verify"),
+    kafka("ReplicaManager.appendRecords", _REPLICA_MANAGER),
+    references("KIP-890", "KIP-664"),
+)
+HELD_BACK = Rule(
+    "an open transaction holds consumers of committed records back",
+    "Consumers with isolation.level=read_committed read up to the last stable offset, which cannot pass the first "
+    "record of an open transaction. The coordinator ends a transaction after its timeout; a transaction that it does "
+    "not know has none.",
+    source("broker_sim/replication/partition.py:Partition.check_held_stable_offset"),
+    kafka("UnifiedLog.fetchLastStableOffsetMetadata", "log/UnifiedLog.scala"),
+    references("KIP-98", "KIP-664"),
+)
 LAST_STABLE_OFFSET = Rule(
     "a consumer of committed records waits for open transactions",
     "The last stable offset is the first offset of all transactions whose markers are missing or not committed, at "
@@ -221,8 +246,10 @@ BROKER_RULES: Mapping[type[e.Event], tuple[tuple[str, Rule], ...]] = {
     e.LogTruncated: (*_CUTS[:-1], ("", DIVERGENCE)),
     e.RecordsLost: (*_CUTS, ("", DIVERGENCE)),
     e.HighWatermarkMoved: (("is_leader", HIGH_WATERMARK), ("", FOLLOWERS_HIGH_WATERMARK)),
+    e.TransactionBegun: (("is_verified", BEGINNING), ("", UNVERIFIED_BEGINNING)),
     e.MarkerWritten: (("", MARKER),),
     e.LastStableOffsetMoved: (("", LAST_STABLE_OFFSET),),
+    e.LastStableOffsetHeld: (("", HELD_BACK),),
     e.RecordsAcknowledged: (("acks=-1", ACKS_ALL), ("acks=1", ACKS_ONE)),
     e.RequestFenced: (
         ("reason=STALE_CONTROLLER_EPOCH", STALE_CONTROLLER),

@@ -23,8 +23,10 @@ _KIPS = {
     460: "%3A+Admin+Leader+Election+RPC",
     497: "%3A+Add+inter-broker+API+to+alter+ISR",
     595: "%3A+A+Raft+Protocol+for+the+Metadata+Quorum",
+    664: "%3A+Provide+tooling+to+detect+and+abort+hanging+transactions",
     704: "%3A+Send+a+hint+to+the+partition+leader+to+recover+the+partition",
     841: "%3A+Fenced+replicas+should+not+be+allowed+to+join+the+ISR+in+KRaft",
+    890: "%3A+Transactions+Server-Side+Defense",
     903: "%3A+Replicas+with+stale+broker+epoch+should+not+be+allowed+to+join+the+ISR",
     966: "%3A+Eligible+Leader+Replicas",
 }

@@ -1,0 +1,141 @@
+"""Transactions in a history: the state of each producer's transactional id, and the reason why one stays open.
+
+A partition knows only the producer's id and epoch; the coordinator's journal has the rest. `find_cause` resolves the
+references of `cause`: to the newest state of the id, to the decision that a marker carries out, and to the open
+transaction that holds a last stable offset back.
+
+A transaction that the coordinator has open stays open because of what happened after its last change: the producer's
+process or the coordinator's process stopped. If the coordinator knows no open transaction, the partition has a hanging
+one (KIP-890), and the reason is the batch that began it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+
+from zabka.journal.cause import DECISION, OPEN, PRODUCER
+from zabka.journal.events import (
+    Entry,
+    FaultInjected,
+    FaultRemoved,
+    NodeStarted,
+    ProcessChanged,
+    TransactionBegun,
+    TransactionChanged,
+)
+
+_PREPARED = ("PrepareCommit", "PrepareAbort")
+_UNFINISHED = ("Ongoing", *_PREPARED)
+_STOPS = ("crash", "power_loss", "pause")
+_RUNNING = "running"
+
+Place = Callable[[Entry], int]
+"""Returns an entry's position in the history."""
+
+
+class Transactions:
+    """The transactions of a history. Pass it every entry, in the order of the history."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._changes: dict[int, list[Entry]] = {}
+        """The changes of transactional ids, by producer id."""
+        self._begun: dict[tuple[int, str, int], list[Entry]] = {}
+        """The beginnings in partitions, by producer id, partition and offset."""
+        self._processes: dict[str, list[tuple[Entry, bool]]] = {}
+        """Starts and stops of processes by name, each with whether the process runs afterwards."""
+        self._faults: dict[str, str] = {}
+        """The stopped process of each present fault."""
+
+    def see(self, entry: Entry) -> None:
+        """Add the next entry."""
+        event = entry.event
+        match event:
+            case TransactionChanged():
+                self._changes.setdefault(event.producer_id, []).append(entry)
+            case TransactionBegun():
+                key = (event.producer_id, f"{event.topic}-{event.partition}", event.first_offset)
+                self._begun.setdefault(key, []).append(entry)
+            case NodeStarted():
+                self._processes.setdefault(entry.node, []).append((entry, True))
+            case ProcessChanged():
+                self._processes.setdefault(event.target, []).append((entry, event.process == _RUNNING))
+            case FaultInjected() if event.kind in _STOPS:
+                self._processes.setdefault(event.target, []).append((entry, False))
+                self._faults[event.fault_id] = event.target
+            case FaultRemoved() if event.fault_id in self._faults:
+                self._processes[self._faults.pop(event.fault_id)].append((entry, True))
+            case _:
+                pass
+
+    def find_cause(self, cause: str, place: int) -> Entry | None:
+        """Return the event before `place` that a reference means, or None if no journal contains it."""
+        word, _, rest = cause.partition(" ")
+        match word, rest.split():
+            case "producer", [producer]:
+                return self._newest(producer, place)
+            case "decision", [decided]:
+                producer, _, epoch = decided.partition("@")
+                newest = self._newest(producer, place)
+                return newest if newest is not None and _decides(newest, epoch) else None
+            case "open", [producer, where]:
+                return self._open(producer, where, place)
+            case _:
+                return None
+
+    def left_open_by(self, changed: Entry, place: int) -> Entry | None:
+        """Return the stop of a process that kept the transaction as it was after that change, until `place`.
+
+        The coordinator counts before the producer: without it, no transaction ends.
+        """
+        event = changed.event
+        if not isinstance(event, TransactionChanged) or event.state not in _UNFINISHED:
+            return None
+        needed = (changed.node, event.client_id) if event.state not in _PREPARED else (changed.node,)
+        return next((found for name in needed if (found := self._stopped(name, changed, place))), None)
+
+    def producer_stopped(self, changed: Entry, place: int) -> Entry | None:
+        """Return the stop of the producer's process because of which its transaction timed out at `place`."""
+        event = changed.event
+        if not isinstance(event, TransactionChanged) or event.after != "timed out":
+            return None
+        ongoing = self._before(self._changes.get(event.producer_id, []), place)
+        return self._stopped(event.client_id, ongoing, place) if ongoing is not None else None
+
+    def _stopped(self, name: str, since: Entry, place: int) -> Entry | None:
+        known = [(at, runs) for at, runs in self._processes.get(name, ()) if self._place(at) < place]
+        if not known or known[-1][1] or self._place(known[-1][0]) < self._place(since):
+            return None
+        return known[-1][0]
+
+    def _newest(self, producer: str, place: int) -> Entry | None:
+        return self._before(self._changes.get(int(producer), []), place) if producer.isdecimal() else None
+
+    def _before(self, entries: list[Entry], place: int) -> Entry | None:
+        """Return the last of these entries before that position."""
+        count = bisect_left(entries, place, key=self._place)
+        return entries[count - 1] if count else None
+
+    def _open(self, producer: str, where: str, place: int) -> Entry | None:
+        partition, _, offset = where.rpartition("@")
+        newest = self._newest(producer, place)
+        if newest is not None and _has_open(newest, partition):
+            return newest
+        if not producer.isdecimal() or not offset.isdecimal():
+            return newest
+        return self._before(self._begun.get((int(producer), partition, int(offset)), []), place) or newest
+
+
+def _decides(entry: Entry, epoch: str) -> bool:
+    event = entry.event
+    return isinstance(event, TransactionChanged) and event.state in _PREPARED and str(event.producer_epoch) == epoch
+
+
+def _has_open(entry: Entry, partition: str) -> bool:
+    event = entry.event
+    return isinstance(event, TransactionChanged) and event.state in _UNFINISHED and partition in event.partitions
+
+
+REFERENCES = frozenset({PRODUCER, DECISION, OPEN})
+"""The first words of the references that are resolved here."""
