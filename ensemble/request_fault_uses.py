@@ -1,0 +1,76 @@
+"""The uses of request faults at one node: a rule selects some of the matching requests, and ends.
+
+Pure: the caller passes the time and the source of random numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from zabka.ensemble.request_fault import HeldRequestFault
+
+Counts = dict[str, list[int]]
+"""(matching requests, uses) by the id of the rule."""
+
+
+class FaultUses:
+    """One rule at one node, with the number of matching requests and of uses so far."""
+
+    __slots__ = ("applied", "matched", "rule", "started_ms")
+
+    def __init__(self, rule: HeldRequestFault, now_ms: int) -> None:
+        self.rule = rule
+        self.started_ms = now_ms
+        self.matched = self.applied = 0
+
+    def is_over(self, now_ms: int) -> bool:
+        """Return whether the rule applies to no further request."""
+        rule = self.rule
+        if rule.for_ms and now_ms - self.started_ms >= rule.for_ms:
+            return True
+        return bool((rule.times and self.applied >= rule.times) or (rule.nth and self.matched >= rule.nth))
+
+    def take(self, draw: Callable[[], float]) -> bool:
+        """Count a matching request; return whether the rule applies to it. `draw` returns a number in [0, 1)."""
+        self.matched += 1
+        rule = self.rule
+        if rule.nth:
+            is_due = self.matched == rule.nth
+        elif rule.every:
+            is_due = self.matched % rule.every == 0
+        else:
+            is_due = rule.probability >= 1 or draw() < rule.probability
+        self.applied += is_due
+        return is_due
+
+
+class ActiveFaults:
+    """The rules of one node, in the order in which they were added. The first rule that is due applies, alone."""
+
+    def __init__(self) -> None:
+        self._uses: dict[str, FaultUses] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._uses)
+
+    def replace(self, rules: Iterable[HeldRequestFault], now_ms: int) -> list[HeldRequestFault]:
+        """Hold exactly these rules; those that stay keep their counts. Return the new ones."""
+        before = self._uses
+        self._uses = {rule.id: before.get(rule.id) or FaultUses(rule, now_ms) for rule in rules}
+        return [uses.rule for fault_id, uses in self._uses.items() if fault_id not in before]
+
+    def due(
+        self, matches: Callable[[HeldRequestFault], bool], now_ms: int, draw: Callable[[], float]
+    ) -> FaultUses | None:
+        """Return the rule to apply to a request, counted, or None. `matches` compares a rule with the request."""
+        for uses in self._uses.values():
+            if not uses.is_over(now_ms) and matches(uses.rule) and uses.take(draw):
+                return uses
+        return None
+
+    def __iter__(self) -> Iterator[FaultUses]:
+        return iter(self._uses.values())
+
+    def counts(self) -> Counts:
+        """Return the counts of every rule."""
+        return {fault_id: [uses.matched, uses.applied] for fault_id, uses in self._uses.items()}

@@ -1,0 +1,264 @@
+"""Responses with an error in them, for the rows of a request that a rule selects.
+
+A request is split: the selected rows get the error and are not carried out, the other rows are. Fetch and Metadata
+requests are answered first, and the error then replaces the selected rows, so that fetch sessions stay intact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace as replace_entity
+from typing import Any, NamedTuple
+
+import msgspec
+from kio.schema.errors import ErrorCode
+
+from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.request_faults.subjects import index_of
+from zabka.kafka.wire.data_messages import (
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of, as_time, respond, version_of
+from zabka.kafka.wire.metadata_messages import MetadataResponse, MetadataResponseTopic
+
+Selects = Callable[[Any, int | None], bool]
+"""Whether a rule selects a row of a request, or of its nested rows the one with that partition."""
+
+
+class Rows(NamedTuple):
+    """Rows of a request and of its response.
+
+    `asked` and `answered` are the names of their fields, `key` that of a row's name in the response. A row of the
+    request has a field of the same name, or is the name itself.
+    """
+
+    asked: str
+    answered: str
+    key: str
+    inner: Rows | None = None
+
+
+_TOPICS = Rows("topics", "topics", "name", Rows("partitions", "partitions", "partition_index"))
+_ROWS: dict[ApiKey, tuple[Rows, ...]] = {
+    ApiKey.PRODUCE: (
+        Rows("topic_data", "responses", "name", Rows("partition_data", "partition_responses", "index")),
+    ),
+    ApiKey.LIST_OFFSETS: (_TOPICS,),
+    ApiKey.OFFSET_COMMIT: (_TOPICS,),
+    ApiKey.TXN_OFFSET_COMMIT: (_TOPICS,),
+    ApiKey.DELETE_RECORDS: (_TOPICS,),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (
+        Rows("topics", "topics", "topic", Rows("partitions", "partitions", "partition")),
+    ),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (
+        Rows("v3_and_below_topics", "results_by_topic_v3_and_below", "name",
+             Rows("partitions", "results_by_partition", "partition_index")),
+    ),
+    ApiKey.OFFSET_FETCH: (
+        Rows("groups", "groups", "group_id"),
+        Rows("topics", "topics", "name", Rows("partition_indexes", "partitions", "partition_index")),
+    ),
+    ApiKey.FIND_COORDINATOR: (Rows("coordinator_keys", "coordinators", "key"),),
+    ApiKey.DESCRIBE_GROUPS: (Rows("groups", "groups", "group_id"),),
+    ApiKey.DELETE_GROUPS: (Rows("groups_names", "results", "group_id"),),
+    ApiKey.CREATE_TOPICS: (Rows("topics", "topics", "name"),),
+    ApiKey.CREATE_PARTITIONS: (Rows("topics", "results", "name"),),
+    ApiKey.DELETE_TOPICS: (Rows("topics", "responses", "name"), Rows("topic_names", "responses", "name")),
+}  # fmt: skip
+"""The rows of each API. A version without that field has one error for the whole response."""
+_ERROR_FIELDS = ("error_code", "partition_error_code")
+_NONE: Mapping[str, Any] = {
+    "generation_id": -1, "base_offset": -1, "offset": -1, "timestamp": -1, "leader_epoch": -1, "end_offset": -1,
+    "committed_offset": -1, "low_watermark": -1, "node_id": -1, "port": -1, "producer_id": -1, "producer_epoch": -1,
+}  # fmt: skip
+"""The values in Kafka's responses next to an error."""
+_CRC_AT, _CRC_OF_OLD_AT, _MAGIC_AT = 17, 12, 16
+
+
+class Split(NamedTuple):
+    """A request in two parts, and the rows by which it was split. A part without rows is None."""
+
+    selected: KafkaMessage
+    rest: KafkaMessage | None
+    rows: Rows | None
+
+
+def split(request: KafkaMessage, selects: Selects) -> Split:
+    """Split a request into the rows that a rule selects, and the others."""
+    rows = next((rows for rows in _ROWS.get(_api(request), ()) if getattr(request, rows.asked, None)), None)
+    if rows is None:
+        return Split(request, None, None)
+    taken, left = _split_rows(getattr(request, rows.asked), rows, selects)
+    rest = _with(request, **{rows.asked: left}) if left else None
+    return Split(_with(request, **{rows.asked: taken}), rest, rows)
+
+
+def _split_rows(asked: Sequence[Any], rows: Rows, selects: Selects) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    taken: list[Any] = []
+    left: list[Any] = []
+    for row in asked:
+        if rows.inner is None:
+            (taken if selects(row, None) else left).append(row)
+            continue
+        partitions = getattr(row, rows.inner.asked)
+        selected = tuple(each for each in partitions if selects(row, index_of(each)))
+        others = tuple(each for each in partitions if not selects(row, index_of(each)))
+        taken += [_with(row, **{rows.inner.asked: selected})] if selected else []
+        left += [_with(row, **{rows.inner.asked: others})] if others or not partitions else []
+    return tuple(taken), tuple(left)
+
+
+def refuse(part: Split, error: ErrorCode) -> KafkaMessage:
+    """Return the response to the selected part: the error in each of its rows."""
+    request, rows = part.selected, part.rows
+    if rows is None:
+        kept = {name: getattr(request, name) for name in ("member_id", "group_instance_id") if hasattr(request, name)}
+        return respond(request, **{**_NONE, **kept, "error_code": error})
+    if _api(request) is ApiKey.PRODUCE:
+        return _refuse_produce(request, error)
+    answers = [_refuse_row(row, rows, error) for row in getattr(request, rows.asked)]
+    return respond(request, **{rows.answered: answers})
+
+
+def _refuse_row(row: Any, rows: Rows, error: ErrorCode) -> dict[str, Any]:
+    named = {rows.key: getattr(row, rows.key, row)}
+    if rows.inner is None:
+        return {**_NONE, **named, **dict.fromkeys(_ERROR_FIELDS, error)}
+    inner = rows.inner
+    partitions = [
+        {**_NONE, inner.key: index_of(each), **dict.fromkeys(_ERROR_FIELDS, error)}
+        for each in getattr(row, inner.asked)
+    ]
+    return {**named, inner.answered: partitions}
+
+
+def _refuse_produce(request: KafkaMessage, error: ErrorCode) -> KafkaMessage:
+    topics = [
+        TopicProduceResponse(
+            topic.name, [PartitionProduceResponse(row.index, error, -1) for row in topic.partition_data]
+        )
+        for topic in request.topic_data
+    ]
+    return ProduceResponse(version_of(request), topics)
+
+
+def merge(served: KafkaMessage, refused: KafkaMessage, rows: Rows) -> KafkaMessage:
+    """Return the response to the rest with the rows of the selected part added to it."""
+    merged = {getattr(row, rows.key): row for row in getattr(served, rows.answered)}
+    for row in getattr(refused, rows.answered):
+        name = getattr(row, rows.key)
+        known = merged.get(name)
+        if known is not None and rows.inner is not None:
+            both = (*getattr(known, rows.inner.answered), *getattr(row, rows.inner.answered))
+            row = _with(known, **{rows.inner.answered: both})
+        merged[name] = row
+    return _with(served, **{rows.answered: tuple(merged.values())})
+
+
+# ---- answers that are changed -----------------------------------------------------------------------------------
+
+
+class FetchedRow(NamedTuple):
+    """A partition of a Fetch request, as its response names it: the topic's name, or its id."""
+
+    topic: str
+    topic_id: Any
+    partition: int
+
+
+def refuse_fetched(response: FetchResponse, selected: Sequence[FetchedRow], error: ErrorCode) -> FetchResponse:
+    """Return a Fetch response with the error in the selected rows, which are added if the response lacks them."""
+    rows: dict[tuple[str, Any], dict[int, PartitionData]] = {}
+    for topic in response.responses:
+        rows[topic.topic, topic.topic_id] = {int(row.partition_index): row for row in topic.partitions}
+    for each in selected:
+        refused = PartitionData(each.partition, error, -1, -1, -1, b"")
+        rows.setdefault((each.topic, each.topic_id), {})[each.partition] = refused
+    topics = [
+        FetchableTopicResponse(list(partitions.values()), name, topic_id)
+        for (name, topic_id), partitions in rows.items()
+    ]
+    return msgspec.structs.replace(response, responses=topics)
+
+
+def refuse_metadata(
+    response: MetadataResponse, selects: Callable[[str, int | None], bool], partition: int, error: ErrorCode
+) -> MetadataResponse:
+    """Return a Metadata response with the error in the selected topics, or in one partition of each (-1: the topic)."""
+    topics = []
+    for topic in response.topics:
+        if selects(topic.name or "", None):
+            topic = _refuse_topic(topic, partition, error)
+        topics.append(topic)
+    return msgspec.structs.replace(response, topics=topics)
+
+
+def _refuse_topic(topic: MetadataResponseTopic, partition: int, error: ErrorCode) -> MetadataResponseTopic:
+    if partition < 0:
+        return msgspec.structs.replace(topic, error_code=error, partitions=())
+    rows = [
+        msgspec.structs.replace(row, error_code=error, leader_id=-1, layout=-1, packed=b"")
+        if row.partition_index == partition
+        else row
+        for row in topic.partitions
+    ]
+    return msgspec.structs.replace(topic, partitions=rows)
+
+
+def throttled(response: KafkaMessage, throttle_ms: int) -> KafkaMessage:
+    """Return a response with that throttle time."""
+    return _with(response, throttle_time=as_time(throttle_ms))
+
+
+def corrupt(records: bytes) -> bytes:
+    """Return records with a wrong CRC in the first batch; records without a whole header stay as they are."""
+    damaged = bytearray(records)
+    if len(damaged) <= _CRC_AT + 4:
+        return bytes(records)
+    damaged[_CRC_AT if damaged[_MAGIC_AT] >= 2 else _CRC_OF_OLD_AT] ^= 0xFF
+    return bytes(damaged)
+
+
+def corrupt_produced(request: KafkaMessage, selects: Selects) -> KafkaMessage:
+    """Return a Produce request with a wrong CRC in the selected batches, as if damaged on their way."""
+    topics = [
+        _with(
+            topic,
+            partition_data=[
+                _with(row, records=corrupt(row.records)) if row.records and selects(topic, index_of(row)) else row
+                for row in topic.partition_data
+            ],
+        )
+        for topic in request.topic_data
+    ]
+    return _with(request, topic_data=topics)
+
+
+def corrupt_fetched(response: FetchResponse, selected: Sequence[FetchedRow]) -> FetchResponse | None:
+    """Return a Fetch response with a wrong CRC in the selected batches, or None if it has no such batch."""
+    wanted = {(each.topic, each.topic_id, each.partition) for each in selected}
+    found = False
+    topics = []
+    for topic in response.responses:
+        rows = []
+        for row in topic.partitions:
+            if row.records and (topic.topic, topic.topic_id, int(row.partition_index)) in wanted:
+                row, found = msgspec.structs.replace(row, records=corrupt(bytes(row.records))), True
+            rows.append(row)
+        topics.append(msgspec.structs.replace(topic, partitions=rows))
+    return msgspec.structs.replace(response, responses=topics) if found else None
+
+
+def _api(message: KafkaMessage) -> ApiKey:
+    return ApiKey(api_key_of(message))
+
+
+def _with(message: Any, **values: Any) -> Any:
+    if isinstance(message, msgspec.Struct):
+        return msgspec.structs.replace(message, **values)
+    return replace_entity(message, **values)
