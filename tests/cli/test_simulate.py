@@ -20,15 +20,15 @@ from zabka.simulation.settings import BadSetting, world_settings
 
 
 def test_held_seeds_exit_0_and_report_the_speed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.simulate("0-2", "chaos", [], 1, False) == 0
+    assert cli.simulate("0-1", "chaos", [], 1, False) == 0
     output = capsys.readouterr().out
-    assert "3 seeds, 0 with violations" in output
+    assert "2 seeds, 0 with violations" in output
     assert "simulated hours" in output and "core-hours" in output and "faults injected" in output
 
 
 def test_violation_exits_1_with_its_replay_command(capsys: pytest.CaptureFixture[str]) -> None:
     with planted.PLANTED["ack before fsync"]():
-        assert cli.simulate("0-9", "chaos", ["tickTime=500"], 1, False) == 1
+        assert cli.simulate("0-1", "ensemble", ["tickTime=500"], 1, False) == 1
     lines = [line for line in capsys.readouterr().out.splitlines() if "replay: zabka replay --seed" in line]
     assert lines
     assert all("--set tickTime=500" in line for line in lines)

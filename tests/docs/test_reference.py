@@ -9,7 +9,13 @@ from scripts.reference.pages import PAGES
 from tests.docs.documents import DOCS
 
 
-@pytest.mark.parametrize("name", PAGES)
+SLOW = "state-machines.md"
+"""The page that takes many seeds."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] if name == SLOW else []) for name in PAGES]
+)
 def test_reference_page_is_up_to_date(name: str) -> None:
     assert (DOCS / "reference" / name).read_text() == PAGES[name](), "run `make reference`"
 

@@ -91,6 +91,7 @@ def test_unreadable_journal_fails_the_read_and_not_the_planning(spark: SparkSess
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 def test_no_step_of_a_plan_is_compiled(spark: SparkSession) -> None:
     """Spark compiles a limit by rank whatever its settings are."""
     plans: list[str] = []

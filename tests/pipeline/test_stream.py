@@ -132,6 +132,7 @@ def test_restarted_stream_ends_a_pause_at_the_next_line(spark: SparkSession, tmp
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.long
 def test_restarted_stream_knows_a_stop_at_the_end_of_a_pause(spark: SparkSession, tmp_path: Path) -> None:
     lines = paused_and_then_stopped()
     row = availability_of_parts(spark, tmp_path, lines[:3], lines[3:])

@@ -43,6 +43,16 @@ Searches of the bare protocol find them (`tests/simulation/search/test_searches.
 """
 NOT_SHOWN = ("full disks cut the log",)
 """Bugs that 60 seeds did not show, and no script shows."""
+SLOW = (
+    "commit on a minority",
+    "high watermark is the leader's log end",
+    "log directories are used on after an error",
+    "no truncation on fetch",
+    "replicas in failed directories stay in sync",
+    "replicas of deleted topics stay",
+    "unclean elections called clean",
+)
+"""Bugs whose seeds take more CPU time than the suite has."""
 SHOWN_BY = {
     "ephemerals forgotten in snapshots": 33,
     "no truncation on fetch": 19,

@@ -53,6 +53,7 @@ def _rows(table: int) -> dict[str, int]:
     return {name: int(times.replace(",", "")) for name, times in found}
 
 
+@pytest.mark.long
 def test_every_invariant_is_checked_in_a_few_seeds() -> None:
     table = Table().play(FEW)
 

@@ -16,8 +16,8 @@ from zabka.simulation.seeds.chaos import CALM, CHAOS
 from zabka.simulation.seeds.seed_run import SeedRun
 from zabka.simulation.settings import WorldSettings
 
-SEEDS, SEEDS_IN_THE_SUITE = 36, 12
-SEEDS_OF_THE_ENSEMBLE, SEEDS_OF_THE_ENSEMBLE_IN_THE_SUITE = 20, 10
+SEEDS, SEEDS_IN_THE_SUITE = 36, 6
+SEEDS_OF_THE_ENSEMBLE, SEEDS_OF_THE_ENSEMBLE_IN_THE_SUITE = 20, 6
 SEEDS_OF_DISKS, SEEDS_OF_DISKS_IN_THE_SUITE = 40, 6
 SEEDS_TO_FIND_A_BUG = 200
 
@@ -96,7 +96,7 @@ def test_failing_disks_seed_keeps_every_invariant(seed: int) -> None:
 @pytest.mark.parametrize(
     ("scenario", "bug", "plant"),
     [
-        pytest.param(*row, id=row[1])
+        pytest.param(*row, id=row[1], marks=[pytest.mark.long] if row[1] in planted_table.SLOW else [])
         for row in (*planted_table.bugs(), *planted_table.disk_bugs())
         if row[1] not in planted_table.NOT_SHOWN
     ],

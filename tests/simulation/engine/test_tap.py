@@ -23,7 +23,7 @@ from zabka.simulation.scenarios.scenario import Verdict
 FAILOVER = "kafka-1211"
 REGISTERING_US = 10_000
 """Time within which a broker learns of its registration after the controller does, in µs."""
-WHOLE, IN_PIECES = 1, 9
+WHOLE, IN_PIECES = pytest.param(1, marks=pytest.mark.long), 9
 """Seeds whose reads return all received bytes, and parts of them."""
 
 

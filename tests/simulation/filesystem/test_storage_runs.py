@@ -281,6 +281,8 @@ PLANTED: dict[Callable[[], AbstractContextManager[None]], str] = {
     a_diff_may_have_a_hole: "comes behind",
 }
 """Injected mistakes, each with a pattern that matches the violations that it causes."""
+SLOW = (snapshots_are_named_before_they_are_synced, failed_syncs_are_tried_again)
+"""Mistakes that take many seeds."""
 
 
 def first_violation(seeds: range, wanted: str = "") -> tuple[int, str]:
@@ -297,7 +299,10 @@ def first_violation(seeds: range, wanted: str = "") -> tuple[int, str]:
     return -1, found
 
 
-@pytest.mark.parametrize("mistake", PLANTED, ids=lambda mistake: mistake.__name__)
+@pytest.mark.parametrize(
+    "mistake",
+    [pytest.param(each, marks=[pytest.mark.long] if each in SLOW else [], id=each.__name__) for each in PLANTED],
+)
 def test_injected_mistake_is_found(mistake: Callable[[], AbstractContextManager[None]]) -> None:
     with mistake():
         seed, shown = first_violation(SEEDS_FOR_A_PLANT, PLANTED[mistake])

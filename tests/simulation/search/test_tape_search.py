@@ -46,7 +46,9 @@ def found_in(search: TapeSearch, runs_max: int) -> Found:
 # -- runs
 
 
-@pytest.mark.parametrize("scenario", ["ensemble", "disks", "swarm", "swarm-ensemble"])
+@pytest.mark.parametrize(
+    "scenario", ["ensemble", "disks", "swarm", pytest.param("swarm-ensemble", marks=pytest.mark.long)]
+)
 def test_tape_and_its_recording_replay_the_history_of_the_seed(scenario: str) -> None:
     plain, seed = SeedRun(2, SCENARIOS[scenario]), TapedSeed(Tape(2))
     taped = SeedRun(seed, SCENARIOS[scenario])
@@ -58,7 +60,15 @@ def test_tape_and_its_recording_replay_the_history_of_the_seed(scenario: str) ->
     assert fingerprint(plain) == fingerprint(taped) == fingerprint(again)
 
 
-@pytest.mark.parametrize("scenario", ["swarm", "swarm-ensemble", "swarm-disks", PROTOCOL, FILES])
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        "swarm",
+        PROTOCOL,
+        FILES,
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("swarm-ensemble", "swarm-disks")),
+    ],
+)
 def test_swarm_seeds_have_no_violation(scenario: str) -> None:
     for seed in range(3):
         assert run_tape(Tape(seed), scenario, SETTINGS).problems == []

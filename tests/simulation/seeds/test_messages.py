@@ -218,6 +218,7 @@ def test_message_tap_does_not_change_the_history(told: Told) -> None:
     assert [decode_line(line) for line in lines] == journal
 
 
+@pytest.mark.long
 def test_messages_do_not_depend_on_the_hash_seed() -> None:
     tap = MessageTap()
     run_with_journal(SEED[WHOLE_CLUSTER], WHOLE_CLUSTER, tap=tap)

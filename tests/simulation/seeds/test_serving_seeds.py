@@ -63,6 +63,7 @@ def test_whole_process_seed_keeps_invariants_and_recovers(seed: int) -> None:
     assert outcome.reached[DIFF_FROM_MEMORY] > 0
 
 
+@pytest.mark.long
 def test_whole_process_seed_is_independent_of_the_hash_seed() -> None:
     code = (
         "from hashlib import sha256; from zabka.simulation.run import run_with_journal; "
