@@ -8,7 +8,6 @@ from scripts.reference.lessons import LESSON_PAGES
 from scripts.reference.pages import PAGES
 from tests.docs.documents import DOCS
 
-
 SLOW = "state-machines.md"
 """The page that takes many seeds."""
 
