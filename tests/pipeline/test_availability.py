@@ -11,7 +11,7 @@ from zabka.journal import events as e
 from zabka.journal.events import Event
 from zabka.journal.writer import encode_line
 from zabka.pipeline import jobs
-from zabka.pipeline.availability import availability
+from zabka.pipeline.availability import availability, client_availability
 
 
 def written(directory: Path, *events: tuple[str, int, Event]) -> Path:
@@ -82,3 +82,21 @@ def test_cut_ends_when_its_host_agent_starts_again(spark: SparkSession, tmp_path
     )
     (row,) = rows_of(jobs.read_journal(spark, history), availability)
     assert (row["isr_stalled_ms"], row["available_acks_1_ms"]) == (20_000, 50_000)
+
+
+def test_client_availability_is_the_share_without_waiting(spark: SparkSession, tmp_path: Path) -> None:
+    """All writes of w1 were acknowledged, but it waited for 30 of 120 seconds; w2 is of an older version."""
+
+    def progressed(second: int, acknowledged: int, waited_ms: int) -> tuple[str, int, Event]:
+        event = e.WorkloadProgressed("w1", "t", acknowledged, acknowledged, 0, 0, "all")
+        event.running_ms, event.waited_ms = second * 1_000, waited_ms
+        return "api-1", second, event
+
+    older = e.WorkloadProgressed("w2", "t", 10, 9, 1, 0)
+    lines = [progressed(10, 100, 0), progressed(60, 200, 30_000), progressed(120, 900, 30_000), ("api-1", 120, older)]
+    written(tmp_path, *lines)
+    columns = ("workload_id", "acks", "acknowledged", "running_ms", "waited_ms", "share")
+    rows = rows_of(jobs.read_journal(spark, tmp_path), client_availability, *columns)
+    assert [tuple(row)[1:] for row in rows] == [
+        ("w1", "all", 900, 120_000, 30_000, 0.75), ("w2", None, 9, None, None, None),
+    ]  # fmt: skip

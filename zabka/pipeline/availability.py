@@ -249,25 +249,37 @@ def _cut_links(journal: Journal) -> DataFrame:
 
 
 def client_availability(journal: Journal) -> DataFrame:
-    """The results of workloads' writes.
+    """The writes of built-in workloads, and for how long a client could write.
 
-    run, workload_id, topic, from_us, to_us, sent, acknowledged, failed, lost, share. lost is how many acknowledged
-    records were missing at the last report; earlier reports may have had more.  `share` is acknowledged divided by
-    answered (acknowledged and failed), 0 to 1; null before the first answer.
+    Columns: run, node, workload_id, topic, acks (all, 1 or 0), from_us, to_us, sent, acknowledged, failed, lost,
+    running_ms, waited_ms, share.  lost is how many acknowledged records were missing at the last report; earlier
+    reports may have had more.
+
+    A write waits if it is not acknowledged, or takes more than a second: then its whole time counts, up to the
+    acknowledgement or failure.  waited_ms is the time in which at least one write waited, running_ms the time in which
+    the workload produced, and `share` is 1 - waited_ms / running_ms.  So `share` is the share of time in which the
+    client wanted to write and could; `client_availability` of a campaign is the same.  With acks=0 a write waits only
+    for a connection to the leader.  acks and the times are null in journals of older versions.
     """
     reported = bodies(
         journal.rows, ["workload_progressed"],
         workload_id=StringType(), topic=StringType(), sent=LongType(), acknowledged=LongType(), failed=LongType(),
-        lost=LongType(),
+        lost=LongType(), acks=StringType(), running_ms=LongType(), waited_ms=LongType(),
     )  # fmt: skip
-    answered = f.try_add("acknowledged", "failed")
+    # Journals of older versions have none of them.
+    reported = reported.withColumn("acks", f.nullif(f.col("acks"), f.lit("")))
+    for name in ("running_ms", "waited_ms"):
+        reported = reported.withColumn(name, f.when(f.col(name) >= 0, f.col(name)))
+    share = f.round(1 - f.col("waited_ms") / f.col("running_ms"), 6)
     return (
         reported.groupBy("run", "node", "workload_id", "topic")
         .agg(
+            f.max("acks").alias("acks"),
             f.min("at_us").alias("from_us"),
             f.max("at_us").alias("to_us"),
             *(f.max(name).alias(name) for name in ("sent", "acknowledged", "failed")),
             f.max_by("lost", "node_seq").alias("lost"),
+            *(f.max(name).alias(name) for name in ("running_ms", "waited_ms")),
         )
-        .withColumn("share", f.when(answered > 0, f.round(f.col("acknowledged") / answered, 6)))
+        .withColumn("share", f.when(f.col("running_ms") > 0, share))
     )

@@ -138,7 +138,10 @@ TABLES = (
     Table(
         "client_availability", client_availability, ("run", "node", "workload_id", "topic"),
         ("run", "node", "workload_id", "topic"), ("workload_progressed",),
-        (never("no more is answered than was sent", "try_add(acknowledged, failed) > sent"),),
+        (
+            never("no more is answered than was sent", "try_add(acknowledged, failed) > sent"),
+            never("no client waits for longer than it runs", "waited_ms > running_ms"),
+        ),
     ),
     Table(
         "records_lost", records_lost, (*_LOG, "first_offset"), (*_LOG, "first_offset"), _LOSSES,

@@ -13,7 +13,6 @@ _LOG = ["run", "topic", "partition", "topic_id"]
 _SPANS = ArrayType(
     StructType([StructField(name, LongType()) for name in ("partition", "first_offset", "last_offset", "count")])
 )
-_NO_ACKS = "0"
 
 
 def records_lost(journal: Journal) -> DataFrame:
@@ -114,7 +113,7 @@ def acknowledged_records(spans: DataFrame, journal: Journal) -> DataFrame:
             journal.rows, ["workload_progressed"],
             workload_id=StringType(), topic=StringType(), acks=StringType(), missing=_SPANS,
         )
-        .where(f.col("acks").isNotNull() & (f.col("acks") != _NO_ACKS))
+        .where(f.col("acks").isin("all", "1"))
         .groupBy("run", "node", "workload_id", "topic")
         .agg(f.max_by("missing", "node_seq").alias("missing"))
     )  # fmt: skip

@@ -22,6 +22,10 @@ class Window(msgspec.Struct, frozen=True):
     begin_us: int
     end_us: int
 
+    def clip(self, moment_us: int) -> int:
+        """Return the moment, or the nearer end of the window if it lies outside."""
+        return min(self.end_us, max(self.begin_us, moment_us))
+
     def overlap_us(self, begin_us: int, end_us: int) -> int:
         """Return how much of a span lies in the window."""
         return max(0, min(self.end_us, end_us) - max(self.begin_us, begin_us))
