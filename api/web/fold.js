@@ -29,7 +29,8 @@ import { noteReached, noteReport } from "./losses.js";
  *   topic_id: string}} Loss
  *   At least the first `committed_at_least` of the records were committed.
  * @typedef {{type: string, workload_id: string, topic: string, sent: number, acknowledged: number, failed: number,
- *   lost: number, acks: string, missing: {partition: number, first_offset: number, last_offset: number, count: number}[]}} WorkloadView
+ *   lost: number, acks: string, missing: {partition: number, first_offset: number, last_offset: number, count: number}[],
+ *   running_ms: number, waited_ms: number}} WorkloadView
  * @typedef {{type: string, workload_id: string, topic: string, group_id: string, consumed: number, duplicates: number,
  *   out_of_order: number, lag: number, partitions: number[]}} ConsumerView
  * @typedef {{type: string, broker_id: number, group_id: string, state: string, generation_id: number,
@@ -396,7 +397,10 @@ const HANDLERS = {
   },
   workload_progressed(state, e) {
     const { type, workload_id, topic, sent, acknowledged, failed, lost, acks = "", missing = [] } = e;
-    state.workloads[workload_id] = { type, workload_id, topic, sent, acknowledged, failed, lost, acks, missing };
+    const { running_ms = -1, waited_ms = -1 } = e;
+    state.workloads[workload_id] = {
+      type, workload_id, topic, sent, acknowledged, failed, lost, acks, missing, running_ms, waited_ms,
+    };
   },
   consumer_progressed(state, e) {
     const { type, workload_id, topic, group_id, consumed, duplicates, out_of_order, lag, partitions } = e;

@@ -14,15 +14,24 @@ from zabka.journal.events import Entry
 from zabka.journal.reader import read_file
 
 Partition = tuple[str, int]
-STATES = ("observed", "offline", "leader_down", "under_min_isr", "available", "planned", "unseen")
+STATES = (
+    "observed", "offline", "leader_down", "under_min_isr", "isr_stalled", "under_replicated", "available_acks_1",
+    "available_acks_all", "planned", "unseen",
+)  # fmt: skip
+_WRITABLE = {
+    "available": ("available_acks_1", "available_acks_all"),
+    "under_min_isr": ("available_acks_1",),
+    "isr_stalled": ("available_acks_1",),
+}
 
 
 class Standing:
     """The state of a cluster at one moment, as far as it affects availability."""
 
     def __init__(self) -> None:
-        self.leaders: dict[Partition, tuple[int, int, int]] = {}
-        """By partition: partition epoch, leader, size of the ISR."""
+        self.leaders: dict[Partition, tuple[int, int, list[int]]] = {}
+        """By partition: partition epoch, leader, ISR."""
+        self.cuts: dict[str, set[str]] = {}
         self.replicas: dict[Partition, int] = {}
         self.not_running: dict[int, str] = {}
         self.min_isr: dict[str, int] = {}
@@ -30,7 +39,7 @@ class Standing:
         self.spent_us: dict[Partition, dict[str, int]] = defaultdict(lambda: dict.fromkeys(STATES, 0))
 
     def pass_time(self, length_us: int, unseen: set[int]) -> None:
-        for name, (_, leader, size) in self.leaders.items():
+        for name, (_, leader, isr) in self.leaders.items():
             state = "available"
             if leader < 0:
                 state = "offline"
@@ -38,11 +47,20 @@ class Standing:
                 state = "unseen"
             elif leader in self.not_running:
                 state = self.not_running[leader]
-            elif size < min(self.min_isr.get(name[0], 1), self.replicas[name]):
+            elif len(isr) < min(self.min_isr.get(name[0], 1), self.replicas[name]):
                 state = "under_min_isr"
-            self.spent_us[name][state] += length_us
+            elif any(member in self.not_running or self._is_cut_off(leader, member) for member in isr):
+                state = "isr_stalled"
+            spent = self.spent_us[name]
+            for part in (() if state == "available" else (state,), _WRITABLE.get(state, ())):
+                for each in part:
+                    spent[each] += length_us
             if state not in ("planned", "unseen"):
-                self.spent_us[name]["observed"] += length_us
+                spent["observed"] += length_us
+                spent["under_replicated"] += length_us if len(isr) < self.replicas[name] else 0
+
+    def _is_cut_off(self, leader: int, member: int) -> bool:
+        return {f"broker-{leader}", f"broker-{member}"} in self.cuts.values()
 
     def take(self, entry: Entry) -> None:
         role, _, number = entry.node.rpartition("-")
@@ -56,7 +74,7 @@ class Standing:
                 if isinstance(told, e.LeaderElected):
                     self.replicas[name] = len(told.replicas)
                 if name not in self.leaders or told.partition_epoch >= self.leaders[name][0]:
-                    self.leaders[name] = (told.partition_epoch, told.leader, len(told.isr))
+                    self.leaders[name] = (told.partition_epoch, told.leader, told.isr)
             case e.TopicDeleted(topic=topic):
                 self.leaders = {name: state for name, state in self.leaders.items() if name[0] != topic}
             case e.ConfigChanged(entity=entity, config=config) if entity.startswith("topics/"):
@@ -65,6 +83,10 @@ class Standing:
                 self.not_running.pop(int(number), None)
             case e.NodeStopped() if role == "broker":
                 self.not_running[int(number)] = "planned"
+            case e.FaultInjected(kind="cut", source=source, target=target, fault_id=fault):
+                self.cuts[fault] = {source, target}
+            case e.FaultRemoved(fault_id=fault) if fault in self.cuts:
+                del self.cuts[fault]
             case e.FaultInjected(kind=kind, source=source, target=target, fault_id=fault):
                 if source == target and target.startswith("broker-") and kind in ("crash", "power_loss", "pause"):
                     self.not_running[int(target[7:])] = "leader_down"

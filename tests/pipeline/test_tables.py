@@ -121,7 +121,7 @@ def test_availability_counts_dead_leader_and_leaderless_time(
     assert row["observed_ms"] == 8_000
     assert row["leader_down_ms"] == 4_000
     assert row["offline_ms"] == 1_000
-    assert row["available_ms"] == 3_000
+    assert row["available_acks_1_ms"] == row["available_acks_all_ms"] == 3_000
 
 
 def test_config_change_counts_once_and_not_for_a_new_topic(spark: SparkSession, history: Any) -> None:
@@ -137,7 +137,7 @@ def test_config_change_counts_once_and_not_for_a_new_topic(spark: SparkSession, 
     write("broker-1", e.NodeStopped("end"))
     (row,) = rows(spark, history, availability)
     # One second with a minimum of one, four with a minimum of two, and six of a topic without its own value.
-    assert (row["observed_ms"], row["under_min_isr_ms"], row["available_ms"]) == (11_000, 4_000, 7_000)
+    assert (row["observed_ms"], row["under_min_isr_ms"], row["available_acks_all_ms"]) == (11_000, 4_000, 7_000)
 
 
 def test_min_isr_is_limited_to_the_number_of_replicas(spark: SparkSession, history: Any) -> None:
@@ -149,7 +149,7 @@ def test_min_isr_is_limited_to_the_number_of_replicas(spark: SparkSession, histo
     history.now_us += 5_000_000
     write("broker-1", e.NodeStopped("end"))
     # One in-sync replica for eight seconds; of two replicas, one left after the first of seven seconds.
-    spent = [(row["available_ms"], row["under_min_isr_ms"]) for row in rows(spark, history, availability)]
+    spent = [(row["available_acks_all_ms"], row["under_min_isr_ms"]) for row in rows(spark, history, availability)]
     assert spent == [(8_000, 0), (1_000, 6_000)]
 
 
@@ -179,7 +179,7 @@ def test_min_isr_comes_from_topic_leader_default_or_file(spark: SparkSession, hi
     (row,) = rows(spark, history, availability)
     # The minimum is one: at first, by the leader's own value before and after the topic's, and when all are removed. It
     # is two: by the value of all brokers before and after, by the topic's, and by the file of the restarted leader.
-    assert (row["available_ms"], row["under_min_isr_ms"]) == (1_000 + 3 * 9_000, 3 * 9_000 + 10_000)
+    assert (row["available_acks_all_ms"], row["under_min_isr_ms"]) == (1_000 + 3 * 9_000, 3 * 9_000 + 10_000)
     assert row["planned_ms"] == 1_000
 
 
@@ -187,7 +187,7 @@ def test_paused_simulated_leader_runs_from_its_next_line(spark: SparkSession, tm
     (tmp_path / "seed-1.jsonl").write_bytes(b"".join(paused_twice_and_a_third_time()))
     (row,) = rows_of(jobs.read_journal(spark, tmp_path), availability)
     # Twice three seconds, and five at the end, of 35.
-    assert (row["observed_ms"], row["leader_down_ms"], row["available_ms"]) == (35_000, 11_000, 24_000)
+    assert (row["observed_ms"], row["leader_down_ms"], row["available_acks_1_ms"]) == (35_000, 11_000, 24_000)
 
 
 @pytest.mark.parametrize("host", [True, False], ids=["with its host", "without one"])
@@ -206,13 +206,13 @@ def test_unreported_exit_of_a_leader_ends_its_observation(spark: SparkSession, h
     start()
     write("broker-1", e.RequestFenced(1, "fetch", 3, "FENCED_LEADER_EPOCH", 1, 2))
     (row,) = rows(spark, history, availability)
-    assert (row["observed_ms"], row["available_ms"], row["unseen_ms"]) == (2_000, 2_000, 36_001_000)
+    assert (row["observed_ms"], row["available_acks_1_ms"], row["unseen_ms"]) == (2_000, 2_000, 36_001_000)
     # An observed exit is not unseen.
     write("host-1", e.ProcessChanged("broker-1", "down", None, "kill"))
     history.now_us += 4_000_000
     start()
     (row,) = rows(spark, history, availability)
-    assert (row["available_ms"], row["leader_down_ms"], row["unseen_ms"]) == (3_000, 5_000, 36_001_000)
+    assert (row["available_acks_1_ms"], row["leader_down_ms"], row["unseen_ms"]) == (3_000, 5_000, 36_001_000)
 
 
 @pytest.mark.long

@@ -22,43 +22,61 @@ _CONFIG = MapType(StringType(), StringType())
 def availability(journal: Journal) -> DataFrame:
     """How long each partition could be written to, from its first leader to the end of the run or of the partition.
 
-    Columns: run, topic, partition, observed_ms and its parts.  The parts are offline_ms (the controller had written: no
-    leader), leader_down_ms (the leader's process was down or paused, and not replaced yet), under_min_isr_ms (it ran,
-    but the ISR was smaller than min.insync.replicas: acks=all is refused) and available_ms.  availability is available
-    of observed, 0 to 1.  Not observed are planned_ms (the leader was stopped on purpose) and unseen_ms (its process
-    ended unseen: from its last sign of life to its next start).  Then come elections and unclean_elections.  The time
-    between a topic's deletion and its next creation does not count.
+    observed_ms has four parts in which a write fails or waits, and the rest.  offline_ms: the controller had written
+    that there is no leader.  leader_down_ms: the leader's process was down or paused, and not replaced yet.
+    under_min_isr_ms: it ran, but the ISR was smaller than min.insync.replicas, so acks=all is refused.
+    isr_stalled_ms: none of these, but the process of another member of the ISR did not run, or its link to the leader
+    was cut in a direction, so the high watermark stands still and acks=all waits.
+
+    available_acks_1_ms is observed_ms without the first two, and available_acks_all_ms without all four.
+    availability_acks_1 and availability_acks_all are their shares of observed_ms, 0 to 1.  under_replicated_ms is the
+    part of observed_ms with an ISR smaller than the replicas, with or without a leader.
+
+    Not observed are planned_ms (the leader was stopped on purpose) and unseen_ms (its process ended unseen: from its
+    last sign of life to its next start).  The time between a topic's deletion and its next creation does not count.
+    Then come elections and unclean_elections.
     """
-    spans = _with_stops(_with_min_isr(_spans(journal), journal), journal)
+    spans = _with_stops(journal.once("spans", lambda: _with_min_isr(_spans(journal), journal)), journal)
     observed = f.col("length") - f.col("planned_us") - f.col("unseen_us")
     up = f.greatest(observed - f.col("down_us"), f.lit(0))
     led = f.col("leader") >= 0
+    under_min = f.size("isr") < f.col("min_isr")
+    under_replicated = f.size("isr") < f.col("assigned")
+
+    def total(condition: Column, us: Column) -> Column:
+        return milliseconds(f.sum(f.when(condition, us).otherwise(0)))
+
     totals = spans.groupBy(*PARTITION).agg(
-        _sum(observed).alias("observed_ms"),
-        _sum(f.when(~led, f.col("length")).otherwise(0)).alias("offline_ms"),
-        _sum(f.col("down_us")).alias("leader_down_ms"),
-        _sum(f.when(led & (f.size("isr") < f.col("min_isr")), up).otherwise(0)).alias("under_min_isr_ms"),
-        _sum(f.col("planned_us")).alias("planned_ms"),
-        _sum(f.col("unseen_us")).alias("unseen_ms"),
+        milliseconds(f.sum(observed)).alias("observed_ms"),
+        total(~led, f.col("length")).alias("offline_ms"),
+        total(led, f.col("down_us")).alias("leader_down_ms"),
+        total(led & under_min, up).alias("under_min_isr_ms"),
+        total(led & ~f.coalesce(under_min, f.lit(False)), f.col("stalled_us")).alias("isr_stalled_ms"),
+        total(under_replicated, observed).alias("under_replicated_ms"),
+        milliseconds(f.sum("planned_us")).alias("planned_ms"),
+        milliseconds(f.sum("unseen_us")).alias("unseen_ms"),
     )
-    lacking = f.col("offline_ms") + f.col("leader_down_ms") + f.col("under_min_isr_ms")
-    share = f.when(f.col("observed_ms") > 0, f.round(f.col("available_ms") / f.col("observed_ms"), 6))
+    for_one = f.greatest(f.col("observed_ms") - f.col("offline_ms") - f.col("leader_down_ms"), f.lit(0))
+    for_all = f.col("available_acks_1_ms") - f.col("under_min_isr_ms") - f.col("isr_stalled_ms")
+
+    def share(of: str) -> Column:
+        return f.when(f.col("observed_ms") > 0, f.round(f.col(of) / f.col("observed_ms"), 6))
+
     return (
         totals.join(_elections(journal), PARTITION)
-        .withColumn("available_ms", f.greatest(f.col("observed_ms") - lacking, f.lit(0)))
-        .withColumn("availability", share)
+        .withColumn("available_acks_1_ms", for_one)
+        .withColumn("available_acks_all_ms", f.greatest(for_all, f.lit(0)))
+        .withColumn("availability_acks_1", share("available_acks_1_ms"))
+        .withColumn("availability_acks_all", share("available_acks_all_ms"))
         .select(
-            *PARTITION, "observed_ms", "offline_ms", "leader_down_ms", "under_min_isr_ms", "available_ms",
-            "availability", "planned_ms", "unseen_ms", "elections", "unclean_elections",
+            *PARTITION, "observed_ms", "offline_ms", "leader_down_ms", "under_min_isr_ms", "isr_stalled_ms",
+            "under_replicated_ms", "available_acks_1_ms", "availability_acks_1", "available_acks_all_ms",
+            "availability_acks_all", "planned_ms", "unseen_ms", "elections", "unclean_elections",
         )
     )  # fmt: skip
 
 
 _SPAN = [*LIFE, "begin", "leader"]
-
-
-def _sum(us: Column) -> Column:
-    return milliseconds(f.sum(us))
 
 
 def _elections(journal: Journal) -> DataFrame:
@@ -91,7 +109,7 @@ def _spans(journal: Journal) -> DataFrame:
 
 
 def _with_min_isr(spans: DataFrame, journal: Journal) -> DataFrame:
-    """The spans, split where min.insync.replicas changed, with min_isr and length (microseconds).
+    """The spans, split where min.insync.replicas changed, with min_isr, assigned (replicas), and length (microseconds).
 
     The precedence is a broker's: the topic's override, else the leader's dynamic value, else the dynamic default of all
     brokers, else the value that the leader started with.  It never exceeds the number of replicas (`Partition.min_isr`
@@ -116,12 +134,13 @@ def _with_min_isr(spans: DataFrame, journal: Journal) -> DataFrame:
     cut = _cut(cut, of_all, "of_all")
     cut = _cut(cut, begun, "begun", "leader")
     asked_for = f.coalesce("of_topic", "of_leader", "of_all", "begun", "usual", f.lit(1))
-    replicas = f.when(f.col("replicas").isNotNull(), f.greatest(f.size("replicas"), f.lit(1)))
+    replicas = f.when(f.col("replicas").isNotNull(), f.size("replicas"))
     return (
         cut.join(usual, "run", "left")
-        .withColumn("min_isr", f.least(asked_for, replicas))
+        .withColumn("min_isr", f.least(asked_for, f.greatest(replicas, f.lit(1))))
+        .withColumn("assigned", replicas)
         .withColumn("length", f.col("end") - f.col("begin"))
-        .select(*_SPAN, "end", "isr", "min_isr", "length")
+        .select(*_SPAN, "end", "isr", "assigned", "min_isr", "length")
     )
 
 
@@ -151,42 +170,116 @@ def _cut(spans: DataFrame, reported: DataFrame, value: str, *keys: str) -> DataF
 
 
 def _with_stops(spans: DataFrame, journal: Journal) -> DataFrame:
-    """Add how long each span's leader did not run: down_us, planned_us (on purpose), and unseen_us (possibly)."""
-    overlap = f.least("end", f.coalesce("until", "end")) - f.greatest("begin", "since")
-    # `least` and `greatest` ignore nulls: a leader that always ran has no `since`.
-    stopped = f.when(f.col("since").isNotNull() & (overlap > 0), overlap).otherwise(0)
-    return (
-        spans.join(processes_not_running(journal), ["run", "leader"], "left")
+    """Add how long each span's leader did not run, and how long its ISR stalled while it ran.
+
+    The former are down_us, planned_us (on purpose), and unseen_us (possibly), the latter is stalled_us.
+    """
+    stopped = processes_not_running(journal)
+    of_leader = spans.join(stopped, ["run", "leader"]).select(*_SPAN, "how", _within())
+    members = spans.where("leader >= 0").select(*_SPAN, "end", f.explode("isr").alias("member"))
+    members = members.where("member != leader")
+    of_member = (
+        members.join(stopped.withColumnRenamed("leader", "member"), ["run", "member"])
+        .where("how != 'unseen'")
+        .unionByName(members.join(_cut_links(journal), ["run", "leader", "member"]), allowMissingColumns=True)
+        .select(*_SPAN, f.lit("stalled").alias("how"), _within())
+    )
+    times = (
+        of_leader.unionByName(of_member)
+        .where("within.begin < within.end")
         .groupBy(*_SPAN)
         .agg(
-            f.first("isr").alias("isr"),
-            f.first("min_isr").alias("min_isr"),
-            f.first("length").alias("length"),
-            *(f.sum(f.when(f.col("how") == how, stopped).otherwise(0)).alias(f"{how}_us") for how in _HOW),
+            *(_union(f.collect_list(f.when(f.col("how") == how, f.col("within")))).alias(f"{how}_us") for how in _HOW),
+            _union(f.collect_list("within")).alias("any_us"),
         )
+        .na.fill(0)
+        .withColumn("stalled_us", f.col("any_us") - f.col("down_us") - f.col("planned_us") - f.col("unseen_us"))
     )
+    names = [*(f"{how}_us" for how in _HOW), "stalled_us"]
+    return spans.join(times.select(*_SPAN, *names), _SPAN, "left").na.fill(0, names)
+
+
+def _within() -> Column:
+    """Return the part of a span from `since` to `until` (null: the end)."""
+    begin, end = f.greatest("begin", "since"), f.least("end", "until")
+    return f.struct(begin.alias("begin"), end.alias("end")).alias("within")
+
+
+def _union(spans: Column) -> Column:
+    """Return how much time these spans cover together."""
+    zero = f.lit(0).cast(LongType())
+    start = f.struct(zero.alias("total"), f.lit(None).cast(LongType()).alias("reached"))
+
+    def add(found: Column, span: Column) -> Column:
+        # `greatest` ignores a null.
+        new = f.greatest(span["end"] - f.greatest(span["begin"], found["reached"]), zero)
+        return f.struct(
+            (found["total"] + new).alias("total"), f.greatest(span["end"], found["reached"]).alias("reached")
+        )
+
+    return f.aggregate(f.array_sort(spans), start, add, lambda found: found["total"])
+
+
+def _cut_links(journal: Journal) -> DataFrame:
+    """When a link of two brokers was cut, in either direction: run, leader, member, since, until; one row for each end.
+
+    A cut ends when it is removed, or when the host agent that held it starts again.
+    """
+    reported = timed(
+        journal, ["fault_injected", "fault_removed", "node_started"],
+        fault_id=StringType(), kind=StringType(), source=StringType(), target=StringType(), role=StringType(),
+    )  # fmt: skip
+    in_order = Window.partitionBy("run", "node", "fault_id").orderBy("node_seq")
+    of_hosts = reported.where("type = 'node_started' AND role = 'host'")
+    starts = of_hosts.groupBy("run", "node").agg(f.collect_list("run_us").alias("starts"))
+    later = f.array_min(f.filter("starts", lambda start: start > f.col("run_us")))
+    cuts = (
+        reported.where("type != 'node_started'")
+        .withColumn("removed", f.lead("run_us").over(in_order))
+        .where("kind = 'cut' AND source RLIKE '^broker-' AND target RLIKE '^broker-'")
+        .join(starts, ["run", "node"], "left")
+        .withColumn("until", f.least("removed", later))
+        .withColumnRenamed("run_us", "since")
+    )
+    one, other = (
+        cuts.select("run", node_number(leader).alias("leader"), node_number(member).alias("member"), "since", "until")
+        for leader, member in (("source", "target"), ("target", "source"))
+    )
+    return one.unionByName(other)
 
 
 def client_availability(journal: Journal) -> DataFrame:
-    """The results of workloads' writes.
+    """The writes of built-in workloads, and for how long a client could write.
 
-    run, workload_id, topic, from_us, to_us, sent, acknowledged, failed, lost, share. lost is how many acknowledged
-    records were missing at the last report; earlier reports may have had more.  `share` is acknowledged divided by
-    answered (acknowledged and failed), 0 to 1; null before the first answer.
+    Columns: run, node, workload_id, topic, acks (all, 1 or 0), from_us, to_us, sent, acknowledged, failed, lost,
+    running_ms, waited_ms, share.  lost is how many acknowledged records were missing at the last report; earlier
+    reports may have had more.
+
+    A write waits if it is not acknowledged, or takes more than a second: then its whole time counts, up to the
+    acknowledgement or failure.  waited_ms is the time in which at least one write waited, running_ms the time in which
+    the workload produced, and `share` is 1 - waited_ms / running_ms.  So `share` is the share of time in which the
+    client wanted to write and could; `client_availability` of a campaign is the same.  With acks=0 a write waits only
+    for a connection to the leader.  acks and the times are null in journals of older versions.
     """
     reported = bodies(
         journal.rows, ["workload_progressed"],
         workload_id=StringType(), topic=StringType(), sent=LongType(), acknowledged=LongType(), failed=LongType(),
-        lost=LongType(),
+        lost=LongType(), acks=StringType(), running_ms=LongType(), waited_ms=LongType(),
     )  # fmt: skip
-    answered = f.try_add("acknowledged", "failed")
+    # Journals of older versions have none of them.
+    reported = reported.withColumn("acks", f.nullif(f.col("acks"), f.lit("")))
+    for name in ("running_ms", "waited_ms"):
+        reported = reported.withColumn(name, f.when(f.col(name) >= 0, f.col(name)))
+    share = f.round(1 - f.col("waited_ms") / f.col("running_ms"), 6)
     return (
         reported.groupBy("run", "node", "workload_id", "topic")
         .agg(
+            f.max("acks").alias("acks"),
             f.min("at_us").alias("from_us"),
             f.max("at_us").alias("to_us"),
             *(f.max(name).alias(name) for name in ("sent", "acknowledged", "failed")),
             f.max_by("lost", "node_seq").alias("lost"),
+            *(f.max(name).alias(name) for name in ("running_ms", "waited_ms")),
         )
-        .withColumn("share", f.when(answered > 0, f.round(f.col("acknowledged") / answered, 6)))
+        .withColumn("share", f.when(f.col("running_ms") > 0, share))
     )

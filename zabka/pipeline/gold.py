@@ -131,12 +131,18 @@ TABLES = (
     ),
     Table(
         "availability", availability, _PARTITION, _PARTITION, (*_STATES, *_PROCESSES),
-        (never("a share is between 0 and 1", "availability < 0 OR availability > 1"),),
+        (
+            never("a share is between 0 and 1", "availability_acks_1 > 1 OR availability_acks_all < 0"),
+            never("acks=all is not available for longer than acks=1", "available_acks_all_ms > available_acks_1_ms"),
+        ),
     ),
     Table(
         "client_availability", client_availability, ("run", "node", "workload_id", "topic"),
         ("run", "node", "workload_id", "topic"), ("workload_progressed",),
-        (never("no more is answered than was sent", "try_add(acknowledged, failed) > sent"),),
+        (
+            never("no more is answered than was sent", "try_add(acknowledged, failed) > sent"),
+            never("no client waits for longer than it runs", "waited_ms > running_ms"),
+        ),
     ),
     Table(
         "records_lost", records_lost, (*_LOG, "first_offset"), (*_LOG, "first_offset"), _LOSSES,

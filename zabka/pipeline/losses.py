@@ -13,7 +13,6 @@ _LOG = ["run", "topic", "partition", "topic_id"]
 _SPANS = ArrayType(
     StructType([StructField(name, LongType()) for name in ("partition", "first_offset", "last_offset", "count")])
 )
-_NO_ACKS = "0"
 
 
 def records_lost(journal: Journal) -> DataFrame:
@@ -23,11 +22,11 @@ def records_lost(journal: Journal) -> DataFrame:
     of a partition do not touch.  A topic that was deleted and created again has another topic_id, and rows of its own
     (topic_id is empty in journals without it).
 
-    `committed_at_least` is how many of the records were committed, at least.  The committed records of a loss are its
-    first ones: those that its replica reported, or more of them if any replica reported a higher high watermark in the
-    leader epoch of the last lost record.  Of a follower only a report that is higher than its report before in this
-    epoch counts, because until then it has the high watermark of another leader's log.  `below_high_watermark` is the
-    same figure under its older name.
+    `committed_at_least` is how many of the records were committed, at least.  The committed records of a loss are the
+    first ones: as many as its replica reported, or more if any replica reported a higher high watermark in the leader
+    epoch of the last lost record.  A follower's report counts if it is higher than the follower's report before it in
+    this epoch; until then the high watermark is that of another leader's log.  `below_high_watermark` is the same
+    figure under its older name.
 
     `acknowledged` is how many of the records had been acknowledged to built-in workloads (acks 1 or all), according to
     the last report of each; null if none wrote to the topic.  Records of other clients are not in it.  broker_ids
@@ -108,13 +107,13 @@ def high_watermarks(journal: Journal) -> DataFrame:
 
 
 def acknowledged_records(spans: DataFrame, journal: Journal) -> DataFrame:
-    """The spans of lost records with `acknowledged`, the number of those that built-in workloads miss."""
+    """The spans of lost records with `acknowledged`, the number of records that built-in workloads miss."""
     last = (
         bodies(
             journal.rows, ["workload_progressed"],
             workload_id=StringType(), topic=StringType(), acks=StringType(), missing=_SPANS,
         )
-        .where(f.col("acks").isNotNull() & (f.col("acks") != _NO_ACKS))
+        .where(f.col("acks").isin("all", "1"))
         .groupBy("run", "node", "workload_id", "topic")
         .agg(f.max_by("missing", "node_seq").alias("missing"))
     )  # fmt: skip

@@ -183,6 +183,31 @@ def test_workload_waits_for_a_missing_topic(cluster: Cluster) -> None:
     made.close()
 
 
+def test_workload_reports_how_long_it_waited(cluster: Cluster) -> None:
+    """The topic is missing for the first three seconds, and its only replica is down for another four."""
+    made, events = workload(cluster, acks=1)
+    made.start()
+    cluster.wait(3_000)
+    leader = next(node for node in cluster.nodes.values() if node is not cluster.controller)
+    cluster.run(cluster.client.create_topic("orders", assignment={0: (leader.broker_id,)}))
+    cluster.wait(3_000)
+    session = leader.session.session_id
+    leader.kill()
+    cluster.wait(2_500)
+    during = [event for event in events if isinstance(event, WorkloadProgressed)][-1]
+    assert 2_900 + 1_001 <= during.waited_ms <= 3_500 + 2_500
+    cluster.wait(1_500)
+    cluster.ensemble.end_session(session)
+    cluster.on(leader, leader.boot().start())
+    cluster.wait(3_000)
+    cluster.run(made.stop())
+    made.close()
+    last = [event for event in events if isinstance(event, WorkloadProgressed)][-1]
+    assert (last.acks, last.failed, last.acknowledged) == ("1", 0, last.sent)
+    assert 12_900 <= last.running_ms <= 14_000
+    assert 2_900 + 3_900 <= last.waited_ms <= 3_500 + 6_000
+
+
 def test_leader_death_loses_no_acknowledged_record(cluster: Cluster) -> None:
     cluster.run(cluster.client.create_topic("orders", 3, 3, configs={"min.insync.replicas": "2"}))
     made, _ = workload(cluster)

@@ -60,6 +60,20 @@ def works(entries: Sequence[Entry], node: str, last: Entry) -> bool:
     return False
 
 
+def replicates(past: list[Entry], written: e.LeaderElected | e.IsrChanged) -> bool:
+    """Return whether every member of the ISR works, and has no cut link to the leader."""
+    removed = {x.event.fault_id for x in past if isinstance(x.event, e.FaultRemoved)}
+    cuts = [
+        {x.event.source, x.event.target}
+        for x in past
+        if isinstance(x.event, e.FaultInjected) and x.event.kind == "cut" and x.event.fault_id not in removed
+    ]
+    return not any(
+        not works(past, f"broker-{member}", past[-1]) or {f"broker-{written.leader}", f"broker-{member}"} in cuts
+        for member in written.isr
+    )
+
+
 def by_brute_force(run: SeedRun) -> dict[str, tuple[int, int, int]]:
     """Return each partition's time writable, under-replicated and below its minimum ISR.
 
@@ -69,7 +83,7 @@ def by_brute_force(run: SeedRun) -> dict[str, tuple[int, int, int]]:
     entries = run.world.record.entries
     needed = int(settings.broker_keys.get("min.insync.replicas", "1"))
     # Only these events can change the result; so can a paused node's first line.
-    kinds = (e.LeaderElected, e.IsrChanged, e.NodeStarted, e.NodeStopped, e.FaultInjected)
+    kinds = (e.LeaderElected, e.IsrChanged, e.NodeStarted, e.NodeStopped, e.FaultInjected, e.FaultRemoved)
     paused = {x.event.target for x in entries if isinstance(x.event, e.FaultInjected) and x.event.kind == "pause"}
     relevant = [x for x in entries if isinstance(x.event, kinds) or x.node in paused]
     times: dict[str, tuple[int, int, int]] = {}
@@ -84,7 +98,7 @@ def by_brute_force(run: SeedRun) -> dict[str, tuple[int, int, int]]:
             newest = max(events, key=lambda event: event.zxid)
             replicas = next(x.replicas for x in reversed(events) if isinstance(x, e.LeaderElected))
             leads = newest.leader >= 0 and works(past, f"broker-{newest.leader}", past[-1])
-            enough = len(newest.isr) >= needed or settings.workload.acks == 1
+            enough = settings.workload.acks == 1 or (len(newest.isr) >= needed and replicates(past, newest))
             now = (leads and enough, len(newest.isr) < len(replicas), len(newest.isr) < needed)
             before = times.get(name, (0, 0, 0))
             times[name] = tuple(sum_ + holds * (until_us - at_us) for sum_, holds in zip(before, now, strict=True))  # type: ignore[assignment]

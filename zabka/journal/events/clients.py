@@ -53,7 +53,9 @@ class WorkloadProgressed(Event):
     """The counts of a workload.
 
     `acks` is all, 1 or 0, and empty in journals of older versions. `missing` are the offsets of the `lost` records: at
-    most 20 spans of each partition, the last of which covers the rest.
+    most 20 spans of each partition, the last of which covers the rest. `running_ms` is how long it has produced, and
+    `waited_ms` for how much of that a write waited: one that was not acknowledged, or took more than a second. Both are
+    -1 in journals of older versions.
     """
 
     workload_id: str
@@ -64,6 +66,8 @@ class WorkloadProgressed(Event):
     lost: int
     acks: str = ""
     missing: list[LostSpan] = []
+    running_ms: int = -1
+    waited_ms: int = -1
 
 
 class ConsumerProgressed(Event):

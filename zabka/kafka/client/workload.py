@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
+from msgspec.structs import replace
 
 from zabka.ensemble.ports import Future, Runtime, Task
 from zabka.journal.events import LostSpan, TopicPartition, WorkloadProgressed
 from zabka.kafka.client.client import KafkaClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from zabka.kafka.client.ledger import PartitionLedger
+from zabka.kafka.client.waiting import WaitingTime
 from zabka.kafka.ports import Emit
 from zabka.kafka.record_batch import BatchUnreadable, Record
 
@@ -80,7 +82,10 @@ class Workload:
         self._next_number = 0
         self._turn = 0
         self._last_error: str | None = None
-        self._reported: WorkloadStatus | None = None
+        self._waiting = WaitingTime()
+        self._started_ms = 0
+        self._ended_ms: int | None = None
+        self._reported: WorkloadProgressed | None = None
         self.sent = self.acknowledged = self.failed = 0
 
     # ---- life -------------------------------------------------------------------------------------------------
@@ -89,6 +94,7 @@ class Workload:
         """Begin to produce and to verify."""
         assert not self._tasks, "started twice"
         self._producing = True
+        self._started_ms = self._now_ms()
         for name, work in (
             ("produce", self._generate()),
             ("verify", self._verify_always()),
@@ -101,14 +107,17 @@ class Workload:
         self._producing = False
         for partition in self._partitions.values():
             await partition.idle(self._runtime)
+        self._ended_ms = self._ended_ms or self._now_ms()
 
     def close(self) -> None:
         """Stop everything immediately."""
         self._producing = False
+        self._ended_ms = self._ended_ms or self._now_ms()
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
-        self._report_once()
+        if self._reported != (progress := self._progress()):
+            self._emit(progress)
 
     def status(self) -> WorkloadStatus:
         """Return the current status."""
@@ -127,25 +136,34 @@ class Workload:
             await self._runtime.sleep(PROGRESS_PERIOD_MS)
 
     def _report_once(self) -> None:
-        status = self.status()
-        if status != self._reported:
-            self._reported = status
-            self._emit(self._progress(status))
+        progress = self._progress()
+        if self._reported is None or replace(progress, running_ms=self._reported.running_ms) != self._reported:
+            self._reported = progress
+            self._emit(progress)
 
-    def _progress(self, status: WorkloadStatus) -> WorkloadProgressed:
-        missing = [LostSpan(number, *span) for number, ledger in self._ledgers.items() for span in ledger.missing]
+    def _progress(self) -> WorkloadProgressed:
+        now_ms = self._now_ms() if self._ended_ms is None else self._ended_ms
         return WorkloadProgressed(
-            self.workload_id, self.topic, *status[:4], acks="all" if self.acks < 0 else str(self.acks), missing=missing
+            self.workload_id,
+            self.topic,
+            *self.status()[:4],
+            acks="all" if self.acks < 0 else str(self.acks),
+            missing=[LostSpan(number, *span) for number, ledger in self._ledgers.items() for span in ledger.missing],
+            running_ms=now_ms - self._started_ms,
+            waited_ms=self._waiting.total_ms(now_ms),
         )
+
+    def _now_ms(self) -> int:
+        return self._runtime.now().mono_ms
 
     # ---- producing --------------------------------------------------------------------------------------------
 
     async def _generate(self) -> None:
         due = 0.0
-        before_ms = self._runtime.now().mono_ms
+        before_ms = self._now_ms()
         while self._producing:
             await self._runtime.sleep(TICK_MS)
-            now_ms = self._runtime.now().mono_ms
+            now_ms = self._now_ms()
             # After a pause of this process the missed records are not made up for.
             due += min(now_ms - before_ms, 1_000) * self.records_per_s / 1000
             before_ms = now_ms
@@ -157,8 +175,11 @@ class Workload:
     async def _find_partitions(self) -> None:
         known = None if self._client.cluster is None else self._client.cluster.topics.get(self.topic)
         if known is None or not known.partitions:
+            self._waiting.begin(None, self._now_ms())
             await self._client.refresh()
             known = None if self._client.cluster is None else self._client.cluster.topics.get(self.topic)
+        if known is not None and known.partitions:
+            self._waiting.end(None, self._now_ms(), acknowledged=True)
         for row in known.partitions if known is not None else ():
             if row.partition not in self._partitions:
                 partition = self._partitions[row.partition] = _Partition(TopicPartition(self.topic, row.partition))
@@ -181,6 +202,8 @@ class Workload:
             self.sent += len(numbers)
             now_ms = self._runtime.now().wall_ms
             records = [Record(None, self._value(number), now_ms) for number in numbers]
+            self._waiting.begin(partition.name, self._now_ms())
+            offset: int | None = None
             try:
                 offset = await self._client.produce(
                     partition.name, records, acks=self.acks, timeout_ms=PRODUCE_TIMEOUT_MS
@@ -192,6 +215,7 @@ class Workload:
                 if offset >= 0:
                     self.acknowledged += len(numbers)
                     self._ledgers[partition.name.partition].acknowledge(offset, numbers)
+            self._waiting.end(partition.name, self._now_ms(), acknowledged=offset is not None)
             partition.done()
 
     def _value(self, number: int) -> bytes:

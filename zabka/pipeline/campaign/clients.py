@@ -8,10 +8,8 @@ from itertools import pairwise
 import msgspec
 
 from zabka.journal.judges.kafka_analysis import ACKS_ALL, KafkaHistory, Sent
+from zabka.kafka.client.waiting import SLOW_MS, united
 from zabka.pipeline.campaign.partition_times import Window
-
-SLOW_MS = 1_000
-"""A write that takes longer counts as an outage for its client."""
 
 
 class ClientView(msgspec.Struct):
@@ -19,8 +17,8 @@ class ClientView(msgspec.Struct):
 
     `refused` counts sends without an acknowledgement; they may be stored all the same.  Latencies are of acknowledged
     sends, None if there are none.  `silence_ms` is the longest time without any acknowledgement.  A producer that waits
-    sends nothing else meanwhile, so the share of sends understates an outage: `waited_ms` is the time spent in sends
-    that got no acknowledgement, or got it after SLOW_MS.
+    sends nothing else meanwhile, so the share of sends understates an outage: `waited_ms` is the time in which it
+    wanted to write and could not (`zabka.kafka.client.waiting`).
     """
 
     topic: str
@@ -45,9 +43,7 @@ def client_views(history: KafkaHistory, window: Window) -> list[ClientView]:
 def _view(topic: str, sent: list[Sent], window: Window) -> ClientView:
     answered = [one for one in sent if one.offset is not None]
 
-    def window_ms(one: Sent) -> float:
-        return window.overlap_us(one.began_us, one.ended_us) / 1000
-
+    waited = [(window.clip(one.began_us), window.clip(one.ended_us)) for one in sent if _kept_waiting(one)]
     latencies_ms = sorted((one.ended_us - one.began_us) / 1000 for one in answered)
     moments = [window.begin_us, *sorted(min(one.ended_us, window.end_us) for one in answered), window.end_us]
     return ClientView(
@@ -58,7 +54,7 @@ def _view(topic: str, sent: list[Sent], window: Window) -> ClientView:
         latency_p50_ms=nearest_rank(latencies_ms, 0.5),
         latency_p99_ms=nearest_rank(latencies_ms, 0.99),
         silence_ms=max(after - before for before, after in pairwise(moments)) / 1000,
-        waited_ms=sum(map(window_ms, (one for one in sent if _kept_waiting(one)))),
+        waited_ms=united(waited) / 1000,
     )
 
 

@@ -76,7 +76,7 @@ def _silence(measures: Measures) -> float | None:
 
 _PARTITIONS, _CONTROLLERS = _times(PARTITION), _times(CONTROLLER)
 FIGURES: dict[str, Figure] = {
-    "client_availability": Figure("time in which clients were served within a second", "%", True, _serving),
+    "client_availability": Figure("time without a write that waited for over a second or failed", "%", True, _serving),
     "acknowledged_share": Figure("sends that were acknowledged", "%", True, _answered),
     "availability": Figure(
         "time in which partitions could take records", "%", True, lambda m: _share(m, "writable_us")

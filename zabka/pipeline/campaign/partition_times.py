@@ -9,7 +9,9 @@ from zabka.journal.events import Entry
 from zabka.pipeline.campaign.lives import TAKES as LIVES
 from zabka.pipeline.campaign.lives import Lives
 
-TAKES = LIVES | {e.LeaderElected, e.IsrChanged, e.AssignmentChanged, e.TopicDeleted, e.ConfigChanged}
+TAKES = LIVES | {
+    e.LeaderElected, e.IsrChanged, e.AssignmentChanged, e.TopicDeleted, e.ConfigChanged, e.FaultRemoved,
+}  # fmt: skip
 """The types of events that can end a span."""
 _MIN_ISR = "min.insync.replicas"
 
@@ -19,6 +21,10 @@ class Window(msgspec.Struct, frozen=True):
 
     begin_us: int
     end_us: int
+
+    def clip(self, moment_us: int) -> int:
+        """Return the moment, or the nearer end of the window if it lies outside."""
+        return min(self.end_us, max(self.begin_us, moment_us))
 
     def overlap_us(self, begin_us: int, end_us: int) -> int:
         """Return how much of a span lies in the window."""
@@ -31,7 +37,10 @@ class PartitionTimes(msgspec.Struct):
     partition: str
     window_us: int = 0
     writable_us: int = 0
-    """Time with a leader whose process works, and, for acks=all, with min.insync.replicas in the ISR."""
+    """Time with a leader whose process works.
+
+    For acks=all the ISR must have min.insync.replicas members, and each must work and have an uncut link to the leader.
+    """
     under_replicated_us: int = 0
     """Time with an ISR smaller than the assignment."""
     under_min_isr_us: int = 0
@@ -57,6 +66,8 @@ class PartitionClock:
         self._acks = acks
         self._states: dict[str, _State] = {}
         self._gone: list[PartitionTimes] = []
+        self._cuts: dict[str, frozenset[str]] = {}
+        """The two nodes of each cut link, by the fault's id."""
         self._of_topics: dict[str, int] = {}
         """The min.insync.replicas of topics that override it."""
 
@@ -86,6 +97,11 @@ class PartitionClock:
                 self._gone.append(self._states.pop(name).times)
         elif isinstance(event, e.LeaderElected | e.IsrChanged | e.AssignmentChanged):
             self._take(entry, event)
+        elif isinstance(event, e.FaultInjected):
+            if event.kind == "cut":
+                self._cuts[event.fault_id] = frozenset((event.source, event.target))
+        elif isinstance(event, e.FaultRemoved):
+            self._cuts.pop(event.fault_id, None)
         elif isinstance(event, e.ConfigChanged) and event.entity.startswith("topics/"):
             self._configure(event.entity.partition("/")[2], event.config.get(_MIN_ISR))
 
@@ -125,7 +141,15 @@ class PartitionClock:
         times.under_min_isr_us += span_us * under_min
         times.under_replicated_us += span_us * (len(state.isr) < len(state.replicas))
         leads = state.leader >= 0 and self._lives.works(f"broker-{state.leader}")
-        times.writable_us += span_us * (leads and not (under_min and self._acks == -1))
+        times.writable_us += span_us * (leads and (self._acks != -1 or not (under_min or self._is_stalled(state))))
+
+    def _is_stalled(self, state: _State) -> bool:
+        """Return whether the leader waits for a member of the ISR that is down, paused or cut off."""
+        leader = f"broker-{state.leader}"
+        members = [f"broker-{member}" for member in state.isr if member != state.leader]
+        return any(
+            not self._lives.works(member) or frozenset((leader, member)) in self._cuts.values() for member in members
+        )
 
     def close(self, end_us: int) -> list[PartitionTimes]:
         """End the history and return every partition's times."""

@@ -1,0 +1,102 @@
+"""Availability of partitions and of clients, from journals whose times are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.pipeline.in_order import rows_of
+from zabka.journal import events as e
+from zabka.journal.events import Event
+from zabka.journal.writer import encode_line
+from zabka.pipeline import jobs
+from zabka.pipeline.availability import availability, client_availability
+
+
+def written(directory: Path, *events: tuple[str, int, Event]) -> Path:
+    """Write a history of these nodes and seconds, in which all nodes have one clock."""
+    lines = [
+        encode_line(node, number, second * 1_000_000, second * 1_000_000, event)
+        for number, (node, second, event) in enumerate(events, 1)
+    ]
+    (directory / "seed-1.jsonl").write_bytes(b"".join(lines))
+    return directory
+
+
+def test_acks_all_waits_for_dead_and_cut_off_isr_members(spark: SparkSession, tmp_path: Path) -> None:
+    """Broker 1 leads from second 0 to 100, with three replicas and min.insync.replicas 2.
+
+    Follower 2 is dead from 10 to 20, and its link is cut from 15 to 25: together 15 s.  The leader is paused from 30 to
+    34, and link 1-3 cut from 32 to 40: 6 s remain.  Follower 3 leaves the ISR at 50 and is dead from 52 to 60: no loss.
+    From 70 to 80 the ISR is the leader alone.  The link of 2 and 3 does not count.
+    """
+
+    def isr(epoch: int, *members: int) -> Event:
+        return e.IsrChanged("t", 0, list(members), 1, 0, epoch, "lag", 1, 10 + epoch)
+
+    def process(broker: int, state: str, action: str) -> Event:
+        return e.ProcessChanged(f"broker-{broker}", state, None, action)
+
+    def cut(fault: str, source: int, target: int) -> Event:
+        return e.FaultInjected(fault, "cut", f"broker-{source}", f"broker-{target}", False)
+
+    history = written(
+        tmp_path,
+        ("broker-1", 0, e.NodeStarted("broker", 1, {"min.insync.replicas": "2"})),
+        ("broker-1", 0, e.LeaderElected("t", 0, 1, 0, [1, 2, 3], [1, 2, 3], 0, 1, False, "new_topic", 2)),
+        ("host-1", 5, cut("f0", 2, 3)),
+        ("host-1", 10, process(2, "down", "kill")),
+        ("host-1", 15, cut("f1", 2, 1)),
+        ("host-1", 20, process(2, "running", "start")),
+        ("host-1", 25, e.FaultRemoved("f1")),
+        ("host-1", 30, process(1, "paused", "pause")),
+        ("host-1", 32, cut("f2", 1, 3)),
+        ("host-1", 34, process(1, "running", "resume")),
+        ("host-1", 40, e.FaultRemoved("f2")),
+        ("broker-1", 50, isr(1, 1, 2)),
+        ("host-1", 52, process(3, "down", "kill")),
+        ("host-1", 60, process(3, "running", "start")),
+        ("broker-1", 70, isr(2, 1)),
+        ("broker-1", 80, isr(3, 1, 2, 3)),
+        ("broker-1", 100, e.NodeStopped("end")),
+    )
+    (row,) = rows_of(jobs.read_journal(spark, history), availability)
+    parts = ("observed", "offline", "leader_down", "under_min_isr", "isr_stalled", "under_replicated")
+    assert [row[f"{part}_ms"] for part in parts] == [100_000, 0, 4_000, 10_000, 21_000, 30_000]
+    assert (row["available_acks_1_ms"], row["availability_acks_1"]) == (96_000, 0.96)
+    assert (row["available_acks_all_ms"], row["availability_acks_all"]) == (65_000, 0.65)
+
+
+def test_cut_ends_when_its_host_agent_starts_again(spark: SparkSession, tmp_path: Path) -> None:
+    """The cut begins at second 10 and is held by a host agent that starts at 30; the next host start is too late."""
+    history = written(
+        tmp_path,
+        ("host-1", 0, e.NodeStarted("host", 1, {})),
+        ("broker-1", 0, e.LeaderElected("t", 0, 1, 0, [1, 2], [1, 2], 0, 1, False, "new_topic", 2)),
+        ("host-1", 10, e.FaultInjected("f1", "cut", "broker-1", "broker-2", True)),
+        ("host-2", 20, e.NodeStarted("host", 2, {})),
+        ("host-1", 30, e.NodeStarted("host", 1, {})),
+        ("host-1", 40, e.NodeStarted("host", 1, {})),
+        ("broker-1", 50, e.NodeStopped("end")),
+    )
+    (row,) = rows_of(jobs.read_journal(spark, history), availability)
+    assert (row["isr_stalled_ms"], row["available_acks_1_ms"]) == (20_000, 50_000)
+
+
+def test_client_availability_is_the_share_without_waiting(spark: SparkSession, tmp_path: Path) -> None:
+    """All writes of w1 were acknowledged, but it waited for 30 of 120 seconds; w2 is of an older version."""
+
+    def progressed(second: int, acknowledged: int, waited_ms: int) -> tuple[str, int, Event]:
+        event = e.WorkloadProgressed("w1", "t", acknowledged, acknowledged, 0, 0, "all")
+        event.running_ms, event.waited_ms = second * 1_000, waited_ms
+        return "api-1", second, event
+
+    older = e.WorkloadProgressed("w2", "t", 10, 9, 1, 0)
+    lines = [progressed(10, 100, 0), progressed(60, 200, 30_000), progressed(120, 900, 30_000), ("api-1", 120, older)]
+    written(tmp_path, *lines)
+    columns = ("workload_id", "acks", "acknowledged", "running_ms", "waited_ms", "share")
+    rows = rows_of(jobs.read_journal(spark, tmp_path), client_availability, *columns)
+    assert [tuple(row)[1:] for row in rows] == [
+        ("w1", "all", 900, 120_000, 30_000, 0.75), ("w2", None, 9, None, None, None),
+    ]  # fmt: skip
